@@ -1,0 +1,1 @@
+"""boxcrew: train object detectors on whatever hardware there is: exactly, fast, and explained."""

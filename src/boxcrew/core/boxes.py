@@ -1,0 +1,42 @@
+"""Boxes as numpy arrays (N, 4), xyxy, in pixels. Tensors have torchvision's functions for the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from boxcrew.core.types import Bools, Floats
+
+
+def area(boxes: Floats) -> Floats:
+    """(N,); zero where a box has no extent."""
+    sides = np.maximum(boxes[:, 2:] - boxes[:, :2], 0)
+    return sides[:, 0] * sides[:, 1]
+
+
+def clip(boxes: Floats, width: float, height: float) -> Floats:
+    """The parts of the boxes that lie inside an image."""
+    limits = np.array([width, height, width, height], dtype=np.float32)
+    return np.clip(boxes, np.float32(0), limits)
+
+
+def overlap(first: Floats, second: Floats) -> Floats:
+    """(N, M) areas of intersection."""
+    low = np.maximum(first[:, None, :2], second[None, :, :2])
+    high = np.minimum(first[:, None, 2:], second[None, :, 2:])
+    sides = np.maximum(high - low, 0)
+    return sides[..., 0] * sides[..., 1]
+
+
+def iou(first: Floats, second: Floats) -> Floats:
+    """(N, M) intersection over union; zero where both are empty."""
+    shared = overlap(first, second)
+    union = area(first)[:, None] + area(second)[None, :] - shared
+    return np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
+
+
+def centres_inside(boxes: Floats, window: npt.ArrayLike) -> Bools:
+    """(N,) whether the centre of each box lies strictly inside `window` (4,)."""
+    x0, y0, x1, y1 = np.asarray(window, dtype=np.float32)
+    centres = (boxes[:, :2] + boxes[:, 2:]) / 2
+    return (centres[:, 0] > x0) & (centres[:, 1] > y0) & (centres[:, 0] < x1) & (centres[:, 1] < y1)

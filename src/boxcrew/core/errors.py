@@ -1,0 +1,39 @@
+"""The errors a user can meet, each with the exit code of the command that met it.
+
+BoxcrewError (1)          something failed while running
+├── UsageError (2)        a setting, recipe, class or argument that does not exist or cannot be
+├── DataError (3)         a data set, image or annotation that cannot be used
+├── ModelError (4)        a network, checkpoint or weight file that cannot be used
+└── ExportError (5)       a model that cannot be exported
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class BoxcrewError(Exception):
+    """What went wrong in one line (with file and value), and in `advice` what to do about it."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, advice: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.advice = advice
+
+
+class UsageError(BoxcrewError):
+    exit_code = 2
+
+
+class DataError(BoxcrewError):
+    exit_code = 3
+
+
+class ModelError(BoxcrewError):
+    exit_code = 4
+
+
+class ExportError(BoxcrewError):
+    exit_code = 5

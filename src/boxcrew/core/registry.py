@@ -1,0 +1,61 @@
+"""Things found by name. A family lives in one package; importing its files registers its members."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Generic, TypeVar
+
+from boxcrew.core.errors import UsageError
+
+T = TypeVar("T")
+
+
+def suggest(name: str, options: list[str]) -> str:
+    """The end of a 'no such' message: the nearest option if one is near, else all of them."""
+    near = get_close_matches(name, options, n=1, cutoff=0.6)
+    return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(sorted(options))}"
+
+
+class Registry(Generic[T]):
+    """Name -> member, for one family. Every module of `package` is imported at the first look-up, so
+    adding a member is adding a file.
+    """
+
+    def __init__(self, kind: str, package: str) -> None:
+        self.kind = kind
+        self._package = package
+        self._members: dict[str, T] = {}
+        self._discovered = False
+
+    def register(self, name: str) -> Callable[[T], T]:
+        """Decorator. A name can be taken only once."""
+
+        def add(member: T) -> T:
+            if name in self._members:
+                raise ValueError(f"two {self.kind}s are named {name!r}: {self._members[name]} and {member}")
+            self._members[name] = member
+            return member
+
+        return add
+
+    def get(self, name: str) -> T:
+        self._discover()
+        try:
+            return self._members[name]
+        except KeyError:
+            raise UsageError(f"{name}: no such {self.kind}; {suggest(name, self.names())}") from None
+
+    def names(self) -> list[str]:
+        self._discover()
+        return sorted(self._members)
+
+    def _discover(self) -> None:
+        if self._discovered:
+            return
+        package = importlib.import_module(self._package)
+        for module in pkgutil.iter_modules(package.__path__, f"{self._package}."):
+            importlib.import_module(module.name)
+        self._discovered = True

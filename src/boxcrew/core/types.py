@@ -1,0 +1,143 @@
+"""The values that pass between the parts. All are frozen and keyword-only; none is changed in place."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+Image = npt.NDArray[np.uint8]
+"""An RGB image, (height, width, 3), 0..255, upright (EXIF orientation applied)."""
+
+Floats = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Target:
+    """The true objects of one image, N of them, all arrays of the same length."""
+
+    boxes: Floats  # (N, 4) xyxy in pixels of the upright image, edges not centres: a full image is 0, 0, w, h
+    labels: Ints  # (N,) 0..C-1, no background
+    difficult: Bools  # (N,) VOC: neither rewarded nor punished in evaluation
+    crowd: Bools  # (N,) COCO: one box around many objects; never a training target
+
+    @classmethod
+    def of(
+        cls,
+        boxes: npt.ArrayLike,
+        labels: npt.ArrayLike,
+        difficult: npt.ArrayLike | None = None,
+        crowd: npt.ArrayLike | None = None,
+    ) -> Self:
+        """From lists or arrays of any number type; flags default to false."""
+        labels_array = np.asarray(labels, dtype=np.int64).reshape(-1)
+        none = np.zeros(len(labels_array), dtype=np.bool_)
+        return cls(
+            boxes=np.asarray(boxes, dtype=np.float32).reshape(-1, 4),
+            labels=labels_array,
+            difficult=none if difficult is None else np.asarray(difficult, dtype=np.bool_).reshape(-1),
+            crowd=none if crowd is None else np.asarray(crowd, dtype=np.bool_).reshape(-1),
+        )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def select(self, keep: Bools | Ints) -> Target:
+        """Only the objects that `keep` (a mask or indices) names."""
+        return Target(
+            boxes=self.boxes[keep],
+            labels=self.labels[keep],
+            difficult=self.difficult[keep],
+            crowd=self.crowd[keep],
+        )
+
+    def with_boxes(self, boxes: Floats) -> Target:
+        return replace(self, boxes=boxes.astype(np.float32, copy=False))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sample:
+    """One example on its way into a batch."""
+
+    image: Image
+    target: Target
+    key: str  # names the example in messages and files; unique in its data set
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Batch:
+    """Examples of one shape. The first dimension of every tensor counts the examples, so any task's
+    batch can be cut into shares. Detection: `inputs` uint8 (B, 3, H, W); `targets` has `boxes`
+    (B, M, 4) in pixels of the input, `labels` (B, M) with -1 where an image has fewer than M objects.
+    """
+
+    inputs: Tensor
+    targets: Mapping[str, Tensor]
+    keys: tuple[str, ...]
+    skipped: tuple[str, ...] = ()  # what could not be read and was left out, in words
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def to(self, device: torch.device | str, **options: Any) -> Batch:
+        """A copy on `device`; `options` as for `Tensor.to`, for the inputs alone."""
+        moved = {name: value.to(device, non_blocking=True) for name, value in self.targets.items()}
+        return replace(self, inputs=self.inputs.to(device, non_blocking=True, **options), targets=moved)
+
+    def split(self, sizes: Sequence[int]) -> list[Batch]:
+        """Consecutive parts of the given sizes; sizes must add up to the batch."""
+        assert sum(sizes) == len(self), (sizes, len(self))
+        starts = np.cumsum([0, *sizes])
+        return [self._part(int(a), int(b)) for a, b in itertools.pairwise(starts) if b > a]
+
+    def _part(self, start: int, end: int) -> Batch:
+        return Batch(
+            inputs=self.inputs[start:end],
+            targets={name: value[start:end] for name, value in self.targets.items()},
+            keys=self.keys[start:end],
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Losses:
+    """Sums of loss terms and the weight to divide them by; never means, because only the deployment
+    knows the weight over all clones and micro-batches of a step.
+    """
+
+    terms: Mapping[str, Tensor]  # each a scalar sum over the samples given
+    weight: Tensor  # scalar, >= 0: what the sums are to be divided by (SSD: the number of matches)
+
+    def total(self) -> Tensor:
+        return sum(self.terms.values(), start=self.weight.new_zeros(()))
+
+    def detach(self) -> Losses:
+        return Losses(terms={k: v.detach() for k, v in self.terms.items()}, weight=self.weight.detach())
+
+    def __add__(self, other: Losses) -> Losses:
+        terms = {name: value + other.terms[name] for name, value in self.terms.items()}
+        return Losses(terms=terms, weight=self.weight + other.weight)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Detections:
+    """What a detector found in one image, best first."""
+
+    boxes: Tensor  # (N, 4) xyxy in pixels of the image it was given
+    scores: Tensor  # (N,) 0..1, descending
+    labels: Tensor  # (N,) 0..C-1
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def cpu(self) -> Detections:
+        return Detections(boxes=self.boxes.cpu(), scores=self.scores.cpu(), labels=self.labels.cpu())

@@ -1,0 +1,55 @@
+"""Durations, sizes and counts, as people write and read them."""
+
+from __future__ import annotations
+
+import re
+
+from boxcrew.core.errors import UsageError
+
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def parse_duration(text: str | float) -> float:
+    """Seconds from `90s`, `15m`, `2h`, `1h30m` or a plain number of seconds."""
+    if isinstance(text, int | float):
+        seconds = float(text)
+    else:
+        parts = re.findall(r"(\d+(?:\.\d+)?)([smhd])", text)
+        if parts and "".join(n + u for n, u in parts) == text.replace(" ", ""):
+            seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
+        elif re.fullmatch(r"\d+(\.\d+)?", text):
+            seconds = float(text)
+        else:
+            raise UsageError(f"{text}: not a duration", advice="write it like 90s, 15m, 2h or 1h30m")
+    if seconds <= 0:
+        raise UsageError(f"{text}: a duration must be above zero")
+    return seconds
+
+
+def format_duration(seconds: float) -> str:
+    """`45s`, `3m20s`, `2h05m`."""
+    if seconds < 60:
+        return f"{seconds:.0f}s" if seconds >= 10 else f"{seconds:.1f}s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}m{rest:02d}s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02d}m"
+
+
+def format_bytes(count: float) -> str:
+    """`812 B`, `3.4 MiB`, `23.4 GiB`."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+def format_count(count: float) -> str:
+    """`812`, `3.4 k`, `35.6 M`."""
+    for unit in ("", " k", " M"):
+        if abs(count) < 1000:
+            return f"{count:.0f}" if not unit else f"{count:.1f}{unit}"
+        count /= 1000
+    return f"{count:.1f} G"

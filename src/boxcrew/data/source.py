@@ -1,0 +1,111 @@
+"""Data sets: what every format is read into, and how a path becomes one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal, Self
+
+from boxcrew.core.errors import DataError
+from boxcrew.core.registry import Registry
+from boxcrew.core.types import Image, Target
+from boxcrew.data.image import read_image
+
+SPLITS = ("train", "val", "test")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Record:
+    """One annotated image of a data set, before it is read."""
+
+    key: str  # unique in the set; for files: the path relative to the set's root, with forward slashes
+    path: Path | None  # the image file; None where the image is drawn, not read
+    width: int  # of the upright image
+    height: int
+    target: Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """Something wrong in a data set, and what was done about it."""
+
+    where: str  # file (and line, object or index) it was found in
+    what: str  # with the value
+    action: Literal["repaired", "left out", "noted"]
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what} ({self.action})"
+
+
+class Source(ABC):
+    """A data set opened: classes, the records of each split, and what was found wrong on the way.
+
+    Opening reads annotations, and of images the headers at most. An annotation or image that cannot be
+    used becomes a `Problem`; only a set of which nothing is left raises `DataError`.
+    """
+
+    format: ClassVar[str]  # the name it is registered under
+
+    def __init__(
+        self,
+        *,
+        root: Path,
+        classes: tuple[str, ...],
+        splits: Mapping[str, tuple[Record, ...]],
+        problems: tuple[Problem, ...] = (),
+    ) -> None:
+        self.root = root
+        self.classes = classes
+        self.splits = splits  # the keys are among SPLITS
+        self.problems = problems
+
+    @classmethod
+    @abstractmethod
+    def detect(cls, path: Path) -> bool:
+        """Whether `path` (a file or directory that exists) looks like this format. Cheap."""
+
+    @classmethod
+    @abstractmethod
+    def looked_for(cls) -> str:
+        """One line for the message that no format fits: what `detect` looks for."""
+
+    @classmethod
+    @abstractmethod
+    def open(cls, path: Path, *, seed: int = 0) -> Self:
+        """Reads the annotations. `seed` is used only to make a split where the set has none."""
+
+    def read(self, record: Record) -> Image:
+        """The upright RGB image of a record; `DataError` names the file if that fails."""
+        assert record.path is not None
+        return read_image(record.path)
+
+    def split(self, name: str) -> tuple[Record, ...]:
+        if name not in self.splits:
+            have = ", ".join(self.splits)
+            raise DataError(f"{self.root}: has no split {name!r}", advice=f"it has: {have}")
+        return self.splits[name]
+
+
+SOURCES: Registry[type[Source]] = Registry("data format", "boxcrew.data.sources")
+"""Members say `@SOURCES.register("voc")` in `data/sources/voc.py`, and so on."""
+
+
+def open_source(path: str | Path, *, format: str = "auto", seed: int = 0) -> Source:
+    """Opens the data set at `path` (or `shelf`, the embedded one), detecting its format unless told."""
+    if format != "auto":
+        return SOURCES.get(format).open(Path(path), seed=seed)
+    if str(path) in SOURCES.names() and not Path(path).exists():
+        return SOURCES.get(str(path)).open(Path(path), seed=seed)
+    path = Path(path)
+    if not path.exists():
+        raise DataError(f"{path}: no such file or directory", advice="give data= the path of a data set")
+    fitting = [name for name in SOURCES.names() if SOURCES.get(name).detect(path)]
+    if len(fitting) == 1:
+        return SOURCES.get(fitting[0]).open(path, seed=seed)
+    if fitting:
+        names = " and ".join(fitting)
+        raise DataError(f"{path}: looks like {names}", advice=f"say which: data.format={fitting[0]}")
+    looked = "; ".join(f"{name}: {SOURCES.get(name).looked_for()}" for name in SOURCES.names())
+    raise DataError(f"{path}: not a data set in any known format", advice=f"looked for {looked}")
