@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, Self
@@ -86,6 +87,20 @@ class Source(ABC):
             have = ", ".join(self.splits)
             raise DataError(f"{self.root}: has no split {name!r}", advice=f"it has: {have}")
         return self.splits[name]
+
+    def without(self, keys: Collection[str], problems: tuple[Problem, ...] = ()) -> Self:
+        """The same set without the records of these keys, and with the problems that speak against them."""
+        left = copy.copy(self)
+        splits = {
+            name: tuple(record for record in records if record.key not in keys)
+            for name, records in self.splits.items()
+        }
+        left.splits = {name: records for name, records in splits.items() if records}
+        left.problems = (*self.problems, *problems)
+        if "train" not in left.splits:
+            first = f"the first problem: {left.problems[0]}" if left.problems else ""
+            raise DataError(f"{self.root}: has no usable training image", advice=first)
+        return left
 
 
 SOURCES: Registry[type[Source]] = Registry("data format", "boxcrew.data.sources")

@@ -1,0 +1,192 @@
+"""Settings: typed, frozen models, and how words on a command line or a YAML file become one.
+
+A dotted key names a setting (`optim.rate`). A group may have a `shorthand`: the field that a value given
+to the group itself sets, so that `data=photos` means `data.path=photos`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
+
+from boxcrew.core.errors import UsageError
+from boxcrew.core.registry import suggest
+
+Tree = dict[str, Any]
+"""Settings as nested dictionaries, before they are checked."""
+
+_SHORT = ""  # the key under which a tree keeps a value given to a group itself
+
+
+class Config(BaseModel):
+    """A group of settings. An unknown key or a wrong value is a `UsageError` that names its full key."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    group: ClassVar[str] = ""  # the key of this group; empty at the top
+    shorthand: ClassVar[str | None] = None
+
+    @classmethod
+    def of(cls, value: object) -> Self:
+        """Checks a tree (or passes on an instance); the only way settings from outside become a Config."""
+        try:
+            return cls.model_validate(value)
+        except ValidationError as error:
+            raise UsageError(_first_sentence(error, cls.group)) from None
+
+    @classmethod
+    def key(cls, name: str) -> str:
+        return f"{cls.group}.{name}" if cls.group else name
+
+    def tree(self) -> Tree:
+        """The settings as plain values that YAML and JSON can hold; `of` makes an equal Config of it."""
+        return self.model_dump(mode="json")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_keys(cls, value: object) -> object:
+        if isinstance(value, Config):
+            return value
+        if not isinstance(value, Mapping):
+            value = {_SHORT: value}
+        settings = dict(value)
+        if _SHORT in settings:
+            if cls.shorthand is None:
+                example = cls.key(next(iter(cls.model_fields)))
+                raise UsageError(f"{cls.group}: a group of settings, not one; set for example {example}=…")
+            settings[cls.shorthand] = settings.pop(_SHORT)
+        for name in settings:
+            if name not in cls.model_fields:
+                known = list(cls.model_fields)
+                raise UsageError(f"{cls.key(str(name))}: no such setting; {suggest(str(name), known)}")
+        return settings
+
+
+def _first_sentence(error: ValidationError, group: str) -> str:
+    """Pydantic's first complaint as one line: key, what is wrong, the value."""
+    first = error.errors(include_url=False)[0]
+    # The last parts of `loc` may name the branch of a union ("int", "literal['auto']"): not a key.
+    names = [str(part) for part in first["loc"] if str(part).replace("_", "").isalnum()]
+    types = {"int", "float", "str", "bool", "tuple", "none"}
+    place = ".".join([*([group] if group else []), *(name for name in names if name not in types)])
+    said = first["msg"].removeprefix("Value error, ")
+    return f"{place or 'settings'}: {said[:1].lower()}{said[1:]}, got {first['input']!r}"
+
+
+def chosen_by(name: str, *, default: str, lookup: Callable[[str], type[Config]]) -> BeforeValidator:
+    """For a field whose class depends on one of its own settings (`name`), found by `lookup`."""
+
+    def choose(value: object) -> object:
+        if isinstance(value, Config):
+            return value
+        tree = dict(value) if isinstance(value, Mapping) else {_SHORT: value}
+        if _SHORT in tree:
+            tree[name] = tree.pop(_SHORT)
+        return lookup(str(tree.get(name, default))).of(tree)
+
+    return BeforeValidator(choose)
+
+
+def _split_commas(value: object) -> object:
+    return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
+
+
+commas = BeforeValidator(_split_commas)
+"""For a tuple that the command line gives as `a,b`."""
+
+Names = Annotated[tuple[str, ...], commas]
+
+
+def parse_words(words: Sequence[str]) -> tuple[list[str], Tree]:
+    """Splits command-line words into positional ones and settings.
+
+    `key=value`, `--key=value` and `--key value` say the same; `--flag` alone means `flag=true`. Dashes
+    inside a key are read as underscores.
+    """
+    positional: list[str] = []
+    settings: Tree = {}
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        name, equals, value = word.lstrip("-").partition("=")
+        if not word.startswith("--") and not equals:
+            positional.append(word)
+            continue
+        if not equals:
+            value = rest.pop(0) if rest and not rest[0].startswith("--") and "=" not in rest[0] else "true"
+        if not name:
+            raise UsageError(f"{word}: not a setting", advice="write key=value")
+        put(settings, name.replace("-", "_"), _value(value))
+    return positional, settings
+
+
+def _value(text: str) -> object:
+    """Lists, maps and null are read as YAML; all else stays text, which the setting's type converts."""
+    if text in {"null", "none", "None", "~"}:
+        return None
+    if text[:1] in "[{" and text:
+        try:
+            return yaml.safe_load(text)
+        except yaml.YAMLError:
+            raise UsageError(f"{text}: not a list or map", advice="write [a, b] or {a: 1}") from None
+    return text
+
+
+def put(tree: Tree, key: str, value: object) -> None:
+    """Sets a dotted key in a tree that the caller owns."""
+    *groups, last = key.split(".")
+    for group in groups:
+        inner = tree.setdefault(group, {})
+        if not isinstance(inner, dict):
+            inner = tree[group] = {_SHORT: inner}
+        tree = inner
+    if isinstance(tree.get(last), dict) and not isinstance(value, dict):
+        tree[last][_SHORT] = value
+    else:
+        tree[last] = value
+
+
+def merge(base: Tree, change: Tree, *, choices: Mapping[str, str]) -> Tree:
+    """`base` with the settings of `change` put over it; neither is changed.
+
+    `choices` maps a group to the setting that decides what its other settings mean (`detector` -> `name`).
+    Where `change` chooses differently, the group starts afresh instead of keeping settings that belong to
+    the other choice.
+    """
+    merged = copy.deepcopy(base)
+    for name, value in change.items():
+        old = merged.get(name)
+        if not isinstance(value, Mapping) and isinstance(old, dict):
+            value = {_SHORT: value}  # noqa: PLW2901
+        if not isinstance(value, Mapping) or not isinstance(old, dict):
+            merged[name] = copy.deepcopy(value)
+            continue
+        new = dict(value)
+        choice = choices.get(name)
+        if choice and _SHORT in new:
+            new[choice] = new.pop(_SHORT)
+        afresh = choice is not None and choice in new and new[choice] != old.get(choice)
+        merged[name] = dict(new) if afresh else merge(old, new, choices={})
+    return merged
+
+
+def read_yaml(path: Path) -> Tree:
+    """A settings file."""
+    try:
+        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError(f"{path}: no such file") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: not YAML: {str(error).splitlines()[0]}") from None
+    if not isinstance(tree, dict):
+        raise UsageError(f"{path}: holds no settings", advice="write one 'key: value' a line")
+    return tree
+
+
+def to_yaml(config: Config) -> str:
+    return yaml.safe_dump(config.tree(), sort_keys=False, allow_unicode=True)

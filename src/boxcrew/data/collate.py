@@ -1,0 +1,43 @@
+"""Samples of one shape joined into a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from boxcrew.core.types import Batch, Image, Sample
+
+
+def collate(samples: Sequence[Sample], *, skipped: Sequence[str] = ()) -> Batch:
+    """A batch of one or more samples. Crowd objects are left out: they are never training targets.
+
+    `targets` holds `boxes` (B, M, 4), `labels` (B, M) with -1 as padding, and `difficult` (B, M); M is
+    the largest number of objects, at least 1.
+    """
+    targets = [sample.target.select(~sample.target.crowd) for sample in samples]
+    shape = (len(samples), max(1, *(len(target) for target in targets)))
+    boxes = np.zeros((*shape, 4), dtype=np.float32)
+    labels = np.full(shape, -1, dtype=np.int64)
+    difficult = np.zeros(shape, dtype=np.bool_)
+    for row, target in enumerate(targets):
+        boxes[row, : len(target)] = target.boxes
+        labels[row, : len(target)] = target.labels
+        difficult[row, : len(target)] = target.difficult
+    return Batch(
+        inputs=stack_images([sample.image for sample in samples]),
+        targets={
+            "boxes": torch.from_numpy(boxes),
+            "labels": torch.from_numpy(labels),
+            "difficult": torch.from_numpy(difficult),
+        },
+        keys=tuple(sample.key for sample in samples),
+        skipped=tuple(skipped),
+    )
+
+
+def stack_images(images: Sequence[Image]) -> Tensor:
+    """uint8 (B, 3, H, W), laid out channels-last: the order the images have, so nothing is moved twice."""
+    return torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2)

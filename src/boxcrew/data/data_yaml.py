@@ -1,0 +1,146 @@
+"""The data.yaml of Ultralytics: `path`, `train`, `val`, `test`, `names` or `nc`. Nothing in it is executed or
+downloaded, and its paths are seen from the file itself, never from a folder named elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from boxcrew.core.errors import DataError
+from boxcrew.data.annotations import Gathering
+from boxcrew.data.image import IMAGE_SUFFIXES
+from boxcrew.data.layout import files_below, read_lines
+from boxcrew.data.source import SPLITS
+
+_SUFFIXES = frozenset({".yaml", ".yml"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """One data.yaml, read."""
+
+    file: Path
+    root: Path  # what its paths are relative to
+    classes: tuple[str, ...]
+    entries: Mapping[str, tuple[str, ...]]  # split -> folders and lists of files, as written
+    notes: tuple[str, ...]
+
+
+def find_yamls(path: Path) -> list[Path]:
+    """The data files at `path`: itself, or in that folder `data.yaml`, or else all that read like one."""
+    if path.is_file():
+        return [path] if _is_description(path) else []
+    if _is_description(path / "data.yaml"):
+        return [path / "data.yaml"]
+    return [file for file in sorted(path.glob("*.y*ml")) if _is_description(file)]
+
+
+def _is_description(file: Path) -> bool:
+    if file.suffix.lower() not in _SUFFIXES or not file.is_file():
+        return False
+    try:
+        content = _load(file)
+    except DataError:
+        return False
+    return "train" in content and ("names" in content or "nc" in content)
+
+
+def _load(file: Path) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(file.read_text(encoding="utf-8-sig"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+        raise DataError(f"{file}: cannot be read as YAML: {error}") from error
+    if not isinstance(content, dict):
+        raise DataError(
+            f"{file}: is not a data file: it has no keys", advice="give a file with train and names"
+        )
+    return content
+
+
+def read_description(file: Path) -> Description:
+    content = _load(file)
+    root, notes = _root(file, content.get("path"))
+    entries = {split: _entries(file, split, content[split]) for split in SPLITS if content.get(split)}
+    classes = _classes(file, content)
+    num_classes = content.get("nc", len(classes))
+    if num_classes != len(classes):
+        notes.append(f"nc is {num_classes}, but there are {len(classes)} names; the names are taken")
+    return Description(file=file, root=root, classes=classes, entries=entries, notes=tuple(notes))
+
+
+def _root(file: Path, said: object) -> tuple[Path, list[str]]:
+    if not said:
+        return file.parent, []
+    root = file.parent / str(said)
+    if root.is_dir():
+        return root.resolve(), []
+    return file.parent, [f"its path {said} does not exist; the folder of the file is taken"]
+
+
+def _entries(file: Path, split: str, value: object) -> tuple[str, ...]:
+    entries = tuple(value) if isinstance(value, list) else (value,)
+    if not all(isinstance(entry, str) for entry in entries):
+        raise DataError(f"{file}: {split} is not a path or a list of paths: {value!r}")
+    return tuple(map(str, entries))
+
+
+def _classes(file: Path, content: Mapping[str, Any]) -> tuple[str, ...]:
+    """From a list, from a mapping of ids (gaps are filled), or numbered where there is only `nc`."""
+    names = content.get("names")
+    try:
+        if isinstance(names, list):
+            names = dict(enumerate(names))
+        by_id = {int(key): str(name).strip() for key, name in (names or {}).items()}
+        num_classes = max(by_id) + 1 if by_id else int(content.get("nc") or 0)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise DataError(f"{file}: names are neither a list nor numbered: {names!r}") from error
+    if num_classes < 1 or min(by_id, default=0) < 0:
+        raise DataError(f"{file}: has no class names", advice="add names: [first, second]")
+    return tuple(by_id.get(i, f"class{i}") for i in range(num_classes))
+
+
+def described_splits(description: Description, gathering: Gathering) -> list[tuple[str, Path]]:
+    """Every image file with its split."""
+    where = gathering.place(description.file)
+    for note in description.notes:
+        gathering.note(where, note)
+    images: dict[str, list[Path]] = {}
+    for split, entries in description.entries.items():
+        found = [_resolve(entry, description) for entry in entries]
+        missing = next((entry for entry, path in zip(entries, found, strict=True) if path is None), None)
+        if missing is None:
+            images[split] = [image for path in found if path for image in _images(path, description.root)]
+        elif split == "test":
+            gathering.leave_out(where, f"{split}: {missing} does not exist")
+        else:
+            raise DataError(
+                f"{description.file}: {split}: {missing} does not exist",
+                advice=f"paths are relative to {description.root}",
+            )
+    if "val" in images and set(images["val"]) == set(images.get("train", ())):
+        gathering.note(where, "val has the same images as train, which would measure nothing; it is not used")
+        del images["val"]
+    return [(split, image) for split, files in images.items() for image in files]
+
+
+def _resolve(entry: str, description: Description) -> Path | None:
+    """Some exporters write `../train/images` and mean `train/images`."""
+    tries = [description.root / entry, description.file.parent / entry]
+    tries += [description.root / entry.removeprefix("../")]
+    return next((path for path in tries if path.exists()), None)
+
+
+def _images(path: Path, root: Path) -> Iterator[Path]:
+    if path.is_dir():
+        yield from files_below(path, IMAGE_SUFFIXES)
+    elif path.suffix.lower() in IMAGE_SUFFIXES:
+        yield path
+    else:
+        for line in read_lines(path):
+            beside = path.parent / line
+            yield beside if beside.exists() else root / line

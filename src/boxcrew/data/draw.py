@@ -1,0 +1,212 @@
+"""Pictures of boxes: one image with its objects or detections drawn, and many images on one sheet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from boxcrew.core.types import Floats, Image
+
+Colour = tuple[int, int, int]
+"""RGB, 0..255."""
+
+# The first classes get the seven colours of Okabe and Ito and a dark red, which people with any kind of
+# colour vision tell apart.
+_FIRST: tuple[Colour, ...] = (
+    (230, 159, 0),
+    (86, 180, 233),
+    (0, 158, 115),
+    (240, 228, 66),
+    (0, 114, 178),
+    (213, 94, 0),
+    (204, 121, 167),
+    (136, 34, 85),
+)
+_LIGHTNESS = (72.0, 45.0, 86.0, 58.0)  # of further classes, by turns: hue alone is not seen by everyone
+_GOLDEN_ANGLE = 137.508  # degrees: successive hues stay far apart however many there are
+_FONT = cv2.FONT_HERSHEY_SIMPLEX
+_CELL = 640  # longest side of a cell of a sheet, in pixels
+_PAPER = 255
+_SMALLEST_SCALE = 0.35  # of the font: below it letters are not readable
+
+
+@lru_cache(maxsize=1024)
+def class_colour(label: int) -> Colour:
+    """The colour of a class in every picture and plot."""
+    if label < len(_FIRST):
+        return _FIRST[label]
+    place = label - len(_FIRST)
+    hue = np.radians(20.0 + place * _GOLDEN_ANGLE)
+    lightness = _LIGHTNESS[place % len(_LIGHTNESS)]
+    lab = np.array([[[lightness, 55.0 * np.cos(hue), 55.0 * np.sin(hue)]]], dtype=np.float32)
+    red, green, blue = np.rint(cv2.cvtColor(lab, cv2.COLOR_LAB2RGB)[0, 0] * 255).astype(int).tolist()
+    return red, green, blue
+
+
+def draw_boxes(
+    image: Image,
+    boxes: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    classes: Sequence[str],
+    scores: npt.ArrayLike | None = None,
+) -> Image:
+    """A copy of `image` with boxes (N, 4) in its pixels, each with a tag of its class's name and score.
+
+    Lines lie inside their boxes, and grow with the image. The best detections are drawn last; without
+    scores, the smallest boxes.
+    """
+    corners = np.asarray(boxes, dtype=np.float32).reshape(-1, 4)
+    places: list[int] = np.asarray(labels, dtype=np.int64).reshape(-1).tolist()
+    names = [classes[place] for place in places]
+    if scores is None:
+        sides = corners[:, 2:] - corners[:, :2]
+        order = np.argsort(-sides[:, 0] * sides[:, 1], kind="stable")
+    else:
+        values = np.asarray(scores, dtype=np.float32).reshape(-1)
+        names = [f"{name} {score:.2f}" for name, score in zip(names, values, strict=True)]
+        order = np.argsort(values, kind="stable")
+    pen = _Pen.for_image(image)
+    canvas = np.ascontiguousarray(image).copy()
+    for i in order:
+        _draw_frame(canvas, corners[i], class_colour(places[i]), pen.width)
+    tags = _place_tags(canvas, [(corners[i], names[i]) for i in order[::-1]], pen)[::-1]
+    for i, tag in zip(order, tags, strict=True):  # after all frames, so that no line crosses a name
+        _draw_tag(canvas, tag, class_colour(places[i]), pen)
+    return canvas
+
+
+def grid(images: Sequence[Image], *, columns: int, gap: int) -> Image:
+    """Images on white paper, row by row, `gap` pixels apart and around.
+
+    Every cell has the median width and height of the images, at most 640 pixels a side; images of
+    another size are scaled to fit and centred.
+    """
+    height, width = np.median([image.shape[:2] for image in images], axis=0).tolist()
+    shrink = min(1.0, _CELL / max(width, height))
+    width, height = round(width * shrink), round(height * shrink)
+    rows = -(-len(images) // columns)
+    size = (rows * (height + gap) + gap, columns * (width + gap) + gap, 3)
+    sheet = np.full(size, _PAPER, dtype=np.uint8)
+    for i, image in enumerate(images):
+        top, left = gap + (i // columns) * (height + gap), gap + (i % columns) * (width + gap)
+        sheet[top : top + height, left : left + width] = _letterbox(image, width, height)
+    return sheet
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Pen:
+    """Sizes that suit an image."""
+
+    width: int  # of lines, in pixels
+    scale: float  # of the font
+    stroke: int  # of the letters
+    margin: int  # around the letters, in pixels
+
+    @classmethod
+    def for_image(cls, image: Image) -> _Pen:
+        side = (image.shape[0] * image.shape[1]) ** 0.5
+        scale = max(_SMALLEST_SCALE, 0.30 + side / 2600)
+        return cls(
+            width=max(1, round(side / 190)),
+            scale=scale,
+            stroke=max(1, round(scale * 1.3)),
+            margin=max(1, round(scale * 7)),
+        )
+
+
+def _draw_frame(canvas: Image, box: Floats, colour: Colour, width: int) -> None:
+    left, top, right, bottom = _pixels(box, canvas)
+    inner = min(width, max(1, (right - left) // 2)), min(width, max(1, (bottom - top) // 2))
+    canvas[top : top + inner[1], left:right] = colour
+    canvas[bottom - inner[1] : bottom, left:right] = colour
+    canvas[top:bottom, left : left + inner[0]] = colour
+    canvas[top:bottom, right - inner[0] : right] = colour
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Tag:
+    """A name and the pixels it is written on."""
+
+    text: str
+    left: int
+    top: int
+    width: int
+    height: int
+
+    def meets(self, other: _Tag) -> bool:
+        return (
+            abs(2 * (self.left - other.left) + self.width - other.width) < self.width + other.width
+            and abs(2 * (self.top - other.top) + self.height - other.height) < self.height + other.height
+        )
+
+
+def _place_tags(canvas: Image, named: Sequence[tuple[Floats, str]], pen: _Pen) -> list[_Tag]:
+    """For each box and name, the first of its places that meets no earlier tag; if all do, the first."""
+    placed: list[_Tag] = []
+    for box, name in named:
+        choices = _choices(canvas, box, name, pen)
+        free = (tag for tag in choices if not any(tag.meets(other) for other in placed))
+        placed.append(next(free, choices[0]))
+    return placed
+
+
+def _choices(canvas: Image, box: Floats, name: str, pen: _Pen) -> list[_Tag]:
+    """Above the box if there is room, below it, inside it; left or right. Never outside the image."""
+    left, top, right, bottom = _pixels(box, canvas)
+    high, wide = canvas.shape[:2]
+    text, (text_width, text_height), descent = _fit(name, wide - 2 * pen.margin, pen)
+    width, height = min(wide, text_width + 2 * pen.margin), min(high, text_height + descent + pen.margin)
+    inside = min(top, high - height)
+    rows = [top - height, bottom, inside] if top >= height else [inside, bottom]
+    rows = [y for y in rows if y <= high - height]
+    columns = [max(0, min(x, wide - width)) for x in (left, right - width)]
+    return [_Tag(text=text, left=x, top=y, width=width, height=height) for y in rows for x in columns]
+
+
+def _draw_tag(canvas: Image, tag: _Tag, colour: Colour, pen: _Pen) -> None:
+    area = canvas[tag.top : tag.top + tag.height, tag.left : tag.left + tag.width]
+    area[:] = colour
+    descent = cv2.getTextSize("g", _FONT, pen.scale, pen.stroke)[1]
+    where = (tag.left + pen.margin, tag.top + tag.height - descent - pen.margin // 2)
+    ink = (0, 0, 0) if _luminance(colour) > 0.18 else (255, 255, 255)
+    cv2.putText(canvas, tag.text, where, _FONT, pen.scale, ink, pen.stroke, cv2.LINE_AA)
+
+
+def _fit(text: str, room: int, pen: _Pen) -> tuple[str, tuple[int, int], int]:
+    """As much of the text's beginning as is at most `room` pixels wide, its size, and its descent."""
+    for length in range(len(text), 0, -1):
+        size, descent = cv2.getTextSize(text[:length], _FONT, pen.scale, pen.stroke)
+        if size[0] <= room:
+            return text[:length], size, descent
+    return "", (0, 0), 0
+
+
+def _pixels(box: Floats, canvas: Image) -> tuple[int, int, int, int]:
+    """The box on whole pixels of the canvas, at least one each way."""
+    high, wide = canvas.shape[:2]
+    left, top, right, bottom = np.rint(np.nan_to_num(box)).astype(int).tolist()
+    left, top = max(0, min(left, wide - 1)), max(0, min(top, high - 1))
+    return left, top, max(left + 1, min(right, wide)), max(top + 1, min(bottom, high))
+
+
+def _luminance(colour: Colour) -> float:
+    """Relative luminance, 0..1; above 0.18 black has more contrast than white (WCAG 2)."""
+    red, green, blue = ((value / 255) ** 2.2 for value in colour)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def _letterbox(image: Image, width: int, height: int) -> Image:
+    scale = min(width / image.shape[1], height / image.shape[0])
+    size = max(1, round(image.shape[1] * scale)), max(1, round(image.shape[0] * scale))
+    if size != (image.shape[1], image.shape[0]):
+        method = cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC
+        image = cv2.resize(image, size, interpolation=method)
+    cell = np.full((height, width, 3), 238, dtype=np.uint8)
+    left, top = (width - size[0]) // 2, (height - size[1]) // 2
+    cell[top : top + size[1], left : left + size[0]] = image
+    return cell

@@ -1,0 +1,259 @@
+"""Pascal VOC: one XML file for each image, in the layout of the devkit or beside the images.
+
+Coordinates are taken as they stand, as edges of boxes. The devkit of 2007 counted pixels from one and
+included the last; LabelImg and nearly every tool since write edges counted from zero, nothing in a file
+says which, and half a pixel is below the care of most annotators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PureWindowsPath
+from typing import TYPE_CHECKING, Self
+from xml.etree.ElementTree import ParseError
+
+from defusedxml import DefusedXmlException
+from defusedxml.ElementTree import fromstring
+
+from boxcrew.core.errors import DataError
+from boxcrew.core.registry import suggest
+from boxcrew.data.annotations import Annotation, Box, Gathering, Object
+from boxcrew.data.image import IMAGE_SUFFIXES
+from boxcrew.data.layout import ImageFinder, files_below, read_lines, require_folder, split_of_folder
+from boxcrew.data.source import SOURCES, SPLITS, Source
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
+_IMAGE_FOLDERS = ("JPEGImages", "images", "Images")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Named:
+    """One <object>."""
+
+    where: str
+    name: str
+    box: Box
+    difficult: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Page:
+    """One XML file."""
+
+    file: Path
+    filename: str
+    size: tuple[int, int] | None
+    objects: tuple[_Named, ...]
+
+
+@SOURCES.register("voc")
+class VocSource(Source):
+    """Splits come from `ImageSets/Main`, else from folders named train, val, test. Classes come from
+    `classes.txt`, else they are the names met, sorted. `truncated` changes nothing in training or
+    evaluation and is not kept.
+    """
+
+    format = "voc"
+
+    @classmethod
+    def detect(cls, path: Path) -> bool:
+        return bool(_roots(path))
+
+    @classmethod
+    def looked_for(cls) -> str:
+        return "Annotations/*.xml with JPEGImages/, or an .xml beside each image"
+
+    @classmethod
+    def open(cls, path: Path, *, seed: int = 0) -> Self:
+        require_folder(path, "VOC")
+        root = _only_root(path)
+        gathering = Gathering(root)
+        pages = [(split, _parse(file, gathering)) for split, file in _files(root, gathering)]
+        found = [(split, page) for split, page in pages if page]
+        classes = _classes(root, [page for _, page in found])
+        finder = ImageFinder()
+        for split, page in found:
+            annotation = _annotation(page, classes, finder, gathering)
+            if annotation:
+                gathering.add(annotation, split)
+        splits, problems = gathering.finish(seed=seed)
+        return cls(root=root, classes=classes, splits=splits, problems=problems)
+
+
+def _roots(path: Path) -> list[Path]:
+    """The data sets at `path`: itself, or those of a folder such as VOCdevkit that holds VOC2007."""
+    if not path.is_dir():
+        return []
+    if any(_has_pages(folder) for folder in _page_folders(path)):
+        return [path]
+    below = [*path.iterdir(), *path.glob("VOCdevkit/*")]
+    return sorted(folder for folder in below if folder.is_dir() and _has_pages(folder / "Annotations"))
+
+
+def _only_root(path: Path) -> Path:
+    roots = _roots(path)
+    if len(roots) == 1:
+        return roots[0]
+    if roots:
+        names = ", ".join(root.name for root in roots)
+        raise DataError(
+            f"{path}: holds several VOC data sets: {names}", advice="give the path of one of them"
+        )
+    raise DataError(f"{path}: has no VOC annotations", advice=f"looked for {VocSource.looked_for()}")
+
+
+def _page_folders(root: Path) -> Iterator[Path]:
+    yield from _annotation_folders(root)
+    yield root
+    for folder in root.iterdir():
+        if split_of_folder(folder.name) and folder.is_dir():
+            yield folder
+            yield from _annotation_folders(folder)
+
+
+def _annotation_folders(folder: Path) -> list[Path]:
+    return [
+        child for child in sorted(folder.iterdir()) if child.name.lower() == "annotations" and child.is_dir()
+    ]
+
+
+def _has_pages(folder: Path) -> bool:
+    first = next(folder.glob("*.xml"), None)
+    if first is None:
+        return False
+    with first.open("rb") as file:
+        return b"<annotation" in file.read(4096)
+
+
+def _files(root: Path, gathering: Gathering) -> list[tuple[str | None, Path]]:
+    """The XML files with their splits."""
+    folders = _annotation_folders(root)
+    files = files_below(folders[0] if folders else root, {".xml"})
+    lists = _split_lists(root)
+    if lists and folders:
+        return list(_listed(folders[0], files, lists, gathering))
+    if not folders:
+        _note_images_without_page(root, files, gathering)
+    return gathering.divide(files)
+
+
+def _split_lists(root: Path) -> dict[str, list[str]]:
+    """Split -> image names, from `ImageSets/Main`. `trainval` stands in for what is missing of its two
+    parts; the lists of single classes are not read.
+    """
+    files = {name: root / "ImageSets" / "Main" / f"{name}.txt" for name in (*SPLITS, "trainval")}
+    lists = {name: names for name, file in files.items() if file.is_file() and (names := read_lines(file))}
+    both = lists.pop("trainval", [])
+    for part, other in (("train", "val"), ("val", "train")):
+        rest = set(both) - set(lists.get(other, []))
+        if part not in lists and rest:
+            lists[part] = [name for name in both if name in rest]
+    return lists
+
+
+def _listed(
+    folder: Path, files: list[Path], lists: dict[str, list[str]], gathering: Gathering
+) -> Iterator[tuple[str, Path]]:
+    by_name = {file.relative_to(folder).with_suffix("").as_posix(): file for file in files}
+    unlisted = set(by_name)
+    for split in (split for split in SPLITS if split in lists):
+        for name in lists[split]:
+            suffixed = Path(name).suffix.lower() in IMAGE_SUFFIXES and name not in by_name
+            stem = name.removesuffix(Path(name).suffix) if suffixed else name
+            unlisted.discard(stem)
+            if stem in by_name:
+                yield split, by_name[stem]
+            else:
+                gathering.leave_out(f"ImageSets/Main ({split})", f"{name} has no {folder.name}/{stem}.xml")
+    if unlisted:
+        gathering.leave_out(folder.name, f"{len(unlisted)} files are in no list of ImageSets/Main")
+
+
+def _note_images_without_page(root: Path, files: Iterable[Path], gathering: Gathering) -> None:
+    annotated = {file.stem for file in files}
+    for image in files_below(root, IMAGE_SUFFIXES):
+        if image.stem not in annotated:
+            gathering.leave_out(gathering.place(image), "has no .xml file: taken as not annotated yet")
+
+
+def _parse(file: Path, gathering: Gathering) -> _Page | None:
+    where = gathering.place(file)
+    try:
+        tree = fromstring(file.read_bytes())
+    except (OSError, ParseError, DefusedXmlException, LookupError, ValueError) as error:
+        gathering.leave_out(where, f"cannot be parsed: {error}")
+        return None
+    if tree.tag != "annotation":
+        gathering.leave_out(where, f"is no annotation: its first element is <{tree.tag}>")
+        return None
+    filename = (tree.findtext("filename") or "").strip()
+    if ".." in PureWindowsPath(filename).parts:
+        gathering.leave_out(where, f"its file name leaves the data set: {filename}")
+        return None
+    objects = (_parse_object(i, item, where, gathering) for i, item in enumerate(tree.findall("object"), 1))
+    return _Page(file=file, filename=filename, size=_size(tree), objects=tuple(filter(None, objects)))
+
+
+def _parse_object(number: int, item: Element, where: str, gathering: Gathering) -> _Named | None:
+    name = (item.findtext("name") or "").strip()
+    where = f"{where} object {number} ({name or 'no name'})"
+    texts = [item.findtext(f"bndbox/{side}") for side in ("xmin", "ymin", "xmax", "ymax")]
+    try:
+        x0, y0, x1, y1 = (float(text or "") for text in texts)
+    except ValueError:
+        gathering.leave_out(where, f"box is not four numbers: {texts}")
+        return None
+    if not name:
+        gathering.leave_out(where, "has no <name>")
+        return None
+    difficult = (item.findtext("difficult") or "0").strip().lower() not in {"", "0", "false"}
+    return _Named(where=where, name=name, box=(x0, y0, x1, y1), difficult=difficult)
+
+
+def _size(tree: Element) -> tuple[int, int] | None:
+    try:
+        width, height = (int(float(tree.findtext(f"size/{side}") or "0")) for side in ("width", "height"))
+    except (ValueError, OverflowError):
+        return None
+    return width, height
+
+
+def _classes(root: Path, pages: Iterable[_Page]) -> tuple[str, ...]:
+    listed = root / "classes.txt"
+    if listed.is_file():
+        return tuple(dict.fromkeys(read_lines(listed)))
+    return tuple(sorted({item.name for page in pages for item in page.objects}))
+
+
+def _annotation(
+    page: _Page, classes: tuple[str, ...], finder: ImageFinder, gathering: Gathering
+) -> Annotation | None:
+    where = gathering.place(page.file)
+    name = PureWindowsPath(page.filename).name  # also right for forward slashes
+    folders = list(_image_folders(page.file, gathering.root))
+    image = finder.find(folders, page.file.stem, name) or finder.find(folders, Path(name).stem, name)
+    if image is None:
+        gathering.leave_out(where, f"no image {page.file.stem}.* or {name or 'other'} belongs to it")
+        return None
+    objects = []
+    for item in page.objects:
+        if item.name in classes:
+            label = classes.index(item.name)
+            objects.append(Object(where=item.where, box=item.box, label=label, difficult=item.difficult))
+        else:
+            hint = suggest(item.name, list(classes))
+            gathering.leave_out(item.where, f"class {item.name!r} is not in classes.txt; {hint}")
+    return Annotation(where=where, image=image, objects=tuple(objects), size=page.size)
+
+
+def _image_folders(file: Path, root: Path) -> Iterator[Path]:
+    """Where the image of an XML file may lie: in the same folder, or in one that stands for it."""
+    yield file.parent
+    inside = file.parent.relative_to(root).parts
+    for i in reversed(range(len(inside))):
+        if inside[i].lower() == "annotations":
+            for name in _IMAGE_FOLDERS:
+                yield root.joinpath(*inside[:i], name, *inside[i + 1 :])

@@ -1,0 +1,62 @@
+"""Changes of colour, on uint8 pixels through tables of 256 entries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from boxcrew.core.types import Image
+
+_LEVELS = np.arange(256, dtype=np.float64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhotometricDistortion:
+    """SSD's distortion: brightness, contrast, saturation and hue, each with probability 0.5.
+
+    At strength 1: brightness +-32 levels, contrast and saturation x 0.5..1.5, hue +-18 degrees. Contrast
+    comes before or after saturation and hue, equally often. `swap` is the probability that the channels
+    change places.
+    """
+
+    strength: float = 1.0
+    swap: float = 0.0
+
+    def __call__(self, image: Image, rng: np.random.Generator) -> Image:
+        """Pixels (height, width, 3) of any size; the array given is not changed, but may be returned."""
+        brightness, contrast, saturation, hue = self.strength * rng.uniform(-1, 1, 4) * (rng.random(4) < 0.5)
+        contrast_first, swapped = rng.random(2) < (0.5, self.swap)
+        if not image.size:
+            return image
+        levels = _LEVELS
+        if brightness:
+            levels = levels + 32 * brightness
+        if contrast and contrast_first:
+            levels = np.clip(levels, 0, 255) * (1 + contrast / 2)
+        image = _look_up(image, levels)
+        image = _shift_hsv(image, saturation=1 + saturation / 2, hue=18 * hue)
+        if contrast and not contrast_first:
+            image = _look_up(image, _LEVELS * (1 + contrast / 2))
+        return np.ascontiguousarray(image[..., rng.permutation(3)]) if swapped else image
+
+
+def _look_up(image: Image, levels: npt.NDArray[np.float64]) -> Image:
+    return image if levels is _LEVELS else cv2.LUT(image, _table(levels))
+
+
+def _table(levels: npt.NDArray[np.float64]) -> npt.NDArray[np.uint8]:
+    return np.clip(np.rint(levels), 0, 255).astype(np.uint8)
+
+
+def _shift_hsv(image: Image, *, saturation: float, hue: float) -> Image:
+    """Saturation multiplied; hue turned, in degrees."""
+    if saturation == 1 and hue == 0:
+        return image
+    # FULL: OpenCV writes the circle as 256 levels, but reads it as 255.
+    turned = (_LEVELS + hue * (256 / 360)) % 256 * (255 / 256)
+    tables = np.stack([_table(turned), _table(_LEVELS * saturation), _table(_LEVELS)], axis=1)
+    hsv = cv2.LUT(cv2.cvtColor(image, cv2.COLOR_RGB2HSV_FULL), tables[None])
+    return cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB_FULL)

@@ -1,0 +1,154 @@
+"""Steps that move what is seen: each takes a scene and gives a new one; no pixel is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from boxcrew.core.boxes import centres_inside, clip, iou
+from boxcrew.core.types import Bools, Floats, Target
+from boxcrew.data.transforms.view import Pair, View, move_boxes
+
+_TRIALS = 50
+_MIN_IOU = (None, 0.0, 0.1, 0.3, 0.5, 0.7, 0.9)  # None: keep the whole; 0.0: any crop with a box in it
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scene:
+    """An image not yet drawn, and its objects in pixels of the view's canvas."""
+
+    view: View
+    target: Target
+
+    def then(self, *, scale: Pair = (1, 1), shift: Pair = (0, 0), size: tuple[int, int]) -> Scene:
+        """Canvas and boxes scaled, then shifted; the canvas cut or extended to size."""
+        view = self.view.then(scale=scale, shift=shift, size=size)
+        boxes = move_boxes(self.target.boxes, scale=scale, shift=shift)
+        return replace(self, view=view, target=self.target.with_boxes(boxes))
+
+
+Geometry = Callable[[Scene, np.random.Generator], Scene]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expand:
+    """With probability `p`, zooms out: a canvas 1..`limit` times as large, the image anywhere on it."""
+
+    limit: float
+    p: float
+
+    def __call__(self, scene: Scene, rng: np.random.Generator) -> Scene:
+        chance, ratio, left, top = rng.random(4)
+        if chance >= self.p:
+            return scene
+        zoom = 1 + (self.limit - 1) * ratio
+        width, height = round(scene.view.width * zoom), round(scene.view.height * zoom)
+        # Whole pixels, so that a view that is not scaled needs no interpolation.
+        x = int(left * (width - scene.view.width + 1))
+        y = int(top * (height - scene.view.height + 1))
+        return scene.then(shift=(x, y), size=(width, height))
+
+
+@dataclass(frozen=True)
+class MinIoUCrop:
+    """SSD (section 2.2): a random part that overlaps some object by a minimum IoU drawn at random.
+
+    Boxes whose centre is in the part are kept and cut to it; at least one is, if there was any. A minimum
+    that no trial meets is replaced by another; to keep the whole canvas is always among the choices.
+    """
+
+    def __call__(self, scene: Scene, rng: np.random.Generator) -> Scene:
+        for choice in rng.permutation(len(_MIN_IOU)):
+            minimum = _MIN_IOU[choice]
+            if minimum is None:
+                break
+            windows = _windows(scene.view.width, scene.view.height, rng)
+            fitting = np.flatnonzero(_fits(windows, scene.target.boxes, minimum))
+            if len(fitting):
+                return _crop(scene, windows[fitting[0]])
+        return scene
+
+
+def _windows(width: int, height: int, rng: np.random.Generator) -> Floats:
+    """(trials, 4) whole-pixel parts: 0.3..1 of the side in geometric mean, 1/2..2 of the canvas's aspect."""
+    size, aspect, left, top = rng.random((4, _TRIALS))
+    size = 0.3 + 0.7 * size
+    lowest, highest = np.maximum(0.5, size**2), np.minimum(2, size**-2)  # both sides must fit
+    root = np.sqrt(lowest + (highest - lowest) * aspect)
+    w = np.clip(np.rint(width * size * root), 1, width)
+    h = np.clip(np.rint(height * size / root), 1, height)
+    x, y = np.floor(left * (width - w + 1)), np.floor(top * (height - h + 1))
+    return np.stack([x, y, x + w, y + h], axis=1).astype(np.float32)
+
+
+def _fits(windows: Floats, boxes: Floats, minimum: float) -> Bools:
+    """(trials,) whether a box has its centre inside and IoU >= minimum; without boxes all fit."""
+    if not len(boxes):
+        return np.ones(len(windows), dtype=np.bool_)
+    centres = (boxes[:, :2] + boxes[:, 2:]) / 2
+    inside = ((centres > windows[:, None, :2]) & (centres < windows[:, None, 2:])).all(axis=2)
+    return np.asarray((inside & (iou(windows, boxes) >= minimum)).any(axis=1))
+
+
+def _crop(scene: Scene, window: Floats) -> Scene:
+    x0, y0, x1, y1 = (int(edge) for edge in window)
+    kept = replace(scene, target=scene.target.select(centres_inside(scene.target.boxes, window)))
+    return clipped(kept.then(shift=(-x0, -y0), size=(x1 - x0, y1 - y0)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class HorizontalFlip:
+    """Mirrors left and right with probability `p`."""
+
+    p: float
+
+    def __call__(self, scene: Scene, rng: np.random.Generator) -> Scene:
+        if rng.random() >= self.p:
+            return scene
+        width, height = scene.view.width, scene.view.height
+        return scene.then(scale=(-1, 1), shift=(width, 0), size=(width, height))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Squash:
+    """To an exact size, the aspect changed."""
+
+    width: int
+    height: int
+
+    def __call__(self, scene: Scene, rng: np.random.Generator) -> Scene:  # noqa: ARG002
+        scale = (self.width / scene.view.width, self.height / scene.view.height)
+        return scene.then(scale=scale, size=(self.width, self.height))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Letterbox:
+    """As large as fits in an exact size, the aspect kept (to the whole pixel), centred."""
+
+    width: int
+    height: int
+
+    def __call__(self, scene: Scene, rng: np.random.Generator) -> Scene:  # noqa: ARG002
+        ratio = min(self.width / scene.view.width, self.height / scene.view.height)
+        inner_width = max(1, round(scene.view.width * ratio))
+        inner_height = max(1, round(scene.view.height * ratio))
+        return scene.then(
+            scale=(inner_width / scene.view.width, inner_height / scene.view.height),
+            shift=((self.width - inner_width) // 2, (self.height - inner_height) // 2),
+            size=(self.width, self.height),
+        )
+
+
+def clipped(scene: Scene) -> Scene:
+    """The scene with its boxes cut to the canvas."""
+    boxes = clip(scene.target.boxes, scene.view.width, scene.view.height)
+    return replace(scene, target=scene.target.with_boxes(boxes))
+
+
+def without_slivers(scene: Scene) -> Scene:
+    """Boxes cut to the canvas, and those with a side under one pixel left out."""
+    scene = clipped(scene)
+    x0, y0, x1, y1 = scene.target.boxes.T
+    return replace(scene, target=scene.target.select((x1 - x0 >= 1) & (y1 - y0 >= 1)))

@@ -1,0 +1,178 @@
+"""Where a source image appears on an output canvas, kept as numbers until one resampling draws it.
+
+Coordinates are continuous and name edges: pixel i covers [i, i + 1), its centre is i + 0.5. The two axes
+never mix (no rotation), so each is described alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Self
+
+import cv2
+import numpy as np
+
+from boxcrew.core.types import Floats, Image
+
+Pair = tuple[float, float]
+"""(x, y)"""
+
+_EXACT = 1e-6  # pixels; far above the rounding of float64, far below anything visible
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sampling:
+    """How one axis of the canvas is filled from the source, in whole pixels."""
+
+    start: int  # canvas pixels start..stop show the source
+    stop: int
+    near: int  # they are made from source pixels near..near + count * reduction,
+    count: int  # averaged to `count` pixels,
+    reduction: int
+    step: float  # of which canvas pixel start + j is centred on pixel number offset + j * step
+    offset: float
+
+    @property
+    def size(self) -> int:
+        return self.stop - self.start
+
+    @property
+    def source(self) -> slice:
+        return slice(self.near, self.near + self.count * self.reduction)
+
+    @property
+    def exact(self) -> bool:
+        """Whether the averaged pixels fill the canvas pixels edge to edge: a plain resize."""
+        first = (self.step if self.step > 0 else 2 * self.count + self.step) / 2 - 0.5
+        span = abs(self.step) * self.size
+        return abs(span - self.count) < _EXACT and abs(self.offset - first) < _EXACT
+
+
+@dataclass(frozen=True, kw_only=True)
+class Axis:
+    """One axis of a view: source position p appears on the canvas at p * scale + shift."""
+
+    size: int  # of the canvas, pixels
+    scale: float  # canvas pixels a source pixel; negative where the axis is mirrored
+    shift: float
+    low: float  # only low..high of the source can be seen: the rest was cropped away
+    high: float
+
+    def then(self, *, scale: float, shift: float, size: int) -> Axis:
+        """The axis after its canvas was scaled, then shifted, then cut or extended to 0..size."""
+        scale, shift = self.scale * scale, self.shift * scale + shift
+        first, last = sorted((-shift / scale, (size - shift) / scale))
+        low, high = max(self.low, first), min(self.high, last)
+        return Axis(size=size, scale=scale, shift=shift, low=low, high=high)
+
+    def sampling(self) -> _Sampling | None:
+        """None where nothing of the source is left to see."""
+        if self.high - self.low < _EXACT:
+            return None
+        first, last = sorted(edge * self.scale + self.shift for edge in (self.low, self.high))
+        start = min(max(round(first), 0), self.size - 1)
+        stop = min(max(round(last), start + 1), self.size)
+        near, far = math.floor(self.low + _EXACT), math.ceil(self.high - _EXACT)
+        # Below half size, bilinear sampling would step over pixels: average them first.
+        reduction = max(1, min(int(1 / abs(self.scale) + _EXACT), far - near))
+        return _Sampling(
+            start=start,
+            stop=stop,
+            near=near,
+            count=(far - near) // reduction,
+            reduction=reduction,
+            step=1 / (self.scale * reduction),
+            # Both libraries number pixels by their centres, hence the two halves.
+            offset=((start + 0.5 - self.shift) / self.scale - near) / reduction - 0.5,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """A source image as seen on a canvas of `width` x `height`."""
+
+    x: Axis
+    y: Axis
+
+    @classmethod
+    def whole(cls, width: int, height: int) -> Self:
+        """A source of that size, as it is."""
+        x, y = (Axis(size=size, scale=1.0, shift=0.0, low=0.0, high=float(size)) for size in (width, height))
+        return cls(x=x, y=y)
+
+    @property
+    def width(self) -> int:
+        return self.x.size
+
+    @property
+    def height(self) -> int:
+        return self.y.size
+
+    def then(self, *, scale: Pair = (1, 1), shift: Pair = (0, 0), size: tuple[int, int]) -> View:
+        """The view after its canvas was scaled, then shifted, then cut or extended to size. What is cut
+        off stays unseen even if a later step extends the canvas again.
+        """
+        x = self.x.then(scale=scale[0], shift=shift[0], size=size[0])
+        y = self.y.then(scale=scale[1], shift=shift[1], size=size[1])
+        return replace(self, x=x, y=y)
+
+    def boxes(self, boxes: Floats) -> Floats:
+        """Boxes (N, 4) of the source, in pixels of the canvas; not clipped."""
+        return move_boxes(boxes, scale=(self.x.scale, self.y.scale), shift=(self.x.shift, self.y.shift))
+
+    def inverse_boxes(self, boxes: Floats) -> Floats:
+        """Boxes (N, 4) of the canvas, in pixels of the source; not clipped."""
+        scale = (1 / self.x.scale, 1 / self.y.scale)
+        shift = (-self.x.shift / self.x.scale, -self.y.shift / self.y.scale)
+        return move_boxes(boxes, scale=scale, shift=shift)
+
+    def render(self, image: Image, fill: tuple[int, int, int]) -> Image:
+        """The canvas, a new array; `fill` where it shows nothing of the image."""
+        return self.place(self.resample(image), fill)
+
+    def resample(self, image: Image) -> Image:
+        """The part of the canvas that shows the image, a new array; empty if there is none."""
+        x, y = self.x.sampling(), self.y.sampling()
+        if x is None or y is None:
+            return np.empty((0, 0, 3), dtype=np.uint8)
+        part = _reduce(image[y.source, x.source], x, y)
+        size = (x.size, y.size)
+        if not (x.exact and y.exact):
+            matrix = np.array([[x.step, 0, x.offset], [0, y.step, y.offset]])
+            flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+            # The edge of the image is repeated, not mixed with the fill: it stays sharp when enlarged.
+            return cv2.warpAffine(part, matrix, size, flags=flags, borderMode=cv2.BORDER_REPLICATE)
+        drawn = cv2.resize(part, size, interpolation=cv2.INTER_LINEAR)
+        if x.step > 0 and y.step > 0:
+            return drawn
+        return cv2.flip(drawn, 1 if y.step > 0 else 0 if x.step > 0 else -1)
+
+    def place(self, pixels: Image, fill: tuple[int, int, int]) -> Image:
+        """What `resample` gave, on its canvas."""
+        if pixels.shape == (self.height, self.width, 3):
+            return pixels
+        canvas = np.full((self.height, self.width, 3), fill, dtype=np.uint8)
+        x, y = self.x.sampling(), self.y.sampling()
+        if x is not None and y is not None:
+            canvas[y.start : y.stop, x.start : x.stop] = pixels
+        return canvas
+
+
+def _reduce(part: Image, x: _Sampling, y: _Sampling) -> Image:
+    """The mean of each block of x.reduction by y.reduction pixels."""
+    if x.reduction == y.reduction == 1:
+        return part
+    # Halving by bilinear sampling is the mean of two, and several times faster where only one axis is halved.
+    halving = max(x.reduction, y.reduction) == 2
+    method = cv2.INTER_LINEAR if halving else cv2.INTER_AREA
+    return cv2.resize(part, (x.count, y.count), interpolation=method)
+
+
+def move_boxes(boxes: Floats, *, scale: Pair, shift: Pair) -> Floats:
+    """Boxes (N, 4) scaled, then shifted. A negative scale mirrors."""
+    moved = boxes * np.array(scale * 2) + np.array(shift * 2)
+    if min(scale) < 0:
+        low, high = np.minimum(moved[:, :2], moved[:, 2:]), np.maximum(moved[:, :2], moved[:, 2:])
+        moved = np.concatenate([low, high], axis=1)
+    return moved.astype(np.float32)

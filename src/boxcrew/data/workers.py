@@ -1,0 +1,110 @@
+"""Work done ahead in other processes, with its results in order."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Generic, TypeVar
+
+import cv2
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from boxcrew.core.errors import BoxcrewError
+
+Request = TypeVar("Request")
+Result = TypeVar("Result")
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workers:
+    """Who makes the batches."""
+
+    num: int = 0  # processes; 0: the calling one makes each batch when it is asked for
+    prefetch: int = 4  # batches each process makes ahead
+    pin_memory: bool = False  # in page-locked memory, for copies to a GPU that do not wait
+
+
+class _Fetched(Dataset[Result], Generic[Request, Result]):
+    """What `fetch` gives, looked up by request."""
+
+    def __init__(self, fetch: Callable[[Request], Result]) -> None:
+        self._fetch = fetch
+
+    def __getitem__(self, request: Request) -> Result:
+        return self._fetch(request)
+
+
+def fetch_all(
+    fetch: Callable[[Request], Result], requests: Iterable[Request], workers: Workers
+) -> Iterator[Result]:
+    """`fetch(request)` for each request, in order. Results are dictionaries, tuples and so on of tensors
+    and plain values. Processes end with the iterator, and with the thread that first asked it.
+    """
+    loader = DataLoader(
+        _Fetched(fetch),
+        batch_size=None,
+        sampler=requests,
+        collate_fn=_as_it_is,
+        num_workers=workers.num,
+        prefetch_factor=workers.prefetch if workers.num else None,
+        pin_memory=workers.pin_memory,
+        worker_init_fn=partial(_settle, os.getpid()),
+        # Workers need none of torch's randomness; drawing it here would move the state of the whole program.
+        generator=torch.Generator(),
+        # Forked, workers start at once and share the records; elsewhere the system's own way.
+        multiprocessing_context="fork" if workers.num and sys.platform == "linux" else None,
+    )
+    results = _without_child_signal(loader)
+    try:
+        yield from results
+    except RuntimeError as error:
+        if "DataLoader worker (pid" not in str(error):
+            raise
+        raise BoxcrewError(
+            f"a loader process died: {str(error).splitlines()[0]}",
+            advice="most often memory ran out: try fewer loader.workers, a smaller loader.prefetch or batch",
+        ) from error
+    finally:
+        # Not left to the garbage collector: whoever keeps an error would keep the processes alive.
+        shut_down = getattr(results, "_shutdown_workers", None)
+        if shut_down is not None:
+            shut_down()
+
+
+def _without_child_signal(loader: DataLoader[Result]) -> Iterator[Result]:
+    """Starts the processes, but not torch's signal handler that raises, wherever the program happens to
+    be, when one dies: that may be in the middle of a checkpoint. A death is still found within seconds
+    where a result is waited for.
+    """
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGCHLD"):
+        return iter(loader)
+    before = signal.getsignal(signal.SIGCHLD)
+    results = iter(loader)
+    signal.signal(signal.SIGCHLD, before if before is not None else signal.SIG_DFL)
+    return results
+
+
+def _as_it_is(result: Result) -> Result:
+    return result
+
+
+def _settle(parent: int, worker: int) -> None:  # noqa: ARG001
+    """First thing in a worker process."""
+    # Ctrl-C reaches the whole group: the parent decides what it means and ends its workers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before the line above
+            os._exit(1)
+    # 0, not 1: for 1 OpenCV would wait for the threads of a pool that a fork does not bring along, for ever.
+    cv2.setNumThreads(0)
+    torch.set_num_threads(1)

@@ -1,0 +1,73 @@
+"""A running plan, seen from one process: where tensors go, how gradients are made, who steps."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from boxcrew.core.registry import Registry
+from boxcrew.core.types import Batch, Losses
+from boxcrew.plan.plan import Plan
+
+
+class Deployment(ABC):
+    """Used as a context: entering sets the process up, leaving restores it."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.device = torch.device(plan.clone_device)
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this process writes the files."""
+        return True
+
+    @abstractmethod
+    def place(self, module: nn.Module) -> nn.Module:
+        """The module on its devices and in the plan's memory format."""
+
+    @abstractmethod
+    def move(self, inputs: Tensor) -> Tensor:
+        """Inputs of a batch on the clone's device, in the plan's memory format."""
+
+    @abstractmethod
+    def gradients(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
+        """Runs a step's forward and backward. Every parameter's gradient is then that of the sum of the
+        losses over all samples divided by their weight, however the samples were split.
+        """
+
+    @abstractmethod
+    def update(self, optimizer: Optimizer, *, max_norm: float | None) -> float:
+        """Clips the gradient to `max_norm` if given, steps, clears; gives the norm before clipping."""
+
+    @abstractmethod
+    def state(self) -> dict[str, object]:
+        """What a checkpoint must keep of the deployment, as JSON values."""
+
+    @abstractmethod
+    def load_state(self, state: dict[str, object]) -> None: ...
+
+    def __enter__(self) -> Self:
+        self._threads_before = torch.get_num_threads()
+        torch.set_num_threads(self.plan.threads)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        torch.set_num_threads(self._threads_before)
+
+
+STRATEGIES: Registry[type[Deployment]] = Registry("strategy", "boxcrew.deploy.strategies")
+
+
+def deploy(plan: Plan) -> Deployment:
+    return STRATEGIES.get(plan.strategy)(plan)

@@ -1,0 +1,83 @@
+"""What every detector is: three names for three jobs, and the classes it knows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+from torch import Tensor, nn
+
+from boxcrew.core.config import Config
+from boxcrew.core.registry import Registry
+from boxcrew.core.types import Batch, Detections, Losses
+from boxcrew.nets.layers import Normalize
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class DetectorConfig(Config):
+    """Settings common to all detectors."""
+
+    group = "detector"
+    shorthand = "name"
+
+    name: str
+    size: int = Field(default=300, ge=64, le=2048)  # the side of the square input, in pixels
+    score_threshold: Share = 0.01  # detections below are not given
+    nms_iou: Share = 0.45  # of two detections of a class that overlap more, the weaker is dropped
+    max_detections: int = Field(default=200, ge=1)  # an image
+
+
+class DetectorNet(nn.Module, ABC):
+    """A network that finds boxes. Images are (B, 3, size, size), RGB, 0..255, uint8 or float."""
+
+    config_class: ClassVar[type[DetectorConfig]]
+    normalize: Normalize
+
+    def __init__(self, config: DetectorConfig, classes: tuple[str, ...]) -> None:
+        super().__init__()
+        self.config = config
+        self.classes = classes
+
+    @abstractmethod
+    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+        """The raw numbers of the heads: what is exported."""
+
+    @abstractmethod
+    def losses(self, batch: Batch) -> Losses:
+        """What is trained: sums over the batch."""
+
+    @abstractmethod
+    def decode(self, raw: tuple[Tensor, ...]) -> list[Detections]:
+        """The detections of each image that `forward`'s numbers mean, in pixels of the input."""
+
+    def predict(self, images: Tensor) -> list[Detections]:
+        return self.decode(self(images))
+
+    @abstractmethod
+    def class_tensors(self) -> Mapping[str, int]:
+        """State names of the tensors with a row for each class, and how many blocks of rows each has. A block
+        is the background's row, then one for each class: what lets another set's detector be carried over.
+        """
+
+    @abstractmethod
+    def backbone_prefix(self) -> str:
+        """State names beginning so belong to the feature extractor, which pretrained weights fill."""
+
+    @abstractmethod
+    def expected_normalization(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Mean and deviation of 0..1 pixels that published weights for the backbone want."""
+
+
+DETECTORS: Registry[type[DetectorNet]] = Registry("detector", "boxcrew.detectors")
+"""Members say `@DETECTORS.register("ssd")`; their `config_class` says what can be set."""
+
+
+def detector_config_class(name: str) -> type[DetectorConfig]:
+    return DETECTORS.get(name).config_class
+
+
+def build_detector(config: DetectorConfig, classes: tuple[str, ...]) -> DetectorNet:
+    return DETECTORS.get(config.name)(config, classes)

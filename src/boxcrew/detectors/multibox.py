@@ -1,0 +1,124 @@
+"""What all single-shot detectors with default boxes share: heads, loss and decoding (SSD, section 2)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+from torchvision.ops import batched_nms, clip_boxes_to_image
+
+from boxcrew.core.types import Batch, Detections, Losses
+from boxcrew.detectors.base import DetectorConfig, DetectorNet, Share
+from boxcrew.nets.anchors import BoxCode, Level, default_boxes, to_xyxy
+from boxcrew.nets.matching import hard_negatives, match
+
+CANDIDATES = 400  # a class and image that go into non-maximum suppression
+
+
+class MultiBoxConfig(DetectorConfig):
+    match_iou: Share = 0.5  # a default box with this overlap answers for an object
+    negatives: int = Field(default=3, ge=1)  # boxes without an object to learn from, for each with one
+    label_smoothing: float = Field(default=0.0, ge=0, lt=1)
+
+
+class MultiBoxNet(DetectorNet):
+    """A detector that scores and shifts default boxes. A subclass builds `class_heads` and `box_heads`, one
+    for each feature map, says its levels through `set_levels`, and gives the maps in `features`.
+    """
+
+    anchors: Tensor  # (A, 4) centre-size, pixels of the input
+    class_heads: nn.ModuleList  # map -> blocks of (1 + C) scores, one block for each box of a cell
+    box_heads: nn.ModuleList  # map -> 4 offsets for each box of a cell
+    config: MultiBoxConfig
+
+    def __init__(self, config: MultiBoxConfig, classes: tuple[str, ...]) -> None:
+        super().__init__(config, classes)
+        self.code = BoxCode()
+        # Not part of the state: they follow from the settings.
+        self.register_buffer("anchors", torch.empty(0, 4), persistent=False)
+
+    def set_levels(self, levels: Sequence[Level]) -> None:
+        self.anchors = default_boxes(levels, size=self.config.size)
+        self.boxes_per_cell = [len(level.shapes) for level in levels]
+
+    @abstractmethod
+    def features(self, images: Tensor) -> list[Tensor]:
+        """The maps that the heads look at, finest first; `images` are normalized."""
+
+    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+        """Scores before softmax (B, A, 1 + C), background first, and offsets (B, A, 4)."""
+        maps = self.features(self.normalize(images))
+        scores = [
+            _rows(head(m), 1 + len(self.classes)) for head, m in zip(self.class_heads, maps, strict=True)
+        ]
+        offsets = [_rows(head(m), 4) for head, m in zip(self.box_heads, maps, strict=True)]
+        return torch.cat(scores, dim=1), torch.cat(offsets, dim=1)
+
+    def losses(self, batch: Batch) -> Losses:
+        scores, offsets = self(batch.inputs)
+        return self.losses_of(scores.float(), offsets.float(), batch.targets)
+
+    def losses_of(self, scores: Tensor, offsets: Tensor, targets: Mapping[str, Tensor]) -> Losses:
+        """The loss of SSD, equations 1 to 3, as sums; the weight is the number of matched default boxes.
+
+        No branch depends on the numbers themselves, so an accelerator never waits for the host.
+        """
+        labels, boxes = targets["labels"], targets["boxes"]
+        anchors_xyxy = to_xyxy(self.anchors)
+        matched = match(boxes, labels >= 0, anchors_xyxy, threshold=self.config.match_iou)
+        positive = matched >= 0
+        owner = matched.clamp(min=0)
+        wanted_class = torch.where(positive, labels.gather(1, owner) + 1, 0)
+        owner_boxes = boxes.gather(1, owner[..., None].expand(-1, -1, 4))
+        wanted_boxes = torch.where(positive[..., None], owner_boxes, anchors_xyxy)
+
+        distance = F.smooth_l1_loss(offsets, self.code.encode(wanted_boxes, self.anchors), reduction="none")
+        class_loss = F.cross_entropy(
+            scores.flatten(0, 1),
+            wanted_class.flatten(),
+            reduction="none",
+            label_smoothing=self.config.label_smoothing,
+        ).reshape_as(wanted_class)
+        counted = positive | hard_negatives(class_loss, positive, ratio=self.config.negatives)
+        return Losses(
+            terms={
+                "class": (class_loss * counted).sum(),
+                "box": (distance.sum(dim=-1) * positive).sum(),
+            },
+            weight=positive.sum().to(class_loss.dtype),
+        )
+
+    def decode(self, raw: tuple[Tensor, ...]) -> list[Detections]:
+        scores, offsets = raw
+        probabilities = scores.float().softmax(dim=-1)[..., 1:]
+        boxes = clip_boxes_to_image(
+            self.code.decode(offsets.float(), self.anchors), (self.config.size, self.config.size)
+        )
+        return [self._decode_image(*image) for image in zip(probabilities, boxes, strict=True)]
+
+    def _decode_image(self, probabilities: Tensor, boxes: Tensor) -> Detections:
+        best, anchor = probabilities.topk(min(CANDIDATES, len(probabilities)), dim=0)
+        labels = torch.arange(best.shape[1], device=best.device).expand_as(best)
+        keep = best > self.config.score_threshold
+        best, anchor, labels = best[keep], anchor[keep], labels[keep]
+        kept = batched_nms(boxes[anchor], best, labels, self.config.nms_iou)[: self.config.max_detections]
+        return Detections(boxes=boxes[anchor[kept]], scores=best[kept], labels=labels[kept])
+
+    def class_tensors(self) -> Mapping[str, int]:
+        rows: dict[str, int] = {}
+        for i, (head, blocks) in enumerate(zip(self.class_heads, self.boxes_per_cell, strict=True)):
+            name, layer = list(head.named_modules())[-1]
+            assert isinstance(layer, nn.Conv2d)
+            place = f"class_heads.{i}.{name}." if name else f"class_heads.{i}."
+            rows |= {f"{place}weight": blocks, f"{place}bias": blocks}
+        return rows
+
+
+def _rows(output: Tensor, width: int) -> Tensor:
+    """(B, K * width, H, W) of a head -> (B, H * W * K, width), cell by cell as the default boxes stand."""
+    batch, _, height, columns = output.shape
+    return output.permute(0, 2, 3, 1).reshape(batch, height * columns * (output.shape[1] // width), width)

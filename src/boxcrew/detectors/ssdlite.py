@@ -1,0 +1,109 @@
+"""SSDLite (MobileNetV2 paper, section 6.2): separable heads on any timm backbone, any input size."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from boxcrew.core.errors import UsageError
+from boxcrew.detectors.base import DETECTORS
+from boxcrew.detectors.multibox import MultiBoxConfig, MultiBoxNet
+from boxcrew.nets.anchors import Level, paper_shapes
+from boxcrew.nets.backbones import Backbone
+from boxcrew.nets.layers import Normalize, conv_norm, separable_head
+
+RATIOS = (2.0, 3.0)
+
+
+class SsdLiteConfig(MultiBoxConfig):
+    name: Literal["ssdlite"] = "ssdlite"
+    size: int = Field(default=320, ge=64, le=2048)
+    backbone: str = "mobilenetv3_large_100"  # any timm network with two or more feature maps
+    finest_stride: int = Field(
+        default=16, ge=4, le=32
+    )  # of the first map with a head: 8 finds smaller things
+    levels: int = Field(default=6, ge=2, le=8)  # maps with a head, at most; the last may be a single cell
+    min_scale: float = Field(default=0.1, gt=0, lt=1)  # the smallest default box, as a share of the input
+    max_scale: float = Field(default=0.9, gt=0, le=1)
+
+
+@DETECTORS.register("ssdlite")
+class SsdLite(MultiBoxNet):
+    """Heads on the backbone's maps from `finest_stride` on and on separable layers that halve the last."""
+
+    config_class = SsdLiteConfig
+    config: SsdLiteConfig
+
+    def __init__(self, config: SsdLiteConfig, classes: tuple[str, ...]) -> None:
+        super().__init__(config, classes)
+        if config.min_scale >= config.max_scale:
+            raise UsageError(
+                f"detector.min_scale={config.min_scale}: must be below detector.max_scale={config.max_scale}"
+            )
+        self.backbone = Backbone(config.backbone, finest_stride=config.finest_stride)
+        self.normalize = Normalize(*self.backbone.expected_normalization())
+        sides = self._backbone_sides(config.size)
+        channels = self.backbone.channels[: config.levels]
+        self.extras = nn.ModuleList()
+        while len(channels) < config.levels and sides[-1] > 1:
+            width = max(128, 512 >> len(self.extras))
+            self.extras.append(_extra(channels[-1], width))
+            channels.append(width)
+            sides.append((sides[-1] + 1) // 2)
+        blocks = 2 + 2 * len(RATIOS)
+        self.class_heads = nn.ModuleList(separable_head(c, blocks * (1 + len(classes))) for c in channels)
+        self.box_heads = nn.ModuleList(separable_head(c, blocks * 4) for c in channels)
+        for part in (self.extras, self.class_heads, self.box_heads):
+            part.apply(_start)
+        self.set_levels(_levels(config, sides))
+
+    def features(self, images: Tensor) -> list[Tensor]:
+        maps = self.backbone(images)[: self.config.levels]
+        for layer in self.extras:
+            maps.append(layer(maps[-1]))
+        return maps
+
+    def backbone_prefix(self) -> str:
+        return "backbone.body."
+
+    def expected_normalization(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        return self.backbone.expected_normalization()
+
+    def _backbone_sides(self, size: int) -> list[int]:
+        """The side of each map; networks round odd sizes in their own ways, so one is asked."""
+        was_training = self.backbone.training
+        with torch.no_grad():
+            maps = self.backbone.eval()(torch.zeros(1, 3, size, size))
+        self.backbone.train(was_training)
+        return [int(m.shape[-1]) for m in maps[: self.config.levels]]
+
+
+def _extra(inputs: int, outputs: int) -> nn.Sequential:
+    middle = outputs // 2
+    return nn.Sequential(
+        conv_norm(inputs, middle, 1),
+        conv_norm(middle, middle, 3, stride=2, groups=middle),
+        conv_norm(middle, outputs, 1),
+    )
+
+
+def _levels(config: SsdLiteConfig, sides: list[int]) -> list[Level]:
+    """Scales grow evenly from the finest map to the coarsest (SSD, equation 4)."""
+    count = len(sides)
+    span = config.max_scale - config.min_scale
+    scales = [config.min_scale + span * i / (count - 1) for i in range(count)] + [1.0]
+    return [
+        Level(height=side, width=side, step=(1 / side, 1 / side), shapes=paper_shapes(low, high, RATIOS))
+        for side, (low, high) in zip(sides, pairwise(scales), strict=True)
+    ]
+
+
+def _start(layer: nn.Module) -> None:
+    if isinstance(layer, nn.Conv2d):
+        nn.init.normal_(layer.weight, std=0.03)
+        if layer.bias is not None:
+            nn.init.zeros_(layer.bias)

@@ -1,0 +1,112 @@
+"""The numbers of COCO, computed by faster-coco-eval from memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from boxcrew.core.types import Floats
+from boxcrew.evaluate.metric import Judged
+
+COCO_NAMES = ("AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl")
+_ALL, _SMALL, _MEDIUM, _LARGE = range(4)  # area ranges: any, < 32², 32²..96², > 96² px
+_MAX_1, _MAX_10, _MAX_100 = range(3)  # at most so many detections of a class in an image
+_AT_50, _AT_75 = 0, 5  # places of these IoU among 0.50, 0.55, ... 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class CocoScores:
+    """COCO's view of a detector."""
+
+    numbers: Mapping[str, float]  # COCO_NAMES; -1 where no object is counted
+    AP: tuple[float | None, ...]  # for each class, None where the set has no object of it
+    AP50: tuple[float | None, ...]
+
+
+def coco_scores(judged: Sequence[Judged], *, num_classes: int) -> CocoScores:
+    """All 12 numbers, and AP and AP50 for each class, as pycocotools gives them.
+
+    Crowds are neither rewarded nor punished. COCO has no word for `difficult`: such objects count as any
+    other (the VOC numbers leave them out). Areas are those of the boxes.
+    """
+    precision, recall = _accumulate(judged, num_classes)
+    values = (
+        _mean(precision[..., _ALL, _MAX_100]),
+        _mean(precision[_AT_50, ..., _ALL, _MAX_100]),
+        _mean(precision[_AT_75, ..., _ALL, _MAX_100]),
+        *(_mean(precision[..., size, _MAX_100]) for size in (_SMALL, _MEDIUM, _LARGE)),
+        *(_mean(recall[..., _ALL, most]) for most in (_MAX_1, _MAX_10, _MAX_100)),
+        *(_mean(recall[..., size, _MAX_100]) for size in (_SMALL, _MEDIUM, _LARGE)),
+    )
+    overall = precision[..., _ALL, _MAX_100]
+    return CocoScores(
+        numbers=dict(zip(COCO_NAMES, (-1.0 if value is None else value for value in values), strict=True)),
+        AP=tuple(_mean(overall[:, :, label]) for label in range(num_classes)),
+        AP50=tuple(_mean(overall[_AT_50, :, label]) for label in range(num_classes)),
+    )
+
+
+def _accumulate(
+    judged: Sequence[Judged], num_classes: int
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Precision (IoU, recall points, class, area, most) and recall (IoU, class, area, most); -1 undefined."""
+    if not judged:
+        return np.full((10, 101, num_classes, 4, 3), -1.0), np.full((10, num_classes, 4, 3), -1.0)
+    from faster_coco_eval import COCO, COCOeval_faster
+
+    truth = COCO(
+        {
+            "images": [
+                {"id": i, "width": one.width, "height": one.height} for i, one in enumerate(judged, start=1)
+            ],
+            "categories": [{"id": label, "name": str(label)} for label in range(num_classes)],
+            "annotations": _annotations(judged),
+        }
+    )
+    evaluation = COCOeval_faster(truth, truth.loadRes(_results(judged)), iouType="bbox")
+    evaluation.evaluate()
+    evaluation.accumulate()
+    return np.asarray(evaluation.eval["precision"]), np.asarray(evaluation.eval["recall"])
+
+
+def _annotations(judged: Sequence[Judged]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for image, one in enumerate(judged, start=1):
+        target = one.target
+        for label, box, crowd in zip(target.labels, _xywh(target.boxes), target.crowd, strict=True):
+            annotation = {
+                "id": len(found) + 1,  # 0 would mean unmatched
+                "image_id": image,
+                "category_id": int(label),
+                "bbox": box,
+                "area": box[2] * box[3],
+                "iscrowd": int(crowd),
+            }
+            found.append(annotation)
+    return found
+
+
+def _results(judged: Sequence[Judged]) -> list[dict[str, Any]]:
+    return [
+        {"image_id": image, "category_id": int(label), "bbox": box, "score": float(score)}
+        for image, one in enumerate(judged, start=1)
+        for label, box, score in zip(
+            one.found.labels.tolist(), _xywh(one.found.boxes.numpy()), one.found.scores.tolist(), strict=True
+        )
+    ]
+
+
+def _xywh(boxes: Floats) -> list[list[float]]:
+    wide = boxes.astype(np.float64)
+    wide[:, 2:] -= wide[:, :2]
+    return wide.tolist()
+
+
+def _mean(values: npt.NDArray[np.float64]) -> float | None:
+    """Of those that are defined."""
+    defined = values[values > -1]
+    return float(defined.mean()) if defined.size else None

@@ -1,0 +1,83 @@
+"""A detector's examination on one split."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from boxcrew.core.types import Image
+from boxcrew.data.loader import EvalLoader
+from boxcrew.data.source import Record, Source
+from boxcrew.data.workers import Workers
+from boxcrew.evaluate.detection import evaluate_detections
+from boxcrew.evaluate.metric import DetectionReport, Judged
+from boxcrew.evaluate.predictor import Predictor, Seconds
+
+TIMED_IMAGES = 16  # enough to know what resizing costs
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Evaluation:
+    report: DetectionReport
+    judged: tuple[Judged, ...]
+    speed: Seconds
+    seconds: float  # the whole took
+    skipped: tuple[str, ...]  # images that could not be read
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Evaluator:
+    source: Source
+    records: Sequence[Record]
+    batch: int
+    workers: Workers
+
+    def __call__(self, predictor: Predictor, *, progress: Callable[[int], None] | None = None) -> Evaluation:
+        """`progress` is told how many images are done."""
+        begun = time.monotonic()
+        judged: list[Judged] = []
+        skipped: list[str] = []
+        speed = Seconds()
+        was_training = predictor.detector.training
+        predictor.detector.eval()
+        loader = EvalLoader(
+            self.source, self.records, predictor.pipeline, batch=self.batch, workers=self.workers
+        )
+        for batch in loader:
+            sizes = [(record.width, record.height) for record in batch.records]
+            found, seconds = predictor.detect(batch.inputs, batch.views, sizes)
+            judged += [
+                Judged(key=r.key, width=r.width, height=r.height, target=r.target, found=f)
+                for r, f in zip(batch.records, found, strict=True)
+            ]
+            skipped += batch.skipped
+            speed += seconds
+            if progress:
+                progress(len(judged))
+        predictor.detector.train(was_training)
+        return Evaluation(
+            report=evaluate_detections(judged, self.source.classes),
+            judged=tuple(judged),
+            speed=speed + self._resize_time(predictor, len(judged)),
+            seconds=time.monotonic() - begun,
+            skipped=tuple(skipped),
+        )
+
+    def picture(self, judged: Judged) -> Image:
+        """The photo of an examined image."""
+        record = next(record for record in self.records if record.key == judged.key)
+        return self.source.read(record)
+
+    def _resize_time(self, predictor: Predictor, num_images: int) -> Seconds:
+        """Loader processes hide this cost, so it is measured on a few images and scaled up."""
+        images = [self.source.read(record) for record in self.records[:TIMED_IMAGES] if _readable(record)]
+        if not images:
+            return Seconds()
+        begun = time.perf_counter()
+        predictor.prepare(images)
+        return Seconds(pre=(time.perf_counter() - begun) * num_images / len(images))
+
+
+def _readable(record: Record) -> bool:
+    return record.path is None or record.path.is_file()

@@ -1,0 +1,86 @@
+"""From photos to boxes in the photos' own pixels: the one path of evaluation, prediction and service."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from boxcrew.core import boxes as box_math
+from boxcrew.core.types import Detections, Image, Target
+from boxcrew.data.collate import stack_images
+from boxcrew.data.order import sample_rng
+from boxcrew.data.transforms.pipeline import Pipeline
+from boxcrew.data.transforms.view import View
+from boxcrew.detectors.base import DetectorNet
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seconds:
+    """Where the time of an image goes; sums over images."""
+
+    pre: float = 0.0  # resizing
+    network: float = 0.0
+    post: float = 0.0  # decoding, suppression
+    num_images: int = 0
+
+    def __add__(self, other: Seconds) -> Seconds:
+        return Seconds(
+            pre=self.pre + other.pre,
+            network=self.network + other.network,
+            post=self.post + other.post,
+            num_images=self.num_images + other.num_images,
+        )
+
+    def milliseconds(self) -> dict[str, float]:
+        """For one image."""
+        count = max(1, self.num_images)
+        return {name: 1000 * getattr(self, name) / count for name in ("pre", "network", "post")}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Predictor:
+    """A detector with what must come before and after it. `move` brings a batch to the detector's device."""
+
+    detector: DetectorNet
+    pipeline: Pipeline
+    move: Callable[[Tensor], Tensor]
+
+    def __call__(self, images: Sequence[Image]) -> tuple[list[Detections], Seconds]:
+        begun = time.perf_counter()
+        inputs, views = self.prepare(images)
+        pre = time.perf_counter() - begun
+        sizes = [(image.shape[1], image.shape[0]) for image in images]
+        found, seconds = self.detect(inputs, views, sizes)
+        return found, seconds + Seconds(pre=pre)
+
+    def prepare(self, images: Sequence[Image]) -> tuple[Tensor, list[View]]:
+        nothing, unused = Target.of([], []), sample_rng(0, 0, 0)  # an evaluation pipeline draws no number
+        seen = [self.pipeline(image, nothing, unused) for image in images]
+        return stack_images([image for image, _, _ in seen]), [view for _, _, view in seen]
+
+    def detect(
+        self, inputs: Tensor, views: Sequence[View], sizes: Sequence[tuple[int, int]]
+    ) -> tuple[list[Detections], Seconds]:
+        """For inputs made by the pipeline; boxes come back on the CPU, clipped to the (width, height) of
+        each original.
+        """
+        assert not self.detector.training
+        begun = time.perf_counter()
+        with torch.inference_mode():
+            raw = self.detector(self.move(inputs))
+            if raw[0].is_cuda:
+                torch.cuda.synchronize()
+            between = time.perf_counter()
+            found = [one.cpu() for one in self.detector.decode(raw)]
+        restored = [_restore(*triple) for triple in zip(found, views, sizes, strict=True)]
+        ended = time.perf_counter()
+        return restored, Seconds(network=between - begun, post=ended - between, num_images=len(sizes))
+
+
+def _restore(found: Detections, view: View, size: tuple[int, int]) -> Detections:
+    boxes = box_math.clip(view.inverse_boxes(found.boxes.numpy()), *size)
+    return Detections(boxes=torch.from_numpy(boxes), scores=found.scores.clone(), labels=found.labels.clone())

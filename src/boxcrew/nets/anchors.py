@@ -1,0 +1,81 @@
+"""Default boxes, and the code that expresses a box relative to one (SSD, section 2.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Level:
+    """The default boxes of one feature map. Sizes are fractions of the input's side."""
+
+    height: int  # of the map, in cells
+    width: int
+    step: tuple[float, float]  # x and y distance of neighbouring cells, as fractions of the input
+    shapes: tuple[tuple[float, float], ...]  # width and height of each box of a cell
+
+
+def paper_shapes(scale: float, next_scale: float, ratios: Sequence[float]) -> tuple[tuple[float, float], ...]:
+    """The boxes of a cell: a square of this scale, one between it and the next, and two for each ratio."""
+    between = (scale * next_scale) ** 0.5
+    shapes = [(scale, scale), (between, between)]
+    for ratio in ratios:
+        root = ratio**0.5
+        shapes += [(scale * root, scale / root), (scale / root, scale * root)]
+    return tuple(shapes)
+
+
+def default_boxes(levels: Sequence[Level], *, size: int) -> Tensor:
+    """(A, 4) centre-x, centre-y, width, height in pixels of a `size` x `size` input; level by level, row by
+    row, cell by cell, the order in which heads give their numbers. Sides are limited to the input.
+    """
+    return torch.cat([_level_boxes(level) for level in levels]) * size
+
+
+def _level_boxes(level: Level) -> Tensor:
+    x = (torch.arange(level.width) + 0.5) * level.step[0]
+    y = (torch.arange(level.height) + 0.5) * level.step[1]
+    grid_y, grid_x = torch.meshgrid(y, x, indexing="ij")
+    centres = torch.stack((grid_x, grid_y), dim=-1).reshape(-1, 1, 2)
+    shapes = torch.tensor(level.shapes).clamp(max=1.0).reshape(1, -1, 2)
+    num_cells, num_shapes = len(centres), shapes.shape[1]
+    boxes = torch.cat(
+        (centres.expand(num_cells, num_shapes, 2), shapes.expand(num_cells, num_shapes, 2)), dim=-1
+    )
+    return boxes.reshape(-1, 4)
+
+
+def to_xyxy(boxes: Tensor) -> Tensor:
+    """(..., 4) centre and size -> corners."""
+    centre, half = boxes[..., :2], boxes[..., 2:] / 2
+    return torch.cat((centre - half, centre + half), dim=-1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoxCode:
+    """Offsets of a box from a default box, divided by the variances so that each is near unit size."""
+
+    centre_variance: float = 0.1
+    size_variance: float = 0.2
+
+    def encode(self, boxes: Tensor, anchors: Tensor) -> Tensor:
+        """(..., 4) xyxy boxes with positive sides, and centre-size anchors -> (..., 4) offsets."""
+        centre = (boxes[..., :2] + boxes[..., 2:]) / 2
+        size = boxes[..., 2:] - boxes[..., :2]
+        shift = (centre - anchors[..., :2]) / anchors[..., 2:] / self.centre_variance
+        growth = torch.log(size / anchors[..., 2:]) / self.size_variance
+        return torch.cat((shift, growth), dim=-1)
+
+    def decode(self, offsets: Tensor, anchors: Tensor) -> Tensor:
+        """The inverse: (..., 4) offsets -> xyxy boxes. Growth is bounded so that exp stays finite."""
+        centre = offsets[..., :2] * self.centre_variance * anchors[..., 2:] + anchors[..., :2]
+        growth = (offsets[..., 2:] * self.size_variance).clamp(max=MAX_GROWTH)
+        half = torch.exp(growth) * anchors[..., 2:] / 2
+        return torch.cat((centre - half, centre + half), dim=-1)
+
+
+MAX_GROWTH = 4.135  # log(1000 / 16): no box grows more than 62-fold from its default box

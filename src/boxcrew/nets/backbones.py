@@ -1,0 +1,55 @@
+"""Feature extractors: timm's, seen as a list of maps at growing strides."""
+
+from __future__ import annotations
+
+import timm
+from torch import Tensor, nn
+
+from boxcrew.core.errors import UsageError
+from boxcrew.core.registry import suggest
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+class Backbone(nn.Module):
+    """A timm network cut into feature maps, without weights: `train/init.py` fills them.
+
+    `forward` gives the maps of `strides`, finest first; `channels` are their depths.
+    """
+
+    def __init__(self, name: str, *, finest_stride: int) -> None:
+        super().__init__()
+        if not timm.is_model(name):
+            raise UsageError(f"detector.backbone={name}: no such timm network; {suggest(name, _names())}")
+        try:
+            strides = timm.create_model(name, features_only=True, pretrained=False).feature_info.reduction()
+        except (RuntimeError, AttributeError, AssertionError) as error:
+            raise UsageError(
+                f"detector.backbone={name}: has no feature maps to attach heads to: {error}"
+            ) from None
+        levels = [i for i, stride in enumerate(strides) if stride >= finest_stride]
+        if len(levels) < 2:
+            raise UsageError(
+                f"detector.backbone={name}: has strides {strides}, fewer than two from {finest_stride} on",
+                advice="choose another backbone or a smaller detector.finest_stride",
+            )
+        self.body = timm.create_model(name, features_only=True, pretrained=False, out_indices=levels)
+        self.name = name
+        self.strides: list[int] = self.body.feature_info.reduction()
+        self.channels: list[int] = self.body.feature_info.channels()
+
+    def forward(self, images: Tensor) -> list[Tensor]:
+        maps: list[Tensor] = self.body(images)
+        # Networks that work channels-last (Swin and kin) say so in their feature info.
+        last = [info.get("output_fmt") == "NHWC" for info in self.body.feature_info.get_dicts()]
+        return [m.permute(0, 3, 1, 2) if nhwc else m for m, nhwc in zip(maps, last, strict=True)]
+
+    def expected_normalization(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Mean and deviation of 0..1 pixels that timm's weights for this network want."""
+        found = timm.get_pretrained_cfg(self.name)
+        return (found.mean, found.std) if found else (IMAGENET_MEAN, IMAGENET_STD)
+
+
+def _names() -> list[str]:
+    return list(timm.list_models())

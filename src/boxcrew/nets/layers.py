@@ -1,0 +1,61 @@
+"""Small layers that several networks share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+
+class Normalize(nn.Module):
+    """0..255 pixels -> what the weights were trained on. Mean and deviation are buffers: they are saved with
+    the weights and can never be separated from them.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
+        """`mean` and `std` (3,) are of 0..1 pixels, RGB."""
+        super().__init__()
+        self.register_buffer("mean", torch.empty(3))
+        self.register_buffer("std", torch.empty(3))
+        self.set(mean, std)
+
+    def set(self, mean: Sequence[float], std: Sequence[float]) -> None:
+        self.mean.copy_(torch.tensor(mean) * 255)
+        self.std.copy_(torch.tensor(std) * 255)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(B, 3, H, W) uint8 or float, 0..255 -> float of about unit size, in the same memory format."""
+        mean = self.mean.reshape(1, 3, 1, 1)
+        return (images.to(mean.dtype) - mean) / self.std.reshape(1, 3, 1, 1)
+
+
+class L2Norm(nn.Module):
+    """Scales each position's features to length 1, then each channel by a learned factor (SSD, 3.1)."""
+
+    def __init__(self, channels: int, *, scale: float) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.full((channels,), scale))
+
+    def forward(self, features: Tensor) -> Tensor:
+        return self.scale.reshape(1, -1, 1, 1) * F.normalize(features)
+
+
+def conv_norm(inputs: int, outputs: int, kernel: int, *, stride: int = 1, groups: int = 1) -> nn.Sequential:
+    """Convolution, BatchNorm, ReLU6; padded so that stride 1 keeps the map's size."""
+    return nn.Sequential(
+        nn.Conv2d(
+            inputs, outputs, kernel, stride=stride, padding=(kernel - 1) // 2, groups=groups, bias=False
+        ),
+        nn.BatchNorm2d(outputs, eps=0.001, momentum=0.03),
+        nn.ReLU6(inplace=True),
+    )
+
+
+def separable_head(inputs: int, outputs: int) -> nn.Sequential:
+    """A 3x3 depthwise and a 1x1 convolution: SSDLite's prediction layer (MobileNetV2, section 6.2)."""
+    return nn.Sequential(conv_norm(inputs, inputs, 3, groups=inputs), nn.Conv2d(inputs, outputs, 1))

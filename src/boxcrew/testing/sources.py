@@ -1,0 +1,151 @@
+"""What holds for every data source and writer. Tests call these for each name of the registries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from boxcrew.core.errors import DataError
+from boxcrew.core.types import Image, Target
+from boxcrew.data.source import SOURCES, SPLITS, Record, Source, open_source
+from boxcrew.data.writers import file_stems, write_source
+
+
+class DrawnSource(Source):
+    """A small set made from nothing, as a test wants it: images of noise, `num_images` in each split, with
+    0, 1, 2, … boxes, some of them difficult or crowds, at fractions of pixels and at the very edges.
+    """
+
+    format = "drawn"
+
+    @classmethod
+    def detect(cls, path: Path) -> bool:  # noqa: ARG003
+        return False
+
+    @classmethod
+    def looked_for(cls) -> str:
+        return "nothing on disk"
+
+    @classmethod
+    def open(cls, path: Path, *, seed: int = 0) -> Self:
+        num_images = 4
+        splits = {split: tuple(_record(split, i, seed) for i in range(num_images)) for split in SPLITS}
+        return cls(root=path, classes=("tea pot", "Kanne", "茶"), splits=splits)
+
+    def read(self, record: Record) -> Image:
+        noise = np.random.default_rng([len(record.key), *record.key.encode()])
+        return noise.integers(0, 256, (record.height, record.width, 3), dtype=np.uint8)
+
+
+def _record(split: str, number: int, seed: int) -> Record:
+    draw = np.random.default_rng([seed, SPLITS.index(split), number])
+    width, height = (int(side) for side in draw.integers(20, 60, 2))
+    corners = draw.uniform(0, 1, (number, 2, 2)) * (width, height)
+    boxes = np.concatenate([corners.min(axis=1), corners.max(axis=1) + 0.25], axis=1)
+    boxes = np.minimum(boxes, [width, height, width, height])
+    boxes[:1] = (0, 0, width, height)
+    target = Target.of(
+        boxes, draw.integers(0, 3, number), difficult=np.arange(number) % 2, crowd=np.arange(number) % 3 == 2
+    )
+    return Record(key=f"{split}/{number:02d}", path=None, width=width, height=height, target=target)
+
+
+def check_invariants(source: Source) -> None:
+    """What any opened set promises to the rest of the program."""
+    assert source.classes
+    assert list(source.splits) == [name for name in SPLITS if name in source.splits]
+    assert source.split("train")
+    records = [record for split in source.splits.values() for record in split]
+    assert len({record.key for record in records}) == len(records), "keys are not unique"
+    for record in records:
+        _check_record(record, len(source.classes))
+    image = source.read(records[0])
+    assert image.shape == (records[0].height, records[0].width, 3)
+    assert image.dtype == np.uint8
+
+
+def _check_record(record: Record, num_classes: int) -> None:
+    target = record.target
+    assert "\\" not in record.key
+    assert target.boxes.dtype == np.float32
+    assert target.boxes.shape == (len(target), 4)
+    assert len(target.difficult) == len(target.crowd) == len(target)
+    assert np.isfinite(target.boxes).all(), record.key
+    assert (target.boxes[:, :2] < target.boxes[:, 2:]).all(), record.key
+    assert (target.boxes >= 0).all(), record.key
+    assert (target.boxes[:, 2:] <= (record.width, record.height)).all(), record.key
+    assert ((target.labels >= 0) & (target.labels < num_classes)).all(), record.key
+
+
+def check_same(first: Source, second: Source, *, tolerance: float = 0.0, flags: tuple[str, ...] = ()) -> None:
+    """The same classes and splits, and under the names the writers give, the same pixels, boxes (to
+    `tolerance` pixels), labels and `flags`.
+    """
+    assert second.classes == first.classes
+    assert {name: len(part) for name, part in second.splits.items()} == {
+        name: len(part) for name, part in first.splits.items()
+    }
+    stems = file_stems(first)
+    for split in first.splits:
+        others = {Path(record.key).stem: record for record in second.split(split)}
+        for record in first.split(split):
+            other = others[stems[record.key]]
+            assert (other.width, other.height) == (record.width, record.height)
+            np.testing.assert_array_equal(second.read(other), first.read(record))
+            np.testing.assert_array_equal(other.target.labels, record.target.labels)
+            np.testing.assert_allclose(other.target.boxes, record.target.boxes, rtol=0, atol=tolerance)
+            for flag in flags:
+                assert getattr(other.target, flag).tolist() == getattr(record.target, flag).tolist()
+
+
+def check_writes_and_reads(
+    source: Source, out: Path, *, format: str, tolerance: float, flags: tuple[str, ...]
+) -> Source:
+    """Written in `format` and opened again, detected without being told, the set is the same; a flag that
+    the format has no place for is reported. Gives the set as read.
+    """
+    lost = write_source(source, out, format=format)
+    read = open_source(out)
+    assert read.format == format
+    assert read.problems == ()
+    check_invariants(read)
+    check_same(source, read, tolerance=tolerance, flags=flags)
+    for flag in {"difficult", "crowd"} - set(flags):
+        assert any(flag in problem.what for problem in lost), f"{flag} is lost without a word"
+    return read
+
+
+def check_refuses(name: str, folder: Path) -> None:
+    """A path that does not exist, an empty folder and a foreign file are not the format's; opening them
+    anyway is a `DataError` that names the path.
+    """
+    empty, foreign = folder / "empty", folder / "letter.doc"
+    empty.mkdir()
+    foreign.write_bytes(b"Dear Sir or Madam\n")
+    source = SOURCES.get(name)
+    for path in (folder / "absent", empty, foreign):
+        assert not (path.exists() and source.detect(path)), path
+        error = _refusal(source, path)
+        assert error is not None, f"{name} opened {path}"
+        assert str(path) in error.message
+        assert error.advice
+
+
+def _refusal(source: type[Source], path: Path) -> DataError | None:
+    try:
+        source.open(path)
+    except DataError as error:
+        return error
+    return None
+
+
+def check_opens_the_same(path: Path, *, seed: int) -> None:
+    """Opening twice gives the same records in the same order."""
+    first, second = (open_source(path, seed=seed) for _ in range(2))
+    keys = [
+        [(split, record.key) for split, part in s.splits.items() for record in part] for s in (first, second)
+    ]
+    assert keys[0] == keys[1]
+    assert first.problems == second.problems

@@ -1,0 +1,144 @@
+"""Saved states: a directory of tensors (safetensors), the rest as JSON, and a COMMIT marker written last."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from safetensors import SafetensorError
+from torch import Tensor
+from torch.optim import Optimizer
+
+from boxcrew.core.errors import ModelError
+
+FORMAT = 1
+_TENSORS, _STATE, _COMMIT = "tensors.safetensors", "state.json", "COMMIT"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Checkpoint:
+    """All that a run needs to go on as if it had never stopped."""
+
+    step: int
+    tensors: Mapping[str, Tensor]
+    state: Mapping[str, Any]  # JSON values
+
+
+def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
+    """Writes `folder/<step>`; if it fails, or is cut off, no reader will ever choose what is there."""
+    place = folder / f"{checkpoint.step:08d}"
+    temporary = folder / f".{place.name}.{os.getpid()}"
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    try:
+        tensors = {name: t.detach().cpu().contiguous() for name, t in checkpoint.tensors.items()}
+        safetensors.torch.save_file(tensors, temporary / _TENSORS)
+        (temporary / _STATE).write_text(json.dumps({"step": checkpoint.step, **checkpoint.state}))
+        sums = {name: _checksum(temporary / name) for name in (_TENSORS, _STATE)}
+        for name in (_TENSORS, _STATE):
+            _flush(temporary / name)
+        commit = {"format": FORMAT, "step": checkpoint.step, "crc32": sums}
+        (temporary / _COMMIT).write_text(json.dumps(commit))
+        _flush(temporary / _COMMIT)
+        if place.exists():  # a resumed run that comes by the same step again
+            shutil.rmtree(place)
+        temporary.replace(place)
+        _flush(folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return place
+
+
+def read_checkpoint(place: Path) -> Checkpoint:
+    """A whole and unharmed checkpoint, or `ModelError`."""
+    try:
+        commit = json.loads((place / _COMMIT).read_text())
+    except FileNotFoundError:
+        raise ModelError(f"{place}: not a finished checkpoint: it has no {_COMMIT}") from None
+    except ValueError:
+        raise ModelError(f"{place / _COMMIT}: cut off or damaged") from None
+    if commit.get("format") != FORMAT:
+        raise ModelError(
+            f"{place}: checkpoint format {commit.get('format')}, but this version reads {FORMAT}",
+            advice="resume with the version that wrote it, or start anew with init=finetune from its weights",
+        )
+    for name, expected in commit["crc32"].items():
+        if not (place / name).is_file() or _checksum(place / name) != expected:
+            raise ModelError(f"{place / name}: damaged: its checksum is not the one in {_COMMIT}")
+    try:
+        tensors = safetensors.torch.load_file(place / _TENSORS)
+    except SafetensorError as error:
+        raise ModelError(f"{place / _TENSORS}: {error}") from None
+    return Checkpoint(
+        step=int(commit["step"]), tensors=tensors, state=json.loads((place / _STATE).read_text())
+    )
+
+
+def list_checkpoints(folder: Path) -> list[Path]:
+    """Committed ones, oldest first."""
+    if not folder.is_dir():
+        return []
+    return sorted(p for p in folder.iterdir() if p.name.isdigit() and (p / _COMMIT).is_file())
+
+
+def newest_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[str]]:
+    """The newest unharmed one, and what is to be said about newer ones that are not."""
+    complaints: list[str] = []
+    for place in reversed(list_checkpoints(folder)):
+        try:
+            return read_checkpoint(place), complaints
+        except ModelError as error:
+            complaints.append(error.message)
+    return None, complaints
+
+
+def remove_old(folder: Path, *, keep: int) -> None:
+    for place in list_checkpoints(folder)[:-keep]:
+        # Without its marker a half-removed checkpoint cannot be taken for a whole one.
+        (place / _COMMIT).unlink(missing_ok=True)
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def optimizer_tensors(optimizer: Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """An optimizer's state as named tensors and JSON values."""
+    state = optimizer.state_dict()
+    tensors: dict[str, Tensor] = {}
+    plain: dict[str, dict[str, Any]] = {}
+    for index, slots in state["state"].items():
+        for slot, value in slots.items():
+            if isinstance(value, Tensor):
+                tensors[f"{index}.{slot}"] = value
+            else:
+                plain.setdefault(str(index), {})[slot] = value
+    return tensors, {"slots": plain, "groups": state["param_groups"]}
+
+
+def load_optimizer(optimizer: Optimizer, tensors: Mapping[str, Tensor], plain: Mapping[str, Any]) -> None:
+    slots: dict[int, dict[str, Any]] = {int(index): dict(s) for index, s in plain["slots"].items()}
+    for name, value in tensors.items():
+        index, _, slot = name.partition(".")
+        slots.setdefault(int(index), {})[slot] = value
+    optimizer.load_state_dict({"state": slots, "param_groups": plain["groups"]})
+
+
+def _checksum(path: Path) -> int:
+    value = 0
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            value = zlib.crc32(block, value)
+    return value
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,44 @@
+"""The run directory: where it is, and who may write there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from boxcrew.core.errors import UsageError
+
+RUNS = Path("runs") / "detect"
+
+
+def choose_folder(out: Path | None, name: str | None) -> Path:
+    """`out` itself, or the first free of runs/detect/<name>, <name>-2, …; nothing is made yet."""
+    if out is not None:
+        _refuse_foreign(out)
+        return out
+    first = RUNS / (name or "train")
+    number = 2
+    folder = first
+    while folder.exists():
+        folder = first.with_name(f"{first.name}-{number}")
+        number += 1
+    return folder
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """A directory with anything in it is used only if it is a run's: nothing of a user's is overwritten."""
+    if folder.is_file():
+        raise UsageError(f"out={folder}: is a file", advice="give a directory that does not exist yet")
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / "config.yaml").is_file():
+        raise UsageError(
+            f"out={folder}: not empty, and not a run",
+            advice="give a directory that does not exist yet",
+        )
+
+
+def require_run(folder: Path) -> Path:
+    """The directory of an existing run."""
+    if not (folder / "config.yaml").is_file():
+        raise UsageError(
+            f"run={folder}: not a run directory: it has no config.yaml",
+            advice="give the directory that 'boxcrew train' named at its end, such as runs/detect/train",
+        )
+    return folder

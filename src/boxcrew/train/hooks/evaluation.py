@@ -1,0 +1,88 @@
+"""Examinations during training, the best weights so far, and stopping when nothing gets better."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from boxcrew.core.errors import UsageError
+from boxcrew.core.registry import suggest
+from boxcrew.evaluate.evaluator import Evaluation
+from boxcrew.train.config import EvaluationConfig
+from boxcrew.train.metrics import Metrics
+from boxcrew.train.trainer import Hook, StepReport, Trainer
+
+TIMES = 5  # examinations in a run that does not say how many
+
+
+class Examination(Hook):
+    """Runs `examine` when due. `on_result(evaluation, is_best)` is told of each."""
+
+    name = "evaluation"
+
+    def __init__(
+        self,
+        examine: Callable[[], Evaluation],
+        config: EvaluationConfig,
+        metrics: Metrics,
+        *,
+        on_result: Sequence[Callable[[Trainer, Evaluation, bool], None]],
+    ) -> None:
+        self._examine = examine
+        self._config = config
+        self._metrics = metrics
+        self._on_result = on_result
+        self._count = 0  # examinations due so far
+        self._step = -1  # of the last one
+        self._without_gain = 0
+        self.best: float | None = None
+        self.best_step = 0
+
+    def after_step(self, trainer: Trainer, report: StepReport) -> None:
+        every = self._config.every_epochs
+        count = report.progress.epoch / every if every else report.progress.fraction * TIMES
+        if math.floor(count + 1e-9) > self._count or report.progress.fraction >= 1:
+            self._count = math.floor(count + 1e-9)
+            self._run(trainer)
+
+    def end(self, trainer: Trainer) -> None:
+        if self._step != trainer.step and not trainer.interrupted:
+            self._run(trainer)
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "count": self._count,
+            "step": self._step,
+            "without_gain": self._without_gain,
+            "best": self.best,
+            "best_step": self.best_step,
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self._count, self._step = state["count"], state["step"]
+        self._without_gain = state["without_gain"]
+        self.best, self.best_step = state["best"], state["best_step"]
+
+    def _run(self, trainer: Trainer) -> None:
+        self._step = trainer.step
+        evaluation = self._examine()
+        numbers = dict(evaluation.report.numbers)
+        if self._config.metric not in numbers:
+            raise UsageError(
+                f"evaluation.metric={self._config.metric}: no such number; "
+                f"{suggest(self._config.metric, list(numbers))}"
+            )
+        value = numbers[self._config.metric]
+        is_best = self.best is None or value > self.best
+        self._without_gain = 0 if is_best else self._without_gain + 1
+        if is_best:
+            self.best, self.best_step = value, trainer.step
+        by_class = {f"AP/{c.name}": c.AP for c in evaluation.report.classes if c.AP is not None}
+        self._metrics.add_result(trainer.progress, trainer.elapsed, numbers | by_class)
+        for tell in self._on_result:
+            tell(trainer, evaluation, is_best)
+        if self._config.patience and self._without_gain >= self._config.patience:
+            trainer.stop(
+                f"no better {self._config.metric} in {self._without_gain} evaluations (evaluation.patience)"
+            )

@@ -1,0 +1,60 @@
+"""Which parameters learn, and from when on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from boxcrew.core.errors import UsageError
+from boxcrew.tasks.base import Task
+from boxcrew.train.init import matching
+from boxcrew.train.trainer import Hook, StepReport, Trainer
+
+
+class Freeze(Hook):
+    """Only what `trainable` matches learns; more joins at the shares of the run that `unfreeze` names.
+    Frozen layers build no graph, and their BatchNorms keep their statistics.
+    """
+
+    name = "freeze"
+
+    def __init__(
+        self, task: Task, *, trainable: Sequence[str], unfreeze: Mapping[float, Sequence[str]]
+    ) -> None:
+        names = [name for name, _ in task.named_parameters()]
+        self._stages = [(0.0, matching(names, trainable, "trainable"))]
+        self._stages += [
+            (share, matching(names, patterns, "unfreeze")) for share, patterns in sorted(unfreeze.items())
+        ]
+        if not self._stages[0][1]:
+            raise UsageError("trainable: nothing would learn")
+        self._applied = 0
+
+    def begin(self, trainer: Trainer) -> None:
+        self._apply(trainer)
+
+    def after_step(self, trainer: Trainer, report: StepReport) -> None:  # noqa: ARG002
+        due = sum(share <= trainer.progress.fraction for share, _ in self._stages)
+        if due != self._applied:
+            self._apply(trainer)
+
+    def _apply(self, trainer: Trainer) -> None:
+        fraction = trainer.progress.fraction
+        due = [names for share, names in self._stages if share <= fraction]
+        learning = set[str]().union(*due)
+        for name, parameter in trainer.task.named_parameters():
+            parameter.requires_grad = name in learning
+        self._applied = len(due)
+        set_train_mode(trainer.task)
+
+
+def set_train_mode(task: nn.Module) -> None:
+    """Training mode, but for BatchNorms whose parameters are frozen: their statistics are part of what was
+    learnt with them.
+    """
+    task.train()
+    for module in task.modules():
+        if isinstance(module, _BatchNorm) and not any(p.requires_grad for p in module.parameters()):
+            module.eval()

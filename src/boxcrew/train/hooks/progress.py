@@ -1,0 +1,99 @@
+"""How far it is: a bar on a terminal, a line now and then elsewhere, and `status.json` for programs."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as Bar
+
+from boxcrew.core.files import write_json
+from boxcrew.core.units import format_duration
+from boxcrew.train.screen import Screen
+from boxcrew.train.trainer import Hook, StepReport, Trainer
+
+LINE_SECONDS = 15.0  # between lines where there is no terminal
+STATUS_SECONDS = 5.0
+
+
+class ProgressReport(Hook):
+    name = "progress"
+
+    def __init__(self, folder: Path, screen: Screen) -> None:
+        self._status = folder / "status.json"
+        self._screen = screen
+        self._bar: Bar | None = None
+        self._told = self._noted = time.monotonic()
+        self._begun = (0, 0.0)
+        self._recent: list[StepReport] = []
+
+    def begin(self, trainer: Trainer) -> None:
+        self._begun = (trainer.step, trainer.elapsed)
+        if self._screen.console.is_terminal:
+            columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f}%"))
+            self._bar = Bar(*columns, console=self._screen.console, transient=True)
+            self._bar.add_task("training", total=1.0)
+            self._bar.start()
+        self._note(trainer, "running")
+
+    def after_step(self, trainer: Trainer, report: StepReport) -> None:
+        for problem in report.batch.skipped:
+            self._screen.warn(f"step {trainer.step}: left out: {problem}")
+        self._recent = [*self._recent[-19:], report]
+        now = time.monotonic()
+        if self._bar is not None:
+            self._bar.update(
+                self._bar.task_ids[0], completed=trainer.progress.fraction, description=self._line(trainer)
+            )
+        elif now - self._told > LINE_SECONDS or trainer.progress.fraction >= 1:
+            self._told = now
+            self._screen.say(self._line(trainer))
+        if now - self._noted > STATUS_SECONDS:
+            self._noted = now
+            self._note(trainer, "running")
+
+    def end(self, trainer: Trainer) -> None:
+        self.close()
+        self._note(trainer, "interrupted" if trainer.interrupted else "finished")
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def _line(self, trainer: Trainer) -> str:
+        recent = self._recent
+        count, seconds = len(recent), sum(r.seconds for r in recent)
+        terms = " ".join(
+            f"{name} {sum(r.terms[name] for r in recent) / count:.2f}" for name in recent[-1].terms
+        )
+        speed = sum(len(r.batch) for r in recent) / seconds
+        wait = sum(r.data_wait for r in recent) / seconds
+        loss = f"loss {sum(r.loss for r in recent) / count:.2f} ({terms})"
+        place = f"epoch {trainer.progress.epoch:.1f} step {trainer.step}"
+        return f"{place} {loss} {speed:.1f} images/s wait {wait:.0%} ETA {self._eta(trainer)}"
+
+    def _eta(self, trainer: Trainer) -> str:
+        """Of the whole run, from the speed since this process began."""
+        begun = trainer.length.progress(*self._begun).fraction
+        done = trainer.progress.fraction - begun
+        if done <= 0:
+            return "?"
+        return format_duration((trainer.elapsed - self._begun[1]) * (1 - trainer.progress.fraction) / done)
+
+    def _note(self, trainer: Trainer, state: str) -> None:
+        progress = trainer.progress
+        write_json(
+            self._status,
+            {
+                "state": state,
+                "step": progress.step,
+                "epoch": progress.epoch,
+                "fraction": progress.fraction,
+                "train_seconds": trainer.elapsed,
+                "reason": trainer.stop_reason,
+                "pid": os.getpid(),
+            },
+        )

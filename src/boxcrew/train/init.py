@@ -1,0 +1,234 @@
+"""What fills the parameters before step 0, and the record of what it did."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from boxcrew.core.config import Config, Names
+from boxcrew.core.errors import ModelError, UsageError
+from boxcrew.core.registry import suggest
+from boxcrew.detectors.base import DetectorNet
+from boxcrew.nets.weights import State, Weights, fit, packaged_weights, read_weights, timm_weights
+
+
+@dataclass(frozen=True, kw_only=True)
+class InitReport:
+    """What was loaded, left out and missing; stored in the run and shown in short."""
+
+    kind: str
+    source: str
+    how: str = ""
+    loaded: tuple[str, ...] = ()
+    remade: tuple[str, ...] = ()  # carried over for the classes that both sets have
+    left_out: tuple[str, ...] = ()  # in the file, not used
+    missing: tuple[str, ...] = ()  # in the network, not in the file: they keep their random start
+    kept_classes: tuple[str, ...] = ()
+
+    def sentence(self) -> str:
+        if not self.loaded and not self.remade:
+            return f"init: {self.source}"
+        parts = [f"init: {self.kind} from {self.source}: {len(self.loaded)} tensors loaded {self.how}"]
+        if self.remade:
+            kept = ", ".join(self.kept_classes) or "none"
+            parts.append(f"{len(self.remade)} re-made for the classes here (kept: {kept})")
+        parts.append(f"{len(self.left_out)} left out")
+        parts.append(f"{len(self.missing)} not in the file (random start)")
+        return ", ".join(parts)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class InitConfig(Config, ABC):
+    group = "init"
+    shorthand = "kind"
+    kinds: ClassVar[dict[str, type[InitConfig]]] = {}
+
+    kind: str
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        InitConfig.kinds[cls.__name__.lower()] = cls
+
+    @abstractmethod
+    def fill(self, detector: DetectorNet) -> InitReport:
+        """Fills the detector's parameters in place, and says what it did."""
+
+
+def init_config_class(kind: str) -> type[InitConfig]:
+    if kind not in InitConfig.kinds:
+        raise UsageError(f"init={kind}: no such way to begin; {suggest(kind, list(InitConfig.kinds))}")
+    return InitConfig.kinds[kind]
+
+
+class Scratch(InitConfig):
+    """Random numbers, from the run's seed."""
+
+    kind: Literal["scratch"] = "scratch"
+
+    def fill(self, detector: DetectorNet) -> InitReport:  # noqa: ARG002 - networks are made filled
+        return InitReport(kind=self.kind, source="scratch: random weights from the seed")
+
+
+class Pretrained(InitConfig):
+    """A backbone's published weights."""
+
+    kind: Literal["pretrained"] = "pretrained"
+    weights: str = "efficientnet_lite0"  # that package, a weight file, or a timm name (downloads)
+    mean: tuple[float, float, float] | None = None  # of 0..1 pixels, where the file's differ from the usual
+    std: tuple[float, float, float] | None = None
+
+    def fill(self, detector: DetectorNet) -> InitReport:
+        weights = self._weights()
+        prefix = detector.backbone_prefix()
+        wanted = {n.removeprefix(prefix): t for n, t in _floats(detector).items() if n.startswith(prefix)}
+        fitted, how = fit(wanted, weights.state)
+        if not fitted:
+            raise ModelError(
+                f"init.weights={self.weights}: none of its {len(weights.state)} tensors fits the backbone",
+                advice=f"its first is {_describe(weights.state)}; the backbone's is {_describe(wanted)}",
+            )
+        _load(detector, {prefix + name: value for name, value in fitted.items()})
+        usual_mean, usual_std = detector.expected_normalization()
+        detector.normalize.set(self.mean or weights.mean or usual_mean, self.std or weights.std or usual_std)
+        used = {id(value) for value in fitted.values()}
+        return InitReport(
+            kind=self.kind,
+            source=weights.source,
+            how=how,
+            loaded=tuple(prefix + name for name in fitted),
+            left_out=tuple(name for name, value in weights.state.items() if id(value) not in used),
+            missing=tuple(prefix + name for name in wanted if name not in fitted),
+        )
+
+    def _weights(self) -> Weights:
+        if self.weights == "efficientnet_lite0":
+            return packaged_weights(self.weights)
+        if Path(self.weights).suffix in {".pth", ".pt", ".safetensors", ".bin"}:
+            return read_weights(Path(self.weights))
+        return timm_weights(self.weights)
+
+
+class Finetune(InitConfig):
+    """A whole detector trained before, for these classes or others."""
+
+    kind: Literal["finetune"] = "finetune"
+    checkpoint: Path  # a run directory, or a weight file
+    exclude: Names = ()  # patterns of names to leave out
+    rename: dict[str, str] = Field(default_factory=dict)  # beginnings in the file -> what they are here
+
+    def fill(self, detector: DetectorNet) -> InitReport:
+        weights = read_weights(find_weights(self.checkpoint))
+        state = self._renamed(weights)
+        excluded = matching(state, self.exclude, "init.exclude")
+        offered = {name: value for name, value in state.items() if name not in excluded}
+        old_classes = tuple(weights.meta["classes"]) if weights.meta else detector.classes
+        rows = remake_class_rows(detector, offered, old_classes)
+        wanted = _floats(detector)
+        same = {
+            n: t for n, t in offered.items() if n in wanted and t.shape == wanted[n].shape and n not in rows
+        }
+        if not same:
+            raise ModelError(
+                f"{weights.source}: none of its tensors fits this detector",
+                advice=f"its first is {_describe(state)}; the detector's is {_describe(wanted)}",
+            )
+        _load(detector, same | rows)
+        return InitReport(
+            kind=self.kind,
+            source=weights.source,
+            how="by name",
+            loaded=tuple(same),
+            remade=tuple(rows),
+            left_out=tuple(name for name in state if name not in same and name not in rows),
+            missing=tuple(name for name in wanted if name not in same and name not in rows),
+            kept_classes=tuple(name for name in detector.classes if name in old_classes) if rows else (),
+        )
+
+    def _renamed(self, weights: Weights) -> State:
+        state = dict(weights.state)
+        for old, new in self.rename.items():
+            if not any(name.startswith(old) for name in state):
+                raise UsageError(
+                    f"init.rename: no name in {weights.source} begins with {old!r}",
+                    advice=f"its names look like {', '.join(list(state)[:3])}",
+                )
+            state = {
+                new + name.removeprefix(old) if name.startswith(old) else name: value
+                for name, value in state.items()
+            }
+        return state
+
+
+def find_weights(place: Path) -> Path:
+    """The weight file a user means by a run directory or a file."""
+    if place.is_dir():
+        for name in ("best", "last"):
+            if (place / "weights" / f"{name}.safetensors").is_file():
+                return place / "weights" / f"{name}.safetensors"
+        raise ModelError(f"{place}: no weights/best.safetensors or weights/last.safetensors in it")
+    if not place.exists():
+        raise ModelError(f"{place}: no such run or weight file")
+    return place
+
+
+def matching(names: Sequence[str] | State, patterns: Sequence[str], setting: str) -> set[str]:
+    """The names that any pattern matches; a pattern that matches none is an error."""
+    found: set[str] = set()
+    for pattern in patterns:
+        hits = {name for name in names if fnmatchcase(name, pattern)}
+        if not hits:
+            raise UsageError(
+                f"{setting}: {pattern!r} matches no parameter",
+                advice=f"names look like {', '.join(list(names)[:3])}",
+            )
+        found |= hits
+    return found
+
+
+def remake_class_rows(detector: DetectorNet, offered: State, old_classes: tuple[str, ...]) -> State:
+    """The class heads for this detector's classes: rows of the background and of classes known by name come
+    from `offered`, the others keep their random start. Empty where the classes are the same, in order.
+    """
+    if old_classes == detector.classes:
+        return {}
+    pairs = [(0, 0)]  # new row, old row: the background
+    pairs += [(1 + i, 1 + old_classes.index(c)) for i, c in enumerate(detector.classes) if c in old_classes]
+    new_rows, old_rows = (list(rows) for rows in zip(*pairs, strict=True))
+    state = detector.state_dict()
+    remade: State = {}
+    for name, blocks in detector.class_tensors().items():
+        if name not in offered or len(offered[name]) != blocks * (1 + len(old_classes)):
+            continue
+        if offered[name].shape[1:] != state[name].shape[1:]:
+            continue
+        old = offered[name].reshape(blocks, 1 + len(old_classes), *offered[name].shape[1:])
+        new = state[name].clone().reshape(blocks, 1 + len(detector.classes), *state[name].shape[1:])
+        new[:, new_rows] = old[:, old_rows].to(new.dtype)
+        remade[name] = new.reshape(state[name].shape)
+    return remade
+
+
+def _floats(detector: DetectorNet) -> dict[str, Tensor]:
+    return {name: t for name, t in detector.state_dict().items() if torch.is_floating_point(t)}
+
+
+def _load(detector: DetectorNet, tensors: State) -> None:
+    state = detector.state_dict()
+    with torch.no_grad():
+        for name, value in tensors.items():
+            state[name].copy_(value)
+
+
+def _describe(tensors: dict[str, Tensor]) -> str:
+    name, value = next(iter(tensors.items()))
+    return f"{name} {tuple(value.shape)}"

@@ -1,0 +1,71 @@
+"""Optimizers: by name, with decay on weights alone and a rate of its own for the backbone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+from torch import nn
+from torch.optim import Optimizer
+
+from boxcrew.core.config import Config
+from boxcrew.train.ftrl import Ftrl
+
+OptimizerName = Literal[
+    "sgd", "momentum", "nesterov", "adam", "adamw", "rmsprop", "adagrad", "adadelta", "ftrl"
+]
+
+
+class OptimConfig(Config):
+    group = "optim"
+    shorthand = "name"
+
+    name: OptimizerName = "momentum"
+    rate: float = Field(default=1e-3, gt=0)  # at its height; the schedule scales it
+    backbone_rate: float = Field(default=1.0, ge=0)  # the backbone's rate, as a multiple of `rate`
+    momentum: float = Field(default=0.9, ge=0, lt=1)  # momentum, nesterov, rmsprop; beta1 of adam and adamw
+    weight_decay: float = Field(default=5e-4, ge=0)  # on weights of two or more dimensions only
+    clip: float | None = Field(default=None, gt=0)  # the greatest norm of the whole gradient
+    ema: float = Field(default=0.0, ge=0, lt=1)  # decay of the moving average of the weights; 0 keeps none
+
+
+def build_optimizer(task: nn.Module, config: OptimConfig, *, backbone_prefix: str) -> Optimizer:
+    """For all parameters of the task; those without a gradient (frozen ones) are left as they are."""
+    kinds: dict[tuple[bool, bool], list[nn.Parameter]] = {}
+    for name, parameter in task.named_parameters():
+        kind = (name.startswith(backbone_prefix), parameter.ndim >= 2)
+        kinds.setdefault(kind, []).append(parameter)
+    groups = [
+        {
+            "params": parameters,
+            "weight_decay": config.weight_decay if decays else 0.0,
+            "rate_scale": config.backbone_rate if in_backbone else 1.0,
+        }
+        for (in_backbone, decays), parameters in kinds.items()
+    ]
+    return _builders(config)[config.name](groups, lr=config.rate)
+
+
+def _builders(config: OptimConfig) -> Mapping[str, Callable[..., Optimizer]]:
+    fused: dict[str, Any] = {"foreach": True}  # one call for all parameters; fused kernels differ by device
+    momentum = {"momentum": config.momentum, **fused}
+    betas = {"betas": (config.momentum, 0.999), **fused}
+    return {
+        "sgd": partial(torch.optim.SGD, **fused),
+        "momentum": partial(torch.optim.SGD, **momentum),
+        "nesterov": partial(torch.optim.SGD, nesterov=True, **momentum),
+        "adam": partial(torch.optim.Adam, **betas),
+        "adamw": partial(torch.optim.AdamW, **betas),
+        "rmsprop": partial(torch.optim.RMSprop, **momentum),
+        "adagrad": partial(torch.optim.Adagrad, **fused),
+        "adadelta": partial(torch.optim.Adadelta, **fused),
+        "ftrl": Ftrl,
+    }
+
+
+def set_rate(optimizer: Optimizer, rate: float) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = rate * group["rate_scale"]

@@ -1,0 +1,119 @@
+"""What a run leaves behind: weights that say what they are, a summary, and last words on the screen."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from boxcrew.core.files import write_json
+from boxcrew.core.units import format_bytes, format_count, format_duration
+from boxcrew.detectors.base import DetectorNet
+from boxcrew.nets.weights import save_weights
+from boxcrew.train.config import RunConfig
+from boxcrew.train.hooks.evaluation import Examination
+from boxcrew.train.hooks.summaries import Summaries
+from boxcrew.train.screen import Screen
+from boxcrew.train.trainer import Trainer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    folder: Path
+    summary: dict[str, Any]
+    interrupted: bool
+
+
+def describe_network(detector: DetectorNet) -> str:
+    parameters = sum(p.numel() for p in detector.parameters())
+    size = detector.config.size
+    was_training = detector.training
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        detector.eval()(torch.zeros(1, 3, size, size))
+    detector.train(was_training)
+    flops = counter.get_total_flops() / 1e9
+    return (
+        f"detector: {detector.config.name} at {size} px: {format_count(parameters)} parameters, "
+        f"{flops:.1f} GFLOPs an image"
+    )
+
+
+def save_detector(path: Path, task: nn.Module, config: RunConfig, *, step: int) -> None:
+    """Weights with all that is needed to use them: classes, detector and transform settings."""
+    detector = task.get_submodule("detector")
+    assert isinstance(detector, DetectorNet)
+    path.parent.mkdir(exist_ok=True)
+    meta = {
+        "format": 1,
+        "classes": list(detector.classes),
+        "detector": config.detector.tree(),
+        "transforms": config.transforms.tree(),
+        "step": step,
+    }
+    save_weights(path, detector.state_dict(), meta)
+
+
+def write_summary(
+    folder: Path, trainer: Trainer, summaries: Summaries, examination: Examination
+) -> dict[str, Any]:
+    """`summary.json`: the numbers of the best weights, and how the run went."""
+    place = folder / "evaluation.json"
+    best = (
+        json.loads(place.read_text(encoding="utf-8")) if place.is_file() else {"numbers": {}, "classes": []}
+    )
+    summary = {
+        "state": "interrupted" if trainer.interrupted else "finished",
+        "stopped_because": trainer.stop_reason,
+        **best["numbers"],
+        "best_step": examination.best_step,
+        "steps": trainer.step,
+        "epochs": trainer.progress.epoch,
+        "train_seconds": trainer.elapsed,
+        "images_per_second": summaries.num_images / max(summaries.seconds, 1e-9),
+        "data_wait_share": summaries.data_wait / max(summaries.seconds, 1e-9),
+        "peak_memory_bytes": peak_memory(trainer.deployment.device),
+        "milliseconds": best.get("milliseconds", {}),
+        "classes": best["classes"],
+    }
+    write_json(folder / "summary.json", summary)
+    return summary
+
+
+def peak_memory(device: torch.device) -> int:
+    """Of the device's memory if it has its own, else of this process."""
+    if device.type == "cuda":
+        return int(torch.cuda.max_memory_allocated(device))
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def say_result(outcome: Outcome, screen: Screen) -> None:
+    summary = outcome.summary
+    if summary["classes"]:
+        rows = [_row("all", summary, sum(c["num_objects"] for c in summary["classes"]))]
+        rows += [_row(c["name"], c, c["num_objects"]) for c in summary["classes"]]
+        columns = ("class", "objects", "precision", "recall", "AP50", "AP")
+        screen.table(f"best weights, step {summary['best_step']}", columns, rows)
+        times = ", ".join(f"{name} {ms:.1f}" for name, ms in summary["milliseconds"].items())
+        screen.say(f"speed: {times} ms an image")
+    seconds, memory = format_duration(summary["train_seconds"]), format_bytes(summary["peak_memory_bytes"])
+    screen.say(
+        f"training: {seconds}, {summary['images_per_second']:.1f} images/s, "
+        f"data wait {summary['data_wait_share']:.0%}, peak memory {memory}"
+    )
+    if summary["stopped_because"]:
+        screen.say(f"stopped: {summary['stopped_because']}")
+    if outcome.interrupted:
+        screen.say(f"to go on: boxcrew resume run={outcome.folder}")
+
+
+def _row(name: str, numbers: dict[str, Any], num_objects: int) -> tuple[str, ...]:
+    cells = (numbers[key] for key in ("precision", "recall", "AP50", "AP"))
+    return (name, str(num_objects), *("-" if v is None or v < 0 else f"{v:.3f}" for v in cells))

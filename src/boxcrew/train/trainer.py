@@ -1,0 +1,189 @@
+"""The loop: batches in, steps out; whatever happens beside it is a hook."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from boxcrew.core.errors import BoxcrewError
+from boxcrew.core.types import Batch
+from boxcrew.deploy.deployment import Deployment
+from boxcrew.tasks.base import Task
+from boxcrew.train.checkpoint import Checkpoint, load_optimizer, optimizer_tensors
+from boxcrew.train.optim import set_rate
+from boxcrew.train.schedule import Length, Progress, ScheduleConfig
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StepReport:
+    """What a step did."""
+
+    progress: Progress  # with this step done
+    loss: float
+    terms: Mapping[str, float]  # the parts of the loss
+    rate: float
+    gradient_norm: float
+    seconds: float  # of the whole step, waiting included
+    data_wait: float  # seconds of it in which no batch was ready
+    batch: Batch
+
+
+class Hook:
+    """Something that happens beside the loop. What it must remember over a stop it gives as state."""
+
+    name: str
+
+    def begin(self, trainer: Trainer) -> None:
+        """Before the first step of this process."""
+
+    def after_step(self, trainer: Trainer, report: StepReport) -> None: ...
+
+    def end(self, trainer: Trainer) -> None:
+        """After the last step, also when the run was stopped; not after an error."""
+
+    def state(self) -> dict[str, Any]:
+        """JSON values."""
+        return {}
+
+    def load_state(self, state: Mapping[str, Any]) -> None: ...
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {}
+
+    def load_tensors(self, tensors: Mapping[str, Tensor]) -> None: ...
+
+
+class Trainer:
+    """One task, one optimizer, one deployment, and how far they have come."""
+
+    def __init__(
+        self,
+        *,
+        task: Task,
+        deployment: Deployment,
+        optimizer: Optimizer,
+        rate: float,
+        schedule: ScheduleConfig,
+        length: Length,
+        clip: float | None,
+        hooks: Sequence[Hook],
+    ) -> None:
+        self.task = task
+        self.deployment = deployment
+        self.optimizer = optimizer
+        self.length = length
+        self.step = 0  # steps done
+        self.elapsed = 0.0  # seconds in steps, over all processes that worked on this run
+        self.stop_reason: str | None = None
+        self.interrupted = False  # from outside: the run is to be resumed
+        self._rate = rate
+        self._schedule = schedule
+        self._clip = clip
+        self._hooks = hooks
+
+    @property
+    def progress(self) -> Progress:
+        return self.length.progress(self.step, self.elapsed)
+
+    def stop(self, reason: str) -> None:
+        """Ends the run after the step at hand."""
+        self.stop_reason = self.stop_reason or reason
+
+    def interrupt(self, reason: str) -> None:
+        """Ends the run after the step at hand, without anything that takes long."""
+        self.interrupted = True
+        self.stop(reason)
+
+    def fit(self, batches: Callable[[int], Iterator[Batch]]) -> None:
+        """Trains to the end of the run. `batches(step)` gives the batches of that step and all after it."""
+        for hook in self._hooks:
+            hook.begin(self)
+        stream = batches(self.step)
+        while self.progress.fraction < 1 and self.stop_reason is None:
+            report = self._do_step(stream)
+            for hook in self._hooks:
+                hook.after_step(self, report)
+        for hook in self._hooks:
+            hook.end(self)
+
+    def _do_step(self, stream: Iterator[Batch]) -> StepReport:
+        begun = time.monotonic()
+        batch = next(stream)
+        waited = time.monotonic() - begun
+        rate = self._rate * self._schedule.factor(self.progress)
+        set_rate(self.optimizer, rate)
+        losses = self.deployment.gradients(self.task, batch, "train")
+        weight = max(1.0, float(losses.weight))
+        terms = {name: float(value) / weight for name, value in losses.terms.items()}
+        loss = sum(terms.values())
+        if not math.isfinite(loss):
+            raise BoxcrewError(
+                f"step {self.step}: the loss is {loss}; images: {', '.join(batch.keys)}",
+                advice="lower optim.rate, or set optim.clip=10",
+            )
+        norm = self.deployment.update(self.optimizer, max_norm=self._clip)
+        self.step += 1
+        seconds = time.monotonic() - begun
+        self.elapsed += seconds
+        return StepReport(
+            progress=self.progress,
+            loss=loss,
+            terms=terms,
+            rate=rate,
+            gradient_norm=norm,
+            seconds=seconds,
+            data_wait=waited,
+            batch=batch,
+        )
+
+    def checkpoint(self) -> Checkpoint:
+        optimizer, slots = optimizer_tensors(self.optimizer)
+        tensors = {f"task/{name}": value for name, value in self.task.state_dict().items()}
+        tensors |= {f"optimizer/{name}": value for name, value in optimizer.items()}
+        tensors |= {f"random/{name}": value for name, value in _random_state().items()}
+        for hook in self._hooks:
+            tensors |= {f"{hook.name}/{name}": value for name, value in hook.tensors().items()}
+        state = {
+            "elapsed": self.elapsed,
+            "optimizer": slots,
+            "deployment": self.deployment.state(),
+            "hooks": {hook.name: hook.state() for hook in self._hooks},
+        }
+        return Checkpoint(step=self.step, tensors=tensors, state=state)
+
+    def load(self, checkpoint: Checkpoint) -> None:
+        parts: dict[str, dict[str, Tensor]] = {}
+        for name, value in checkpoint.tensors.items():
+            owner, _, inner = name.partition("/")
+            parts.setdefault(owner, {})[inner] = value
+        self.task.load_state_dict(parts["task"])
+        load_optimizer(self.optimizer, parts.get("optimizer", {}), checkpoint.state["optimizer"])
+        _set_random_state(parts["random"])
+        self.deployment.load_state(checkpoint.state["deployment"])
+        for hook in self._hooks:
+            hook.load_state(checkpoint.state["hooks"].get(hook.name, {}))
+            hook.load_tensors(parts.get(hook.name, {}))
+        self.step = checkpoint.step
+        self.elapsed = checkpoint.state["elapsed"]
+
+
+def _random_state() -> dict[str, Tensor]:
+    """Of torch, the only generator that networks draw from; samples draw from their own."""
+    state = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        state |= {f"cuda:{i}": value for i, value in enumerate(torch.cuda.get_rng_state_all())}
+    return state
+
+
+def _set_random_state(state: Mapping[str, Tensor]) -> None:
+    torch.set_rng_state(state["cpu"])
+    for name, value in state.items():
+        if name != "cpu" and torch.cuda.is_available():
+            torch.cuda.set_rng_state(value, name)

@@ -1,0 +1,67 @@
+"""Reports of made-up detectors for the tests of this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+import torch
+
+from boxcrew.core.types import Detections, Target
+from boxcrew.evaluate.detection import evaluate_detections
+from boxcrew.evaluate.metric import DetectionReport, Judged
+
+MakeReport = Callable[[int], DetectionReport]
+ReadPng = Callable[[Path], "np.ndarray[tuple[int, int, int], np.dtype[np.uint8]]"]
+
+
+def make_judged(num_classes: int) -> list[Judged]:
+    """The last of several classes has no objects."""
+    random = np.random.default_rng(num_classes)
+    judged = []
+    for i in range(60):
+        count = int(random.integers(1, 6))
+        corner = random.random((count, 2)) * 300
+        boxes = np.concatenate([corner, corner + 20 + random.random((count, 2)) * 100], axis=1)
+        labels = random.integers(0, max(1, num_classes - 1), count)
+        scores = np.sort(random.random(count).astype(np.float32))[::-1]
+        found = Detections(
+            boxes=torch.tensor(boxes + random.normal(0, 8, boxes.shape), dtype=torch.float32),
+            scores=torch.tensor(scores.copy()),
+            labels=torch.tensor(labels),
+        )
+        judged.append(Judged(key=str(i), width=420, height=420, target=Target.of(boxes, labels), found=found))
+    return judged
+
+
+@pytest.fixture(scope="session")
+def report_of() -> MakeReport:
+    """A report with so many classes; their names are long for a plot, and one is not ASCII."""
+
+    def make(num_classes: int) -> DetectionReport:
+        names = [f"product number {i} of the long shelf" for i in range(num_classes)]
+        return evaluate_detections(make_judged(num_classes), ["café 手机", *names[1:]])
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def nothing_found() -> DetectionReport:
+    return evaluate_detections([], ["phone", "watch"])
+
+
+@pytest.fixture(scope="session")
+def read_png() -> ReadPng:
+    """Pixels of a file that must be a PNG and not blank."""
+
+    def read(path: Path) -> np.ndarray[tuple[int, int, int], np.dtype[np.uint8]]:
+        assert path.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+        pixels = cv2.imread(str(path))
+        assert pixels is not None
+        assert len(np.unique(pixels)) > 10
+        return pixels
+
+    return read
