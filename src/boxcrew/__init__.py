@@ -1,3 +1,22 @@
 """boxcrew: train object detectors on whatever hardware there is: exactly, fast, and explained."""
 
-__version__ = "0.1.0"
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from boxcrew.core.version import VERSION
+
+if TYPE_CHECKING:
+    from boxcrew.api import Detector
+
+__version__ = VERSION
+__all__ = ["Detector", "__version__"]
+
+
+def __getattr__(name: str) -> object:
+    """`Detector` brings torch along: it is imported when it is asked for, so that `--help` is quick."""
+    if name == "Detector":
+        from boxcrew.api import Detector
+
+        return Detector
+    raise AttributeError(f"module 'boxcrew' has no attribute {name!r}")

@@ -5,13 +5,15 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal, Self
 
+import numpy as np
+
 from boxcrew.core.errors import DataError
 from boxcrew.core.registry import Registry
-from boxcrew.core.types import Image, Target
+from boxcrew.core.types import Image, Ints, Target
 from boxcrew.data.image import read_image
 
 SPLITS = ("train", "val", "test")
@@ -101,6 +103,36 @@ class Source(ABC):
             first = f"the first problem: {left.problems[0]}" if left.problems else ""
             raise DataError(f"{self.root}: has no usable training image", advice=first)
         return left
+
+    def with_classes(self, classes: tuple[str, ...]) -> Self:
+        """The same set with labels in another numbering. An object of a class not in `classes` is left out,
+        and noted; a set that shares no class is an error.
+        """
+        shared = [name for name in self.classes if name in classes]
+        if not shared:
+            raise DataError(
+                f"{self.root}: has none of the classes {', '.join(classes)}",
+                advice=f"it has: {', '.join(self.classes)}",
+            )
+        numbers = np.array([classes.index(c) if c in classes else -1 for c in self.classes], dtype=np.int64)
+        renumbered = copy.copy(self)
+        renumbered.classes = classes
+        renumbered.splits = {
+            name: tuple(_renumber(record, numbers) for record in records)
+            for name, records in self.splits.items()
+        }
+        unknown = [name for name in self.classes if name not in classes]
+        if unknown:
+            what = f"classes the detector does not know: {', '.join(unknown)}"
+            problem = Problem(where=str(self.root), what=what, action="left out")
+            renumbered.problems = (*self.problems, problem)
+        return renumbered
+
+
+def _renumber(record: Record, numbers: Ints) -> Record:
+    labels = numbers[record.target.labels]
+    known = replace(record.target, labels=labels).select(labels >= 0)
+    return replace(record, target=known)
 
 
 SOURCES: Registry[type[Source]] = Registry("data format", "boxcrew.data.sources")

@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 
 from boxcrew.core.registry import Registry
 from boxcrew.core.types import Batch, Losses
+from boxcrew.deploy.memory import keep_freed_memory
 from boxcrew.plan.plan import Plan
 
 
@@ -55,6 +56,8 @@ class Deployment(ABC):
     def __enter__(self) -> Self:
         self._threads_before = torch.get_num_threads()
         torch.set_num_threads(self.plan.threads)
+        if self.device.type == "cpu":
+            keep_freed_memory()
         return self
 
     def __exit__(

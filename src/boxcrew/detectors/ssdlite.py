@@ -15,6 +15,7 @@ from boxcrew.detectors.multibox import MultiBoxConfig, MultiBoxNet
 from boxcrew.nets.anchors import Level, paper_shapes
 from boxcrew.nets.backbones import Backbone
 from boxcrew.nets.layers import Normalize, conv_norm, separable_head
+from boxcrew.nets.necks import TopDown
 
 RATIOS = (2.0, 3.0)
 
@@ -26,6 +27,9 @@ class SsdLiteConfig(MultiBoxConfig):
     finest_stride: int = Field(
         default=16, ge=4, le=32
     )  # of the first map with a head: 8 finds smaller things
+    neck: int = Field(
+        default=0, ge=0, le=512
+    )  # width of a top-down path before the heads; 0: none, as published
     levels: int = Field(default=6, ge=2, le=8)  # maps with a head, at most; the last may be a single cell
     min_scale: float = Field(default=0.1, gt=0, lt=1)  # the smallest default box, as a share of the input
     max_scale: float = Field(default=0.9, gt=0, le=1)
@@ -48,9 +52,12 @@ class SsdLite(MultiBoxNet):
         self.normalize = Normalize(*self.backbone.expected_normalization())
         sides = self._backbone_sides(config.size)
         channels = self.backbone.channels[: config.levels]
+        self.neck = TopDown(channels, width=config.neck) if config.neck else None
+        if config.neck:
+            channels = [config.neck] * len(channels)
         self.extras = nn.ModuleList()
         while len(channels) < config.levels and sides[-1] > 1:
-            width = max(128, 512 >> len(self.extras))
+            width = config.neck or max(128, 512 >> len(self.extras))
             self.extras.append(_extra(channels[-1], width))
             channels.append(width)
             sides.append((sides[-1] + 1) // 2)
@@ -62,7 +69,9 @@ class SsdLite(MultiBoxNet):
         self.set_levels(_levels(config, sides))
 
     def features(self, images: Tensor) -> list[Tensor]:
-        maps = self.backbone(images)[: self.config.levels]
+        maps: list[Tensor] = self.backbone(images)[: self.config.levels]
+        if self.neck is not None:
+            maps = self.neck(maps)
         for layer in self.extras:
             maps.append(layer(maps[-1]))
         return maps

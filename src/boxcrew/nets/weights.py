@@ -63,6 +63,20 @@ def read_weights(path: Path) -> Weights:
     return Weights(state=state, source=str(path))
 
 
+def find_weights(place: Path, *, which: str) -> Path:
+    """The weight file a user means by a run directory (its `best` or `last`) or a file."""
+    if place.is_dir():
+        names = (which, "last") if which == "best" else (which,)  # a run stopped early has no best yet
+        for name in names:
+            if (place / "weights" / f"{name}.safetensors").is_file():
+                return place / "weights" / f"{name}.safetensors"
+        wanted = " or ".join(f"weights/{name}.safetensors" for name in names)
+        raise ModelError(f"{place}: not a run with weights: it has no {wanted}")
+    if not place.exists():
+        raise ModelError(f"{place}: no such run or weight file")
+    return place
+
+
 def _read_safetensors(path: Path) -> Weights:
     try:
         with safe_open(path, framework="pt") as file:

@@ -1,0 +1,22 @@
+"""Complete settings for known-good runs, found by name. A recipe is a function; its docstring gives the
+command, the machine, the time and the result to expect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from boxcrew.core.registry import Registry
+from boxcrew.train.config import RunConfig
+
+Recipe = Callable[[], RunConfig]
+
+RECIPES: Registry[Recipe] = Registry("recipe", "boxcrew.recipes")
+"""Members say `@RECIPES.register("ssd300_vgg16")`."""
+
+DEFAULT = "starter"
+
+
+def describe(name: str) -> str:
+    """The first line of a recipe's docstring."""
+    return (RECIPES.get(name).__doc__ or "").strip().splitlines()[0]

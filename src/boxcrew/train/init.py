@@ -17,7 +17,15 @@ from boxcrew.core.config import Config, Names
 from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.core.registry import suggest
 from boxcrew.detectors.base import DetectorNet
-from boxcrew.nets.weights import State, Weights, fit, packaged_weights, read_weights, timm_weights
+from boxcrew.nets.weights import (
+    State,
+    Weights,
+    find_weights,
+    fit,
+    packaged_weights,
+    read_weights,
+    timm_weights,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +135,7 @@ class Finetune(InitConfig):
     rename: dict[str, str] = Field(default_factory=dict)  # beginnings in the file -> what they are here
 
     def fill(self, detector: DetectorNet) -> InitReport:
-        weights = read_weights(find_weights(self.checkpoint))
+        weights = read_weights(find_weights(self.checkpoint, which="best"))
         state = self._renamed(weights)
         excluded = matching(state, self.exclude, "init.exclude")
         offered = {name: value for name, value in state.items() if name not in excluded}
@@ -167,18 +175,6 @@ class Finetune(InitConfig):
                 for name, value in state.items()
             }
         return state
-
-
-def find_weights(place: Path) -> Path:
-    """The weight file a user means by a run directory or a file."""
-    if place.is_dir():
-        for name in ("best", "last"):
-            if (place / "weights" / f"{name}.safetensors").is_file():
-                return place / "weights" / f"{name}.safetensors"
-        raise ModelError(f"{place}: no weights/best.safetensors or weights/last.safetensors in it")
-    if not place.exists():
-        raise ModelError(f"{place}: no such run or weight file")
-    return place
 
 
 def matching(names: Sequence[str] | State, patterns: Sequence[str], setting: str) -> set[str]:

@@ -97,12 +97,7 @@ def peak_memory(device: torch.device) -> int:
 def say_result(outcome: Outcome, screen: Screen) -> None:
     summary = outcome.summary
     if summary["classes"]:
-        rows = [_row("all", summary, sum(c["num_objects"] for c in summary["classes"]))]
-        rows += [_row(c["name"], c, c["num_objects"]) for c in summary["classes"]]
-        columns = ("class", "objects", "precision", "recall", "AP50", "AP")
-        screen.table(f"best weights, step {summary['best_step']}", columns, rows)
-        times = ", ".join(f"{name} {ms:.1f}" for name, ms in summary["milliseconds"].items())
-        screen.say(f"speed: {times} ms an image")
+        say_scores(f"best weights, step {summary['best_step']}", {"numbers": summary, **summary}, screen)
     seconds, memory = format_duration(summary["train_seconds"]), format_bytes(summary["peak_memory_bytes"])
     screen.say(
         f"training: {seconds}, {summary['images_per_second']:.1f} images/s, "
@@ -112,6 +107,16 @@ def say_result(outcome: Outcome, screen: Screen) -> None:
         screen.say(f"stopped: {summary['stopped_because']}")
     if outcome.interrupted:
         screen.say(f"to go on: boxcrew resume run={outcome.folder}")
+
+
+def say_scores(title: str, report: dict[str, Any], screen: Screen) -> None:
+    """A table of the classes. `report` has `numbers`, `classes` and `milliseconds`."""
+    classes = report["classes"]
+    rows = [_row("all", report["numbers"], sum(c["num_objects"] for c in classes))]
+    rows += [_row(c["name"], c, c["num_objects"]) for c in classes]
+    screen.table(title, ("class", "objects", "precision", "recall", "AP50", "AP"), rows)
+    times = ", ".join(f"{name} {ms:.1f}" for name, ms in report["milliseconds"].items())
+    screen.say(f"speed: {times} ms an image")
 
 
 def _row(name: str, numbers: dict[str, Any], num_objects: int) -> tuple[str, ...]:

@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 
-import boxcrew
 from boxcrew.core.config import Tree, read_yaml, to_yaml
 from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.core.files import write_json, write_text
 from boxcrew.core.units import format_duration
+from boxcrew.core.version import VERSION
 from boxcrew.data.loader import TrainLoader
 from boxcrew.data.transforms.pipeline import eval_pipeline, train_pipeline
 from boxcrew.data.workers import Workers
@@ -54,9 +54,7 @@ def train(config: RunConfig, screen: Screen) -> Outcome:
     for complaint in complaints:
         screen.warn(f"{complaint}; an older checkpoint is used if there is one")
     machine = probe_machine()
-    screen.say(
-        f"boxcrew {boxcrew.__version__}, torch {torch.__version__}, Python {platform.python_version()}"
-    )
+    screen.say(f"boxcrew {VERSION}, torch {torch.__version__}, Python {platform.python_version()}")
     screen.say(f"machine: {machine.headline()}")
     data = load_data(config.data, seed=config.seed, workers=max(1, int(machine.cores)), screen=screen)
     torch.manual_seed(config.seed)

@@ -1,0 +1,41 @@
+# Every target does its own set-up: on a fresh machine `make train` and `make test` are all there is to know.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# The stamp's name holds the files that the environment is made from: a change of either makes it anew.
+READY := $(VENV)/ready-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
+ARGS ?=
+
+.PHONY: venv train test check bench docs clean
+
+venv: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "error: boxcrew needs Python 3.11 or newer; say which: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[weights,dev]'
+	@rm -f $(VENV)/ready-*
+	@touch $@
+
+train: $(READY)
+	$(BIN)/boxcrew train $(ARGS)
+
+test: $(READY)
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(READY)
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy --strict
+	$(BIN)/lint-imports
+
+bench: $(READY)
+	$(BIN)/python -m bench $(ARGS)
+
+docs: $(READY)
+	$(BIN)/python -m pytest tests/docs $(ARGS)
+
+clean:
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

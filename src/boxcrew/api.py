@@ -1,0 +1,134 @@
+"""boxcrew from Python, with the same settings as on the command line."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, Self
+
+from rich.console import Console
+
+from boxcrew.core.config import Tree, put, read_yaml
+from boxcrew.core.errors import DataError, UsageError
+from boxcrew.core.types import Detections, Image
+from boxcrew.data.image import IMAGE_SUFFIXES, read_image
+from boxcrew.recipes import DEFAULT, RECIPES
+from boxcrew.report.predictions import Result
+from boxcrew.report.run_plots import write_plots
+from boxcrew.train.config import RunConfig
+from boxcrew.train.loading import Loaded, Which, load_detector
+from boxcrew.train.outcome import Outcome
+from boxcrew.train.run import resume, train
+from boxcrew.train.screen import Screen
+from boxcrew.train.validate import ValConfig, validate
+
+
+def run_config(start: str | None, settings: Tree) -> RunConfig:
+    """The settings of a run: a recipe (or a YAML file of settings), with others put over it."""
+    settings = dict(settings)
+    named = settings.pop("recipe", None)
+    if start and named and start != named:
+        raise UsageError(f"two recipes: {start} and recipe={named}")
+    start = start or named
+    if start is not None and Path(start).suffix in {".yaml", ".yml"}:
+        stored = read_yaml(Path(start))
+        return run_config(stored.pop("recipe", None), stored).changed(settings)
+    return RECIPES.get(start or DEFAULT)().changed(settings)
+
+
+def train_run(config: RunConfig, screen: Screen) -> Outcome:
+    """Trains and draws the plots."""
+    return _with_plots(train(config, screen), screen)
+
+
+def resume_run(folder: Path, changes: Tree, screen: Screen) -> Outcome:
+    return _with_plots(resume(folder, changes, screen), screen)
+
+
+def _with_plots(outcome: Outcome, screen: Screen) -> Outcome:
+    write_plots(outcome.folder)
+    screen.say(f"results: {outcome.folder} (weights/best.safetensors, plots/, summary.json)")
+    screen.say(f"look: tensorboard --logdir {outcome.folder / 'tensorboard'}")
+    return outcome
+
+
+class Detector:
+    """A trained detector.
+
+    `Detector.load("runs/detect/train").predict("shelf.jpg").plot()`
+    """
+
+    def __init__(self, loaded: Loaded, place: Path) -> None:
+        self._loaded = loaded
+        self._place = place
+        self.classes: tuple[str, ...] = loaded.detector.classes
+
+    @classmethod
+    def load(cls, place: str | Path, *, weights: Which = "best", device: str = "auto") -> Self:
+        """From a run directory, or a weight file of one."""
+        return cls(load_detector(Path(place), which=weights, device=device), Path(place))
+
+    @classmethod
+    def train(cls, recipe: str | None = None, *, verbose: bool = True, **settings: Any) -> Self:
+        """Trains, and gives the best weights. Settings as on the command line: `data="photos"`, `epochs=20`,
+        groups as dictionaries: `optim={"rate": 1e-3}`.
+        """
+        tree: Tree = {}
+        for key, value in settings.items():
+            put(tree, key, str(value) if isinstance(value, Path) else value)
+        screen = Screen(Console(stderr=True) if verbose else None)
+        outcome = train_run(run_config(recipe, tree), screen)
+        return cls.load(outcome.folder)
+
+    def val(self, data: str | Path | None = None, *, split: str = "val", batch: int = 16) -> dict[str, Any]:
+        """The report on a data set, or on the run's own: `report["numbers"]["AP50"]`."""
+        config = ValConfig(
+            run=self._place, data=str(data) if data is not None else None, split=split, batch=batch
+        )
+        return validate(config, Screen())["best"]
+
+    def predict(self, photo: str | Path | Image, *, score: float = 0.25) -> Result:
+        """What is in one photo: a file, or an RGB array (H, W, 3) of 0..255."""
+        given = Path(photo) if isinstance(photo, str | Path) else None
+        image = read_image(given) if given is not None else photo
+        assert not isinstance(image, str | Path)
+        return self._results([(given, image)], score)[0]
+
+    def predict_many(
+        self, source: str | Path | Iterable[str | Path], *, score: float = 0.25, batch: int = 8
+    ) -> Iterator[Result]:
+        """The same for a file, a folder, a glob pattern or several files, a few at a time."""
+        paths = iter(find_photos(source))
+        while group := list(islice(paths, batch)):
+            yield from self._results([(path, read_image(path)) for path in group], score)
+
+    def _results(self, photos: list[tuple[Path | None, Image]], score: float) -> list[Result]:
+        with self._loaded.deployment:
+            found, _ = self._loaded.predictor([image for _, image in photos])
+        return [
+            Result(path=path, image=image, found=_above(one, score), classes=self.classes)
+            for (path, image), one in zip(photos, found, strict=True)
+        ]
+
+
+def find_photos(source: str | Path | Iterable[str | Path]) -> list[Path]:
+    """Image files, in order of name; `DataError` if there is none."""
+    if not isinstance(source, str | Path):
+        return [Path(one) for one in source]
+    place = Path(source)
+    if place.is_file():
+        return [place]
+    if place.is_dir():
+        found = sorted(p for p in place.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES)
+    else:
+        found = sorted(Path(p) for p in glob.glob(str(source), recursive=True) if Path(p).is_file())  # noqa: PTH207 - patterns may be absolute
+    if not found:
+        raise DataError(f"source={source}: no photo there", advice="give a photo, a folder or a 'glob*.jpg'")
+    return found
+
+
+def _above(found: Detections, score: float) -> Detections:
+    keep = found.scores >= score
+    return Detections(boxes=found.boxes[keep], scores=found.scores[keep], labels=found.labels[keep])

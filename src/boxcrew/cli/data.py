@@ -1,0 +1,98 @@
+"""`boxcrew data`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from boxcrew.cli.output import print_json, screen, settings
+from boxcrew.core.config import Config
+from boxcrew.core.errors import UsageError
+from boxcrew.data.check import check_images
+from boxcrew.data.draw import draw_boxes, grid
+from boxcrew.data.image import write_image
+from boxcrew.data.source import Source, open_source
+from boxcrew.data.writers import WRITERS, write_source
+from boxcrew.train.data import data_report
+from boxcrew.train.screen import Screen
+
+SHEET_IMAGES = 16
+
+
+class MakeConfig(Config):
+    """`boxcrew data make`."""
+
+    out: Path
+    format: str = "voc"  # to write
+    read_format: str = "auto"
+    seed: int = 0
+
+
+class LookConfig(Config):
+    """`boxcrew data PATH`."""
+
+    out: Path | None = None  # a contact sheet of training images
+    format: str = "auto"
+    seed: int = 0
+
+
+def data_command(words: list[str], *, as_json: bool) -> None:
+    places, tree = settings(words, positional=2)
+    if not places:
+        raise UsageError(
+            "data: of which data set?", advice="boxcrew data PATH, or boxcrew data make shelf out=DIR"
+        )
+    say = screen(as_json=as_json)
+    report = _make(places, tree, say) if places[0] == "make" else _look(places, tree, say)
+    if as_json:
+        print_json(report)
+
+
+def _make(places: list[str], tree: dict[str, Any], say: Screen) -> dict[str, Any]:
+    if "out" not in tree:
+        raise UsageError("data make: out= is missing", advice="boxcrew data make shelf out=DIR format=voc")
+    config = MakeConfig.of(tree)
+    WRITERS.get(config.format)
+    source = open_source(
+        places[1] if len(places) > 1 else "shelf", format=config.read_format, seed=config.seed
+    )
+    lost = write_source(source, config.out, format=config.format)
+    for problem in (*source.problems, *lost):
+        say.warn(str(problem))
+    _say_counts(source, say)
+    say.say(f"written: {config.out} ({config.format}); train on it with: boxcrew train data={config.out}")
+    return {"out": str(config.out), "format": config.format, **data_report(source)}
+
+
+def _look(places: list[str], tree: dict[str, Any], say: Screen) -> dict[str, Any]:
+    if len(places) > 1:
+        raise UsageError(f"{places[1]}: not understood", advice="boxcrew data PATH, or boxcrew data make …")
+    config = LookConfig.of(tree)
+    source, _ = check_images(open_source(places[0], format=config.format, seed=config.seed), workers=2)
+    _say_counts(source, say)
+    for problem in source.problems:
+        say.warn(str(problem))
+    if config.out is not None:
+        _write_sheet(source, config.out)
+        say.say(f"contact sheet: {config.out}")
+    return data_report(source)
+
+
+def _write_sheet(source: Source, out: Path) -> None:
+    if out.exists():
+        raise UsageError(f"out={out}: exists already", advice="give a file name that is free")
+    pictures = [
+        draw_boxes(source.read(record), record.target.boxes, record.target.labels, source.classes)
+        for record in source.split("train")[:SHEET_IMAGES]
+    ]
+    write_image(out, grid(pictures, columns=4, gap=8))
+
+
+def _say_counts(source: Source, say: Screen) -> None:
+    report = data_report(source)
+    names = list(report["splits"])
+    rows = [("images", *(str(report["splits"][n]["images"]) for n in names))]
+    rows += [
+        (name, *(str(report["splits"][n]["boxes_by_class"][name]) for n in names)) for name in source.classes
+    ]
+    say.table(f"{source.root} ({source.format})", ("boxes by class", *names), rows)

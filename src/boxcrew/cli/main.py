@@ -1,0 +1,142 @@
+"""The `boxcrew` command. Heavy imports wait until a command needs them, so that help is quick."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import TracebackType
+from typing import Annotated
+
+import typer
+
+from boxcrew.core.errors import BoxcrewError
+from boxcrew.core.version import VERSION
+
+# Options are settings: `--epochs 3` says the same as `epochs=3`. So typer is to leave them alone.
+_FREE = {"ignore_unknown_options": True}
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[key=value …]", show_default=False),
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Train object detectors on whatever hardware there is: exactly, fast, and explained.",
+)
+
+
+def _version(*, wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"boxcrew {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=lambda wanted: _version(wanted=wanted)),
+    ] = False,
+) -> None: ...
+
+
+@app.command(context_settings=_FREE)
+def train(words: Words = None, *, json: Json = False, debug: Debug = False) -> None:
+    """Train a detector.
+
+    boxcrew train [RECIPE|FILE.yaml] data=PATH [key=value …]
+
+    Without a recipe: 'starter', which suits a CPU. Without data: the embedded set 'shelf'. Often set:
+    epochs, steps, time (90s, 15m, 2h), batch, size, device, out, name, seed, init, optim.rate.
+    'boxcrew recipes' lists the recipes, 'boxcrew recipes NAME' everything that can be set.
+    """
+    from boxcrew.cli.train import train_command
+
+    train_command(words or [], as_json=json)
+
+
+@app.command(context_settings=_FREE)
+def resume(words: Words = None, *, json: Json = False, debug: Debug = False) -> None:
+    """Go on with a run that was stopped, or make it longer.
+
+    boxcrew resume run=DIR [epochs=… steps=… time=… device=…]
+    """
+    from boxcrew.cli.train import resume_command
+
+    resume_command(words or [], as_json=json)
+
+
+@app.command(context_settings=_FREE)
+def val(words: Words = None, *, json: Json = False, debug: Debug = False) -> None:
+    """Measure a trained detector.
+
+    boxcrew val run=DIR [data=PATH split=val|test|train weights=best|last|both batch=16 device=auto]
+    """
+    from boxcrew.cli.val import val_command
+
+    val_command(words or [], as_json=json)
+
+
+@app.command(context_settings=_FREE)
+def predict(words: Words = None, *, json: Json = False, debug: Debug = False) -> None:
+    """Find things in photos: pictures, JSON, COCO and YOLO files.
+
+    boxcrew predict run=DIR source=PHOTO|FOLDER|'GLOB' [out=DIR score=0.25 weights=best|last device=auto]
+    """
+    from boxcrew.cli.predict import predict_command
+
+    predict_command(words or [], as_json=json)
+
+
+@app.command(context_settings=_FREE)
+def data(words: Words = None, *, json: Json = False, debug: Debug = False) -> None:
+    """Look at a data set, convert it, or write the embedded one to disk.
+
+    boxcrew data PATH [out=sheet.jpg]                 what is in it, and what is wrong with it
+    boxcrew data make shelf|PATH out=DIR format=voc|coco|yolo
+    """
+    from boxcrew.cli.data import data_command
+
+    data_command(words or [], as_json=json)
+
+
+@app.command(context_settings=_FREE)
+def recipes(words: Words = None, *, json: Json = False, debug: Debug = False) -> None:
+    """List the recipes, or show everything that one of them sets.
+
+    boxcrew recipes [NAME]
+    """
+    from boxcrew.cli.recipes import recipes_command
+
+    recipes_command(words or [], as_json=json)
+
+
+def main() -> None:
+    """The console script: errors a user can mend are two lines and an exit code."""
+    # Before torch is imported: OpenMP threads that spin while they wait would fight with loader processes.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    if "--debug" not in sys.argv:
+        sys.excepthook = _one_line
+    try:
+        app()
+    except BoxcrewError as error:
+        if "--debug" in sys.argv:
+            raise
+        print(f"error: {error.message}", file=sys.stderr)
+        if error.advice:
+            print(f"  {error.advice}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _one_line(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """For an error that is not the user's: say so in a line; the traceback is there for whoever wants it."""
+    print(f"error: {kind.__name__}: {error}", file=sys.stderr)
+    print("  this looks like a fault in boxcrew; run it again with --debug to see where", file=sys.stderr)

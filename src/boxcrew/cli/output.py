@@ -1,0 +1,31 @@
+"""Where a command's words go."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from rich.console import Console
+
+from boxcrew.core.config import Tree, parse_words
+from boxcrew.core.errors import UsageError
+from boxcrew.train.screen import Screen
+
+
+def screen(*, as_json: bool) -> Screen:
+    """The terminal, or stderr where stdout belongs to a JSON document."""
+    return Screen(Console(stderr=as_json))
+
+
+def print_json(value: Any) -> None:
+    json.dump(value, sys.stdout, indent=2, ensure_ascii=False)
+    sys.stdout.write("\n")
+
+
+def settings(words: list[str], *, positional: int = 0) -> tuple[list[str], Tree]:
+    """Positional words and settings; more of the former than a command knows is an error."""
+    places, tree = parse_words(words)
+    if len(places) > positional:
+        raise UsageError(f"{places[positional]}: not understood", advice="settings are written key=value")
+    return places, tree

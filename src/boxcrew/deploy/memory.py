@@ -1,0 +1,23 @@
+"""How this process keeps its memory."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # malloc.h
+_MIB = 1 << 20
+
+
+def keep_freed_memory() -> bool:
+    """Tells the C library's allocator to keep what is freed for the next step instead of handing it back.
+
+    A training step on a CPU frees and asks again for the same hundreds of megabytes; by default each large
+    block is returned to the system and cleared anew at its first touch, which costs a quarter to a third of
+    the step (see docs/benchmarks.md). Gives whether the allocator is one that can be told.
+    """
+    if platform.libc_ver()[0] != "glibc":
+        return False
+    library = ctypes.CDLL(None)
+    wishes = ((_M_MMAP_THRESHOLD, 1024 * _MIB), (_M_TRIM_THRESHOLD, 2047 * _MIB), (_M_TOP_PAD, 64 * _MIB))
+    return all(library.mallopt(number, value) == 1 for number, value in wishes)

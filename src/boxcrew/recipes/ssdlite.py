@@ -1,0 +1,78 @@
+"""SSDLite on mobile backbones."""
+
+from __future__ import annotations
+
+from boxcrew.data.transforms.pipeline import TransformsConfig
+from boxcrew.detectors.ssdlite import SsdLiteConfig
+from boxcrew.recipes import RECIPES
+from boxcrew.train.config import RunConfig
+from boxcrew.train.init import Pretrained, Scratch
+from boxcrew.train.optim import OptimConfig
+from boxcrew.train.schedule import ScheduleConfig
+
+_FINE_TUNED = OptimConfig(name="adamw", rate=2e-3, backbone_rate=0.3, weight_decay=0.02, clip=10.0, ema=0.998)
+
+
+@RECIPES.register("starter")
+def starter() -> RunConfig:
+    """The CPU-friendly default: SSDLite on EfficientNet-Lite0 with ImageNet weights, early layers frozen
+
+    make train
+    """
+    return RunConfig(
+        epochs=12,
+        batch=16,
+        init=Pretrained(weights="efficientnet_lite0"),
+        trainable=("detector.backbone.body.blocks.[3456]*", "detector.extras*", "detector.*heads*"),
+        detector=SsdLiteConfig(
+            backbone="tf_efficientnet_lite0", size=256, finest_stride=8, min_scale=0.06, max_scale=0.6
+        ),
+        transforms=TransformsConfig(expand=2.0),
+        optim=OptimConfig(name="adamw", rate=2e-3, backbone_rate=0.3, weight_decay=0.02, clip=10.0, ema=0.99),
+    )
+
+
+@RECIPES.register("ssdlite_efficientnet_lite0")
+def ssdlite_efficientnet_lite0() -> RunConfig:
+    """SSDLite on EfficientNet-Lite0, all layers trained, from the ImageNet weights of its package
+
+    boxcrew train ssdlite_efficientnet_lite0 data=PATH
+    """
+    return RunConfig(
+        epochs=50,
+        batch=16,
+        init=Pretrained(weights="efficientnet_lite0"),
+        detector=SsdLiteConfig(backbone="tf_efficientnet_lite0"),
+        optim=_FINE_TUNED,
+    )
+
+
+@RECIPES.register("ssdlite_mobilenetv2")
+def ssdlite_mobilenetv2() -> RunConfig:
+    """SSDLite on MobileNetV2, from a weight file given with init.weights=
+
+    boxcrew train ssdlite_mobilenetv2 data=PATH init.weights=mobilenet_v2.pth
+    """
+    return RunConfig(
+        epochs=50,
+        batch=16,
+        init=Pretrained(weights="mobilenetv2_100"),
+        detector=SsdLiteConfig(backbone="mobilenetv2_100"),
+        optim=_FINE_TUNED,
+    )
+
+
+@RECIPES.register("ssdlite320_mobilenetv3")
+def ssdlite320_mobilenetv3() -> RunConfig:
+    """SSDLite320 on MobileNetV3-Large, from scratch: long, as torchvision trains it
+
+    boxcrew train ssdlite320_mobilenetv3 data=PATH
+    """
+    return RunConfig(
+        epochs=300,
+        batch=24,
+        init=Scratch(),
+        detector=SsdLiteConfig(backbone="mobilenetv3_large_100", size=320, min_scale=0.2, max_scale=0.95),
+        optim=OptimConfig(name="momentum", rate=0.05, weight_decay=4e-5, clip=10.0),
+        schedule=ScheduleConfig(name="cosine", warmup=0.01),
+    )

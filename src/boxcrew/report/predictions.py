@@ -1,0 +1,137 @@
+"""What a detector found, in the forms people and programs want: pictures, JSON, COCO and YOLO."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+from boxcrew.core.errors import UsageError
+from boxcrew.core.files import write_json
+from boxcrew.core.types import Detections, Floats, Image, Ints
+from boxcrew.data.draw import draw_boxes
+from boxcrew.data.image import write_image
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Result:
+    """What was found in one photo; boxes in its own pixels, best first."""
+
+    path: Path | None  # None where an array was given
+    image: Image
+    found: Detections
+    classes: tuple[str, ...]
+
+    @property
+    def boxes(self) -> Floats:
+        """(N, 4) xyxy."""
+        return self.found.boxes.numpy()
+
+    @property
+    def scores(self) -> npt.NDArray[Any]:
+        return self.found.scores.numpy()
+
+    @property
+    def labels(self) -> Ints:
+        """(N,) places in `classes`."""
+        return self.found.labels.numpy()
+
+    @property
+    def names(self) -> list[str]:
+        return [self.classes[label] for label in self.labels]
+
+    def plot(self) -> Image:
+        """The photo with the boxes drawn on it: a new array."""
+        return draw_boxes(self.image, self.boxes, self.labels, self.classes, self.scores)
+
+    def save(self, path: str | Path) -> Path:
+        """The plot as a JPEG or PNG file."""
+        write_image(Path(path), self.plot())
+        return Path(path)
+
+    def to_json(self) -> dict[str, Any]:
+        height, width = self.image.shape[:2]
+        return {
+            "image": str(self.path) if self.path else None,
+            "width": width,
+            "height": height,
+            "detections": [
+                {"class": name, "score": round(score, 4), "box": [round(edge, 2) for edge in box]}
+                for name, score, box in zip(
+                    self.names, self.scores.tolist(), self.boxes.tolist(), strict=True
+                )
+            ],
+        }
+
+
+class PredictionFolder:
+    """Writes results one by one as they come: `images/`, `labels/` (YOLO, with scores), and at the end
+    `predictions.json` and `coco.json`.
+    """
+
+    def __init__(self, folder: Path, classes: Sequence[str]) -> None:
+        if folder.exists() and any(folder.iterdir()):
+            raise UsageError(f"out={folder}: not empty", advice="give a directory that does not exist yet")
+        for name in ("images", "labels"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self._classes = classes
+        self._records: list[dict[str, Any]] = []
+        self._names: set[str] = set()
+
+    def add(self, result: Result) -> None:
+        record = result.to_json()
+        name = self._free_name(result.path.stem if result.path else "image")
+        result.save(self.folder / "images" / f"{name}.jpg")
+        (self.folder / "labels" / f"{name}.txt").write_text(_yolo_lines(result), encoding="utf-8")
+        self._records.append(record)
+
+    def close(self) -> None:
+        write_json(self.folder / "predictions.json", self._records)
+        write_json(self.folder / "coco.json", self._coco())
+
+    def _free_name(self, stem: str) -> str:
+        """Photos of one name from several folders must not overwrite each other."""
+        name, number = stem, 2
+        while name in self._names:
+            name, number = f"{stem}-{number}", number + 1
+        self._names.add(name)
+        return name
+
+    def _coco(self) -> dict[str, Any]:
+        numbers = {name: i for i, name in enumerate(self._classes)}
+        annotations: list[dict[str, Any]] = []
+        for image_id, record in enumerate(self._records):
+            for one in record["detections"]:
+                x0, y0, x1, y1 = one["box"]
+                annotations.append(
+                    {
+                        "id": len(annotations) + 1,
+                        "image_id": image_id,
+                        "category_id": numbers[one["class"]],
+                        "bbox": [x0, y0, round(x1 - x0, 2), round(y1 - y0, 2)],
+                        "area": round((x1 - x0) * (y1 - y0), 2),
+                        "iscrowd": 0,
+                        "score": one["score"],
+                    }
+                )
+        images = [
+            {"id": i, "file_name": r["image"], "width": r["width"], "height": r["height"]}
+            for i, r in enumerate(self._records)
+        ]
+        categories = [{"id": i, "name": name} for name, i in numbers.items()]
+        return {"images": images, "categories": categories, "annotations": annotations}
+
+
+def _yolo_lines(result: Result) -> str:
+    """`class x y w h score`, the four as shares of the photo's size."""
+    height, width = result.image.shape[:2]
+    lines = []
+    for label, box, score in zip(result.labels, result.boxes, result.scores, strict=True):
+        x0, y0, x1, y1 = (float(edge) for edge in box)
+        shares = ((x0 + x1) / 2 / width, (y0 + y1) / 2 / height, (x1 - x0) / width, (y1 - y0) / height)
+        lines.append(f"{label} {' '.join(f'{share:.6f}' for share in shares)} {score:.4f}\n")
+    return "".join(lines)
