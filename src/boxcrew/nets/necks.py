@@ -11,8 +11,8 @@ from boxcrew.nets.layers import conv_norm
 
 
 class TopDown(nn.Module):
-    """Coarse maps tell the finer ones what they have recognised (FPN, Lin et al. 2017, section 3), with separable
-    convolutions. All maps come out `width` deep and as large as they went in.
+    """Coarse maps tell the finer ones what they have recognised (FPN, Lin et al. 2017, section 3), with
+    separable convolutions. All maps come out `width` deep and as large as they went in.
     """
 
     def __init__(self, channels: Sequence[int], *, width: int) -> None:

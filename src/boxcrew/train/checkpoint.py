@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import safetensors.torch
-from safetensors import SafetensorError
+import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from boxcrew.core.errors import ModelError
+from boxcrew.core.errors import ModelError, UsageError
 
 FORMAT = 1
 _TENSORS, _STATE, _COMMIT = "tensors.safetensors", "state.json", "COMMIT"
@@ -69,23 +69,21 @@ def read_checkpoint(place: Path) -> Checkpoint:
             f"{place}: checkpoint format {commit.get('format')}, but this version reads {FORMAT}",
             advice="resume with the version that wrote it, or start anew with init=finetune from its weights",
         )
-    for name, expected in commit["crc32"].items():
-        if not (place / name).is_file() or _checksum(place / name) != expected:
+    for name in (_TENSORS, _STATE):
+        if not (place / name).is_file() or _checksum(place / name) != commit.get("crc32", {}).get(name):
             raise ModelError(f"{place / name}: damaged: its checksum is not the one in {_COMMIT}")
-    try:
-        tensors = safetensors.torch.load_file(place / _TENSORS)
-    except SafetensorError as error:
-        raise ModelError(f"{place / _TENSORS}: {error}") from None
-    return Checkpoint(
-        step=int(commit["step"]), tensors=tensors, state=json.loads((place / _STATE).read_text())
-    )
+    tensors = safetensors.torch.load_file(place / _TENSORS)
+    state = json.loads((place / _STATE).read_text())
+    # The marker's own number has no checksum, so it is not believed.
+    return Checkpoint(step=state.pop("step"), tensors=tensors, state=state)
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
     """Committed ones, oldest first."""
     if not folder.is_dir():
         return []
-    return sorted(p for p in folder.iterdir() if p.name.isdigit() and (p / _COMMIT).is_file())
+    places = [p for p in folder.iterdir() if p.name.isdigit() and (p / _COMMIT).is_file()]
+    return sorted(places, key=lambda place: int(place.name))
 
 
 def newest_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[str]]:
@@ -99,15 +97,20 @@ def newest_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[str]]:
     return None, complaints
 
 
-def remove_old(folder: Path, *, keep: int) -> None:
-    for place in list_checkpoints(folder)[:-keep]:
+def remove_old(folder: Path, *, last: int, keep: int) -> None:
+    """Keeps the `keep` newest up to step `last`, which was just written. Any after it are damaged ones that
+    this run went back behind: they neither count nor are touched.
+    """
+    for place in [p for p in list_checkpoints(folder) if int(p.name) <= last][:-keep]:
         # Without its marker a half-removed checkpoint cannot be taken for a whole one.
         (place / _COMMIT).unlink(missing_ok=True)
         shutil.rmtree(place, ignore_errors=True)
 
 
 def optimizer_tensors(optimizer: Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """An optimizer's state as named tensors and JSON values."""
+    """An optimizer's slots as named tensors and JSON values. Its settings are not state: a resumed run has
+    its own, from its configuration.
+    """
     state = optimizer.state_dict()
     tensors: dict[str, Tensor] = {}
     plain: dict[str, dict[str, Any]] = {}
@@ -117,15 +120,27 @@ def optimizer_tensors(optimizer: Optimizer) -> tuple[dict[str, Tensor], dict[str
                 tensors[f"{index}.{slot}"] = value
             else:
                 plain.setdefault(str(index), {})[slot] = value
-    return tensors, {"slots": plain, "groups": state["param_groups"]}
+    return tensors, {"kind": type(optimizer).__name__, "slots": plain}
 
 
 def load_optimizer(optimizer: Optimizer, tensors: Mapping[str, Tensor], plain: Mapping[str, Any]) -> None:
+    kind = type(optimizer).__name__
+    if plain["kind"] != kind:
+        raise UsageError(
+            f"optim: the checkpoint's optimizer is {plain['kind']}, not {kind}: its state cannot be used",
+            advice="resume with the optimizer the run began with, or start a new run with init=finetune",
+        )
     slots: dict[int, dict[str, Any]] = {int(index): dict(s) for index, s in plain["slots"].items()}
     for name, value in tensors.items():
         index, _, slot = name.partition(".")
         slots.setdefault(int(index), {})[slot] = value
-    optimizer.load_state_dict({"state": slots, "param_groups": plain["groups"]})
+    optimizer.load_state_dict({"state": slots, "param_groups": optimizer.state_dict()["param_groups"]})
+    for parameter, loaded in optimizer.state.items():
+        for slot, value in loaded.items():
+            if isinstance(value, Tensor) and value.shape == parameter.shape:
+                # Laid out like its parameter, as it was before: files know no memory format, and steps on two
+                # layouts are slower and may round differently.
+                loaded[slot] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
 
 
 def _checksum(path: Path) -> int:

@@ -45,4 +45,4 @@ class Saver(Hook):
     def _save(self, trainer: Trainer) -> None:
         self._saved_epoch, self._saved_step = trainer.progress.epoch, trainer.step
         write_checkpoint(self._folder, trainer.checkpoint())
-        remove_old(self._folder, keep=self._config.keep)
+        remove_old(self._folder, last=trainer.step, keep=self._config.keep)

@@ -1,0 +1,30 @@
+"""One measured figure beside what it is to be compared with."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    what: str
+    ours: str
+    theirs: str  # of the peer or the aim; empty where there is none
+    verdict: str  # the ratio, or whether the aim is met
+    command: str
+    detail: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def alternate(runs: Sequence[Callable[[], float]], *, repeats: int) -> list[float]:
+    """The median of each, with the runs taking turns: the machine's moods then fall on all of them."""
+    measured: list[list[float]] = [[] for _ in runs]
+    for _ in range(repeats):
+        for values, run in zip(measured, runs, strict=True):
+            values.append(run())
+    return [statistics.median(values) for values in measured]

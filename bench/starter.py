@@ -1,0 +1,34 @@
+"""`make train` as a newcomer meets it: time and accuracy."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from bench.row import Row
+
+
+def rows() -> list[Row]:
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "run"
+        begun = time.monotonic()
+        command = [str(Path(sys.executable).with_name("boxcrew")), "train", f"out={out}"]
+        subprocess.run(command, check=True, stdout=sys.stderr)
+        seconds = time.monotonic() - begun
+        summary = json.loads((out / "summary.json").read_text())
+    met = summary["AP50"] > 0.90 and seconds < 360
+    return [
+        Row(
+            what="`make train` after set-up, on the embedded set",
+            ours=f"AP50 {summary['AP50']:.3f} in {seconds / 60:.1f} minutes",
+            theirs="aim: AP50 above 0.90 in at most 6 minutes",
+            verdict="met" if met else "missed",
+            command="python -m bench starter",
+            detail=f"AP {summary['AP']:.3f}, {summary['images_per_second']:.1f} images/s, "
+            f"data wait {summary['data_wait_share']:.1%}, one run",
+        )
+    ]
