@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from boxcrew.testing.tiny import TINY
+
 # Before torch is imported: waiting OpenMP threads must not fight with loader workers and child processes.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
@@ -18,4 +20,31 @@ def shared_data() -> Path:
     folder = Path(os.environ.get("BOXCREW_SHARED_DATA", beside))
     if not folder.is_dir():
         pytest.skip(f"needs the real data sets, looked for in {folder} (set BOXCREW_SHARED_DATA)")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A VOC set of a few `shelf` scenes on disk: 8 to train on, 4 for val, 2 for test. Not to be changed."""
+    from boxcrew.data.source import open_source
+    from boxcrew.data.writers import write_source
+
+    shelf = open_source("shelf")
+    sizes = {"train": 8, "val": 4, "test": 2}
+    shelf.splits = {name: shelf.splits[name][:count] for name, count in sizes.items()}
+    folder = tmp_path_factory.mktemp("tiny") / "photos"
+    write_source(shelf, folder, format="voc")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tiny_set: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of a few steps on it. Not to be changed: copy it first."""
+    from boxcrew.api import run_config, train_run
+    from boxcrew.core.config import parse_words
+    from boxcrew.train.screen import Screen
+
+    folder = tmp_path_factory.mktemp("tiny_run") / "train"
+    words = (*TINY, f"data={tiny_set}", f"out={folder}", "steps=3", "loader.workers=0")
+    train_run(run_config("starter", parse_words(words)[1]), Screen())
     return folder

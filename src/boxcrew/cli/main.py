@@ -121,12 +121,11 @@ def main() -> None:
     """The console script: errors a user can mend are two lines and an exit code."""
     # Before torch is imported: OpenMP threads that spin while they wait would fight with loader processes.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    if "--debug" not in sys.argv:
-        sys.excepthook = _one_line
+    debug = "--debug" in sys.argv
     try:
         app()
     except BoxcrewError as error:
-        if "--debug" in sys.argv:
+        if debug:
             raise
         print(f"error: {error.message}", file=sys.stderr)
         if error.advice:
@@ -134,6 +133,9 @@ def main() -> None:
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
+    finally:
+        if not debug:
+            sys.excepthook = _one_line  # only now: typer has put its own there
 
 
 def _one_line(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -26,7 +26,7 @@ _SHORT = ""  # the key under which a tree keeps a value given to a group itself
 class Config(BaseModel):
     """A group of settings. An unknown key or a wrong value is a `UsageError` that names its full key."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
 
     group: ClassVar[str] = ""  # the key of this group; empty at the top
     shorthand: ClassVar[str | None] = None
@@ -68,14 +68,26 @@ class Config(BaseModel):
 
 
 def _first_sentence(error: ValidationError, group: str) -> str:
-    """Pydantic's first complaint as one line: key, what is wrong, the value."""
-    first = error.errors(include_url=False)[0]
-    # The last parts of `loc` may name the branch of a union ("int", "literal['auto']"): not a key.
-    names = [str(part) for part in first["loc"] if str(part).replace("_", "").isalnum()]
+    """Pydantic's complaints about the first wrong setting as one line: key, what is wrong, the value."""
+    complaints = error.errors(include_url=False)
+    first, place = complaints[0], _place(complaints[0]["loc"], group)
+    if first["type"] == "missing" and isinstance(first["input"], Mapping):
+        return f"{place}: must be given"
+    # A union has a complaint for each of its branches: the value is none of them.
+    said = [
+        complaint["msg"].removeprefix("Value error, ")
+        for complaint in complaints
+        if _place(complaint["loc"], group) == place
+    ]
+    what = " or ".join(dict.fromkeys(sentence[:1].lower() + sentence[1:] for sentence in said))
+    return f"{place or 'settings'}: {what}, got {first['input']!r}"
+
+
+def _place(loc: tuple[int | str, ...], group: str) -> str:
+    """The dotted key. The last parts of `loc` may name the branch of a union ("int", "literal['auto']")."""
+    names = [str(part) for part in loc if str(part).replace("_", "").isalnum()]
     types = {"int", "float", "str", "bool", "tuple", "none"}
-    place = ".".join([*([group] if group else []), *(name for name in names if name not in types)])
-    said = first["msg"].removeprefix("Value error, ")
-    return f"{place or 'settings'}: {said[:1].lower()}{said[1:]}, got {first['input']!r}"
+    return ".".join([*([group] if group else []), *(name for name in names if name not in types)])
 
 
 def chosen_by(name: str, *, default: str, lookup: Callable[[str], type[Config]]) -> BeforeValidator:
@@ -171,7 +183,7 @@ def merge(base: Tree, change: Tree, *, choices: Mapping[str, str]) -> Tree:
         if choice and _SHORT in new:
             new[choice] = new.pop(_SHORT)
         afresh = choice is not None and choice in new and new[choice] != old.get(choice)
-        merged[name] = dict(new) if afresh else merge(old, new, choices={})
+        merged[name] = copy.deepcopy(new) if afresh else merge(old, new, choices={})
     return merged
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from typing import Generic, TypeVar
 
@@ -13,10 +13,18 @@ from boxcrew.core.errors import UsageError
 T = TypeVar("T")
 
 
-def suggest(name: str, options: list[str]) -> str:
-    """The end of a 'no such' message: the nearest option if one is near, else all of them."""
+_MOST_LISTED = 40
+
+
+def suggest(name: str, options: Sequence[str]) -> str:
+    """The end of a 'no such' message: the nearest option if one is near, else all of them (or the first of
+    very many).
+    """
     near = get_close_matches(name, options, n=1, cutoff=0.6)
-    return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(sorted(options))}"
+    if near:
+        return f"did you mean {near[0]!r}?"
+    listed = ", ".join(sorted(options)[:_MOST_LISTED])
+    return f"there are: {listed}" + (f", … ({len(options)} in all)" if len(options) > _MOST_LISTED else "")
 
 
 class Registry(Generic[T]):

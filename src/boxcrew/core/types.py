@@ -95,7 +95,7 @@ class Batch:
         return replace(self, inputs=self.inputs.to(device, non_blocking=True, **options), targets=moved)
 
     def split(self, sizes: Sequence[int]) -> list[Batch]:
-        """Consecutive parts of the given sizes; sizes must add up to the batch."""
+        """Consecutive parts of the given sizes, which must add up to the batch; a size of 0 gives no part."""
         assert sum(sizes) == len(self), (sizes, len(self))
         starts = np.cumsum([0, *sizes])
         return [self._part(int(a), int(b)) for a, b in itertools.pairwise(starts) if b > a]
@@ -124,6 +124,7 @@ class Losses:
         return Losses(terms={k: v.detach() for k, v in self.terms.items()}, weight=self.weight.detach())
 
     def __add__(self, other: Losses) -> Losses:
+        assert self.terms.keys() == other.terms.keys(), (list(self.terms), list(other.terms))
         terms = {name: value + other.terms[name] for name, value in self.terms.items()}
         return Losses(terms=terms, weight=self.weight + other.weight)
 

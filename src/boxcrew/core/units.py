@@ -14,7 +14,7 @@ def parse_duration(text: str | float) -> float:
     if isinstance(text, int | float):
         seconds = float(text)
     else:
-        parts = re.findall(r"(\d+(?:\.\d+)?)([smhd])", text)
+        parts = re.findall(r"(\d+(?:\.\d+)?)([smhd])", text.replace(" ", ""))
         if parts and "".join(n + u for n, u in parts) == text.replace(" ", ""):
             seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
         elif re.fullmatch(r"\d+(\.\d+)?", text):

@@ -44,7 +44,9 @@ class Deployment(ABC):
 
     @abstractmethod
     def update(self, optimizer: Optimizer, *, max_norm: float | None) -> float:
-        """Clips the gradient to `max_norm` if given, steps, clears; gives the norm before clipping."""
+        """Clips the gradient to `max_norm` if given, steps, clears; gives the norm before clipping. Where it
+        is not finite no step is made: the parameters stay as they were.
+        """
 
     @abstractmethod
     def state(self) -> dict[str, object]:

@@ -12,7 +12,7 @@ from torch.nn import functional as F  # noqa: N812
 from torchvision.ops import batched_nms, clip_boxes_to_image
 
 from boxcrew.core.types import Batch, Detections, Losses
-from boxcrew.detectors.base import DetectorConfig, DetectorNet, Share
+from boxcrew.detectors.base import DetectorConfig, DetectorNet
 from boxcrew.nets.anchors import BoxCode, Level, default_boxes, to_xyxy
 from boxcrew.nets.matching import hard_negatives, match
 
@@ -20,7 +20,7 @@ CANDIDATES = 400  # a class and image that go into non-maximum suppression
 
 
 class MultiBoxConfig(DetectorConfig):
-    match_iou: Share = 0.5  # a default box with this overlap answers for an object
+    match_iou: float = Field(default=0.5, gt=0, le=1)  # a default box with this overlap answers for an object
     negatives: int = Field(default=3, ge=1)  # boxes without an object to learn from, for each with one
     label_smoothing: float = Field(default=0.0, ge=0, lt=1)
 

@@ -15,9 +15,13 @@ from boxcrew.nets.backbones import IMAGENET_MEAN, IMAGENET_STD
 from boxcrew.nets.layers import L2Norm, Normalize
 
 
+def _number(value: object) -> object:
+    return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+
 class SsdConfig(MultiBoxConfig):
     name: Literal["ssd"] = "ssd"
-    size: Annotated[Literal[300, 512], BeforeValidator(int)] = 300  # the paper's two
+    size: Annotated[Literal[300, 512], BeforeValidator(_number)] = 300  # the paper's two
     scales: Literal["voc", "coco"] = "voc"  # sizes of the default boxes: the paper's for either set
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from boxcrew.core.errors import UsageError
@@ -33,6 +33,15 @@ class SsdLiteConfig(MultiBoxConfig):
     levels: int = Field(default=6, ge=2, le=8)  # maps with a head, at most; the last may be a single cell
     min_scale: float = Field(default=0.1, gt=0, lt=1)  # the smallest default box, as a share of the input
     max_scale: float = Field(default=0.9, gt=0, le=1)
+    spacing: Literal["even", "growing"] = "even"  # of the scales between: by sum as published, or by factor
+
+    @model_validator(mode="after")
+    def _scales_grow(self) -> Self:
+        if self.min_scale >= self.max_scale:
+            raise UsageError(
+                f"detector.min_scale={self.min_scale}: must be below detector.max_scale={self.max_scale}"
+            )
+        return self
 
 
 @DETECTORS.register("ssdlite")
@@ -44,10 +53,6 @@ class SsdLite(MultiBoxNet):
 
     def __init__(self, config: SsdLiteConfig, classes: tuple[str, ...]) -> None:
         super().__init__(config, classes)
-        if config.min_scale >= config.max_scale:
-            raise UsageError(
-                f"detector.min_scale={config.min_scale}: must be below detector.max_scale={config.max_scale}"
-            )
         self.backbone = Backbone(config.backbone, finest_stride=config.finest_stride)
         self.normalize = Normalize(*self.backbone.expected_normalization())
         sides = self._backbone_sides(config.size)
@@ -85,8 +90,13 @@ class SsdLite(MultiBoxNet):
     def _backbone_sides(self, size: int) -> list[int]:
         """The side of each map; networks round odd sizes in their own ways, so one is asked."""
         was_training = self.backbone.training
-        with torch.no_grad():
-            maps = self.backbone.eval()(torch.zeros(1, 3, size, size))
+        try:
+            with torch.no_grad():
+                maps = self.backbone.eval()(torch.zeros(1, 3, size, size))
+        except (AssertionError, RuntimeError) as error:  # transformers of a fixed size
+            raise UsageError(
+                f"detector.size={size}: not a size that detector.backbone={self.backbone.name} takes: {error}"
+            ) from None
         self.backbone.train(was_training)
         return [int(m.shape[-1]) for m in maps[: self.config.levels]]
 
@@ -101,10 +111,13 @@ def _extra(inputs: int, outputs: int) -> nn.Sequential:
 
 
 def _levels(config: SsdLiteConfig, sides: list[int]) -> list[Level]:
-    """Scales grow evenly from the finest map to the coarsest (SSD, equation 4)."""
-    count = len(sides)
-    span = config.max_scale - config.min_scale
-    scales = [config.min_scale + span * i / (count - 1) for i in range(count)] + [1.0]
+    steps = len(sides) - 1
+    if config.spacing == "even":  # SSD, equation 4
+        span = config.max_scale - config.min_scale
+        scales = [config.min_scale + span * i / steps for i in range(steps + 1)] + [1.0]
+    else:
+        factor = (config.max_scale / config.min_scale) ** (1 / steps)
+        scales = [min(1.0, config.min_scale * factor**i) for i in range(steps + 2)]
     return [
         Level(height=side, width=side, step=(1 / side, 1 / side), shapes=paper_shapes(low, high, RATIOS))
         for side, (low, high) in zip(sides, pairwise(scales), strict=True)

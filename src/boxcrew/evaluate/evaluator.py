@@ -13,6 +13,7 @@ from boxcrew.data.workers import Workers
 from boxcrew.evaluate.detection import evaluate_detections
 from boxcrew.evaluate.metric import DetectionReport, Judged
 from boxcrew.evaluate.predictor import Predictor, Seconds
+from boxcrew.nets.layers import eval_mode
 
 TIMED_IMAGES = 16  # enough to know what resizing costs
 
@@ -39,14 +40,13 @@ class Evaluator:
         judged: list[Judged] = []
         skipped: list[str] = []
         speed = Seconds()
-        was_training = predictor.detector.training
-        predictor.detector.eval()
         loader = EvalLoader(
             self.source, self.records, predictor.pipeline, batch=self.batch, workers=self.workers
         )
         for batch in loader:
             sizes = [(record.width, record.height) for record in batch.records]
-            found, seconds = predictor.detect(batch.inputs, batch.views, sizes)
+            with eval_mode(predictor.detector):
+                found, seconds = predictor.detect(batch.inputs, batch.views, sizes)
             judged += [
                 Judged(key=r.key, width=r.width, height=r.height, target=r.target, found=f)
                 for r, f in zip(batch.records, found, strict=True)
@@ -55,7 +55,6 @@ class Evaluator:
             speed += seconds
             if progress:
                 progress(len(judged))
-        predictor.detector.train(was_training)
         return Evaluation(
             report=evaluate_detections(judged, self.source.classes),
             judged=tuple(judged),

@@ -15,6 +15,7 @@ class Device(Config):
     kind: Literal["cpu", "cuda", "xpu", "mps"]
     model: str  # as its maker names it
     memory_bytes: int
+    bf16: bool = False  # whether it computes bfloat16 fast, not by emulation
 
 
 class Machine(Config):

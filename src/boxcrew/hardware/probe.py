@@ -57,13 +57,22 @@ def _cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
+def _cuda_device(index: int) -> Device:
+    properties = torch.cuda.get_device_properties(index)
+    with torch.cuda.device(index):
+        bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
+    return Device(
+        name=f"cuda:{index}",
+        kind="cuda",
+        model=properties.name,
+        memory_bytes=properties.total_memory,
+        bf16=bf16,
+    )
+
+
 def _accelerators() -> tuple[Device, ...]:
     if torch.cuda.is_available():
-        properties = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
-        return tuple(
-            Device(name=f"cuda:{i}", kind="cuda", model=p.name, memory_bytes=p.total_memory)
-            for i, p in enumerate(properties)
-        )
+        return tuple(_cuda_device(i) for i in range(torch.cuda.device_count()))
     if torch.xpu.is_available():
         found = [torch.xpu.get_device_properties(i) for i in range(torch.xpu.device_count())]
         return tuple(

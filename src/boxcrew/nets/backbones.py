@@ -41,9 +41,10 @@ class Backbone(nn.Module):
 
     def forward(self, images: Tensor) -> list[Tensor]:
         maps: list[Tensor] = self.body(images)
-        # Networks that work channels-last (Swin and kin) say so in their feature info.
-        last = [info.get("output_fmt") == "NHWC" for info in self.body.feature_info.get_dicts()]
-        return [m.permute(0, 3, 1, 2) if nhwc else m for m, nhwc in zip(maps, last, strict=True)]
+        # Networks that work channels-last (Swin and kin) say so; some others say nothing.
+        if getattr(self.body, "output_fmt", "NCHW") == "NHWC":
+            return [features.permute(0, 3, 1, 2) for features in maps]
+        return maps
 
     def expected_normalization(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Mean and deviation of 0..1 pixels that timm's weights for this network want."""

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
+
+
+@contextmanager
+def eval_mode(network: nn.Module) -> Iterator[None]:
+    """Every module in evaluation mode, and after it each as it was: frozen BatchNorms are not in training
+    mode while the rest of a network is.
+    """
+    modes = {module: module.training for module in network.modules()}
+    network.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes.items():
+            module.training = training
 
 
 class Normalize(nn.Module):
@@ -45,13 +60,26 @@ class L2Norm(nn.Module):
         return self.scale.reshape(1, -1, 1, 1) * F.normalize(features)
 
 
+class SingleCellNorm(nn.BatchNorm2d):
+    """BatchNorm that can also train on one image whose map is a single cell. One value has no deviation, so
+    such a map is normalized by the running statistics.
+    """
+
+    def forward(self, features: Tensor) -> Tensor:
+        if self.training and features.numel() == features.shape[1]:
+            return F.batch_norm(
+                features, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
+            )
+        return super().forward(features)
+
+
 def conv_norm(inputs: int, outputs: int, kernel: int, *, stride: int = 1, groups: int = 1) -> nn.Sequential:
     """Convolution, BatchNorm, ReLU6; padded so that stride 1 keeps the map's size."""
     return nn.Sequential(
         nn.Conv2d(
             inputs, outputs, kernel, stride=stride, padding=(kernel - 1) // 2, groups=groups, bias=False
         ),
-        nn.BatchNorm2d(outputs, eps=0.001, momentum=0.03),
+        SingleCellNorm(outputs, eps=0.001, momentum=0.03),
         nn.ReLU6(inplace=True),
     )
 

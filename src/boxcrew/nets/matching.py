@@ -17,7 +17,7 @@ def match(boxes: Tensor, valid: Tensor, anchors: Tensor, *, threshold: float) ->
 
     `boxes` (B, M, 4) and `anchors` (A, 4) are xyxy in the same units; `valid` (B, M) marks the real objects
     among the padding. A default box takes the object it overlaps most if their IoU reaches `threshold`; and
-    each object takes the default box that overlaps it most, whatever their IoU, so that none is left out.
+    each object takes a default box of its own, whatever their IoU, so that none is left out.
     """
     num_images, num_objects = valid.shape
     images_at_once = max(1, _MAX_PAIRS // max(1, num_objects * len(anchors)))
@@ -39,18 +39,24 @@ def _match_some(boxes: Tensor, valid: Tensor, anchors: Tensor, *, threshold: flo
     iou = iou.masked_fill(~valid[..., None], -1.0)
     best_iou, best_object = iou.max(dim=1)
     matched = best_object.masked_fill(best_iou < threshold, NO_MATCH)
-    best_anchor = iou.argmax(dim=2)
-    return _force(matched, best_anchor, valid)
+    return _force(matched, iou)
 
 
-def _force(matched: Tensor, best_anchor: Tensor, valid: Tensor) -> Tensor:
-    """Gives every valid object its best default box. Where two objects want the same one the later in the
-    list has it: `scatter_reduce` decides by the index, so the outcome does not depend on thread timing.
+def _force(matched: Tensor, iou: Tensor) -> Tensor:
+    """Lets the objects of each image choose in turn, the one with the greatest overlap first, the default box
+    that overlaps it most of those not chosen yet. Without turns, of two small objects that want the same box
+    one would be left out. What overlaps no default box (padding, an empty box) chooses none.
     """
-    objects = torch.arange(valid.shape[1], device=valid.device).expand_as(best_anchor)
-    claims = objects.masked_fill(~valid, NO_MATCH)
-    forced = torch.full_like(matched, NO_MATCH).scatter_reduce(1, best_anchor, claims, reduce="amax")
-    return torch.where(forced >= 0, forced, matched)
+    forced = matched.clone()
+    chosen = torch.zeros_like(matched, dtype=torch.bool)
+    images = torch.arange(len(iou), device=iou.device)
+    turns = iou.amax(dim=2).argsort(dim=1, descending=True, stable=True)
+    for objects in turns.unbind(dim=1):
+        best_iou, best_anchor = iou[images, objects].masked_fill(chosen, 0.0).max(dim=1)
+        chooses = best_iou > 0
+        forced[images, best_anchor] = torch.where(chooses, objects, forced[images, best_anchor])
+        chosen[images, best_anchor] |= chooses
+    return forced
 
 
 def hard_negatives(loss: Tensor, positive: Tensor, *, ratio: int) -> Tensor:

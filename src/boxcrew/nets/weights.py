@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import pickle
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,20 @@ from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.core.files import write_whole
 
 State = dict[str, Tensor]
+
+# What torch's restricted unpickler raises on files that are cut, damaged, of another kind, or not of tensors.
+_UNREADABLE = (
+    pickle.UnpicklingError,
+    struct.error,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -48,8 +63,8 @@ def read_weights(path: Path) -> Weights:
         return _read_safetensors(path)
     try:
         found = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
-        reason = str(error).splitlines()[0]
+    except _UNREADABLE as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise ModelError(
             f"{path}: not a file of tensors alone: {reason}",
             advice="boxcrew never unpickles objects; save the state dict by itself, best as .safetensors",
@@ -57,9 +72,10 @@ def read_weights(path: Path) -> Weights:
     for nested in ("state_dict", "model"):
         if isinstance(found, dict) and isinstance(found.get(nested), dict):
             found = found[nested]
-    if not isinstance(found, dict) or not found:
+    pairs = found.items() if isinstance(found, dict) else ()
+    state = {str(name): value for name, value in pairs if isinstance(value, Tensor)}
+    if not state:
         raise ModelError(f"{path}: holds no tensors by name")
-    state = {str(name): value for name, value in found.items() if isinstance(value, Tensor)}
     return Weights(state=state, source=str(path))
 
 
@@ -139,4 +155,5 @@ def fit(wanted: Mapping[str, Tensor], found: State) -> tuple[State, str]:
         if value.shape != other.shape:
             break
         ordered[name] = other
-    return (ordered, "by order") if len(ordered) > len(named) else (named, "by name")
+    # A few first layers that happen to agree are those of another network.
+    return (ordered, "by order") if len(ordered) >= len(ours) / 2 else (named, "by name")

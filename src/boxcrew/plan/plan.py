@@ -13,13 +13,13 @@ MemoryFormat = Literal["contiguous", "channels_last"]
 
 
 class Plan(Config):
-    strategy: Literal["single"] = "single"
+    strategy: str = "single"  # a name in `deploy.STRATEGIES`
     clone_device: str  # where the model's clone computes
     parameter_device: str
     optimizer_device: str
     inputs_device: str = "cpu"
     batch: int = Field(ge=1)  # samples a step
-    accumulation: int = Field(default=1, ge=1)  # micro-batches a step: the same result in less memory
+    accumulation: int = Field(default=1, ge=1)  # micro-batches a step: the same gradient in less memory
     precision: Precision = "fp32"
     memory_format: MemoryFormat = "contiguous"
     threads: int = Field(ge=1)  # of the compute process

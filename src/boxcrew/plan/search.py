@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -19,7 +19,7 @@ class DeployConfig(Config):
 
     precision: Precision | Literal["auto"] = "auto"
     memory_format: MemoryFormat | Literal["auto"] = "auto"
-    threads: int | Literal["auto"] = "auto"
+    threads: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
     accumulation: int = Field(default=1, ge=1)
 
 
@@ -71,9 +71,7 @@ def _precision(device: Device) -> Precision:
     # bf16 needs no loss scaling, but only recent CUDA devices compute it fast; old ones have fp16.
     if device.kind != "cuda":
         return "fp32"
-    import torch
-
-    return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
+    return "bf16" if device.bf16 else "fp16"
 
 
 def _format(device: Device, cpu_format: MemoryFormat) -> MemoryFormat:

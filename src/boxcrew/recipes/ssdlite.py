@@ -20,15 +20,23 @@ def starter() -> RunConfig:
     make train
     """
     return RunConfig(
-        epochs=12,
-        batch=16,
+        epochs=10,
+        batch=8,
         init=Pretrained(weights="efficientnet_lite0"),
-        trainable=("detector.backbone.body.blocks.[3456]*", "detector.extras*", "detector.*heads*"),
+        trainable=("detector.backbone.body.blocks.[3456]*", "detector.neck*", "detector.*heads*"),
         detector=SsdLiteConfig(
-            backbone="tf_efficientnet_lite0", size=256, finest_stride=8, min_scale=0.06, max_scale=0.6
+            backbone="tf_efficientnet_lite0",
+            size=256,
+            finest_stride=8,
+            neck=96,
+            levels=3,
+            min_scale=0.07,
+            max_scale=0.35,
+            spacing="growing",
         ),
-        transforms=TransformsConfig(expand=2.0),
-        optim=OptimConfig(name="adamw", rate=2e-3, backbone_rate=0.3, weight_decay=0.02, clip=10.0, ema=0.99),
+        # A short run on few photos has no time to learn from strongly zoomed ones.
+        transforms=TransformsConfig(expand=1.0, crop=False),
+        optim=OptimConfig(name="adamw", rate=3e-3, backbone_rate=0.3, weight_decay=0.02, clip=10.0, ema=0.99),
     )
 
 

@@ -35,7 +35,8 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
     """Writes `folder/<step>`; if it fails, or is cut off, no reader will ever choose what is there."""
     place = folder / f"{checkpoint.step:08d}"
     temporary = folder / f".{place.name}.{os.getpid()}"
-    shutil.rmtree(temporary, ignore_errors=True)
+    for leftover in folder.glob(".[0-9]*.[0-9]*"):  # of processes that were killed while they wrote
+        shutil.rmtree(leftover, ignore_errors=True)
     temporary.mkdir(parents=True)
     try:
         tensors = {name: t.detach().cpu().contiguous() for name, t in checkpoint.tensors.items()}
@@ -123,13 +124,18 @@ def optimizer_tensors(optimizer: Optimizer) -> tuple[dict[str, Tensor], dict[str
     return tensors, {"kind": type(optimizer).__name__, "slots": plain}
 
 
-def load_optimizer(optimizer: Optimizer, tensors: Mapping[str, Tensor], plain: Mapping[str, Any]) -> None:
+def check_optimizer(optimizer: Optimizer, plain: Mapping[str, Any]) -> None:
+    """`UsageError` unless the state is of the same kind of optimizer."""
     kind = type(optimizer).__name__
     if plain["kind"] != kind:
         raise UsageError(
             f"optim: the checkpoint's optimizer is {plain['kind']}, not {kind}: its state cannot be used",
             advice="resume with the optimizer the run began with, or start a new run with init=finetune",
         )
+
+
+def load_optimizer(optimizer: Optimizer, tensors: Mapping[str, Tensor], plain: Mapping[str, Any]) -> None:
+    check_optimizer(optimizer, plain)
     slots: dict[int, dict[str, Any]] = {int(index): dict(s) for index, s in plain["slots"].items()}
     for name, value in tensors.items():
         index, _, slot = name.partition(".")

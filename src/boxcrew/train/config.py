@@ -37,12 +37,18 @@ class SaverConfig(Config):
     keep: int = Field(default=2, ge=1)  # the last n
 
 
+Metric = Literal[
+    "AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl",
+    "AP50_voc07", "AP50_voc12", "precision", "recall", "F1",
+]  # fmt: skip
+
+
 class EvaluationConfig(Config):
     group = "evaluation"
 
     every_epochs: float | None = Field(default=None, gt=0)  # None: five times in the run and at the end
     batch: int = Field(default=16, ge=1)
-    metric: str = "AP"  # what `best` means
+    metric: Metric = "AP"  # what `best` means
     patience: int | None = Field(default=None, ge=1)  # evaluations without a better one before stopping
 
 

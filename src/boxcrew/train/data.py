@@ -34,16 +34,16 @@ def load_data(config: DataConfig, *, seed: int, workers: int, screen: Screen) ->
     boxes = sum(len(record.target) for records in source.splits.values() for record in records)
     contents = f"{counts} images, {boxes} boxes, {len(source.classes)} classes"
     screen.say(f"data: {config.path} ({source.format}): {contents}")
-    _say_problems(source, screen)
+    say_problems(source, screen)
     return data
 
 
-def _say_problems(source: Source, screen: Screen) -> None:
+def say_problems(source: Source, screen: Screen) -> None:
     for problem in source.problems[:SHOWN_PROBLEMS]:
         screen.warn(str(problem))
     more = len(source.problems) - SHOWN_PROBLEMS
     if more > 0:
-        screen.warn(f"and {more} more problems in the data; all are in data_report.json")
+        screen.warn(f"and {more} more problems in the data")
 
 
 def data_report(source: Source) -> dict[str, Any]:

@@ -24,21 +24,28 @@ def choose_folder(out: Path | None, name: str | None) -> Path:
 
 
 def _refuse_foreign(folder: Path) -> None:
-    """A directory with anything in it is used only if it is a run's: nothing of a user's is overwritten."""
+    """A directory with anything in it is used only if it is a run's, and one that can go on: nothing of a
+    user's is overwritten.
+    """
     if folder.is_file():
         raise UsageError(f"out={folder}: is a file", advice="give a directory that does not exist yet")
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / "config.yaml").is_file():
+    if folder.is_dir() and any(folder.iterdir()) and not _is_run(folder):
         raise UsageError(
             f"out={folder}: not empty, and not a run",
             advice="give a directory that does not exist yet",
         )
 
 
+def _is_run(folder: Path) -> bool:
+    """Many things are named config.yaml; a run has a plan beside it."""
+    return all((folder / name).is_file() for name in ("config.yaml", "plan.json"))
+
+
 def require_run(folder: Path) -> Path:
     """The directory of an existing run."""
-    if not (folder / "config.yaml").is_file():
+    if not _is_run(folder):
         raise UsageError(
-            f"run={folder}: not a run directory: it has no config.yaml",
+            f"run={folder}: not a run directory: it has no config.yaml with a plan.json",
             advice="give the directory that 'boxcrew train' named at its end, such as runs/detect/train",
         )
     return folder

@@ -12,7 +12,10 @@ from torch.optim import Optimizer
 
 class Ftrl(Optimizer):
     """Keeps `z` (gradients seen, corrected for the moves they made) and `n` (their squares); the weight
-    follows from both in closed form, exactly zero while |z| is below `l1`.
+    follows from both in closed form, exactly zero while |z| is below `l1`. `weight_decay` is the paper's l2.
+
+    The paper's rate is fixed. Here it follows a schedule, so sigma is the change of the whole curvature
+    sqrt(n) / rate, not of sqrt(n) alone: otherwise weights would grow and shrink with the rate.
     """
 
     def __init__(
@@ -45,12 +48,14 @@ class Ftrl(Optimizer):
         assert gradient is not None
         if not state:
             state["n"] = torch.full_like(parameter, group["initial_accumulator"])
-            # z of the weights the run begins with: a step without gradient then leaves them as they are.
-            state["z"] = -parameter * (state["n"].sqrt() / group["lr"] + group["weight_decay"])
-        new_n = state["n"] + gradient.square()
-        sigma = (new_n.sqrt() - state["n"].sqrt()) / group["lr"]
-        state["z"].add_(gradient - sigma * parameter)
-        state["n"].copy_(new_n)
+            state["rate"] = group["lr"]
+            # z of the weights the run begins with: a step without gradient or decay leaves them as they are.
+            state["z"] = -parameter * state["n"].sqrt() / group["lr"]
+        before = state["n"].sqrt() / state["rate"]
+        state["n"].add_(gradient.square())
+        state["rate"] = group["lr"]
+        curvature = state["n"].sqrt() / group["lr"]
+        state["z"].add_(gradient - (curvature - before) * parameter)
         z, l1 = state["z"], group["l1"]
-        curvature = new_n.sqrt() / group["lr"] + group["weight_decay"]
-        parameter.copy_(torch.where(z.abs() <= l1, 0.0, -(z - z.sign() * l1) / curvature))
+        moved = -(z - z.sign() * l1) / (curvature + group["weight_decay"])
+        parameter.copy_(torch.where(z.abs() <= l1, 0.0, moved))

@@ -37,7 +37,7 @@ class InitReport:
     how: str = ""
     loaded: tuple[str, ...] = ()
     remade: tuple[str, ...] = ()  # carried over for the classes that both sets have
-    left_out: tuple[str, ...] = ()  # in the file, not used
+    left_out: tuple[str, ...] = ()  # in the file, not used; counters of BatchNorms are not worth a word
     missing: tuple[str, ...] = ()  # in the network, not in the file: they keep their random start
     kept_classes: tuple[str, ...] = ()
 
@@ -100,9 +100,10 @@ class Pretrained(InitConfig):
         prefix = detector.backbone_prefix()
         wanted = {n.removeprefix(prefix): t for n, t in _floats(detector).items() if n.startswith(prefix)}
         fitted, how = fit(wanted, weights.state)
-        if not fitted:
+        if len(fitted) < len(wanted) / 2:  # a few shapes agree by chance in any two networks
             raise ModelError(
-                f"init.weights={self.weights}: none of its {len(weights.state)} tensors fits the backbone",
+                f"init.weights={self.weights}: only {len(fitted)} of its {len(weights.state)} tensors fit "
+                f"the backbone, which has {len(wanted)}",
                 advice=f"its first is {_describe(weights.state)}; the backbone's is {_describe(wanted)}",
             )
         _load(detector, {prefix + name: value for name, value in fitted.items()})
@@ -114,7 +115,9 @@ class Pretrained(InitConfig):
             source=weights.source,
             how=how,
             loaded=tuple(prefix + name for name in fitted),
-            left_out=tuple(name for name, value in weights.state.items() if id(value) not in used),
+            left_out=tuple(
+                name for name, t in weights.state.items() if id(t) not in used and t.is_floating_point()
+            ),
             missing=tuple(prefix + name for name in wanted if name not in fitted),
         )
 
@@ -157,7 +160,11 @@ class Finetune(InitConfig):
             how="by name",
             loaded=tuple(same),
             remade=tuple(rows),
-            left_out=tuple(name for name in state if name not in same and name not in rows),
+            left_out=tuple(
+                name
+                for name, t in state.items()
+                if name not in same and name not in rows and t.is_floating_point()
+            ),
             missing=tuple(name for name in wanted if name not in same and name not in rows),
             kept_classes=tuple(name for name in detector.classes if name in old_classes) if rows else (),
         )

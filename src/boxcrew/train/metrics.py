@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,10 +32,12 @@ class Metrics:
         rows = [row for row in read_rows(self._lines) if row["step"] <= from_step]
         write_text(self._lines, "".join(json.dumps(row) + "\n" for row in rows))
         self.results = [row for row in rows if "AP" in row]
+        self._write_table()
 
     def add(self, progress: Progress, seconds: float, numbers: Mapping[str, float]) -> Row:
-        """`seconds` of training so far."""
-        row = {"step": progress.step, "epoch": round(progress.epoch, 4), "time": round(seconds, 3), **numbers}
+        """`seconds` of training so far. A number that is not finite is left out: JSON has no word for it."""
+        finite = {name: value for name, value in numbers.items() if math.isfinite(value)}
+        row = {"step": progress.step, "epoch": round(progress.epoch, 4), "time": round(seconds, 3), **finite}
         with self._lines.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
         if self.writer is not None:
@@ -44,6 +47,12 @@ class Metrics:
 
     def add_result(self, progress: Progress, seconds: float, numbers: Mapping[str, float]) -> None:
         self.results.append(self.add(progress, seconds, numbers))
+        self._write_table()
+
+    def _write_table(self) -> None:
+        if not self.results:
+            self._table.unlink(missing_ok=True)
+            return
         text = io.StringIO()
         names = list(dict.fromkeys(name for row in self.results for name in row))
         table = csv.DictWriter(text, names, lineterminator="\n")
@@ -61,7 +70,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def open_writer(folder: Path, *, from_step: int) -> SummaryWriter:
-    """A TensorBoard writer that hides what an earlier process wrote after `from_step`."""
+    """A TensorBoard writer that hides what an earlier process wrote after `from_step`, be it 0."""
     from torch.utils.tensorboard import SummaryWriter
 
-    return SummaryWriter(str(folder), purge_step=from_step + 1 if from_step else None)
+    return SummaryWriter(str(folder), purge_step=from_step + 1)

@@ -17,7 +17,14 @@ from boxcrew.train.config import RunConfig
 def choose_plan(config: RunConfig, machine: Machine, model: nn.Module) -> Plan:
     """The plan in `plan=`, word for word, or one made for this machine."""
     if config.plan is not None:
-        return _read(config)
+        plan = _read(config)
+        names = [device.name for device in machine.devices]
+        if plan.clone_device not in names:
+            raise UsageError(
+                f"plan={config.plan}: device {plan.clone_device} is not on this machine",
+                advice=f"it has: {', '.join(names)}",
+            )
+        return plan
     return make_plan(
         machine,
         config.deploy,

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.optim import Optimizer
 
 from boxcrew.core.config import Tree, read_yaml, to_yaml
 from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.core.files import write_json, write_text
+from boxcrew.core.types import Batch
 from boxcrew.core.units import format_duration
 from boxcrew.core.version import VERSION
 from boxcrew.data.loader import TrainLoader
@@ -26,7 +30,7 @@ from boxcrew.evaluate.predictor import Predictor
 from boxcrew.hardware.machine import Machine
 from boxcrew.hardware.probe import probe_machine
 from boxcrew.tasks.detection import DetectionTask
-from boxcrew.train.checkpoint import Checkpoint, newest_checkpoint
+from boxcrew.train.checkpoint import Checkpoint, check_optimizer, list_checkpoints, newest_checkpoint
 from boxcrew.train.config import RunConfig
 from boxcrew.train.data import RunData, data_report, load_data
 from boxcrew.train.directory import choose_folder, require_run
@@ -50,9 +54,7 @@ from boxcrew.train.trainer import Hook, Trainer
 def train(config: RunConfig, screen: Screen) -> Outcome:
     """Trains from nothing, or goes on from a checkpoint in the run's own directory."""
     folder = choose_folder(config.out, config.name)
-    own, complaints = newest_checkpoint(folder / "checkpoints")
-    for complaint in complaints:
-        screen.warn(f"{complaint}; an older checkpoint is used if there is one")
+    own = _own_checkpoint(folder, screen)
     machine = probe_machine()
     screen.say(f"boxcrew {VERSION}, torch {torch.__version__}, Python {platform.python_version()}")
     screen.say(f"machine: {machine.headline()}")
@@ -60,9 +62,23 @@ def train(config: RunConfig, screen: Screen) -> Outcome:
     torch.manual_seed(config.seed)
     detector = build_detector(config.detector, data.source.classes)
     screen.say(describe_network(detector))
+    task = DetectionTask(detector)
+    freeze = Freeze(task, trainable=config.trainable, unfreeze=config.unfreeze)
     start = _begin(config, detector, own, screen)
-    workshop = Workshop(config=config, folder=folder, data=data, detector=detector, screen=screen)
     plan = choose_plan(config, machine, detector)
+    length = Length.of(
+        steps=config.steps,
+        epochs=config.epochs,
+        seconds=config.time,
+        num_samples=len(data.train),
+        batch=plan.batch,
+    )
+    workshop = Workshop(
+        config=config, folder=folder, data=data, task=task, freeze=freeze, length=length, screen=screen
+    )
+    if own is not None:
+        workshop.require_fit(own)
+        workshop.refuse_finished(own)
     for line in plan.explain():
         screen.say(f"plan: {line}")
     deployment = deploy(plan)
@@ -78,12 +94,31 @@ def train(config: RunConfig, screen: Screen) -> Outcome:
 def resume(folder: Path, changes: Tree, screen: Screen) -> Outcome:
     """Goes on with a run that was stopped, or that is to be longer."""
     require_run(folder)
-    newest, complaints = newest_checkpoint(folder / "checkpoints")
-    if newest is None:
-        why = complaints[0] if complaints else "it has no finished checkpoint"
-        raise ModelError(f"run={folder}: cannot be resumed: {why}", advice="start it anew with boxcrew train")
+    if not list_checkpoints(folder / "checkpoints"):
+        raise ModelError(
+            f"run={folder}: cannot be resumed: it has no finished checkpoint",
+            advice="start it anew with boxcrew train",
+        )
     stored = RunConfig.of(read_yaml(folder / "config.yaml"))
     return train(stored.changed({**changes, "out": str(folder)}), screen)
+
+
+def _own_checkpoint(folder: Path, screen: Screen) -> Checkpoint | None:
+    """The newest whole one in the run's directory. A run is never begun anew over one that was there."""
+    own, complaints = newest_checkpoint(folder / "checkpoints")
+    if own is None and complaints:
+        raise ModelError(
+            f"{folder}: none of its checkpoints can be used: {complaints[0]}",
+            advice="begin a new run with another out=; its weights, if any, can be the start: init=finetune",
+        )
+    if own is None and any((folder / "weights").glob("*.safetensors")):
+        raise UsageError(
+            f"out={folder}: has weights, but no checkpoint to go on from",
+            advice="give a directory that does not exist yet",
+        )
+    for complaint in complaints:
+        screen.warn(f"{complaint}; an older checkpoint is used")
+    return own
 
 
 def _begin(
@@ -112,7 +147,7 @@ def _write_records(
     write_json(folder / "plan.json", deployment.plan.tree())
     write_json(folder / "hardware.json", machine.tree())
     write_json(folder / "data_report.json", data_report(workshop.data.source))
-    write_json(folder / "placement.json", placement(deployment.plan, workshop.detector))
+    write_json(folder / "placement.json", placement(deployment.plan, workshop.task.detector))
     write_json(folder / "init.json", start)
 
 
@@ -123,14 +158,52 @@ class Workshop:
     config: RunConfig
     folder: Path
     data: RunData
-    detector: DetectorNet
+    task: DetectionTask
+    freeze: Freeze
+    length: Length
     screen: Screen
+
+    def require_fit(self, own: Checkpoint) -> None:
+        """An error, before anything is written, where the checkpoint is of another detector or optimizer."""
+        advice = "give the settings and the data that the run began with, or another out="
+        prefix = "task/"
+        state = {n.removeprefix(prefix): t for n, t in own.tensors.items() if n.startswith(prefix)}
+        try:
+            self.task.load_state_dict(state)
+        except RuntimeError as error:
+            reason = " ".join(str(error).split())
+            raise ModelError(f"{self.folder}: its checkpoint does not fit: {reason}", advice=advice) from None
+        report = self.folder / "data_report.json"
+        classes = json.loads(report.read_text(encoding="utf-8"))["classes"] if report.is_file() else []
+        if classes and tuple(classes) != self.data.source.classes:
+            raise ModelError(
+                f"{self.folder}: was begun with the classes {', '.join(classes)}; "
+                f"the data has {', '.join(self.data.source.classes)}",
+                advice=advice,
+            )
+        check_optimizer(self._optimizer(), own.state["optimizer"])
+
+    def refuse_finished(self, own: Checkpoint) -> None:
+        """A run that came to its end has nothing to go on with; one that was killed between its last step and
+        its summary has.
+        """
+        place = self.folder / "summary.json"
+        summary = json.loads(place.read_text(encoding="utf-8")) if place.is_file() else {}
+        if (summary.get("state"), summary.get("steps")) != ("finished", own.step):
+            return
+        patience = self.config.evaluation.patience
+        if self.length.progress(own.step, own.state["elapsed"]).fraction >= 1:
+            advice = "to train longer give more epochs=, steps= or time="
+        elif patience and own.state["hooks"]["evaluation"]["without_gain"] >= patience:
+            advice = "to train longer give a higher evaluation.patience="
+        else:
+            return
+        raise UsageError(f"run={self.folder}: already finished at step {own.step}", advice=advice)
 
     def run(self, deployment: Deployment, own: Checkpoint | None) -> Outcome:
         config = self.config
-        task = DetectionTask(self.detector)
-        deployment.place(task)
-        ema = Ema(task, decay=config.optim.ema)
+        deployment.place(self.task)
+        ema = Ema(self.task, decay=config.optim.ema)
         from_step = own.step if own else 0
         writer = (
             open_writer(self.folder / "tensorboard", from_step=from_step)
@@ -151,7 +224,7 @@ class Workshop:
         )
         stop = StopOnSignal(self.screen)
         hooks: list[Hook] = [
-            Freeze(task, trainable=config.trainable, unfreeze=config.unfreeze),
+            self.freeze,
             ema,
             summaries,
             pictures,
@@ -160,10 +233,10 @@ class Workshop:
             stop,
             progress,
         ]
-        trainer = self._trainer(task, deployment, hooks)
+        trainer = self._trainer(deployment, hooks)
         if own is not None:
             trainer.load(own)
-        self._say_length(trainer)
+        self._say_length(deployment.plan.batch)
         try:
             trainer.fit(partial(self._batches, deployment))
         finally:
@@ -177,37 +250,27 @@ class Workshop:
         say_result(outcome, self.screen)
         return outcome
 
-    def _trainer(self, task: DetectionTask, deployment: Deployment, hooks: list[Hook]) -> Trainer:
-        config = self.config
-        prefix = f"detector.{self.detector.backbone_prefix()}"
-        length = Length.of(
-            steps=config.steps,
-            epochs=config.epochs,
-            seconds=config.time,
-            num_samples=len(self.data.train),
-            batch=deployment.plan.batch,
-        )
+    def _trainer(self, deployment: Deployment, hooks: list[Hook]) -> Trainer:
         return Trainer(
-            task=task,
+            task=self.task,
             deployment=deployment,
-            optimizer=build_optimizer(task, config.optim, backbone_prefix=prefix),
-            rate=config.optim.rate,
-            schedule=config.schedule,
-            length=length,
-            clip=config.optim.clip,
+            optimizer=self._optimizer(),
+            rate=self.config.optim.rate,
+            schedule=self.config.schedule,
+            length=self.length,
+            clip=self.config.optim.clip,
             hooks=hooks,
         )
 
-    def _say_length(self, trainer: Trainer) -> None:
-        if trainer.progress.fraction >= 1:
-            raise UsageError(
-                f"run={self.folder}: already finished at step {trainer.step}",
-                advice="to train longer give more epochs=, steps= or time=",
-            )
-        length = trainer.length
+    def _optimizer(self) -> Optimizer:
+        prefix = f"detector.{self.task.detector.backbone_prefix()}"
+        return build_optimizer(self.task, self.config.optim, backbone_prefix=prefix)
+
+    def _say_length(self, batch: int) -> None:
+        length = self.length
         limits = [f"{length.steps} steps"] if length.bounded_by_steps else []
         limits += [f"{format_duration(length.seconds)} of training"] if length.seconds else []
-        epoch = f"{length.steps_per_epoch:.1f} steps an epoch, batch {trainer.deployment.plan.batch}"
+        epoch = f"{length.steps_per_epoch:.1f} steps an epoch, batch {batch}"
         self.screen.say(f"training: {' or '.join(limits)} ({epoch}), in {self.folder}")
 
     def _workers(self, deployment: Deployment) -> Workers:
@@ -232,8 +295,8 @@ class Workshop:
         pipeline = eval_pipeline(self.config.transforms, size, size)
         return Predictor(detector=detector, pipeline=pipeline, move=deployment.move)
 
-    def _batches(self, deployment: Deployment, step: int) -> Any:
-        size = self.detector.config.size
+    def _batches(self, deployment: Deployment, step: int) -> Iterator[Batch]:
+        size = self.task.detector.config.size
         loader = TrainLoader(
             self.data.source,
             self.data.train,

@@ -37,7 +37,8 @@ class Length:
         if steps is not None:
             limits.append(steps)
         if epochs is not None:
-            limits.append(math.ceil(epochs * per_epoch))
+            # Less a hair, so that what is a whole number but for rounding is not taken for the next one.
+            limits.append(max(1, math.ceil(epochs * num_samples / batch - 1e-9)))
         given = [limit for limit in limits if limit] or [1]
         return cls(steps=max(1, min(given)), seconds=seconds, steps_per_epoch=per_epoch)
 

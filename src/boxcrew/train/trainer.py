@@ -23,7 +23,7 @@ from boxcrew.train.schedule import Length, Progress, ScheduleConfig
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StepReport:
-    """What a step did."""
+    """What a step did. It holds no tensors: hooks may keep many."""
 
     progress: Progress  # with this step done
     loss: float
@@ -32,7 +32,8 @@ class StepReport:
     gradient_norm: float
     seconds: float  # of the whole step, waiting included
     data_wait: float  # seconds of it in which no batch was ready
-    batch: Batch
+    num_samples: int
+    skipped: tuple[str, ...]  # samples that could not be read, in words
 
 
 class Hook:
@@ -80,6 +81,7 @@ class Trainer:
         self.optimizer = optimizer
         self.length = length
         self.step = 0  # steps done
+        self.batch: Batch | None = None  # of the last step
         self.elapsed = 0.0  # seconds in steps, over all processes that worked on this run
         self.stop_reason: str | None = None
         self.interrupted = False  # from outside: the run is to be resumed
@@ -123,13 +125,12 @@ class Trainer:
         weight = max(1.0, float(losses.weight))
         terms = {name: float(value) / weight for name, value in losses.terms.items()}
         loss = sum(terms.values())
-        if not math.isfinite(loss):
-            raise BoxcrewError(
-                f"step {self.step}: the loss is {loss}; images: {', '.join(batch.keys)}",
-                advice="lower optim.rate, or set optim.clip=10",
-            )
+        self._require_finite("loss", loss, batch)
         norm = self.deployment.update(self.optimizer, max_norm=self._clip)
+        if self.deployment.plan.precision != "fp16":  # whose overflows are skipped, and the scale lowered
+            self._require_finite("gradient's norm", norm, batch)
         self.step += 1
+        self.batch = batch
         seconds = time.monotonic() - begun
         self.elapsed += seconds
         return StepReport(
@@ -140,8 +141,16 @@ class Trainer:
             gradient_norm=norm,
             seconds=seconds,
             data_wait=waited,
-            batch=batch,
+            num_samples=len(batch),
+            skipped=batch.skipped,
         )
+
+    def _require_finite(self, name: str, value: float, batch: Batch) -> None:
+        if not math.isfinite(value):
+            raise BoxcrewError(
+                f"step {self.step}: the {name} is {value}; images: {', '.join(batch.keys)}",
+                advice="lower optim.rate, or set optim.clip=10",
+            )
 
     def checkpoint(self) -> Checkpoint:
         optimizer, slots = optimizer_tensors(self.optimizer)

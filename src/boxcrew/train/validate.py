@@ -13,7 +13,9 @@ from boxcrew.data.check import check_images
 from boxcrew.data.source import Record, Source, open_source
 from boxcrew.data.workers import Workers
 from boxcrew.evaluate.evaluator import Evaluator
+from boxcrew.hardware.probe import usable_cores
 from boxcrew.train.config import RunConfig
+from boxcrew.train.data import say_problems
 from boxcrew.train.loading import Loaded, Which, load_detector
 from boxcrew.train.outcome import say_scores
 from boxcrew.train.screen import Screen
@@ -68,9 +70,8 @@ def _records(config: ValConfig, loaded: Loaded, screen: Screen) -> tuple[Source,
     if path is None:
         raise DataError(f"run={config.run}: a weight file has no data of its own", advice="give data=…")
     source = open_source(path, format=format_, seed=seed)
-    source, problems = check_images(source, workers=2)
-    for problem in problems:
-        screen.warn(str(problem))
+    source, _ = check_images(source, workers=max(1, int(usable_cores())))
     if source.classes != loaded.detector.classes:
         source = source.with_classes(loaded.detector.classes)
+    say_problems(source, screen)
     return source, source.split(config.split)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import AbstractContextManager
 
 import torch
@@ -46,11 +47,13 @@ class Single(Deployment):
     def update(self, optimizer: Optimizer, *, max_norm: float | None) -> float:
         self._scaler.unscale_(optimizer)
         parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        norm = nn.utils.clip_grad_norm_(parameters, max_norm if max_norm is not None else float("inf"))
-        self._scaler.step(optimizer)
-        self._scaler.update()
+        limit = max_norm if max_norm is not None else math.inf
+        norm = float(nn.utils.clip_grad_norm_(parameters, limit))
+        if math.isfinite(norm) or self._scaler.is_enabled():  # a scaler leaves such steps out itself
+            self._scaler.step(optimizer)
+            self._scaler.update()
         optimizer.zero_grad(set_to_none=True)
-        return float(norm)
+        return norm
 
     def state(self) -> dict[str, object]:
         return {"scaler": self._scaler.state_dict()}

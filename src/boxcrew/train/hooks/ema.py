@@ -21,6 +21,7 @@ class Ema(Hook):
     def __init__(self, task: Task, *, decay: float) -> None:
         self._decay = decay
         self._updates = 0
+        self._trained = task
         self.task: Task = copy.deepcopy(task).requires_grad_(requires_grad=False) if decay else task
 
     def after_step(self, trainer: Trainer, report: StepReport) -> None:  # noqa: ARG002
@@ -45,5 +46,6 @@ class Ema(Hook):
         return dict(self.task.state_dict()) if self._decay else {}
 
     def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
-        if self._decay and tensors:
-            self.task.load_state_dict(dict(tensors))
+        """From no tensors, of a run that kept no average so far, it begins at the trained weights."""
+        if self._decay:
+            self.task.load_state_dict(dict(tensors) or self._trained.state_dict())

@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from boxcrew.core.errors import UsageError
-from boxcrew.core.registry import suggest
 from boxcrew.evaluate.evaluator import Evaluation
 from boxcrew.train.config import EvaluationConfig
 from boxcrew.train.metrics import Metrics
@@ -68,11 +66,6 @@ class Examination(Hook):
         self._step = trainer.step
         evaluation = self._examine()
         numbers = dict(evaluation.report.numbers)
-        if self._config.metric not in numbers:
-            raise UsageError(
-                f"evaluation.metric={self._config.metric}: no such number; "
-                f"{suggest(self._config.metric, list(numbers))}"
-            )
         value = numbers[self._config.metric]
         is_best = self.best is None or value > self.best
         self._without_gain = 0 if is_best else self._without_gain + 1

@@ -56,5 +56,6 @@ def set_train_mode(task: nn.Module) -> None:
     """
     task.train()
     for module in task.modules():
-        if isinstance(module, _BatchNorm) and not any(p.requires_grad for p in module.parameters()):
-            module.eval()
+        if isinstance(module, _BatchNorm):
+            learns = [parameter.requires_grad for parameter in module.parameters()]
+            module.train(any(learns) or not learns)  # one without parameters cannot be frozen by name

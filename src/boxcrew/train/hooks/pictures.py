@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from boxcrew.data.draw import draw_boxes, grid
 from boxcrew.data.image import write_image
 from boxcrew.data.source import Record
 from boxcrew.evaluate.evaluator import Evaluation, Evaluator
+from boxcrew.nets.layers import eval_mode
 from boxcrew.train.config import SummariesConfig
 from boxcrew.train.data import RunData
 from boxcrew.train.trainer import Hook, StepReport, Trainer
@@ -45,14 +45,16 @@ class Pictures(Hook):
         self._data = data
         self._evaluator = evaluator
         self._writer = writer
-        self._last_batch: Batch | None = None
 
-    def after_step(self, trainer: Trainer, report: StepReport) -> None:
-        self._last_batch = report.batch
-        if trainer.step == 1 and self._config.images:
-            self._draw_batch(report.batch)
-            if self._writer is not None and self._config.graph:
-                self._writer.add_graph(_Heads(trainer.task), trainer.deployment.move(report.batch.inputs[:1]))
+    def after_step(self, trainer: Trainer, report: StepReport) -> None:  # noqa: ARG002
+        if trainer.step != 1 or trainer.batch is None:
+            return
+        if self._config.images:
+            self._draw_batch(trainer.batch)
+        if self._writer is not None and self._config.graph:
+            inputs = trainer.deployment.move(trainer.batch.inputs[:1])
+            with eval_mode(trainer.task):  # being looked at must not move the BatchNorms' statistics
+                self._writer.add_graph(_Heads(trainer.task), inputs)
 
     def on_result(self, trainer: Trainer, evaluation: Evaluation, is_best: bool) -> None:  # noqa: ARG002, FBT001
         if self._config.images:
@@ -105,9 +107,9 @@ class Pictures(Hook):
         assert self._writer is not None
         for name, parameter in trainer.task.named_parameters():
             self._writer.add_histogram(f"parameters/{name}", parameter.detach().float().cpu(), trainer.step)
-        if self._last_batch is None:
+        if trainer.batch is None:
             return
-        inputs = trainer.deployment.move(self._last_batch.inputs[:4])
+        inputs = trainer.deployment.move(trainer.batch.inputs[:4])
         for name, output in _activations(trainer.task, inputs).items():
             self._writer.add_histogram(f"activations/{name}", output, trainer.step)
             self._writer.add_scalar(f"sparsity/{name}", float((output == 0).float().mean()), trainer.step)
@@ -140,22 +142,12 @@ def _activations(task: nn.Module, inputs: Tensor) -> Mapping[str, Tensor]:
 
     handles = [part.register_forward_hook(keep(name)) for name, part in parts.items()]
     try:
-        with torch.no_grad(), _eval_mode(task):
+        with torch.no_grad(), eval_mode(task):
             detector(inputs)
     finally:
         for handle in handles:
             handle.remove()
     return outputs
-
-
-@contextmanager
-def _eval_mode(task: nn.Module) -> Iterator[None]:
-    """Every module's mode is put back as it was: frozen BatchNorms are not in training mode."""
-    modes = {module: module.training for module in task.modules()}
-    task.eval()
-    yield
-    for module, training in modes.items():
-        module.training = training
 
 
 def _add_curves(writer: SummaryWriter, evaluation: Evaluation, step: int) -> None:

@@ -28,9 +28,11 @@ class ProgressReport(Hook):
         self._told = self._noted = time.monotonic()
         self._begun = (0, 0.0)
         self._recent: list[StepReport] = []
+        self._trainer: Trainer | None = None  # while it works
 
     def begin(self, trainer: Trainer) -> None:
         self._begun = (trainer.step, trainer.elapsed)
+        self._trainer = trainer
         if self._screen.console.is_terminal:
             columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f}%"))
             self._bar = Bar(*columns, console=self._screen.console, transient=True)
@@ -39,7 +41,7 @@ class ProgressReport(Hook):
         self._note(trainer, "running")
 
     def after_step(self, trainer: Trainer, report: StepReport) -> None:
-        for problem in report.batch.skipped:
+        for problem in report.skipped:
             self._screen.warn(f"step {trainer.step}: left out: {problem}")
         self._recent = [*self._recent[-19:], report]
         now = time.monotonic()
@@ -55,10 +57,15 @@ class ProgressReport(Hook):
             self._note(trainer, "running")
 
     def end(self, trainer: Trainer) -> None:
+        self._trainer = None
         self.close()
         self._note(trainer, "interrupted" if trainer.interrupted else "finished")
 
     def close(self) -> None:
+        """A run that is closed before its end has failed."""
+        if self._trainer is not None:
+            self._note(self._trainer, "failed")
+            self._trainer = None
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
@@ -69,7 +76,7 @@ class ProgressReport(Hook):
         terms = " ".join(
             f"{name} {sum(r.terms[name] for r in recent) / count:.2f}" for name in recent[-1].terms
         )
-        speed = sum(len(r.batch) for r in recent) / seconds
+        speed = sum(r.num_samples for r in recent) / seconds
         wait = sum(r.data_wait for r in recent) / seconds
         loss = f"loss {sum(r.loss for r in recent) / count:.2f} ({terms})"
         place = f"epoch {trainer.progress.epoch:.1f} step {trainer.step}"

@@ -2,45 +2,72 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from boxcrew.train.metrics import Metrics
 from boxcrew.train.trainer import Hook, StepReport, Trainer
 
 
 class Summaries(Hook):
-    """Means over the steps since the last line. `history` keeps what the summary of the run needs."""
+    """Means over the steps since the last line, and sums over the whole run for its summary. Both are kept
+    over a stop: a resumed run writes the lines that it would have written anyway.
+    """
 
     name = "summaries"
 
     def __init__(self, metrics: Metrics, *, every_steps: int) -> None:
         self._metrics = metrics
         self._every = every_steps
-        self._reports: list[StepReport] = []
+        self._sums: dict[str, float] = {}  # since the last line
+        self._rate = 0.0
         self.num_images = 0
         self.seconds = 0.0
         self.data_wait = 0.0
 
     def after_step(self, trainer: Trainer, report: StepReport) -> None:
-        self._reports.append(report)
-        self.num_images += len(report.batch)
+        numbers = {
+            "steps": 1,
+            "images": report.num_samples,
+            "seconds": report.seconds,
+            "data_wait": report.data_wait,
+            "loss": report.loss,
+            **{f"loss/{term}": value for term, value in report.terms.items()},
+            "gradient_norm": report.gradient_norm,
+        }
+        self._sums = {name: self._sums.get(name, 0) + value for name, value in numbers.items()}
+        self._rate = report.rate
+        self.num_images += report.num_samples
         self.seconds += report.seconds
         self.data_wait += report.data_wait
         if trainer.step % self._every == 0:
             self._write(trainer)
 
     def end(self, trainer: Trainer) -> None:
-        if self._reports:
+        if self._sums and not trainer.interrupted:
             self._write(trainer)
 
+    def state(self) -> dict[str, Any]:
+        return {
+            "sums": self._sums,
+            "rate": self._rate,
+            "num_images": self.num_images,
+            "seconds": self.seconds,
+            "data_wait": self.data_wait,
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self._sums, self._rate = dict(state["sums"]), state["rate"]
+        self.num_images = state["num_images"]
+        self.seconds, self.data_wait = state["seconds"], state["data_wait"]
+
     def _write(self, trainer: Trainer) -> None:
-        reports, self._reports = self._reports, []
-        count, seconds = len(reports), sum(r.seconds for r in reports)
-        numbers = {"loss": sum(r.loss for r in reports) / count}
-        for term in reports[-1].terms:
-            numbers[f"loss/{term}"] = sum(r.terms[term] for r in reports) / count
+        sums, self._sums = self._sums, {}
+        losses = [name for name in sums if name.partition("/")[0] == "loss"]
+        numbers = {name: sums[name] / sums["steps"] for name in (*losses, "gradient_norm")}
         numbers |= {
-            "rate": reports[-1].rate,
-            "gradient_norm": sum(r.gradient_norm for r in reports) / count,
-            "images_per_second": sum(len(r.batch) for r in reports) / seconds,
-            "data_wait": sum(r.data_wait for r in reports) / seconds,
+            "rate": self._rate,
+            "images_per_second": sums["images"] / sums["seconds"],
+            "data_wait": sums["data_wait"] / sums["seconds"],
         }
         self._metrics.add(trainer.progress, trainer.elapsed, numbers)

@@ -1,0 +1,144 @@
+"""What holds for every detector. Tests call these for each name of the registry."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from boxcrew.core.errors import UsageError
+from boxcrew.core.types import Batch
+from boxcrew.detectors.base import DETECTORS, DetectorConfig, DetectorNet, build_detector
+
+CLASSES = ("tea pot", "Kanne", "茶")
+
+
+def quick_config(name: str) -> DetectorConfig:
+    """The detector's own settings, with a small input where it takes one."""
+    config_class = DETECTORS.get(name).config_class
+    try:
+        return config_class.of({"name": name, "size": 96})
+    except UsageError:
+        return config_class.of({"name": name})
+
+
+def noise_batch(size: int, num_objects: tuple[int, ...], *, seed: int = 0) -> Batch:
+    """Images of noise with these numbers of objects, from 3 px wide to half the image."""
+    draw = torch.Generator().manual_seed(seed)
+    shape = (len(num_objects), max(1, *num_objects))
+    sides = 3 + torch.rand(*shape, 2, generator=draw) * (size / 2 - 3)
+    low = torch.rand(*shape, 2, generator=draw) * (size - sides)
+    labels = torch.randint(0, len(CLASSES), shape, generator=draw)
+    padding = torch.arange(shape[1]) >= torch.tensor(num_objects)[:, None]
+    return Batch(
+        inputs=torch.randint(0, 256, (shape[0], 3, size, size), dtype=torch.uint8, generator=draw),
+        targets={
+            "boxes": torch.cat((low, low + sides), dim=-1).masked_fill(padding[..., None], 0),
+            "labels": labels.masked_fill(padding, -1),
+            "difficult": torch.zeros(shape, dtype=torch.bool),
+        },
+        keys=tuple(f"noise{i}" for i in range(shape[0])),
+    )
+
+
+def check_settings(name: str) -> None:
+    """The name, the settings and the class belong together, and settings survive being written."""
+    config = quick_config(name)
+    assert config.name == name
+    assert type(config).of(config.tree()) == config
+    detector = build_detector(config, CLASSES)
+    assert type(detector) is DETECTORS.get(name)
+    assert detector.config == config
+    assert detector.classes == CLASSES
+
+
+def check_forward(detector: DetectorNet, images: Tensor) -> tuple[Tensor, ...]:
+    """A tuple of float tensors with a row for each image; bytes and floats, together and alone, are the same.
+    Gives the raw numbers for `images`.
+    """
+    detector.eval()
+    before = images.clone()
+    with torch.no_grad():
+        raw = detector(images)
+        first = detector(images[:1].float())
+    assert isinstance(raw, tuple)
+    for whole, alone in zip(raw, first, strict=True):
+        assert whole.is_floating_point()
+        assert len(whole) == len(images)
+        assert whole.isfinite().all()
+        torch.testing.assert_close(whole[:1], alone, rtol=1e-3, atol=1e-3 * float(whole.abs().max()))
+    assert torch.equal(images, before)
+    return raw
+
+
+def check_decode(detector: DetectorNet, raw: tuple[Tensor, ...]) -> None:
+    """Detections keep to the image, the classes and the settings, best first; `raw` is left as it was."""
+    before = [numbers.clone() for numbers in raw]
+    found = detector.decode(raw)
+    assert all(torch.equal(was, now) for was, now in zip(before, raw, strict=True))
+    assert len(found) == len(raw[0])
+    config = detector.config
+    for image in found:
+        assert len(image.boxes) == len(image.scores) == len(image.labels) <= config.max_detections
+        assert image.boxes.shape == (len(image), 4)
+        assert image.labels.dtype == torch.int64
+        assert ((image.labels >= 0) & (image.labels < len(detector.classes))).all()
+        assert ((image.scores >= config.score_threshold) & (image.scores <= 1)).all()
+        assert (image.scores.diff() <= 0).all()
+        assert ((image.boxes >= 0) & (image.boxes <= config.size)).all()
+        assert (image.boxes[:, :2] <= image.boxes[:, 2:]).all()
+
+
+def check_losses_are_sums(detector: DetectorNet, batch: Batch) -> None:
+    """The losses of a batch are those of its images, added; asking for them changes neither the batch nor
+    (outside of training) the detector.
+    """
+    detector.eval()
+    before = {name: value.clone() for name, value in batch.targets.items()}
+    with torch.no_grad():
+        whole = detector.losses(batch)
+        first, *rest = (detector.losses(part) for part in batch.split([1] * len(batch)))
+    added = sum(rest, start=first)
+    assert whole.weight.ndim == 0
+    assert float(whole.weight) > 0
+    torch.testing.assert_close(whole.weight, added.weight)
+    assert whole.terms.keys() == added.terms.keys()
+    for name, value in whole.terms.items():
+        assert value.ndim == 0, name
+        torch.testing.assert_close(value, added.terms[name], rtol=1e-3, atol=1e-3)
+    assert all(torch.equal(batch.targets[name], value) for name, value in before.items())
+
+
+def check_gradients(detector: DetectorNet, batch: Batch) -> None:
+    """In training every parameter learns from a batch with objects, and by a finite amount."""
+    detector.train()
+    named = dict(detector.named_parameters())
+    gradients = torch.autograd.grad(detector.losses(batch).total(), list(named.values()), allow_unused=True)
+    for name, gradient in zip(named, gradients, strict=True):
+        assert gradient is not None, f"{name} is not used"
+        assert gradient.isfinite().all(), f"{name} has a gradient that is not finite"
+
+
+def check_names(detector: DetectorNet) -> None:
+    """What fine-tuning is told about the parts of the state is true."""
+    state = detector.state_dict()
+    rows = detector.class_tensors()
+    assert rows
+    for name, num_blocks in rows.items():
+        assert len(state[name]) == num_blocks * (1 + len(detector.classes)), name
+    prefix = detector.backbone_prefix()
+    inside = [name for name, _ in detector.named_parameters() if name.startswith(prefix)]
+    assert 0 < len(inside) < len(list(detector.parameters()))
+    assert not any(name.startswith(prefix) for name in rows)
+    mean, std = detector.expected_normalization()
+    assert len(mean) == len(std) == 3
+    assert {"normalize.mean", "normalize.std"} <= state.keys()
+
+
+def check_state_is_whole(detector: DetectorNet, images: Tensor, raw: tuple[Tensor, ...]) -> None:
+    """Another detector with the same settings and state gives the same numbers."""
+    other = build_detector(detector.config, detector.classes)
+    other.load_state_dict(detector.state_dict(), strict=True)
+    with torch.no_grad():
+        again = other.eval()(images)
+    for first, second in zip(raw, again, strict=True):
+        torch.testing.assert_close(first[: len(second)], second, rtol=1e-3, atol=1e-3)

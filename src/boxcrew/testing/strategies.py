@@ -1,0 +1,167 @@
+"""What holds for every strategy. Tests call these for each name of the registry."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from boxcrew.core.types import Batch, Losses
+from boxcrew.deploy.deployment import Deployment, deploy
+from boxcrew.plan.plan import Plan
+
+
+class WeightedTask(nn.Module):
+    """A small network whose samples weigh as many as they have labels, like matched boxes in SSD: parts of a
+    batch weigh differently, and some nothing.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.Tanh(), nn.Conv2d(4, 4, 3))
+        self.classes = nn.Linear(4, 3)
+
+    def forward(self, batch: Batch, phase: str = "train") -> Losses:
+        assert phase == "train"
+        dtype = self.classes.weight.dtype
+        found = self.classes(self.features(batch.inputs.to(dtype) / 255).mean(dim=(2, 3)))
+        weights = (batch.targets["labels"] >= 0).sum(dim=1).to(dtype)
+        errors = found.square().sum(dim=1) - found[:, 0]
+        return Losses(
+            terms={"class": (errors * weights).sum(), "box": (found[:, 1] * weights.square()).sum()},
+            weight=weights.sum(),
+        )
+
+
+def uneven_batch(num_samples: int) -> Batch:
+    """Sample i has i * i % 7 labels: the first has none, neighbours differ."""
+    noise = torch.Generator().manual_seed(3)
+    labels = torch.full((num_samples, 7), -1)
+    for i in range(num_samples):
+        labels[i, : i * i % 7] = 0
+    return Batch(
+        inputs=torch.randint(0, 256, (num_samples, 3, 8, 8), dtype=torch.uint8, generator=noise),
+        targets={"labels": labels},
+        keys=tuple(f"sample {i}" for i in range(num_samples)),
+    )
+
+
+def make_task(dtype: torch.dtype) -> WeightedTask:
+    """The same numbers each time."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return WeightedTask().to(dtype)
+
+
+def wanted_gradients(task: nn.Module, batch: Batch) -> dict[str, Tensor]:
+    """By the definition: of the sum over all samples, divided by their weight."""
+    one = copy.deepcopy(task)
+    losses: Losses = one(batch)
+    (losses.total() / losses.weight.clamp(min=1)).backward()  # type: ignore[no-untyped-call]
+    return {name: p.grad for name, p in one.named_parameters() if p.grad is not None}
+
+
+def check_gradients(plan: Plan, batch: Batch, *, dtype: torch.dtype, tolerance: float) -> None:
+    """They are those of the whole batch at once, and what is given back are sums over all of it. A second
+    call after `update` does not see the first.
+    """
+    with deploy(plan) as deployment:
+        task = deployment.place(make_task(dtype))
+        for _ in range(2):
+            wanted = wanted_gradients(task, batch)
+            whole: Losses = task(batch)
+            losses = deployment.gradients(task, batch, "train")
+            torch.testing.assert_close(losses.weight, whole.weight)
+            for name, value in losses.terms.items():
+                assert not value.requires_grad
+                torch.testing.assert_close(value, whole.terms[name].detach())
+            for name, parameter in task.named_parameters():
+                assert parameter.grad is not None, name
+                torch.testing.assert_close(parameter.grad, wanted[name], rtol=tolerance, atol=tolerance)
+            deployment.update(torch.optim.SGD(task.parameters(), lr=0.1), max_norm=None)
+
+
+def check_updates(plan: Plan, batch: Batch) -> None:
+    """The norm given back is that before clipping; the step is that of the clipped gradient; gradients are
+    cleared after it.
+    """
+    with deploy(plan) as deployment:
+        task = deployment.place(make_task(torch.float64))
+        for max_norm in (None, 1e6, 0.01):
+            before = [p.detach().clone() for p in task.parameters()]
+            deployment.gradients(task, batch, "train")
+            gradients = [p.grad.clone() for p in task.parameters() if p.grad is not None]
+            norm = float(torch.cat([g.flatten() for g in gradients]).norm())
+            told = deployment.update(torch.optim.SGD(task.parameters(), lr=1.0), max_norm=max_norm)
+            assert abs(told - norm) < 1e-9
+            scale = 1.0 if max_norm is None else min(1.0, max_norm / norm)
+            _require_moved(task, before, gradients, scale)
+
+
+def _require_moved(
+    task: nn.Module, before: Sequence[Tensor], gradients: Sequence[Tensor], scale: float
+) -> None:
+    for parameter, old, gradient in zip(task.parameters(), before, gradients, strict=True):
+        torch.testing.assert_close(parameter.detach(), old - scale * gradient, rtol=1e-4, atol=1e-8)
+        assert parameter.grad is None
+
+
+def check_refuses_what_is_not_finite(plan: Plan, batch: Batch) -> None:
+    """No step is made with a gradient that is not finite, and the next one is not harmed."""
+    with deploy(plan) as deployment:
+        task = deployment.place(make_task(torch.float32))
+        before = [p.detach().clone() for p in task.parameters()]
+        optimizer = torch.optim.SGD(task.parameters(), lr=0.1, momentum=0.9)
+        for bad in (float("inf"), float("nan")):
+            deployment.gradients(task, batch, "train")
+            first = next(task.parameters())
+            assert first.grad is not None
+            first.grad.view(-1)[0] = bad
+            norm = deployment.update(optimizer, max_norm=1.0)
+            assert not torch.tensor(norm).isfinite()
+            for parameter, old in zip(task.parameters(), before, strict=True):
+                assert torch.equal(parameter, old)
+        deployment.gradients(task, batch, "train")
+        assert torch.tensor(deployment.update(optimizer, max_norm=1.0)).isfinite()
+        assert all(p.isfinite().all() for p in task.parameters())
+
+
+def check_leaves_no_trace(plan: Plan) -> None:
+    """Inside it computes with the plan's threads, afterwards with as many as before, also after an error."""
+    before = torch.get_num_threads()
+    with deploy(plan):
+        assert torch.get_num_threads() == plan.threads
+    assert torch.get_num_threads() == before
+    try:
+        with deploy(plan):
+            raise KeyError
+    except KeyError:
+        assert torch.get_num_threads() == before
+
+
+def check_state(plan: Plan) -> None:
+    """Its state is JSON, and another deployment of the same plan takes it."""
+    first, second = deploy(plan), deploy(plan)
+    state = json.loads(json.dumps(first.state()))
+    second.load_state(state)
+    assert second.state() == first.state()
+
+
+def check_places(plan: Plan) -> None:
+    """Modules and inputs come to lie on the plan's device and in its memory format; values stay."""
+    deployment: Deployment = deploy(plan)
+    task = make_task(torch.float32)
+    state = {name: value.clone() for name, value in task.state_dict().items()}
+    placed = deployment.place(task)
+    images = torch.randint(0, 256, (2, 3, 8, 8), dtype=torch.uint8)
+    moved = deployment.move(images)
+    formats = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
+    for tensor in (moved, placed.get_parameter("features.0.weight")):
+        assert tensor.device == torch.device(plan.clone_device)
+        assert tensor.is_contiguous(memory_format=formats[plan.memory_format])
+    assert torch.equal(moved.cpu(), images)
+    for name, value in placed.state_dict().items():
+        assert torch.equal(value.cpu(), state[name])

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from boxcrew.data.image import read_image, write_image
+from boxcrew.data.source import open_source
+from boxcrew.testing.tiny import TINY
+
+Call = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_train_val_resume_and_predict_one_after_the_other(
+    boxcrew: Call, tiny_set: Path, tmp_path: Path
+) -> None:
+    trained = boxcrew("train", f"data={tiny_set}", *TINY, "--steps", "2", "loader.workers=0", "--json")
+    assert trained.code == 0, trained.err
+    summary = json.loads(trained.out)
+    run = tmp_path / summary["run"]
+    assert run == tmp_path / "runs" / "detect" / "train"
+    assert summary["state"] == "finished"
+    assert summary["steps"] == 2
+    assert "data wait" in trained.err
+    assert (run / "plots" / "results.png").is_file()
+
+    resumed = boxcrew("resume", f"run={run}", "steps=4", "--json")
+    assert resumed.code == 0, resumed.err
+    assert json.loads(resumed.out)["steps"] == 4
+    assert "going on from this run's own checkpoint at step 2; init=" not in resumed.err
+
+    again = boxcrew("resume", f"run={run}")
+    assert again.code == 2
+    assert "already finished at step 4" in again.err
+
+    measured = boxcrew("val", f"run={run}", "split=test", "weights=both", "--json")
+    assert measured.code == 0, measured.err
+    reports = json.loads(measured.out)
+    assert set(reports) == {"best", "last"}
+    assert 0 <= reports["best"]["numbers"]["AP50"] <= 1
+
+    photos = tiny_set / "JPEGImages"
+    found = boxcrew("predict", f"run={run}", f"source={photos}", "score=0.01")
+    assert found.code == 0, found.err
+    out = tmp_path / "runs" / "detect" / "predict"
+    assert len(list((out / "images").iterdir())) == len(list(photos.iterdir()))
+
+
+def test_val_of_a_finished_run_equals_what_training_said(boxcrew: Call, tiny_run: Path) -> None:
+    measured = boxcrew("val", f"run={tiny_run}", "--json")
+    stored = json.loads((tiny_run / "evaluation.json").read_text())
+    numbers = json.loads(measured.out)["best"]["numbers"]
+    assert numbers == pytest.approx(stored["numbers"], abs=1e-6)
+
+
+def test_a_yaml_file_of_settings(boxcrew: Call, tiny_set: Path, tmp_path: Path) -> None:
+    settings = {
+        "recipe": "starter",
+        "data": str(tiny_set),
+        "steps": 1,
+        "detector": {"backbone": "mobilenetv3_small_050", "size": 96},
+        "init": "scratch",
+        "trainable": ["*"],
+        "loader": {"workers": 0},
+    }
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(settings))
+    told = boxcrew("train", "mine.yaml", "batch=3", "out=here")
+    assert told.code == 0, told.err
+    stored = yaml.safe_load((tmp_path / "here" / "config.yaml").read_text())
+    assert stored["batch"] == 3
+    assert stored["detector"]["backbone"] == "mobilenetv3_small_050"
+    assert stored["detector"]["neck"] == 96
+
+
+def test_nothing_of_a_users_is_overwritten(
+    boxcrew: Call, tiny_set: Path, tiny_run: Path, tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.txt").write_text("years of work")
+    for words in (
+        ("train", f"data={tiny_set}", f"out={mine}", *TINY, "steps=1"),
+        ("data", "make", str(tiny_set), f"out={mine}"),
+        ("predict", f"run={tiny_run}", f"source={tiny_set / 'JPEGImages'}", f"out={mine}"),
+        ("data", str(tiny_set), f"out={mine / 'thesis.txt'}"),
+    ):
+        assert boxcrew(*words).code == 2, words
+    assert [p.name for p in mine.iterdir()] == ["thesis.txt"]
+    assert (mine / "thesis.txt").read_text() == "years of work"
+
+
+@pytest.mark.parametrize("format", ["voc", "coco", "yolo"])
+def test_data_make_converts(boxcrew: Call, tiny_set: Path, tmp_path: Path, format: str) -> None:
+    told = boxcrew("data", "make", str(tiny_set), "out=copy", f"format={format}")
+    assert told.code == 0, told.err
+    copy, original = open_source(tmp_path / "copy"), open_source(tiny_set)
+    assert copy.format == format
+    assert copy.classes == original.classes
+    assert {n: len(r) for n, r in copy.splits.items()} == {n: len(r) for n, r in original.splits.items()}
+
+
+def test_data_counts_and_names_what_is_wrong(boxcrew: Call, tiny_set: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_set, tmp_path / "photos")
+    victim = sorted((tmp_path / "photos" / "JPEGImages").iterdir())[0]
+    victim.write_bytes(victim.read_bytes()[:1000])
+    told = boxcrew("data", "photos", "out=sheet.png", "--json")
+    assert told.code == 0, told.err
+    report = json.loads(told.out)
+    assert [p["action"] for p in report["problems"]] == ["left out"]
+    assert victim.name in report["problems"][0]["where"]
+    assert read_image(tmp_path / "sheet.png").shape[2] == 3
+
+
+def test_predict_names_and_passes_over_what_it_cannot_read(
+    boxcrew: Call, tiny_run: Path, tiny_set: Path, tmp_path: Path
+) -> None:
+    photos = tmp_path / "mixed"
+    photos.mkdir()
+    write_image(photos / "grey.jpg", np.full((50, 200, 3), 128, dtype=np.uint8))
+    (photos / "broken.jpg").write_bytes(b"not a photo")
+    told = boxcrew("predict", f"run={tiny_run}", f"source={photos}", "out=found")
+    assert told.code == 0, told.err
+    assert "broken.jpg" in told.out
+    assert [p.name for p in (tmp_path / "found" / "images").iterdir()] == ["grey.jpg"]
+
+
+def test_recipes_are_listed_and_shown(boxcrew: Call) -> None:
+    listed = json.loads(boxcrew("recipes", "--json").out)
+    assert {"starter", "ssd300_vgg16", "ssd512_vgg16"} <= listed.keys()
+    shown = boxcrew("recipes", "ssd300_vgg16").out
+    assert "size: 300" in shown

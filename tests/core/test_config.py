@@ -1,0 +1,214 @@
+"""Words and files become settings; mistakes become one line that names the key and the value."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import pytest
+
+from boxcrew.core.config import Tree, merge, parse_words, put, read_yaml, to_yaml
+from boxcrew.core.errors import UsageError
+from boxcrew.train.config import CHOICES, RunConfig
+
+BASE = RunConfig.of({"epochs": 1})
+
+
+def changed(*words: str) -> RunConfig:
+    return BASE.changed(parse_words(words)[1])
+
+
+def message(*words: str) -> str:
+    with pytest.raises(UsageError) as caught:
+        changed(*words)
+    return caught.value.message
+
+
+@pytest.mark.parametrize("words", [("batch=8",), ("--batch=8",), ("--batch", "8"), ("--batch", "8", "shelf")])
+def test_the_spellings_of_a_setting_mean_the_same(words: tuple[str, ...]) -> None:
+    positional, settings = parse_words(words)
+    assert settings == {"batch": "8"}
+    assert positional == list(words[2:])
+
+
+def test_a_flag_alone_is_true_before_other_settings_and_at_the_end() -> None:
+    assert parse_words(["--summaries.graph", "batch=8", "--a-b", "--c"])[1] == {
+        "summaries": {"graph": "true"},
+        "batch": "8",
+        "a_b": "true",
+        "c": "true",
+    }
+    assert changed("--summaries.graph").summaries.graph
+    assert not changed("summaries.graph=false").summaries.graph
+
+
+def test_values_keep_their_equals_signs_and_negative_numbers() -> None:
+    assert parse_words(["name=a=b", "--seed", "-1", "train"]) == (["train"], {"name": "a=b", "seed": "-1"})
+
+
+@pytest.mark.parametrize("word", ["=3", "--", "--=3"])
+def test_a_word_without_a_key_is_refused(word: str) -> None:
+    with pytest.raises(UsageError, match="not a setting"):
+        parse_words([word])
+
+
+def test_unknown_keys_are_answered_with_the_nearest() -> None:
+    assert message("detector.sise=300") == "detector.sise: no such setting; did you mean 'size'?"
+    assert message("detector=ssd", "detector.scale=voc").endswith("did you mean 'scales'?")
+    assert message("bacth=3") == "bacth: no such setting; did you mean 'batch'?"
+    assert message("loader.wokers=3") == "loader.wokers: no such setting; did you mean 'workers'?"
+
+
+def test_unknown_keys_near_nothing_are_answered_with_all() -> None:
+    assert message("saver.zzz=1") == "saver.zzz: no such setting; there are: every_epochs, every_steps, keep"
+
+
+@pytest.mark.parametrize(
+    ("words", "key", "value"),
+    [
+        (("batch=0",), "batch: ", "'0'"),
+        (("batch=many",), "batch: ", "'many'"),
+        (("optim.rate=-1",), "optim.rate: ", "'-1'"),
+        (("optim.rate=inf",), "optim.rate: ", "'inf'"),
+        (("epochs=nan",), "epochs: ", "'nan'"),
+        (("detector.nms_iou=1.5",), "detector.nms_iou: ", "'1.5'"),
+        (("detector.match_iou=0",), "detector.match_iou: ", "'0'"),
+        (("detector=ssd", "detector.size=400"), "detector.size: ", "400"),
+        (("detector=ssd", "detector.size=300.5"), "detector.size: ", "'300.5'"),
+        (("detector=ssd", "detector.size=null"), "detector.size: ", "None"),
+        (("detector=ssd", "detector.size=[300]"), "detector.size: ", "[300]"),
+        (("deploy.threads=some",), "deploy.threads: ", "'some'"),
+        (("transforms.fill=[1, 2, 300]",), "transforms.fill.2: ", "300"),
+        (("task=knitting",), "task.name: ", "'knitting'"),
+        (("data=[a, b]",), "data.path: ", "['a', 'b']"),
+        (("data.path.x=3",), "data.path: ", "{'x': '3'}"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_full_key(words: tuple[str, ...], key: str, value: str) -> None:
+    said = message(*words)
+    assert said.startswith(key)
+    assert said.endswith(f", got {value}")
+    assert "\n" not in said
+
+
+def test_all_that_a_union_takes_is_said() -> None:
+    assert "'auto'" in message("deploy.threads=some")
+    assert "'bf16'" in message("deploy.precision=fp99")
+    assert "'auto'" in message("deploy.precision=fp99")
+
+
+def test_a_setting_that_must_be_given_is_asked_for() -> None:
+    assert message("init=finetune") == "init.checkpoint: must be given"
+
+
+def test_a_group_without_a_shorthand_takes_no_value() -> None:
+    assert message("saver=3") == "saver: a group of settings, not one; set for example saver.every_epochs=…"
+
+
+def test_wrong_choices_are_answered_with_the_nearest() -> None:
+    assert message("detector=sssd").endswith("did you mean 'ssd'?")
+    assert message("init=finetun").endswith("did you mean 'finetune'?")
+
+
+def test_default_boxes_must_grow() -> None:
+    assert message("detector.min_scale=0.9", "detector.max_scale=0.2").startswith("detector.min_scale=0.9: ")
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_a_group_and_its_settings_can_be_given_in_either_order(swap: bool) -> None:
+    words = ["data=photos", "data.format=voc"]
+    config = changed(*(words[::-1] if swap else words))
+    assert (config.data.path, config.data.format) == ("photos", "voc")
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_a_choice_and_its_settings_can_be_given_in_either_order(swap: bool) -> None:
+    words = ["detector=ssd", "detector.scales=coco", "size=512"]
+    config = changed(*(words[::-1] if swap else words))
+    assert config.detector.tree() | {"name": "ssd", "scales": "coco", "size": 512} == config.detector.tree()
+
+
+def test_lists_come_with_commas_or_brackets() -> None:
+    wanted = ("backbone.*", "class_heads.*")
+    assert changed("trainable=backbone.*, class_heads.*").trainable == wanted
+    assert changed("trainable=[backbone.*, class_heads.*]").trainable == wanted
+    assert changed("unfreeze={0.3: 'a.*,b.*'}").unfreeze == {0.3: ("a.*", "b.*")}
+
+
+def test_null_takes_a_setting_away() -> None:
+    config = changed("steps=5", "time=90s", "evaluation.patience=3")
+    assert (config.steps, config.time, config.evaluation.patience) == (5, 90.0, 3)
+    for word in ("null", "none", "None", "~"):
+        again = config.changed(parse_words([f"time={word}", f"evaluation.patience={word}"])[1])
+        assert (again.steps, again.time, again.evaluation.patience) == (5, None, None)
+
+
+def test_broken_lists_are_refused() -> None:
+    with pytest.raises(UsageError, match="not a list or map"):
+        parse_words(["trainable=[a"])
+
+
+def test_choosing_another_detector_starts_afresh() -> None:
+    first = changed("detector.backbone=resnet18", "detector.nms_iou=0.6")
+    assert first.changed({"detector": "ssd"}).detector == changed("detector=ssd").detector
+    assert first.changed({"detector": "ssdlite"}).detector == first.detector
+    kept = first.changed({"detector": {"size": 200}}).detector.tree()
+    assert kept == first.detector.tree() | {"size": 200}
+
+
+def test_merge_changes_neither_of_its_arguments_and_shares_nothing_with_them() -> None:
+    base: Tree = {"detector": {"name": "ssd", "list": [1]}, "batch": 3}
+    change: Tree = {"detector": {"name": "ssdlite", "list": [2]}, "out": {"deep": [3]}}
+    before = copy.deepcopy((base, change))
+    merged = merge(base, change, choices=CHOICES)
+    assert merged == {"detector": {"name": "ssdlite", "list": [2]}, "batch": 3, "out": {"deep": [3]}}
+    merged["detector"]["list"].append(9)
+    merged["out"]["deep"].append(9)
+    assert (base, change) == before
+
+
+def test_put_keeps_what_was_given_to_the_group_itself() -> None:
+    tree: Tree = {}
+    put(tree, "a", "x")
+    put(tree, "a.b.c", 1)
+    put(tree, "a.b.d", 2)
+    put(tree, "a", "y")
+    assert tree == {"a": {"": "y", "b": {"c": 1, "d": 2}}}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("detector=ssd", "size=512", "detector.scales=coco", "detector.label_smoothing=0.1"),
+        ("detector.backbone=resnet18", "detector.finest_stride=8", "batch=7", "seed=3", "device=cpu"),
+        ("init=pretrained", "init.weights=net.pth", "init.mean=[0.5, 0.5, 0.5]", "out=runs/größe"),
+        ("init=finetune", "init.checkpoint=a b/c", "init.exclude=x.*,y", "init.rename={a: b}", "name=yes"),
+        ("time=1h30m", "epochs=null", "steps=12", "trainable=a,b", "unfreeze={0.25: x, 0.5: 'y,z'}"),
+        ("optim=adamw", "optim.rate=1e-05", "optim.clip=10", "schedule=cosine", "deploy.threads=2"),
+        ("data=123", "data.format=voc", "data.val=test", "transforms.resize=letterbox", "loader.workers=2"),
+    ],
+)
+def test_reading_what_was_written_gives_the_same_settings(words: tuple[str, ...], tmp_path: Path) -> None:
+    config = changed(*words)
+    file = tmp_path / "config.yaml"
+    file.write_text(to_yaml(config), encoding="utf-8")
+    assert RunConfig.of(read_yaml(file)) == config
+    assert RunConfig.of(config.tree()) == config
+    if words:
+        assert config != BASE
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        BASE.batch = 3  # type: ignore[misc]
+
+
+def test_a_file_that_holds_no_settings_is_refused_by_name(tmp_path: Path) -> None:
+    for content in (b"", b"- a\n- b\n", b"\xff\xfe\x00", b"a: [1\n", b"just words"):
+        file = tmp_path / "settings.yaml"
+        file.write_bytes(content)
+        with pytest.raises(UsageError, match=r"settings\.yaml: "):
+            read_yaml(file)
+    with pytest.raises(UsageError, match=r"absent\.yaml: no such file"):
+        read_yaml(tmp_path / "absent.yaml")

@@ -1,0 +1,52 @@
+"""A reader sees the old file or the new one, never half of one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from boxcrew.core.files import write_json, write_text, write_whole
+
+
+def test_what_was_written_is_there_and_nothing_else(tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    write_text(file, "größe\n")
+    write_text(file, "length\n")
+    assert file.read_text(encoding="utf-8") == "length\n"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_the_old_file_stays_when_writing_fails(tmp_path: Path) -> None:
+    file = tmp_path / "a.bin"
+    file.write_bytes(b"old")
+
+    def write_half(path: Path) -> None:
+        path.write_bytes(b"ne")
+        assert file.read_bytes() == b"old"  # nobody sees the half
+        raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="full"):
+        write_whole(file, write_half)
+    assert file.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_new_file_is_not_there_when_writing_fails(tmp_path: Path) -> None:
+    def refuse(_: Path) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(tmp_path / "a.bin", refuse)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_json_is_read_back_the_same_and_has_no_nan(tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    value = {"名": [1, 2.5, None, True], "nested": {"a": "ü"}}
+    write_json(file, value)
+    assert json.loads(file.read_text(encoding="utf-8")) == value
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(file, {"loss": float("nan")})
+    assert json.loads(file.read_text(encoding="utf-8")) == value

@@ -1,0 +1,84 @@
+"""The values that pass between the parts."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from boxcrew.core.types import Batch, Detections, Losses, Target
+
+
+def batch_of(count: int) -> Batch:
+    return Batch(
+        inputs=torch.arange(count * 12, dtype=torch.uint8).reshape(count, 3, 2, 2),
+        targets={"boxes": torch.arange(count * 8.0).reshape(count, 2, 4), "labels": torch.arange(2 * count)},
+        keys=tuple(f"image{i}" for i in range(count)),
+    )
+
+
+def test_a_target_is_made_of_lists() -> None:
+    target = Target.of([[0, 0, 2, 3], [1, 1, 2, 2]], [1, 0], difficult=[0, 1])
+    assert target.boxes.dtype == np.float32
+    assert target.labels.dtype == np.int64
+    assert target.difficult.tolist() == [False, True]
+    assert target.crowd.tolist() == [False, False]
+    assert len(target) == 2
+    empty = Target.of([], [])
+    assert empty.boxes.shape == (0, 4)
+
+
+def test_selecting_and_moving_boxes_leaves_the_target_as_it_was() -> None:
+    target = Target.of([[0, 0, 2, 3], [1, 1, 2, 2]], [1, 0], crowd=[False, True])
+    assert target.select(~target.crowd).labels.tolist() == [1]
+    assert target.select(np.array([1, 0])).labels.tolist() == [0, 1]
+    assert target.with_boxes(target.boxes + 1).boxes[0].tolist() == [1, 1, 3, 4]
+    assert target.boxes[0].tolist() == [0, 0, 2, 3]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        target.boxes = target.boxes + 1  # type: ignore[misc]
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=5).filter(any))
+def test_the_parts_of_a_batch_are_the_batch(sizes: list[int]) -> None:
+    batch = batch_of(sum(sizes))
+    batch = dataclasses.replace(batch, targets={"boxes": batch.targets["boxes"]})
+    parts = batch.split(sizes)
+    assert [len(part) for part in parts] == [size for size in sizes if size]
+    assert torch.equal(torch.cat([part.inputs for part in parts]), batch.inputs)
+    assert torch.equal(torch.cat([part.targets["boxes"] for part in parts]), batch.targets["boxes"])
+    assert sum((part.keys for part in parts), ()) == batch.keys
+
+
+def test_options_of_a_move_are_for_the_inputs_alone() -> None:
+    moved = batch_of(2).to("cpu", dtype=torch.float32)
+    assert moved.inputs.dtype == torch.float32
+    assert moved.targets["labels"].dtype == torch.int64
+
+
+def test_losses_add_up_term_by_term() -> None:
+    first = Losses(terms={"a": torch.tensor(1.0), "b": torch.tensor(2.0)}, weight=torch.tensor(3.0))
+    both = first + Losses(terms={"b": torch.tensor(5.0), "a": torch.tensor(4.0)}, weight=torch.tensor(1.0))
+    assert {name: float(value) for name, value in both.terms.items()} == {"a": 5, "b": 7}
+    assert float(both.weight) == 4
+    assert float(both.total()) == 12
+    with pytest.raises(AssertionError):
+        first + Losses(terms={"a": torch.tensor(4.0)}, weight=torch.tensor(1.0))
+
+
+def test_the_total_keeps_the_gradient_and_detach_drops_it() -> None:
+    value = torch.tensor(2.0, requires_grad=True)
+    losses = Losses(terms={"a": value * 3, "b": value * value}, weight=torch.tensor(1.0))
+    (gradient,) = torch.autograd.grad(losses.total(), value)
+    assert float(gradient) == 7
+    assert not losses.detach().total().requires_grad
+
+
+def test_detections_are_counted_and_moved() -> None:
+    found = Detections(
+        boxes=torch.zeros(3, 4), scores=torch.ones(3), labels=torch.zeros(3, dtype=torch.int64)
+    )
+    assert len(found) == len(found.cpu()) == 3

@@ -1,0 +1,121 @@
+"""One clone on one device, with a real detector's losses."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from boxcrew.core.types import Batch, Losses
+from boxcrew.deploy.deployment import deploy
+from boxcrew.deploy.memory import keep_freed_memory
+from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
+from boxcrew.nets.layers import eval_mode
+from boxcrew.plan.plan import Plan, Precision
+from boxcrew.tasks.detection import DetectionTask
+
+SIZE = 64
+
+
+def plan(*, accumulation: int = 1, precision: Precision = "fp32") -> Plan:
+    return Plan(
+        clone_device="cpu",
+        parameter_device="cpu",
+        optimizer_device="cpu",
+        batch=6,
+        accumulation=accumulation,
+        precision=precision,
+        memory_format="channels_last",
+        threads=1,
+        loader_workers=0,
+    )
+
+
+@pytest.fixture(scope="module")
+def task() -> DetectionTask:
+    torch.manual_seed(0)
+    config = SsdLiteConfig(size=SIZE, backbone="mobilenetv3_small_050")
+    return DetectionTask(SsdLite(config, ("cup", "pot")))
+
+
+@pytest.fixture
+def batch() -> Batch:
+    """From no object at all to six in an image: the parts of a step weigh very differently."""
+    draw = torch.Generator().manual_seed(1)
+    labels = torch.full((6, 6), -1)
+    for i in range(6):
+        labels[i, :i] = torch.arange(i) % 2
+    corners = torch.rand(6, 6, 2, generator=draw) * SIZE / 2
+    sides = 4 + torch.rand(6, 6, 2, generator=draw) * SIZE / 3
+    return Batch(
+        inputs=torch.randint(0, 256, (6, 3, SIZE, SIZE), dtype=torch.uint8, generator=draw),
+        targets={"boxes": torch.cat((corners, corners + sides), dim=-1), "labels": labels},
+        keys=tuple("abcdef"),
+    )
+
+
+def gradients(task: DetectionTask, batch: Batch, plan: Plan) -> tuple[list[Tensor], Losses]:
+    """BatchNorms do not mix the samples of a part here: with them no split can give the same."""
+    task.zero_grad()
+    with deploy(plan) as deployment, eval_mode(task):
+        losses = deployment.gradients(task, batch, "train")
+    found = [p.grad.clone() for p in task.parameters() if p.grad is not None]
+    task.zero_grad()
+    return found, losses
+
+
+class ExactTask(DetectionTask):
+    """In float64 all through; a detector itself computes its loss in float32."""
+
+    def forward(self, batch: Batch, phase: str = "train") -> Losses:
+        assert phase == "train"
+        detector = self.detector
+        assert isinstance(detector, SsdLite)
+        scores, offsets = detector(batch.inputs)
+        return detector.losses_of(
+            scores, offsets, {**batch.targets, "boxes": batch.targets["boxes"].double()}
+        )
+
+
+@pytest.mark.parametrize("accumulation", [2, 3, 6])
+def test_accumulation_is_exact(batch: Batch, accumulation: int) -> None:
+    torch.manual_seed(0)
+    config = SsdLiteConfig(size=SIZE, backbone="mobilenetv3_small_050")
+    task = ExactTask(SsdLite(config, ("cup", "pot"))).double()
+    whole, _ = gradients(task, batch, plan())
+    parts, _ = gradients(task, batch, plan(accumulation=accumulation))
+    for one, other in zip(whole, parts, strict=True):
+        torch.testing.assert_close(other, one, rtol=1e-10, atol=1e-10 * float(one.abs().max()))
+
+
+@pytest.mark.parametrize("accumulation", [2, 3, 6])
+def test_accumulation_gives_the_same_gradient(task: DetectionTask, batch: Batch, accumulation: int) -> None:
+    whole, losses = gradients(task, batch, plan())
+    parts, summed = gradients(task, batch, plan(accumulation=accumulation))
+    assert float(losses.weight) > 6
+    assert float(summed.weight) == float(losses.weight)
+    scale = max(float(g.abs().max()) for g in whole)
+    for one, other in zip(whole, parts, strict=True):
+        torch.testing.assert_close(other, one, rtol=1e-3, atol=1e-5 * scale)
+
+
+def test_means_of_parts_would_not_give_it(task: DetectionTask, batch: Batch) -> None:
+    """The batch is uneven enough to tell: each part divided by its own weight is far off."""
+    whole, _ = gradients(task, batch, plan())
+    parts = [gradients(task, part, plan())[0] for part in batch.split([2, 2, 2])]
+    means = [torch.stack(p).mean(dim=0) for p in zip(*parts, strict=True)]
+    off = sum(float((a - b).norm()) for a, b in zip(means, whole, strict=True))
+    assert off > 0.1 * sum(float(g.norm()) for g in whole)
+
+
+def test_lower_precision_computes_nearly_the_same(task: DetectionTask, batch: Batch) -> None:
+    whole, losses = gradients(task, batch, plan())
+    low, rough = gradients(task, batch, plan(precision="bf16"))
+    assert float(rough.total()) == pytest.approx(float(losses.total()), rel=0.05)
+    assert all(g.dtype == torch.float32 for g in low)
+    both = [torch.cat([g.flatten() for g in some]) for some in (whole, low)]
+    assert torch.cosine_similarity(both[0], both[1], dim=0) > 0.95
+
+
+def test_the_allocator_can_be_told_twice() -> None:
+    assert keep_freed_memory() == keep_freed_memory()

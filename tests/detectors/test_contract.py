@@ -1,0 +1,45 @@
+"""Every registered detector keeps its promises."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from boxcrew.core.types import Batch
+from boxcrew.detectors.base import DETECTORS, DetectorNet, build_detector
+from boxcrew.testing import detectors as contract
+
+
+@pytest.fixture(scope="module", params=DETECTORS.names())
+def detector(request: pytest.FixtureRequest) -> DetectorNet:
+    torch.manual_seed(0)
+    return build_detector(contract.quick_config(request.param), contract.CLASSES)
+
+
+@pytest.fixture(scope="module")
+def batch(detector: DetectorNet) -> Batch:
+    """Two images, the second without objects."""
+    return contract.noise_batch(detector.config.size, (4, 0))
+
+
+@pytest.mark.parametrize("name", DETECTORS.names())
+def test_settings(name: str) -> None:
+    contract.check_settings(name)
+
+
+def test_forward_decode_and_state(detector: DetectorNet, batch: Batch) -> None:
+    raw = contract.check_forward(detector, batch.inputs)
+    contract.check_decode(detector, raw)
+    contract.check_state_is_whole(detector, batch.inputs[:1], raw)
+
+
+def test_losses_are_sums(detector: DetectorNet, batch: Batch) -> None:
+    contract.check_losses_are_sums(detector, batch)
+
+
+def test_gradients(detector: DetectorNet, batch: Batch) -> None:
+    contract.check_gradients(detector, batch.split([1, 1])[0])
+
+
+def test_names(detector: DetectorNet) -> None:
+    contract.check_names(detector)

@@ -1,0 +1,85 @@
+"""Every command and every piece of Python in the documentation runs."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from boxcrew.cli.main import main
+from boxcrew.testing.tiny import TINY
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def blocks(language: str) -> Iterator[tuple[str, str]]:
+    for page in PAGES:
+        for i, text in enumerate(re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)):
+            yield f"{page.relative_to(ROOT)}:{i}", text
+
+
+def commands() -> list[tuple[str, str]]:
+    """Lines that begin with `$`; the others show what is printed."""
+    return [
+        (where, line.removeprefix("$ "))
+        for where, text in blocks("console")
+        for line in text.splitlines()
+        if line.startswith("$ ")
+    ]
+
+
+@pytest.fixture
+def desk(tmp_path: Path, tiny_set: Path, tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with all that the documentation speaks of."""
+    shutil.copytree(tiny_set, tmp_path / "photos")
+    new = tmp_path / "photos" / "new"
+    new.mkdir()
+    photo = sorted((tiny_set / "JPEGImages").iterdir())[0]
+    shutil.copy(photo, new / "one.png")
+    shutil.copy(photo, tmp_path / "photo.jpg")
+    shutil.copytree(tiny_run, tmp_path / "runs" / "detect" / "train")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def shortened(words: list[str]) -> list[str]:
+    """The same command on a network that trains in seconds: later settings win over earlier ones."""
+    if words[0] == "train":
+        return [*words, *TINY, "detector.name=ssdlite", "steps=1", "loader.workers=0"]
+    if words[0] == "resume":
+        return [*words, "epochs=2"]
+    return words
+
+
+@pytest.mark.parametrize(("where", "line"), commands(), ids=lambda value: value[:60])
+def test_command(where: str, line: str, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = shlex.split(line)
+    match words[0].removeprefix(".venv/bin/"):
+        case "make":
+            makefile = (ROOT / "Makefile").read_text()
+            for target in words[1:]:
+                if "=" not in target:
+                    assert re.search(rf"^{target}:", makefile, re.MULTILINE), (where, target)
+        case "boxcrew":
+            monkeypatch.setattr(sys, "argv", ["boxcrew", *shortened(words[1:])])
+            with pytest.raises(SystemExit) as stop:
+                main()
+            assert stop.value.code in {0, None}, where
+        case "git" | "cd" | "pip":
+            assert len(words) > 1
+        case "tensorboard":
+            assert shutil.which("tensorboard", path=str(Path(sys.executable).parent)), where
+        case other:
+            pytest.fail(f"{where}: a command that no test knows: {other}")
+
+
+@pytest.mark.parametrize(("where", "text"), list(blocks("python")), ids=lambda value: value[:40])
+def test_python(where: str, text: str, desk: Path) -> None:
+    exec(compile(text, where, "exec"), {})
+    assert desk.is_dir()

@@ -1,0 +1,28 @@
+"""A machine is data."""
+
+from __future__ import annotations
+
+import json
+
+from boxcrew.hardware.machine import Device, Machine
+
+GIB = 1 << 30
+CPU = Device(name="cpu", kind="cpu", model="a CPU", memory_bytes=8 * GIB)
+GPU = Device(name="cuda:0", kind="cuda", model="a GPU", memory_bytes=16 * GIB, bf16=True)
+
+
+def machine(*devices: Device, cores: float) -> Machine:
+    return Machine(
+        platform="Linux", python="3.11", torch="2", cores=cores, memory_bytes=8 * GIB, devices=devices
+    )
+
+
+def test_round_trip_through_json() -> None:
+    one = machine(CPU, GPU, cores=2.5)
+    assert Machine.of(json.loads(json.dumps(one.tree()))) == one
+
+
+def test_accelerators_and_headline() -> None:
+    assert machine(CPU, GPU, cores=1).accelerators == (GPU,)
+    assert machine(CPU, GPU, cores=1).headline() == "1 CPU core, 8.0 GiB, a GPU 16.0 GiB"
+    assert machine(CPU, cores=2.5).headline() == "2.5 CPU cores, 8.0 GiB, no GPU"

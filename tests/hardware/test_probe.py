@@ -1,0 +1,67 @@
+"""What this process may use, with a container's limits as real files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+
+from boxcrew.hardware import probe
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def cgroup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(probe, "_CGROUP", tmp_path)
+    return tmp_path
+
+
+def test_without_limits_it_is_the_hosts(cgroup: Path) -> None:
+    assert probe.usable_memory() == psutil.virtual_memory().total
+    assert probe.usable_cores() == len(os.sched_getaffinity(0))
+
+
+def test_limits_that_limit_nothing(cgroup: Path) -> None:
+    (cgroup / "cpu.max").write_text("max 100000\n")
+    (cgroup / "memory.max").write_text("max\n")
+    assert probe.usable_memory() == psutil.virtual_memory().total
+    assert probe.usable_cores() == len(os.sched_getaffinity(0))
+    (cgroup / "cpu.max").write_text("99900000 100000\n")
+    (cgroup / "memory.max").write_text(f"{1 << 60}\n")
+    assert probe.usable_memory() == psutil.virtual_memory().total
+    assert probe.usable_cores() == len(os.sched_getaffinity(0))
+
+
+def test_a_containers_limits_count(cgroup: Path) -> None:
+    (cgroup / "cpu.max").write_text("50000 100000\n")
+    (cgroup / "memory.max").write_text(f"{300 * MIB}\n")
+    assert probe.usable_cores() == 0.5
+    assert probe.usable_memory() == 300 * MIB
+    machine = probe.probe_machine()
+    assert machine.cores == 0.5
+    assert machine.memory_bytes == machine.devices[0].memory_bytes == 300 * MIB
+
+
+def test_affinity_counts(cgroup: Path) -> None:
+    allowed = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(allowed)})
+        assert probe.usable_cores() == 1
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+def test_this_machine() -> None:
+    machine = probe.probe_machine()
+    cpu = machine.devices[0]
+    assert (cpu.name, cpu.kind) == ("cpu", "cpu")
+    assert cpu.model
+    assert machine.torch == torch.__version__
+    assert bool(machine.accelerators) == torch.accelerator.is_available()
+    for device in machine.devices:
+        torch.device(device.name)
+        assert device.memory_bytes > 0

@@ -1,0 +1,52 @@
+"""A trainer around any task, as small as can be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+
+from boxcrew.deploy.deployment import deploy
+from boxcrew.plan.plan import Plan
+from boxcrew.tasks.base import Task
+from boxcrew.train.optim import OptimConfig, build_optimizer
+from boxcrew.train.schedule import Length, ScheduleConfig
+from boxcrew.train.trainer import Hook, Trainer
+
+MakeTrainer = Callable[..., Trainer]
+
+
+@pytest.fixture
+def make_trainer() -> MakeTrainer:
+    """`(task, hooks, steps=10, seconds=None, rate=0.1, steps_per_epoch=2.0)`; the rate is fixed."""
+
+    def make(
+        task: Task,
+        hooks: Sequence[Hook] = (),
+        *,
+        steps: int = 10,
+        seconds: float | None = None,
+        rate: float = 0.1,
+        steps_per_epoch: float = 2.0,
+    ) -> Trainer:
+        plan = Plan(
+            clone_device="cpu",
+            parameter_device="cpu",
+            optimizer_device="cpu",
+            batch=6,
+            threads=torch.get_num_threads(),
+            loader_workers=0,
+        )
+        return Trainer(
+            task=task,
+            deployment=deploy(plan),
+            optimizer=build_optimizer(task, OptimConfig(rate=rate), backbone_prefix="body."),
+            rate=rate,
+            schedule=ScheduleConfig(name="fixed", warmup=0),
+            length=Length(steps=steps, seconds=seconds, steps_per_epoch=steps_per_epoch),
+            clip=None,
+            hooks=hooks,
+        )
+
+    return make

@@ -1,0 +1,54 @@
+"""Which directory a run gets, and which it may not have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from boxcrew.core.errors import UsageError
+from boxcrew.train.directory import choose_folder, require_run
+
+
+def make_run(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    for name in ("config.yaml", "plan.json"):
+        (folder / name).write_text("{}")
+    return folder
+
+
+def test_the_first_free_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = []
+    for _ in range(3):
+        folder = choose_folder(None, None)
+        assert not folder.exists(), "nothing is made yet"
+        folder.mkdir(parents=True)
+        names.append(folder.as_posix())
+    assert names == ["runs/detect/train", "runs/detect/train-2", "runs/detect/train-3"]
+    assert choose_folder(None, "cups").as_posix() == "runs/detect/cups"
+
+
+def test_out_is_the_directory_itself(tmp_path: Path) -> None:
+    assert choose_folder(tmp_path / "new", "unused") == tmp_path / "new"
+    assert choose_folder(tmp_path, None) == tmp_path, "an empty one may be used"
+    run = make_run(tmp_path / "run")
+    assert choose_folder(run, None) == run
+
+
+@pytest.mark.parametrize("name", ["photo.jpg", "config.yaml", ".hidden"])
+def test_a_directory_with_something_else_in_it_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(UsageError, match="not empty, and not a run") as caught:
+        choose_folder(tmp_path, None)
+    assert str(tmp_path) in caught.value.message
+    with pytest.raises(UsageError, match="is a file"):
+        choose_folder(tmp_path / name, None)
+
+
+def test_only_a_run_is_a_run(tmp_path: Path) -> None:
+    assert require_run(make_run(tmp_path / "run")) == tmp_path / "run"
+    for place in (tmp_path, tmp_path / "absent"):
+        with pytest.raises(UsageError, match="not a run directory") as caught:
+            require_run(place)
+        assert str(place) in caught.value.message

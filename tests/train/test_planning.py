@@ -1,0 +1,75 @@
+"""From settings and a machine to a plan."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from torch import nn
+
+from boxcrew.core.errors import UsageError
+from boxcrew.hardware.machine import Device, Machine
+from boxcrew.plan.plan import Plan
+from boxcrew.train.config import RunConfig
+from boxcrew.train.planning import choose_plan, faster_format_on_cpus, placement
+
+CPU = Device(name="cpu", kind="cpu", model="a CPU", memory_bytes=1 << 30)
+MACHINE = Machine(platform="Linux", python="3.11", torch="2", cores=4, memory_bytes=1 << 30, devices=(CPU,))
+FULL = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3, groups=2))
+DEPTHWISE = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3, groups=8))
+
+
+def config(**settings: object) -> RunConfig:
+    return RunConfig.of({"steps": 1, "batch": 6, **settings})
+
+
+def test_settings_reach_the_plan() -> None:
+    plan = choose_plan(config(loader={"workers": 0}, deploy={"threads": 2, "accumulation": 3}), MACHINE, FULL)
+    assert (plan.batch, plan.accumulation, plan.threads, plan.loader_workers) == (6, 3, 2, 0)
+    assert plan.memory_format == "contiguous"
+    assert choose_plan(config(), MACHINE, DEPTHWISE).memory_format == "channels_last"
+
+
+def test_the_format_follows_the_convolutions() -> None:
+    assert faster_format_on_cpus(FULL) == "contiguous"
+    assert faster_format_on_cpus(DEPTHWISE) == "channels_last"
+
+
+def test_a_given_plan_is_used_word_for_word(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    written = choose_plan(config(), MACHINE, FULL).tree() | {"batch": 2, "reasons": ["by hand"]}
+    path.write_text(json.dumps(written))
+    assert choose_plan(config(plan=str(path)), MACHINE, DEPTHWISE) == Plan.of(written)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "not JSON"),
+        ("[]", "group of settings"),
+        ('{"batch": 1}', "clone_device"),
+        (None, "No such file"),
+    ],
+)
+def test_a_plan_that_is_none_is_refused(tmp_path: Path, text: str | None, said: str) -> None:
+    path = tmp_path / "plan.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(UsageError, match=said):
+        choose_plan(config(plan=str(path)), MACHINE, FULL)
+
+
+def test_a_plan_for_another_machine_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    written = choose_plan(config(), MACHINE, FULL).tree() | {"clone_device": "cuda:0"}
+    path.write_text(json.dumps(written))
+    with pytest.raises(UsageError, match="device cuda:0 is not on this machine") as caught:
+        choose_plan(config(plan=str(path)), MACHINE, FULL)
+    assert caught.value.advice == "it has: cpu"
+
+
+def test_placement_names_every_parameter() -> None:
+    found = placement(choose_plan(config(), MACHINE, FULL), FULL)
+    assert found["parameters"] == {name: "cpu" for name, _ in FULL.named_parameters()}
+    assert found["clones"] == [{"name": "clone_0", "device": "cpu", "samples": 6}]

@@ -1,0 +1,160 @@
+"""The loop alone: what it does when, what it refuses, what it keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from boxcrew.core.errors import BoxcrewError
+from boxcrew.core.types import Batch, Losses
+from boxcrew.tasks.base import Task
+from boxcrew.train.trainer import Hook, StepReport, Trainer
+
+MakeTrainer = Callable[..., Trainer]
+
+
+class Dropping(Task):
+    """Draws random numbers in every step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.body = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.5), nn.Linear(8, 1))
+
+    def forward(self, batch: Batch, phase: str = "train") -> Losses:
+        assert phase == "train"
+        found = self.body(batch.inputs)
+        weight = torch.tensor(float(len(batch)))
+        return Losses(terms={"class": found.square().sum(), "box": found.abs().sum()}, weight=weight)
+
+
+class Diary(Hook):
+    name = "diary"
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.reports: list[StepReport] = []
+        self.kept = torch.zeros(1)
+
+    def begin(self, trainer: Trainer) -> None:
+        self.notes.append("begin")
+
+    def after_step(self, trainer: Trainer, report: StepReport) -> None:
+        self.notes.append(f"step {trainer.step}")
+        self.reports.append(report)
+        self.kept += report.loss
+
+    def end(self, trainer: Trainer) -> None:
+        self.notes.append("end")
+
+    def state(self) -> dict[str, Any]:
+        return {"notes": self.notes}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.notes = list(state["notes"])
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {"kept/loss": self.kept}
+
+    def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        self.kept = tensors["kept/loss"]
+
+
+def batches(step: int) -> Iterator[Batch]:
+    while True:
+        noise = torch.Generator().manual_seed(step)
+        yield Batch(
+            inputs=torch.randn(6, 3, generator=noise), targets={}, keys=tuple("abcdef"), skipped=("x",)
+        )
+        step += 1
+
+
+def test_hooks_are_told_of_everything_once(make_trainer: MakeTrainer) -> None:
+    diary = Diary()
+    trainer = make_trainer(Dropping(), [diary], steps=3)
+    trainer.fit(batches)
+    assert diary.notes == ["begin", "step 1", "step 2", "step 3", "end"]
+    report = diary.reports[0]
+    assert report.loss == pytest.approx(sum(report.terms.values()))
+    assert report.terms.keys() == {"class", "box"}
+    assert (report.num_samples, report.skipped, report.rate) == (6, ("x",), 0.1)
+    assert [r.progress.step for r in diary.reports] == [1, 2, 3]
+    assert [r.progress.epoch for r in diary.reports] == [0.5, 1, 1.5]
+    assert trainer.elapsed == pytest.approx(sum(r.seconds for r in diary.reports))
+    assert all(0 <= r.data_wait <= r.seconds for r in diary.reports)
+
+
+def test_it_stops_after_the_step_at_hand(make_trainer: MakeTrainer) -> None:
+    class Stopper(Hook):
+        name = "stopper"
+
+        def after_step(self, trainer: Trainer, report: StepReport) -> None:
+            if trainer.step == 2:
+                trainer.stop("enough")
+                trainer.stop("a later reason")
+
+    trainer = make_trainer(Dropping(), [Stopper()])
+    trainer.fit(batches)
+    assert (trainer.step, trainer.stop_reason, trainer.interrupted) == (2, "enough", False)
+
+
+def test_time_ends_it(make_trainer: MakeTrainer) -> None:
+    trainer = make_trainer(Dropping(), steps=10**9, seconds=0.2, rate=1e-4)
+    trainer.fit(batches)
+    assert 0.2 <= trainer.elapsed < 2
+    assert trainer.step > 3
+
+
+class Poisoned(Dropping):
+    """Its loss, or only its gradient, stops being a number at the third step."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self.what = what
+        self.calls = 0
+
+    def forward(self, batch: Batch, phase: str = "train") -> Losses:
+        losses = super().forward(batch, phase)
+        self.calls += 1
+        if self.calls < 3:
+            return losses
+        first = self.get_parameter("body.0.weight").view(-1)[0]
+        # The root of zero: itself a number, its slope is not.
+        poison = first * float("nan") if self.what == "loss" else ((first - first.detach()) ** 2).sqrt()
+        return Losses(terms={"class": losses.terms["class"] + poison}, weight=losses.weight)
+
+
+@pytest.mark.parametrize("what", ["loss", "gradient"])
+def test_what_is_not_a_number_is_an_error_that_harms_no_weight(make_trainer: MakeTrainer, what: str) -> None:
+    diary = Diary()
+    trainer = make_trainer(Poisoned(what), [diary])
+    with pytest.raises(BoxcrewError, match=f"step 2: the {what}.* is nan; images: a, b") as caught:
+        trainer.fit(batches)
+    assert "optim.rate" in caught.value.advice
+    assert diary.notes == ["begin", "step 1", "step 2"], "no end: nothing is to be saved"
+    assert all(p.isfinite().all() for p in trainer.task.parameters())
+
+
+@pytest.mark.parametrize("split", [1, 4])
+def test_resumed_is_the_same_as_never_stopped(make_trainer: MakeTrainer, split: int) -> None:
+    diary = Diary()
+    whole = make_trainer(Dropping(), [diary])
+    whole.fit(batches)
+    first = make_trainer(Dropping(), [Diary()], steps=split)
+    first.fit(batches)
+    saved = first.checkpoint()
+    torch.manual_seed(99)
+    other = Diary()
+    second = make_trainer(Dropping(), [other])
+    second.load(saved)
+    assert (second.step, second.elapsed) == (first.step, first.elapsed)
+    second.fit(batches)
+    for name, value in whole.task.state_dict().items():
+        assert torch.equal(value, second.task.state_dict()[name]), name
+    assert torch.equal(other.kept, diary.kept)
+    assert [r.loss for r in other.reports] == [r.loss for r in diary.reports[split:]]
+    assert torch.equal(torch.get_rng_state(), second.checkpoint().tensors["random/cpu"])
