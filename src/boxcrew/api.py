@@ -15,6 +15,7 @@ from boxcrew.core.errors import DataError, UsageError
 from boxcrew.core.types import Detections, Image
 from boxcrew.data.image import IMAGE_SUFFIXES, read_image
 from boxcrew.recipes import DEFAULT, RECIPES
+from boxcrew.report.label_plots import plot_labels
 from boxcrew.report.predictions import Result
 from boxcrew.report.run_plots import write_plots
 from boxcrew.train.config import RunConfig
@@ -49,6 +50,10 @@ def resume_run(folder: Path, changes: Tree, screen: Screen) -> Outcome:
 
 def _with_plots(outcome: Outcome, screen: Screen) -> Outcome:
     write_plots(outcome.folder)
+    records = outcome.data.train
+    sizes = [(record.width, record.height) for record in records]
+    targets = [record.target for record in records]
+    plot_labels(targets, outcome.data.source.classes, sizes, outcome.folder / "plots" / "labels.png")
     screen.say(f"results: {outcome.folder} (weights/best.safetensors, plots/, summary.json)")
     screen.say(f"look: tensorboard --logdir {outcome.folder / 'tensorboard'}")
     return outcome

@@ -33,6 +33,15 @@ def test_the_old_file_stays_when_writing_fails(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [file]
 
 
+def test_a_reader_of_the_old_file_reads_it_to_its_end(tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    write_text(file, "old\n")
+    with file.open(encoding="utf-8") as reader:
+        write_text(file, "new and longer\n")
+        assert reader.read() == "old\n"
+    assert file.read_text(encoding="utf-8") == "new and longer\n"
+
+
 def test_a_new_file_is_not_there_when_writing_fails(tmp_path: Path) -> None:
     def refuse(_: Path) -> None:
         raise KeyboardInterrupt

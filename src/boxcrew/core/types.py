@@ -41,6 +41,7 @@ class Target:
     ) -> Self:
         """From lists or arrays of any number type; flags default to false."""
         labels_array = np.asarray(labels, dtype=np.int64).reshape(-1)
+        assert np.size(boxes) == 4 * len(labels_array), (np.shape(boxes), np.shape(labels))
         none = np.zeros(len(labels_array), dtype=np.bool_)
         return cls(
             boxes=np.asarray(boxes, dtype=np.float32).reshape(-1, 4),

@@ -99,8 +99,10 @@ def _as_it_is(result: Result) -> Result:
 
 def _settle(parent: int, worker: int) -> None:  # noqa: ARG001
     """First thing in a worker process."""
-    # Ctrl-C reaches the whole group: the parent decides what it means and ends its workers.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Ctrl-C, and what ends a job or a service, reach the whole group: the parent decides what they mean and
+    # ends its workers. They must last until it has finished its step, or the examination it is in.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # it died before the line above

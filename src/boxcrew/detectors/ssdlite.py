@@ -24,12 +24,8 @@ class SsdLiteConfig(MultiBoxConfig):
     name: Literal["ssdlite"] = "ssdlite"
     size: int = Field(default=320, ge=64, le=2048)
     backbone: str = "mobilenetv3_large_100"  # any timm network with two or more feature maps
-    finest_stride: int = Field(
-        default=16, ge=4, le=32
-    )  # of the first map with a head: 8 finds smaller things
-    neck: int = Field(
-        default=0, ge=0, le=512
-    )  # width of a top-down path before the heads; 0: none, as published
+    finest_stride: int = Field(default=16, ge=4, le=32)  # of the first map with a head: 8 for small things
+    neck: int = Field(default=0, ge=0, le=512, multiple_of=16)  # width of a top-down path; 0: none
     levels: int = Field(default=6, ge=2, le=8)  # maps with a head, at most; the last may be a single cell
     min_scale: float = Field(default=0.1, gt=0, lt=1)  # the smallest default box, as a share of the input
     max_scale: float = Field(default=0.9, gt=0, le=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import timm
+import torch
 from torch import Tensor, nn
 
 from boxcrew.core.errors import UsageError
@@ -23,7 +24,8 @@ class Backbone(nn.Module):
         if not timm.is_model(name):
             raise UsageError(f"detector.backbone={name}: no such timm network; {suggest(name, _names())}")
         try:
-            strides = timm.create_model(name, features_only=True, pretrained=False).feature_info.reduction()
+            with torch.device("meta"):  # only to ask for its strides
+                strides = timm.create_model(name, features_only=True).feature_info.reduction()
         except (RuntimeError, AttributeError, AssertionError) as error:
             raise UsageError(
                 f"detector.backbone={name}: has no feature maps to attach heads to: {error}"

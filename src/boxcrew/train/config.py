@@ -70,7 +70,12 @@ class TaskConfig(Config):
 
 
 def _duration(value: object) -> object:
-    return parse_duration(value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    try:
+        return parse_duration(value)
+    except UsageError as error:  # pydantic adds the setting's name to a ValueError
+        raise ValueError(f"not a duration above zero ({error.advice or 'such as 90s'})") from None
 
 
 class RunConfig(Config):

@@ -7,16 +7,17 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from boxcrew.core.config import Config, Names
+from boxcrew.core.config import Config, Names, commas
 from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.core.registry import suggest
 from boxcrew.detectors.base import DetectorNet
+from boxcrew.nets.torchvision_names import is_torchvision_ssd300, ssd300_from_torchvision
 from boxcrew.nets.weights import (
     State,
     Weights,
@@ -87,13 +88,16 @@ class Scratch(InitConfig):
         return InitReport(kind=self.kind, source="scratch: random weights from the seed")
 
 
+Colour = Annotated[tuple[float, float, float], commas]
+
+
 class Pretrained(InitConfig):
     """A backbone's published weights."""
 
     kind: Literal["pretrained"] = "pretrained"
     weights: str = "efficientnet_lite0"  # that package, a weight file, or a timm name (downloads)
-    mean: tuple[float, float, float] | None = None  # of 0..1 pixels, where the file's differ from the usual
-    std: tuple[float, float, float] | None = None
+    mean: Colour | None = None  # of 0..1 pixels, where the file's differ from the usual
+    std: Colour | None = None
 
     def fill(self, detector: DetectorNet) -> InitReport:
         weights = self._weights()
@@ -129,8 +133,20 @@ class Pretrained(InitConfig):
         return timm_weights(self.weights)
 
 
+class Resume(InitConfig):
+    """Everything of another run: it goes on in a directory of its own. (A run goes on in its own directory by
+    itself.)
+    """
+
+    kind: Literal["resume"] = "resume"
+    run: Path
+
+    def fill(self, detector: DetectorNet) -> InitReport:  # noqa: ARG002 - the trainer loads more than weights
+        return InitReport(kind=self.kind, source=f"resume: the newest checkpoint of {self.run}")
+
+
 class Finetune(InitConfig):
-    """A whole detector trained before, for these classes or others."""
+    """A whole detector trained before, for these classes or others; torchvision's `ssd300_vgg16` too."""
 
     kind: Literal["finetune"] = "finetune"
     checkpoint: Path  # a run directory, or a weight file
@@ -142,7 +158,7 @@ class Finetune(InitConfig):
         state = self._renamed(weights)
         excluded = matching(state, self.exclude, "init.exclude")
         offered = {name: value for name, value in state.items() if name not in excluded}
-        old_classes = tuple(weights.meta["classes"]) if weights.meta else detector.classes
+        old_classes = tuple((weights.meta or {}).get("classes", detector.classes))
         rows = remake_class_rows(detector, offered, old_classes)
         wanted = _floats(detector)
         same = {
@@ -171,6 +187,8 @@ class Finetune(InitConfig):
 
     def _renamed(self, weights: Weights) -> State:
         state = dict(weights.state)
+        if is_torchvision_ssd300(state):
+            state = ssd300_from_torchvision(state)
         for old, new in self.rename.items():
             if not any(name.startswith(old) for name in state):
                 raise UsageError(

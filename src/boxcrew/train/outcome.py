@@ -18,6 +18,7 @@ from boxcrew.core.units import format_bytes, format_count, format_duration
 from boxcrew.detectors.base import DetectorNet
 from boxcrew.nets.weights import save_weights
 from boxcrew.train.config import RunConfig
+from boxcrew.train.data import RunData
 from boxcrew.train.hooks.evaluation import Examination
 from boxcrew.train.hooks.summaries import Summaries
 from boxcrew.train.screen import Screen
@@ -27,6 +28,7 @@ from boxcrew.train.trainer import Trainer
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
     folder: Path
+    data: RunData
     summary: dict[str, Any]
     interrupted: bool
 

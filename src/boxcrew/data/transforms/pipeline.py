@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from boxcrew.core.config import Config
+from boxcrew.core.config import Config, commas
 from boxcrew.core.types import Image, Target
 from boxcrew.data.transforms.colour import PhotometricDistortion
 from boxcrew.data.transforms.geometry import (
@@ -38,7 +38,7 @@ class TransformsConfig(Config):
     crop: bool = True  # SSD's minimum-IoU crops
     flip: Probability = 0.5
     colour: float = Field(default=1.0, ge=0, le=2)  # strength of the photometric distortion; 0: none
-    fill: tuple[Level, Level, Level] = (123, 117, 104)  # RGB where there is no image
+    fill: Annotated[tuple[Level, Level, Level], commas] = (123, 117, 104)  # RGB where there is no image
 
 
 @dataclass(frozen=True, kw_only=True)

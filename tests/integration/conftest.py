@@ -1,0 +1,81 @@
+"""A small set on disk, and whole runs of some seconds on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from boxcrew.core.config import merge
+from boxcrew.data.source import Record, Source, open_source
+from boxcrew.data.writers import write_source
+from boxcrew.train.config import RunConfig
+from boxcrew.train.outcome import Outcome
+from boxcrew.train.run import train
+from boxcrew.train.screen import Screen
+
+Choose = Callable[[Source], dict[str, tuple[Record, ...]]]
+
+
+def _write_some(folder: Path, choose: Choose) -> Path:
+    source = open_source("shelf")
+    source.splits = choose(source)
+    write_source(source, folder, format="voc")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def write_some() -> Callable[[Path, Choose], Path]:
+    """`(folder, choose)`: writes the records of the embedded set that `choose` gives for each split."""
+    return _write_some
+
+
+@pytest.fixture(scope="session")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six images to train on and three to validate."""
+    return _write_some(
+        tmp_path_factory.mktemp("photos") / "set",
+        lambda source: {"train": source.split("train")[:6], "val": source.split("val")[:3]},
+    )
+
+
+def _config(data: Path, out: Path, /, **changes: object) -> RunConfig:
+    """A run of some seconds. With batch 4 of 6 images, no epoch ends where a batch does."""
+    base = {
+        "data": {"path": str(data)},
+        "out": str(out),
+        "steps": 8,
+        "batch": 4,
+        "detector": {"name": "ssdlite", "size": 64, "backbone": "mobilenetv3_small_050"},
+        "loader": {"workers": 0},
+        "deploy": {"threads": 1},
+        "optim": {"name": "momentum", "rate": 0.01, "ema": 0.9},
+        "saver": {"every_steps": 3, "every_epochs": 100},
+        "summaries": {"every_steps": 3, "tensorboard": False, "images": 0},
+    }
+    return RunConfig.of(merge(base, changes, choices={}))
+
+
+def _run(data: Path, out: Path, /, **changes: object) -> Outcome:
+    return train(_config(data, out, **changes), Screen())
+
+
+@pytest.fixture(scope="session")
+def config() -> Callable[..., RunConfig]:
+    """`(data, out, **changes)`"""
+    return _config
+
+
+@pytest.fixture(scope="session")
+def run() -> Callable[..., Outcome]:
+    """`(data, out, **changes)`"""
+    return _run
+
+
+@pytest.fixture(scope="session")
+def whole(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was never stopped, with all that it can leave."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    _run(photos, out, summaries={"tensorboard": True, "images": 2, "graph": True})
+    return out

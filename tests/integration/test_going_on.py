@@ -1,0 +1,269 @@
+"""Runs that are stopped, killed or damaged, and go on as if they had not been."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from boxcrew.core.config import to_yaml
+from boxcrew.core.errors import ModelError, UsageError
+from boxcrew.data.source import Record, Source
+from boxcrew.train.checkpoint import list_checkpoints, read_checkpoint
+from boxcrew.train.config import RunConfig
+from boxcrew.train.metrics import read_rows
+from boxcrew.train.outcome import Outcome
+from boxcrew.train.run import resume
+from boxcrew.train.screen import Screen
+from boxcrew.train.trainer import StepReport, Trainer
+
+Run = Callable[..., Outcome]
+MakeConfig = Callable[..., RunConfig]
+WriteSome = Callable[[Path, Callable[[Source], dict[str, tuple[Record, ...]]]], Path]
+STEPS = 8
+TIMES = {"time", "images_per_second", "data_wait"}  # numbers that no two runs share
+
+
+@pytest.fixture
+def interrupt_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Makes Ctrl-C arrive within the given step."""
+
+    def at(step: int) -> None:
+        original = Trainer._do_step
+
+        def do_step(self: Trainer, stream: Any) -> StepReport:
+            report = original(self, stream)
+            if self.step == step:
+                signal.raise_signal(signal.SIGINT)
+            return report
+
+        monkeypatch.setattr(Trainer, "_do_step", do_step)
+
+    return at
+
+
+def newest_tensors(out: Path) -> dict[str, Tensor]:
+    """Copies: what safetensors reads follows its file for as long as both live."""
+    read = read_checkpoint(list_checkpoints(out / "checkpoints")[-1])
+    return {name: value.clone() for name, value in read.tensors.items()}
+
+
+def require_equal(first: dict[str, Tensor], second: dict[str, Tensor]) -> None:
+    assert first.keys() == second.keys()
+    unequal = [name for name in first if not torch.equal(first[name], second[name])]
+    assert unequal == []
+
+
+def rows_without_times(out: Path) -> list[dict[str, Any]]:
+    rows = read_rows(out / "metrics.jsonl")
+    return [{name: value for name, value in row.items() if name not in TIMES} for row in rows]
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    found = {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    return {name: content for name, content in found.items() if name != "train.log"}
+
+
+@pytest.mark.parametrize(
+    ("workers", "stops", "changes"),
+    [
+        (0, (5,), {}),
+        (1, (5,), {}),
+        (0, (1, 2, 6), {"optim": {"name": "adamw"}, "trainable": "detector.*heads*", "unfreeze": {0.5: "*"}}),
+    ],
+    ids=["in this process", "with a worker", "often, while layers are frozen"],
+)
+def test_resumed_is_the_same_as_never_stopped(
+    photos: Path,
+    whole: Path,
+    tmp_path: Path,
+    interrupt_after: Callable[[int], None],
+    workers: int,
+    stops: tuple[int, ...],
+    changes: dict[str, object],
+    run: Run,
+) -> None:
+    unstopped = whole  # pictures, TensorBoard and the graph make no difference
+    if changes:
+        unstopped = tmp_path / "unstopped"
+        run(photos, unstopped, **changes)
+    out = tmp_path / "stopped"
+    for i, step in enumerate(stops):
+        interrupt_after(step)
+        first = i == 0
+        outcome = (
+            run(photos, out, loader={"workers": workers}, **changes) if first else resume(out, {}, Screen())
+        )
+        assert outcome.interrupted
+        assert json.loads((out / "status.json").read_text())["state"] == "interrupted"
+        assert outcome.summary["steps"] == step
+    outcome = resume(out, {}, Screen())
+    assert not outcome.interrupted
+    assert outcome.summary["state"] == "finished"
+    require_equal(newest_tensors(unstopped), newest_tensors(out))
+    for name in ("best", "last"):
+        files = [run / "weights" / f"{name}.safetensors" for run in (unstopped, out)]
+        require_equal(*(safetensors.torch.load_file(file) for file in files))
+    assert rows_without_times(out) == rows_without_times(unstopped)
+    assert outcome.summary["images_per_second"] == pytest.approx(
+        STEPS * 4 / outcome.summary["train_seconds"], rel=0.01
+    )
+
+
+def test_a_finished_run_says_so_and_stays_as_it_is(photos: Path, whole: Path, run: Run) -> None:
+    before = files(whole)
+    said = f"already finished at step {STEPS}"
+    with pytest.raises(UsageError, match=said) as caught:
+        resume(whole, {}, Screen())
+    assert "epochs=" in caught.value.advice
+    with pytest.raises(UsageError, match=said):
+        run(photos, whole, seed=7)
+    assert files(whole) == before
+
+
+def test_a_finished_run_can_be_made_longer(photos: Path, tmp_path: Path, run: Run) -> None:
+    out = tmp_path / "run"
+    run(photos, out, steps=2)
+    assert resume(out, {"steps": 4}, Screen()).summary["steps"] == 4
+    assert [p.name for p in list_checkpoints(out / "checkpoints")] == ["00000002", "00000004"]
+
+
+def test_killed_before_its_summary_a_run_still_gets_one(photos: Path, tmp_path: Path, run: Run) -> None:
+    out = tmp_path / "run"
+    run(photos, out, steps=2)
+    last = (out / "weights" / "last.safetensors").read_bytes()
+    (out / "weights" / "last.safetensors").unlink()
+    (out / "summary.json").unlink()
+    assert resume(out, {}, Screen()).summary["state"] == "finished"
+    assert (out / "weights" / "last.safetensors").read_bytes() == last
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "said"),
+    [
+        ({"detector": {"backbone": "mobilenetv3_large_100"}}, ModelError, "does not fit"),
+        ({"optim": {"name": "adamw"}}, UsageError, "SGD, not AdamW"),
+    ],
+)
+def test_settings_that_do_not_fit_the_checkpoint_harm_nothing(
+    photos: Path, whole: Path, changes: dict[str, object], error: type[Exception], said: str, run: Run
+) -> None:
+    before = files(whole)
+    with pytest.raises(error, match=said):
+        run(photos, whole, steps=20, **changes)
+    assert files(whole) == before
+
+
+def test_a_run_without_a_usable_checkpoint_is_not_written_over(
+    photos: Path, tmp_path: Path, run: Run
+) -> None:
+    out = tmp_path / "run"
+    run(photos, out, steps=2)
+    for place in list_checkpoints(out / "checkpoints"):
+        (place / "state.json").write_text("{}")
+    before = files(out)
+    with pytest.raises(ModelError, match="none of its checkpoints can be used"):
+        run(photos, out)
+    with pytest.raises(ModelError, match="none of its checkpoints can be used"):
+        resume(out, {}, Screen())
+    assert files(out) == before
+    for place in list_checkpoints(out / "checkpoints"):
+        (place / "COMMIT").unlink()
+    with pytest.raises(UsageError, match="has weights, but no checkpoint"):
+        run(photos, out)
+    with pytest.raises(ModelError, match="no finished checkpoint"):
+        resume(out, {}, Screen())
+
+
+def test_a_damaged_checkpoint_is_passed_over_and_named(photos: Path, tmp_path: Path, run: Run) -> None:
+    out = tmp_path / "run"
+    run(photos, out, steps=4)
+    whole_state = newest_tensors(out)
+    newest = list_checkpoints(out / "checkpoints")[-1]
+    content = bytearray((newest / "tensors.safetensors").read_bytes())
+    content[len(content) // 2] ^= 1
+    (newest / "tensors.safetensors").write_bytes(bytes(content))
+    resume(out, {}, Screen())
+    assert f"{newest}/tensors.safetensors: damaged" in (out / "train.log").read_text()
+    require_equal(newest_tensors(out), whole_state)
+
+
+def test_a_looked_at_frozen_network_keeps_its_statistics(photos: Path, tmp_path: Path, run: Run) -> None:
+    """Evaluation turns training mode off and on again: frozen BatchNorms must stay off."""
+    out = tmp_path / "run"
+    settings: dict[str, object] = {"optim": {"ema": 0}, "trainable": "detector.box_heads.*"}
+    run(photos, out, steps=1, **settings)
+    first = newest_tensors(out)
+    resume(out, {"steps": 6, "evaluation": {"every_epochs": 0.5}}, Screen())
+    last = newest_tensors(out)
+    for name, value in first.items():
+        if name.startswith("task/detector.backbone."):
+            assert torch.equal(value, last[name]), name
+    moved = [n for n in first if "box_heads" in n and "running_mean" in n and n.startswith("task/")]
+    assert moved
+    assert all(not torch.equal(first[n], last[n]) for n in moved)
+
+
+SCRIPT = """
+import sys
+from boxcrew.core.config import read_yaml
+from boxcrew.train.config import RunConfig
+from boxcrew.train.run import train
+from boxcrew.train.screen import Screen
+from pathlib import Path
+sys.exit(130 if train(RunConfig.of(read_yaml(Path(sys.argv[1]))), Screen()).interrupted else 0)
+"""
+
+
+def start(settings: RunConfig, folder: Path) -> subprocess.Popen[bytes]:
+    path = folder / "settings.yaml"
+    path.write_text(to_yaml(settings))
+    return subprocess.Popen([sys.executable, "-c", SCRIPT, str(path)], start_new_session=True)
+
+
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen[bytes], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, f"it ended with {process.returncode}"
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["kill", "terminate the group"])
+def test_a_process_that_is_ended_goes_on_where_it_was(
+    photos: Path, tmp_path: Path, number: signal.Signals, run: Run, config: MakeConfig
+) -> None:
+    """To the same weights, bit for bit, with a loader process that gets the signal too."""
+    steady: dict[str, object] = {
+        "schedule": {"name": "fixed", "warmup": 0},  # that no step depends on how many there will be
+        "evaluation": {"every_epochs": 10**6},
+        "saver": {"every_steps": 1},
+    }
+    out = tmp_path / "run"
+    process = start(config(photos, out, steps=10**5, loader={"workers": 1}, **steady), tmp_path)
+    try:
+        wait_for(lambda: len(list_checkpoints(out / "checkpoints")) > 1, process)
+        os.killpg(process.pid, number)
+        code = process.wait(timeout=30)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    assert code == (130 if number == signal.SIGTERM else -number)
+    steps = read_checkpoint(list_checkpoints(out / "checkpoints")[-1]).step + 2
+    resume(out, {"steps": steps}, Screen())
+    unstopped = tmp_path / "unstopped"
+    run(photos, unstopped, steps=steps, **steady)
+    require_equal(newest_tensors(out), newest_tensors(unstopped))
+    assert rows_without_times(out) == rows_without_times(unstopped)

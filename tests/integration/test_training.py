@@ -1,0 +1,186 @@
+"""Whole runs on a few small images: what they leave, what they refuse, how they end."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from boxcrew.core.config import read_yaml
+from boxcrew.core.errors import DataError, ModelError, UsageError
+from boxcrew.data.source import Record, Source
+from boxcrew.train.checkpoint import list_checkpoints
+from boxcrew.train.config import RunConfig
+from boxcrew.train.metrics import read_rows
+from boxcrew.train.outcome import Outcome
+from boxcrew.train.screen import Screen
+from boxcrew.train.validate import ValConfig, validate
+
+Run = Callable[..., Outcome]
+MakeConfig = Callable[..., RunConfig]
+WriteSome = Callable[[Path, Callable[[Source], dict[str, tuple[Record, ...]]]], Path]
+STEPS = 8
+
+
+def test_a_run_leaves_all_its_files(whole: Path, photos: Path) -> None:
+    names = {path.name for path in whole.iterdir()}
+    assert names >= {
+        *("config.yaml", "plan.json", "hardware.json", "data_report.json", "placement.json"),
+        *("metrics.jsonl", "results.csv", "summary.json", "status.json", "train.log"),
+        *("checkpoints", "weights", "tensorboard", "plots", "init.json", "evaluation.json"),
+    }
+    assert {p.name for p in (whole / "weights").iterdir()} == {"best.safetensors", "last.safetensors"}
+    assert [p.name for p in list_checkpoints(whole / "checkpoints")] == ["00000006", "00000008"]
+    assert any((whole / "tensorboard").iterdir())
+    pictures = {"train_batch0.jpg", "val_batch0_labels.jpg", "val_batch0_pred.jpg"}
+    assert {p.name for p in (whole / "plots").iterdir()} >= pictures
+    assert not list(whole.rglob(".*")), "temporary files"
+    for name in ("plan", "hardware", "data_report", "placement", "summary", "status", "evaluation", "init"):
+        assert json.loads((whole / f"{name}.json").read_text())
+
+
+def test_the_numbers_of_a_run(whole: Path) -> None:
+    summary = json.loads((whole / "summary.json").read_text())
+    assert summary["state"] == "finished"
+    assert summary["steps"] == STEPS
+    assert summary.keys() >= {"AP", "AP50", "AP75", "train_seconds", "images_per_second", "data_wait_share"}
+    assert summary["peak_memory_bytes"] > 1e7
+    assert len(summary["classes"]) == 8
+    status = json.loads((whole / "status.json").read_text())
+    assert (status["state"], status["step"], status["fraction"]) == ("finished", STEPS, 1)
+    rows = read_rows(whole / "metrics.jsonl")
+    trained = [row for row in rows if "loss" in row]
+    assert [row["step"] for row in trained] == [3, 6, 8]
+    assert trained[0].keys() >= {
+        "epoch",
+        "time",
+        "loss/class",
+        "loss/box",
+        "rate",
+        "images_per_second",
+        "data_wait",
+    }
+    with (whole / "results.csv").open() as file:
+        results = list(csv.DictReader(file))
+    assert [int(row["step"]) for row in results] == [row["step"] for row in rows if "AP" in row]
+    assert int(results[-1]["step"]) == STEPS
+    assert summary["best_step"] in {int(row["step"]) for row in results}
+
+
+def test_settings_are_stored_whole(whole: Path, photos: Path, config: MakeConfig) -> None:
+    stored = RunConfig.of(read_yaml(whole / "config.yaml"))
+    assert stored == config(photos, whole, summaries={"tensorboard": True, "images": 2, "graph": True})
+
+
+def test_classes_the_detector_does_not_know_are_named(
+    whole: Path, tmp_path: Path, write_some: WriteSome
+) -> None:
+    data = write_some(tmp_path / "set", lambda s: {"train": s.split("train")[:1], "val": s.split("val")[:2]})
+    text = (data / "classes.txt").read_text()
+    (data / "classes.txt").write_text(text.replace("watch", "clock"))
+    for page in (data / "Annotations").iterdir():
+        page.write_text(page.read_text().replace("<name>watch<", "<name>clock<"))
+    screen = Screen()
+    report = validate(ValConfig(run=whole, data=str(data)), screen)["best"]
+    assert {score["name"]: score["num_objects"] for score in report["classes"]}["watch"] == 0
+    screen.open_log(tmp_path / "log")
+    screen.close_log()
+    assert "classes the detector does not know: clock" in (tmp_path / "log").read_text()
+
+
+def test_signals_are_handed_back(photos: Path, tmp_path: Path, run: Run) -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    run(photos, tmp_path / "run", steps=1)
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "said"),
+    [
+        ({"trainable": "nonsense.*"}, UsageError, "'nonsense.*' matches no parameter"),
+        ({"device": "cuda:99"}, UsageError, "not on this machine"),
+        ({"data": {"val": "dev"}}, DataError, "no split 'dev'"),
+        ({"data": {"path": "absent"}}, DataError, "no such file or directory"),
+        ({"detector": {"backbone": "resnet"}}, UsageError, "no such timm network"),
+        ({"init": {"kind": "finetune", "checkpoint": "absent"}}, ModelError, "no such run"),
+        ({"deploy": {"accumulation": 5}}, UsageError, "more parts than batch=4"),
+    ],
+)
+def test_nothing_is_written_before_an_error(
+    photos: Path, tmp_path: Path, changes: dict[str, object], error: type[Exception], said: str, run: Run
+) -> None:
+    with pytest.raises(error, match=said.replace("*", r"\*")):
+        run(photos, tmp_path / "run", **changes)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unreadable_image_is_named_and_left_out(tmp_path: Path, run: Run, write_some: WriteSome) -> None:
+    data = write_some(tmp_path / "set", lambda s: {"train": s.split("train")[:5], "val": s.split("val")[:2]})
+    broken = sorted((data / "JPEGImages").iterdir())[0]
+    broken.write_bytes(broken.read_bytes()[:1000])
+    out = tmp_path / "run"
+    run(data, out, steps=2)
+    report = json.loads((out / "data_report.json").read_text())
+    assert [broken.name in problem["where"] for problem in report["problems"]] == [True]
+    assert report["problems"][0]["action"] == "left out"
+    assert sum(split["images"] for split in report["splits"].values()) == 6
+    assert broken.name in (out / "train.log").read_text()
+
+
+def test_it_stops_when_nothing_gets_better(photos: Path, tmp_path: Path, run: Run) -> None:
+    out = tmp_path / "run"
+    settings: dict[str, object] = {
+        "steps": 200,
+        "optim": {"rate": 1e-9},
+        "evaluation": {"every_epochs": 1.5, "patience": 2},
+    }
+    outcome = run(photos, out, **settings)
+    assert outcome.summary["state"] == "finished"
+    assert "evaluation.patience" in outcome.summary["stopped_because"]
+    assert outcome.summary["steps"] < 30
+    assert len([row for row in read_rows(out / "metrics.jsonl") if "AP" in row]) == 3
+    with pytest.raises(UsageError, match="already finished") as caught:
+        run(photos, out, **settings)
+    assert "patience" in caught.value.advice
+
+
+def test_time_ends_a_run(photos: Path, tmp_path: Path, run: Run) -> None:
+    begun = time.monotonic()
+    outcome = run(photos, tmp_path / "run", steps=None, time="2s")
+    assert time.monotonic() - begun < 20
+    assert 2 <= outcome.summary["train_seconds"] < 4
+    assert outcome.summary["state"] == "finished"
+
+
+def test_a_tiny_set_is_learnt(tmp_path: Path, run: Run, write_some: WriteSome) -> None:
+    def large(source: Source) -> dict[str, tuple[Record, ...]]:
+        def smallest_side(record: Record) -> float:
+            boxes = record.target.boxes
+            return float((boxes[:, 2:] - boxes[:, :2]).min()) if len(boxes) > 1 else 0.0
+
+        chosen = sorted(source.split("train"), key=smallest_side, reverse=True)
+        return {"train": tuple(chosen[:4]), "val": source.split("val")[:1]}
+
+    data = write_some(tmp_path / "set", large)
+    outcome = run(
+        data,
+        tmp_path / "run",
+        data={"val": "train"},
+        steps=60,
+        detector={"size": 128, "finest_stride": 8},
+        optim={"name": "adamw", "rate": 3e-3, "weight_decay": 0, "ema": 0},
+        transforms={"expand": 1, "crop": False, "colour": 0, "flip": 0},
+        evaluation={"every_epochs": 15},
+        saver={"every_steps": 1000},
+        deploy={"threads": 2},
+    )
+    assert outcome.summary["AP50"] > 0.9
+    reports = validate(ValConfig(run=outcome.folder, weights="both", split="train", batch=3), Screen())
+    assert reports.keys() == {"best", "last"}
+    for name in ("AP", "AP50", "AR100", "F1"):
+        assert reports["best"]["numbers"][name] == pytest.approx(outcome.summary[name], abs=0.02)

@@ -1,0 +1,79 @@
+"""The data of a run, as it is opened and reported."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from boxcrew.core.errors import DataError
+from boxcrew.core.types import Target
+from boxcrew.data.source import Record
+from boxcrew.data.writers import write_source
+from boxcrew.testing.sources import DrawnSource
+from boxcrew.train.config import DataConfig
+from boxcrew.train.data import SHOWN_PROBLEMS, data_report, load_data
+from boxcrew.train.screen import Screen
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_source(DrawnSource.open(tmp_path), tmp_path / "set", format="voc")
+    return tmp_path / "set"
+
+
+def said(screen: Screen, path: Path) -> str:
+    screen.open_log(path)
+    screen.close_log()
+    return path.read_text()
+
+
+def test_what_is_there_is_said_and_counted(folder: Path, tmp_path: Path) -> None:
+    screen = Screen()
+    data = load_data(DataConfig(path=str(folder)), seed=0, workers=2, screen=screen)
+    assert (len(data.train), len(data.val)) == (4, 4)
+    assert f"data: {folder} (voc): train 4, val 4, test 4 images, 18 boxes, 3 classes" in said(
+        screen, tmp_path / "log"
+    )
+    report = json.loads(json.dumps(data_report(data.source)))
+    assert report["classes"] == ["tea pot", "Kanne", "茶"]
+    for split in report["splits"].values():
+        assert (split["images"], split["boxes"], split["images_without_boxes"]) == (4, 6, 1)
+        assert sum(split["boxes_by_class"].values()) == 6
+
+
+def test_another_split_can_be_evaluated(folder: Path) -> None:
+    data = load_data(DataConfig(path=str(folder), val="test"), seed=0, workers=1, screen=Screen())
+    assert all(record.key in {r.key for r in data.source.split("test")} for record in data.val)
+    with pytest.raises(DataError, match="no split 'dev'") as caught:
+        load_data(DataConfig(path=str(folder), val="dev"), seed=0, workers=1, screen=Screen())
+    assert caught.value.advice == "it has: train, val, test"
+
+
+def test_many_problems_are_said_in_short(folder: Path, tmp_path: Path) -> None:
+    for path in sorted((folder / "JPEGImages").iterdir())[:-1]:
+        if "train" not in path.name:
+            path.write_bytes(b"no image")
+    screen = Screen()
+    with pytest.raises(DataError):
+        load_data(DataConfig(path=str(folder), val="absent"), seed=0, workers=2, screen=screen)
+    data = load_data(DataConfig(path=str(folder), val="train"), seed=0, workers=2, screen=screen)
+    count = len(data.source.problems)
+    text = said(screen, tmp_path / "log")
+    assert text.count("no image") <= SHOWN_PROBLEMS
+    assert text.count("warning") == min(count, SHOWN_PROBLEMS) + (count > SHOWN_PROBLEMS)
+
+
+def test_a_set_without_a_box_cannot_be_learnt_from(tmp_path: Path) -> None:
+    source = DrawnSource.open(tmp_path)
+
+    def without(record: Record) -> Record:
+        return Record(
+            key=record.key, path=None, width=record.width, height=record.height, target=Target.of([], [])
+        )
+
+    source.splits = {name: tuple(map(without, records)) for name, records in source.splits.items()}
+    write_source(source, tmp_path / "set", format="voc")
+    with pytest.raises(DataError, match="no training image has a box"):
+        load_data(DataConfig(path=str(tmp_path / "set")), seed=0, workers=1, screen=Screen())
