@@ -92,7 +92,8 @@ class Detector:
         config = ValConfig(
             run=self._place, data=str(data) if data is not None else None, split=split, batch=batch
         )
-        return validate(config, Screen())["best"]
+        report: dict[str, Any] = validate(config, Screen())["best"]
+        return report
 
     def predict(self, photo: str | Path | Image, *, score: float = 0.25) -> Result:
         """What is in one photo: a file, or an RGB array (H, W, 3) of 0..255."""

@@ -72,7 +72,7 @@ def test_building_leaves_the_backbones_statistics_alone(small: SsdLite) -> None:
 
 
 def test_a_top_down_path_keeps_the_maps(small: SsdLite) -> None:
-    config = SsdLiteConfig.of(small.config.tree() | {"neck": 24, "size": 75})
+    config = SsdLiteConfig.of(small.config.tree() | {"neck": 32, "size": 75})
     detector = SsdLite(config, CLASSES).eval()
     with torch.no_grad():
         assert detector(torch.zeros(1, 3, 75, 75))[0].shape[1] == len(detector.anchors)

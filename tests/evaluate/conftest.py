@@ -61,7 +61,8 @@ def fashion_truth(shared_data: Path) -> dict[str, Any]:
     truth = json.loads((shared_data / "fashion8_coco/annotations/instances_val.json").read_text())
     for annotation in truth["annotations"][::25]:
         annotation["iscrowd"] = 1
-    return truth
+    result: dict[str, Any] = truth
+    return result
 
 
 @pytest.fixture(scope="session")

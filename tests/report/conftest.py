@@ -59,7 +59,7 @@ def read_png() -> ReadPng:
 
     def read(path: Path) -> np.ndarray[tuple[int, int, int], np.dtype[np.uint8]]:
         assert path.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
-        pixels = cv2.imread(str(path))
+        pixels: np.ndarray[tuple[int, int, int], np.dtype[np.uint8]] | None = cv2.imread(str(path))
         assert pixels is not None
         assert len(np.unique(pixels)) > 10
         return pixels

@@ -11,7 +11,8 @@ from boxcrew.core.types import Bools, Floats
 def area(boxes: Floats) -> Floats:
     """(N,); zero where a box has no extent."""
     sides = np.maximum(boxes[:, 2:] - boxes[:, :2], 0)
-    return sides[:, 0] * sides[:, 1]
+    areas: Floats = sides[:, 0] * sides[:, 1]
+    return areas
 
 
 def clip(boxes: Floats, width: float, height: float) -> Floats:
@@ -25,18 +26,21 @@ def overlap(first: Floats, second: Floats) -> Floats:
     low = np.maximum(first[:, None, :2], second[None, :, :2])
     high = np.minimum(first[:, None, 2:], second[None, :, 2:])
     sides = np.maximum(high - low, 0)
-    return sides[..., 0] * sides[..., 1]
+    areas: Floats = sides[..., 0] * sides[..., 1]
+    return areas
 
 
 def iou(first: Floats, second: Floats) -> Floats:
     """(N, M) intersection over union; zero where both are empty."""
     shared = overlap(first, second)
     union = area(first)[:, None] + area(second)[None, :] - shared
-    return np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
+    share: Floats = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
+    return share
 
 
 def centres_inside(boxes: Floats, window: npt.ArrayLike) -> Bools:
     """(N,) whether the centre of each box lies strictly inside `window` (4,)."""
     x0, y0, x1, y1 = np.asarray(window, dtype=np.float32)
     centres = (boxes[:, :2] + boxes[:, 2:]) / 2
-    return (centres[:, 0] > x0) & (centres[:, 1] > y0) & (centres[:, 0] < x1) & (centres[:, 1] < y1)
+    inside: Bools = (centres[:, 0] > x0) & (centres[:, 1] > y0) & (centres[:, 0] < x1) & (centres[:, 1] < y1)
+    return inside

@@ -197,7 +197,8 @@ def _pixels(box: Floats, canvas: Image) -> tuple[int, int, int, int]:
 def _luminance(colour: Colour) -> float:
     """Relative luminance, 0..1; above 0.18 black has more contrast than white (WCAG 2)."""
     red, green, blue = ((value / 255) ** 2.2 for value in colour)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    result: float = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    return result
 
 
 def _letterbox(image: Image, width: int, height: int) -> Image:

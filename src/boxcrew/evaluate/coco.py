@@ -103,7 +103,8 @@ def _results(judged: Sequence[Judged]) -> list[dict[str, Any]]:
 def _xywh(boxes: Floats) -> list[list[float]]:
     wide = boxes.astype(np.float64)
     wide[:, 2:] -= wide[:, :2]
-    return wide.tolist()
+    result: list[list[float]] = wide.tolist()
+    return result
 
 
 def _mean(values: npt.NDArray[np.float64]) -> float | None:

@@ -56,4 +56,5 @@ def _on_ignored(boxes: Floats, ignored: Target) -> Bools:
     on_difficult = iou(boxes, ignored.boxes) >= MATCH_IOU
     on_crowd = crowded(boxes, ignored.boxes)
     lies_on: Bools = (on_crowd & ignored.crowd) | (on_difficult & ~ignored.crowd)
-    return np.any(lies_on, axis=1)
+    result: Bools = np.any(lies_on, axis=1)
+    return result

@@ -20,7 +20,7 @@ def starter() -> RunConfig:
     make train
     """
     return RunConfig(
-        epochs=10,
+        epochs=7,
         batch=8,
         init=Pretrained(weights="efficientnet_lite0"),
         trainable=("detector.backbone.body.blocks.[3456]*", "detector.neck*", "detector.*heads*"),

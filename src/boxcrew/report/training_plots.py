@@ -117,4 +117,5 @@ def _smooth(values: _Array) -> _Array:
     places = np.arange(len(values))
     low, high = np.maximum(places - half, 0), np.minimum(places + half + 1, len(values))
     num = count[high] - count[low]
-    return np.divide(total[high] - total[low], num, out=np.full(len(values), np.nan), where=num > 0)
+    result: _Array = np.divide(total[high] - total[low], num, out=np.full(len(values), np.nan), where=num > 0)
+    return result

@@ -125,11 +125,24 @@ class RunConfig(Config):
             raise UsageError("the run has no end", advice="set steps=, epochs= or time=")
         return self
 
+    def anchored(self) -> RunConfig:
+        """The same with the path of the data made absolute: a run may be resumed from anywhere."""
+        if not Path(self.data.path).exists():
+            return self  # an embedded set, or a mistake that opening it will name
+        absolute = self.data.model_copy(update={"path": str(Path(self.data.path).resolve())})
+        return self.model_copy(update={"data": absolute})
+
     def changed(self, settings: Tree) -> RunConfig:
-        """These settings with others put over them."""
-        return RunConfig.of(merge(self.tree(), expand(settings), choices=CHOICES))
+        """These settings with others put over them. A limit given (steps, epochs, time) replaces all three:
+        who asks for 1000 steps does not want a recipe's epochs to end them.
+        """
+        base = self.tree()
+        if any(settings.get(limit) is not None for limit in LIMITS):
+            base |= dict.fromkeys(LIMITS)
+        return RunConfig.of(merge(base, expand(settings), choices=CHOICES))
 
 
+LIMITS = ("steps", "epochs", "time")
 CHOICES = {"detector": "name", "init": "kind", "optim": "name", "schedule": "name", "data": "path"}
 """For each group the setting that says what the others mean."""
 

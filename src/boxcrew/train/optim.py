@@ -19,12 +19,17 @@ OptimizerName = Literal[
 ]
 
 
+_RATES = {"sgd": 1e-2, "adagrad": 1e-2, "adadelta": 1.0, "ftrl": 0.05}
+"""Where an optimizer's usual rate is not that of the others, a thousandth."""
+
+
 class OptimConfig(Config):
     group = "optim"
     shorthand = "name"
 
     name: OptimizerName = "momentum"
-    rate: float = Field(default=1e-3, gt=0)  # at its height; the schedule scales it
+    rate: float = Field(default_factory=lambda settings: _RATES.get(settings["name"], 1e-3), gt=0)
+    """At its height; the schedule scales it."""
     backbone_rate: float = Field(default=1.0, ge=0)  # the backbone's rate, as a multiple of `rate`
     momentum: float = Field(default=0.9, ge=0, lt=1)  # momentum, nesterov, rmsprop; beta1 of adam and adamw
     weight_decay: float = Field(default=5e-4, ge=0)  # on weights of two or more dimensions only
@@ -50,18 +55,18 @@ def build_optimizer(task: nn.Module, config: OptimConfig, *, backbone_prefix: st
 
 
 def _builders(config: OptimConfig) -> Mapping[str, Callable[..., Optimizer]]:
-    fused: dict[str, Any] = {"foreach": True}  # one call for all parameters; fused kernels differ by device
-    momentum = {"momentum": config.momentum, **fused}
-    betas = {"betas": (config.momentum, 0.999), **fused}
+    at_once: dict[str, Any] = {"foreach": True}  # one call for all parameters, on every kind of device
+    momentum = {"momentum": config.momentum, **at_once}
+    betas = {"betas": (config.momentum, 0.999), **at_once}
     return {
-        "sgd": partial(torch.optim.SGD, **fused),
+        "sgd": partial(torch.optim.SGD, **at_once),
         "momentum": partial(torch.optim.SGD, **momentum),
         "nesterov": partial(torch.optim.SGD, nesterov=True, **momentum),
         "adam": partial(torch.optim.Adam, **betas),
         "adamw": partial(torch.optim.AdamW, **betas),
         "rmsprop": partial(torch.optim.RMSprop, **momentum),
-        "adagrad": partial(torch.optim.Adagrad, **fused),
-        "adadelta": partial(torch.optim.Adadelta, **fused),
+        "adagrad": partial(torch.optim.Adagrad, **at_once),
+        "adadelta": partial(torch.optim.Adadelta, **at_once),
         "ftrl": Ftrl,
     }
 

@@ -33,6 +33,7 @@ from boxcrew.train.workshop import Workshop
 
 def train(config: RunConfig, screen: Screen) -> Outcome:
     """Trains from nothing, or goes on from a checkpoint in the run's own directory."""
+    config = config.anchored()
     folder = choose_folder(config.out, config.name)
     own = _own_checkpoint(folder, screen)
     past = own or _other_checkpoint(config)

@@ -98,7 +98,7 @@ class ScheduleConfig(Config):
                     self.end, (self.decay or 0.94) ** (math.floor(decays) if self.staircase else decays)
                 )
             case "polynomial":
-                return self.end + (1 - self.end) * (1 - progress.fraction) ** self.power
+                return self.end + (1 - self.end) * math.pow(1 - progress.fraction, self.power)
             case "cosine":
                 return self.end + (1 - self.end) * (1 + math.cos(math.pi * progress.fraction)) / 2
             case "step":

@@ -82,7 +82,7 @@ class Trainer:
         self.length = length
         self.step = 0  # steps done
         self.batch: Batch | None = None  # of the last step
-        self.elapsed = 0.0  # seconds in steps, over all processes that worked on this run
+        self.elapsed = 0.0  # seconds of training, over all processes that worked on this run
         self.stop_reason: str | None = None
         self.interrupted = False  # from outside: the run is to be resumed
         self._rate = rate
@@ -110,8 +110,11 @@ class Trainer:
         stream = batches(self.step)
         while self.progress.fraction < 1 and self.stop_reason is None:
             report = self._do_step(stream)
+            begun = time.monotonic()
             for hook in self._hooks:
                 hook.after_step(self, report)
+            if self.progress.fraction < 1:  # the last examination is not training
+                self.elapsed += time.monotonic() - begun
         for hook in self._hooks:
             hook.end(self)
 

@@ -207,7 +207,8 @@ def _settle(rng: np.random.Generator, wish: _Wish, ground: _Ground) -> bool:
 def _length(rng: np.random.Generator, design: Design, zoom: float, size: int) -> float:
     far, jitter = rng.random(2).tolist()
     if far < _FAR_SHARE:
-        return 17 + 9 * jitter
+        result: float = 17 + 9 * jitter
+        return result
     return float(np.clip(size / 2 * design.size * zoom * (0.75 + 0.55 * jitter), 22, size / 2 - 3))
 
 

@@ -113,7 +113,8 @@ def _relief(item: Item, light: Light) -> npt.NDArray[np.float32]:
     edge = cv2.blur(item.mask, (2 * reach + 1,) * 2, borderType=cv2.BORDER_CONSTANT).astype(np.float32)
     across = np.linspace(-0.1 * light.x, 0.1 * light.x, width, dtype=np.float32)
     down = np.linspace(0.08, -0.08, height, dtype=np.float32)
-    return (0.74 + edge * (0.3 / 255)) * (1 + across[None, :] + down[:, None])
+    result: npt.NDArray[np.float32] = (0.74 + edge * (0.3 / 255)) * (1 + across[None, :] + down[:, None])
+    return result
 
 
 @lru_cache(maxsize=1)
@@ -135,7 +136,8 @@ def _light_map(rng: np.random.Generator, size: int) -> npt.NDArray[np.float32]:
             pane = points((x0, 0), (x1, 0), (x1 + slant, 40), (x0 + slant, 40))
             cv2.fillPoly(lit, [np.rint(pane * 16).astype(np.int32)], 1.0, shift=4)
         small *= 1 + 0.28 * cv2.blur(lit, (3, 3))[..., None]
-    return cv2.resize(small, (size, size), interpolation=cv2.INTER_LINEAR)
+    result: npt.NDArray[np.float32] = cv2.resize(small, (size, size), interpolation=cv2.INTER_LINEAR)
+    return result
 
 
 def _expose(image: Image, rng: np.random.Generator) -> Image:
@@ -147,4 +149,5 @@ def _expose(image: Image, rng: np.random.Generator) -> Image:
     left, top = int(x * (_NOISE_SIDE - size)), int(y * (_NOISE_SIDE - size))
     noise = _noise()[top : top + size, left : left + size]
     exposed = cv2.scaleAdd(noise, 1 + 4 * grain, image * _light_map(rng, size))
-    return np.clip(exposed, 0, 255).astype(np.uint8)
+    result: Image = np.clip(exposed, 0, 255).astype(np.uint8)
+    return result

@@ -21,12 +21,14 @@ _SIDE = 512
 
 def _normal(texture: npt.NDArray[np.float32]) -> Texture:
     spread = (texture - texture.mean()) / (texture.std() + 1e-6)
-    return np.clip(128 + 42 * spread, 0, 255).astype(np.uint8)
+    result: Texture = np.clip(128 + 42 * spread, 0, 255).astype(np.uint8)
+    return result
 
 
 def _clouds(rng: np.random.Generator, width: int, height: int) -> npt.NDArray[np.float32]:
     coarse = rng.standard_normal((height, width)).astype(np.float32)
-    return cv2.resize(coarse, (_SIDE, _SIDE), interpolation=cv2.INTER_CUBIC)
+    result: npt.NDArray[np.float32] = cv2.resize(coarse, (_SIDE, _SIDE), interpolation=cv2.INTER_CUBIC)
+    return result
 
 
 @lru_cache(maxsize=1)

@@ -59,4 +59,5 @@ def _shift_hsv(image: Image, *, saturation: float, hue: float) -> Image:
     turned = (_LEVELS + hue * (256 / 360)) % 256 * (255 / 256)
     tables = np.stack([_table(turned), _table(_LEVELS * saturation), _table(_LEVELS)], axis=1)
     hsv = cv2.LUT(cv2.cvtColor(image, cv2.COLOR_RGB2HSV_FULL), tables[None])
-    return cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB_FULL)
+    result: Image = cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB_FULL)
+    return result

@@ -142,11 +142,12 @@ class View:
             matrix = np.array([[x.step, 0, x.offset], [0, y.step, y.offset]])
             flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
             # The edge of the image is repeated, not mixed with the fill: it stays sharp when enlarged.
-            return cv2.warpAffine(part, matrix, size, flags=flags, borderMode=cv2.BORDER_REPLICATE)
-        drawn = cv2.resize(part, size, interpolation=cv2.INTER_LINEAR)
-        if x.step > 0 and y.step > 0:
-            return drawn
-        return cv2.flip(drawn, 1 if y.step > 0 else 0 if x.step > 0 else -1)
+            warped: Image = cv2.warpAffine(part, matrix, size, flags=flags, borderMode=cv2.BORDER_REPLICATE)
+            return warped
+        drawn: Image = cv2.resize(part, size, interpolation=cv2.INTER_LINEAR)
+        if x.step < 0 or y.step < 0:
+            drawn = cv2.flip(drawn, 1 if y.step > 0 else 0 if x.step > 0 else -1)
+        return drawn
 
     def place(self, pixels: Image, fill: tuple[int, int, int]) -> Image:
         """What `resample` gave, on its canvas."""
@@ -166,7 +167,8 @@ def _reduce(part: Image, x: _Sampling, y: _Sampling) -> Image:
     # Halving by bilinear sampling is the mean of two, and several times faster where only one axis is halved.
     halving = max(x.reduction, y.reduction) == 2
     method = cv2.INTER_LINEAR if halving else cv2.INTER_AREA
-    return cv2.resize(part, (x.count, y.count), interpolation=method)
+    result: Image = cv2.resize(part, (x.count, y.count), interpolation=method)
+    return result
 
 
 def move_boxes(boxes: Floats, *, scale: Pair, shift: Pair) -> Floats:
@@ -175,4 +177,5 @@ def move_boxes(boxes: Floats, *, scale: Pair, shift: Pair) -> Floats:
     if min(scale) < 0:
         low, high = np.minimum(moved[:, :2], moved[:, 2:]), np.maximum(moved[:, :2], moved[:, 2:])
         moved = np.concatenate([low, high], axis=1)
-    return moved.astype(np.float32)
+    result: Floats = moved.astype(np.float32)
+    return result

@@ -37,11 +37,21 @@ class Examination(Hook):
         self.best: float | None = None
         self.best_step = 0
 
-    def after_step(self, trainer: Trainer, report: StepReport) -> None:
-        every = self._config.every_epochs
-        count = report.progress.epoch / every if every else report.progress.fraction * TIMES
-        if math.floor(count + 1e-9) > self._count or report.progress.fraction >= 1:
-            self._count = math.floor(count + 1e-9)
+    def begin(self, trainer: Trainer) -> None:
+        """Makes up for an examination that was due just when the run was interrupted."""
+        if trainer.step:
+            self._run_if_due(trainer)
+
+    def after_step(self, trainer: Trainer, report: StepReport) -> None:  # noqa: ARG002
+        if not trainer.interrupted:
+            self._run_if_due(trainer)
+
+    def _run_if_due(self, trainer: Trainer) -> None:
+        progress, every = trainer.progress, self._config.every_epochs
+        count = progress.epoch / every if every else progress.fraction * TIMES
+        due = math.floor(count + 1e-9)
+        if due > self._count or (progress.fraction >= 1 and self._step != trainer.step):
+            self._count = due
             self._run(trainer)
 
     def end(self, trainer: Trainer) -> None:
