@@ -212,3 +212,12 @@ def test_a_file_that_holds_no_settings_is_refused_by_name(tmp_path: Path) -> Non
             read_yaml(file)
     with pytest.raises(UsageError, match=r"absent\.yaml: no such file"):
         read_yaml(tmp_path / "absent.yaml")
+
+
+def test_a_limit_given_replaces_those_of_the_recipe() -> None:
+    recipe = changed("epochs=10")
+    more = recipe.changed(parse_words(["steps=1000"])[1])
+    assert (more.steps, more.epochs, more.time) == (1000, None, None)
+    both = recipe.changed(parse_words(["steps=1000", "time=2h"])[1])
+    assert (both.steps, both.epochs, both.time) == (1000, None, 7200.0)
+    assert recipe.changed(parse_words(["batch=3"])[1]).epochs == 10

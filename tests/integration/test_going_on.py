@@ -266,3 +266,30 @@ def test_a_process_that_is_ended_goes_on_where_it_was(
     run(photos, unstopped, steps=steps, **steady)
     require_equal(newest_tensors(out), newest_tensors(unstopped))
     assert rows_without_times(out) == rows_without_times(unstopped)
+
+
+def test_an_examination_that_an_interrupt_kept_from_happening_is_made_up_for(
+    photos: Path, whole: Path, tmp_path: Path, interrupt_after: Callable[[int], None], run: Run
+) -> None:
+    due = next(row["step"] for row in read_rows(whole / "metrics.jsonl") if "AP" in row)
+    interrupt_after(due)
+    out = tmp_path / "run"
+    run(photos, out)
+    assert not [row for row in read_rows(out / "metrics.jsonl") if "AP" in row]
+    resume(out, {}, Screen())
+    assert rows_without_times(out) == rows_without_times(whole)
+
+
+def test_a_run_can_go_on_in_another_directory(photos: Path, whole: Path, tmp_path: Path, run: Run) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    run(photos, first, steps=5, schedule={"name": "fixed", "warmup": 0.0})
+    before = files(first)
+    longer = {"steps": 8, "schedule": {"name": "fixed", "warmup": 0.0}}
+    outcome = run(photos, second, init={"kind": "resume", "run": str(first)}, **longer)
+    unstopped = run(photos, tmp_path / "unstopped", **longer)
+    require_equal(newest_tensors(unstopped.folder), newest_tensors(second))
+    assert files(first) == before
+    assert outcome.summary["steps"] == 8
+    assert (second / "weights" / "best.safetensors").is_file()
+    with pytest.raises(UsageError, match="not a run directory"):
+        run(photos, tmp_path / "third", init={"kind": "resume", "run": str(tmp_path / "nowhere")})
