@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.row import Row
 
-NUM_IMAGES, EPOCHS = 32, 150
+NUM_IMAGES, EPOCHS = 32, 100
 
 
 def rows() -> list[Row]:
@@ -19,22 +19,25 @@ def rows() -> list[Row]:
     from boxcrew.data.writers import write_source
 
     shelf = open_source("shelf")
-    few = shelf.splits["train"][:NUM_IMAGES]
-    shelf.splits = {"train": few, "val": few}  # what is learnt is what is asked
+    shelf.splits = {"train": shelf.splits["train"][:NUM_IMAGES], "val": shelf.splits["val"][:1]}
     with tempfile.TemporaryDirectory() as folder:
         data, out = Path(folder) / "data", Path(folder) / "run"
         write_source(shelf, data, format="voc")
         begun = time.monotonic()
         settings = [
+            "data.val=train",  # what is learnt is what is asked
             f"epochs={EPOCHS}",
-            "batch=8",
+            "batch=4",
             "optim=adam",
             "optim.rate=2e-4",
             "optim.clip=10",
             "schedule=cosine",
+            "schedule.warmup=0.05",
             "transforms.expand=1",
             "transforms.crop=false",
             "transforms.colour=0",
+            "transforms.flip=0",
+            "deploy.precision=bf16",  # twice as fast here; parameters and updates stay in float32
             "summaries.histograms=false",
             "saver.every_epochs=1000",
         ]

@@ -38,14 +38,14 @@ def make_trainer() -> MakeTrainer:
             threads=torch.get_num_threads(),
             loader_workers=0,
         )
+        optim = OptimConfig(rate=rate)
         return Trainer(
             task=task,
             deployment=deploy(plan),
-            optimizer=build_optimizer(task, OptimConfig(rate=rate), backbone_prefix="body."),
-            rate=rate,
+            optimizer=build_optimizer(task, optim, backbone_prefix="body."),
+            optim=optim,
             schedule=ScheduleConfig(name="fixed", warmup=0),
             length=Length(steps=steps, seconds=seconds, steps_per_epoch=steps_per_epoch),
-            clip=None,
             hooks=hooks,
         )
 

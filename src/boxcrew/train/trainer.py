@@ -17,7 +17,7 @@ from boxcrew.core.types import Batch
 from boxcrew.deploy.deployment import Deployment
 from boxcrew.tasks.base import Task
 from boxcrew.train.checkpoint import Checkpoint, load_optimizer, optimizer_tensors
-from boxcrew.train.optim import set_rate
+from boxcrew.train.optim import OptimConfig, set_rate
 from boxcrew.train.schedule import Length, Progress, ScheduleConfig
 
 
@@ -70,10 +70,9 @@ class Trainer:
         task: Task,
         deployment: Deployment,
         optimizer: Optimizer,
-        rate: float,
+        optim: OptimConfig,
         schedule: ScheduleConfig,
         length: Length,
-        clip: float | None,
         hooks: Sequence[Hook],
     ) -> None:
         self.task = task
@@ -85,9 +84,8 @@ class Trainer:
         self.elapsed = 0.0  # seconds of training, over all processes that worked on this run
         self.stop_reason: str | None = None
         self.interrupted = False  # from outside: the run is to be resumed
-        self._rate = rate
+        self._optim = optim  # the rate at its height, and the clip
         self._schedule = schedule
-        self._clip = clip
         self._hooks = hooks
 
     @property
@@ -122,14 +120,14 @@ class Trainer:
         begun = time.monotonic()
         batch = next(stream)
         waited = time.monotonic() - begun
-        rate = self._rate * self._schedule.factor(self.progress)
+        rate = self._optim.rate * self._schedule.factor(self.progress)
         set_rate(self.optimizer, rate)
         losses = self.deployment.gradients(self.task, batch, "train")
         weight = max(1.0, float(losses.weight))
         terms = {name: float(value) / weight for name, value in losses.terms.items()}
         loss = sum(terms.values())
         self._require_finite("loss", loss, batch)
-        norm = self.deployment.update(self.optimizer, max_norm=self._clip)
+        norm = self.deployment.update(self.optimizer, max_norm=self._optim.clip)
         if self.deployment.plan.precision != "fp16":  # whose overflows are skipped, and the scale lowered
             self._require_finite("gradient's norm", norm, batch)
         self.step += 1

@@ -149,10 +149,9 @@ class Workshop:
             task=self.task,
             deployment=deployment,
             optimizer=self._optimizer(),
-            rate=self.config.optim.rate,
+            optim=self.config.optim,
             schedule=self.config.schedule,
             length=self.length,
-            clip=self.config.optim.clip,
             hooks=hooks,
         )
 
