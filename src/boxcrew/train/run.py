@@ -145,4 +145,5 @@ def _write_records(
     write_json(folder / "hardware.json", machine.tree())
     write_json(folder / "data_report.json", data_report(workshop.data.source))
     write_json(folder / "placement.json", placement(deployment.plan, workshop.task.detector))
-    write_json(folder / "init.json", start)
+    if not (folder / "init.json").is_file():  # how a run began stays true however often it goes on
+        write_json(folder / "init.json", start)

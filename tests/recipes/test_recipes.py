@@ -1,0 +1,40 @@
+"""Every recipe is whole: it can be stored, built, and says what it is."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from boxcrew.detectors.base import build_detector
+from boxcrew.recipes import DEFAULT, RECIPES, describe
+from boxcrew.tasks.detection import DetectionTask
+from boxcrew.train.config import RunConfig
+from boxcrew.train.hooks.freeze import Freeze
+
+NAMES = RECIPES.names()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_recipe_is_the_same_after_a_way_through_plain_values(name: str) -> None:
+    config = RECIPES.get(name)()
+    assert RunConfig.of(config.tree()) == config
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_detector_can_be_built_and_its_patterns_match(name: str) -> None:
+    config = RECIPES.get(name)()
+    with torch.random.fork_rng():
+        task = DetectionTask(build_detector(config.detector, ("one", "two")))
+    Freeze(task, trainable=config.trainable, unfreeze=config.unfreeze)
+    assert len(task.detector.anchors) > 1000
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_docstring_says_what_it_is_and_how_to_call_it(name: str) -> None:
+    text = RECIPES.get(name).__doc__ or ""
+    assert len(describe(name)) > 20
+    assert "boxcrew train" in text or "make train" in text
+
+
+def test_the_default_is_one_of_them() -> None:
+    assert DEFAULT in NAMES
