@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from boxcrew.detectors.base import build_detector
+from boxcrew.detectors.multibox import MultiBoxNet
 from boxcrew.recipes import DEFAULT, RECIPES, describe
 from boxcrew.tasks.detection import DetectionTask
 from boxcrew.train.config import RunConfig
@@ -26,6 +27,7 @@ def test_its_detector_can_be_built_and_its_patterns_match(name: str) -> None:
     with torch.random.fork_rng():
         task = DetectionTask(build_detector(config.detector, ("one", "two")))
     Freeze(task, trainable=config.trainable, unfreeze=config.unfreeze)
+    assert isinstance(task.detector, MultiBoxNet)
     assert len(task.detector.anchors) > 1000
 
 
