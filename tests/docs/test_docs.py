@@ -59,7 +59,7 @@ def shortened(words: list[str]) -> list[str]:
 
 @pytest.mark.parametrize(("where", "line"), commands(), ids=lambda value: value[:60])
 def test_command(where: str, line: str, desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = shlex.split(line)
+    words = shlex.split(line, comments=True)
     match words[0].removeprefix(".venv/bin/"):
         case "make":
             makefile = (ROOT / "Makefile").read_text()
