@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.row import Row
 
-NUM_IMAGES, EPOCHS = 32, 100
+NUM_IMAGES, EPOCHS = 32, 45
 
 
 def rows() -> list[Row]:
