@@ -20,7 +20,7 @@ def starter() -> RunConfig:
     make train
     """
     return RunConfig(
-        epochs=7,
+        epochs=8,
         batch=8,
         init=Pretrained(weights="efficientnet_lite0"),
         trainable=("detector.backbone.body.blocks.[3456]*", "detector.neck*", "detector.*heads*"),
