@@ -11,7 +11,7 @@ from typing import Any
 
 from bench.machine import commit, machine_line
 
-BENCHES = ("start_up", "train_step", "starter", "overfit")
+BENCHES = ("start_up", "scan", "train_step", "saver", "starter", "overfit")
 RESULTS = Path(__file__).parent / "results.json"
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 

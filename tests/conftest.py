@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,15 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"needs the real data sets, looked for in {folder} (set BOXCREW_SHARED_DATA)")
     return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def scan_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What scans find is kept with the other files of the tests, not in the user's home."""
+    folder = tmp_path_factory.mktemp("scan_cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("boxcrew.data.scan.cache_folder", lambda: folder)
+        yield
 
 
 @pytest.fixture(scope="session")

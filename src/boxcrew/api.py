@@ -11,7 +11,7 @@ from typing import Any, Self
 from rich.console import Console
 
 from boxcrew.core.config import Tree, put, read_yaml
-from boxcrew.core.errors import DataError, UsageError
+from boxcrew.core.errors import BoxcrewError, DataError, UsageError
 from boxcrew.core.types import Detections, Image
 from boxcrew.data.image import IMAGE_SUFFIXES, read_image
 from boxcrew.recipes import DEFAULT, RECIPES
@@ -56,6 +56,11 @@ def _with_plots(outcome: Outcome, screen: Screen) -> Outcome:
     plot_labels(targets, outcome.data.source.classes, sizes, outcome.folder / "plots" / "labels.png")
     screen.say(f"results: {outcome.folder} (weights/best.safetensors, plots/, summary.json)")
     screen.say(f"look: tensorboard --logdir {outcome.folder / 'tensorboard'}")
+    if outcome.trouble:
+        raise BoxcrewError(
+            f"{outcome.folder}: not all could be written: {outcome.trouble}",
+            advice="make room, then: boxcrew resume run=" + str(outcome.folder),
+        )
     return outcome
 
 

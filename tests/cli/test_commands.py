@@ -118,7 +118,8 @@ def test_data_counts_and_names_what_is_wrong(boxcrew: Call, tiny_set: Path, tmp_
     assert told.code == 0, told.err
     report = json.loads(told.out)
     assert [p["action"] for p in report["problems"]] == ["left out"]
-    assert victim.name in report["problems"][0]["where"]
+    assert victim.name in report["problems"][0]["file"]
+    assert report["problems"][0]["kind"] == "truncated-image"
     assert read_image(tmp_path / "sheet.png").shape[2] == 3
 
 

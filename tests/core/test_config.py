@@ -60,7 +60,7 @@ def test_unknown_keys_are_answered_with_the_nearest() -> None:
 
 
 def test_unknown_keys_near_nothing_are_answered_with_all() -> None:
-    assert message("saver.zzz=1") == "saver.zzz: no such setting; there are: every_epochs, every_steps, keep"
+    assert message("guard.zzz=1") == "guard.zzz: no such setting; there are: failures, spike, window"
 
 
 @pytest.mark.parametrize(

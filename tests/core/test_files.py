@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import resource
 from pathlib import Path
 
 import pytest
 
-from boxcrew.core.files import write_json, write_text, write_whole
+from boxcrew.core.files import append, write_json, write_text, write_whole
 
 
 def test_what_was_written_is_there_and_nothing_else(tmp_path: Path) -> None:
@@ -59,3 +60,19 @@ def test_json_is_read_back_the_same_and_has_no_nan(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_json(file, {"loss": float("nan")})
     assert json.loads(file.read_text(encoding="utf-8")) == value
+
+
+def test_all_of_a_line_is_added_or_none(tmp_path: Path) -> None:
+    """With a limit on the size of files in the place of a full disk: the last write is cut by the system."""
+    file = tmp_path / "a.jsonl"
+    append(file, "größe\n")
+    append(file, "length\n")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20, before[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            append(file, "a line that does not fit\n")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    append(file, "it does now\n")
+    assert file.read_text(encoding="utf-8") == "größe\nlength\nit does now\n"

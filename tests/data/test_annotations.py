@@ -1,76 +1,23 @@
-"""Boxes are repaired or left out, never kept broken; splits depend on keys and seed alone."""
+"""What is gathered of a set is repaired, reported and split; splits depend on keys and seed alone."""
 
 from __future__ import annotations
 
-import math
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image as Pillow
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Target
-from boxcrew.data.annotations import Annotation, Box, Gathering, Object, repair, split_by_seed
-from boxcrew.data.image import write_image
+from boxcrew.data.annotations import Annotation, Gathering, Object, split_by_seed
+from boxcrew.data.box_repair import Box
+from boxcrew.data.image import read_image, write_image
 from boxcrew.data.source import Record
-
-SIDES = st.integers(1, 10_000)
-ANY_BOX = st.tuples(*[st.floats(width=64) for _ in range(4)])
-NEAR_BOX = st.tuples(*[st.floats(-50, 150, width=32) for _ in range(4)])
-
-
-@given(box=ANY_BOX | NEAR_BOX, width=SIDES, height=SIDES)
-def test_what_is_kept_is_a_box_inside_the_image(box: Box, width: int, height: int) -> None:
-    kept, fault = repair(box, width, height)
-    if kept is None:
-        assert fault
-        return
-    x0, y0, x1, y1 = np.array(kept, dtype=np.float32)
-    assert 0 <= x0 < x1 <= width
-    assert 0 <= y0 < y1 <= height
-    assert repair(kept, width, height) == (kept, "")
-
-
-@given(box=NEAR_BOX)
-def test_only_what_touches_the_image_with_some_area_is_kept(box: Box) -> None:
-    x0, x1 = sorted((box[0], box[2]))
-    y0, y1 = sorted((box[1], box[3]))
-    touches = max(x0, 0) < min(x1, 100) and max(y0, 0) < min(y1, 100)
-    assert (repair(box, 100, 100)[0] is not None) == touches
-
-
-@given(x=st.floats(0, 50, width=32), y=st.floats(0, 50, width=32), side=st.floats(1, 50, width=32))
-def test_a_good_box_is_not_touched(x: float, y: float, side: float) -> None:
-    box = (x, y, x + side, y + side)
-    assert repair(box, 100, 100) == (box, "")
-    assert repair((box[2], box[3], box[0], box[1]), 100, 100)[0] == box
-
-
-@pytest.mark.parametrize(
-    ("box", "kept", "fault"),
-    [
-        ((0, 0, 100, 80), (0, 0, 100, 80), ""),
-        ((-1, -1, 101, 81), (0, 0, 100, 80), ""),
-        ((-1.5, 5, 20, 20), (0, 5, 20, 20), "reaches out of the image of 100 x 80"),
-        ((5, 5, 20, 300), (5, 5, 20, 80), "reaches out"),
-        ((20, 5, 5, 20), (5, 5, 20, 20), "corners swapped"),
-        ((20, 5, 5, 200), (5, 5, 20, 80), "swapped and reaches out"),
-        ((5, 5, 5, 20), None, "is empty"),
-        ((5, 5, 5 + 1e-12, 20), None, "is empty"),
-        ((200, 5, 300, 20), None, "lies outside"),
-        ((100, 5, 110, 20), None, "lies outside"),
-        ((math.nan, 5, 30, 20), None, "not a number"),
-        ((0, 5, math.inf, 20), None, "not a number"),
-    ],
-)
-def test_each_fault_is_named(box: Box, kept: Box | None, fault: str) -> None:
-    result, said = repair(box, 100, 80)
-    assert result == kept
-    assert fault in said
-    assert bool(fault) == bool(said)
 
 
 def records(num: int) -> list[Record]:
@@ -99,8 +46,8 @@ def annotate(folder: Path, name: str, *boxes: Box, size: tuple[int, int] | None 
     path = folder / name
     if not path.exists():
         write_image(path, np.zeros((30, 40, 3), dtype=np.uint8))
-    objects = tuple(Object(where=f"{name} object {i}", box=box, label=0) for i, box in enumerate(boxes))
-    return Annotation(where=name, image=path, objects=objects, size=size)
+    objects = tuple(Object(at=f"object {i}", box=box, label=0) for i, box in enumerate(boxes))
+    return Annotation(file=name, image=path, objects=objects, size=size)
 
 
 def test_gathering_repairs_and_reports(tmp_path: Path) -> None:
@@ -108,9 +55,9 @@ def test_gathering_repairs_and_reports(tmp_path: Path) -> None:
     gathering.add(annotate(tmp_path, "a.png", (5, 5, 3, 9), (1, 1, 1, 1), (0, 0, 9, 9)), "train")
     splits, problems = gathering.finish(seed=0)
     np.testing.assert_array_equal(splits["train"][0].target.boxes, [[3, 5, 5, 9], [0, 0, 9, 9]])
-    assert [(problem.where, problem.action) for problem in problems] == [
-        ("a.png object 0", "repaired"),
-        ("a.png object 1", "left out"),
+    assert [(p.kind, p.file, p.at, p.value, p.action) for p in problems] == [
+        ("box-swapped", "a.png", "object 0", "[5, 5, 3, 9]", "repaired"),
+        ("box-empty", "a.png", "object 1", "[1, 1, 1, 1]", "left out"),
     ]
     assert "val" not in splits  # one image cannot be split
 
@@ -119,12 +66,56 @@ def test_gathering_notes_sizes_that_differ(tmp_path: Path) -> None:
     gathering = Gathering(tmp_path)
     sizes = {"same.png": (40, 30), "unsaid.png": (0, 0), "turned.png": (30, 40), "other.png": (400, 300)}
     for name, size in sizes.items():
-        gathering.add(annotate(tmp_path, name, size=size), "train")
+        gathering.add(annotate(tmp_path, name, (1, 1, 9, 9), size=size), "train")
     _, problems = gathering.finish(seed=0)
-    noted = {problem.where: problem.what for problem in problems if problem.where in sizes}
-    assert set(noted) == {"turned.png", "other.png"}
-    assert "EXIF" in noted["turned.png"]
-    assert "400 x 300, but upright it is 40 x 30" in noted["other.png"]
+    noted = {p.file: (p.kind, p.action, p.value) for p in problems if p.file in sizes}
+    assert noted == {
+        "turned.png": ("size-mismatch", "noted", "30 x 40"),
+        "other.png": ("size-mismatch", "noted", "400 x 300"),
+    }
+    assert any("400 x 300, but upright it is 40 x 30" in problem.what for problem in problems)
+
+
+@pytest.mark.parametrize("orientation", range(5, 9))
+def test_boxes_drawn_before_the_turn_are_turned(orientation: int, tmp_path: Path) -> None:
+    stored = np.zeros((30, 40, 3), dtype=np.uint8)
+    stored[2:10, 20:36] = 255
+    exif = Pillow.Exif()
+    exif[0x0112] = orientation
+    Pillow.fromarray(stored).save(tmp_path / "a.png", exif=exif)
+    gathering = Gathering(tmp_path)
+    gathering.add(annotate(tmp_path, "a.png", (20, 2, 36, 10), size=(40, 30)), "train")
+    splits, problems = gathering.finish(seed=0)
+    (record,) = splits["train"]
+    assert (record.width, record.height) == (30, 40)
+    x0, y0, x1, y1 = record.target.boxes[0].astype(int)
+    upright = read_image(tmp_path / "a.png")
+    assert (upright[y0:y1, x0:x1] == 255).all()
+    assert upright[y0:y1, x0:x1].size == (upright == 255).sum()
+    assert [(p.kind, p.action) for p in problems] == [("exif-rotation", "repaired")]
+
+
+def test_boxes_that_fit_only_the_upright_image_are_not_turned(tmp_path: Path) -> None:
+    exif = Pillow.Exif()
+    exif[0x0112] = 6
+    Pillow.fromarray(np.zeros((30, 40, 3), dtype=np.uint8)).save(tmp_path / "a.png", exif=exif)
+    gathering = Gathering(tmp_path)
+    gathering.add(annotate(tmp_path, "a.png", (5, 5, 20, 39), size=(40, 30)), "train")
+    splits, problems = gathering.finish(seed=0)
+    assert splits["train"][0].target.boxes.tolist() == [[5, 5, 20, 39]]
+    assert [(p.kind, p.action) for p in problems] == [("exif-rotation", "noted")]
+
+
+def test_background_is_noted(tmp_path: Path) -> None:
+    gathering = Gathering(tmp_path)
+    gathering.add(annotate(tmp_path, "empty.png"), "train")
+    bare = replace(annotate(tmp_path, "bare.png"), objects=None)
+    gathering.add(bare, "train")
+    _, problems = gathering.finish(seed=0)
+    assert [(p.kind, p.file, p.action) for p in problems[:2]] == [
+        ("empty-annotation", "empty.png", "noted"),
+        ("image-without-annotation", "bare.png", "noted"),
+    ]
 
 
 def test_gathering_keeps_the_first_of_two(tmp_path: Path) -> None:
@@ -134,13 +125,14 @@ def test_gathering_keeps_the_first_of_two(tmp_path: Path) -> None:
     splits, problems = gathering.finish(seed=0)
     assert list(splits) == ["train"]
     assert len(splits["train"][0].target) == 1
-    assert "listed again" in problems[0].what
+    assert (problems[0].kind, problems[0].action) == ("leak", "left out")
+    assert "listed in val, and was in train" in problems[0].what
 
 
 def test_gathering_makes_a_val_split_beside_a_test_split_and_says_so(tmp_path: Path) -> None:
     gathering = Gathering(tmp_path)
     for i in range(10):
-        gathering.add(annotate(tmp_path, f"{i}.png"), "test" if i == 0 else "train")
+        gathering.add(annotate(tmp_path, f"{i}.png", (1, 1, 9, 9)), "test" if i == 0 else "train")
     splits, problems = gathering.finish(seed=7)
     assert {name: len(part) for name, part in splits.items()} == {"train": 7, "val": 2, "test": 1}
     assert "seed 7" in problems[0].what
@@ -149,7 +141,7 @@ def test_gathering_makes_a_val_split_beside_a_test_split_and_says_so(tmp_path: P
 def test_gathering_without_training_images_is_an_error(tmp_path: Path) -> None:
     gathering = Gathering(tmp_path)
     (tmp_path / "bad.png").write_bytes(b"no image")
-    gathering.add(Annotation(where="bad.xml", image=tmp_path / "bad.png", objects=()), "train")
+    gathering.add(Annotation(file="bad.xml", image=tmp_path / "bad.png", objects=()), "train")
     with pytest.raises(DataError, match="no usable training image") as caught:
         gathering.finish(seed=0)
-    assert "bad.xml: image bad.png: not an image" in caught.value.advice
+    assert "bad.png: not an image" in caught.value.advice

@@ -94,6 +94,18 @@ def test_lists_of_files_and_of_folders(root: Path) -> None:
     assert keys(source)["train"] == ["images/train/a.jpg", "images/train/b.jpg", "images/more/d.jpg"]
 
 
+@pytest.mark.parametrize("line", ["../other/images/x.jpg", "{root}/../other/images/x.jpg", "a/../../x.jpg"])
+def test_a_line_of_a_list_may_not_leave_the_set(line: str, root: Path) -> None:
+    put(root.parent / "other", "x")
+    text = line.replace("{root}", str(root))
+    (root / "train.txt").write_text(f"images/train/a.jpg\n{text}\n")
+    source = opened(root / "data.yaml", f"train: train.txt\nval: images/val\n{NAMES}")
+    assert keys(source)["train"] == ["images/train/a.jpg"]
+    (problem,) = source.problems
+    assert (problem.kind, problem.where) == ("path-escape", "train.txt line 2")
+    assert problem.value == text
+
+
 @pytest.mark.parametrize("split", ["train", "val"])
 def test_a_missing_split_is_an_error(split: str, root: Path) -> None:
     with pytest.raises(DataError, match=rf"{split}: images/oops does not exist") as caught:
@@ -122,6 +134,10 @@ def test_names(names: str, classes: tuple[str, ...], root: Path) -> None:
     source = opened(root / "data.yaml", f"{SPLITS}{names}\n")
     assert source.classes == classes
     assert any("nc is 5" in problem.what for problem in source.problems) == ("nc: 5" in names)
+    gaps = [problem.what for problem in source.problems if problem.kind == "class-id-gap"]
+    assert gaps == (
+        ["names has no 1; the class is called class1"] if classes[1:] == ("class1", "jam") else []
+    )
 
 
 @pytest.mark.parametrize(

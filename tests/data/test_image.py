@@ -15,7 +15,7 @@ from PIL import ImageOps
 
 from boxcrew.core.errors import DataError, UsageError
 from boxcrew.core.types import Image
-from boxcrew.data.image import MAX_PIXELS, read_image, read_size, write_image
+from boxcrew.data.image import MAX_PIXELS, ImageError, read_header, read_image, verify_image, write_image
 
 RED, GREEN, BLUE = (255, 0, 0), (0, 255, 0), (0, 0, 255)
 
@@ -24,6 +24,11 @@ def exactly(suffix: str) -> dict[str, Any]:
     """Options to save with as little loss as the kind allows."""
     options: dict[str, dict[str, Any]] = {"webp": {"lossless": True}, "jpg": {"quality": 100}}
     return options.get(suffix, {})
+
+
+def read_size(path: Path) -> tuple[int, int]:
+    header = read_header(path)
+    return header.width, header.height
 
 
 def noise(width: int = 24, height: int = 16, channels: int = 3) -> Image:
@@ -63,6 +68,7 @@ def test_exif_orientation_is_applied(suffix: str, orientation: int, tmp_path: Pa
     read = read_image(path)
     assert read.flags.c_contiguous
     assert read_size(path) == (read.shape[1], read.shape[0]) == (wanted.shape[1], wanted.shape[0])
+    assert read_header(path).orientation == (orientation if suffix != "tiff" else 1)
     assert np.abs(read.astype(int) - wanted).max() <= (4 if suffix == "jpg" else 0)
 
 
@@ -187,9 +193,12 @@ def test_truncated_files_are_named(
     Pillow.fromarray(noise(200, 160)).save(whole, {"jpg": "JPEG", "gif": "GIF"}.get(suffix, suffix.upper()))
     path = tmp_path / f"a.{suffix}"
     path.write_bytes(whole.getvalue()[: int(len(whole.getvalue()) * part)])
-    with pytest.raises(DataError, match=rf"a\.{suffix}: ") as caught:
-        read_image(path)
-    assert caught.value.advice
+    for read in (read_image, verify_image):
+        with pytest.raises(ImageError, match=rf"a\.{suffix}: ") as caught:
+            read(path)
+        assert caught.value.advice
+        if suffix in {"jpg", "png"} and part > 0.1:
+            assert caught.value.kind == "truncated-image"
     assert capfd.readouterr().err == ""
 
 
@@ -197,17 +206,18 @@ def test_truncated_files_are_named(
 def test_no_image_is_named(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "a.jpg"
     path.write_bytes(content)
-    for read in (read_image, read_size):
+    for read in (read_image, read_size, verify_image):
         with pytest.raises(DataError, match=r"a\.jpg: ") as caught:
             read(path)
         assert caught.value.advice
 
 
 def test_absent_file_and_folder_are_named(tmp_path: Path) -> None:
-    for path in (tmp_path / "absent.jpg", tmp_path):
-        for read in (read_image, read_size):
-            with pytest.raises(DataError, match=path.name):
+    for path, kind in ((tmp_path / "absent.jpg", "missing-file"), (tmp_path, "unreadable-image")):
+        for read in (read_image, read_size, verify_image):
+            with pytest.raises(ImageError, match=path.name) as caught:
                 read(path)
+            assert caught.value.kind == kind
 
 
 @pytest.mark.parametrize("side", [10_001, 40_000])
@@ -215,8 +225,20 @@ def test_bomb_is_refused_from_its_header(side: int, tmp_path: Path, recwarn: pyt
     assert side * side > MAX_PIXELS
     path = tmp_path / "bomb.png"
     path.write_bytes(_png(side, side, depth=8, colour=0, data=b""))
-    for read in (read_image, read_size):
-        with pytest.raises(DataError, match=r"bomb\.png: .*more than 100,000,000"):
+    for read in (read_image, read_size, verify_image):
+        with pytest.raises(ImageError, match=r"bomb\.png: .*more than 100,000,000") as caught:
+            read(path)
+        assert caught.value.kind == "image-bomb"
+
+
+def test_a_bomb_of_a_jpeg_is_refused_from_its_header(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.jpg"
+    Pillow.fromarray(noise()).save(path)
+    sides = struct.pack(">HH", 16, 24)
+    assert path.read_bytes().count(sides) == 1
+    path.write_bytes(path.read_bytes().replace(sides, struct.pack(">HH", 40_000, 40_000)))
+    for read in (read_image, read_size, verify_image):
+        with pytest.raises(ImageError, match="more than 100,000,000"):
             read(path)
 
 

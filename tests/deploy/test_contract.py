@@ -54,6 +54,28 @@ def test_updates(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_a_step_can_be_taken_back(name: str) -> None:
+    strategies.check_discards(plan(name), strategies.uneven_batch(SAMPLES))
+    strategies.check_discards(plan(name, accumulation=3), strategies.uneven_batch(SAMPLES))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB."),
+        RuntimeError(
+            "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"
+        ),
+    ],
+    ids=["gpu", "cpu"],
+)
+@pytest.mark.parametrize("name", NAMES)
+def test_where_memory_runs_out_parts_get_smaller(name: str, error: RuntimeError) -> None:
+    strategies.check_runs_out_of_memory(plan(name), strategies.uneven_batch(SAMPLES), error)
+    strategies.check_runs_out_of_memory(plan(name, accumulation=2), strategies.uneven_batch(SAMPLES), error)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_the_process_is_as_it_was(name: str) -> None:
     strategies.check_leaves_no_trace(plan(name, threads=torch.get_num_threads() + 1))
 

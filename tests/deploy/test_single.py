@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.types import Batch, Losses
 from boxcrew.deploy.deployment import deploy
 from boxcrew.deploy.memory import keep_freed_memory
@@ -13,6 +14,7 @@ from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
 from boxcrew.nets.layers import eval_mode
 from boxcrew.plan.plan import Plan, Precision
 from boxcrew.tasks.detection import DetectionTask
+from boxcrew.testing.strategies import HungryTask
 
 SIZE = 64
 
@@ -119,3 +121,31 @@ def test_lower_precision_computes_nearly_the_same(task: DetectionTask, batch: Ba
 
 def test_the_allocator_can_be_told_twice() -> None:
     assert keep_freed_memory() == keep_freed_memory()
+
+
+def test_not_even_one_sample_fits(batch: Batch) -> None:
+    hungry = HungryTask(0, torch.OutOfMemoryError("out of memory: 9 GiB"))
+    with deploy(plan()) as deployment, pytest.raises(BoxcrewError, match="even in 6 parts: out of memory"):
+        deployment.gradients(hungry, batch, "train")
+    assert hungry.parts == [6, 3, 2, 1], "whole, in two, in four, one by one"
+
+
+def test_statistics_that_cannot_be_had_from_one_sample(batch: Batch) -> None:
+    """BatchNorm on maps of 1 x 1 refuses a part of one sample: memory is what is to be complained about."""
+
+    class Needy(HungryTask):
+        def forward(self, batch: Batch, phase: str = "train") -> Losses:
+            losses = super().forward(batch, phase)
+            nn.BatchNorm1d(4)(torch.zeros(len(batch), 4))
+            return losses
+
+    hungry = Needy(1, torch.OutOfMemoryError("out of memory"))
+    with deploy(plan()) as deployment, pytest.raises(BoxcrewError, match=r"not enough memory .* more than 1"):
+        deployment.gradients(hungry, batch, "train")
+
+
+def test_another_error_is_passed_on(batch: Batch) -> None:
+    hungry = HungryTask(0, RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+    with deploy(plan()) as deployment, pytest.raises(RuntimeError, match="mat1 and mat2"):
+        deployment.gradients(hungry, batch, "train")
+    assert hungry.parts == [6]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -79,3 +83,49 @@ def whole(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("whole") / "run"
     _run(photos, out, summaries={"tensorboard": True, "images": 2, "graph": True})
     return out
+
+
+NURSERY = """
+import json, os, sys, traceback
+import boxcrew.train.run
+for line in sys.stdin:
+    job = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            exec(job["code"], {"given": job["given"]})
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+@pytest.fixture(scope="session")
+def in_child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., int]]:
+    """`(code, **given)`: runs code in a process of its own, which may be killed, and gives how it ended. The
+    processes are forked from one that has everything imported.
+    """
+    nursery = subprocess.Popen(
+        [sys.executable, "-c", NURSERY],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "HOME": str(tmp_path_factory.mktemp("home"))},
+    )
+    assert nursery.stdin is not None
+    assert nursery.stdout is not None
+
+    def run(code: str, **given: object) -> int:
+        assert nursery.stdin is not None
+        assert nursery.stdout is not None
+        nursery.stdin.write(json.dumps({"code": code, "given": given}) + "\n")
+        nursery.stdin.flush()
+        return int(nursery.stdout.readline())
+
+    yield run
+    nursery.stdin.close()
+    nursery.wait(timeout=30)

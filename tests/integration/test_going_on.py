@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 import safetensors.torch
 import torch
-from torch import Tensor
 
 from boxcrew.core.config import to_yaml
 from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.data.source import Record, Source
+from boxcrew.testing.runs import newest_tensors, require_equal, rows_without_times
 from boxcrew.train.checkpoint import list_checkpoints, read_checkpoint
 from boxcrew.train.config import RunConfig
 from boxcrew.train.metrics import read_rows
@@ -32,7 +32,6 @@ Run = Callable[..., Outcome]
 MakeConfig = Callable[..., RunConfig]
 WriteSome = Callable[[Path, Callable[[Source], dict[str, tuple[Record, ...]]]], Path]
 STEPS = 8
-TIMES = {"time", "images_per_second", "data_wait"}  # numbers that no two runs share
 
 
 @pytest.fixture
@@ -51,23 +50,6 @@ def interrupt_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
         monkeypatch.setattr(Trainer, "_do_step", do_step)
 
     return at
-
-
-def newest_tensors(out: Path) -> dict[str, Tensor]:
-    """Copies: what safetensors reads follows its file for as long as both live."""
-    read = read_checkpoint(list_checkpoints(out / "checkpoints")[-1])
-    return {name: value.clone() for name, value in read.tensors.items()}
-
-
-def require_equal(first: dict[str, Tensor], second: dict[str, Tensor]) -> None:
-    assert first.keys() == second.keys()
-    unequal = [name for name in first if not torch.equal(first[name], second[name])]
-    assert unequal == []
-
-
-def rows_without_times(out: Path) -> list[dict[str, Any]]:
-    rows = read_rows(out / "metrics.jsonl")
-    return [{name: value for name, value in row.items() if name not in TIMES} for row in rows]
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -127,7 +109,7 @@ def test_a_finished_run_says_so_and_stays_as_it_is(photos: Path, whole: Path, ru
         resume(whole, {}, Screen())
     assert "epochs=" in caught.value.advice
     with pytest.raises(UsageError, match=said):
-        run(photos, whole, seed=7)
+        run(photos, whole, summaries={"tensorboard": True, "images": 2, "graph": True})
     assert files(whole) == before
 
 
@@ -135,7 +117,7 @@ def test_a_finished_run_can_be_made_longer(photos: Path, tmp_path: Path, run: Ru
     out = tmp_path / "run"
     run(photos, out, steps=2)
     assert resume(out, {"steps": 4}, Screen()).summary["steps"] == 4
-    assert [p.name for p in list_checkpoints(out / "checkpoints")] == ["00000002", "00000004"]
+    assert [p.name for p in list_checkpoints(out / "checkpoints")] == ["00000003", "00000004"]
 
 
 def test_killed_before_its_summary_a_run_still_gets_one(photos: Path, tmp_path: Path, run: Run) -> None:
@@ -155,13 +137,20 @@ def test_killed_before_its_summary_a_run_still_gets_one(photos: Path, tmp_path: 
         ({"optim": {"name": "adamw"}}, UsageError, "SGD, not AdamW"),
     ],
 )
-def test_settings_that_do_not_fit_the_checkpoint_harm_nothing(
-    photos: Path, whole: Path, changes: dict[str, object], error: type[Exception], said: str, run: Run
+def test_a_checkpoint_of_another_run_must_fit(
+    photos: Path,
+    whole: Path,
+    tmp_path: Path,
+    changes: dict[str, object],
+    error: type[Exception],
+    said: str,
+    run: Run,
 ) -> None:
     before = files(whole)
     with pytest.raises(error, match=said):
-        run(photos, whole, steps=20, **changes)
+        run(photos, tmp_path / "run", steps=20, init={"kind": "resume", "run": str(whole)}, **changes)
     assert files(whole) == before
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_run_without_a_usable_checkpoint_is_not_written_over(

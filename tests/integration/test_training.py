@@ -126,7 +126,7 @@ def test_an_unreadable_image_is_named_and_left_out(tmp_path: Path, run: Run, wri
     out = tmp_path / "run"
     run(data, out, steps=2)
     report = json.loads((out / "data_report.json").read_text())
-    assert [broken.name in problem["where"] for problem in report["problems"]] == [True]
+    assert [broken.name in problem["file"] for problem in report["problems"]] == [True]
     assert report["problems"][0]["action"] == "left out"
     assert sum(split["images"] for split in report["splits"].values()) == 6
     assert broken.name in (out / "train.log").read_text()

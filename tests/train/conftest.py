@@ -10,6 +10,8 @@ import torch
 from boxcrew.deploy.deployment import deploy
 from boxcrew.plan.plan import Plan
 from boxcrew.tasks.base import Task
+from boxcrew.train.checkpoint import Checkpoint
+from boxcrew.train.guard import Guard, GuardConfig
 from boxcrew.train.optim import OptimConfig, build_optimizer
 from boxcrew.train.schedule import Length, ScheduleConfig
 from boxcrew.train.trainer import Hook, Trainer
@@ -17,9 +19,18 @@ from boxcrew.train.trainer import Hook, Trainer
 MakeTrainer = Callable[..., Trainer]
 
 
+def _nowhere(text: str) -> None: ...
+
+
+def _none() -> Checkpoint | None:
+    return None
+
+
 @pytest.fixture
 def make_trainer() -> MakeTrainer:
-    """`(task, hooks, steps=10, seconds=None, rate=0.1, steps_per_epoch=2.0)`; the rate is fixed."""
+    """`(task, hooks, steps=10, seconds=None, rate=0.1, steps_per_epoch=2.0, guard=None)`; the rate is
+    fixed.
+    """
 
     def make(
         task: Task,
@@ -29,6 +40,7 @@ def make_trainer() -> MakeTrainer:
         seconds: float | None = None,
         rate: float = 0.1,
         steps_per_epoch: float = 2.0,
+        guard: Guard | None = None,
     ) -> Trainer:
         plan = Plan(
             clone_device="cpu",
@@ -47,6 +59,7 @@ def make_trainer() -> MakeTrainer:
             schedule=ScheduleConfig(name="fixed", warmup=0),
             length=Length(steps=steps, seconds=seconds, steps_per_epoch=steps_per_epoch),
             hooks=hooks,
+            guard=guard or Guard(GuardConfig(), warn=_nowhere, last_good=_none),
         )
 
     return make

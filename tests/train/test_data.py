@@ -9,11 +9,12 @@ import pytest
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Target
+from boxcrew.data.problem import Kind, Problem
 from boxcrew.data.source import Record
 from boxcrew.data.writers import write_source
 from boxcrew.testing.sources import DrawnSource
 from boxcrew.train.config import DataConfig
-from boxcrew.train.data import SHOWN_PROBLEMS, data_report, load_data
+from boxcrew.train.data import SHOWN_PROBLEMS, data_report, load_data, say_problems
 from boxcrew.train.screen import Screen
 
 
@@ -52,7 +53,7 @@ def test_another_split_can_be_evaluated(folder: Path) -> None:
 
 
 def test_many_problems_are_said_in_short(folder: Path, tmp_path: Path) -> None:
-    for path in sorted((folder / "JPEGImages").iterdir())[:-1]:
+    for path in sorted((folder / "JPEGImages").iterdir()):
         if "train" not in path.name:
             path.write_bytes(b"no image")
     screen = Screen()
@@ -60,9 +61,37 @@ def test_many_problems_are_said_in_short(folder: Path, tmp_path: Path) -> None:
         load_data(DataConfig(path=str(folder), val="absent"), seed=0, workers=2, screen=screen)
     data = load_data(DataConfig(path=str(folder), val="train"), seed=0, workers=2, screen=screen)
     count = len(data.source.problems)
+    assert count > SHOWN_PROBLEMS
     text = said(screen, tmp_path / "log")
-    assert text.count("no image") <= SHOWN_PROBLEMS
-    assert text.count("warning") == min(count, SHOWN_PROBLEMS) + (count > SHOWN_PROBLEMS)
+    assert text.count("warning") == SHOWN_PROBLEMS + 1
+    assert f"and {count - SHOWN_PROBLEMS} more problems in the data; data_report.json names all" in text
+    counted = [line.split() for line in text.splitlines() if " not-an-image " in line]
+    assert [line[2:] for line in counted] == [["not-an-image", "8"]]
+
+
+def test_the_first_of_every_kind_is_shown(tmp_path: Path) -> None:
+    def problem(kind: Kind, number: int) -> Problem:
+        return Problem(kind=kind, file=f"{number}.txt", what="is odd", action="repaired")
+
+    screen = Screen()
+    many = [problem("box-swapped", i) for i in range(100)]
+    say_problems([*many, problem("box-nan", 100), problem("leak", 101)], screen, rest="")
+    shown = [line for line in said(screen, tmp_path / "log").splitlines() if "is odd" in line]
+    assert [line.split()[3] for line in shown[:4]] == ["0.txt:", "100.txt:", "101.txt:", "1.txt:"]
+    assert len(shown) == SHOWN_PROBLEMS
+
+
+def test_strict_stops_at_what_is_more_than_noted(folder: Path) -> None:
+    config = DataConfig(path=str(folder), strict=True)
+    noted = load_data(config, seed=0, workers=1, screen=Screen()).source.problems
+    assert {problem.action for problem in noted} == {"noted"}
+    for name in ("train_00", "train_01"):
+        page = next((folder / "Annotations").glob(f"*{name[-2:]}*.xml"))
+        page.write_text("<annotation>")
+        with pytest.raises(DataError, match=r"problems, and data\.strict=true; the first: .*\.xml") as caught:
+            load_data(config, seed=0, workers=1, screen=Screen())
+    assert f"{folder}: 2 problems" in caught.value.message
+    assert caught.value.exit_code == 3
 
 
 def test_a_set_without_a_box_cannot_be_learnt_from(tmp_path: Path) -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from boxcrew.train.metrics import Metrics, open_writer, read_rows
+from boxcrew.train.best_effort import BestEffort
+from boxcrew.train.board import Board
+from boxcrew.train.metrics import Metrics, read_rows
 from boxcrew.train.schedule import Progress
 
 
@@ -17,8 +19,16 @@ def at(step: int) -> Progress:
     return Progress(step=step, epoch=step / 3, fraction=0.5)
 
 
+def nowhere(text: str) -> None: ...
+
+
+def make(folder: Path, *, from_step: int) -> Metrics:
+    board = Board(None, from_step=from_step, warn=nowhere)
+    return Metrics(folder, board=board, files=BestEffort(nowhere), from_step=from_step)
+
+
 def fill(folder: Path, *, from_step: int, steps: range, results: tuple[int, ...]) -> Metrics:
-    metrics = Metrics(folder, writer=None, from_step=from_step)
+    metrics = make(folder, from_step=from_step)
     for step in steps:
         metrics.add(at(step), step * 1.5, {"loss": 1 / step})
         if step in results:
@@ -42,7 +52,7 @@ def test_rows_and_results(tmp_path: Path) -> None:
 
 def test_what_came_after_the_checkpoint_is_forgotten(tmp_path: Path) -> None:
     fill(tmp_path, from_step=0, steps=range(1, 8), results=(3, 6))
-    metrics = Metrics(tmp_path, writer=None, from_step=5)
+    metrics = make(tmp_path, from_step=5)
     assert [row["step"] for row in table(tmp_path)] == ["3"]
     assert [row["step"] for row in metrics.results] == [3]
     fill(tmp_path, from_step=5, steps=range(6, 9), results=(6,))
@@ -53,7 +63,7 @@ def test_what_came_after_the_checkpoint_is_forgotten(tmp_path: Path) -> None:
 
 def test_a_run_begun_anew_begins_with_nothing(tmp_path: Path) -> None:
     fill(tmp_path, from_step=0, steps=range(1, 4), results=(3,))
-    Metrics(tmp_path, writer=None, from_step=0)
+    make(tmp_path, from_step=0)
     assert read_rows(tmp_path / "metrics.jsonl") == []
     assert not (tmp_path / "results.csv").exists()
 
@@ -69,7 +79,7 @@ def test_half_a_last_line_is_none(tmp_path: Path, cut: int) -> None:
 
 
 def test_columns_that_come_later_are_columns_of_all(tmp_path: Path) -> None:
-    metrics = Metrics(tmp_path, writer=None, from_step=0)
+    metrics = make(tmp_path, from_step=0)
     metrics.add_result(at(1), 1.0, {"AP": 0.1})
     metrics.add_result(at(2), 2.0, {"AP": 0.2, 'AP/cup, "big"\nred': 0.3})
     rows = table(tmp_path)
@@ -78,7 +88,7 @@ def test_columns_that_come_later_are_columns_of_all(tmp_path: Path) -> None:
 
 
 def test_lines_are_json_even_of_what_is_no_number(tmp_path: Path) -> None:
-    metrics = Metrics(tmp_path, writer=None, from_step=0)
+    metrics = make(tmp_path, from_step=0)
     metrics.add(at(1), 1.0, {"loss": 0.5, "gradient_norm": float("inf"), "rate": float("nan")})
 
     def refuse(word: str) -> None:
@@ -90,10 +100,11 @@ def test_lines_are_json_even_of_what_is_no_number(tmp_path: Path) -> None:
 
 def test_tensorboard_hides_what_is_forgotten(tmp_path: Path) -> None:
     for from_step in (0, 2, 0):
-        writer = open_writer(tmp_path / "tb", from_step=from_step)
+        board = Board(tmp_path / "tb", from_step=from_step, warn=nowhere)
         for step in range(from_step + 1, 5):
-            Metrics(tmp_path, writer=writer, from_step=from_step).add(at(step), 1.0, {"loss": 1.0})
-        writer.close()
+            metrics = Metrics(tmp_path, board=board, files=BestEffort(nowhere), from_step=from_step)
+            metrics.add(at(step), 1.0, {"loss": 1.0})
+        board.close()
     events = EventAccumulator(str(tmp_path / "tb"))
     events.Reload()
     assert [event.step for event in events.Scalars("loss")] == [1, 2, 3, 4]

@@ -8,12 +8,13 @@ from typing import Any
 from boxcrew.cli.output import print_json, screen, settings
 from boxcrew.core.config import Config
 from boxcrew.core.errors import UsageError
-from boxcrew.data.check import check_images
 from boxcrew.data.draw import draw_boxes, grid
 from boxcrew.data.image import write_image
+from boxcrew.data.scan import scan
 from boxcrew.data.source import Source, open_source
 from boxcrew.data.writers import WRITERS, write_source
-from boxcrew.train.data import data_report
+from boxcrew.hardware.probe import usable_cores
+from boxcrew.train.data import data_report, say_problems
 from boxcrew.train.screen import Screen
 
 SHEET_IMAGES = 16
@@ -57,9 +58,8 @@ def _make(places: list[str], tree: dict[str, Any], say: Screen) -> dict[str, Any
         places[1] if len(places) > 1 else "shelf", format=config.read_format, seed=config.seed
     )
     lost = write_source(source, config.out, format=config.format)
-    for problem in (*source.problems, *lost):
-        say.warn(str(problem))
     _say_counts(source, say)
+    say_problems((*source.problems, *lost), say, rest="--json names all")
     say.say(f"written: {config.out} ({config.format}); train on it with: boxcrew train data={config.out}")
     return {"out": str(config.out), "format": config.format, **data_report(source)}
 
@@ -68,10 +68,11 @@ def _look(places: list[str], tree: dict[str, Any], say: Screen) -> dict[str, Any
     if len(places) > 1:
         raise UsageError(f"{places[1]}: not understood", advice="boxcrew data PATH, or boxcrew data make …")
     config = LookConfig.of(tree)
-    source, _ = check_images(open_source(places[0], format=config.format, seed=config.seed), workers=2)
+    source = open_source(places[0], format=config.format, seed=config.seed)
+    with say.progress("looking at the images") as progress:
+        source = scan(source, workers=max(1, int(usable_cores())), progress=progress)
     _say_counts(source, say)
-    for problem in source.problems:
-        say.warn(str(problem))
+    say_problems(source.problems, say, rest="--json names all")
     if config.out is not None:
         _write_sheet(source, config.out)
         say.say(f"contact sheet: {config.out}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from io import FileIO
 from pathlib import Path
 
 
@@ -29,3 +30,21 @@ def write_json(path: Path, value: object) -> None:
 
 def write_text(path: Path, text: str) -> None:
     write_whole(path, lambda file: file.write_text(text, encoding="utf-8"))
+
+
+def append(path: Path, text: str) -> None:
+    """Adds all of `text` to a file, or none of it."""
+    with path.open("ab", buffering=0) as file:
+        size = file.tell()
+        try:
+            write_all(file, text.encode())
+        except OSError:
+            file.truncate(size)
+            raise
+
+
+def write_all(file: FileIO, data: bytes | memoryview) -> None:
+    """A file without a buffer may take less at once than it is given."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) :]

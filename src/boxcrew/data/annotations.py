@@ -1,36 +1,30 @@
-"""What the readers of annotation files share: boxes repaired, images measured, splits made."""
+"""What the readers of annotation files share: records gathered, images measured, splits made."""
 
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Target
-from boxcrew.data.image import read_size
+from boxcrew.data.box_repair import Box, fits, repair, show_box, turn
+from boxcrew.data.image import Header, ImageError, read_header
 from boxcrew.data.layout import split_of_path
-from boxcrew.data.source import SPLITS, Problem, Record
-
-Box = tuple[float, float, float, float]
-"""xyxy in pixels."""
+from boxcrew.data.problem import Action, Kind, Problem
+from boxcrew.data.source import SPLITS, Record
 
 VAL_SHARE = 0.2
 """Of the images, where a validation split has to be made."""
 
-_SILENT_OVERHANG = 1.0  # pixels; tools disagree on whether the last pixel is width or width - 1
 
-
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Object:
     """One object as its file has it: nothing checked but that the box is four numbers."""
 
-    where: str
+    at: str  # where in the file of its annotation
     box: Box
     label: int  # in range
     difficult: bool = False
@@ -41,47 +35,12 @@ class Object:
 class Annotation:
     """What a format says about one image, before the image is looked at."""
 
-    where: str  # the file that says it
+    file: str  # that says it
+    at: str = ""  # where in the file
     image: Path
-    objects: tuple[Object, ...]
+    objects: tuple[Object, ...] | None  # None where there is no annotation, and the image is background
     relative: bool = False  # whether boxes are in fractions of the upright image, not in pixels
     size: tuple[int, int] | None = None  # (width, height) as annotated; None or zeros where not said
-
-
-def repair(box: Box, width: int, height: int) -> tuple[Box | None, str]:
-    """The part of `box` inside the image with its corners in order, or None if nothing is left; and what
-    was wrong with it, or "" (also for an overhang of a pixel, on which tools do not agree).
-    """
-    if not all(math.isfinite(value) for value in box):
-        return None, f"box {_show(box)} has a side that is not a number"
-    x0, x1 = sorted((box[0], box[2]))
-    y0, y1 = sorted((box[1], box[3]))
-    left, top, right, bottom = max(x0, 0.0), max(y0, 0.0), min(x1, float(width)), min(y1, float(height))
-    empty = x0 == x1 or y0 == y1
-    if not empty and (left >= right or top >= bottom):
-        return None, f"box {_show(box)} lies outside the image of {width} x {height}"
-    if empty or not _has_area((left, top, right, bottom)):
-        return None, f"box {_show(box)} is empty"
-    faults = []
-    if (x0, y0) != (box[0], box[1]):
-        faults.append("has its corners swapped")
-    if max(-x0, -y0, x1 - width, y1 - height) > _SILENT_OVERHANG:
-        faults.append(f"reaches out of the image of {width} x {height}")
-    return (left, top, right, bottom), f"box {_show(box)} {' and '.join(faults)}" if faults else ""
-
-
-def _has_area(box: Box) -> bool:
-    """In float32, which boxes are kept in."""
-    low, high = np.array(box, dtype=np.float32).reshape(2, 2)
-    return bool((low < high).all())
-
-
-def _scaled(box: Box, across: float, down: float) -> Box:
-    return box[0] * across, box[1] * down, box[2] * across, box[3] * down
-
-
-def _show(box: Box) -> str:
-    return f"[{', '.join(f'{value:g}' for value in box)}]"
 
 
 class Gathering:
@@ -90,17 +49,32 @@ class Gathering:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._records: dict[str, tuple[str | None, Record]] = {}  # by key
+        self._images: dict[str, Path] = {}  # by key, also those that cannot be used
         self._problems: list[Problem] = []
+        self._folders: dict[str, str] = {}  # folders seen from the root: asking the system is slow
 
-    def leave_out(self, where: str, what: str) -> None:
-        self._problems.append(Problem(where=where, what=what, action="left out"))
+    def leave_out(self, kind: Kind, file: str, what: str, *, at: str = "", value: str = "") -> None:
+        self._problems.append(Problem(kind=kind, file=file, at=at, what=what, value=value, action="left out"))
 
-    def note(self, where: str, what: str) -> None:
-        self._problems.append(Problem(where=where, what=what, action="noted"))
+    def note(self, kind: Kind, file: str, what: str, *, at: str = "", value: str = "") -> None:
+        self._problems.append(Problem(kind=kind, file=file, at=at, what=what, value=value, action="noted"))
+
+    def note_gaps(self, file: str, identities: Sequence[int], what: str) -> None:
+        """Notes the numbers that are missing among ascending class ids, if any."""
+        missing = sorted(set(range(identities[0], identities[-1])) - set(identities)) if identities else []
+        if missing:
+            value = ", ".join(map(str, missing[:8])) + (", …" if len(missing) > 8 else "")
+            self.note("class-id-gap", file, f"{what} {value}", value=value)
 
     def place(self, path: Path) -> str:
         """`path` seen from the root, with forward slashes: for keys and messages."""
-        return os.path.relpath(path, self.root).replace(os.sep, "/")
+        folder, name = os.path.split(path)
+        if name in {"", ".", ".."}:
+            return os.path.relpath(path, self.root).replace(os.sep, "/")
+        if folder not in self._folders:
+            seen = os.path.relpath(folder or ".", self.root).replace(os.sep, "/")
+            self._folders[folder] = "" if seen == "." else f"{seen}/"
+        return self._folders[folder] + name
 
     def divide(self, files: Iterable[Path]) -> list[tuple[str | None, Path]]:
         """Each file with the split its folders name: all None if no folder names one; if some do, files
@@ -111,57 +85,104 @@ class Gathering:
             return divided
         for split, file in divided:
             if split is None:
-                self.leave_out(self.place(file), "lies in none of the set's split folders")
+                self.leave_out("no-split", self.place(file), "lies in none of the set's split folders")
         return [(split, file) for split, file in divided if split]
+
+    def met(self, image: Path) -> bool:
+        """Whether an annotation of this image was added, be it usable or not."""
+        return self.place(image) in self._images
+
+    def image_folders(self) -> list[Path]:
+        """The folders of all images met, sorted."""
+        return sorted({image.parent for image in self._images.values()})
 
     def add(self, annotation: Annotation, split: str | None) -> bool:
         """Measures the image, repairs the boxes and keeps the record; `split` None if the set has none.
         Says whether it was kept.
         """
         key = self.place(annotation.image)
+        self._images.setdefault(key, annotation.image)
         if key in self._records:
-            self.note(annotation.where, f"image {key} is listed again; the first annotation is kept")
+            self._report_again(annotation, key, split)
             return False
         try:
-            width, height = read_size(annotation.image)
-        except DataError as error:
-            reason = error.message.removeprefix(f"{annotation.image}: ")
-            self.leave_out(annotation.where, reason if annotation.where == key else f"image {key}: {reason}")
+            header = read_header(annotation.image)
+        except ImageError as error:
+            self.leave_out(error.kind, key, error.message.removeprefix(f"{annotation.image}: "))
             return False
-        self._compare_sizes(annotation, (width, height))
-        scale = (width, height) if annotation.relative else (1, 1)
-        objects = [replace(thing, box=_scaled(thing.box, *scale)) for thing in annotation.objects]
-        target = self._target(objects, width, height)
-        record = Record(key=key, path=annotation.image, width=width, height=height, target=target)
+        target = self._target(annotation, header)
+        record = Record(
+            key=key, path=annotation.image, width=header.width, height=header.height, target=target
+        )
         self._records[key] = (split, record)
+        if annotation.objects is None:
+            self.note("image-without-annotation", key, "has no annotation; taken as background")
+        elif not len(target):
+            what = "has no object that can be used; taken as background"
+            self.note("empty-annotation", annotation.file, what, at=annotation.at)
         return True
 
-    def _compare_sizes(self, annotation: Annotation, real: tuple[int, int]) -> None:
-        said = annotation.size
-        if said is None or min(said) <= 0 or said == real:
-            return
-        reason = ""
-        if said == real[::-1]:
-            reason = "; if EXIF turns the image, its boxes may have been drawn before the turn"
-        size, seen = (f"{width} x {height}" for width, height in (real, said))
-        self.note(annotation.where, f"says the image is {seen}, but upright it is {size}{reason}")
+    def _report_again(self, annotation: Annotation, key: str, split: str | None) -> None:
+        first, _ = self._records[key]
+        kind: Kind = "duplicate-image" if first == split else "leak"
+        place = f"in {split}, and was in {first}" if kind == "leak" else "again"
+        what = f"image {key} is listed {place}; only the first is kept"
+        self.leave_out(kind, annotation.file, what, at=annotation.at, value=key)
 
-    def _target(self, objects: Iterable[Object], width: int, height: int) -> Target:
-        kept = []
-        for thing in objects:
-            box, fault = repair(thing.box, width, height)
-            if box is None:
-                self.leave_out(thing.where, fault)
-                continue
-            if fault:
-                self._problems.append(Problem(where=thing.where, what=fault, action="repaired"))
-            kept.append(replace(thing, box=box))
+    def _target(self, annotation: Annotation, header: Header) -> Target:
+        boxes = _in_pixels(annotation, header)
+        if annotation.size is not None and min(annotation.size) > 0:
+            boxes = self._in_upright_frame(annotation, boxes, header)
+        kept, repaired = [], []
+        for thing, box in zip(annotation.objects or (), boxes, strict=True):
+            mended, faults = repair(box, header.width, header.height)
+            action: Action = "left out" if mended is None else "repaired"
+            shown = show_box(box) if faults else ""
+            self._problems += [
+                Problem(
+                    kind=kind,
+                    file=annotation.file,
+                    at=thing.at,
+                    what=what,
+                    value=shown,
+                    action=action,
+                )
+                for kind, what in faults
+            ]
+            if mended is not None:
+                kept.append(thing)
+                repaired.append(mended)
         return Target.of(
-            boxes=[thing.box for thing in kept],
+            boxes=repaired,
             labels=[thing.label for thing in kept],
             difficult=[thing.difficult for thing in kept],
             crowd=[thing.crowd for thing in kept],
         )
+
+    def _in_upright_frame(self, annotation: Annotation, boxes: list[Box], header: Header) -> list[Box]:
+        """Boxes that were drawn on the image as it is stored, before EXIF turns it, are turned with it."""
+        said, real = annotation.size, (header.width, header.height)
+        if said is None or said == real:
+            return boxes
+        text = f"says the image is {said[0]} x {said[1]}, but upright it is {real[0]} x {real[1]}"
+        kind: Kind = "size-mismatch"
+        action: Action = "noted"
+        if said == real[::-1] and header.orientation >= 5:
+            kind, text = "exif-rotation", f"{text}: EXIF turns it"
+            if boxes and all(fits(box, *said) for box in boxes):
+                action, text = "repaired", f"{text}, and so its boxes"
+                boxes = [turn(box, header.orientation, *real) for box in boxes]
+        self._problems.append(
+            Problem(
+                kind=kind,
+                file=annotation.file,
+                at=annotation.at,
+                what=text,
+                value=f"{said[0]} x {said[1]}",
+                action=action,
+            )
+        )
+        return boxes
 
     def finish(self, *, seed: int) -> tuple[dict[str, tuple[Record, ...]], tuple[Problem, ...]]:
         """The splits, a validation split made where there is none, and all problems."""
@@ -176,7 +197,7 @@ class Gathering:
             what = (
                 f"has no validation split; {len(splits['val'])} of its {len(train)} training images are taken"
             )
-            self.note(str(self.root), f"{what} (seed {seed})")
+            self.note("made-split", str(self.root), f"{what} (seed {seed})")
         ordered = {name: tuple(splits[name]) for name in SPLITS if name in splits}
         return ordered, tuple(self._problems)
 
@@ -185,6 +206,14 @@ class Gathering:
         found = f"it has images only for {' and '.join(others)}; " if others else ""
         first = f"first of {len(self._problems)} problems: {self._problems[0]}" if self._problems else ""
         return found + (first or "name a split 'train', or give no splits at all")
+
+
+def _in_pixels(annotation: Annotation, header: Header) -> list[Box]:
+    boxes = [thing.box for thing in annotation.objects or ()]
+    if not annotation.relative:
+        return boxes
+    width, height = header.width, header.height
+    return [(x0 * width, y0 * height, x1 * width, y1 * height) for x0, y0, x1, y1 in boxes]
 
 
 def split_by_seed(records: Sequence[Record], *, seed: int) -> tuple[list[Record], list[Record]]:

@@ -6,6 +6,7 @@ import io
 import struct
 import warnings
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -16,6 +17,8 @@ from PIL import UnidentifiedImageError
 
 from boxcrew.core.errors import DataError, UsageError
 from boxcrew.core.types import Image
+from boxcrew.data.jpeg import TAIL_BYTES, jpeg_header, sound_jpeg
+from boxcrew.data.problem import Kind
 
 MAX_PIXELS = 100_000_000
 """Larger images are refused from their header: a few kilobytes of file can be gigabytes of pixels."""
@@ -26,7 +29,7 @@ IMAGE_SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".t
 _ORIENTATION = 0x0112  # the EXIF tag; 1 is upright, 5 to 8 swap width and height
 _OPENCV_FORMATS = frozenset({"JPEG", "MPO", "PNG", "WEBP", "BMP"})
 _ENDINGS = {"JPEG": b"\xff\xd9", "MPO": b"\xff\xd9", "PNG": b"IEND"}
-_ENDING_BYTES = 1024  # where an ending is looked for: some cameras append a little
+_HEAD_BYTES = 32768  # enough for the header of most JPEGs
 _SIXTEEN_BIT_MODES = frozenset({"I;16", "I;16L", "I;16B"})
 _UNSUPPORTED_MODES = frozenset({"I", "F"})  # of no known range
 _FAULTS = (OSError, SyntaxError, ValueError, EOFError, IndexError, TypeError, struct.error, zlib.error)
@@ -36,6 +39,21 @@ warnings.filterwarnings("ignore", category=Pillow.DecompressionBombWarning)
 cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
 
 
+class ImageError(DataError):
+    """An image file that cannot be used, and which kind of defect that is."""
+
+    def __init__(self, message: str, *, kind: Kind = "unreadable-image", advice: str = "") -> None:
+        super().__init__(message, advice=advice)
+        self.kind: Kind = kind
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    width: int  # of the upright image
+    height: int
+    orientation: int = 1  # how EXIF says the stored image is turned; from 5 on width and height were swapped
+
+
 def read_image(path: Path) -> Image:
     """The first frame. Transparency is laid on white, 16 bits are scaled to 8.
 
@@ -43,22 +61,69 @@ def read_image(path: Path) -> Image:
     image cannot be decoded. A JPEG whose body is garbled but whole is decoded as far as it goes, as in
     every library.
     """
+    return _decode(path, _read(path))
+
+
+def read_header(path: Path) -> Header:
+    """Of the image not more than the header is looked at."""
     try:
-        data = path.read_bytes()
+        with path.open("rb", buffering=0) as file:
+            head = file.read(_HEAD_BYTES)
     except OSError as error:
         raise _unreadable(path, error) from error
-    with _open(path, io.BytesIO(data)) as file:
-        pixels = _decode_with_opencv(file, data)
-        if pixels is None:
-            pixels = _decode_with_pillow(path, file)
-        return _upright(pixels, _orientation(file))
+    found = jpeg_header(head)
+    if found is not None:
+        return _header(path, (found.width, found.height), found.orientation)
+    with _open(path, path) as opened:
+        return _header(path, opened.size, _orientation(opened))
 
 
-def read_size(path: Path) -> tuple[int, int]:
-    """(width, height) of the upright image, from the header alone."""
-    with _open(path, path) as file:
-        width, height = file.size
-        return (height, width) if _orientation(file) >= 5 else (width, height)
+def verify_image(path: Path) -> None:
+    """An `ImageError` if `read_image` would raise one. Quicker: a JPEG of ordinary structure need not be
+    decoded.
+    """
+    data = _read(path)
+    found = sound_jpeg(data)
+    if found is not None:
+        _header(path, (found.width, found.height), found.orientation)
+    else:
+        _decode(path, data)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _header(path: Path, size: tuple[int, int], orientation: int) -> Header:
+    width, height = size
+    if width * height > MAX_PIXELS:
+        raise _too_large(path, f"{width} x {height} pixels")
+    if orientation >= 5:
+        width, height = height, width
+    return Header(width, height, orientation)
+
+
+def _decode(path: Path, data: bytes) -> Image:
+    try:
+        with _open(path, io.BytesIO(data)) as file:
+            pixels = _decode_with_opencv(file, data)
+            if pixels is None:
+                pixels = _decode_with_pillow(path, file)
+            return _upright(pixels, _orientation(file))
+    except ImageError as error:
+        if error.kind == "unreadable-image" and _is_cut(data):
+            raise ImageError(error.message, kind="truncated-image", advice=error.advice) from error
+        raise
+
+
+def _is_cut(data: bytes) -> bool:
+    """Whether it begins like a kind of file whose ending is known, and does not end like one."""
+    beginnings = {b"\xff\xd8": _ENDINGS["JPEG"], b"\x89PNG": _ENDINGS["PNG"]}
+    endings = (end for start, end in beginnings.items() if data.startswith(start))
+    return any(end not in data[-TAIL_BYTES:] for end in endings)
 
 
 def write_image(path: Path, image: Image, *, quality: int = 95) -> None:
@@ -77,10 +142,11 @@ def _open(path: Path, file: Path | IO[bytes]) -> Pillow.Image:
         opened = Pillow.open(file)
     except (*_FAULTS, Pillow.DecompressionBombError) as error:
         raise _unreadable(path, error) from error
-    width, height = opened.size
-    if width * height > MAX_PIXELS:
+    try:
+        _header(path, opened.size, orientation=1)
+    except ImageError:
         opened.close()
-        raise _too_large(path, f"{width} x {height} pixels")
+        raise
     return opened
 
 
@@ -103,7 +169,7 @@ def _decode_with_opencv(file: Pillow.Image, data: bytes) -> Image | None:
     )
     animated = getattr(file, "is_animated", False) and file.format != "MPO"
     # Of a file cut short, some versions of OpenCV make a half grey image, and its libraries print to stderr.
-    whole = _ENDINGS.get(str(file.format), b"") in data[-_ENDING_BYTES:]
+    whole = _ENDINGS.get(str(file.format), b"") in data[-TAIL_BYTES:]
     if animated or not (ordinary and whole):
         return None
     flags = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION
@@ -116,8 +182,9 @@ def _decode_with_opencv(file: Pillow.Image, data: bytes) -> Image | None:
 
 def _decode_with_pillow(path: Path, file: Pillow.Image) -> Image:
     if file.mode in _UNSUPPORTED_MODES:
-        raise DataError(
+        raise ImageError(
             f"{path}: pixels are 32 bit numbers of no known range (mode {file.mode})",
+            kind="unreadable-image",
             advice="save the image with 8 or 16 bits",
         )
     try:
@@ -150,16 +217,20 @@ def _upright(pixels: Image, orientation: int) -> Image:
     return np.ascontiguousarray(pixels)
 
 
-def _unreadable(path: Path, error: Exception) -> DataError:
+def _unreadable(path: Path, error: Exception) -> ImageError:
+    restore = "restore the file or remove it from the set"
     if isinstance(error, FileNotFoundError):
-        return DataError(f"{path}: no such image file", advice="restore the file or remove it from the set")
+        return ImageError(f"{path}: no such image file", kind="missing-file", advice=restore)
     if isinstance(error, Pillow.DecompressionBombError):
         return _too_large(path, "a bomb of pixels")
     if isinstance(error, UnidentifiedImageError):
-        return DataError(f"{path}: not an image of a known kind", advice="convert it to JPEG or PNG")
+        advice = "convert it to JPEG or PNG"
+        return ImageError(f"{path}: not an image of a known kind", kind="not-an-image", advice=advice)
     reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
-    return DataError(f"{path}: cannot be read: {reason}", advice="restore the file or remove it from the set")
+    kind: Kind = "truncated-image" if "truncated" in reason.lower() else "unreadable-image"
+    return ImageError(f"{path}: cannot be read: {reason}", kind=kind, advice=restore)
 
 
-def _too_large(path: Path, size: str) -> DataError:
-    return DataError(f"{path}: {size}, more than {MAX_PIXELS:,}", advice="reduce the image")
+def _too_large(path: Path, size: str) -> ImageError:
+    message = f"{path}: {size}, more than {MAX_PIXELS:,}"
+    return ImageError(message, kind="image-bomb", advice="reduce the image")

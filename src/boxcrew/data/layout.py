@@ -52,7 +52,12 @@ def files_below(folder: Path, suffixes: Iterable[str]) -> list[Path]:
         folders[:] = [name for name in folders if not name.startswith((".", "__MACOSX"))]
         visible = [name for name in names if not name.startswith(".")]
         found += [Path(parent, name) for name in visible if Path(name).suffix.lower() in wanted]
-    return sorted(found)
+    return sort_paths(found)
+
+
+def sort_paths(paths: Iterable[Path]) -> list[Path]:
+    """In their own order, but several times faster than comparing them one with another."""
+    return sorted(paths, key=lambda path: path.parts)
 
 
 class ImageFinder:
@@ -72,7 +77,7 @@ class ImageFinder:
     def _listing(self, folder: Path) -> dict[str, list[Path]]:
         if folder not in self._folders:
             images: dict[str, list[Path]] = {}
-            for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+            for path in sort_paths(folder.iterdir()) if folder.is_dir() else []:
                 if path.suffix.lower() in IMAGE_SUFFIXES:
                     images.setdefault(path.stem, []).append(path)
             self._folders[folder] = images

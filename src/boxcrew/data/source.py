@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from boxcrew.core.errors import DataError
 from boxcrew.core.registry import Registry
 from boxcrew.core.types import Image, Ints, Target
 from boxcrew.data.image import read_image
+from boxcrew.data.problem import Problem
 
 SPLITS = ("train", "val", "test")
 
@@ -28,18 +29,6 @@ class Record:
     width: int  # of the upright image
     height: int
     target: Target
-
-
-@dataclass(frozen=True, kw_only=True)
-class Problem:
-    """Something wrong in a data set, and what was done about it."""
-
-    where: str  # file (and line, object or index) it was found in
-    what: str  # with the value
-    action: Literal["repaired", "left out", "noted"]
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.what} ({self.action})"
 
 
 class Source(ABC):
@@ -124,7 +113,7 @@ class Source(ABC):
         unknown = [name for name in self.classes if name not in classes]
         if unknown:
             what = f"classes the detector does not know: {', '.join(unknown)}"
-            problem = Problem(where=str(self.root), what=what, action="left out")
+            problem = Problem(kind="unknown-class", file=str(self.root), what=what, action="left out")
             renumbered.problems = (*self.problems, problem)
         return renumbered
 

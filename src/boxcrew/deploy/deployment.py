@@ -20,7 +20,7 @@ class Deployment(ABC):
     """Used as a context: entering sets the process up, leaving restores it."""
 
     def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+        self.plan = plan  # with more accumulation than it began with, once memory has run out
         self.device = torch.device(plan.clone_device)
 
     @property
@@ -40,12 +40,21 @@ class Deployment(ABC):
     def gradients(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
         """Runs a step's forward and backward. Every parameter's gradient is then that of the sum of the
         losses over all samples divided by their weight, however the samples were split.
+
+        Where memory runs out the step is done again in twice as many parts, and so are those after it. That
+        changes nothing but the statistics of BatchNorms in training mode, which see one part at a time.
         """
 
     @abstractmethod
     def update(self, optimizer: Optimizer, *, max_norm: float | None) -> float:
         """Clips the gradient to `max_norm` if given, steps, clears; gives the norm before clipping. Where it
         is not finite no step is made: the parameters stay as they were.
+        """
+
+    @abstractmethod
+    def discard(self, task: nn.Module) -> None:
+        """In place of `update`, or after one that made no step: clears the gradients and puts the buffers
+        (statistics of BatchNorms) back as they were before `gradients`.
         """
 
     @abstractmethod

@@ -1,12 +1,19 @@
-"""How this process keeps its memory."""
+"""How this process keeps its memory, and how it is told that there is no more."""
 
 from __future__ import annotations
 
 import ctypes
 import platform
 
+import torch
+
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # malloc.h
 _MIB = 1 << 20
+_WORDS = ("not enough memory", "DefaultCPUAllocator: can't allocate")  # of torch on CPUs
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    return isinstance(error, torch.OutOfMemoryError) or any(words in str(error) for words in _WORDS)
 
 
 def keep_freed_memory() -> bool:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 import timm
 import torch
 from safetensors import SafetensorError, safe_open
@@ -19,6 +18,7 @@ from torch import Tensor
 
 from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.core.files import write_whole
+from boxcrew.nets.tensor_file import write_tensors
 
 State = dict[str, Tensor]
 
@@ -51,8 +51,7 @@ class Weights:
 def save_weights(path: Path, state: State, meta: Mapping[str, Any]) -> None:
     """A safetensors file with `meta` as JSON in its header."""
     header = {"boxcrew": json.dumps(meta)}
-    tensors = {name: value.detach().cpu().contiguous() for name, value in state.items()}
-    write_whole(path, lambda file: safetensors.torch.save_file(tensors, file, metadata=header))
+    write_whole(path, lambda file: write_tensors(file, state, header))
 
 
 def read_weights(path: Path) -> Weights:

@@ -129,6 +129,68 @@ def check_refuses_what_is_not_finite(plan: Plan, batch: Batch) -> None:
         assert all(p.isfinite().all() for p in task.parameters())
 
 
+def check_discards(plan: Plan, batch: Batch) -> None:
+    """What a forward did to statistics is undone, gradients are gone, and the next step is not harmed."""
+    with deploy(plan) as deployment:
+        normed = make_task(torch.float64)
+        normed.features.append(nn.BatchNorm2d(4).double())
+        task = deployment.place(normed)
+        before = {name: value.clone() for name, value in task.state_dict().items()}
+        deployment.gradients(task, batch, "train")
+        assert not torch.equal(task.get_buffer("features.3.running_mean"), before["features.3.running_mean"])
+        deployment.discard(task)
+        for name, value in task.state_dict().items():
+            assert torch.equal(value, before[name]), name
+        assert all(parameter.grad is None for parameter in task.parameters())
+        deployment.gradients(task, batch, "train")
+        norm = deployment.update(torch.optim.SGD(task.parameters(), lr=0.1), max_norm=None)
+        assert torch.tensor(norm).isfinite()
+
+
+class HungryTask(WeightedTask):
+    """Runs out of memory on more than `most` samples."""
+
+    def __init__(self, most: int, error: RuntimeError) -> None:
+        super().__init__()
+        self.most = most
+        self.error = error
+        self.parts: list[int] = []
+
+    def forward(self, batch: Batch, phase: str = "train") -> Losses:
+        self.parts.append(len(batch))
+        if len(batch) > self.most:
+            raise self.error
+        return super().forward(batch, phase)
+
+
+def check_runs_out_of_memory(plan: Plan, batch: Batch, error: RuntimeError) -> None:
+    """A step that memory does not suffice for is computed in smaller parts, with the same result, and those
+    after it at once; a deployment that goes on from its state knows that too.
+    """
+    most = len(batch) // 4
+    with deploy(plan) as deployment:
+        hungry = HungryTask(most, error).double()
+        hungry.load_state_dict(make_task(torch.float64).state_dict())
+        task = deployment.place(hungry)
+        wanted = wanted_gradients(make_task(torch.float64), batch)
+        deployment.gradients(task, batch, "train")
+        for name, parameter in task.named_parameters():
+            assert parameter.grad is not None, name
+            torch.testing.assert_close(parameter.grad, wanted[name], rtol=1e-10, atol=1e-10)
+        assert max(hungry.parts) > most, "it was tried"
+        deployment.discard(task)
+        hungry.parts.clear()
+        deployment.gradients(task, batch, "train")
+        assert max(hungry.parts) <= most
+        state = json.loads(json.dumps(deployment.state()))
+        deployment.discard(task)
+    hungry.parts.clear()
+    with deploy(plan) as other:
+        other.load_state(state)
+        other.gradients(task, batch, "train")
+        assert max(hungry.parts) <= most
+
+
 def check_leaves_no_trace(plan: Plan) -> None:
     """Inside it computes with the plan's threads, afterwards with as many as before, also after an error."""
     before = torch.get_num_threads()

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from boxcrew.core.errors import ModelError, UsageError
+from boxcrew.nets.tensor_file import write_tensors
 
 FORMAT = 1
 _TENSORS, _STATE, _COMMIT = "tensors.safetensors", "state.json", "COMMIT"
@@ -30,6 +31,10 @@ class Checkpoint:
     tensors: Mapping[str, Tensor]
     state: Mapping[str, Any]  # JSON values
 
+    def num_bytes(self) -> int:
+        """That its files take, but for some kilobytes."""
+        return sum(tensor.numel() * tensor.element_size() for tensor in self.tensors.values())
+
 
 def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
     """Writes `folder/<step>`; if it fails, or is cut off, no reader will ever choose what is there."""
@@ -39,15 +44,16 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
         shutil.rmtree(leftover, ignore_errors=True)
     temporary.mkdir(parents=True)
     try:
-        tensors = {name: t.detach().cpu().contiguous() for name, t in checkpoint.tensors.items()}
-        safetensors.torch.save_file(tensors, temporary / _TENSORS)
+        sums = {_TENSORS: write_tensors(temporary / _TENSORS, checkpoint.tensors)}
         (temporary / _STATE).write_text(json.dumps({"step": checkpoint.step, **checkpoint.state}))
-        sums = {name: _checksum(temporary / name) for name in (_TENSORS, _STATE)}
-        for name in (_TENSORS, _STATE):
+        sums[_STATE] = _checksum(temporary / _STATE)
+        for name in sums:
             _flush(temporary / name)
+        _flush(temporary)
         commit = {"format": FORMAT, "step": checkpoint.step, "crc32": sums}
         (temporary / _COMMIT).write_text(json.dumps(commit))
         _flush(temporary / _COMMIT)
+        _flush(temporary)
         if place.exists():  # a resumed run that comes by the same step again
             shutil.rmtree(place)
         temporary.replace(place)
@@ -98,14 +104,26 @@ def newest_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[str]]:
     return None, complaints
 
 
-def remove_old(folder: Path, *, last: int, keep: int) -> None:
-    """Keeps the `keep` newest up to step `last`, which was just written. Any after it are damaged ones that
-    this run went back behind: they neither count nor are touched.
+def remove_old(folder: Path, *, last: int, keep: int, spare: Collection[int] = ()) -> None:
+    """Keeps the `keep` newest up to step `last`, which was just written, and those of the steps in `spare`.
+    Any after it are damaged ones that this run went back behind: they neither count nor are touched.
     """
     for place in [p for p in list_checkpoints(folder) if int(p.name) <= last][:-keep]:
-        # Without its marker a half-removed checkpoint cannot be taken for a whole one.
-        (place / _COMMIT).unlink(missing_ok=True)
-        shutil.rmtree(place, ignore_errors=True)
+        if int(place.name) not in spare:
+            _remove(place)
+
+
+def remove_newer(folder: Path, *, than: int) -> None:
+    """Takes away what a run did that goes back to step `than`."""
+    for place in list_checkpoints(folder):
+        if int(place.name) > than:
+            _remove(place)
+
+
+def _remove(place: Path) -> None:
+    # Without its marker a half-removed checkpoint cannot be taken for a whole one.
+    (place / _COMMIT).unlink(missing_ok=True)
+    shutil.rmtree(place, ignore_errors=True)
 
 
 def optimizer_tensors(optimizer: Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:

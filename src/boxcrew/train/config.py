@@ -15,6 +15,7 @@ from boxcrew.data.transforms.pipeline import TransformsConfig
 from boxcrew.detectors.base import DetectorConfig, detector_config_class
 from boxcrew.detectors.ssdlite import SsdLiteConfig
 from boxcrew.plan.search import DeployConfig
+from boxcrew.train.guard import GuardConfig
 from boxcrew.train.init import InitConfig, Scratch, init_config_class
 from boxcrew.train.optim import OptimConfig
 from boxcrew.train.schedule import ScheduleConfig
@@ -27,14 +28,31 @@ class DataConfig(Config):
     path: str = "shelf"  # a data set's directory or file, or the name of an embedded one
     format: str = "auto"  # voc, coco, yolo
     val: str = "val"  # the split that is evaluated
+    strict: bool = False  # stop at data that has to be repaired or left out
+
+
+def _duration(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return parse_duration(value)
+    except UsageError as error:  # pydantic adds the setting's name to a ValueError
+        raise ValueError(f"not a duration above zero ({error.advice or 'such as 90s'})") from None
 
 
 class SaverConfig(Config):
+    """When to save, each of the three by itself; none of them: every epoch, but in no more than 2 % of the
+    run's time. And what to keep.
+    """
+
     group = "saver"
 
-    every_epochs: float = Field(default=1.0, gt=0)
+    every_epochs: float | None = Field(default=None, gt=0)
     every_steps: int | None = Field(default=None, ge=1)
+    every_seconds: Annotated[float, BeforeValidator(_duration), Field(gt=0)] | None = None  # or 10m, 2h
     keep: int = Field(default=2, ge=1)  # the last n
+    keep_best: bool = False  # the whole state of the best evaluation; its weights are kept in any case
+    keep_every_hours: float | None = Field(default=None, gt=0)  # one of each n hours of training, for good
 
 
 Metric = Literal[
@@ -69,15 +87,6 @@ class TaskConfig(Config):
     name: Literal["detection"] = "detection"
 
 
-def _duration(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    try:
-        return parse_duration(value)
-    except UsageError as error:  # pydantic adds the setting's name to a ValueError
-        raise ValueError(f"not a duration above zero ({error.advice or 'such as 90s'})") from None
-
-
 class RunConfig(Config):
     """One training, whole. `out` is the run directory; without it a fresh one under `runs/` is made."""
 
@@ -109,6 +118,7 @@ class RunConfig(Config):
     saver: SaverConfig = SaverConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     summaries: SummariesConfig = SummariesConfig()
+    guard: GuardConfig = GuardConfig()
     deploy: DeployConfig = DeployConfig()
 
     @field_validator("unfreeze")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from boxcrew.core.errors import DataError
-from boxcrew.data.check import check_images
+from boxcrew.data.problem import ACTIONS, Problem
+from boxcrew.data.scan import scan
 from boxcrew.data.source import Record, Source, open_source
 from boxcrew.train.config import DataConfig
 from boxcrew.train.screen import Screen
@@ -24,9 +27,12 @@ class RunData:
 
 
 def load_data(config: DataConfig, *, seed: int, workers: int, screen: Screen) -> RunData:
-    """Opens the set, decodes every image once, and says what was found."""
+    """Opens the set, looks at every image once, and says what was found."""
     source = open_source(config.path, format=config.format, seed=seed)
-    source, _ = check_images(source, workers=workers)
+    with screen.progress("looking at the images") as progress:
+        source = scan(source, workers=workers, progress=progress)
+    if config.strict:
+        _require_clean(config, source)
     data = RunData(source=source, train=source.split("train"), val=source.split(config.val))
     if not any(len(record.target) for record in data.train):
         raise DataError(f"{config.path}: no training image has a box", advice="annotate some images first")
@@ -34,16 +40,40 @@ def load_data(config: DataConfig, *, seed: int, workers: int, screen: Screen) ->
     boxes = sum(len(record.target) for records in source.splits.values() for record in records)
     contents = f"{counts} images, {boxes} boxes, {len(source.classes)} classes"
     screen.say(f"data: {config.path} ({source.format}): {contents}")
-    say_problems(source, screen)
+    say_problems(source.problems, screen, rest="data_report.json names all")
     return data
 
 
-def say_problems(source: Source, screen: Screen) -> None:
-    for problem in source.problems[:SHOWN_PROBLEMS]:
+def _require_clean(config: DataConfig, source: Source) -> None:
+    found = [problem for problem in source.problems if problem.action != "noted"]
+    if found:
+        raise DataError(
+            f"{config.path}: {len(found)} problems, and data.strict=true; the first: {found[0]}",
+            advice=f"boxcrew data {config.path} --json names all of them",
+        )
+
+
+def say_problems(problems: Sequence[Problem], screen: Screen, *, rest: str) -> None:
+    """A table of how many there are of each kind, then some by name: the first of every kind before the
+    second of any. `rest` says where the others stand.
+    """
+    if len(problems) > 1:
+        counts = Counter((problem.kind, problem.action) for problem in problems)
+        rows = [
+            (kind, *(str(counts[kind, action]) if counts[kind, action] else "" for action in ACTIONS))
+            for kind in dict.fromkeys(problem.kind for problem in problems)
+        ]
+        screen.table("problems in the data", ("kind", *ACTIONS), rows)
+    met: Counter[str] = Counter()
+    turns = []
+    for problem in problems:
+        turns.append((met[problem.kind], problem))
+        met[problem.kind] += 1
+    for _, problem in sorted(turns, key=lambda turn: turn[0])[:SHOWN_PROBLEMS]:
         screen.warn(str(problem))
-    more = len(source.problems) - SHOWN_PROBLEMS
+    more = len(problems) - SHOWN_PROBLEMS
     if more > 0:
-        screen.warn(f"and {more} more problems in the data")
+        screen.warn(f"and {more} more problems in the data; {rest}")
 
 
 def data_report(source: Source) -> dict[str, Any]:
@@ -53,10 +83,7 @@ def data_report(source: Source) -> dict[str, Any]:
         "format": source.format,
         "classes": list(source.classes),
         "splits": {name: _split_report(records, source.classes) for name, records in source.splits.items()},
-        "problems": [
-            {"where": problem.where, "what": problem.what, "action": problem.action}
-            for problem in source.problems
-        ],
+        "problems": [problem.to_json() for problem in source.problems],
     }
 
 

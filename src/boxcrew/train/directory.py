@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from boxcrew.core.errors import UsageError
+from boxcrew.train.lock import LOCK
 
 RUNS = Path("runs") / "detect"
 
@@ -29,7 +30,7 @@ def _refuse_foreign(folder: Path) -> None:
     """
     if folder.is_file():
         raise UsageError(f"out={folder}: is a file", advice="give a directory that does not exist yet")
-    if folder.is_dir() and any(folder.iterdir()) and not _is_run(folder):
+    if folder.is_dir() and any(p.name != LOCK for p in folder.iterdir()) and not _is_run(folder):
         raise UsageError(
             f"out={folder}: not empty, and not a run",
             advice="give a directory that does not exist yet",

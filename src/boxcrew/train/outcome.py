@@ -13,7 +13,6 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from boxcrew.core.files import write_json
 from boxcrew.core.units import format_bytes, format_count, format_duration
 from boxcrew.detectors.base import DetectorNet
 from boxcrew.nets.weights import save_weights
@@ -31,6 +30,7 @@ class Outcome:
     data: RunData
     summary: dict[str, Any]
     interrupted: bool
+    trouble: str | None = None  # files that could not be written in the end, and why
 
 
 def describe_network(detector: DetectorNet) -> str:
@@ -62,21 +62,23 @@ def save_detector(path: Path, task: nn.Module, config: RunConfig, *, step: int) 
     save_weights(path, detector.state_dict(), meta)
 
 
-def write_summary(
-    folder: Path, trainer: Trainer, summaries: Summaries, examination: Examination
+def summarize(
+    folder: Path, trainer: Trainer, summaries: Summaries, examination: Examination, *, state: str
 ) -> dict[str, Any]:
-    """`summary.json`: the numbers of the best weights, and how the run went."""
+    """What `summary.json` holds: the numbers of the best weights, and how the run went."""
     place = folder / "evaluation.json"
     best = (
         json.loads(place.read_text(encoding="utf-8")) if place.is_file() else {"numbers": {}, "classes": []}
     )
-    summary = {
-        "state": "interrupted" if trainer.interrupted else "finished",
+    return {
+        "state": state,
         "stopped_because": trainer.stop_reason,
         **best["numbers"],
         "best_step": examination.best_step,
         "steps": trainer.step,
         "epochs": trainer.progress.epoch,
+        "skipped_steps": trainer.guard.skipped_steps,
+        "rollbacks": trainer.guard.rollbacks,
         "train_seconds": trainer.elapsed,
         "images_per_second": summaries.num_images / max(summaries.seconds, 1e-9),
         "data_wait_share": summaries.data_wait / max(summaries.seconds, 1e-9),
@@ -84,8 +86,6 @@ def write_summary(
         "milliseconds": best.get("milliseconds", {}),
         "classes": best["classes"],
     }
-    write_json(folder / "summary.json", summary)
-    return summary
 
 
 def peak_memory(device: torch.device) -> int:
@@ -105,6 +105,9 @@ def say_result(outcome: Outcome, screen: Screen) -> None:
         f"training: {seconds}, {summary['images_per_second']:.1f} images/s, "
         f"data wait {summary['data_wait_share']:.0%}, peak memory {memory}"
     )
+    if summary["skipped_steps"]:
+        times = f", the run went back {summary['rollbacks']} times" if summary["rollbacks"] else ""
+        screen.warn(f"{summary['skipped_steps']} steps were left out{times}")
     if summary["stopped_because"]:
         screen.say(f"stopped: {summary['stopped_because']}")
     if outcome.interrupted:

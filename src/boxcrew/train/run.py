@@ -18,12 +18,14 @@ from boxcrew.detectors.base import DetectorNet, build_detector
 from boxcrew.hardware.machine import Machine
 from boxcrew.hardware.probe import probe_machine
 from boxcrew.tasks.detection import DetectionTask
+from boxcrew.train.changes import changes_since, record, require_same_batch, sentences
 from boxcrew.train.checkpoint import Checkpoint, list_checkpoints, newest_checkpoint
 from boxcrew.train.config import RunConfig
 from boxcrew.train.data import data_report, load_data
 from boxcrew.train.directory import choose_folder, require_run
 from boxcrew.train.hooks.freeze import Freeze
 from boxcrew.train.init import Resume
+from boxcrew.train.lock import locked
 from boxcrew.train.outcome import Outcome, describe_network
 from boxcrew.train.planning import choose_plan, placement
 from boxcrew.train.schedule import Length
@@ -35,8 +37,14 @@ def train(config: RunConfig, screen: Screen) -> Outcome:
     """Trains from nothing, or goes on from a checkpoint in the run's own directory."""
     config = config.anchored()
     folder = choose_folder(config.out, config.name)
+    with locked(folder, screen.say):
+        return _train(config, folder, screen)
+
+
+def _train(config: RunConfig, folder: Path, screen: Screen) -> Outcome:
     own = _own_checkpoint(folder, screen)
     past = own or _other_checkpoint(config)
+    changes = changes_since(folder, config) if own is not None else {}
     machine = probe_machine()
     screen.say(f"boxcrew {VERSION}, torch {torch.__version__}, Python {platform.python_version()}")
     screen.say(f"machine: {machine.headline()}")
@@ -48,24 +56,21 @@ def train(config: RunConfig, screen: Screen) -> Outcome:
     freeze = Freeze(task, trainable=config.trainable, unfreeze=config.unfreeze)
     start = _begin(config, detector, own, screen)
     plan = choose_plan(config, machine, detector)
-    length = Length.of(
-        steps=config.steps,
-        epochs=config.epochs,
-        seconds=config.time,
-        num_samples=len(data.train),
-        batch=plan.batch,
-    )
+    length = _length(config, len(data.train), plan.batch)
     workshop = Workshop(
         config=config, folder=folder, data=data, task=task, freeze=freeze, length=length, screen=screen
     )
     if past is not None:
         workshop.require_fit(past)
     if own is not None:
+        require_same_batch(folder, plan)
         workshop.refuse_finished(own)
-    for line in plan.explain():
-        screen.say(f"plan: {line}")
+    for line in (*sentences(changes, config), *(f"plan: {line}" for line in plan.explain())):
+        screen.say(line)
     deployment = deploy(plan)
     _write_records(workshop, machine, deployment, start)
+    if own is not None:
+        record(folder, changes, step=own.step)
     screen.open_log(folder / "train.log")
     try:
         with deployment:
@@ -131,13 +136,22 @@ def _begin(
     return report.to_json()
 
 
+def _length(config: RunConfig, num_samples: int, batch: int) -> Length:
+    return Length.of(
+        steps=config.steps,
+        epochs=config.epochs,
+        seconds=config.time,
+        num_samples=num_samples,
+        batch=batch,
+    )
+
+
 def _write_records(
     workshop: Workshop, machine: Machine, deployment: Deployment, start: dict[str, Any]
 ) -> None:
     """All that is decided, before the first step."""
     folder = workshop.folder
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         write_text(folder / "config.yaml", to_yaml(workshop.config))
     except OSError as error:
         raise UsageError(f"out={folder}: cannot be written to: {error.strerror}") from None

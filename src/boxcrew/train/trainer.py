@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,11 +13,11 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.types import Batch
 from boxcrew.deploy.deployment import Deployment
 from boxcrew.tasks.base import Task
 from boxcrew.train.checkpoint import Checkpoint, load_optimizer, optimizer_tensors
+from boxcrew.train.guard import Guard
 from boxcrew.train.optim import OptimConfig, set_rate
 from boxcrew.train.schedule import Length, Progress, ScheduleConfig
 
@@ -34,6 +35,7 @@ class StepReport:
     data_wait: float  # seconds of it in which no batch was ready
     num_samples: int
     skipped: tuple[str, ...]  # samples that could not be read, in words
+    fault: str | None = None  # why the parameters were left as they were, in words; then no number is sure
 
 
 class Hook:
@@ -48,6 +50,9 @@ class Hook:
 
     def end(self, trainer: Trainer) -> None:
         """After the last step, also when the run was stopped; not after an error."""
+
+    def went_back(self, trainer: Trainer) -> None:
+        """After the run went back to an earlier checkpoint, and states and tensors were loaded from it."""
 
     def state(self) -> dict[str, Any]:
         """JSON values."""
@@ -74,11 +79,13 @@ class Trainer:
         schedule: ScheduleConfig,
         length: Length,
         hooks: Sequence[Hook],
+        guard: Guard,
     ) -> None:
         self.task = task
         self.deployment = deployment
         self.optimizer = optimizer
         self.length = length
+        self.guard = guard
         self.step = 0  # steps done
         self.batch: Batch | None = None  # of the last step
         self.elapsed = 0.0  # seconds of training, over all processes that worked on this run
@@ -105,33 +112,60 @@ class Trainer:
         """Trains to the end of the run. `batches(step)` gives the batches of that step and all after it."""
         for hook in self._hooks:
             hook.begin(self)
-        stream = batches(self.step)
-        while self.progress.fraction < 1 and self.stop_reason is None:
+        while not self._is_over or self._must_go_back:
+            if self._must_go_back:
+                self._go_back()
+            self._follow(batches(self.step))
+        for hook in self._hooks:
+            hook.end(self)
+
+    @property
+    def _is_over(self) -> bool:
+        return self.progress.fraction >= 1 or self.stop_reason is not None
+
+    @property
+    def _must_go_back(self) -> bool:
+        return self.guard.has_enough and self.stop_reason is None
+
+    def _follow(self, stream: Iterator[Batch]) -> None:
+        """To the end of the run, or until it must go back."""
+        while not self._is_over and not self.guard.has_enough:
             report = self._do_step(stream)
             begun = time.monotonic()
             for hook in self._hooks:
                 hook.after_step(self, report)
             if self.progress.fraction < 1:  # the last examination is not training
                 self.elapsed += time.monotonic() - begun
+
+    def _go_back(self) -> None:
+        checkpoint = self.guard.way_back(self.step)
+        before, elapsed = self.guard.state(), self.elapsed
+        self.guard.warn(
+            f"step {self.step}: {self.guard.failures} steps in a row failed: back to step {checkpoint.step}"
+        )
+        self.load(checkpoint)
+        self.elapsed = elapsed  # time does not go back
+        self.guard.went_back(before)
         for hook in self._hooks:
-            hook.end(self)
+            hook.went_back(self)
+        self.guard.warn(f"going on from step {self.step} at {self.guard.rate_factor:g} of the rate")
 
     def _do_step(self, stream: Iterator[Batch]) -> StepReport:
         begun = time.monotonic()
         batch = next(stream)
         waited = time.monotonic() - begun
-        rate = self._optim.rate * self._schedule.factor(self.progress)
+        rate = self._optim.rate * self._schedule.factor(self.progress) * self.guard.rate_factor
         set_rate(self.optimizer, rate)
-        losses = self.deployment.gradients(self.task, batch, "train")
-        weight = max(1.0, float(losses.weight))
-        terms = {name: float(value) / weight for name, value in losses.terms.items()}
+        terms = self._compute(batch)
         loss = sum(terms.values())
-        self._require_finite("loss", loss, batch)
-        norm = self.deployment.update(self.optimizer, max_norm=self._optim.clip)
-        if self.deployment.plan.precision != "fp16":  # whose overflows are skipped, and the scale lowered
-            self._require_finite("gradient's norm", norm, batch)
+        norm, fault = self._update(loss)
         self.step += 1
         self.batch = batch
+        if fault is None:
+            self.guard.passed(loss)
+        else:
+            self.deployment.discard(self.task)
+            self.guard.failed(self.step, fault, batch)
         seconds = time.monotonic() - begun
         self.elapsed += seconds
         return StepReport(
@@ -144,16 +178,33 @@ class Trainer:
             data_wait=waited,
             num_samples=len(batch),
             skipped=batch.skipped,
+            fault=fault,
         )
 
-    def _require_finite(self, name: str, value: float, batch: Batch) -> None:
-        if not math.isfinite(value):
-            raise BoxcrewError(
-                f"step {self.step}: the {name} is {value}; images: {', '.join(batch.keys)}",
-                advice="lower optim.rate, or set optim.clip=10",
+    def _compute(self, batch: Batch) -> dict[str, float]:
+        """Gradients, and the terms of the loss."""
+        parts = self.deployment.plan.accumulation
+        losses = self.deployment.gradients(self.task, batch, "train")
+        if self.deployment.plan.accumulation > parts:
+            self.guard.warn(
+                f"step {self.step + 1}: memory ran out: steps are computed in "
+                f"{self.deployment.plan.accumulation} parts from here on"
             )
+        weight = max(1.0, float(losses.weight))
+        return {name: float(value) / weight for name, value in losses.terms.items()}
+
+    def _update(self, loss: float) -> tuple[float, str | None]:
+        """The gradient's norm, and why no step was made with it, if so."""
+        fault = self.guard.fault_of_loss(loss)
+        if fault is not None:
+            return math.nan, fault
+        norm = self.deployment.update(self.optimizer, max_norm=self._optim.clip)
+        if self.deployment.plan.precision == "fp16":  # whose overflows are usual: the scale is lowered
+            return norm, None
+        return norm, self.guard.fault_of_norm(norm)
 
     def checkpoint(self) -> Checkpoint:
+        """A copy, in main memory: it stays as it is while training goes on."""
         optimizer, slots = optimizer_tensors(self.optimizer)
         tensors = {f"task/{name}": value for name, value in self.task.state_dict().items()}
         tensors |= {f"optimizer/{name}": value for name, value in optimizer.items()}
@@ -164,9 +215,14 @@ class Trainer:
             "elapsed": self.elapsed,
             "optimizer": slots,
             "deployment": self.deployment.state(),
+            "guard": self.guard.state(),
             "hooks": {hook.name: hook.state() for hook in self._hooks},
         }
-        return Checkpoint(step=self.step, tensors=tensors, state=state)
+        return Checkpoint(
+            step=self.step,
+            tensors={name: _copy(value) for name, value in tensors.items()},
+            state=copy.deepcopy(state),
+        )
 
     def load(self, checkpoint: Checkpoint) -> None:
         parts: dict[str, dict[str, Tensor]] = {}
@@ -177,11 +233,17 @@ class Trainer:
         load_optimizer(self.optimizer, parts.get("optimizer", {}), checkpoint.state["optimizer"])
         _set_random_state(parts["random"])
         self.deployment.load_state(checkpoint.state["deployment"])
+        self.guard.load_state(checkpoint.state.get("guard", {}))
         for hook in self._hooks:
             hook.load_state(checkpoint.state["hooks"].get(hook.name, {}))
             hook.load_tensors(parts.get(hook.name, {}))
         self.step = checkpoint.step
         self.elapsed = checkpoint.state["elapsed"]
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    # Laid out as files want it already here, so that whoever writes it has nothing left to compute.
+    return tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
 
 
 def _random_state() -> dict[str, Tensor]:

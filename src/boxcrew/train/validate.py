@@ -9,7 +9,7 @@ from pydantic import Field
 
 from boxcrew.core.config import Config, read_yaml
 from boxcrew.core.errors import DataError
-from boxcrew.data.check import check_images
+from boxcrew.data.scan import scan
 from boxcrew.data.source import Record, Source, open_source
 from boxcrew.data.workers import Workers
 from boxcrew.evaluate.evaluator import Evaluator
@@ -70,8 +70,9 @@ def _records(config: ValConfig, loaded: Loaded, screen: Screen) -> tuple[Source,
     if path is None:
         raise DataError(f"run={config.run}: a weight file has no data of its own", advice="give data=…")
     source = open_source(path, format=format_, seed=seed)
-    source, _ = check_images(source, workers=max(1, int(usable_cores())))
+    with screen.progress("looking at the images") as progress:
+        source = scan(source, workers=max(1, int(usable_cores())), progress=progress)
     if source.classes != loaded.detector.classes:
         source = source.with_classes(loaded.detector.classes)
-    say_problems(source, screen)
+    say_problems(source.problems, screen, rest="boxcrew data --json names all")
     return source, source.split(config.split)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from torch.optim import Optimizer
 
-from boxcrew.core.errors import ModelError, UsageError
+from boxcrew.core.errors import BoxcrewError, ModelError, UsageError
 from boxcrew.core.files import write_json
 from boxcrew.core.types import Batch
 from boxcrew.core.units import format_duration
@@ -20,26 +20,21 @@ from boxcrew.data.transforms.pipeline import eval_pipeline, train_pipeline
 from boxcrew.data.workers import Workers
 from boxcrew.deploy.deployment import Deployment
 from boxcrew.detectors.base import DetectorNet
-from boxcrew.evaluate.evaluator import Evaluation, Evaluator
+from boxcrew.evaluate.evaluator import Evaluator
 from boxcrew.evaluate.predictor import Predictor
 from boxcrew.tasks.detection import DetectionTask
 from boxcrew.train.checkpoint import Checkpoint, check_optimizer
 from boxcrew.train.config import RunConfig
 from boxcrew.train.data import RunData
+from boxcrew.train.guard import Guard
 from boxcrew.train.hooks.ema import Ema
-from boxcrew.train.hooks.evaluation import Examination
 from boxcrew.train.hooks.freeze import Freeze
-from boxcrew.train.hooks.pictures import Pictures
-from boxcrew.train.hooks.progress import ProgressReport
-from boxcrew.train.hooks.saver import Saver
-from boxcrew.train.hooks.stop import StopOnSignal
-from boxcrew.train.hooks.summaries import Summaries
-from boxcrew.train.metrics import Metrics, open_writer
 from boxcrew.train.optim import build_optimizer
-from boxcrew.train.outcome import Outcome, save_detector, say_result, write_summary
+from boxcrew.train.outcome import Outcome, save_detector, say_result, summarize
+from boxcrew.train.parts import Examiner, Parts
 from boxcrew.train.schedule import Length
 from boxcrew.train.screen import Screen
-from boxcrew.train.trainer import Hook, Trainer
+from boxcrew.train.trainer import Trainer
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -93,58 +88,54 @@ class Workshop:
 
     def run(self, deployment: Deployment, past: Checkpoint | None) -> Outcome:
         """From `past`, or from what the detector was filled with, to the end."""
-        config = self.config
         deployment.place(self.task)
-        ema = Ema(self.task, decay=config.optim.ema)
-        from_step = past.step if past else 0
-        writer = (
-            open_writer(self.folder / "tensorboard", from_step=from_step)
-            if config.summaries.tensorboard
-            else None
-        )
-        metrics = Metrics(self.folder, writer=writer, from_step=from_step)
-        summaries = Summaries(metrics, every_steps=config.summaries.every_steps)
-        evaluator = self._evaluator(deployment)
-        pictures = Pictures(self.folder, config.summaries, self.data, evaluator, writer)
-        progress = ProgressReport(self.folder, self.screen)
-        best = Best(folder=self.folder, ema=ema, config=config, screen=self.screen)
-        examination = Examination(
-            partial(evaluator, self._predictor(ema, deployment)),
-            config.evaluation,
-            metrics,
-            on_result=(best.on_result, pictures.on_result),
-        )
-        stop = StopOnSignal(self.screen)
-        hooks: list[Hook] = [
-            self.freeze,
-            ema,
-            summaries,
-            pictures,
-            examination,
-            Saver(self.folder / "checkpoints", config.saver),
-            stop,
-            progress,
-        ]
-        trainer = self._trainer(deployment, hooks)
+        parts = self._parts(deployment, from_step=past.step if past else 0)
+        trainer = self._trainer(deployment, parts)
         if past is not None:
             trainer.load(past)
         self._say_length(deployment.plan.batch)
         try:
             trainer.fit(partial(self._batches, deployment))
+        except BoxcrewError as error:
+            trainer.stop(error.message)
+            self._write_summary(trainer, parts, state="failed")
+            self.screen.say(f"failed: {error.message}")
+            raise
         finally:
-            stop.restore()
-            progress.close()
-            if writer is not None:
-                writer.close()
-        save_detector(self.folder / "weights" / "last.safetensors", ema.task, config, step=trainer.step)
-        summary = write_summary(self.folder, trainer, summaries, examination)
+            parts.close()
+        return self._finish(trainer, parts)
+
+    def _finish(self, trainer: Trainer, parts: Parts) -> Outcome:
+        last = self.folder / "weights" / "last.safetensors"
+        save = partial(save_detector, last, parts.ema.task, self.config, step=trainer.step)
+        parts.files.write("weights/last.safetensors", save)
+        state = "interrupted" if trainer.interrupted else "finished"
+        summary = self._write_summary(trainer, parts, state=state)
         outcome = Outcome(
-            folder=self.folder, summary=summary, interrupted=trainer.interrupted, data=self.data
+            folder=self.folder,
+            summary=summary,
+            interrupted=trainer.interrupted,
+            data=self.data,
+            trouble=parts.trouble(),
         )
         say_result(outcome, self.screen)
         return outcome
 
-    def _trainer(self, deployment: Deployment, hooks: list[Hook]) -> Trainer:
+    def _write_summary(self, trainer: Trainer, parts: Parts, *, state: str) -> dict[str, Any]:
+        summary = summarize(self.folder, trainer, parts.summaries, parts.examination, state=state)
+        parts.files.write("summary.json", partial(write_json, self.folder / "summary.json", summary))
+        return summary
+
+    def _parts(self, deployment: Deployment, *, from_step: int) -> Parts:
+        ema = Ema(self.task, decay=self.config.optim.ema)
+        examiner = Examiner(
+            evaluator=self._evaluator(deployment),
+            predictor=self._predictor(ema, deployment),
+            data=self.data,
+        )
+        return Parts(self.folder, self.config, self.screen, ema=ema, examiner=examiner, from_step=from_step)
+
+    def _trainer(self, deployment: Deployment, parts: Parts) -> Trainer:
         return Trainer(
             task=self.task,
             deployment=deployment,
@@ -152,7 +143,8 @@ class Workshop:
             optim=self.config.optim,
             schedule=self.config.schedule,
             length=self.length,
-            hooks=hooks,
+            hooks=(self.freeze, *parts.hooks),
+            guard=Guard(self.config.guard, warn=self.screen.warn, last_good=parts.saver.last_good),
         )
 
     def _optimizer(self) -> Optimizer:
@@ -199,38 +191,3 @@ class Workshop:
             workers=self._workers(deployment),
         )
         return loader.batches(step)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Best:
-    """Keeps the weights that did best so far, with the report that says how well."""
-
-    folder: Path
-    ema: Ema
-    config: RunConfig
-    screen: Screen
-
-    def on_result(self, trainer: Trainer, evaluation: Evaluation, is_best: bool) -> None:  # noqa: FBT001
-        numbers = evaluation.report.numbers
-        mark = " (best so far)" if is_best else ""
-        self.screen.say(
-            f"step {trainer.step}: AP {numbers['AP']:.3f}  AP50 {numbers['AP50']:.3f}  "
-            f"AP75 {numbers['AP75']:.3f}, {len(evaluation.judged)} images in "
-            f"{format_duration(evaluation.seconds)}{mark}"
-        )
-        for problem in evaluation.skipped:
-            self.screen.warn(f"left out of the evaluation: {problem}")
-        if not is_best:
-            return
-        save_detector(
-            self.folder / "weights" / "best.safetensors", self.ema.task, self.config, step=trainer.step
-        )
-        write_json(
-            self.folder / "evaluation.json",
-            {
-                "step": trainer.step,
-                "milliseconds": evaluation.speed.milliseconds(),
-                "evaluated_at": time.strftime("%Y-%m-%dT%H:%M:%S"),
-                **evaluation.report.to_json(),
-            },
-        )

@@ -15,6 +15,7 @@ from boxcrew.data.source import Source, open_source
 from boxcrew.testing.sources import check_invariants
 
 CATEGORIES = [{"id": 7, "name": "jam"}, {"id": 3, "name": " tea "}, {"id": 90, "name": "unused"}]
+GAPS = "4, 5, 6, 8, 9, 10, 11, 12, …"
 
 
 def content(names: list[str], categories: list[dict[str, Any]] | None = None) -> dict[str, Any]:
@@ -82,7 +83,8 @@ def test_places_of_images(folders: dict[str, str], tmp_path: Path) -> None:
     write(tmp_path / "annotations" / "captions_val2017.json", content(["c.jpg"]))
     source = open_source(tmp_path)
     assert sizes(source) == {"train": 2, "val": 1}
-    assert source.problems == ()
+    (gap,) = source.problems
+    assert (gap.kind, gap.file, gap.value) == ("class-id-gap", "annotations/instances_train2017.json", GAPS)
 
 
 def test_same_names_in_the_folders_of_splits(tmp_path: Path) -> None:
@@ -123,7 +125,7 @@ def test_everything_wrong_is_named_and_the_rest_used(tmp_path: Path) -> None:
         {"id": "f", "image_id": 0, "category_id": 7, "bbox": [1, 2, 10**400, 4]},
         {"id": "g", "image_id": 0, "category_id": 7, "bbox": [9, 9, -3, -4]},
         {"id": "h", "image_id": 0, "category_id": 7, "bbox": [1, 2, float("nan"), 4]},
-        {"id": "i", "image_id": 0, "category_id": 7, "bbox": [30, 2, 50, 4]},
+        {"id": "i", "image_id": 0, "category_id": 7, "bbox": [30, 2, 20, 4]},
         {"image_id": 0, "category_id": None, "bbox": None},
     ]
     draw(tmp_path, "secret.jpg")
@@ -143,7 +145,7 @@ def test_everything_wrong_is_named_and_the_rest_used(tmp_path: Path) -> None:
         "annotation f: bbox is not four numbers",
         "annotation g: box [9, 9, 6, 5] has its corners swapped (repaired)",
         "annotation h: box [1, 2, nan, 6] has a side that is not a number (left out)",
-        "annotation i: box [30, 2, 80, 6] reaches out of the image of 40 x 30 (repaired)",
+        "annotation i: box [30, 2, 50, 6] reaches out of the image of 40 x 30 (repaired)",
         "annotation number 9: there is no category None",
         "image 2: there is no image file gone.jpg",
         "image 3: its file name leaves the data set: ../secret.jpg",
@@ -153,6 +155,23 @@ def test_everything_wrong_is_named_and_the_rest_used(tmp_path: Path) -> None:
         "an image has no id or file_name: {'id': 50}",
     ):
         assert expected in said, expected
+
+
+def test_ids_given_twice_and_images_in_no_file(tmp_path: Path) -> None:
+    value = content(["a.jpg", "b.jpg"], [{"id": 7, "name": "jam"}, {"id": 7, "name": "tea"}])
+    value["annotations"].append(value["annotations"][0])
+    draw(tmp_path / "images", "a.jpg", "b.jpg", "later.jpg")
+    file = write(tmp_path / "annotations" / "instances_train.json", value)
+    source = open_source(tmp_path)
+    assert source.classes == ("jam",)
+    found = {(p.kind, p.file, p.at, p.value, p.action) for p in source.problems}
+    place = "annotations/instances_train.json"
+    assert found >= {
+        ("duplicate-id", place, "category number 1", "7", "left out"),
+        ("duplicate-id", place, "annotation 0", "0", "noted"),
+        ("image-without-annotation", "images/later.jpg", "", "", "left out"),
+    }
+    assert "image-without-annotation" not in {p.kind for p in open_source(file).problems}
 
 
 def test_a_set_in_the_current_folder_keeps_its_walls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,7 +64,7 @@ def test_devkit_objects(tmp_path: Path) -> None:
     source = open_source(devkit(tmp_path, {"a": text, "b": page()}, train=["a"], val=["b"]))
     assert source.format == "voc"
     assert source.classes == ("jam", "tea")
-    assert source.problems == ()
+    assert [(p.kind, p.file) for p in source.problems] == [("empty-annotation", "Annotations/b.xml")]
     (record,) = source.split("train")
     assert record.key == "JPEGImages/a.jpg"
     np.testing.assert_array_equal(record.target.boxes, [[1.5, 2, 11, 12.25], [0, 0, 40, 30], [3, 3, 9, 9]])
@@ -132,6 +132,7 @@ def test_everything_wrong_is_named_and_the_rest_used(tmp_path: Path) -> None:
     put(tmp_path / "JPEGImages" / "gone.jpg", tmp_path / "Annotations" / "gone.xml")
     (tmp_path / "JPEGImages" / "gone.jpg").unlink()
     put(tmp_path / "JPEGImages" / "spare.jpg", tmp_path / "Annotations" / "spare.xml")
+    write_image(tmp_path / "JPEGImages" / "bare.jpg", np.zeros((30, 40, 3), dtype=np.uint8))
     start = time.monotonic()
     source = open_source(tmp_path)
     assert time.monotonic() - start < 1
@@ -155,8 +156,36 @@ def test_everything_wrong_is_named_and_the_rest_used(tmp_path: Path) -> None:
         "good.jpg is listed again",
         "no image gone.* or other belongs to it",
         "1 files are in no list",
+        "JPEGImages/bare.jpg: has no .xml file: taken as not annotated yet (left out)",
     ):
         assert expected in said, expected
+
+
+ENTITIES = {
+    "xml-bomb": b'<!DOCTYPE a [<!ENTITY b "ha"><!ENTITY c "&b;&b;">]><annotation>&c;</annotation>',
+    "xml-external-entity": b'<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]><annotation>&b;</annotation>',
+    "unreadable-annotation": b"<annotation>&b;</annotation>",
+}
+
+
+@pytest.mark.parametrize("kind", ENTITIES)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp037", "latin-1"])
+def test_entities_are_refused_in_any_encoding(kind: str, encoding: str, tmp_path: Path) -> None:
+    devkit(tmp_path, {"a": None, "b": None, "bad": None}, train=["a", "bad"], val=["b"])
+    declared = encoding.removesuffix("-sig")
+    text = ENTITIES[kind].decode()
+    if encoding == "cp037":  # the declaration is read as ASCII, and what follows is not
+        content = b'<?xml version="1.0" encoding="cp037"?>' + text.encode("cp037")
+    else:
+        content = f'<?xml version="1.0" encoding="{declared}"?>{text}'.encode(encoding)
+    (tmp_path / "Annotations" / "bad.xml").write_bytes(content)
+    source = open_source(tmp_path)
+    (problem,) = source.problems
+    assert (problem.file, problem.action) == ("Annotations/bad.xml", "left out")
+    assert problem.kind in {kind, "unreadable-annotation"}
+    if encoding in {"utf-8", "latin-1"}:
+        assert problem.kind == kind
+    assert [record.key for record in source.split("train")] == ["JPEGImages/a.jpg"]
 
 
 def test_flat_layout_of_labelimg(tmp_path: Path) -> None:

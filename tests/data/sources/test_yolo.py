@@ -82,9 +82,11 @@ def test_lines_of_a_label_file(tmp_path: Path) -> None:
     source = open_source(tmp_path)
     check_invariants(source)
     target = by_key(source)["images/train/train0.jpg"].target
-    wanted = np.array([[0, 0, 40, 30], [4, 6, 24, 27], [0, 7.5, 20, 22.5], [30, 7.5, 40, 22.5]])
+    whole, polygon, left = (0, 0, 40, 30), (4, 6, 24, 27), (0, 7.5, 20, 22.5)
+    swapped, right = (10, 7.5, 30, 22.5), (30, 7.5, 40, 22.5)
+    wanted = np.array([whole, polygon, left, swapped, right], dtype=np.float32)
     np.testing.assert_allclose(target.boxes, wanted, atol=1e-4)
-    assert target.labels.tolist() == [1, 0, 1, 0]
+    assert target.labels.tolist() == [1, 0, 1, 0, 0]
     said = whats(source)
     for number, expected in {
         5: "there is no class 2; classes are 0 to 1",
@@ -94,7 +96,7 @@ def test_lines_of_a_label_file(tmp_path: Path) -> None:
         9: "has 5 numbers after the class",
         10: "is not a line of numbers: tea",
         11: "not a number",
-        12: "must not be negative",
+        12: "has its corners swapped",
         13: "is empty",
         14: "reaches out of the image",
         15: "lies outside",
@@ -112,12 +114,15 @@ def test_background_and_lone_labels(tmp_path: Path) -> None:
     (tmp_path / "labels" / "val" / "val0.txt").write_bytes(b"\xff\xfe\x00")
     source = open_source(tmp_path)
     assert [len(record.target) for record in source.split("train")] == [0, 0, 1]
-    assert [str(problem) for problem in source.problems][:1] == [
-        "images/train/train1.jpg: has no label file; taken as background (noted)"
+    assert [(problem.kind, problem.file) for problem in source.problems] == [
+        ("empty-annotation", "labels/train/train0.txt"),
+        ("image-without-annotation", "images/train/train1.jpg"),
+        ("unreadable-annotation", "labels/val/val0.txt"),
+        ("empty-annotation", "labels/val/val0.txt"),
+        ("annotation-without-image", "labels/train/ghost.txt"),
     ]
     assert "labels/train/ghost.txt: has no image (left out)" in whats(source)
     assert "labels/val/val0.txt: cannot be read as text" in whats(source)
-    assert len(source.problems) == 3
 
 
 def test_unreadable_images_are_left_out(tmp_path: Path) -> None:

@@ -19,8 +19,11 @@ from boxcrew.evaluate.evaluator import Evaluation
 from boxcrew.evaluate.metric import Judged
 from boxcrew.evaluate.predictor import Seconds
 from boxcrew.tasks.base import Task
+from boxcrew.train.best_effort import BestEffort
+from boxcrew.train.board import Board
 from boxcrew.train.checkpoint import list_checkpoints
 from boxcrew.train.config import EvaluationConfig, Metric, SaverConfig
+from boxcrew.train.guard import Guard, GuardConfig
 from boxcrew.train.hooks.evaluation import Examination
 from boxcrew.train.hooks.progress import ProgressReport
 from boxcrew.train.hooks.saver import Saver
@@ -77,11 +80,22 @@ class Told:
         self.results.append((trainer.step, is_best))
 
 
+def nowhere(text: str) -> None: ...
+
+
+def make_metrics(folder: Path) -> Metrics:
+    board = Board(None, from_step=0, warn=nowhere)
+    return Metrics(folder, board=board, files=BestEffort(nowhere), from_step=0)
+
+
 def examination(folder: Path, told: Told, scores: list[float], **settings: Any) -> Examination:
     rest = iter(scores)
-    metrics = Metrics(folder, writer=None, from_step=0)
     return Examination(
-        lambda: evaluation(next(rest, scores[-1])), EvaluationConfig(**settings), metrics, on_result=(told,)
+        lambda: evaluation(next(rest, scores[-1])),
+        EvaluationConfig(**settings),
+        make_metrics(folder),
+        keep_best=lambda trainer, result: True,
+        on_result=(told,),
     )
 
 
@@ -158,13 +172,13 @@ class Interrupt(Hook):
 
 def test_an_interrupted_run_saves_and_does_not_examine(make_trainer: MakeTrainer, tmp_path: Path) -> None:
     told = Told()
-    saver = Saver(tmp_path / "checkpoints", SaverConfig(every_epochs=100))
+    saver = Saver(tmp_path / "checkpoints", SaverConfig(every_epochs=100), warn=nowhere)
     hooks = [Interrupt(3), examination(tmp_path, told, [0.9]), saver]
     trainer = make_trainer(Falling(), hooks, steps=100)
     trainer.fit(batches)
     assert trainer.interrupted
     assert told.results == []
-    assert [p.name for p in list_checkpoints(tmp_path / "checkpoints")] == ["00000003"]
+    assert [p.name for p in list_checkpoints(tmp_path / "checkpoints")] == ["00000000", "00000003"]
 
 
 @pytest.mark.parametrize(
@@ -173,19 +187,19 @@ def test_an_interrupted_run_saves_and_does_not_examine(make_trainer: MakeTrainer
         ({"every_epochs": 1}, 7, [4, 6, 7]),
         ({"every_epochs": 0.1}, 3, [1, 2, 3]),
         ({"every_steps": 3, "every_epochs": 50}, 8, [3, 6, 8]),
-        ({"every_steps": 4, "every_epochs": 1.5}, 9, [6, 9]),
+        ({"every_steps": 4, "every_epochs": 1.5}, 9, [6, 8, 9]),
     ],
 )
 def test_checkpoints_at_their_times(
     make_trainer: MakeTrainer, tmp_path: Path, settings: dict[str, Any], steps: int, expected: list[int]
 ) -> None:
-    saver = Saver(tmp_path, SaverConfig(**settings, keep=3))
+    saver = Saver(tmp_path, SaverConfig(**settings, keep=3), warn=nowhere)
     make_trainer(Falling(), [saver], steps=steps, steps_per_epoch=2.0).fit(batches)
     assert [int(p.name) for p in list_checkpoints(tmp_path)][-len(expected) :] == expected
 
 
 def test_summaries_are_means_and_go_on_over_a_stop(make_trainer: MakeTrainer, tmp_path: Path) -> None:
-    metrics = Metrics(tmp_path, writer=None, from_step=0)
+    metrics = make_metrics(tmp_path)
     first = Summaries(metrics, every_steps=4)
     make_trainer(Falling(), [Interrupt(6), first], steps=10).fit(batches)
     assert [row["step"] for row in read_rows(tmp_path / "metrics.jsonl")] == [4]
@@ -204,21 +218,82 @@ def test_summaries_are_means_and_go_on_over_a_stop(make_trainer: MakeTrainer, tm
     assert all(row["rate"] == 0.1 and row["images_per_second"] > 0 for row in rows)
 
 
+def test_summaries_leave_out_steps_that_failed(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    """A line whose steps all failed has no loss, but it is there."""
+    first = Summaries(make_metrics(tmp_path), every_steps=2)
+    make_trainer(Falling(bad_step=2), [first], steps=4).fit(batches)
+    second = Summaries(make_metrics(tmp_path / "all"), every_steps=1)
+    (tmp_path / "all").mkdir()
+    make_trainer(Falling(bad_step=1), [second], steps=2).fit(batches)
+    rows = read_rows(tmp_path / "metrics.jsonl")
+    assert [(row["step"], row["loss"], row["loss/class"]) for row in rows] == [(2, 1, 1), (4, 3.5, 3.5)]
+    rows = read_rows(tmp_path / "all" / "metrics.jsonl")
+    assert ["loss" in row for row in rows] == [False, True]
+    assert all(row["images_per_second"] > 0 for row in rows)
+    assert (first.num_images, second.num_images) == (4, 2)
+
+
+def test_lines_that_the_disk_does_not_take_come_later(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    said: list[str] = []
+    folder = tmp_path / "run"
+    board = Board(None, from_step=0, warn=nowhere)
+    metrics = Metrics(folder, board=board, files=BestEffort(said.append), from_step=0)
+
+    class Repair(Hook):
+        name = "repair"
+
+        def after_step(self, trainer: Trainer, report: StepReport) -> None:
+            if trainer.step == 3:
+                folder.mkdir()
+
+    make_trainer(Falling(), [Repair(), Summaries(metrics, every_steps=1)], steps=4).fit(batches)
+    assert [row["step"] for row in read_rows(folder / "metrics.jsonl")] == [1, 2, 3, 4]
+    assert len(said) == 1
+
+
+def test_best_is_what_could_be_stored(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    told = Told()
+    scores = iter([0.6, 0.9, 0.8, 0.7, 0.7])
+    hook = Examination(
+        lambda: evaluation(next(scores)),
+        EvaluationConfig(),
+        make_metrics(tmp_path),
+        keep_best=lambda trainer, result: trainer.step != 2,
+        on_result=(told,),
+    )
+    make_trainer(Falling(), [hook], steps=5).fit(batches)
+    assert told.results == [(1, True), (2, True), (3, True), (4, False), (5, False)]
+    assert hook.best_step == 3
+
+
+def test_a_run_that_goes_back_keeps_the_best_that_it_has_stored(tmp_path: Path) -> None:
+    hook = examination(tmp_path, Told(), [0.9])
+    early = {"count": 1, "step": 2, "without_gain": 0, "best": 0.5, "best_step": 2}
+    hook.load_state(early)
+    assert (hook.best, hook.best_step) == (0.5, 2)
+    hook.load_state({**early, "best": 0.8, "best_step": 6})
+    hook.load_state(early)
+    assert (hook.best, hook.best_step) == (0.8, 6)
+
+
 def test_status_says_how_a_run_ended(make_trainer: MakeTrainer, tmp_path: Path) -> None:
     def status() -> tuple[str, int]:
         found = json.loads((tmp_path / "status.json").read_text())
         return found["state"], found["step"]
 
-    make_trainer(Falling(), [ProgressReport(tmp_path, Screen())], steps=2).fit(batches)
+    make_trainer(Falling(), [ProgressReport(tmp_path, Screen(), BestEffort(nowhere))], steps=2).fit(batches)
     assert status() == ("finished", 2)
-    make_trainer(Falling(), [Interrupt(1), ProgressReport(tmp_path, Screen())]).fit(batches)
+    make_trainer(Falling(), [Interrupt(1), ProgressReport(tmp_path, Screen(), BestEffort(nowhere))]).fit(
+        batches
+    )
     assert status() == ("interrupted", 1)
-    progress = ProgressReport(tmp_path, Screen())
-    with pytest.raises(BoxcrewError, match=r"4\.jpg"):
-        make_trainer(Falling(bad_step=4), [progress]).fit(batches)
+    progress = ProgressReport(tmp_path, Screen(), BestEffort(nowhere))
+    guard = Guard(GuardConfig(failures=1), warn=nowhere, last_good=lambda: None)
+    with pytest.raises(BoxcrewError, match="no checkpoint to go back to"):
+        make_trainer(Falling(bad_step=4), [progress], guard=guard).fit(batches)
     assert status()[0] == "running"
     progress.close()
-    assert status() == ("failed", 3)
+    assert status() == ("failed", 4)
 
 
 def test_in_another_thread_signals_are_left_alone(make_trainer: MakeTrainer) -> None:

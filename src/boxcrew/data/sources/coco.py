@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from boxcrew.core.errors import DataError
-from boxcrew.data.annotations import Annotation, Box, Gathering, Object
-from boxcrew.data.layout import split_of_file, split_of_folder
+from boxcrew.data.annotations import Annotation, Gathering, Object
+from boxcrew.data.box_repair import Box
+from boxcrew.data.image import IMAGE_SUFFIXES
+from boxcrew.data.layout import sort_paths, split_of_file, split_of_folder
+from boxcrew.data.problem import Kind
 from boxcrew.data.source import SOURCES, Source
 
 _KNOWN_NAMES = frozenset(
@@ -53,23 +56,24 @@ class CocoSource(Source):
     def open(cls, path: Path, *, seed: int = 0) -> Self:
         root, files = _locate(path)
         gathering = Gathering(root)
-        pages = [_parse(file, None if path.is_file() else _split(file, root)) for file in files]
+        pages = [_parse(file, None if path.is_file() else _split(file, root), gathering) for file in files]
         if any(page.split for page in pages):
             for page in (page for page in pages if not page.split):
-                gathering.leave_out(
-                    gathering.place(page.file), "its name tells no split, but other files' do"
-                )
+                what = "its name tells no split, but other files' do"
+                gathering.leave_out("no-split", gathering.place(page.file), what)
             pages = [page for page in pages if page.split]
         categories = _shared_categories(pages)
         classes = tuple(dict.fromkeys(categories.values()))
+        first = gathering.place(pages[0].file)
         if len(classes) < len(categories):
-            gathering.note(
-                gathering.place(pages[0].file), "categories of the same name are taken as one class"
-            )
+            gathering.note("duplicate-class", first, "categories of the same name are taken as one class")
+        gathering.note_gaps(first, list(categories), "there are no categories")
         labels = {identity: classes.index(name) for identity, name in categories.items()}
         for page in pages:
             for annotation in _annotations(page, labels, gathering):
                 gathering.add(annotation, page.split)
+        if path.is_dir():  # a file given by itself speaks for its own images alone
+            _report_unlisted(gathering)
         splits, problems = gathering.finish(seed=seed)
         return cls(root=root, classes=classes, splits=splits, problems=problems)
 
@@ -117,7 +121,7 @@ def _split(file: Path, root: Path) -> str | None:
     return split_of_file(file.stem) or (split_of_folder(file.parent.name) if file.parent != root else None)
 
 
-def _parse(file: Path, split: str | None) -> _Page:
+def _parse(file: Path, split: str | None, gathering: Gathering) -> _Page:
     try:
         content = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
@@ -129,9 +133,15 @@ def _parse(file: Path, split: str | None) -> _Page:
         if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
             raise DataError(f"{file}: is not COCO: '{name}' is not a list of objects")
     try:
-        names = {int(item["id"]): str(item["name"]).strip() for item in lists.pop("categories")}
+        pairs = [(int(item["id"]), str(item["name"]).strip()) for item in lists.pop("categories")]
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"{file}: a category has no id or name", advice="give each both") from error
+    names = dict(reversed(pairs))
+    for i, (identity, name) in enumerate(pairs):
+        if name != names[identity]:
+            what = f"category id {identity} is given again, to {name}; it stays {names[identity]}"
+            place, at = gathering.place(file), f"category number {i}"
+            gathering.leave_out("duplicate-id", place, what, at=at, value=str(identity))
     return _Page(file=file, split=split, categories=dict(sorted(names.items())), **lists)
 
 
@@ -150,42 +160,56 @@ def _shared_categories(pages: list[_Page]) -> Mapping[int, str]:
 
 
 def _annotations(page: _Page, labels: Mapping[int, int], gathering: Gathering) -> Iterator[Annotation]:
-    where = gathering.place(page.file)
+    file = gathering.place(page.file)
     images: dict[Any, dict[str, Any]] = {}
-    for image in page.images:
+    for number, image in enumerate(page.images):
         identity = image.get("id")
         if not isinstance(identity, int | str) or not isinstance(image.get("file_name"), str):
-            gathering.leave_out(where, f"an image has no id or file_name: {image}")
+            what = f"an image has no id or file_name: {image}"
+            gathering.leave_out("unreadable-annotation", file, what, at=f"image number {number}")
         elif identity in images:
-            gathering.note(where, f"image id {identity} is given again; the first is kept")
+            what = f"image id {identity} is given again; the first is kept"
+            gathering.leave_out("duplicate-id", file, what, at=f"image number {number}", value=str(identity))
         else:
             images[identity] = image
     objects = _objects_by_image(page, images, labels, gathering)
     folders = list(_image_folders(page.file, gathering.root))
     for identity, image in images.items():
-        place = f"{where} image {identity}"
-        file = _find(image["file_name"], folders, place, gathering)
-        if file:
+        at = f"image {identity}"
+        found = _find(image["file_name"], folders, gathering)
+        if isinstance(found, Path):
             things = tuple(objects.get(identity, ()))
-            yield Annotation(where=place, image=file, objects=things, size=_size(image))
+            yield Annotation(file=file, at=at, image=found, objects=things, size=_size(image))
+        else:
+            kind, what = found
+            gathering.leave_out(kind, file, what, at=at, value=image["file_name"])
 
 
 def _objects_by_image(
     page: _Page, images: Mapping[Any, object], labels: Mapping[int, int], gathering: Gathering
 ) -> dict[Any, list[Object]]:
+    file, seen = gathering.place(page.file), set[Any]()
     objects: dict[Any, list[Object]] = {}
     for number, item in enumerate(page.annotations):
-        where = f"{gathering.place(page.file)} annotation {item.get('id', f'number {number}')}"
+        identity = item.get("id")
+        at = f"annotation number {number}" if identity is None else f"annotation {identity}"
         image, category, box = item.get("image_id"), item.get("category_id"), _corners(item.get("bbox"))
+        if isinstance(identity, int | str):
+            if identity in seen:
+                gathering.note("duplicate-id", file, "its id is given again", at=at, value=str(identity))
+            seen.add(identity)
         if not isinstance(image, int | str) or image not in images:
-            gathering.leave_out(where, f"there is no image {image}")
+            what = f"there is no image {image}"
+            gathering.leave_out("annotation-without-image", file, what, at=at, value=str(image))
         elif not isinstance(category, int) or category not in labels:
-            gathering.leave_out(where, f"there is no category {category}")
+            what = f"there is no category {category}"
+            gathering.leave_out("unknown-class", file, what, at=at, value=str(category))
         elif box is None:
-            gathering.leave_out(where, f"bbox is not four numbers: {item.get('bbox')}")
+            what = f"bbox is not four numbers: {item.get('bbox')}"
+            gathering.leave_out("box-malformed", file, what, at=at, value=str(item.get("bbox")))
         else:
             thing = Object(
-                where=where,
+                at=at,
                 box=box,
                 label=labels[category],
                 difficult=bool(item.get("difficult", 0)),
@@ -225,16 +249,25 @@ def _image_folders(file: Path, root: Path) -> Iterator[Path]:
     yield root
 
 
-def _find(name: str, folders: Iterable[Path], where: str, gathering: Gathering) -> Path | None:
-    """The image file, which must lie inside the data set."""
+def _find(name: str, folders: Iterable[Path], gathering: Gathering) -> Path | tuple[Kind, str]:
+    """The image file, which must lie inside the data set; or what is wrong."""
     relative = Path(name.replace("\\", "/"))
     inside = paths = [folder / relative for folder in folders]
     if relative.is_absolute() or ".." in relative.parts:
         paths = [Path(os.path.normpath(path)) for path in paths]
         inside = [path for path in paths if not gathering.place(path).startswith("../")]
     found = next((path for path in inside if path.is_file()), None)
-    if found is None:
-        leaves = len(inside) < len(paths)
-        what = "its file name leaves the data set:" if leaves else "there is no image file"
-        gathering.leave_out(where, f"{what} {name}")
-    return found
+    if found is not None:
+        return found
+    if len(inside) < len(paths):
+        return "path-escape", f"its file name leaves the data set: {name}"
+    return "missing-file", f"there is no image file {name}"
+
+
+def _report_unlisted(gathering: Gathering) -> None:
+    """Images that lie among the listed ones, and that no file lists."""
+    for folder in gathering.image_folders():
+        for image in sort_paths(folder.iterdir()):
+            if image.suffix.lower() in IMAGE_SUFFIXES and not gathering.met(image):
+                what = "is listed in no annotation file"
+                gathering.leave_out("image-without-annotation", gathering.place(image), what)

@@ -7,39 +7,45 @@ says which, and half a pixel is below the care of most annotators.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path, PureWindowsPath
 from typing import TYPE_CHECKING, Self
-from xml.etree.ElementTree import ParseError
+from xml.etree import ElementTree as ET
 
-from defusedxml import DefusedXmlException
-from defusedxml.ElementTree import fromstring
+import defusedxml.ElementTree
+from defusedxml import DefusedXmlException, EntitiesForbidden, ExternalReferenceForbidden
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.registry import suggest
-from boxcrew.data.annotations import Annotation, Box, Gathering, Object
+from boxcrew.data.annotations import Annotation, Gathering, Object
+from boxcrew.data.box_repair import Box
 from boxcrew.data.image import IMAGE_SUFFIXES
 from boxcrew.data.layout import ImageFinder, files_below, read_lines, require_folder, split_of_folder
+from boxcrew.data.problem import Kind
 from boxcrew.data.source import SOURCES, SPLITS, Source
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
+_ENCODING = re.compile(rb"""(?:\xef\xbb\xbf)?\s*<\?xml[^>]*?encoding\s*=\s*["']([^"']*)""")
+_PLAIN_ENCODINGS = frozenset({b"utf-8", b"us-ascii", b"iso-8859-1"})  # in which ASCII is itself
 _IMAGE_FOLDERS = ("JPEGImages", "images", "Images")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Named:
     """One <object>."""
 
-    where: str
+    at: str
     name: str
     box: Box
     difficult: bool
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Page:
     """One XML file."""
 
@@ -71,7 +77,8 @@ class VocSource(Source):
         require_folder(path, "VOC")
         root = _only_root(path)
         gathering = Gathering(root)
-        pages = [(split, _parse(file, gathering)) for split, file in _files(root, gathering)]
+        files = _files(root)
+        pages = [(split, _parse(file, gathering)) for split, file in _divided(root, files, gathering)]
         found = [(split, page) for split, page in pages if page]
         classes = _classes(root, [page for _, page in found])
         finder = ImageFinder()
@@ -79,6 +86,7 @@ class VocSource(Source):
             annotation = _annotation(page, classes, finder, gathering)
             if annotation:
                 gathering.add(annotation, split)
+        _report_images_without_page(root, files, gathering)
         splits, problems = gathering.finish(seed=seed)
         return cls(root=root, classes=classes, splits=splits, problems=problems)
 
@@ -128,15 +136,16 @@ def _has_pages(folder: Path) -> bool:
         return b"<annotation" in file.read(4096)
 
 
-def _files(root: Path, gathering: Gathering) -> list[tuple[str | None, Path]]:
-    """The XML files with their splits."""
+def _files(root: Path) -> list[Path]:
     folders = _annotation_folders(root)
-    files = files_below(folders[0] if folders else root, {".xml"})
-    lists = _split_lists(root)
+    return files_below(folders[0] if folders else root, {".xml"})
+
+
+def _divided(root: Path, files: list[Path], gathering: Gathering) -> list[tuple[str | None, Path]]:
+    """The XML files with their splits."""
+    folders, lists = _annotation_folders(root), _split_lists(root)
     if lists and folders:
         return list(_listed(folders[0], files, lists, gathering))
-    if not folders:
-        _note_images_without_page(root, files, gathering)
     return gathering.divide(files)
 
 
@@ -158,59 +167,94 @@ def _listed(
     folder: Path, files: list[Path], lists: dict[str, list[str]], gathering: Gathering
 ) -> Iterator[tuple[str, Path]]:
     by_name = {file.relative_to(folder).with_suffix("").as_posix(): file for file in files}
-    unlisted = set(by_name)
+    unlisted, finder = set(by_name), ImageFinder()
     for split in (split for split in SPLITS if split in lists):
-        for name in lists[split]:
+        for number, name in enumerate(lists[split], 1):
             suffixed = Path(name).suffix.lower() in IMAGE_SUFFIXES and name not in by_name
             stem = name.removesuffix(Path(name).suffix) if suffixed else name
             unlisted.discard(stem)
             if stem in by_name:
                 yield split, by_name[stem]
-            else:
-                gathering.leave_out(f"ImageSets/Main ({split})", f"{name} has no {folder.name}/{stem}.xml")
+                continue
+            place = folder / f"{stem}.xml"
+            if finder.find(_image_folders(place.parent, gathering.root)[1:], place.stem):
+                continue  # an image without a page, which is reported with all others
+            what = f"{name} has no {folder.name}/{stem}.xml and no image"
+            file, at = f"ImageSets/Main/{split}.txt", f"entry {number}"
+            gathering.leave_out("missing-file", file, what, at=at, value=name)
     if unlisted:
-        gathering.leave_out(folder.name, f"{len(unlisted)} files are in no list of ImageSets/Main")
+        what = f"{len(unlisted)} files are in no list of ImageSets/Main"
+        gathering.leave_out("no-split", folder.name, what, value=str(len(unlisted)))
 
 
-def _note_images_without_page(root: Path, files: Iterable[Path], gathering: Gathering) -> None:
+def _report_images_without_page(root: Path, files: Iterable[Path], gathering: Gathering) -> None:
     annotated = {file.stem for file in files}
-    for image in files_below(root, IMAGE_SUFFIXES):
-        if image.stem not in annotated:
-            gathering.leave_out(gathering.place(image), "has no .xml file: taken as not annotated yet")
+    folders = [root / name for name in _IMAGE_FOLDERS] if _annotation_folders(root) else [root]
+    for image in (image for folder in folders for image in files_below(folder, IMAGE_SUFFIXES)):
+        if image.stem not in annotated and not gathering.met(image):
+            what = "has no .xml file: taken as not annotated yet"
+            gathering.leave_out("image-without-annotation", gathering.place(image), what)
 
 
 def _parse(file: Path, gathering: Gathering) -> _Page | None:
-    where = gathering.place(file)
+    place = gathering.place(file)
     try:
-        tree = fromstring(file.read_bytes())
-    except (OSError, ParseError, DefusedXmlException, LookupError, ValueError) as error:
-        gathering.leave_out(where, f"cannot be parsed: {error}")
+        tree = _parse_xml(file.read_bytes())
+    except (OSError, ET.ParseError, DefusedXmlException, LookupError, ValueError) as error:
+        gathering.leave_out(_kind_of(error), place, f"cannot be parsed: {error}")
         return None
     if tree.tag != "annotation":
-        gathering.leave_out(where, f"is no annotation: its first element is <{tree.tag}>")
+        what = f"is no annotation: its first element is <{tree.tag}>"
+        gathering.leave_out("unreadable-annotation", place, what, value=tree.tag)
         return None
     filename = (tree.findtext("filename") or "").strip()
     if ".." in PureWindowsPath(filename).parts:
-        gathering.leave_out(where, f"its file name leaves the data set: {filename}")
+        what = f"its file name leaves the data set: {filename}"
+        gathering.leave_out("path-escape", place, what, value=filename)
         return None
-    objects = (_parse_object(i, item, where, gathering) for i, item in enumerate(tree.findall("object"), 1))
+    objects = (_parse_object(i, item, place, gathering) for i, item in enumerate(tree.findall("object"), 1))
     return _Page(file=file, filename=filename, size=_size(tree), objects=tuple(filter(None, objects)))
 
 
-def _parse_object(number: int, item: Element, where: str, gathering: Gathering) -> _Named | None:
-    name = (item.findtext("name") or "").strip()
-    where = f"{where} object {number} ({name or 'no name'})"
-    texts = [item.findtext(f"bndbox/{side}") for side in ("xmin", "ymin", "xmax", "ymax")]
+def _parse_xml(data: bytes) -> Element:
+    """Without a document type there are no entities, and the parser of the library, several times faster,
+    is as safe as the guarded one. In encodings where ASCII is something else that cannot be seen.
+    """
+    declared = _ENCODING.match(data)
+    plain = (declared[1].lower() in _PLAIN_ENCODINGS) if declared else True
+    if plain and b"\0" not in data and b"<!DOCTYPE" not in data:
+        return ET.fromstring(data)  # noqa: S314
+    guarded: Element = defusedxml.ElementTree.fromstring(data)
+    return guarded
+
+
+def _kind_of(error: Exception) -> Kind:
+    if isinstance(error, ExternalReferenceForbidden) or getattr(error, "sysid", None):
+        return "xml-external-entity"
+    return "xml-bomb" if isinstance(error, EntitiesForbidden) else "unreadable-annotation"
+
+
+def _parse_object(number: int, item: Element, file: str, gathering: Gathering) -> _Named | None:
+    parts = {part.tag: part for part in reversed(item)}  # of several with one name, the first
+    name = _text(parts, "name")
+    at = f"object {number} ({name or 'no name'})"
+    sides = {side.tag: side for side in reversed(parts.get("bndbox", ()))}
+    texts = [_text(sides, side) for side in ("xmin", "ymin", "xmax", "ymax")]
     try:
-        x0, y0, x1, y1 = (float(text or "") for text in texts)
+        x0, y0, x1, y1 = map(float, texts)
     except ValueError:
-        gathering.leave_out(where, f"box is not four numbers: {texts}")
+        what = f"box is not four numbers: {texts}"
+        gathering.leave_out("box-malformed", file, what, at=at, value=str(texts))
         return None
     if not name:
-        gathering.leave_out(where, "has no <name>")
+        gathering.leave_out("unknown-class", file, "has no <name>", at=at)
         return None
-    difficult = (item.findtext("difficult") or "0").strip().lower() not in {"", "0", "false"}
-    return _Named(where=where, name=name, box=(x0, y0, x1, y1), difficult=difficult)
+    difficult = _text(parts, "difficult").lower() not in {"", "0", "false"}
+    return _Named(at=at, name=name, box=(x0, y0, x1, y1), difficult=difficult)
+
+
+def _text(parts: Mapping[str, Element], tag: str) -> str:
+    return (parts[tag].text or "").strip() if tag in parts else ""
 
 
 def _size(tree: Element) -> tuple[int, int] | None:
@@ -231,29 +275,30 @@ def _classes(root: Path, pages: Iterable[_Page]) -> tuple[str, ...]:
 def _annotation(
     page: _Page, classes: tuple[str, ...], finder: ImageFinder, gathering: Gathering
 ) -> Annotation | None:
-    where = gathering.place(page.file)
+    file = gathering.place(page.file)
     name = PureWindowsPath(page.filename).name  # also right for forward slashes
-    folders = list(_image_folders(page.file, gathering.root))
+    folders = _image_folders(page.file.parent, gathering.root)
     image = finder.find(folders, page.file.stem, name) or finder.find(folders, Path(name).stem, name)
     if image is None:
-        gathering.leave_out(where, f"no image {page.file.stem}.* or {name or 'other'} belongs to it")
+        what = f"no image {page.file.stem}.* or {name or 'other'} belongs to it"
+        gathering.leave_out("annotation-without-image", file, what, value=page.filename)
         return None
     objects = []
     for item in page.objects:
         if item.name in classes:
             label = classes.index(item.name)
-            objects.append(Object(where=item.where, box=item.box, label=label, difficult=item.difficult))
+            objects.append(Object(at=item.at, box=item.box, label=label, difficult=item.difficult))
         else:
-            hint = suggest(item.name, list(classes))
-            gathering.leave_out(item.where, f"class {item.name!r} is not in classes.txt; {hint}")
-    return Annotation(where=where, image=image, objects=tuple(objects), size=page.size)
+            what = f"class {item.name!r} is not in classes.txt; {suggest(item.name, list(classes))}"
+            gathering.leave_out("unknown-class", file, what, at=item.at, value=item.name)
+    return Annotation(file=file, image=image, objects=tuple(objects), size=page.size)
 
 
-def _image_folders(file: Path, root: Path) -> Iterator[Path]:
-    """Where the image of an XML file may lie: in the same folder, or in one that stands for it."""
-    yield file.parent
-    inside = file.parent.relative_to(root).parts
+@lru_cache(maxsize=1024)
+def _image_folders(folder: Path, root: Path) -> tuple[Path, ...]:
+    """Where the images of a folder's XML files may lie: in the same folder, or in one that stands for it."""
+    folders, inside = [folder], folder.relative_to(root).parts
     for i in reversed(range(len(inside))):
         if inside[i].lower() == "annotations":
-            for name in _IMAGE_FOLDERS:
-                yield root.joinpath(*inside[:i], name, *inside[i + 1 :])
+            folders += [root.joinpath(*inside[:i], name, *inside[i + 1 :]) for name in _IMAGE_FOLDERS]
+    return tuple(folders)

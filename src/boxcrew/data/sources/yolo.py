@@ -5,15 +5,17 @@ without. Segmentation polygons become their bounding boxes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Self
 
 from boxcrew.core.errors import DataError
-from boxcrew.data.annotations import Annotation, Box, Gathering, Object
+from boxcrew.data.annotations import Annotation, Gathering, Object
+from boxcrew.data.box_repair import Box
 from boxcrew.data.data_yaml import described_splits, find_yamls, read_description
 from boxcrew.data.image import IMAGE_SUFFIXES
-from boxcrew.data.layout import ImageFinder, files_below, read_lines, split_of_folder
+from boxcrew.data.layout import ImageFinder, files_below, read_lines, sort_paths, split_of_folder
+from boxcrew.data.problem import Kind
 from boxcrew.data.source import SOURCES, Source
 
 _NAME_FILES = ("classes.txt", "obj.names", "labels/classes.txt", "labels/obj.names")
@@ -89,6 +91,7 @@ def _label_file(image: Path) -> Path:
     return beside if not label.is_file() and beside.is_file() else label
 
 
+@lru_cache(maxsize=1024)
 def _label_folder(folder: Path) -> Path | None:
     """The path with its last `images` replaced by `labels`."""
     parts = folder.parts
@@ -107,66 +110,79 @@ def _gather(
     images: Iterable[tuple[str | None, Path]], named: tuple[str, ...] | None, gathering: Gathering
 ) -> tuple[str, ...]:
     """Adds every image with its labels; gives the classes, which are numbered where they have no names."""
-    num_classes, folders = 0, set[Path]()
+    used, folders = set[int](), set[Path]()
     for split, image in images:
         label = _label_file(image)
         folders.add(image.parent)
         objects = _read_labels(label, len(named) if named else _MAX_UNNAMED_CLASSES, gathering)
-        num_classes = max([num_classes, *(thing.label + 1 for thing in objects or ())])
-        where = gathering.place(label if objects is not None else image)
-        annotation = Annotation(where=where, image=image, objects=objects or (), relative=True)
-        if gathering.add(annotation, split) and objects is None:
-            gathering.note(where, "has no label file; taken as background")
+        used.update(thing.label for thing in objects or ())
+        file = gathering.place(label if objects is not None else image)
+        gathering.add(Annotation(file=file, image=image, objects=objects, relative=True), split)
     _report_lone_labels(sorted(folders), gathering)
-    return named or tuple(f"class{i}" for i in range(num_classes))
+    if named:
+        return named
+    num_classes = max(used, default=-1) + 1
+    gathering.note_gaps(str(gathering.root), sorted(used | {0}), "no object is of the classes")
+    return tuple(f"class{i}" for i in range(num_classes))
+
+
+class _LineError(Exception):
+    """What is wrong with a line of labels."""
+
+    def __init__(self, kind: Kind, what: str) -> None:
+        super().__init__(what)
+        self.kind: Kind = kind
 
 
 def _read_labels(file: Path, num_classes: int, gathering: Gathering) -> tuple[Object, ...] | None:
     """None if there is no file."""
-    if not file.is_file():
-        return None
     place = gathering.place(file)
     try:
-        lines = file.read_text(encoding="utf-8-sig").splitlines()
+        lines = file.read_bytes().decode("utf-8-sig").splitlines()
+    except FileNotFoundError:
+        return None
     except (OSError, UnicodeDecodeError) as error:
-        gathering.leave_out(place, f"cannot be read as text: {error}")
+        gathering.leave_out("unreadable-annotation", place, f"cannot be read as text: {error}")
         return ()
     objects = []
     for number, line in enumerate(lines, 1):
-        where = f"{place} line {number}"
-        if not line.strip():
+        words = line.split()
+        if not words:
             continue
+        at = f"line {number}"
         try:
-            objects.append(replace(_parse_line(line, num_classes), where=where))
-        except ValueError as error:
-            gathering.leave_out(where, str(error))
+            label, box = _parse_words(words, num_classes)
+        except _LineError as error:
+            gathering.leave_out(error.kind, place, str(error), at=at, value=line[:80])
+        else:
+            objects.append(Object(at=at, box=box, label=label))
     return tuple(objects)
 
 
-def _parse_line(line: str, num_classes: int) -> Object:
-    """`ValueError` says what is wrong with it."""
+def _parse_words(words: list[str], num_classes: int) -> tuple[int, Box]:
+    """Label and box, in fractions."""
     try:
-        kind, *numbers = (float(word) for word in line.split())
+        label, *numbers = map(float, words)
     except ValueError:
-        raise ValueError(f"is not a line of numbers: {line[:80]}") from None
-    if not kind.is_integer() or not 0 <= kind < num_classes:
-        raise ValueError(f"there is no class {kind:g}; classes are 0 to {num_classes - 1}")
+        raise _LineError("box-malformed", f"is not a line of numbers: {' '.join(words)[:80]}") from None
+    if not label.is_integer() or not 0 <= label < num_classes:
+        what = f"there is no class {label:g}; classes are 0 to {num_classes - 1}"
+        raise _LineError("unknown-class", what)
     if len(numbers) == 4:
         x, y, width, height = numbers
-        if width < 0 or height < 0:
-            raise ValueError(f"width and height must not be negative: {line[:80]}")
         box: Box = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
     elif len(numbers) >= 6 and len(numbers) % 2 == 0:
         box = (min(numbers[::2]), min(numbers[1::2]), max(numbers[::2]), max(numbers[1::2]))
     else:
-        raise ValueError(f"has {len(numbers)} numbers after the class, not 4 or the pairs of a polygon")
-    return Object(where="", box=box, label=int(kind))
+        what = f"has {len(numbers)} numbers after the class, not 4 or the pairs of a polygon"
+        raise _LineError("box-malformed", what)
+    return int(label), box
 
 
 def _report_lone_labels(image_folders: Iterable[Path], gathering: Gathering) -> None:
     finder = ImageFinder()
     for folder in image_folders:
         labels = _label_folder(folder)
-        for file in sorted(labels.glob("*.txt")) if labels else []:
+        for file in sort_paths(labels.glob("*.txt")) if labels else []:
             if file.name != "classes.txt" and finder.find([folder], file.stem) is None:
-                gathering.leave_out(gathering.place(file), "has no image")
+                gathering.leave_out("annotation-without-image", gathering.place(file), "has no image")

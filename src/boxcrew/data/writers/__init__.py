@@ -10,7 +10,8 @@ from pathlib import Path, PurePosixPath
 from boxcrew.core.errors import UsageError
 from boxcrew.core.registry import Registry
 from boxcrew.data.image import IMAGE_SUFFIXES, write_image
-from boxcrew.data.source import Problem, Record, Source
+from boxcrew.data.problem import Problem
+from boxcrew.data.source import Record, Source
 
 Writer = Callable[[Source, Path], tuple[Problem, ...]]
 """Writes a set into a folder that exists and is empty; gives what the format cannot hold."""
@@ -73,7 +74,13 @@ def lost_flags(source: Source, out: Path, *flags: str) -> tuple[Problem, ...]:
     records = [record for split in source.splits.values() for record in split]
     counts = {flag: sum(int(getattr(record.target, flag).sum()) for record in records) for flag in flags}
     return tuple(
-        Problem(where=str(out), what=f"{count} {flag} objects: the format has no such mark", action="noted")
+        Problem(
+            kind="lost-flag",
+            file=str(out),
+            what=f"{count} {flag} objects: the format has no such mark",
+            value=flag,
+            action="noted",
+        )
         for flag, count in counts.items()
         if count
     )

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from boxcrew.data.source import Problem, Record, Source
+from boxcrew.data.problem import Problem
+from boxcrew.data.source import Record, Source
 from boxcrew.data.writers import WRITERS, file_stems, write_record_image
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree.ElementTree import Element, ElementTree, SubElement, indent
 
-from boxcrew.data.source import Problem, Record, Source
+from boxcrew.data.problem import Problem
+from boxcrew.data.source import Record, Source
 from boxcrew.data.writers import WRITERS, file_stems, lost_flags, write_record_image
 
 

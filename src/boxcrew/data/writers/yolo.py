@@ -7,7 +7,8 @@ from pathlib import Path
 
 import yaml
 
-from boxcrew.data.source import Problem, Record, Source
+from boxcrew.data.problem import Problem
+from boxcrew.data.source import Record, Source
 from boxcrew.data.writers import WRITERS, file_stems, lost_flags, write_record_image
 
 

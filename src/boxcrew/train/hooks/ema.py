@@ -24,8 +24,8 @@ class Ema(Hook):
         self._trained = task
         self.task: Task = copy.deepcopy(task).requires_grad_(requires_grad=False) if decay else task
 
-    def after_step(self, trainer: Trainer, report: StepReport) -> None:  # noqa: ARG002
-        if not self._decay:
+    def after_step(self, trainer: Trainer, report: StepReport) -> None:
+        if not self._decay or report.fault:
             return
         self._updates += 1
         # Short memory at first, or the random start would stay in the average for a thousand steps.

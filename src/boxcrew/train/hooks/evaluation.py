@@ -15,7 +15,9 @@ TIMES = 5  # examinations in a run that does not say how many
 
 
 class Examination(Hook):
-    """Runs `examine` when due. `on_result(evaluation, is_best)` is told of each."""
+    """Runs `examine` when due. `keep_best` stores the weights of the best so far, and says whether it could;
+    `on_result(trainer, evaluation, is_best)` is told of each.
+    """
 
     name = "evaluation"
 
@@ -25,11 +27,13 @@ class Examination(Hook):
         config: EvaluationConfig,
         metrics: Metrics,
         *,
+        keep_best: Callable[[Trainer, Evaluation], bool],
         on_result: Sequence[Callable[[Trainer, Evaluation, bool], None]],
     ) -> None:
         self._examine = examine
         self._config = config
         self._metrics = metrics
+        self._keep_best = keep_best
         self._on_result = on_result
         self._count = 0  # examinations due so far
         self._step = -1  # of the last one
@@ -70,7 +74,9 @@ class Examination(Hook):
     def load_state(self, state: Mapping[str, Any]) -> None:
         self._count, self._step = state["count"], state["step"]
         self._without_gain = state["without_gain"]
-        self.best, self.best_step = state["best"], state["best_step"]
+        # A run that goes back keeps the best weights that it has stored since.
+        if self.best is None or (state["best"] is not None and state["best"] >= self.best):
+            self.best, self.best_step = state["best"], state["best_step"]
 
     def _run(self, trainer: Trainer) -> None:
         self._step = trainer.step
@@ -79,7 +85,7 @@ class Examination(Hook):
         value = numbers[self._config.metric]
         is_best = self.best is None or value > self.best
         self._without_gain = 0 if is_best else self._without_gain + 1
-        if is_best:
+        if is_best and self._keep_best(trainer, evaluation):  # best is what is stored
             self.best, self.best_step = value, trainer.step
         by_class = {f"AP/{c.name}": c.AP for c in evaluation.report.classes if c.AP is not None}
         self._metrics.add_result(trainer.progress, trainer.elapsed, numbers | by_class)

@@ -35,6 +35,9 @@ class Freeze(Hook):
     def begin(self, trainer: Trainer) -> None:
         self._apply(trainer)
 
+    def went_back(self, trainer: Trainer) -> None:
+        self._apply(trainer)
+
     def after_step(self, trainer: Trainer, report: StepReport) -> None:  # noqa: ARG002
         due = sum(share <= trainer.progress.fraction for share, _ in self._stages)
         if due != self._applied:

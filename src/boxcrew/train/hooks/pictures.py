@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ from boxcrew.data.image import write_image
 from boxcrew.data.source import Record
 from boxcrew.evaluate.evaluator import Evaluation, Evaluator
 from boxcrew.nets.layers import eval_mode
+from boxcrew.train.best_effort import BestEffort
+from boxcrew.train.board import Board
 from boxcrew.train.config import SummariesConfig
 from boxcrew.train.data import RunData
 from boxcrew.train.trainer import Hook, StepReport, Trainer
@@ -38,32 +41,33 @@ class Pictures(Hook):
         config: SummariesConfig,
         data: RunData,
         evaluator: Evaluator,
-        writer: SummaryWriter | None,
+        board: Board,
+        files: BestEffort,
     ) -> None:
         self._folder = folder
         self._config = config
         self._data = data
         self._evaluator = evaluator
-        self._writer = writer
+        self._board = board
+        self._files = files
 
     def after_step(self, trainer: Trainer, report: StepReport) -> None:  # noqa: ARG002
         if trainer.step != 1 or trainer.batch is None:
             return
         if self._config.images:
             self._draw_batch(trainer.batch)
-        if self._writer is not None and self._config.graph:
+        if self._config.graph:
             inputs = trainer.deployment.move(trainer.batch.inputs[:1])
             with eval_mode(trainer.task):  # being looked at must not move the BatchNorms' statistics
-                self._writer.add_graph(_Heads(trainer.task), inputs)
+                self._board.show(lambda writer: writer.add_graph(_Heads(trainer.task), inputs))
 
     def on_result(self, trainer: Trainer, evaluation: Evaluation, is_best: bool) -> None:  # noqa: ARG002, FBT001
         if self._config.images:
             self._draw_found(trainer.step, evaluation)
-        if self._writer is None:
-            return
-        _add_curves(self._writer, evaluation, trainer.step)
-        if self._config.histograms:
-            self._add_histograms(trainer)
+        self._board.show(lambda writer: _add_curves(writer, evaluation, trainer.step))
+        if self._config.histograms and self._board.is_open:
+            outputs = _activations(trainer)
+            self._board.show(lambda writer: _add_histograms(writer, trainer, outputs))
 
     def _draw_batch(self, batch: Batch) -> None:
         records = {record.key: record for record in self._data.train}
@@ -97,22 +101,13 @@ class Pictures(Hook):
 
     def _show(self, name: str, images: list[Image], *, step: int, file: str | None = None) -> None:
         sheet = grid(images, columns=min(COLUMNS, len(images)), gap=8)
-        if self._writer is not None:
-            self._writer.add_image(name, sheet, step, dataformats="HWC")
+        self._board.show(lambda writer: writer.add_image(name, sheet, step, dataformats="HWC"))
         if file:
-            (self._folder / "plots").mkdir(exist_ok=True)
-            write_image(self._folder / "plots" / file, sheet)
+            self._files.write(f"plots/{file}", partial(self._store, file, sheet))
 
-    def _add_histograms(self, trainer: Trainer) -> None:
-        assert self._writer is not None
-        for name, parameter in trainer.task.named_parameters():
-            self._writer.add_histogram(f"parameters/{name}", parameter.detach().float().cpu(), trainer.step)
-        if trainer.batch is None:
-            return
-        inputs = trainer.deployment.move(trainer.batch.inputs[:4])
-        for name, output in _activations(trainer.task, inputs).items():
-            self._writer.add_histogram(f"activations/{name}", output, trainer.step)
-            self._writer.add_scalar(f"sparsity/{name}", float((output == 0).float().mean()), trainer.step)
+    def _store(self, file: str, sheet: Image) -> None:
+        (self._folder / "plots").mkdir(exist_ok=True)
+        write_image(self._folder / "plots" / file, sheet)
 
 
 class _Heads(nn.Module):
@@ -127,8 +122,19 @@ class _Heads(nn.Module):
         return raw
 
 
-def _activations(task: nn.Module, inputs: Tensor) -> Mapping[str, Tensor]:
+def _add_histograms(writer: SummaryWriter, trainer: Trainer, outputs: Mapping[str, Tensor]) -> None:
+    for name, parameter in trainer.task.named_parameters():
+        writer.add_histogram(f"parameters/{name}", parameter.detach().float().cpu(), trainer.step)
+    for name, output in outputs.items():
+        writer.add_histogram(f"activations/{name}", output, trainer.step)
+        writer.add_scalar(f"sparsity/{name}", float((output == 0).float().mean()), trainer.step)
+
+
+def _activations(trainer: Trainer) -> Mapping[str, Tensor]:
     """Outputs of the network's parts (two levels deep) for a few images, in evaluation mode."""
+    if trainer.batch is None:
+        return {}
+    task, inputs = trainer.task, trainer.deployment.move(trainer.batch.inputs[:4])
     detector = task.get_submodule("detector")
     parts = {name: part for name, part in detector.named_modules() if name and name.count(".") <= 1}
     outputs: dict[str, Tensor] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from functools import partial
 from pathlib import Path
 
 from rich.progress import BarColumn, TextColumn
@@ -11,6 +12,7 @@ from rich.progress import Progress as Bar
 
 from boxcrew.core.files import write_json
 from boxcrew.core.units import format_duration
+from boxcrew.train.best_effort import BestEffort
 from boxcrew.train.screen import Screen
 from boxcrew.train.trainer import Hook, StepReport, Trainer
 
@@ -21,8 +23,9 @@ STATUS_SECONDS = 5.0
 class ProgressReport(Hook):
     name = "progress"
 
-    def __init__(self, folder: Path, screen: Screen) -> None:
+    def __init__(self, folder: Path, screen: Screen, files: BestEffort) -> None:
         self._status = folder / "status.json"
+        self._files = files
         self._screen = screen
         self._bar: Bar | None = None
         self._told = self._noted = time.monotonic()
@@ -43,7 +46,8 @@ class ProgressReport(Hook):
     def after_step(self, trainer: Trainer, report: StepReport) -> None:
         for problem in report.skipped:
             self._screen.warn(f"step {trainer.step}: left out: {problem}")
-        self._recent = [*self._recent[-19:], report]
+        if report.fault is None:
+            self._recent = [*self._recent[-19:], report]
         now = time.monotonic()
         if self._bar is not None:
             self._bar.update(
@@ -72,6 +76,9 @@ class ProgressReport(Hook):
 
     def _line(self, trainer: Trainer) -> str:
         recent = self._recent
+        place = f"epoch {trainer.progress.epoch:.1f} step {trainer.step}"
+        if not recent:
+            return f"{place}: no step has succeeded yet"
         count, seconds = len(recent), sum(r.seconds for r in recent)
         terms = " ".join(
             f"{name} {sum(r.terms[name] for r in recent) / count:.2f}" for name in recent[-1].terms
@@ -79,7 +86,6 @@ class ProgressReport(Hook):
         speed = sum(r.num_samples for r in recent) / seconds
         wait = sum(r.data_wait for r in recent) / seconds
         loss = f"loss {sum(r.loss for r in recent) / count:.2f} ({terms})"
-        place = f"epoch {trainer.progress.epoch:.1f} step {trainer.step}"
         return f"{place} {loss} {speed:.1f} images/s wait {wait:.0%} ETA {self._eta(trainer)}"
 
     def _eta(self, trainer: Trainer) -> str:
@@ -92,15 +98,13 @@ class ProgressReport(Hook):
 
     def _note(self, trainer: Trainer, state: str) -> None:
         progress = trainer.progress
-        write_json(
-            self._status,
-            {
-                "state": state,
-                "step": progress.step,
-                "epoch": progress.epoch,
-                "fraction": progress.fraction,
-                "train_seconds": trainer.elapsed,
-                "reason": trainer.stop_reason,
-                "pid": os.getpid(),
-            },
-        )
+        status = {
+            "state": state,
+            "step": progress.step,
+            "epoch": progress.epoch,
+            "fraction": progress.fraction,
+            "train_seconds": trainer.elapsed,
+            "reason": trainer.stop_reason,
+            "pid": os.getpid(),
+        }
+        self._files.write(self._status.name, partial(write_json, self._status, status))

@@ -26,22 +26,26 @@ class Summaries(Hook):
         self.data_wait = 0.0
 
     def after_step(self, trainer: Trainer, report: StepReport) -> None:
-        numbers = {
-            "steps": 1,
+        numbers: dict[str, float] = {
             "images": report.num_samples,
             "seconds": report.seconds,
             "data_wait": report.data_wait,
-            "loss": report.loss,
-            **{f"loss/{term}": value for term, value in report.terms.items()},
-            "gradient_norm": report.gradient_norm,
         }
-        self._sums = {name: self._sums.get(name, 0) + value for name, value in numbers.items()}
+        if report.fault is None:
+            numbers |= {"steps": 1, "loss": report.loss}
+            numbers |= {f"loss/{term}": value for term, value in report.terms.items()}
+            numbers |= {"gradient_norm": report.gradient_norm}
+        sums = {name: self._sums.get(name, 0) + value for name, value in numbers.items()}
+        self._sums = {**self._sums, **sums}
         self._rate = report.rate
         self.num_images += report.num_samples
         self.seconds += report.seconds
         self.data_wait += report.data_wait
         if trainer.step % self._every == 0:
             self._write(trainer)
+
+    def went_back(self, trainer: Trainer) -> None:
+        self._metrics.forget_after(trainer.step)
 
     def end(self, trainer: Trainer) -> None:
         if self._sums and not trainer.interrupted:
@@ -63,8 +67,8 @@ class Summaries(Hook):
 
     def _write(self, trainer: Trainer) -> None:
         sums, self._sums = self._sums, {}
-        losses = [name for name in sums if name.partition("/")[0] == "loss"]
-        numbers = {name: sums[name] / sums["steps"] for name in (*losses, "gradient_norm")}
+        means = [name for name in sums if name.partition("/")[0] in {"loss", "gradient_norm"}]
+        numbers = {name: sums[name] / sums["steps"] for name in means}  # none, where every step failed
         numbers |= {
             "rate": self._rate,
             "images_per_second": sums["images"] / sums["seconds"],

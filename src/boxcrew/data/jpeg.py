@@ -1,0 +1,208 @@
+"""JPEG files judged from their markers, without decoding.
+
+Errors in the compressed data of a JPEG stop no decoder: it warns and goes on. What does stop one stands in
+the marker segments (ITU T.81, annex B) or is the end that is missing. So a file with an ordinary structure
+is known to decode, some twenty times faster than by decoding it. Everything out of the ordinary is left to
+a decoder.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass, field
+
+TAIL_BYTES = 1024
+"""Where the end marker is looked for: some cameras append a little."""
+
+_SOI, _EOI, _SOS, _DQT, _DHT, _DRI, _COM = 0xD8, 0xD9, 0xDA, 0xDB, 0xC4, 0xDD, 0xFE
+_BASELINE, _EXTENDED, _PROGRESSIVE = 0xC0, 0xC1, 0xC2
+_FRAMES = frozenset({_BASELINE, _EXTENDED, _PROGRESSIVE})
+_APPS = range(0xE0, 0xF0)
+_APP1, _APP2 = 0xE1, 0xE2
+_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7]")  # one that ends compressed data
+_SAMPLINGS = frozenset({(1, 1), (2, 1), (1, 2), (2, 2), (4, 1)})  # of brightness; colours have 1 x 1
+_ORIENTATION_TAG, _SHORT = 0x0112, 3
+
+
+@dataclass(frozen=True, slots=True)
+class JpegHeader:
+    width: int  # as stored, before any turn
+    height: int
+    orientation: int  # EXIF: 1 is upright, 5 to 8 swap width and height
+
+
+class _UnusualError(Exception):
+    """Something a decoder has to judge."""
+
+
+def jpeg_header(data: bytes) -> JpegHeader | None:
+    """From the beginning of a file, which need not reach further than the frame header; None for a file
+    that is not an ordinary JPEG as far as that.
+    """
+    try:
+        return _Structure(data).read_header()
+    except (_UnusualError, IndexError, struct.error):
+        return None
+
+
+def sound_jpeg(data: bytes) -> JpegHeader | None:
+    """The header of a whole file that any decoder reads to its end; None where only decoding can tell."""
+    try:
+        return _Structure(data).read_all()
+    except (_UnusualError, IndexError, struct.error):
+        return None
+
+
+@dataclass(slots=True)
+class _Structure:
+    """A walk over the segments; what it has met is what the following segments may refer to."""
+
+    data: bytes
+    position: int = 2
+    orientation: int | None = None
+    frame: int = 0  # the marker; 0 before it is met
+    size: tuple[int, int] = (0, 0)
+    components: dict[int, int] = field(default_factory=dict)  # identity -> its quantization table
+    quantization: set[int] = field(default_factory=set)
+    huffman: set[int] = field(default_factory=set)  # 0x00 to 0x03 for DC, 0x10 to 0x13 for AC
+
+    def read_header(self) -> JpegHeader:
+        _require(ok=self.data[:2] == b"\xff\xd8")
+        while not self.frame:
+            self._segment(self._marker())
+        return self._header()
+
+    def read_all(self) -> JpegHeader:
+        self.read_header()
+        scans = 0
+        while (marker := self._marker()) != _EOI:
+            self._segment(marker)
+            if marker == _SOS:
+                found = _MARKER.search(self.data, self.position)
+                _require(ok=found is not None)
+                assert found is not None
+                self.position, scans = found.start(), scans + 1
+        _require(ok=scans > 0 and (scans == 1 or self.frame == _PROGRESSIVE))
+        _require(ok=len(self.data) - self.position < TAIL_BYTES - 2)
+        return self._header()
+
+    def _header(self) -> JpegHeader:
+        return JpegHeader(*self.size, self.orientation or 1)
+
+    def _marker(self) -> int:
+        _require(ok=self.data[self.position] == 0xFF)
+        marker = self.data[self.position + 1]
+        self.position += 2
+        return marker
+
+    def _segment(self, marker: int) -> None:
+        length = int.from_bytes(self.data[self.position : self.position + 2])
+        body = self.data[self.position + 2 : self.position + length]
+        _require(ok=length >= 2 and len(body) == length - 2)
+        self.position += length
+        if marker in _APPS:
+            self._application(marker, body)
+        elif marker == _DQT:
+            self._quantization(body)
+        elif marker == _DHT:
+            self._huffman(body)
+        elif marker in _FRAMES:
+            self._frame(marker, body)
+        elif marker == _SOS:
+            self._scan(body)
+        else:
+            _require(ok=marker == _COM or (marker == _DRI and len(body) == 2))
+
+    def _application(self, marker: int, body: bytes) -> None:
+        _require(ok=not (marker == _APP2 and body.startswith(b"MPF\0")))  # several pictures in one file
+        if marker != _APP1:
+            return
+        if body.startswith(b"Exif\0\0"):
+            _require(ok=self.orientation is None)
+            self.orientation = _exif_orientation(body[6:])
+        else:
+            _require(ok=b"Orientation" not in body)  # in XMP
+
+    def _quantization(self, body: bytes) -> None:
+        position = 0
+        while position < len(body):
+            precision, table = body[position] >> 4, body[position] & 15
+            _require(ok=precision < 2 and table < 4)
+            self.quantization.add(table)
+            position += 1 + 64 * (precision + 1)
+        _require(ok=position == len(body))
+
+    def _huffman(self, body: bytes) -> None:
+        position = 0
+        while position < len(body):
+            table, counts = body[position], body[position + 1 : position + 17]
+            symbols = body[position + 17 : position + 17 + sum(counts)]
+            _require(ok=table & 0xEC == 0 and len(counts) == 16 and len(symbols) == sum(counts) <= 256)
+            _require(ok=_is_prefix_code(counts) and (table >= 0x10 or max(symbols, default=0) < 16))
+            self.huffman.add(table)
+            position += 17 + len(symbols)
+
+    def _frame(self, marker: int, body: bytes) -> None:
+        precision, height, width, count = struct.unpack_from(">BHHB", body)
+        _require(ok=not self.frame and precision == 8 and width * height > 0 and count in {1, 3})
+        _require(ok=len(body) == 6 + 3 * count)
+        parts = [body[6 + 3 * i : 9 + 3 * i] for i in range(count)]
+        samplings = [(part[1] >> 4, part[1] & 15) for part in parts]
+        _require(ok=samplings[0] in _SAMPLINGS and all(s == (1, 1) for s in samplings[1:]))
+        self.components = {part[0]: part[2] for part in parts}
+        _require(ok=len(self.components) == count)
+        self.frame, self.size = marker, (width, height)
+
+    def _scan(self, body: bytes) -> None:
+        count = body[0]
+        _require(ok=1 <= count <= len(self.components) and len(body) == 4 + 2 * count)
+        parts = [(body[1 + 2 * i], body[2 + 2 * i]) for i in range(count)]
+        first, last, approximation = body[-3:]
+        named = {identity for identity, _ in parts}
+        _require(ok=len(named) == count and named <= self.components.keys())
+        _require(ok=all(self.components[identity] in self.quantization for identity in named))
+        if self.frame == _PROGRESSIVE:
+            _require(ok=_is_progression(first, last, approximation, count))
+            needs_dc, needs_ac = first == 0 and approximation < 0x10, first > 0
+        else:
+            _require(ok=(first, last, approximation) == (0, 63, 0) and count == len(self.components))
+            needs_dc = needs_ac = True
+        for _, tables in parts:
+            _require(ok=not needs_dc or tables >> 4 in self.huffman)
+            _require(ok=not needs_ac or 0x10 | (tables & 15) in self.huffman)
+
+
+def _require(*, ok: bool) -> None:
+    if not ok:
+        raise _UnusualError
+
+
+def _is_prefix_code(counts: bytes) -> bool:
+    """Whether 16 bits are enough for so many symbols of each length; the code of ones alone is not used."""
+    code = 0
+    for length, count in enumerate(counts, 1):
+        code += count
+        if code >= 1 << length:
+            return False
+        code <<= 1
+    return True
+
+
+def _is_progression(first: int, last: int, approximation: int, count: int) -> bool:
+    high, low = approximation >> 4, approximation & 15
+    band = last == 0 if first == 0 else first <= last < 64 and count == 1
+    return band and low <= 13 and (high in {0, low + 1})
+
+
+def _exif_orientation(tiff: bytes) -> int:
+    order = {b"II*\0": "<", b"MM\0*": ">"}.get(tiff[:4])
+    _require(ok=order is not None)
+    (start,) = struct.unpack_from(f"{order}I", tiff, 4)
+    (count,) = struct.unpack_from(f"{order}H", tiff, start)
+    for i in range(count):
+        tag, kind, number, value = struct.unpack_from(f"{order}HHIH", tiff, start + 2 + 12 * i)
+        if tag == _ORIENTATION_TAG:
+            _require(ok=kind == _SHORT and number == 1)
+            return value if 1 <= value <= 8 else 1
+    return 1

@@ -1,0 +1,49 @@
+"""What can be wrong in a data set: each defect with a kind that programs can rely on, and a place."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
+
+Kind = Literal[
+    # images
+    "missing-file", "not-an-image", "unreadable-image", "truncated-image", "image-bomb", "exif-rotation",
+    "size-mismatch",
+    # annotations
+    "unreadable-annotation", "xml-bomb", "xml-external-entity", "path-escape", "empty-annotation",
+    "image-without-annotation", "annotation-without-image",
+    # boxes and classes
+    "box-malformed", "box-nan", "box-empty", "box-outside", "box-swapped", "box-overhang",
+    "box-larger-than-image", "unknown-class", "class-id-gap", "duplicate-class",
+    # the set as a whole
+    "duplicate-id", "duplicate-image", "leak", "no-split", "made-split", "data-yaml",
+    # writing it in another format
+    "lost-flag",
+]  # fmt: skip
+
+Action = Literal["repaired", "left out", "noted"]
+"""Nothing is ever changed on disk: what is left out is not trained on, what is repaired is so in memory."""
+
+ACTIONS: tuple[Action, ...] = get_args(Action)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """Something wrong in a data set, and what was done about it."""
+
+    kind: Kind
+    file: str  # seen from the set's root, with forward slashes; the root itself for the set as a whole
+    what: str  # in words, with the value
+    action: Action
+    at: str = ""  # where in the file: "line 3", "object 2 (tea)", "annotation 17"
+    value: str = ""  # what stands there, where one value is to blame
+
+    @property
+    def where(self) -> str:
+        return f"{self.file} {self.at}" if self.at else self.file
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what} ({self.action})"
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)

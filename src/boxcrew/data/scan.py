@@ -1,0 +1,151 @@
+"""One look at every image of a data set before training: what cannot be read, and what is in two splits."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from boxcrew.data.image import ImageError, verify_image
+from boxcrew.data.problem import Action, Problem
+from boxcrew.data.scan_cache import Look, ScanCache, Stamp, cache_folder, stamp_of
+from boxcrew.data.source import Source
+
+Progress = Callable[[int, int], None]
+"""Told (done, total), in the thread that scans."""
+
+_CHUNK = 16  # files a thread takes at once
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    key: str
+    path: Path
+    split: str
+
+
+def scan(
+    source: Source, *, workers: int, cache: Path | None = None, progress: Progress | None = None
+) -> Source:
+    """The set without the images that cannot be used, and with the problems that say why.
+
+    `workers` threads each hold one image at a time. What was found is kept in the folder `cache`, by default
+    the user's. Images that are drawn, not read, are not looked at.
+    """
+    files = [
+        _File(record.key, record.path, split)
+        for split, records in source.splits.items()
+        for record in records
+        if record.path
+    ]
+    if not files:
+        return source
+    known = ScanCache(source.root, cache or cache_folder())
+    looks = dict(_looks(files, known, workers, progress))
+    looks |= _digests([file for file in files if looks[file.key].kind is None], looks, workers)
+    known.keep(looks)
+    unusable = _unusable(files, looks)
+    leaks = _leaks([file for file in files if file.key not in unusable], looks)
+    left_out = {key for key, problem in (unusable | leaks).items() if problem.action == "left out"}
+    problems = (*unusable.values(), *leaks.values())
+    return source.without(left_out, problems) if problems else source
+
+
+def _looks(
+    files: Sequence[_File], known: ScanCache, workers: int, progress: Progress | None
+) -> Iterator[tuple[str, Look]]:
+    def look(file: _File) -> Look:
+        stamp = stamp_of(file.path)
+        return known.get(file.key, stamp) or _look(file.path, stamp or (0, 0, 0))
+
+    for done, (file, found) in enumerate(_in_threads(look, files, workers), 1):
+        yield file.key, found
+        if progress and (done % _CHUNK == 0 or done == len(files)):
+            progress(done, len(files))
+
+
+def _look(path: Path, stamp: Stamp) -> Look:
+    """The stamp was taken before: a change in between makes the next scan look again."""
+    try:
+        verify_image(path)
+    except ImageError as error:
+        return Look(stamp, error.kind, error.message.removeprefix(f"{path}: "))
+    return Look(stamp)
+
+
+def _digests(files: Iterable[_File], looks: dict[str, Look], workers: int) -> dict[str, Look]:
+    """Looks with a digest, for those files that may have the content of one in another split: files of
+    different lengths have not, and reading all of them twice would take as long as the rest.
+    """
+    by_length: dict[int, list[_File]] = defaultdict(list)
+    for file in files:
+        by_length[looks[file.key].stamp[0]].append(file)
+    alike = [group for group in by_length.values() if len({file.split for file in group}) > 1]
+    wanted = [file for file in itertools.chain(*alike) if not looks[file.key].digest]
+    found = _in_threads(lambda file: _digest(file.path), wanted, workers)
+    return {file.key: replace(looks[file.key], digest=digest) for file, digest in found}
+
+
+def _digest(path: Path) -> str:
+    """Empty where the file has vanished meanwhile."""
+    try:
+        return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
+    except OSError:
+        return ""
+
+
+def _unusable(files: Iterable[_File], looks: dict[str, Look]) -> dict[str, Problem]:
+    problems = {}
+    for file in files:
+        look = looks[file.key]
+        if look.kind is not None:
+            problems[file.key] = Problem(kind=look.kind, file=file.key, what=look.what, action="left out")
+    return problems
+
+
+def _leaks(files: Sequence[_File], looks: dict[str, Look]) -> dict[str, Problem]:
+    """Images whose content an earlier split has too. They are left out of the later one, so that what is
+    measured was never trained on; but a split of which nothing would remain is left as it is.
+    """
+    first: dict[str, _File] = {}
+    twins: dict[str, list[tuple[_File, _File]]] = defaultdict(list)
+    for file in files:
+        digest = looks[file.key].digest
+        other = first.setdefault(digest, file) if digest else file
+        if other.split != file.split:
+            twins[file.split].append((file, other))
+    problems: dict[str, Problem] = {}
+    for split, pairs in twins.items():
+        whole = len(pairs) == sum(file.split == split for file in files)
+        action: Action = "noted" if whole else "left out"
+        for file, other in pairs:
+            what = f"the image of {split} is the same file as {other.key} of {other.split}"
+            problems[file.key] = Problem(
+                kind="leak", file=file.key, what=what, value=other.key, action=action
+            )
+    return problems
+
+
+def _in_threads(
+    work: Callable[[Item], Result], items: Sequence[Item], workers: int
+) -> Iterator[tuple[Item, Result]]:
+    """Each item with its result, in order. Threads do: reading, decoding and hashing release the
+    interpreter's lock.
+    """
+    pool = ThreadPoolExecutor(max_workers=workers)
+    chunks = [items[start : start + _CHUNK] for start in range(0, len(items), _CHUNK)]
+    try:
+        for chunk, results in zip(
+            chunks, pool.map(lambda chunk: [work(item) for item in chunk], chunks), strict=True
+        ):
+            yield from zip(chunk, results, strict=True)
+    finally:
+        pool.shutdown(cancel_futures=True)  # or Ctrl-C would wait for all that is left

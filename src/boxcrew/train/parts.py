@@ -1,0 +1,141 @@
+"""What works beside the loop of a run, put together for one deployment."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from boxcrew.core.files import write_json
+from boxcrew.core.units import format_duration
+from boxcrew.evaluate.evaluator import Evaluation, Evaluator
+from boxcrew.evaluate.predictor import Predictor
+from boxcrew.train.best_effort import BestEffort
+from boxcrew.train.board import Board
+from boxcrew.train.config import RunConfig
+from boxcrew.train.data import RunData
+from boxcrew.train.hooks.ema import Ema
+from boxcrew.train.hooks.evaluation import Examination
+from boxcrew.train.hooks.pictures import Pictures
+from boxcrew.train.hooks.progress import ProgressReport
+from boxcrew.train.hooks.saver import Saver
+from boxcrew.train.hooks.stop import StopOnSignal
+from boxcrew.train.hooks.summaries import Summaries
+from boxcrew.train.metrics import Metrics
+from boxcrew.train.outcome import save_detector
+from boxcrew.train.screen import Screen
+from boxcrew.train.trainer import Hook, Trainer
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Examiner:
+    """How it is found out what was learnt, and on which data."""
+
+    evaluator: Evaluator
+    predictor: Predictor
+    data: RunData
+
+
+class Parts:
+    """The hooks of a run and the files that they write to. `close` whatever happens."""
+
+    def __init__(
+        self,
+        folder: Path,
+        config: RunConfig,
+        screen: Screen,
+        *,
+        ema: Ema,
+        examiner: Examiner,
+        from_step: int,
+    ) -> None:
+        self.ema = ema
+        self.files = BestEffort(screen.warn)
+        shown_in = folder / "tensorboard" if config.summaries.tensorboard else None
+        self._board = Board(shown_in, from_step=from_step, warn=screen.warn)
+        self._metrics = Metrics(folder, board=self._board, files=self.files, from_step=from_step)
+        self.summaries = Summaries(self._metrics, every_steps=config.summaries.every_steps)
+        pictures = Pictures(
+            folder,
+            config.summaries,
+            examiner.data,
+            examiner.evaluator,
+            board=self._board,
+            files=self.files,
+        )
+        best = Best(folder=folder, ema=ema, config=config, screen=screen, files=self.files)
+        self.examination = Examination(
+            partial(examiner.evaluator, examiner.predictor),
+            config.evaluation,
+            self._metrics,
+            keep_best=best.keep,
+            on_result=(best.say, pictures.on_result),
+        )
+        self.saver = Saver(
+            folder / "checkpoints",
+            config.saver,
+            warn=screen.warn,
+            best_step=lambda: self.examination.best_step,
+        )
+        self._stop = StopOnSignal(screen)
+        self._progress = ProgressReport(folder, screen, self.files)
+        self.hooks: tuple[Hook, ...] = (
+            ema,
+            self.summaries,
+            pictures,
+            self.examination,
+            self.saver,
+            self._stop,
+            self._progress,
+        )
+
+    def close(self) -> None:
+        self._stop.restore()
+        self._progress.close()
+        self._metrics.flush()
+        self._board.close()
+        self.saver.close()
+
+    def trouble(self) -> str | None:
+        """What could not be written in the end, in words."""
+        lost = [f"{name}: {why}" for name, why in self.files.trouble.items()]
+        lost += [self.saver.trouble] if self.saver.trouble else []
+        return "; ".join(lost) or None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Best:
+    """Keeps the weights that did best so far, with the report that says how well."""
+
+    folder: Path
+    ema: Ema
+    config: RunConfig
+    screen: Screen
+    files: BestEffort
+
+    def keep(self, trainer: Trainer, evaluation: Evaluation) -> bool:
+        """Whether they could be stored."""
+        return self.files.write("weights/best.safetensors", partial(self._store, trainer.step, evaluation))
+
+    def say(self, trainer: Trainer, evaluation: Evaluation, is_best: bool) -> None:  # noqa: FBT001
+        numbers = evaluation.report.numbers
+        mark = " (best so far)" if is_best else ""
+        self.screen.say(
+            f"step {trainer.step}: AP {numbers['AP']:.3f}  AP50 {numbers['AP50']:.3f}  "
+            f"AP75 {numbers['AP75']:.3f}, {len(evaluation.judged)} images in "
+            f"{format_duration(evaluation.seconds)}{mark}"
+        )
+        for problem in evaluation.skipped:
+            self.screen.warn(f"left out of the evaluation: {problem}")
+
+    def _store(self, step: int, evaluation: Evaluation) -> None:
+        path = self.folder / "weights" / "best.safetensors"
+        save_detector(path, self.ema.task, self.config, step=step)
+        report = {
+            "step": step,
+            "milliseconds": evaluation.speed.milliseconds(),
+            "evaluated_at": time.strftime("%Y-%m-%dT%H:%M:%S"),
+            **evaluation.report.to_json(),
+        }
+        write_json(self.folder / "evaluation.json", report)

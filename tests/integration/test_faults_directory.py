@@ -1,0 +1,126 @@
+"""Run directories that are in use, gone or asked for the wrong thing; and clocks. Each test says what is
+injected and what must hold.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from boxcrew.core.config import read_yaml
+from boxcrew.core.errors import UsageError
+from boxcrew.testing.runs import newest_tensors, require_equal, require_same_run
+from boxcrew.train.config import RunConfig
+from boxcrew.train.lock import locked
+from boxcrew.train.outcome import Outcome
+from boxcrew.train.run import resume
+from boxcrew.train.screen import Screen
+
+Run = Callable[..., Outcome]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_two_runs_in_one_directory(photos: Path, whole: Path, tmp_path: Path, run: Run) -> None:
+    """A run is asked to work where another one does -> refused with the other's process and host; nothing is
+    touched; afterwards it may.
+    """
+    out = tmp_path / "run"
+    shutil.copytree(whole, out)
+    with locked(out, print):
+        before = contents(out)
+        said = f"in use by process {os.getpid()} on "
+        with pytest.raises(UsageError, match=said) as caught:
+            run(photos, out, steps=9)
+        assert caught.value.exit_code == 2
+        with pytest.raises(UsageError, match=said):
+            resume(out, {"steps": 9}, Screen())
+        assert contents(out) == before
+    assert resume(out, {"steps": 9}, Screen()).summary["steps"] == 9
+
+
+def test_a_directory_that_only_a_lock_is_in(photos: Path, tmp_path: Path, run: Run) -> None:
+    """A run was killed before it wrote anything -> the next one begins there."""
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / "lock").write_text(
+        json.dumps({"pid": 2**22 + 1, "host": os.uname().nodename, "born": "", "since": ""})
+    )
+    assert run(photos, out, steps=1).summary["steps"] == 1
+
+
+def test_a_directory_that_is_gone(tmp_path: Path) -> None:
+    """The run to go on with is not there -> exit code 2, and it is not made."""
+    with pytest.raises(UsageError, match="not a run directory") as caught:
+        resume(tmp_path / "absent", {}, Screen())
+    assert caught.value.exit_code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"seed": 7}, "seed=7"),
+        ({"batch": 2}, "batch=2"),
+        ({"optim": {"rate": 0.5}}, "optim.rate=0.5"),
+        ({"detector": {"backbone": "mobilenetv3_large_100"}}, "detector.backbone=mobilenetv3_large_100"),
+    ],
+)
+def test_settings_that_would_change_the_past(
+    photos: Path, whole: Path, run: Run, changes: dict[str, object], key: str
+) -> None:
+    """A run is to go on with another seed, batch, rate or network -> refused by name, nothing is touched."""
+    before = contents(whole)
+    with pytest.raises(UsageError, match=f"{key}: .* would change the past") as caught:
+        resume(whole, {"steps": 20, **changes}, Screen())
+    assert caught.value.exit_code == 2
+    with pytest.raises(UsageError, match=f"{key}: .* would change the past"):
+        run(photos, whole, steps=20, **changes)
+    assert contents(whole) == before
+
+
+def test_settings_that_may_change(photos: Path, tmp_path: Path, run: Run) -> None:
+    """A run is made longer and gets a loader process -> allowed, said, recorded, and in effect."""
+    out = tmp_path / "run"
+    run(photos, out, steps=2)
+    resume(out, {"steps": 4, "loader": {"workers": 1}}, Screen())
+    resume(out, {"steps": 5}, Screen())
+    lines = [json.loads(line) for line in (out / "changes.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [2, 4]
+    assert lines[0]["changes"] == {
+        "loader.workers": {"from": 0, "to": 1},
+        "steps": {"from": 2, "to": 4},
+    }
+    assert lines[1]["changes"] == {"steps": {"from": 4, "to": 5}}
+    stored = RunConfig.of(read_yaml(out / "config.yaml"))
+    assert (stored.steps, stored.loader.workers) == (5, 1)
+    log = (out / "train.log").read_text()
+    assert "changed: loader.workers 0 -> 1, steps 2 -> 4" in log
+    assert "cosine, warmup are shares of it" in log
+
+
+def test_a_clock_that_jumps(
+    photos: Path, whole: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock on the wall is set a year back and forth at every look at it -> the same run, of the same
+    length, saved as often.
+    """
+    year, looks = 365 * 86400, iter(range(10**6))
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + year * (-1) ** next(looks))
+    begun = time.monotonic()
+    out = tmp_path / "run"
+    outcome = run(photos, out, saver={"every_steps": None, "every_epochs": None, "every_seconds": 3600})
+    assert 0 < outcome.summary["train_seconds"] <= time.monotonic() - begun
+    assert sorted(int(p.name) for p in (out / "checkpoints").iterdir()) == [0, 8]
+    monkeypatch.undo()
+    require_equal(newest_tensors(out), newest_tensors(whole))
+    require_same_run(out, whole)

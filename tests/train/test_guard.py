@@ -1,0 +1,234 @@
+"""Bad steps: left out, named, counted; and the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from boxcrew.core.errors import BoxcrewError
+from boxcrew.core.types import Batch, Losses
+from boxcrew.tasks.base import Task
+from boxcrew.train.checkpoint import list_checkpoints, newest_checkpoint
+from boxcrew.train.config import SaverConfig
+from boxcrew.train.guard import Guard, GuardConfig
+from boxcrew.train.hooks.ema import Ema
+from boxcrew.train.hooks.saver import Saver
+from boxcrew.train.trainer import Hook, StepReport, Trainer
+
+MakeTrainer = Callable[..., Trainer]
+BAD_IMAGE = "bad.jpg"
+
+
+@dataclass
+class World:
+    """What goes wrong, step by step; not part of any run."""
+
+    bad_steps: set[int] = field(default_factory=set)
+    times: int = 10**6  # that it goes wrong, in all
+    fault: str = "loss"
+
+    def goes_wrong(self, batch: Batch) -> bool:
+        if BAD_IMAGE not in batch.keys or self.times == 0:
+            return False
+        self.times -= 1
+        return True
+
+    def batches(self, step: int) -> Iterator[Batch]:
+        while True:
+            noise = torch.Generator().manual_seed(step)
+            name = BAD_IMAGE if step + 1 in self.bad_steps else "good.jpg"
+            yield Batch(inputs=torch.randn(6, 3, generator=noise), targets={}, keys=(*"abcde", name))
+            step += 1
+
+
+class Fragile(Task):
+    """With statistics that a forward moves, and random numbers."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.body = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 1))
+        self._world = world
+
+    def forward(self, batch: Batch, phase: str = "train") -> Losses:
+        assert phase == "train"
+        total = self.body(batch.inputs).square().sum()
+        if self._world.goes_wrong(batch):
+            first = self.get_parameter("body.0.weight").view(-1)[0]
+            match self._world.fault:
+                case "loss":
+                    total = total * float("nan")
+                case "gradient":  # the root of zero: itself a number, its slope is not
+                    total = total + ((first - first.detach()) ** 2).sqrt()
+                case "spike":
+                    total = total * 1e4
+        return Losses(terms={"class": total}, weight=torch.tensor(float(len(batch))))
+
+
+class Notes(Hook):
+    name = "notes"
+
+    def __init__(self, *, stop_at: int | None = None) -> None:
+        self.reports: list[StepReport] = []
+        self._stop_at = stop_at
+
+    def after_step(self, trainer: Trainer, report: StepReport) -> None:
+        self.reports.append(report)
+        if trainer.step == self._stop_at:
+            trainer.interrupt("a test")
+
+
+def numbers(task: Task) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in task.state_dict().items()}
+
+
+def require_equal(first: dict[str, Tensor], second: dict[str, Tensor]) -> None:
+    assert first.keys() == second.keys()
+    assert [name for name in first if not torch.equal(first[name], second[name])] == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [("loss", "the loss is nan"), ("gradient", "gradient's norm is nan"), ("spike", "times the usual")],
+)
+def test_a_bad_step_leaves_no_trace_but_its_name(make_trainer: MakeTrainer, fault: str, said: str) -> None:
+    world = World(bad_steps={7}, fault=fault)
+    warnings: list[str] = []
+    guard = Guard(GuardConfig(window=4), warn=warnings.append, last_good=lambda: None)
+    task = Fragile(world)
+    ema = Ema(task, decay=0.5)
+    seen: dict[int, list[dict[str, Tensor]]] = {}
+
+    class Look(Hook):
+        name = "look"
+
+        def after_step(self, trainer: Trainer, report: StepReport) -> None:
+            seen[trainer.step] = [numbers(task), numbers(ema.task)]
+
+    notes = Notes()
+    trainer = make_trainer(task, [ema, notes, Look()], guard=guard, rate=0.01)
+    trainer.fit(world.batches)
+    assert trainer.step == 10
+    for before, after in zip(seen[6], seen[7], strict=True):
+        require_equal(before, after)
+    assert not torch.equal(seen[7][0]["body.0.weight"], seen[8][0]["body.0.weight"])
+    assert not torch.equal(seen[7][0]["body.1.running_mean"], seen[8][0]["body.1.running_mean"])
+    assert len(warnings) == 1
+    assert warnings[0].startswith("step 7 is left out")
+    assert said in warnings[0]
+    assert BAD_IMAGE in warnings[0]
+    assert [report.fault is not None for report in notes.reports] == [i == 6 for i in range(10)]
+    assert (guard.skipped_steps, guard.failures, guard.rollbacks) == (1, 0, 0)
+
+
+def test_a_spike_is_told_from_what_is_usual() -> None:
+    guard = Guard(GuardConfig(window=3, spike=10), warn=print, last_good=lambda: None)
+    for loss in (1.0, 2.0):
+        assert guard.fault_of_loss(1e9) is None, "nothing is usual yet"
+        guard.passed(loss)
+    guard.passed(300.0)
+    assert guard.fault_of_loss(19.0) is None
+    assert "20.5, 10 times the usual 2" in (guard.fault_of_loss(20.5) or "")
+    assert Guard(GuardConfig(spike=None), warn=print, last_good=lambda: None).fault_of_loss(1e30) is None
+
+
+def guarded(
+    make_trainer: MakeTrainer, folder: Path, world: World, *, stop_at: int | None = None, failures: int = 2
+) -> tuple[Trainer, Notes, list[str]]:
+    """12 steps, saved every 4; goes on from what is in `folder`."""
+    warnings: list[str] = []
+    saver = Saver(folder, SaverConfig(every_steps=4, keep=1), warn=warnings.append)
+    guard = Guard(GuardConfig(failures=failures), warn=warnings.append, last_good=saver.last_good)
+    notes = Notes(stop_at=stop_at)
+    task = Fragile(world)
+    trainer = make_trainer(task, [Ema(task, decay=0.5), notes, saver], guard=guard, rate=0.05, steps=12)
+    newest, _ = newest_checkpoint(folder)
+    if newest is not None:
+        trainer.load(newest)
+    try:
+        trainer.fit(world.batches)
+    finally:
+        saver.close()
+    return trainer, notes, warnings
+
+
+def test_after_some_bad_steps_in_a_row_it_goes_back_and_slower(
+    make_trainer: MakeTrainer, tmp_path: Path
+) -> None:
+    world = World(bad_steps={6, 7}, times=2)
+    trainer, notes, warnings = guarded(make_trainer, tmp_path, world)
+    assert [r.progress.step for r in notes.reports] == [*range(1, 8), *range(5, 13)]
+    assert [r.rate for r in notes.reports] == [0.05] * 7 + [0.025] * 8
+    assert (trainer.guard.skipped_steps, trainer.guard.rollbacks) == (2, 1)
+    assert any("back to step 4" in text for text in warnings)
+    assert trainer.elapsed >= sum(r.seconds for r in notes.reports), "time does not go back"
+    # The same from step 4 on as a run that had half the rate there.
+    whole, _, _ = guarded(make_trainer, tmp_path / "other", World())
+    assert not torch.equal(
+        whole.task.get_parameter("body.0.weight"), trainer.task.get_parameter("body.0.weight")
+    )
+
+
+def test_what_was_saved_after_the_place_gone_back_to_is_removed(
+    make_trainer: MakeTrainer, tmp_path: Path
+) -> None:
+    world = World(bad_steps={6, 7}, times=2)
+    guarded(make_trainer, tmp_path, world, stop_at=6)
+    assert [p.name for p in list_checkpoints(tmp_path)] == ["00000004", "00000006"]
+    guarded(make_trainer, tmp_path, world, stop_at=7)
+    assert [p.name for p in list_checkpoints(tmp_path)] == ["00000004", "00000007"]
+    guarded(make_trainer, tmp_path, world, stop_at=5)
+    assert [p.name for p in list_checkpoints(tmp_path)] == ["00000004", "00000005"]
+
+
+@pytest.mark.parametrize("stops", [(5,), (6,), (7,), (3, 6, 7), (6, 7, 5, 6, 9), (8,)])
+def test_stopped_anywhere_it_goes_back_to_the_same_place(
+    make_trainer: MakeTrainer, tmp_path: Path, stops: tuple[int, ...]
+) -> None:
+    unstopped, _, _ = guarded(make_trainer, tmp_path / "unstopped", World(bad_steps={6, 7}, times=2))
+    world = World(bad_steps={6, 7}, times=2)
+    for stop in stops:
+        trainer, _, _ = guarded(make_trainer, tmp_path / "stopped", world, stop_at=stop)
+        assert (trainer.step, trainer.interrupted) == (stop, True)
+    stopped, _, _ = guarded(make_trainer, tmp_path / "stopped", world)
+    assert stopped.guard.state() == unstopped.guard.state()
+    first, second = (newest_checkpoint(tmp_path / name)[0] for name in ("unstopped", "stopped"))
+    assert first is not None
+    assert second is not None
+    assert first.step == second.step == 12
+    require_equal(dict(first.tensors), dict(second.tensors))
+
+
+def test_three_times_then_it_gives_up(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    world = World(bad_steps={6, 7})
+    with pytest.raises(
+        BoxcrewError, match="step 7: 2 steps in a row failed, after going back 3 times"
+    ) as error:
+        guarded(make_trainer, tmp_path, world)
+    assert error.value.exit_code == 1
+    assert world.times == 10**6 - 8
+    assert [p.name for p in list_checkpoints(tmp_path)] == ["00000004"], "the last good one stays"
+
+
+def test_before_the_first_interval_it_goes_back_to_the_start(
+    make_trainer: MakeTrainer, tmp_path: Path
+) -> None:
+    _, notes, _ = guarded(make_trainer, tmp_path, World(bad_steps={2, 3}, times=2))
+    assert [r.progress.step for r in notes.reports] == [1, 2, 3, *range(1, 13)]
+
+
+def test_a_bad_last_step_counts_as_well(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    trainer, notes, _ = guarded(make_trainer, tmp_path, World(bad_steps={11, 12}, times=2))
+    assert [r.progress.step for r in notes.reports] == [*range(1, 13), *range(9, 13)]
+    assert trainer.step == 12
+
+
+def test_no_checkpoint_is_made_of_a_bad_step(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    guarded(make_trainer, tmp_path, World(bad_steps={4, 8}), stop_at=9)
+    steps = [int(p.name) for p in list_checkpoints(tmp_path)]
+    assert steps == [9], "4 and 8 were bad: 5 and 9 instead"
