@@ -21,7 +21,7 @@ def keep_freed_memory() -> bool:
 
     A training step on a CPU frees and asks again for the same hundreds of megabytes; by default each large
     block is returned to the system and cleared anew at its first touch, which costs a quarter to a third of
-    the step (see docs/benchmarks.md). Gives whether the allocator is one that can be told.
+    the step (see docs/decisions/0005). Gives whether the allocator is one that can be told.
     """
     if platform.libc_ver()[0] != "glibc":
         return False

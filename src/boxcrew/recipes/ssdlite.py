@@ -18,7 +18,7 @@ def starter() -> RunConfig:
     """The CPU-friendly default: SSDLite on EfficientNet-Lite0 with ImageNet weights, early layers frozen
 
     make train, or: boxcrew train data=PATH
-    On `shelf` with 2 CPU cores: under 5 minutes, AP50 0.92.
+    On `shelf` with 2 CPU cores: about 5 minutes, AP50 0.92 on val, 0.91 on test.
     """
     return RunConfig(
         epochs=8,
