@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field
 from torch import Tensor, nn
@@ -28,6 +28,12 @@ class DetectorConfig(Config):
     score_threshold: Share = 0.01  # detections below are not given
     nms_iou: Share = 0.45  # of two detections of a class that overlap more, the weaker is dropped
     max_detections: int = Field(default=200, ge=1)  # an image
+
+    def fitted(self, boxes: Tensor) -> tuple[Self, str]:  # noqa: ARG002  nothing here depends on them
+        """The same with what is `auto` settled for objects like these, (N, 4) xyxy as shares of the input;
+        and a sentence about it, empty if nothing was.
+        """
+        return self, ""
 
 
 class DetectorNet(nn.Module, ABC):
@@ -55,6 +61,12 @@ class DetectorNet(nn.Module, ABC):
 
     def predict(self, images: Tensor) -> list[Detections]:
         return self.decode(self(images))
+
+    def starting_overlap(self, boxes: Tensor) -> Tensor | None:  # noqa: ARG002  here nothing starts from a box
+        """(N,) for xyxy boxes (N, 4) in pixels of the input: the IoU of each with the best of the boxes that
+        the detector starts from, whatever it learns. None: it starts from no boxes.
+        """
+        return None
 
     @abstractmethod
     def class_tensors(self) -> Mapping[str, int]:

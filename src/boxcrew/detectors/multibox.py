@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
-from torchvision.ops import batched_nms, clip_boxes_to_image
+from torchvision.ops import batched_nms, box_iou, clip_boxes_to_image
 
 from boxcrew.core.types import Batch, Detections, Losses
 from boxcrew.detectors.base import DetectorConfig, DetectorNet
@@ -17,6 +17,7 @@ from boxcrew.nets.anchors import BoxCode, Level, default_boxes, to_xyxy
 from boxcrew.nets.matching import hard_negatives, match
 
 CANDIDATES = 400  # a class and image that go into non-maximum suppression
+_PAIRS = 250_000  # IoUs computed at once: few enough to stay in a processor's cache
 
 
 class MultiBoxConfig(DetectorConfig):
@@ -42,7 +43,9 @@ class MultiBoxNet(DetectorNet):
         self.register_buffer("anchors", torch.empty(0, 4), persistent=False)
 
     def set_levels(self, levels: Sequence[Level]) -> None:
-        self.anchors = default_boxes(levels, size=self.config.size)
+        # Real numbers even in a network built without weights (on the meta device), to ask for just these.
+        with torch.device("cpu"):
+            self.anchors = default_boxes(levels, size=self.config.size)
         self.boxes_per_cell = [len(level.shapes) for level in levels]
 
     @abstractmethod
@@ -107,6 +110,15 @@ class MultiBoxNet(DetectorNet):
         best, anchor, labels = best[keep], anchor[keep], labels[keep]
         kept = batched_nms(boxes[anchor], best, labels, self.config.nms_iou)[: self.config.max_detections]
         return Detections(boxes=boxes[anchor[kept]], scores=best[kept], labels=labels[kept])
+
+    def starting_overlap(self, boxes: Tensor) -> Tensor:
+        """Of the default boxes. In training each object also gets the best of them that is still free,
+        however little that overlaps it (`nets/matching.py`).
+        """
+        anchors = to_xyxy(self.anchors)
+        at_once = max(1, _PAIRS // len(anchors))
+        parts = [boxes[i : i + at_once] for i in range(0, len(boxes), at_once)]
+        return torch.cat([boxes.new_zeros(0), *(box_iou(part, anchors).amax(dim=1) for part in parts)])
 
     def class_tensors(self) -> Mapping[str, int]:
         rows: dict[str, int] = {}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from boxcrew.core.errors import UsageError
 from boxcrew.detectors.base import DETECTORS
+from boxcrew.detectors.fitting import Layout, fit_layout, layouts
 from boxcrew.detectors.multibox import MultiBoxConfig, MultiBoxNet
 from boxcrew.nets.anchors import Level, paper_shapes
 from boxcrew.nets.backbones import Backbone
@@ -18,26 +20,68 @@ from boxcrew.nets.layers import Normalize, conv_norm, separable_head
 from boxcrew.nets.necks import TopDown
 
 RATIOS = (2.0, 3.0)
+AUTO_STRIDES = (8, 16)  # of the finest map, to choose from
+AS_PUBLISHED = Layout(finest_stride=16, min_scale=0.1, max_scale=0.9)
+
+Auto = Literal["auto"]
+Scale = Annotated[float, Field(gt=0, le=1)]
+Stride = Annotated[int, Field(ge=4, le=32)]
 
 
 class SsdLiteConfig(MultiBoxConfig):
     name: Literal["ssdlite"] = "ssdlite"
     size: int = Field(default=320, ge=64, le=2048)
     backbone: str = "mobilenetv3_large_100"  # any timm network with two or more feature maps
-    finest_stride: int = Field(default=16, ge=4, le=32)  # of the first map with a head: 8 for small things
+    # `auto` is fitted to the boxes of the training set, once, and then stands in the run's config.yaml.
+    finest_stride: Stride | Auto = (
+        AS_PUBLISHED.finest_stride
+    )  # of the first map with a head: 8 for small things
     neck: int = Field(default=0, ge=0, le=512, multiple_of=16)  # width of a top-down path; 0: none
     levels: int = Field(default=6, ge=2, le=8)  # maps with a head, at most; the last may be a single cell
-    min_scale: float = Field(default=0.1, gt=0, lt=1)  # the smallest default box, as a share of the input
-    max_scale: float = Field(default=0.9, gt=0, le=1)
+    min_scale: Scale | Auto = AS_PUBLISHED.min_scale  # the smallest default box, as a share of the input
+    max_scale: Scale | Auto = AS_PUBLISHED.max_scale
     spacing: Literal["even", "growing"] = "even"  # of the scales between: by sum as published, or by factor
 
     @model_validator(mode="after")
     def _scales_grow(self) -> Self:
-        if self.min_scale >= self.max_scale:
+        if "auto" not in (self.min_scale, self.max_scale) and self.layout.min_scale >= self.layout.max_scale:
             raise UsageError(
                 f"detector.min_scale={self.min_scale}: must be below detector.max_scale={self.max_scale}"
             )
         return self
+
+    @property
+    def layout(self) -> Layout:
+        """With what is still `auto` as published."""
+        return Layout(
+            finest_stride=AS_PUBLISHED.finest_stride if self.finest_stride == "auto" else self.finest_stride,
+            min_scale=AS_PUBLISHED.min_scale if self.min_scale == "auto" else self.min_scale,
+            max_scale=AS_PUBLISHED.max_scale if self.max_scale == "auto" else self.max_scale,
+        )
+
+    def fitted(self, boxes: Tensor) -> tuple[Self, str]:
+        if "auto" not in (self.finest_stride, self.min_scale, self.max_scale) or not len(boxes):
+            return self, ""
+        candidates = layouts(
+            boxes,
+            strides=AUTO_STRIDES if self.finest_stride == "auto" else [self.finest_stride],
+            min_scale=None if self.min_scale == "auto" else self.min_scale,
+            max_scale=None if self.max_scale == "auto" else self.max_scale,
+        )
+        fit = fit_layout(boxes, candidates, self._levels_of, size=self.size, threshold=self.match_iou)
+        layout = fit.layout
+        said = (
+            f"default boxes fitted to {len(boxes)} objects: {layout.min_scale:.2f} to {layout.max_scale:.2f} "
+            f"of the input, finest stride {layout.finest_stride}; they match {fit.matched:.1%}"
+        )
+        return self.model_copy(update=vars(layout)), said
+
+    def _levels_of(self, layout: Layout) -> list[Level]:
+        """As most backbones round."""
+        sides = [math.ceil(self.size / (layout.finest_stride << i)) for i in range(self.levels)]
+        while len(sides) > 2 and sides[-2] == 1:
+            sides.pop()
+        return _levels(layout, sides, spacing=self.spacing)
 
 
 @DETECTORS.register("ssdlite")
@@ -49,7 +93,7 @@ class SsdLite(MultiBoxNet):
 
     def __init__(self, config: SsdLiteConfig, classes: tuple[str, ...]) -> None:
         super().__init__(config, classes)
-        self.backbone = Backbone(config.backbone, finest_stride=config.finest_stride)
+        self.backbone = Backbone(config.backbone, finest_stride=config.layout.finest_stride)
         self.normalize = Normalize(*self.backbone.expected_normalization())
         sides = self._backbone_sides(config.size)
         channels = self.backbone.channels[: config.levels]
@@ -67,7 +111,7 @@ class SsdLite(MultiBoxNet):
         self.box_heads = nn.ModuleList(separable_head(c, blocks * 4) for c in channels)
         for part in (self.extras, self.class_heads, self.box_heads):
             part.apply(_start)
-        self.set_levels(_levels(config, sides))
+        self.set_levels(_levels(config.layout, sides, spacing=config.spacing))
 
     def features(self, images: Tensor) -> list[Tensor]:
         maps: list[Tensor] = self.backbone(images)[: self.config.levels]
@@ -106,14 +150,14 @@ def _extra(inputs: int, outputs: int) -> nn.Sequential:
     )
 
 
-def _levels(config: SsdLiteConfig, sides: list[int]) -> list[Level]:
+def _levels(layout: Layout, sides: list[int], *, spacing: str) -> list[Level]:
     steps = len(sides) - 1
-    if config.spacing == "even":  # SSD, equation 4
-        span = config.max_scale - config.min_scale
-        scales = [config.min_scale + span * i / steps for i in range(steps + 1)] + [1.0]
+    if spacing == "even":  # SSD, equation 4
+        span = layout.max_scale - layout.min_scale
+        scales = [layout.min_scale + span * i / steps for i in range(steps + 1)] + [1.0]
     else:
-        factor = (config.max_scale / config.min_scale) ** (1 / steps)
-        scales = [min(1.0, config.min_scale * factor**i) for i in range(steps + 2)]
+        factor = (layout.max_scale / layout.min_scale) ** (1 / steps)
+        scales = [min(1.0, layout.min_scale * factor**i) for i in range(steps + 2)]
     return [
         Level(height=side, width=side, step=(1 / side, 1 / side), shapes=paper_shapes(low, high, RATIOS))
         for side, (low, high) in zip(sides, pairwise(scales), strict=True)

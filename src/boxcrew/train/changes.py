@@ -41,6 +41,13 @@ def changes_since(folder: Path, config: RunConfig) -> Changes:
     return changes
 
 
+def as_settled(folder: Path, config: RunConfig) -> RunConfig:
+    """The settings, with what they leave to the data (`auto`) as it was settled when the run began."""
+    stored = RunConfig.of(read_yaml(folder / "config.yaml")).detector.tree()
+    left = {name: stored.get(name) for name, value in config.detector.tree().items() if value == "auto"}
+    return config.model_copy(update={"detector": config.detector.model_copy(update=left)})
+
+
 def require_same_batch(folder: Path, plan: Plan) -> None:
     """A plan given by hand may not change what a step is."""
     batch = json.loads((folder / "plan.json").read_text(encoding="utf-8"))["batch"]

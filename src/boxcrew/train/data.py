@@ -13,7 +13,8 @@ from boxcrew.core.errors import DataError
 from boxcrew.data.problem import ACTIONS, Problem
 from boxcrew.data.scan import scan
 from boxcrew.data.source import Record, Source, open_source
-from boxcrew.train.config import DataConfig
+from boxcrew.detectors.objects import counted_objects
+from boxcrew.train.config import DataConfig, RunConfig
 from boxcrew.train.screen import Screen
 
 SHOWN_PROBLEMS = 8
@@ -42,6 +43,16 @@ def load_data(config: DataConfig, *, seed: int, workers: int, screen: Screen) ->
     screen.say(f"data: {config.path} ({source.format}): {contents}")
     say_problems(source.problems, screen, rest="data_report.json names all")
     return data
+
+
+def fit_to(data: RunData, config: RunConfig, screen: Screen) -> RunConfig:
+    """The settings, with what they leave to the data (`auto`) settled for the objects to learn from."""
+    sizes = [(record.width, record.height) for record in data.train]
+    _, objects = counted_objects([record.target for record in data.train], sizes)
+    detector, said = objects.fit(config.detector, config.transforms)
+    if said:
+        screen.say(said)
+    return config.model_copy(update={"detector": detector})
 
 
 def _require_clean(config: DataConfig, source: Source) -> None:

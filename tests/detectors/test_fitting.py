@@ -1,0 +1,83 @@
+"""Default boxes follow the objects: their sizes, and how fine a map they need."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from boxcrew.detectors.fitting import Layout, fit_layout, layouts
+from boxcrew.detectors.ssdlite import SsdLiteConfig
+
+AUTO = SsdLiteConfig(
+    size=256,
+    backbone="mobilenetv3_small_050",
+    levels=3,
+    spacing="growing",
+    finest_stride="auto",
+    min_scale="auto",
+    max_scale="auto",
+)
+
+
+def objects(scale: float, spread: float = 0.2, num: int = 200) -> Tensor:
+    """About square, of about that share of the image, all over it."""
+    draw = torch.Generator().manual_seed(0)
+    sides = scale * torch.empty(num, 2).uniform_(1 - spread, 1 + spread, generator=draw)
+    corner = torch.rand(num, 2, generator=draw) * (1 - sides)
+    return torch.cat([corner, corner + sides], dim=1)
+
+
+def matched(config: SsdLiteConfig, boxes: Tensor) -> float:
+    layout = config.layout
+    fit = fit_layout(boxes, [layout], config._levels_of, size=config.size, threshold=config.match_iou)
+    return fit.matched
+
+
+def test_small_objects_get_a_fine_map_and_large_ones_a_coarse_one() -> None:
+    small, large = AUTO.fitted(objects(0.09))[0], AUTO.fitted(objects(0.5))[0]
+    assert (small.finest_stride, large.finest_stride) == (8, 16)
+    assert small.layout.min_scale < 0.12
+    assert large.layout.min_scale > 0.3
+
+
+@pytest.mark.parametrize("scale", [0.1, 0.25, 0.5])
+def test_fitted_boxes_match_what_published_ones_miss(scale: float) -> None:
+    boxes = objects(scale)
+    fitted, said = AUTO.fitted(boxes)
+    assert matched(fitted, boxes) >= max(0.9, matched(AUTO, boxes))
+    assert f"fitted to {len(boxes)} objects" in said
+
+
+def test_what_is_given_stays() -> None:
+    given = AUTO.model_copy(update={"min_scale": 0.33, "finest_stride": 16})
+    fitted, _ = given.fitted(objects(0.1))
+    assert fitted.min_scale == 0.33
+    assert fitted.finest_stride == 16
+    assert isinstance(fitted.max_scale, float)
+
+
+def test_a_given_largest_box_stays_even_below_all_objects() -> None:
+    fitted, _ = AUTO.model_copy(update={"max_scale": 0.1}).fitted(objects(0.5))
+    assert fitted.max_scale == 0.1
+    assert fitted.layout.min_scale < 0.1
+
+
+def test_with_nothing_left_open_nothing_is_done() -> None:
+    config = SsdLiteConfig()
+    assert config.fitted(objects(0.3)) == (config, "")
+
+
+def test_without_objects_it_stays_open() -> None:
+    assert AUTO.fitted(torch.zeros(0, 4)) == (AUTO, "")
+    assert AUTO.layout == Layout(finest_stride=16, min_scale=0.1, max_scale=0.9)
+
+
+def test_objects_of_one_size_have_default_boxes_on_both_sides() -> None:
+    for layout in layouts(objects(0.3, spread=0), strides=[16]):
+        assert layout.max_scale >= 1.29 * layout.min_scale
+
+
+def test_the_largest_objects_still_leave_room_for_two_sizes() -> None:
+    whole = torch.tensor([[0.0, 0.0, 1.0, 1.0]]).repeat(5, 1)
+    assert AUTO.fitted(whole)[0].layout.min_scale < AUTO.fitted(whole)[0].layout.max_scale

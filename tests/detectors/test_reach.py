@@ -1,0 +1,189 @@
+"""Which boxes the default boxes can match, and whether the advice about the others is true."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from boxcrew.core.types import Batch, Detections, Losses, Target
+from boxcrew.data.source import open_source
+from boxcrew.data.transforms.pipeline import TransformsConfig
+from boxcrew.detectors import reach as module
+from boxcrew.detectors.base import DetectorConfig, DetectorNet, build_detector
+from boxcrew.detectors.reach import Reach, reach
+from boxcrew.detectors.ssd import SsdConfig
+from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
+from boxcrew.nets.anchors import to_xyxy
+from boxcrew.testing.detectors import CLASSES
+
+SMALL = SsdLiteConfig(size=128, backbone="mobilenetv3_small_050", finest_stride=8, levels=4)
+
+
+def grid(side: float, *, ratio: float = 1.0, image: tuple[int, int] = (128, 128), num: int = 6) -> Target:
+    """Boxes of this side (the root of the area) and ratio of width to height, all over the image."""
+    width, height = side * ratio**0.5, side / ratio**0.5
+    xs = np.linspace(0, image[0] - width, num)
+    ys = np.linspace(0, image[1] - height, num)
+    boxes = [(x, y, x + width, y + height) for x in xs for y in ys]
+    return Target.of(boxes, [0] * len(boxes))
+
+
+def reached(config: DetectorConfig, *targets: Target, **given: TransformsConfig) -> Reach:
+    found = reach(config, CLASSES, targets, [(128, 128)] * len(targets), **given)
+    assert found is not None
+    return found
+
+
+def test_default_boxes_overlap_themselves_wholly(small: SsdLite) -> None:
+    boxes = to_xyxy(small.anchors)[::7]
+    overlaps = small.starting_overlap(boxes)
+    torch.testing.assert_close(overlaps, torch.ones(len(boxes)))
+    far = small.starting_overlap(boxes + 1000)
+    assert torch.equal(far, torch.zeros(len(boxes)))
+    assert small.starting_overlap(boxes[:0]).shape == (0,)
+
+
+@pytest.mark.parametrize("config", [SMALL, SsdConfig()])
+def test_the_network_without_weights_has_the_same_default_boxes(config: DetectorConfig) -> None:
+    real = build_detector(config, CLASSES)
+    with torch.device("meta"):
+        bare = build_detector(config, CLASSES)
+    assert torch.equal(real.get_buffer("anchors"), bare.get_buffer("anchors"))
+    assert {value.device.type for value in bare.parameters()} == {"meta"}
+
+
+def test_boxes_like_the_default_boxes_are_all_matched() -> None:
+    found = reached(SMALL, grid(40), grid(64))
+    assert (found.share, found.num_boxes, len(found.lost), found.smallest_side) == (1.0, 72, 0, None)
+    assert found.advice.endswith("can match 100 % of 72 boxes well (IoU 0.5 or more)")
+
+
+def test_lost_boxes_are_named_by_their_place_among_all() -> None:
+    difficult = Target.of([(0, 0, 2, 2)] * 3, [0] * 3, difficult=[True, False, False])
+    crowd = Target.of([(0, 0, 2, 2), (10, 10, 50, 50)], [0, 1], crowd=[True, False])
+    found = reached(SMALL, grid(40, num=2), difficult, crowd)
+    assert found.num_boxes == 4 + 2 + 1
+    assert found.lost.tolist() == [5, 6]
+    assert found.share == pytest.approx(5 / 7)
+
+
+def test_small_boxes() -> None:
+    found = reached(SMALL, grid(40), grid(50), grid(4))
+    assert found.share == pytest.approx(2 / 3)
+    assert found.smallest_side == pytest.approx(4, abs=0.1)
+    assert "most boxes under 4 px of the input are lost" in found.advice
+    assert list(found.alternatives) == [192, 256]
+
+
+def test_a_larger_input_loses_fewer_small_boxes_and_the_advice_says_how_many() -> None:
+    shelf = open_source("shelf").split("val")
+    targets, sizes = [one.target for one in shelf], [(one.width, one.height) for one in shelf]
+    found = reach(SsdConfig(), CLASSES, targets, sizes)
+    assert found is not None
+    assert found.smallest_side is not None
+    assert 15 < found.smallest_side < 25
+    assert found.alternatives[512] > found.share
+    larger = reach(SsdConfig(size=512), CLASSES, targets, sizes)
+    assert larger is not None
+    assert found.alternatives == {512: pytest.approx(larger.share)}
+    said = re.search(r"lost: (?:detector\.)?(\w+)=(\w+) would match (\d+) %", found.advice)
+    assert said is not None
+    changed = reach(SsdConfig.of({said[1]: said[2]}), CLASSES, targets, sizes)
+    assert changed is not None
+    assert int(said[3]) == round(100 * changed.share)
+
+
+def test_large_boxes() -> None:
+    config = SMALL.model_copy(update={"levels": 2, "max_scale": 0.2})
+    found = reached(config, grid(25), grid(30), grid(110))
+    assert found.smallest_side is None
+    assert "larger than any default box" in found.advice
+    # As measured anew with the settings it names.
+    named = dict(re.findall(r"detector\.(\w+)=(\w+)", found.advice))
+    assert named["max_scale"] == "auto"
+    better = reached(type(config).of({**config.tree(), **named}), grid(25), grid(30), grid(110))
+    assert better.share > found.share
+
+
+def test_long_boxes() -> None:
+    found = reached(SMALL, grid(40), grid(40, ratio=9))
+    assert found.smallest_side is None
+    assert "longer and narrower than any default box" in found.advice
+
+
+def test_boxes_between_default_boxes() -> None:
+    coarse = SMALL.model_copy(update={"finest_stride": 16, "min_scale": 0.12, "levels": 2})
+    centres = [(x, y) for x in (36, 68, 100) for y in (36, 68, 100)]  # those of its cells are 24, 40, 56, ...
+    boxes = [(x - 9, y - 9, x + 9, y + 9) for x, y in centres]
+    found = reached(coarse, Target.of(boxes, [0] * len(boxes)))
+    assert (found.share, found.smallest_side) == (0, None)
+    assert "lie between default boxes" in found.advice
+    assert found.alternatives[256] == 1
+
+
+def test_sizes_that_a_backbone_does_not_take_are_passed_over() -> None:
+    fixed = SsdLiteConfig(size=224, backbone="swin_tiny_patch4_window7_224", finest_stride=8, levels=3)
+    assert reached(fixed, grid(40)).alternatives == {}
+
+
+def test_letterbox_is_followed_and_advised() -> None:
+    wide = grid(100, ratio=1.2, image=(1280, 256), num=5)  # squashed: five times as high as wide
+    squashed = reach(SMALL, CLASSES, [wide], [(1280, 256)])
+    boxed = reach(SMALL, CLASSES, [wide], [(1280, 256)], transforms=TransformsConfig(resize="letterbox"))
+    assert squashed is not None
+    assert boxed is not None
+    assert squashed.share < boxed.share
+    assert "transforms.resize=letterbox would match" in squashed.advice
+
+
+def test_what_is_less_than_a_pixel_is_lost() -> None:
+    sliver = Target.of([(0, 0, 0.5, 0.5), (10, 10, 60, 60)], [0, 0])
+    assert reached(SMALL, sliver).lost.tolist() == [0]
+
+
+def test_settings_that_are_auto_are_fitted_first() -> None:
+    fixed = SMALL.model_copy(update={"levels": 2, "max_scale": 0.2})
+    fitted = SsdLiteConfig.of({**fixed.tree(), "min_scale": "auto", "max_scale": "auto"})
+    targets = (grid(100), grid(115))
+    assert reached(fixed, *targets).share < 0.5
+    assert reached(fitted, *targets).share > 0.9
+
+
+def test_nothing_to_reach_and_nothing_to_start_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert reach(SMALL, CLASSES, [Target.of([], [])], [(10, 10)]) is None
+    assert reach(SMALL, CLASSES, [], []) is None
+    monkeypatch.setattr(module, "build_detector", _Boxless)
+    assert reach(SMALL, CLASSES, [grid(30)], [(128, 128)]) is None
+
+
+class _Boxless(DetectorNet):
+    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+        return (images,)
+
+    def losses(self, batch: Batch) -> Losses:
+        return Losses(terms={}, weight=torch.zeros(()))
+
+    def decode(self, raw: tuple[Tensor, ...]) -> list[Detections]:
+        return []
+
+    def class_tensors(self) -> dict[str, int]:
+        return {}
+
+    def backbone_prefix(self) -> str:
+        return ""
+
+    def expected_normalization(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        return (), ()
+
+
+def test_json() -> None:
+    found = reached(SMALL, grid(40), grid(4))
+    again = json.loads(json.dumps(found.to_json()))
+    assert again["share"] == 0.5
+    assert again["lost"] == list(range(36, 72))
+    assert set(again) == set(Reach.__dataclass_fields__)
