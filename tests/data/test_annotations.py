@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from PIL import Image as Pillow
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Target
-from boxcrew.data.annotations import Annotation, Gathering, Object, split_by_seed
+from boxcrew.data.annotations import Annotation, Gathering, Object, Table, collector_paused, split_by_seed
 from boxcrew.data.box_repair import Box
 from boxcrew.data.image import read_image, write_image
 from boxcrew.data.source import Record
@@ -104,6 +105,39 @@ def test_boxes_that_fit_only_the_upright_image_are_not_turned(tmp_path: Path) ->
     splits, problems = gathering.finish(seed=0)
     assert splits["train"][0].target.boxes.tolist() == [[5, 5, 20, 39]]
     assert [(p.kind, p.action) for p in problems] == [("exif-rotation", "noted")]
+
+
+def test_a_table_is_read_like_its_objects(tmp_path: Path) -> None:
+    boxes = np.array([[0.1, 0.1, 0.5, 0.5], [0.5, 0.5, 0.4, 0.9], [0.2, 0.3, 1.01, 0.8], [np.nan, 0, 1, 1]])
+    table = Table(np.array([2, 0, 1, 0]), boxes)
+    assert table[1:3] == [table[1], table[2]]
+    found = []
+    for objects in (table, tuple(table)):
+        gathering = Gathering(tmp_path)
+        gathering.add(
+            replace(
+                annotate(tmp_path, "plain.png"), objects=Table(table.labels[:1], boxes[:1]), relative=True
+            ),
+            "train",
+        )
+        gathering.add(replace(annotate(tmp_path, "a.png"), objects=objects, relative=True), "train")
+        splits, problems = gathering.finish(seed=0)
+        records = sorted((record for part in splits.values() for record in part), key=lambda r: r.key)
+        found.append(([(r.target.boxes.tolist(), r.target.labels.tolist()) for r in records], problems))
+    assert found[0] == found[1]
+    assert [(p.kind, p.at) for p in found[0][1]][:2] == [("box-swapped", "line 2"), ("box-nan", "line 4")]
+    np.testing.assert_allclose(found[0][0][1][0], [[4, 3, 20, 15]])
+
+
+def test_the_collector_goes_on_as_it_was() -> None:
+    for enabled in (True, False):
+        (gc.enable if enabled else gc.disable)()
+        try:
+            with collector_paused():
+                assert not gc.isenabled()
+            assert gc.isenabled() == enabled
+        finally:
+            gc.enable()
 
 
 def test_background_is_noted(tmp_path: Path) -> None:

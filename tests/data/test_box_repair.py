@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boxcrew.data.box_repair import Box, fits, repair, show_box, turn
+from boxcrew.data.box_repair import Box, clip_plain, fits, repair, show_box, turn
 
 SIDES = st.integers(1, 10_000)
 ANY_BOX = st.tuples(*[st.floats(width=64) for _ in range(4)])
@@ -26,6 +26,22 @@ def test_what_is_kept_is_a_box_inside_the_image(box: Box, width: int, height: in
     assert 0 <= x0 < x1 <= width
     assert 0 <= y0 < y1 <= height
     assert repair(kept, width, height) == (kept, ())
+
+
+@given(boxes=st.lists(ANY_BOX | NEAR_BOX, max_size=8), width=SIDES, height=SIDES)
+def test_boxes_that_are_plain_together_are_plain_alone(boxes: list[Box], width: int, height: int) -> None:
+    table = np.array(boxes, dtype=np.float64).reshape(-1, 4)
+    with np.errstate(invalid="ignore", over="ignore"):
+        clipped, plain = clip_plain(table, np.tile([[float(width), height]], (len(boxes), 1)))
+    for box, inside, is_plain in zip(boxes, clipped.tolist(), plain, strict=True):
+        if is_plain:
+            assert repair(box, width, height) == (tuple(inside), ())
+
+
+def test_ordinary_boxes_are_plain() -> None:
+    boxes = np.array([[0, 0, 100, 80], [-0.5, 3, 20, 80.5], [5, 5, 6, 6], [5, 5, 3, 9], [-2, 5, 9, 9]])
+    _, plain = clip_plain(boxes, np.tile([[100.0, 80.0]], (5, 1)))
+    assert plain.tolist() == [True, True, True, False, False]
 
 
 @given(box=NEAR_BOX)

@@ -15,7 +15,7 @@ from PIL import Image as Pillow
 
 from boxcrew.core.errors import DataError
 from boxcrew.data.image import MAX_PIXELS, read_image, verify_image
-from boxcrew.data.jpeg import JpegHeader, jpeg_header, sound_jpeg
+from boxcrew.data.jpeg import TAIL_BYTES, JpegHeader, jpeg_header, sound_ends, sound_jpeg
 
 
 def encoded(*, progressive: bool, subsampling: int, grey: bool, orientation: int = 1) -> bytes:
@@ -76,6 +76,38 @@ def test_what_is_called_sound_decodes(data: bytes, tmp_path_factory: pytest.Temp
     )
 
 
+def ends(data: bytes, head: int = 700) -> tuple[bytes, bytes, int]:
+    return data[:head], data[-TAIL_BYTES:], len(data)
+
+
+@pytest.mark.parametrize("data", ORDINARY, ids=range(len(ORDINARY)))
+def test_both_ends_are_enough_for_a_single_scan_that_is_whole(data: bytes) -> None:
+    assert sound_ends(*ends(data)) in {sound_jpeg(data), None}
+    assert (sound_ends(*ends(data)) is None) == (b"\xff\xc2" in data)
+    assert not any(sound_ends(*ends(data[:length])) for length in range(len(data)))
+    assert sound_ends(*ends(data, head=100)) is None
+
+
+LARGE = io.BytesIO()
+Pillow.fromarray(np.random.default_rng(1).integers(0, 256, (90, 120, 3), dtype=np.uint8)).save(LARGE, "JPEG")
+
+
+@settings(max_examples=300, deadline=None)
+@given(where=st.floats(0, 1), new=st.binary(max_size=6), stray=st.integers(1, 255))
+def test_what_is_sound_at_both_ends_decodes_whatever_is_between(
+    where: float, new: bytes, stray: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    whole = LARGE.getvalue()
+    start = whole.find(b"\xff\xda") + 14
+    at = start + int(where * (len(whole) - start - 10))
+    data = whole[:at] + bytes([0xFF, stray]) + new + whole[at + 8 :]
+    header = sound_ends(*ends(data))
+    assert header == JpegHeader(120, 90, 1)
+    path = tmp_path_factory.getbasetemp() / "stray.jpg"
+    path.write_bytes(data)
+    assert read_image(path).shape == (90, 120, 3)
+
+
 def test_photos_of_the_world_are_sound(shared_data: Path) -> None:
     photos = [
         photo
@@ -84,6 +116,7 @@ def test_photos_of_the_world_are_sound(shared_data: Path) -> None:
     ]
     assert len(photos) > 50
     assert all(sound_jpeg(photo.read_bytes()) for photo in photos)
+    assert all(sound_ends(*ends(photo.read_bytes(), head=4096)) for photo in photos)
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,13 @@ from boxcrew.core.errors import DataError
 from boxcrew.data.layout import (
     ImageFinder,
     files_below,
+    names_in,
     read_lines,
     split_of_file,
     split_of_folder,
     split_of_path,
+    stem_of,
+    suffix_of,
 )
 
 
@@ -72,6 +75,18 @@ def test_finder_prefers_the_name_then_the_order(tmp_path: Path) -> None:
     assert finder.find([first, second], "a", "other.png") == second / "a.jpg"
     assert finder.find([second, first], "b") == second / "b.jpg"
     assert finder.find([tmp_path / "absent", first], "c") is None
+
+
+@pytest.mark.parametrize("name", ["a.JPG", "a.tar.gz", "a", ".hidden", ".a.txt", "a b.Png"])
+def test_parts_of_names_are_those_of_paths(name: str) -> None:
+    assert (stem_of(name), suffix_of(name)) == (Path(name).stem, Path(name).suffix.lower())
+
+
+def test_names_in_a_folder_are_sorted_and_none_in_no_folder(tmp_path: Path) -> None:
+    for name in ("b", "a.txt", ".c"):
+        (tmp_path / name).touch()
+    assert names_in(tmp_path) == [".c", "a.txt", "b"]
+    assert names_in(tmp_path / "absent") == names_in(tmp_path / "b") == []
 
 
 def test_lines_without_blanks_and_byte_order_mark(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,32 @@ def test_cut_and_vanished_images_are_left_out(source: Source, workers: int, tmp_
     assert keys(scanned) == keys(source) - {bad.key, gone.key}
     assert len(source.split("train")) == 4  # the set given is not changed
     assert path_of(bad).exists()  # nor is anything on disk
+
+
+def test_slow_looks_are_taken_in_threads_and_quick_ones_are_not(
+    source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[int] = []
+
+    def look(path: Path) -> None:
+        threads.append(threading.get_ident())
+        verify_image(path)
+
+    monkeypatch.setattr(scan_module, "verify_image", look)
+    monkeypatch.setattr(scan_module, "_CHUNK", 2)
+    bad = source.split("val")[2]
+    cut(bad)
+    kept = []
+    for quick_seconds in (10.0, 0.0):
+        threads.clear()
+        monkeypatch.setattr(scan_module, "_QUICK_SECONDS", quick_seconds)
+        scanned = scan(source, workers=3, cache=tmp_path / f"cache {quick_seconds}")
+        kept.append([record.key for split in scanned.splits.values() for record in split])
+        elsewhere = [thread for thread in threads if thread != threading.get_ident()]
+        assert len(threads) == 12
+        assert len(elsewhere) == (0 if quick_seconds else 10)
+    assert kept[0] == kept[1]
+    assert bad.key not in kept[0]
 
 
 def test_an_image_in_two_splits_stays_in_the_first(source: Source, tmp_path: Path) -> None:

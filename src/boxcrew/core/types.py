@@ -53,8 +53,8 @@ class Target:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def select(self, keep: Bools | Ints) -> Target:
-        """Only the objects that `keep` (a mask or indices) names."""
+    def select(self, keep: Bools | Ints | slice) -> Target:
+        """Only the objects that `keep` (a mask, indices or a slice) names."""
         return Target(
             boxes=self.boxes[keep],
             labels=self.labels[keep],

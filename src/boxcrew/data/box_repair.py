@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import numpy.typing as npt
 
+from boxcrew.core.types import Bools
 from boxcrew.data.problem import Kind
 
 Box = tuple[float, float, float, float]
 """xyxy in pixels."""
+
+Floats64 = npt.NDArray[np.float64]
 
 Faults = tuple[tuple[Kind, str], ...]
 """What is wrong with a box: the kind, and the words."""
@@ -18,18 +22,23 @@ _SILENT_OVERHANG = 1.0  # pixels; tools disagree on whether the last pixel is wi
 _PLAIN_SIDE, _PLAIN_SIZE = 0.01, 65_536  # a side so long, in an image no larger, is not lost in float32
 
 
+def clip_plain(boxes: Floats64, sizes: Floats64) -> tuple[Floats64, Bools]:
+    """(N, 4) boxes clipped to their images, and of which of them `repair` would have nothing else to say.
+    `sizes` are (N, 2), each the width and height of the box's image. Nearly all boxes are so, and a set may
+    have millions: only the others have to be looked at one by one.
+    """
+    low, high = boxes[:, :2], boxes[:, 2:]
+    inside_low, inside_high = np.maximum(low, 0), np.minimum(high, sizes)
+    plain = (low <= high) & (low >= -_SILENT_OVERHANG) & (high <= sizes + _SILENT_OVERHANG)
+    plain &= (inside_high - inside_low >= _PLAIN_SIDE) & (sizes <= _PLAIN_SIZE)
+    return np.concatenate([inside_low, inside_high], axis=1), plain[:, 0] & plain[:, 1]
+
+
 def repair(box: Box, width: int, height: int) -> tuple[Box | None, Faults]:
     """The part of `box` inside the image with its corners in order, or None if nothing is left; and what
     was wrong with it (an overhang of a pixel, on which tools do not agree, is not).
     """
     x0, y0, x1, y1 = box
-    if (  # nearly all are like this, and a set may have millions
-        0 <= x0 <= x1 - _PLAIN_SIDE
-        and 0 <= y0 <= y1 - _PLAIN_SIDE
-        and x1 <= width <= _PLAIN_SIZE
-        and y1 <= height <= _PLAIN_SIZE
-    ):
-        return box, ()
     if not all(map(math.isfinite, box)):
         return None, (("box-nan", f"box {show_box(box)} has a side that is not a number"),)
     x0, x1 = sorted((x0, x1))

@@ -21,6 +21,7 @@ from boxcrew.data.source import SPLITS
 
 _SUFFIXES = frozenset({".yaml", ".yml"})
 _DATA_FILE = "data.yaml"
+_SAFE_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C where PyYAML was built with it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +56,7 @@ def _is_description(file: Path) -> bool:
 
 def _load(file: Path) -> dict[str, Any]:
     try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8-sig"))
+        content = yaml.load(file.read_text(encoding="utf-8-sig"), Loader=_SAFE_LOADER)  # noqa: S506
     except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
         raise DataError(f"{file}: cannot be read as YAML: {error}") from error
     if not isinstance(content, dict):
@@ -133,7 +134,7 @@ def described_splits(description: Description, gathering: Gathering) -> list[tup
                 f"{description.file}: {split}: {missing} does not exist",
                 advice=f"paths are relative to {description.root}",
             )
-    if "val" in images and set(images["val"]) == set(images.get("train", ())):
+    if "val" in images and set(map(str, images["val"])) == set(map(str, images.get("train", ()))):
         what = "val has the same images as train, which would measure nothing; it is not used"
         gathering.note("leak", where, what)
         del images["val"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import struct
 import warnings
 import zlib
@@ -17,7 +18,7 @@ from PIL import UnidentifiedImageError
 
 from boxcrew.core.errors import DataError, UsageError
 from boxcrew.core.types import Image
-from boxcrew.data.jpeg import TAIL_BYTES, jpeg_header, sound_jpeg
+from boxcrew.data.jpeg import TAIL_BYTES, jpeg_header, sound_ends, sound_jpeg
 from boxcrew.data.problem import Kind
 
 MAX_PIXELS = 100_000_000
@@ -29,7 +30,8 @@ IMAGE_SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".t
 _ORIENTATION = 0x0112  # the EXIF tag; 1 is upright, 5 to 8 swap width and height
 _OPENCV_FORMATS = frozenset({"JPEG", "MPO", "PNG", "WEBP", "BMP"})
 _ENDINGS = {"JPEG": b"\xff\xd9", "MPO": b"\xff\xd9", "PNG": b"IEND"}
-_HEAD_BYTES = 32768  # enough for the header of most JPEGs
+_HEAD_BYTES = (4096, 65536)  # the first is enough for most JPEGs, the second for those with a preview
+_READ_ONLY = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # the second on Windows alone
 _SIXTEEN_BIT_MODES = frozenset({"I;16", "I;16L", "I;16B"})
 _UNSUPPORTED_MODES = frozenset({"I", "F"})  # of no known range
 _FAULTS = (OSError, SyntaxError, ValueError, EOFError, IndexError, TypeError, struct.error, zlib.error)
@@ -66,33 +68,66 @@ def read_image(path: Path) -> Image:
 
 def read_header(path: Path) -> Header:
     """Of the image not more than the header is looked at."""
-    try:
-        with path.open("rb", buffering=0) as file:
-            head = file.read(_HEAD_BYTES)
-    except OSError as error:
-        raise _unreadable(path, error) from error
-    found = jpeg_header(head)
-    if found is not None:
-        return _header(path, (found.width, found.height), found.orientation)
+    for num_bytes in _HEAD_BYTES:
+        try:
+            head = read_start(path, num_bytes)
+        except OSError as error:
+            raise _unreadable(path, error) from error
+        found = jpeg_header(head)
+        if found is not None:
+            return _header(path, (found.width, found.height), found.orientation)
+        if len(head) < num_bytes or not head.startswith(b"\xff\xd8"):
+            break
     with _open(path, path) as opened:
         return _header(path, opened.size, _orientation(opened))
 
 
 def verify_image(path: Path) -> None:
     """An `ImageError` if `read_image` would raise one. Quicker: a JPEG of ordinary structure need not be
-    decoded.
+    decoded, and mostly not even be read but for its ends.
     """
-    data = _read(path)
-    found = sound_jpeg(data)
-    if found is not None:
-        _header(path, (found.width, found.height), found.orientation)
-    else:
-        _decode(path, data)
+    try:
+        found = sound_ends(*_read_ends(path))
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if found is None:
+        data = _read(path)
+        found = sound_jpeg(data)
+        if found is None:
+            _decode(path, data)
+            return
+    _header(path, (found.width, found.height), found.orientation)
+
+
+def _read_ends(path: Path) -> tuple[bytes, bytes, int]:
+    """The first and the last bytes of a file, which may overlap, and how many it has."""
+    file = os.open(path, _READ_ONLY)
+    try:
+        num_bytes, head = os.fstat(file).st_size, os.read(file, _HEAD_BYTES[0])
+        os.lseek(file, max(0, num_bytes - TAIL_BYTES), os.SEEK_SET)
+        return head, os.read(file, TAIL_BYTES), num_bytes
+    finally:
+        os.close(file)
+
+
+def read_start(path: str | Path, num_bytes: int) -> bytes:
+    """The first bytes of a file. By the system's own calls: of a small file, making a file object takes
+    longer than reading it.
+    """
+    file = os.open(path, _READ_ONLY)
+    try:
+        data = os.read(file, num_bytes)
+        while len(data) < num_bytes and (more := os.read(file, num_bytes - len(data))):
+            data += more  # some file systems give less than they are asked for
+        return data
+    finally:
+        os.close(file)
 
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        with path.open("rb", buffering=0) as file:
+            return file.read()
     except OSError as error:
         raise _unreadable(path, error) from error
 

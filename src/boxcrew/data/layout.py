@@ -50,14 +50,24 @@ def files_below(folder: Path, suffixes: Iterable[str]) -> list[Path]:
             continue
         seen.add(real)
         folders[:] = [name for name in folders if not name.startswith((".", "__MACOSX"))]
-        visible = [name for name in names if not name.startswith(".")]
-        found += [Path(parent, name) for name in visible if Path(name).suffix.lower() in wanted]
-    return sort_paths(found)
+        visible = (name for name in names if not name.startswith("."))
+        found += [f"{parent}{os.sep}{name}" for name in visible if suffix_of(name) in wanted]
+    return [Path(file) for file in sorted(found, key=lambda file: file.split(os.sep))]  # noqa: PTH206
 
 
-def sort_paths(paths: Iterable[Path]) -> list[Path]:
-    """In their own order, but several times faster than comparing them one with another."""
-    return sorted(paths, key=lambda path: path.parts)
+def suffix_of(name: str) -> str:
+    """Of a file name, lower case, with its dot. Ten times faster than by a `Path`: sets have many files."""
+    stem, dot, suffix = name.rpartition(".")
+    return f"{dot}{suffix}".lower() if stem else ""
+
+
+def stem_of(name: str) -> str:
+    return name.rpartition(".")[0] or name
+
+
+def names_in(folder: Path) -> list[str]:
+    """What is in a folder, sorted; nothing if there is no such folder."""
+    return sorted(os.listdir(folder)) if folder.is_dir() else []  # noqa: PTH208
 
 
 class ImageFinder:
@@ -77,9 +87,9 @@ class ImageFinder:
     def _listing(self, folder: Path) -> dict[str, list[Path]]:
         if folder not in self._folders:
             images: dict[str, list[Path]] = {}
-            for path in sort_paths(folder.iterdir()) if folder.is_dir() else []:
-                if path.suffix.lower() in IMAGE_SUFFIXES:
-                    images.setdefault(path.stem, []).append(path)
+            for name in names_in(folder):
+                if suffix_of(name) in IMAGE_SUFFIXES:
+                    images.setdefault(stem_of(name), []).append(folder / name)
             self._folders[folder] = images
         return self._folders[folder]
 

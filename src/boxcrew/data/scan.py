@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import os
+import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from boxcrew.data.image import ImageError, verify_image
 from boxcrew.data.problem import Action, Problem
@@ -19,14 +21,15 @@ from boxcrew.data.source import Source
 Progress = Callable[[int, int], None]
 """Told (done, total), in the thread that scans."""
 
-_CHUNK = 16  # files a thread takes at once
+_CHUNK = 32  # files a thread takes at once
+_QUICK_SECONDS = 1e-4  # for a file
+_ENDING_BYTES = 64  # of compressed data: two images hardly ever share them
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
+class _File(NamedTuple):
     key: str
     path: Path
     split: str
@@ -81,17 +84,34 @@ def _look(path: Path, stamp: Stamp) -> Look:
     return Look(stamp)
 
 
-def _digests(files: Iterable[_File], looks: dict[str, Look], workers: int) -> dict[str, Look]:
-    """Looks with a digest, for those files that may have the content of one in another split: files of
-    different lengths have not, and reading all of them twice would take as long as the rest.
+def _digests(files: Sequence[_File], looks: dict[str, Look], workers: int) -> dict[str, Look]:
+    """Looks with a digest, for those files that may have the content of one in another split: those of other
+    lengths or endings have not, and reading all of them would take longer than the rest.
     """
-    by_length: dict[int, list[_File]] = defaultdict(list)
-    for file in files:
-        by_length[looks[file.key].stamp[0]].append(file)
-    alike = [group for group in by_length.values() if len({file.split for file in group}) > 1]
-    wanted = [file for file in itertools.chain(*alike) if not looks[file.key].digest]
+    alike = _in_several_splits(files, lambda file: looks[file.key].stamp[0])
+    alike = _in_several_splits(alike, lambda file: (looks[file.key].stamp[0], _ending(file.path)))
+    wanted = [file for file in alike if not looks[file.key].digest]
     found = _in_threads(lambda file: _digest(file.path), wanted, workers)
     return {file.key: replace(looks[file.key], digest=digest) for file, digest in found}
+
+
+def _in_several_splits(files: Sequence[_File], trait: Callable[[_File], Hashable]) -> list[_File]:
+    """Those that share a trait with one of another split."""
+    groups: dict[Hashable, list[_File]] = defaultdict(list)
+    for file in files:
+        groups[trait(file)].append(file)
+    several = (group for group in groups.values() if len({file.split for file in group}) > 1)
+    return list(itertools.chain.from_iterable(several))
+
+
+def _ending(path: Path) -> bytes:
+    """Empty where the file has vanished meanwhile."""
+    try:
+        with path.open("rb") as file:
+            file.seek(-min(_ENDING_BYTES, path.stat().st_size), os.SEEK_END)
+            return file.read()
+    except OSError:
+        return b""
 
 
 def _digest(path: Path) -> str:
@@ -137,15 +157,23 @@ def _leaks(files: Sequence[_File], looks: dict[str, Look]) -> dict[str, Problem]
 def _in_threads(
     work: Callable[[Item], Result], items: Sequence[Item], workers: int
 ) -> Iterator[tuple[Item, Result]]:
-    """Each item with its result, in order. Threads do: reading, decoding and hashing release the
-    interpreter's lock.
+    """Each item with its result, in order. In threads, because reading, decoding and hashing release the
+    interpreter's lock; but only from the first chunk on that takes longer than threads would take to get in
+    each other's way, as files do not that the system has in memory.
     """
+    chunks = iter([items[start : start + _CHUNK] for start in range(0, len(items), _CHUNK)])
+    for chunk in chunks:
+        begun = time.perf_counter()
+        done = [work(item) for item in chunk]
+        quick = time.perf_counter() - begun < _QUICK_SECONDS * len(chunk)
+        yield from zip(chunk, done, strict=True)
+        if not quick:
+            break
+    rest = list(chunks)
     pool = ThreadPoolExecutor(max_workers=workers)
-    chunks = [items[start : start + _CHUNK] for start in range(0, len(items), _CHUNK)]
     try:
-        for chunk, results in zip(
-            chunks, pool.map(lambda chunk: [work(item) for item in chunk], chunks), strict=True
-        ):
+        found = pool.map(lambda chunk: [work(item) for item in chunk], rest)
+        for chunk, results in zip(rest, found, strict=True):
             yield from zip(chunk, results, strict=True)
     finally:
         pool.shutdown(cancel_futures=True)  # or Ctrl-C would wait for all that is left

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import cv2
@@ -34,7 +34,9 @@ class Look:
 
 
 def cache_folder() -> Path | None:
-    """The user's; None where there is no home directory."""
+    """In the user's home, whatever XDG_CACHE_HOME says: only commands look at the environment. None where
+    there is no home directory.
+    """
     try:
         return Path.home() / ".cache" / "boxcrew" / "scan"
     except RuntimeError:
@@ -69,7 +71,8 @@ class ScanCache:
         """In place of all that was known."""
         if self._file is None or looks == self._looks:
             return
-        content = {"version": _VERSION, "looks": {key: astuple(look) for key, look in looks.items()}}
+        rows = {key: [look.stamp, look.kind, look.what, look.digest] for key, look in looks.items()}
+        content = {"version": _VERSION, "looks": rows}
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             write_text(self._file, json.dumps(content, separators=(",", ":")))

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from boxcrew.core.errors import DataError
-from boxcrew.data.annotations import Annotation, Gathering, Object
+from boxcrew.data.annotations import Annotation, Gathering, Object, collector_paused
 from boxcrew.data.box_repair import Box
 from boxcrew.data.image import IMAGE_SUFFIXES
-from boxcrew.data.layout import sort_paths, split_of_file, split_of_folder
+from boxcrew.data.layout import names_in, split_of_file, split_of_folder, suffix_of
 from boxcrew.data.problem import Kind
 from boxcrew.data.source import SOURCES, Source
 
@@ -53,6 +53,7 @@ class CocoSource(Source):
         return "a .json file, annotations/instances_{train,val,test}*.json or train/_annotations.coco.json"
 
     @classmethod
+    @collector_paused()
     def open(cls, path: Path, *, seed: int = 0) -> Self:
         root, files = _locate(path)
         gathering = Gathering(root)
@@ -241,8 +242,7 @@ def _image_folders(file: Path, root: Path) -> Iterator[Path]:
     """
     split = _split(file, root)
     for parent in (root / "images", root):
-        children = sorted(parent.iterdir()) if parent.is_dir() else []
-        yield from (child for child in children if split and split_of_folder(child.name) == split)
+        yield from (parent / name for name in names_in(parent) if split and split_of_folder(name) == split)
     yield root / "images"
     yield file.parent / "images"
     yield file.parent
@@ -252,14 +252,17 @@ def _image_folders(file: Path, root: Path) -> Iterator[Path]:
 def _find(name: str, folders: Iterable[Path], gathering: Gathering) -> Path | tuple[Kind, str]:
     """The image file, which must lie inside the data set; or what is wrong."""
     relative = Path(name.replace("\\", "/"))
-    inside = paths = [folder / relative for folder in folders]
-    if relative.is_absolute() or ".." in relative.parts:
-        paths = [Path(os.path.normpath(path)) for path in paths]
-        inside = [path for path in paths if not gathering.place(path).startswith("../")]
-    found = next((path for path in inside if path.is_file()), None)
-    if found is not None:
-        return found
-    if len(inside) < len(paths):
+    may_leave, has_left = relative.is_absolute() or ".." in relative.parts, False
+    for folder in folders:
+        path = folder / relative
+        if may_leave:
+            path = Path(os.path.normpath(path))
+            if gathering.place(path).startswith("../"):
+                has_left = True
+                continue
+        if path.is_file():
+            return path
+    if has_left:
         return "path-escape", f"its file name leaves the data set: {name}"
     return "missing-file", f"there is no image file {name}"
 
@@ -267,7 +270,7 @@ def _find(name: str, folders: Iterable[Path], gathering: Gathering) -> Path | tu
 def _report_unlisted(gathering: Gathering) -> None:
     """Images that lie among the listed ones, and that no file lists."""
     for folder in gathering.image_folders():
-        for image in sort_paths(folder.iterdir()):
-            if image.suffix.lower() in IMAGE_SUFFIXES and not gathering.met(image):
+        for name in names_in(folder):
+            if suffix_of(name) in IMAGE_SUFFIXES and not gathering.met(folder / name):
                 what = "is listed in no annotation file"
-                gathering.leave_out("image-without-annotation", gathering.place(image), what)
+                gathering.leave_out("image-without-annotation", gathering.place(folder / name), what)

@@ -20,10 +20,10 @@ from defusedxml import DefusedXmlException, EntitiesForbidden, ExternalReference
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.registry import suggest
-from boxcrew.data.annotations import Annotation, Gathering, Object
+from boxcrew.data.annotations import Annotation, Gathering, Object, collector_paused
 from boxcrew.data.box_repair import Box
 from boxcrew.data.image import IMAGE_SUFFIXES
-from boxcrew.data.layout import ImageFinder, files_below, read_lines, require_folder, split_of_folder
+from boxcrew.data.layout import ImageFinder, files_below, read_lines, require_folder, split_of_folder, stem_of
 from boxcrew.data.problem import Kind
 from boxcrew.data.source import SOURCES, SPLITS, Source
 
@@ -73,6 +73,7 @@ class VocSource(Source):
         return "Annotations/*.xml with JPEGImages/, or an .xml beside each image"
 
     @classmethod
+    @collector_paused()
     def open(cls, path: Path, *, seed: int = 0) -> Self:
         require_folder(path, "VOC")
         root = _only_root(path)
@@ -166,7 +167,8 @@ def _split_lists(root: Path) -> dict[str, list[str]]:
 def _listed(
     folder: Path, files: list[Path], lists: dict[str, list[str]], gathering: Gathering
 ) -> Iterator[tuple[str, Path]]:
-    by_name = {file.relative_to(folder).with_suffix("").as_posix(): file for file in files}
+    start = f"{folder.as_posix()}/"
+    by_name = {stem_of(file.as_posix().removeprefix(start)): file for file in files}
     unlisted, finder = set(by_name), ImageFinder()
     for split in (split for split in SPLITS if split in lists):
         for number, name in enumerate(lists[split], 1):
@@ -208,7 +210,7 @@ def _parse(file: Path, gathering: Gathering) -> _Page | None:
         gathering.leave_out("unreadable-annotation", place, what, value=tree.tag)
         return None
     filename = (tree.findtext("filename") or "").strip()
-    if ".." in PureWindowsPath(filename).parts:
+    if ".." in filename and ".." in PureWindowsPath(filename).parts:
         what = f"its file name leaves the data set: {filename}"
         gathering.leave_out("path-escape", place, what, value=filename)
         return None

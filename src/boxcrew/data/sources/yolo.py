@@ -4,21 +4,32 @@ without. Segmentation polygons become their bounding boxes.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Self
 
 from boxcrew.core.errors import DataError
-from boxcrew.data.annotations import Annotation, Gathering, Object
+from boxcrew.data.annotations import Annotation, Gathering, Object, collector_paused
 from boxcrew.data.box_repair import Box
 from boxcrew.data.data_yaml import described_splits, find_yamls, read_description
-from boxcrew.data.image import IMAGE_SUFFIXES
-from boxcrew.data.layout import ImageFinder, files_below, read_lines, sort_paths, split_of_folder
+from boxcrew.data.image import IMAGE_SUFFIXES, read_start
+from boxcrew.data.label_tables import read_tables
+from boxcrew.data.layout import (
+    ImageFinder,
+    files_below,
+    names_in,
+    read_lines,
+    split_of_folder,
+    stem_of,
+    suffix_of,
+)
 from boxcrew.data.problem import Kind
 from boxcrew.data.source import SOURCES, Source
 
 _NAME_FILES = ("classes.txt", "obj.names", "labels/classes.txt", "labels/obj.names")
+_LABEL_BYTES = 65_536  # most label files are shorter
 _MAX_UNNAMED_CLASSES = 10_000  # a class id beyond it is taken for a mistake where no names tell
 
 
@@ -39,6 +50,7 @@ class YoloSource(Source):
         return "data.yaml with names and train, or images/ with labels/*.txt, or a .txt beside each image"
 
     @classmethod
+    @collector_paused()
     def open(cls, path: Path, *, seed: int = 0) -> Self:
         yamls = find_yamls(path)
         if len(yamls) > 1:
@@ -81,16 +93,6 @@ def _has_labels(folder: Path) -> bool:
     return any(finder.find([folder], file.stem) for file in texts)
 
 
-def _label_file(image: Path) -> Path:
-    """Where the labels of an image are, or would be."""
-    mirrored = _label_folder(image.parent)
-    beside = image.with_suffix(".txt")
-    if mirrored is None:
-        return beside
-    label = mirrored / beside.name
-    return beside if not label.is_file() and beside.is_file() else label
-
-
 @lru_cache(maxsize=1024)
 def _label_folder(folder: Path) -> Path | None:
     """The path with its last `images` replaced by `labels`."""
@@ -99,6 +101,32 @@ def _label_folder(folder: Path) -> Path | None:
         if parts[i] == "images":
             return Path(*parts[:i], "labels", *parts[i + 1 :])
     return None
+
+
+class _LabelFinder:
+    """Where the labels of an image are, or would be. Each folder is listed once: to ask the system for every
+    file would be slow.
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[str, tuple[str, frozenset[str], frozenset[str]]] = {}
+
+    @property
+    def image_folders(self) -> list[Path]:
+        """Of all images asked for."""
+        return sorted(map(Path, self._places))
+
+    def find(self, image: Path) -> str:
+        folder, _, name = str(image).rpartition(os.sep)
+        if folder not in self._places:
+            mirrored = _label_folder(image.parent)
+            listed = names_in(mirrored) if mirrored else ()
+            beside = frozenset(names_in(image.parent))
+            self._places[folder] = str(mirrored or image.parent), frozenset(listed), beside
+        labels, mirrored_names, beside = self._places[folder]
+        label = f"{stem_of(name)}.txt"
+        is_beside = label in beside and label not in mirrored_names
+        return f"{folder if is_beside else labels}{os.sep}{label}"
 
 
 def _names(root: Path) -> tuple[str, ...] | None:
@@ -110,15 +138,18 @@ def _gather(
     images: Iterable[tuple[str | None, Path]], named: tuple[str, ...] | None, gathering: Gathering
 ) -> tuple[str, ...]:
     """Adds every image with its labels; gives the classes, which are numbered where they have no names."""
-    used, folders = set[int](), set[Path]()
-    for split, image in images:
-        label = _label_file(image)
-        folders.add(image.parent)
-        objects = _read_labels(label, len(named) if named else _MAX_UNNAMED_CLASSES, gathering)
-        used.update(thing.label for thing in objects or ())
-        file = gathering.place(label if objects is not None else image)
-        gathering.add(Annotation(file=file, image=image, objects=objects, relative=True), split)
-    _report_lone_labels(sorted(folders), gathering)
+    images, finder = list(images), _LabelFinder()
+    num_classes = len(named) if named else _MAX_UNNAMED_CLASSES
+    files = [finder.find(image) for _, image in images]
+    texts = [_read_text(file) for file in files]
+    tables = read_tables([text if isinstance(text, bytes) else b"" for text in texts], num_classes)
+    used = set[int]()
+    for (split, image), file, text, table in zip(images, files, texts, tables, strict=True):
+        place = gathering.place(image if text is None else file)
+        objects = table or _read_labels(text, place, num_classes, gathering)
+        used.update(table.labels.tolist() if table else [thing.label for thing in objects or ()])
+        gathering.add(Annotation(file=place, image=image, objects=objects, relative=True), split)
+    _report_lone_labels(finder.image_folders, gathering)
     if named:
         return named
     num_classes = max(used, default=-1) + 1
@@ -134,16 +165,30 @@ class _LineError(Exception):
         self.kind: Kind = kind
 
 
-def _read_labels(file: Path, num_classes: int, gathering: Gathering) -> tuple[Object, ...] | None:
+def _read_text(file: str) -> bytes | OSError | None:
     """None if there is no file."""
-    place = gathering.place(file)
     try:
-        lines = file.read_bytes().decode("utf-8-sig").splitlines()
+        data = read_start(file, _LABEL_BYTES)
+        return Path(file).read_bytes() if len(data) == _LABEL_BYTES else data
     except FileNotFoundError:
         return None
+    except OSError as error:
+        return error
+
+
+def _read_labels(
+    text: bytes | OSError | None, place: str, num_classes: int, gathering: Gathering
+) -> list[Object] | None:
+    """Line by line; None if there is no file."""
+    if text is None:
+        return None
+    try:
+        if isinstance(text, OSError):
+            raise text
+        lines = text.decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         gathering.leave_out("unreadable-annotation", place, f"cannot be read as text: {error}")
-        return ()
+        return []
     objects = []
     for number, line in enumerate(lines, 1):
         words = line.split()
@@ -155,8 +200,8 @@ def _read_labels(file: Path, num_classes: int, gathering: Gathering) -> tuple[Ob
         except _LineError as error:
             gathering.leave_out(error.kind, place, str(error), at=at, value=line[:80])
         else:
-            objects.append(Object(at=at, box=box, label=label))
-    return tuple(objects)
+            objects.append(Object(at, box, label))
+    return objects
 
 
 def _parse_words(words: list[str], num_classes: int) -> tuple[int, Box]:
@@ -180,9 +225,12 @@ def _parse_words(words: list[str], num_classes: int) -> tuple[int, Box]:
 
 
 def _report_lone_labels(image_folders: Iterable[Path], gathering: Gathering) -> None:
-    finder = ImageFinder()
     for folder in image_folders:
         labels = _label_folder(folder)
-        for file in sort_paths(labels.glob("*.txt")) if labels else []:
-            if file.name != "classes.txt" and finder.find([folder], file.stem) is None:
-                gathering.leave_out("annotation-without-image", gathering.place(file), "has no image")
+        if labels is None:
+            continue
+        stems = {stem_of(name) for name in names_in(folder) if suffix_of(name) in IMAGE_SUFFIXES}
+        for name in names_in(labels):
+            if name.endswith(".txt") and name != "classes.txt" and stem_of(name) not in stems:
+                file = gathering.place(labels / name)
+                gathering.leave_out("annotation-without-image", file, "has no image")
