@@ -1,8 +1,9 @@
-"""Reports of made-up detectors for the tests of this folder."""
+"""Made-up detectors' reports, and examined data sets, for the tests of this folder."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from html.parser import HTMLParser
 from pathlib import Path
 
 import cv2
@@ -10,9 +11,14 @@ import numpy as np
 import pytest
 import torch
 
+from boxcrew.api import run_config
+from boxcrew.core.config import parse_words
 from boxcrew.core.types import Detections, Target
 from boxcrew.evaluate.detection import evaluate_detections
 from boxcrew.evaluate.metric import DetectionReport, Judged
+from boxcrew.report.doctor import Examination, examine
+from boxcrew.testing.tiny import TINY
+from boxcrew.train.screen import Screen
 
 MakeReport = Callable[[int], DetectionReport]
 ReadPng = Callable[[Path], "np.ndarray[tuple[int, int, int], np.dtype[np.uint8]]"]
@@ -65,3 +71,45 @@ def read_png() -> ReadPng:
         return pixels
 
     return read
+
+
+class Page(HTMLParser):
+    """What a browser would make of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def values(self, tag: str, attribute: str) -> list[str | None]:
+        return [attributes.get(attribute) for name, attributes in self.tags if name == tag]
+
+
+@pytest.fixture(scope="session")
+def read_page() -> Callable[[str], Page]:
+    """A page of HTML with its `tags`, its `text` and the `values` of an attribute."""
+    return Page
+
+
+@pytest.fixture(scope="session")
+def examined() -> Callable[[Path], Examination]:
+    """Examines a set, held against a small detector."""
+
+    def look(data: Path) -> Examination:
+        return examine(run_config(None, parse_words([f"data={data}", *TINY])[1]), Screen())
+
+    return look
+
+
+@pytest.fixture(scope="session")
+def small(tiny_set: Path, examined: Callable[[Path], Examination]) -> Examination:
+    """Of the small set."""
+    return examined(tiny_set)

@@ -107,6 +107,20 @@ def data(words: Words = None, *, json: Json = False, debug: Debug = False) -> No
 
 
 @app.command(context_settings=_FREE)
+def doctor(words: Words = None, *, json: Json = False, debug: Debug = False) -> None:
+    """Examine a data set: one HTML page with pictures that says what is wrong and what to do.
+
+    boxcrew doctor data=PATH [RECIPE] [detector=… size=…] [run=DIR] [out=DIR]
+
+    Recipe and settings as for training: they say which detector the boxes are held against. With run=, its
+    detector is, and labels that it contradicts are shown. The page is runs/doctor/<name>/doctor.html.
+    """
+    from boxcrew.cli.doctor import doctor_command
+
+    doctor_command(words or [], as_json=json)
+
+
+@app.command(context_settings=_FREE)
 def recipes(words: Words = None, *, json: Json = False, debug: Debug = False) -> None:
     """List the recipes, or show everything that one of them sets.
 

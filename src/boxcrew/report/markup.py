@@ -1,0 +1,46 @@
+"""HTML and SVG in which whatever is not markup is escaped: names of files and classes may be anything."""
+
+from __future__ import annotations
+
+import base64
+import html
+
+Attribute = str | int | float | bool | None
+
+
+class Html(str):
+    """Text that is markup already; any other text is escaped where it becomes part of a page."""
+
+    __slots__ = ()
+
+
+def element(name: str, /, *children: str, **attributes: Attribute) -> Html:
+    """`<name …>children</name>`.
+
+    In names of attributes an underscore stands for a dash, and one at the end is dropped: `class_`,
+    `stroke_width`. An attribute that is None or false is left out.
+    """
+    said = "".join(_attribute(key, value) for key, value in attributes.items())
+    if name in {"img", "meta"}:
+        return Html(f"<{name}{said}>")
+    return Html(f"<{name}{said}>{join(*children)}</{name}>")
+
+
+def join(*children: str) -> Html:
+    """One after the other."""
+    return Html("".join(child if isinstance(child, Html) else html.escape(child) for child in children))
+
+
+def data_uri(kind: str, content: bytes) -> str:
+    """A picture inside the page itself; `kind` such as image/jpeg."""
+    return f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
+
+
+def _attribute(key: str, value: Attribute) -> str:
+    if value is None or value is False:
+        return ""
+    name = key.rstrip("_").replace("_", "-").replace("viewbox", "viewBox")
+    if value is True:
+        return f" {name}"
+    text = f"{value:.5g}" if isinstance(value, float) else html.escape(str(value))
+    return f' {name}="{text}"'
