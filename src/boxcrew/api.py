@@ -18,6 +18,7 @@ from boxcrew.recipes import DEFAULT, RECIPES
 from boxcrew.report.label_plots import plot_labels
 from boxcrew.report.predictions import Result
 from boxcrew.report.run_plots import write_plots
+from boxcrew.train.best_effort import BestEffort
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loading import Loaded, Which, load_detector
 from boxcrew.train.outcome import Outcome
@@ -49,19 +50,25 @@ def resume_run(folder: Path, changes: Tree, screen: Screen) -> Outcome:
 
 
 def _with_plots(outcome: Outcome, screen: Screen) -> Outcome:
+    files = BestEffort(screen.warn)
+    files.write("plots", lambda: _draw(outcome))
+    screen.say(f"results: {outcome.folder} (weights/best.safetensors, plots/, summary.json)")
+    screen.say(f"look: tensorboard --logdir {outcome.folder / 'tensorboard'}")
+    trouble = [*([outcome.trouble] if outcome.trouble else []), *files.sentences()]
+    if trouble:
+        raise BoxcrewError(
+            f"{outcome.folder}: not all could be written: {'; '.join(trouble)}",
+            advice="make room, then: boxcrew resume run=" + str(outcome.folder),
+        )
+    return outcome
+
+
+def _draw(outcome: Outcome) -> None:
     write_plots(outcome.folder)
     records = outcome.data.train
     sizes = [(record.width, record.height) for record in records]
     targets = [record.target for record in records]
     plot_labels(targets, outcome.data.source.classes, sizes, outcome.folder / "plots" / "labels.png")
-    screen.say(f"results: {outcome.folder} (weights/best.safetensors, plots/, summary.json)")
-    screen.say(f"look: tensorboard --logdir {outcome.folder / 'tensorboard'}")
-    if outcome.trouble:
-        raise BoxcrewError(
-            f"{outcome.folder}: not all could be written: {outcome.trouble}",
-            advice="make room, then: boxcrew resume run=" + str(outcome.folder),
-        )
-    return outcome
 
 
 class Detector:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ import pytest
 from boxcrew.core.config import merge
 from boxcrew.data.source import Record, Source, open_source
 from boxcrew.data.writers import write_source
+from boxcrew.testing.damage import VocSet
 from boxcrew.train.config import RunConfig
 from boxcrew.train.outcome import Outcome
 from boxcrew.train.run import train
@@ -83,6 +85,22 @@ def whole(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("whole") / "run"
     _run(photos, out, summaries={"tensorboard": True, "images": 2, "graph": True})
     return out
+
+
+@pytest.fixture
+def real(shared_data: Path, tmp_path: Path) -> VocSet:
+    """A part of a real set, without defects: 40 images to train on and 6 to validate."""
+    whole, part = VocSet(shared_data / "groceries8_voc"), VocSet(tmp_path / "groceries")
+    for folder in ("JPEGImages", "Annotations", "ImageSets/Main"):
+        (part.root / folder).mkdir(parents=True)
+    shutil.copy(whole.root / "classes.txt", part.root)
+    for split, count in (("train", 40), ("val", 6)):
+        names = whole.names(split)[:count]
+        for name in names:
+            shutil.copy(whole.image(name), part.image(name))
+            shutil.copy(whole.page(name), part.page(name))
+        part.enlist(split, *names)
+    return part
 
 
 NURSERY = """

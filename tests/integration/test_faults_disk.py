@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import io
 import json
 import os
+import shutil
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from boxcrew.api import train_run
@@ -19,13 +24,14 @@ from boxcrew.train.checkpoint import list_checkpoints, newest_checkpoint
 from boxcrew.train.config import RunConfig
 from boxcrew.train.hooks.progress import ProgressReport
 from boxcrew.train.outcome import Outcome
-from boxcrew.train.run import resume
+from boxcrew.train.run import resume, train
 from boxcrew.train.screen import Screen
 from boxcrew.train.trainer import StepReport, Trainer
 
 Run = Callable[..., Outcome]
 MakeConfig = Callable[..., RunConfig]
 Fail = Callable[[Callable[[str], bool]], None]
+AtStep = Callable[[Callable[[int], None]], None]
 
 
 @pytest.fixture
@@ -45,7 +51,7 @@ def fail_flush(monkeypatch: pytest.MonkeyPatch) -> Fail:
 
 
 @pytest.fixture
-def at_step(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[int], None]], None]:
+def at_step(monkeypatch: pytest.MonkeyPatch) -> AtStep:
     """`(act)`: calls `act(step)` after each step."""
     original = ProgressReport.after_step
 
@@ -61,10 +67,10 @@ def at_step(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[int], None]]
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, of 24 MiB."""
+    """A file system of its own, of 32 MiB."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(folder)]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
         pytest.skip("file systems cannot be mounted here")
     yield folder
@@ -89,19 +95,14 @@ def test_no_room_for_a_checkpoint(
     require_same_run(out, whole)
 
 
-def test_no_room_for_any_file(photos: Path, whole: Path, tmp_path: Path, run: Run, fail_flush: Fail) -> None:
-    """No file can be flushed between two steps -> the same: numbers, status and best weights wait."""
+def test_no_room_for_any_file(
+    photos: Path, whole: Path, tmp_path: Path, run: Run, fail_flush: Fail, at_step: AtStep
+) -> None:
+    """No file can be flushed between steps 2 and 5 -> the same: numbers, status and best weights wait."""
     out = tmp_path / "run"
     full = {"is": False}
-
-    def is_full(path: str) -> bool:
-        if "/.00000003." in path:
-            full["is"] = True
-        if "/.00000006." in path:
-            full["is"] = False
-        return full["is"]
-
-    fail_flush(is_full)
+    at_step(lambda step: full.update({"is": 2 <= step < 5}))
+    fail_flush(lambda path: full["is"])
     outcome = run(photos, out)
     assert outcome.trouble is None
     assert (out / "weights" / "best.safetensors").is_file()
@@ -132,7 +133,7 @@ def test_a_disk_that_fills_up(
     whole: Path,
     small_disk: Path,
     run: Run,
-    at_step: Callable[[Callable[[int], None]], None],
+    at_step: AtStep,
 ) -> None:
     """A real file system has 100 kB left from step 2 on, and room again from step 5 on -> no checkpoint of
     step 3, the run goes on and ends as if nothing had been.
@@ -156,6 +157,91 @@ def test_a_disk_that_fills_up(
     assert newest is not None
     assert (newest.step, complaints) == (8, [])
     require_same_run(out, whole)
+
+
+def fill(disk: Path) -> None:
+    """To the last byte."""
+    with (disk / "filler").open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(bytes(4096)):
+            pass
+    assert os.statvfs(disk).f_bavail == 0
+
+
+def test_a_disk_without_a_single_byte(
+    photos: Path,
+    whole: Path,
+    small_disk: Path,
+    config: MakeConfig,
+    at_step: AtStep,
+) -> None:
+    """A real file system is full to the last byte from step 2 on, and has room again from step 5 on; so much
+    is said between that the log needs more -> the run goes on, its lines wait, and nothing is missing.
+    """
+    out, console = small_disk / "run", Console(file=io.StringIO(), width=500)
+    screen = Screen(console)
+
+    def act(step: int) -> None:
+        if step == 2:
+            fill(small_disk)
+        if 2 <= step < 5:
+            screen.say(f"long line of step {step} " + "." * 5000)
+        if step == 5:
+            (small_disk / "filler").unlink()
+
+    at_step(act)
+    outcome = train(config(photos, out), screen)
+    assert outcome.trouble is None
+    log = (out / "train.log").read_text()
+    assert [log.count(f"long line of step {step} ") for step in (2, 3, 4)] == [1, 1, 1]
+    assert console.file.getvalue().count("train.log could not be written") == 1  # type: ignore[attr-defined]
+    require_same_run(out, whole)
+
+
+def test_a_disk_that_stays_full(
+    photos: Path,
+    whole: Path,
+    small_disk: Path,
+    config: MakeConfig,
+    at_step: AtStep,
+) -> None:
+    """A real file system is full to the last byte from step 4 on -> all steps are done, exit code 1 says what
+    is missing; with room again resume makes up for it from the last whole checkpoint.
+    """
+    out, times = small_disk / "run", [4]
+
+    def act(step: int) -> None:
+        if step in times:
+            times.remove(step)
+            fill(small_disk)
+
+    at_step(act)
+    with pytest.raises(BoxcrewError, match="not all could be written") as caught:
+        train_run(config(photos, out), Screen())
+    assert caught.value.exit_code == 1
+    assert [int(p.name) for p in list_checkpoints(out / "checkpoints")] == [0, 3]
+    (small_disk / "filler").unlink()
+    assert resume(out, {}, Screen()).trouble is None
+    require_same_run(out, whole)
+
+
+def test_a_disk_that_becomes_read_only(
+    photos: Path, whole: Path, small_disk: Path, run: Run, at_step: AtStep
+) -> None:
+    """A real file system is read-only from step 2 on, as after an error of the disk, and can be written to
+    again from step 5 on -> the run goes on and ends as if nothing had been.
+    """
+    modes = {2: "ro", 5: "rw"}
+
+    def act(step: int) -> None:
+        if step in modes:
+            subprocess.run(["mount", "-o", f"remount,{modes[step]}", str(small_disk)], check=True)
+
+    at_step(act)
+    outcome = run(photos, small_disk / "run")
+    assert outcome.trouble is None
+    log = (small_disk / "run" / "train.log").read_text()
+    assert "the checkpoint of step 3 could not be written: Read-only file system" in log
+    require_same_run(small_disk / "run", whole)
 
 
 def test_a_disk_that_may_only_be_read(photos: Path, small_disk: Path, run: Run) -> None:
@@ -193,4 +279,25 @@ def test_tensorboard_fails(
     out = tmp_path / "run"
     run(photos, out, summaries={"tensorboard": True, "images": 2})
     assert (out / "train.log").read_text().count("TensorBoard is given up") == 1
+    shutil.rmtree(out / "tensorboard")
+    require_same_run(out, whole)
+
+
+def test_tensorboard_has_a_full_queue(
+    photos: Path, whole: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TensorBoard's thread is slow and one event fills its queue -> the loop waits for it, and no point is
+    missing, nor twice.
+    """
+    original: Callable[[RecordWriter, bytes], None] = RecordWriter.write
+
+    def slow(self: RecordWriter, data: bytes) -> None:
+        time.sleep(0.001)
+        original(self, data)
+
+    monkeypatch.setattr("boxcrew.train.board.QUEUE", 1)
+    monkeypatch.setattr(RecordWriter, "write", slow)
+    out = tmp_path / "run"
+    run(photos, out, summaries={"tensorboard": True})
+    assert (out / "tensorboard").is_dir()
     require_same_run(out, whole)

@@ -12,15 +12,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import safetensors.torch
 import torch
 
 from boxcrew.core.config import to_yaml
 from boxcrew.core.errors import ModelError, UsageError
+from boxcrew.core.types import Batch
 from boxcrew.data.source import Record, Source
-from boxcrew.testing.runs import newest_tensors, require_equal, rows_without_times
-from boxcrew.train.checkpoint import list_checkpoints, read_checkpoint
+from boxcrew.evaluate.predictor import Predictor
+from boxcrew.testing.runs import newest_tensors, require_equal, require_same_run, rows_without_times
+from boxcrew.train.checkpoint import list_checkpoints, newest_checkpoint, read_checkpoint
 from boxcrew.train.config import RunConfig
 from boxcrew.train.metrics import read_rows
 from boxcrew.train.outcome import Outcome
@@ -60,44 +63,52 @@ def files(folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("workers", "stops", "changes"),
     [
-        (0, (5,), {}),
-        (1, (5,), {}),
-        (0, (1, 2, 6), {"optim": {"name": "adamw"}, "trainable": "detector.*heads*", "unfreeze": {0.5: "*"}}),
+        ((0, 0), (5,), {}),
+        ((1, 1), (5,), {}),
+        ((3, 3), (5,), {}),
+        ((0, 3), (5,), {}),
+        ((3, 1), (5,), {}),
+        (
+            (0, 0, 0, 0),
+            (1, 2, 6),
+            {"optim": {"name": "adamw"}, "trainable": "detector.*heads*", "unfreeze": {0.5: "*"}},
+        ),
     ],
-    ids=["in this process", "with a worker", "often, while layers are frozen"],
+    ids=["no worker", "1 worker", "3 workers", "0, then 3", "3, then 1", "often, while layers are frozen"],
 )
 def test_resumed_is_the_same_as_never_stopped(
     photos: Path,
     whole: Path,
     tmp_path: Path,
     interrupt_after: Callable[[int], None],
-    workers: int,
+    workers: tuple[int, ...],
     stops: tuple[int, ...],
     changes: dict[str, object],
     run: Run,
 ) -> None:
-    unstopped = whole  # pictures, TensorBoard and the graph make no difference
+    """`workers` of the loader before each stop, and after the last."""
+    shown = {"summaries": {"tensorboard": True}}
+    unstopped = whole  # pictures and the graph make no difference
     if changes:
         unstopped = tmp_path / "unstopped"
-        run(photos, unstopped, **changes)
+        run(photos, unstopped, **shown, **changes)
     out = tmp_path / "stopped"
-    for i, step in enumerate(stops):
+    for step, num in zip(stops, workers, strict=False):
         interrupt_after(step)
-        first = i == 0
-        outcome = (
-            run(photos, out, loader={"workers": workers}, **changes) if first else resume(out, {}, Screen())
-        )
+        if out.exists():
+            outcome = resume(out, {"loader": {"workers": num}}, Screen())
+        else:
+            outcome = run(photos, out, loader={"workers": num}, **shown, **changes)
         assert outcome.interrupted
         assert json.loads((out / "status.json").read_text())["state"] == "interrupted"
         assert outcome.summary["steps"] == step
-    outcome = resume(out, {}, Screen())
+    outcome = resume(out, {"loader": {"workers": workers[-1]}}, Screen())
     assert not outcome.interrupted
     assert outcome.summary["state"] == "finished"
-    require_equal(newest_tensors(unstopped), newest_tensors(out))
+    require_same_run(unstopped, out)
     for name in ("best", "last"):
         files = [run / "weights" / f"{name}.safetensors" for run in (unstopped, out)]
         require_equal(*(safetensors.torch.load_file(file) for file in files))
-    assert rows_without_times(out) == rows_without_times(unstopped)
     # Of the steps of all processes; the time of training has the examinations in it as well.
     assert outcome.summary["images_per_second"] > STEPS * 4 / outcome.summary["train_seconds"]
 
@@ -228,11 +239,20 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[bytes], se
         time.sleep(0.01)
 
 
+def is_alive(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["kill", "terminate the group"])
 def test_a_process_that_is_ended_goes_on_where_it_was(
     photos: Path, tmp_path: Path, number: signal.Signals, run: Run, config: MakeConfig
 ) -> None:
-    """To the same weights, bit for bit, with a loader process that gets the signal too."""
+    """To the same weights, bit for bit. Its loader process, which gets the SIGTERM too and the SIGKILL not,
+    is gone with it, and it has 30 s to leave.
+    """
     steady: dict[str, object] = {
         "schedule": {"name": "fixed", "warmup": 0},  # that no step depends on how many there will be
         "evaluation": {"every_epochs": 10**6},
@@ -242,8 +262,17 @@ def test_a_process_that_is_ended_goes_on_where_it_was(
     process = start(config(photos, out, steps=10**5, loader={"workers": 1}, **steady), tmp_path)
     try:
         wait_for(lambda: len(list_checkpoints(out / "checkpoints")) > 1, process)
-        os.killpg(process.pid, number)
+        loaders = psutil.Process(process.pid).children(recursive=True)
+        assert loaders
+        if number == signal.SIGKILL:
+            process.kill()
+        else:
+            os.killpg(process.pid, number)
         code = process.wait(timeout=30)
+        end = time.monotonic() + 5
+        while any(is_alive(loader) for loader in loaders):
+            assert time.monotonic() < end, "a loader process outlived its parent"
+            time.sleep(0.02)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
@@ -267,6 +296,52 @@ def test_an_examination_that_an_interrupt_kept_from_happening_is_made_up_for(
     assert not [row for row in read_rows(out / "metrics.jsonl") if "AP" in row]
     resume(out, {}, Screen())
     assert rows_without_times(out) == rows_without_times(whole)
+
+
+def test_an_interrupt_breaks_off_an_examination(
+    photos: Path, whole: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which may take much longer than 30 s; it is made up for."""
+    original, calls = Predictor.detect, iter(range(100))
+
+    def detect(self: Predictor, *given: Any) -> Any:
+        if next(calls) == 1:
+            signal.raise_signal(signal.SIGTERM)
+        return original(self, *given)
+
+    monkeypatch.setattr(Predictor, "detect", detect)
+    out = tmp_path / "run"
+    assert run(photos, out, evaluation={"batch": 1}).interrupted
+    assert next(calls) == 2, "the third image was not looked at"
+    assert not [row for row in read_rows(out / "metrics.jsonl") if "AP" in row]
+    resume(out, {}, Screen())
+    require_same_run(out, whole)
+
+
+@pytest.mark.parametrize("step", [4, 8])
+def test_a_second_ctrl_c_stops_at_once_without_harm(
+    photos: Path, whole: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    """In the middle of a step, with a checkpoint just being written."""
+    original = Trainer._compute
+
+    def compute(self: Trainer, batch: Batch) -> dict[str, float]:
+        if self.step == step - 1:
+            monkeypatch.undo()
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+        return original(self, batch)
+
+    monkeypatch.setattr(Trainer, "_compute", compute)
+    out = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        run(photos, out, saver={"every_steps": 1})
+    newest, complaints = newest_checkpoint(out / "checkpoints")
+    assert newest is not None
+    assert (newest.step, complaints) == (step - 1, []), "what was being written was finished"
+    assert not (out / "lock").exists()
+    resume(out, {}, Screen())
+    require_same_run(out, whole)
 
 
 def test_a_run_can_go_on_in_another_directory(photos: Path, whole: Path, tmp_path: Path, run: Run) -> None:

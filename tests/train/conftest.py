@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from boxcrew.deploy.deployment import deploy
-from boxcrew.plan.plan import Plan
+from boxcrew.plan.plan import Plan, Precision
 from boxcrew.tasks.base import Task
 from boxcrew.train.checkpoint import Checkpoint
 from boxcrew.train.guard import Guard, GuardConfig
 from boxcrew.train.optim import OptimConfig, build_optimizer
-from boxcrew.train.schedule import Length, ScheduleConfig
+from boxcrew.train.schedule import Course, Length, ScheduleConfig
 from boxcrew.train.trainer import Hook, Trainer
 
 MakeTrainer = Callable[..., Trainer]
@@ -22,14 +22,14 @@ MakeTrainer = Callable[..., Trainer]
 def _nowhere(text: str) -> None: ...
 
 
-def _none() -> Checkpoint | None:
+def _none(before: int | None) -> Checkpoint | None:
     return None
 
 
 @pytest.fixture
 def make_trainer() -> MakeTrainer:
-    """`(task, hooks, steps=10, seconds=None, rate=0.1, steps_per_epoch=2.0, guard=None)`; the rate is
-    fixed.
+    """`(task, hooks, steps=10, seconds=None, rate=0.1, steps_per_epoch=2.0, guard=None, precision="fp32")`;
+    the rate is fixed.
     """
 
     def make(
@@ -41,12 +41,14 @@ def make_trainer() -> MakeTrainer:
         rate: float = 0.1,
         steps_per_epoch: float = 2.0,
         guard: Guard | None = None,
+        precision: Precision = "fp32",
     ) -> Trainer:
         plan = Plan(
             clone_device="cpu",
             parameter_device="cpu",
             optimizer_device="cpu",
             batch=6,
+            precision=precision,
             threads=torch.get_num_threads(),
             loader_workers=0,
         )
@@ -55,9 +57,12 @@ def make_trainer() -> MakeTrainer:
             task=task,
             deployment=deploy(plan),
             optimizer=build_optimizer(task, optim, backbone_prefix="body."),
-            optim=optim,
-            schedule=ScheduleConfig(name="fixed", warmup=0),
-            length=Length(steps=steps, seconds=seconds, steps_per_epoch=steps_per_epoch),
+            course=Course(
+                length=Length(steps=steps, seconds=seconds, steps_per_epoch=steps_per_epoch),
+                schedule=ScheduleConfig(name="fixed", warmup=0),
+                rate=rate,
+                clip=None,
+            ),
             hooks=hooks,
             guard=guard or Guard(GuardConfig(), warn=_nowhere, last_good=_none),
         )

@@ -36,11 +36,52 @@ def test_going_back_hides_what_was_shown(tmp_path: Path) -> None:
     show(board, 4)  # of no use, and no harm
 
 
-def test_without_a_folder_it_shows_nothing() -> None:
+def test_without_a_folder_it_shows_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     board = Board(None, from_step=0, warn=pytest.fail)
-    show(board, 1)
+    asked: list[object] = []
+    board.show(asked.append)
     board.forget_after(0)
+    board.show(asked.append)
+    board.sync()
     board.close()
+    assert asked == []
+    assert list(tmp_path.iterdir()) == [], "nor in TensorBoard's own default, ./runs"
+
+
+@pytest.mark.parametrize("jump", [-86400.0, 0.0], ids=["the clock is set back", "within a second"])
+def test_a_run_that_goes_on_hides_what_came_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: float
+) -> None:
+    """Twice, and each time the file's name sorts as nobody would wish."""
+    now = {"is": time.time()}
+    monkeypatch.setattr(time, "time", lambda: now["is"])
+    for begin, end in ((0, 5), (3, 8), (6, 7)):
+        monkeypatch.setattr("os.getpid", lambda begin=begin: 5000 - begin)
+        board = Board(tmp_path, from_step=begin, warn=pytest.fail)
+        for step in range(begin + 1, end + 1):
+            show(board, step)
+        board.close()
+        now["is"] += jump
+    assert shown(tmp_path) == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_what_was_shown_before_a_sync_is_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow TensorBoard's own thread is."""
+    original: Callable[[RecordWriter, bytes], None] = RecordWriter.write
+
+    def slow(self: RecordWriter, data: bytes) -> None:
+        time.sleep(0.02)
+        original(self, data)
+
+    board = Board(tmp_path, from_step=0, warn=pytest.fail)
+    monkeypatch.setattr(RecordWriter, "write", slow)
+    for step in range(1, 11):
+        show(board, step)
+    board.sync()
+    assert shown(tmp_path) == list(range(1, 11))
+    board.close()
+    board.sync()  # of no use, and no harm
 
 
 def test_a_failing_file_is_given_up_and_said_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

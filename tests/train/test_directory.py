@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
 
 from boxcrew.core.errors import UsageError
-from boxcrew.train.directory import choose_folder, require_run
+from boxcrew.train.directory import choose_folder, held_folder, require_run
 
 
 def make_run(folder: Path) -> Path:
@@ -27,6 +29,39 @@ def test_the_first_free_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         names.append(folder.as_posix())
     assert names == ["runs/detect/train", "runs/detect/train-2", "runs/detect/train-3"]
     assert choose_folder(None, "cups").as_posix() == "runs/detect/cups"
+
+
+def test_runs_that_begin_at_once_get_a_name_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight processes, all of which have seen that the first names are free."""
+    monkeypatch.chdir(tmp_path)
+    release, answers = os.pipe(), os.pipe()
+    children = []
+    for _ in range(8):
+        child = os.fork()
+        if child == 0:
+            monkeypatch.setattr(Path, "exists", lambda self: False)
+            os.read(release[0], 1)
+            with held_folder(None, "cups", print) as folder:
+                os.write(answers[1], f"{folder.name}\n".encode())
+                (folder / "config.yaml").touch()
+                time.sleep(0.5)  # so that none takes a name that another has given back
+            os._exit(0)
+        children.append(child)
+    os.write(release[1], b"." * 8)
+    for child in children:
+        assert os.waitpid(child, 0)[1] == 0
+    names = os.read(answers[0], 4096).decode().split()
+    assert sorted(names) == ["cups", *(f"cups-{number}" for number in range(2, 9))]
+    assert sorted(p.name for p in (tmp_path / "runs" / "detect").iterdir()) == sorted(names)
+
+
+def test_a_name_that_leads_nowhere_is_not_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "detect").mkdir(parents=True)
+    (tmp_path / "runs" / "detect" / "train").symlink_to("gone")
+    with held_folder(None, None, print) as folder:
+        assert folder.name == "train-2"
+    assert not folder.exists(), "nothing came into it"
 
 
 def test_out_is_the_directory_itself(tmp_path: Path) -> None:

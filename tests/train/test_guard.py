@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,7 +100,7 @@ def require_equal(first: dict[str, Tensor], second: dict[str, Tensor]) -> None:
 def test_a_bad_step_leaves_no_trace_but_its_name(make_trainer: MakeTrainer, fault: str, said: str) -> None:
     world = World(bad_steps={7}, fault=fault)
     warnings: list[str] = []
-    guard = Guard(GuardConfig(window=4), warn=warnings.append, last_good=lambda: None)
+    guard = Guard(GuardConfig(window=4), warn=warnings.append, last_good=lambda before: None)
     task = Fragile(world)
     ema = Ema(task, decay=0.5)
     seen: dict[int, list[dict[str, Tensor]]] = {}
@@ -127,23 +128,88 @@ def test_a_bad_step_leaves_no_trace_but_its_name(make_trainer: MakeTrainer, faul
 
 
 def test_a_spike_is_told_from_what_is_usual() -> None:
-    guard = Guard(GuardConfig(window=3, spike=10), warn=print, last_good=lambda: None)
+    guard = Guard(GuardConfig(window=3, spike=10), warn=print, last_good=lambda before: None)
     for loss in (1.0, 2.0):
         assert guard.fault_of_loss(1e9) is None, "nothing is usual yet"
         guard.passed(loss)
     guard.passed(300.0)
     assert guard.fault_of_loss(19.0) is None
     assert "20.5, 10 times the usual 2" in (guard.fault_of_loss(20.5) or "")
-    assert Guard(GuardConfig(spike=None), warn=print, last_good=lambda: None).fault_of_loss(1e30) is None
+    assert (
+        Guard(GuardConfig(spike=None), warn=print, last_good=lambda before: None).fault_of_loss(1e30) is None
+    )
+
+
+def overflowing(
+    make_trainer: MakeTrainer, folder: Path, world: World, *, steps: int, stop_at: int | None = None
+) -> tuple[Trainer, Notes, list[str]]:
+    """In half precision, with a gradient scaler; goes back after 2 failures; goes on from `folder`."""
+    warnings: list[str] = []
+    saver = Saver(folder, SaverConfig(every_steps=10), warn=warnings.append)
+    guard = Guard(GuardConfig(failures=2), warn=warnings.append, last_good=saver.last_good)
+    notes = Notes(stop_at=stop_at)
+    task = Fragile(world)
+    trainer = make_trainer(task, [notes, saver], guard=guard, rate=0.01, steps=steps, precision="fp16")
+    newest, _ = newest_checkpoint(folder)
+    if newest is not None:
+        trainer.load(newest)
+    try:
+        trainer.fit(world.batches)
+    finally:
+        saver.close()
+    return trainer, notes, warnings
+
+
+def test_with_a_scaler_some_overflows_are_usual(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    """Half of them lie before, half after a step that did not overflow: never too many in a row."""
+    bad = {*range(1, 21), *range(22, 42)}
+    world = World(bad_steps=bad, fault="gradient")
+    trainer, notes, warnings = overflowing(make_trainer, tmp_path, world, steps=50)
+    assert [r.progress.step for r in notes.reports if not math.isfinite(r.gradient_norm)] == sorted(bad)
+    assert warnings == []
+    assert (trainer.guard.skipped_steps, trainer.guard.rollbacks) == (0, 0)
+    assert all(value.isfinite().all() for value in numbers(trainer.task).values())
+
+
+def test_the_scale_goes_on_where_it_was(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    bad = set(range(3, 9))
+    unstopped, _, _ = overflowing(
+        make_trainer, tmp_path / "unstopped", World(bad_steps=bad, fault="gradient"), steps=12
+    )
+    world = World(bad_steps=bad, fault="gradient")
+    for stop in (5, 7, None):
+        stopped, _, _ = overflowing(make_trainer, tmp_path / "stopped", world, steps=12, stop_at=stop)
+    assert stopped.deployment.state() == unstopped.deployment.state()
+    scaler = stopped.deployment.state()["scaler"]
+    assert isinstance(scaler, dict)
+    assert scaler["scale"] <= 2.0**10, "halved six times at least"
+    assert stopped.guard.state() == unstopped.guard.state()
+    require_equal(numbers(stopped.task), numbers(unstopped.task))
+
+
+def test_overflows_without_end_stop_the_run(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    """20 are usual, the next two are left out, then it goes back, and so on: it does not go on for ever as if
+    it were learning.
+    """
+    world = World(bad_steps=set(range(6, 10**4)), fault="gradient")
+    with pytest.raises(BoxcrewError, match="2 steps in a row failed, after going back 3 times"):
+        overflowing(make_trainer, tmp_path, world, steps=10**4)
+    assert 10**6 - world.times < 4 * 25, "steps that overflowed"
 
 
 def guarded(
-    make_trainer: MakeTrainer, folder: Path, world: World, *, stop_at: int | None = None, failures: int = 2
+    make_trainer: MakeTrainer,
+    folder: Path,
+    world: World,
+    *,
+    stop_at: int | None = None,
+    keep: int = 1,
+    said: list[str] | None = None,
 ) -> tuple[Trainer, Notes, list[str]]:
-    """12 steps, saved every 4; goes on from what is in `folder`."""
-    warnings: list[str] = []
-    saver = Saver(folder, SaverConfig(every_steps=4, keep=1), warn=warnings.append)
-    guard = Guard(GuardConfig(failures=failures), warn=warnings.append, last_good=saver.last_good)
+    """12 steps, saved every 4; goes back after 2 failures; goes on from what is in `folder`."""
+    warnings: list[str] = [] if said is None else said
+    saver = Saver(folder, SaverConfig(every_steps=4, keep=keep), warn=warnings.append)
+    guard = Guard(GuardConfig(failures=2), warn=warnings.append, last_good=saver.last_good)
     notes = Notes(stop_at=stop_at)
     task = Fragile(world)
     trainer = make_trainer(task, [Ema(task, decay=0.5), notes, saver], guard=guard, rate=0.05, steps=12)
@@ -213,6 +279,74 @@ def test_three_times_then_it_gives_up(make_trainer: MakeTrainer, tmp_path: Path)
     assert error.value.exit_code == 1
     assert world.times == 10**6 - 8
     assert [p.name for p in list_checkpoints(tmp_path)] == ["00000004"], "the last good one stays"
+
+
+class Poisoned(World):
+    """From some step on all is bad, and from then on every step is."""
+
+    def goes_wrong(self, batch: Batch) -> bool:
+        wrong = super().goes_wrong(batch)
+        if wrong:
+            self.bad_steps = set(range(1, 13))
+        return wrong
+
+
+def places_gone_back_to(warnings: list[str]) -> list[int]:
+    return [int(text.rpartition(" ")[2]) for text in warnings if ": back to step" in text]
+
+
+@pytest.mark.parametrize(("keep", "places"), [(1, [8, 8, 8]), (2, [8, 4, 4]), (3, [8, 4, 0])], ids=str)
+def test_where_it_fails_again_it_goes_back_further(
+    make_trainer: MakeTrainer, tmp_path: Path, keep: int, places: list[int]
+) -> None:
+    """As far as there are checkpoints: the newest may have been spoilt before anybody could see it."""
+    warnings: list[str] = []
+    with pytest.raises(BoxcrewError, match="after going back 3 times"):
+        guarded(make_trainer, tmp_path, Poisoned(bad_steps={9}), keep=keep, said=warnings)
+    assert places_gone_back_to(warnings) == places
+
+
+class Fading(World):
+    """Steps that go wrong the given number of times."""
+
+    def __init__(self, times: dict[int, int]) -> None:
+        super().__init__()
+        self._times = times
+
+    def batches(self, step: int) -> Iterator[Batch]:
+        while True:
+            left = self._times.get(step + 1, 0)
+            self._times[step + 1] = left - 1
+            self.bad_steps = {step + 1} if left > 0 else set()
+            yield next(super().batches(step))
+            step += 1
+
+
+def test_a_new_checkpoint_is_tried_before_an_older_one(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    """The first bad place is passed at the second try; the other at the third."""
+    world = Fading({6: 1, 7: 1, 10: 2, 11: 2})
+    trainer, notes, warnings = guarded(make_trainer, tmp_path, world, keep=2)
+    assert places_gone_back_to(warnings) == [4, 8, 4], "8 was new; then it failed again"
+    assert notes.reports[-1].rate == 0.05 / 8
+    assert trainer.step == 12
+
+
+@pytest.mark.parametrize("stops", [(5,), (9,), (10,), (9, 10, 9, 10, 5)], ids=str)
+def test_stopped_anywhere_it_goes_back_as_far(
+    make_trainer: MakeTrainer, tmp_path: Path, stops: tuple[int, ...]
+) -> None:
+    """Twice, to 8 and then to 4, whatever else was saved between."""
+    unstopped, _, _ = guarded(make_trainer, tmp_path / "unstopped", World(bad_steps={9, 10}, times=4), keep=2)
+    assert unstopped.guard.rollbacks == 2
+    world = World(bad_steps={9, 10}, times=4)
+    for stop in stops:
+        guarded(make_trainer, tmp_path / "stopped", world, stop_at=stop, keep=2)
+    stopped, _, _ = guarded(make_trainer, tmp_path / "stopped", world, keep=2)
+    assert stopped.guard.state() == unstopped.guard.state()
+    first, second = (newest_checkpoint(tmp_path / name)[0] for name in ("unstopped", "stopped"))
+    assert first is not None
+    assert second is not None
+    require_equal(dict(first.tensors), dict(second.tensors))
 
 
 def test_before_the_first_interval_it_goes_back_to_the_start(

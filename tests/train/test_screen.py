@@ -1,13 +1,15 @@
-"""A bar on a terminal, silence elsewhere."""
+"""A bar on a terminal, silence elsewhere; and lines that cannot be written."""
 
 from __future__ import annotations
 
 import io
+import shutil
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from boxcrew.core.files import append
 from boxcrew.train.screen import Screen
 
 
@@ -22,4 +24,81 @@ def test_progress_is_for_terminals(terminal: bool, tmp_path: Path) -> None:
     assert ("500/500" in written.getvalue()) == terminal
     screen.open_log(tmp_path / "log")
     screen.close_log()
-    assert (tmp_path / "log").read_text() == ""
+    assert not (tmp_path / "log").exists(), "there was nothing to note"
+
+
+def told(screen: Screen) -> str:
+    file = screen.console.file
+    assert isinstance(file, io.StringIO)
+    return file.getvalue()
+
+
+def said(log: Path) -> list[str]:
+    return [line.split(" ", 2)[2] for line in log.read_text().splitlines() if line[:1].isdigit()]
+
+
+@pytest.fixture
+def screen() -> Screen:
+    return Screen(Console(file=io.StringIO(), width=200))
+
+
+def test_lines_that_find_no_room_wait(screen: Screen, tmp_path: Path) -> None:
+    log = tmp_path / "absent" / "train.log"
+    screen.say("before there is a log")
+    screen.open_log(log)
+    screen.say("one")
+    screen.warn("two")
+    log.parent.mkdir()
+    screen.say("three")
+    assert said(log) == ["before there is a log", "one", "warning: two", "three"]
+    assert told(screen).count("could not be written") == 1
+    shutil.rmtree(log.parent)
+    screen.say("four")
+    assert told(screen).count("could not be written") == 2, "it is news again"
+    screen.close_log()
+    assert "1 lines could not be written" in told(screen)
+
+
+def test_not_all_lines_can_wait_for_ever(
+    screen: Screen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("boxcrew.train.screen.MAX_WAITING", 2)
+    log = tmp_path / "absent" / "train.log"
+    screen.open_log(log)
+    for number in range(5):
+        screen.say(str(number))
+    log.parent.mkdir()
+    screen.say("5")
+    assert said(log) == ["3", "4", "5"]
+    assert log.read_text().startswith("(3 lines are missing here)")
+
+
+def test_a_screen_that_is_gone(tmp_path: Path) -> None:
+    """Such as standard error in a file on a full disk."""
+    full = Path("/dev/full").open("w")  # noqa: SIM115 - closing it is an error as well
+    screen = Screen(Console(file=full, width=200))
+    screen.open_log(tmp_path / "log")
+    screen.say("one")
+    screen.table("two", ("a", "b"), [("x", "y")])
+    assert said(tmp_path / "log")[:2] == ["one", "two"]
+    with pytest.raises(OSError, match="No space left"):
+        full.close()
+
+
+def test_a_signal_between_two_lines(screen: Screen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a handler says while a line is being written is there, and nothing is there twice."""
+    log = tmp_path / "log"
+    screen.open_log(log)
+    calls = iter(range(100))
+
+    def interrupted(path: Path, text: str) -> None:
+        if next(calls) == 0:
+            append(path, text)
+            screen.say("from the handler")
+        else:
+            append(path, text)
+
+    monkeypatch.setattr("boxcrew.train.screen.append", interrupted)
+    screen.say("from the loop")
+    screen.say("the end")
+    assert said(log) == ["from the loop", "from the handler", "the end"]

@@ -24,3 +24,7 @@ class BestEffort:
             return False
         self.trouble.pop(name, None)
         return True
+
+    def sentences(self) -> list[str]:
+        """What is not written as it should be, and why."""
+        return [f"{name}: {why}" for name, why in self.trouble.items()]

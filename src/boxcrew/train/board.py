@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from boxcrew.core.files import flush
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -41,6 +45,18 @@ class Board:
             self.close()
             self._open(step)
 
+    def sync(self) -> None:
+        """Waits until all that was shown is on the disk. May be called beside the loop, which finds out for
+        itself what fails here.
+        """
+        writer, folder = self._writer, self._folder
+        if writer is None or folder is None:
+            return
+        with contextlib.suppress(*_FAILURES):
+            writer.flush()
+            flush(_event_files(folder)[-1])
+            flush(folder)
+
     def close(self) -> None:
         self.show(lambda writer: writer.close())
         self._writer = None
@@ -51,6 +67,28 @@ class Board:
         from torch.utils.tensorboard import SummaryWriter
 
         try:
+            _put_in_order(self._folder)
             self._writer = SummaryWriter(str(self._folder), purge_step=from_step + 1, max_queue=QUEUE)
         except _FAILURES as error:
             self._warn(f"TensorBoard is given up, the run goes on without it: {error}")
+
+
+def _event_files(folder: Path) -> list[Path]:
+    """In the order in which TensorBoard reads them."""
+    return sorted(folder.glob("events.out.tfevents.*"))
+
+
+def _put_in_order(folder: Path) -> None:
+    """Gives files whose names say a time that is yet to come an early one. A clock that was set back, or two
+    files in one second, would make TensorBoard read the next file first, and show again what it hides.
+    """
+    now = f"{int(time.time()):010d}"
+    files = _event_files(folder)
+    if any(_stamp(file) >= now for file in files):
+        for number, file in enumerate(files):
+            rest = file.name.removeprefix(f"events.out.tfevents.{_stamp(file)}")
+            file.rename(folder / f"events.out.tfevents.{number:010d}{rest}")
+
+
+def _stamp(file: Path) -> str:
+    return file.name.split(".")[3]

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from boxcrew.core.errors import ModelError, UsageError
+from boxcrew.core.files import flush
 from boxcrew.nets.tensor_file import write_tensors
 
 FORMAT = 1
@@ -48,16 +49,16 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
         (temporary / _STATE).write_text(json.dumps({"step": checkpoint.step, **checkpoint.state}))
         sums[_STATE] = _checksum(temporary / _STATE)
         for name in sums:
-            _flush(temporary / name)
-        _flush(temporary)
+            flush(temporary / name)
+        flush(temporary)
         commit = {"format": FORMAT, "step": checkpoint.step, "crc32": sums}
         (temporary / _COMMIT).write_text(json.dumps(commit))
-        _flush(temporary / _COMMIT)
-        _flush(temporary)
+        flush(temporary / _COMMIT)
+        flush(temporary)
         if place.exists():  # a resumed run that comes by the same step again
             shutil.rmtree(place)
         temporary.replace(place)
-        _flush(folder)
+        flush(folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return place
@@ -173,11 +174,3 @@ def _checksum(path: Path) -> int:
         while block := file.read(1 << 20):
             value = zlib.crc32(block, value)
     return value
-
-
-def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

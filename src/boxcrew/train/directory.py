@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import count
 from pathlib import Path
 
 from boxcrew.core.errors import UsageError
-from boxcrew.train.lock import LOCK
+from boxcrew.train.lock import LOCK, locked
 
 RUNS = Path("runs") / "detect"
 
@@ -15,13 +18,36 @@ def choose_folder(out: Path | None, name: str | None) -> Path:
     if out is not None:
         _refuse_foreign(out)
         return out
+    return next(folder for folder in _names(name) if not folder.exists())
+
+
+@contextmanager
+def held_folder(out: Path | None, name: str | None, say: Callable[[str], None]) -> Iterator[Path]:
+    """The same, made and locked. Of runs that ask at once for the same free name each gets one of its own."""
+    with ExitStack() as stack:
+        if out is not None:
+            folder = choose_folder(out, name)
+            stack.enter_context(locked(folder, say))
+        else:
+            folder = _claim(stack, name, say)
+        yield folder
+
+
+def _claim(stack: ExitStack, name: str | None, say: Callable[[str], None]) -> Path:
+    """Whoever makes a directory has it: the system lets only one."""
+    for folder in _names(name):
+        if not folder.exists():
+            with suppress(FileExistsError):
+                stack.enter_context(locked(folder, say, new=True))
+                return folder
+    raise AssertionError  # names do not end
+
+
+def _names(name: str | None) -> Iterator[Path]:
     first = RUNS / (name or "train")
-    number = 2
-    folder = first
-    while folder.exists():
-        folder = first.with_name(f"{first.name}-{number}")
-        number += 1
-    return folder
+    yield first
+    for number in count(2):
+        yield first.with_name(f"{first.name}-{number}")
 
 
 def _refuse_foreign(folder: Path) -> None:

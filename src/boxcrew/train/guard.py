@@ -17,6 +17,7 @@ from boxcrew.train.checkpoint import Checkpoint
 
 MAX_ROLLBACKS = 3
 SLOWER = 0.5  # what each rollback multiplies the rate by
+MAX_OVERFLOWS = 20  # in a row that are usual with a gradient scaler, which halves its scale after each
 
 
 class GuardConfig(Config):
@@ -30,20 +31,24 @@ class GuardConfig(Config):
 @dataclass(frozen=True, kw_only=True)
 class _State:
     failures: int = 0  # in a row, up to now
+    overflows: int = 0  # steps in a row whose gradient was no number, up to now, with a gradient scaler
     skipped_steps: int = 0  # in the whole run, also in parts that it went back behind
     rollbacks: int = 0
+    back_at: int | None = None  # the step of the checkpoint that the run went back to last
     losses: tuple[float, ...] = ()  # of the last good steps
 
 
 class Guard:
-    """Judges each step. `last_good` finds the checkpoint to go back to."""
+    """Judges each step. `last_good(before)` finds the newest checkpoint that one can go back to, of a step
+    below `before` if that is given.
+    """
 
     def __init__(
         self,
         config: GuardConfig,
         *,
         warn: Callable[[str], None],
-        last_good: Callable[[], Checkpoint | None],
+        last_good: Callable[[int | None], Checkpoint | None],
     ) -> None:
         self.warn = warn
         self._config = config
@@ -84,8 +89,19 @@ class Guard:
             return f"the loss is {loss:.4g}, {loss / usual:.0f} times the usual {usual:.4g} (guard.spike)"
         return None
 
-    def fault_of_norm(self, norm: float) -> str | None:
-        return None if math.isfinite(norm) else f"the gradient's norm is {norm}"
+    def fault_of_norm(self, norm: float, *, scaled: bool) -> str | None:
+        """What is wrong with it, in words. With a gradient scaler some overflows are how it finds its scale,
+        and no step is made of them anyway; without end they are a fault.
+        """
+        if math.isfinite(norm):
+            self._state = replace(self._state, overflows=0)
+            return None
+        if not scaled:
+            return f"the gradient's norm is {norm}"
+        self._state = replace(self._state, overflows=self._state.overflows + 1)
+        if self._state.overflows <= MAX_OVERFLOWS:
+            return None
+        return f"the gradient's norm is {norm}, as in {self._state.overflows - 1} steps before, at any scale"
 
     def passed(self, loss: float) -> None:
         losses = (*self._state.losses, loss)[-self._config.window :]
@@ -98,7 +114,9 @@ class Guard:
         self.warn(f"step {step} is left out: {fault}; images: {', '.join(batch.keys)}")
 
     def way_back(self, step: int) -> Checkpoint:
-        """The checkpoint that the run goes back to from `step`; `BoxcrewError` where it has to stop."""
+        """The checkpoint that the run goes back to from `step`; `BoxcrewError` where it has to stop. Where
+        the newest is the one that it went back to last, the trouble may be in it: then the one before.
+        """
         state = self._state
         trouble = f"step {step}: {state.failures} steps in a row failed"
         advice = (
@@ -106,18 +124,25 @@ class Guard:
         )
         if state.rollbacks >= MAX_ROLLBACKS:
             raise BoxcrewError(f"{trouble}, after going back {state.rollbacks} times", advice=advice)
-        found = self._last_good()
+        found = self._last_good(None)
         if found is None:
             raise BoxcrewError(f"{trouble}, and there is no checkpoint to go back to", advice=advice)
+        if found.step == state.back_at:
+            return self._last_good(found.step) or found
         return found
 
-    def went_back(self, before: Mapping[str, Any]) -> None:
-        """After the state of the checkpoint was loaded. `before` is the state that the run gave up: what was
-        counted in it stays counted.
+    def went_back(self, before: Mapping[str, Any], *, to: int) -> None:
+        """After the state of the checkpoint of step `to` was loaded. `before` is the state that the run gave
+        up: what was counted in it stays counted.
         """
         gone = _State(**before)
-        rollbacks = gone.rollbacks + 1
-        self._state = replace(self._state, failures=0, skipped_steps=gone.skipped_steps, rollbacks=rollbacks)
+        self._state = replace(
+            self._state,
+            failures=0,
+            skipped_steps=gone.skipped_steps,
+            rollbacks=gone.rollbacks + 1,
+            back_at=to,
+        )
 
     def state(self) -> dict[str, Any]:
         return asdict(self._state)

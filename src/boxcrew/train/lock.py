@@ -41,15 +41,18 @@ class Owner:
 
 
 @contextlib.contextmanager
-def locked(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Makes the directory if need be, and holds it. `UsageError` if another run holds it. What was made is
-    taken away again if nothing else has come into it.
+def locked(folder: Path, say: Callable[[str], None], *, new: bool = False) -> Iterator[None]:
+    """Makes the directory if need be, and holds it. `UsageError` if another run holds it; with `new`
+    `FileExistsError` if it is there already. What was made is taken away again if nothing else has come into
+    it.
     """
     made = [p for p in (folder, *folder.parents) if not p.exists()]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=not new)
         _take(folder / LOCK, say)
     except OSError as error:
+        if new and isinstance(error, FileExistsError):
+            raise
         _remove_empty(made)
         raise UsageError(f"out={folder}: cannot be written to: {error.strerror}") from None
     try:

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from boxcrew.core.files import append, write_text
+from boxcrew.core.files import append, flush, write_text
 from boxcrew.train.best_effort import BestEffort
 from boxcrew.train.board import Board
 from boxcrew.train.schedule import Progress
@@ -53,8 +53,15 @@ class Metrics:
         return row
 
     def flush(self) -> None:
+        """Tries again to write the lines that wait."""
         if self._waiting and self._files.write(self._lines.name, partial(append, self._lines, self._waiting)):
             self._waiting = ""
+
+    def sync(self) -> None:
+        """Waits until the lines are on the disk. May be called beside the loop."""
+        if self._lines.is_file():
+            flush(self._lines)
+        self._board.sync()
 
     def add_result(self, progress: Progress, seconds: float, numbers: Mapping[str, float]) -> None:
         self.results.append(self.add(progress, seconds, numbers))

@@ -66,7 +66,7 @@ class Parts:
         )
         best = Best(folder=folder, ema=ema, config=config, screen=screen, files=self.files)
         self.examination = Examination(
-            partial(examiner.evaluator, examiner.predictor),
+            lambda progress: examiner.evaluator(examiner.predictor, progress=progress),
             config.evaluation,
             self._metrics,
             keep_best=best.keep,
@@ -77,6 +77,7 @@ class Parts:
             config.saver,
             warn=screen.warn,
             best_step=lambda: self.examination.best_step,
+            sync=self._metrics.sync,
         )
         self._stop = StopOnSignal(screen)
         self._progress = ProgressReport(folder, screen, self.files)
@@ -99,7 +100,7 @@ class Parts:
 
     def trouble(self) -> str | None:
         """What could not be written in the end, in words."""
-        lost = [f"{name}: {why}" for name, why in self.files.trouble.items()]
+        lost = self.files.sentences()
         lost += [self.saver.trouble] if self.saver.trouble else []
         return "; ".join(lost) or None
 

@@ -18,14 +18,13 @@ from boxcrew.detectors.base import DetectorNet, build_detector
 from boxcrew.hardware.machine import Machine
 from boxcrew.hardware.probe import probe_machine
 from boxcrew.tasks.detection import DetectionTask
-from boxcrew.train.changes import changes_since, record, require_same_batch, sentences
+from boxcrew.train.changes import as_settled, changes_since, record, require_same_batch, sentences
 from boxcrew.train.checkpoint import Checkpoint, list_checkpoints, newest_checkpoint
 from boxcrew.train.config import RunConfig
-from boxcrew.train.data import data_report, load_data
-from boxcrew.train.directory import choose_folder, require_run
+from boxcrew.train.data import data_report, fit_to, load_data
+from boxcrew.train.directory import held_folder, require_run
 from boxcrew.train.hooks.freeze import Freeze
 from boxcrew.train.init import Resume
-from boxcrew.train.lock import locked
 from boxcrew.train.outcome import Outcome, describe_network
 from boxcrew.train.planning import choose_plan, placement
 from boxcrew.train.schedule import Length
@@ -36,19 +35,21 @@ from boxcrew.train.workshop import Workshop
 def train(config: RunConfig, screen: Screen) -> Outcome:
     """Trains from nothing, or goes on from a checkpoint in the run's own directory."""
     config = config.anchored()
-    folder = choose_folder(config.out, config.name)
-    with locked(folder, screen.say):
+    with held_folder(config.out, config.name, screen.say) as folder:
         return _train(config, folder, screen)
 
 
 def _train(config: RunConfig, folder: Path, screen: Screen) -> Outcome:
     own = _own_checkpoint(folder, screen)
+    if own is not None:
+        config = as_settled(folder, config)
     past = own or _other_checkpoint(config)
     changes = changes_since(folder, config) if own is not None else {}
     machine = probe_machine()
     screen.say(f"boxcrew {VERSION}, torch {torch.__version__}, Python {platform.python_version()}")
     screen.say(f"machine: {machine.headline()}")
     data = load_data(config.data, seed=config.seed, workers=max(1, int(machine.cores)), screen=screen)
+    config = fit_to(data, config, screen)
     torch.manual_seed(config.seed)
     detector = build_detector(config.detector, data.source.classes)
     screen.say(describe_network(detector))

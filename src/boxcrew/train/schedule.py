@@ -103,3 +103,17 @@ class ScheduleConfig(Config):
                 return self.end + (1 - self.end) * (1 + math.cos(math.pi * progress.fraction)) / 2
             case "step":
                 return (self.decay or 0.1) ** sum(progress.fraction >= share for share in self.at)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Course:
+    """How long a run is, and how far its steps may go on the way."""
+
+    length: Length
+    schedule: ScheduleConfig
+    rate: float  # at its height
+    clip: float | None  # the largest norm of a gradient that is stepped with
+
+    def rate_at(self, progress: Progress) -> float:
+        """Of the next step."""
+        return self.rate * self.schedule.factor(progress)

@@ -2,38 +2,47 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from boxcrew.core.files import append
+
+MAX_WAITING = 10_000  # lines
+
 
 class Screen:
-    """Lines and tables. Everything said before a log is opened is written to it when it is."""
+    """Lines and tables. What is said before a log is opened is written to it when it is.
+
+    A line that cannot be written never ends a run: on a full disk the lines of the log wait for room, and
+    that is said once.
+    """
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(stderr=True, quiet=True)
-        self._log: TextIO | None = None
-        self._early: list[str] = []
+        self._log: Path | None = None
+        self._waiting: list[str] = []  # lines that are not in the log yet
+        self._num_lost = 0  # that there was no room for even here
+        self._is_full = False
 
     def open_log(self, path: Path) -> None:
-        self._log = path.open("a", encoding="utf-8")
-        for line in self._early:
-            self._write(line)
-        self._early.clear()
+        self._log = path
+        self._flush()
 
     def close_log(self) -> None:
-        if self._log is not None:
-            self._log.close()
-            self._log = None
+        self._flush()
+        lost = self._num_lost + len(self._waiting)
+        if self._log is not None and lost:
+            self._print(f"warning: {self._log}: {lost} lines could not be written", style="yellow")
+        self._log, self._waiting, self._num_lost = None, [], 0
 
     def say(self, text: str, *, style: str | None = None) -> None:
-        self.console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+        self._print(text, style=style)
         self._note(text)
 
     def warn(self, text: str) -> None:
@@ -46,7 +55,8 @@ class Screen:
             drawn.add_column(column, justify="left" if i == 0 else "right", no_wrap=True)
         for row in rows:
             drawn.add_row(*row)
-        self.console.print(drawn)
+        with contextlib.suppress(OSError):
+            self.console.print(drawn)
         widths = [max(len(r[i]) for r in (columns, *rows)) for i in range(len(columns))]
         self._note(title)
         for row in (columns, *rows):
@@ -57,7 +67,7 @@ class Screen:
                 )
             )
 
-    @contextmanager
+    @contextlib.contextmanager
     def progress(self, title: str) -> Iterator[Callable[[int, int], None]]:
         """A bar, to be told (done, total), on a terminal while it lasts; elsewhere and in the log nothing."""
         bar = Progress(
@@ -73,14 +83,36 @@ class Screen:
             task = bar.add_task(title, total=None)
             yield lambda done, total: bar.update(task, completed=done, total=total)
 
-    def _note(self, text: str) -> None:
-        line = f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}"
-        if self._log is None:
-            self._early.append(line)
-        else:
-            self._write(line)
+    def _print(self, text: str, *, style: str | None) -> None:
+        with contextlib.suppress(OSError):  # a terminal that was closed, a file on a full disk
+            self.console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
-    def _write(self, line: str) -> None:
-        assert self._log is not None
-        self._log.write(line + "\n")
-        self._log.flush()
+    def _note(self, text: str) -> None:
+        self._waiting.append(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+        self._flush()
+
+    def _flush(self) -> None:
+        # Taken first: a signal may come while they are written, and say something too.
+        lines, self._waiting = self._waiting, []
+        if self._log is None or not lines:
+            self._waiting = lines
+            return
+        missing = f"({self._num_lost} lines are missing here)\n" if self._num_lost else ""
+        try:
+            append(self._log, missing + "".join(lines))
+        except OSError as error:
+            self._keep(lines, error)
+        else:
+            self._num_lost, self._is_full = 0, False
+
+    def _keep(self, lines: list[str], error: OSError) -> None:
+        everything = lines + self._waiting
+        self._waiting = everything[-MAX_WAITING:]
+        self._num_lost += len(everything) - len(self._waiting)
+        if not self._is_full:
+            self._is_full = True
+            why = error.strerror or str(error)
+            self._print(
+                f"warning: {self._log} could not be written: {why}; the run goes on, its lines wait",
+                style="yellow",
+            )

@@ -18,8 +18,8 @@ from boxcrew.deploy.deployment import Deployment
 from boxcrew.tasks.base import Task
 from boxcrew.train.checkpoint import Checkpoint, load_optimizer, optimizer_tensors
 from boxcrew.train.guard import Guard
-from boxcrew.train.optim import OptimConfig, set_rate
-from boxcrew.train.schedule import Length, Progress, ScheduleConfig
+from boxcrew.train.optim import set_rate
+from boxcrew.train.schedule import Course, Progress
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,29 +75,33 @@ class Trainer:
         task: Task,
         deployment: Deployment,
         optimizer: Optimizer,
-        optim: OptimConfig,
-        schedule: ScheduleConfig,
-        length: Length,
+        course: Course,
         hooks: Sequence[Hook],
         guard: Guard,
     ) -> None:
         self.task = task
         self.deployment = deployment
         self.optimizer = optimizer
-        self.length = length
+        self.course = course
         self.guard = guard
         self.step = 0  # steps done
-        self.batch: Batch | None = None  # of the last step
         self.elapsed = 0.0  # seconds of training, over all processes that worked on this run
         self.stop_reason: str | None = None
         self.interrupted = False  # from outside: the run is to be resumed
-        self._optim = optim  # the rate at its height, and the clip
-        self._schedule = schedule
         self._hooks = hooks
+        self._batches: Callable[[int], Iterator[Batch]] | None = None
+        self._batch: Batch | None = None  # of the last step of this process
 
     @property
     def progress(self) -> Progress:
-        return self.length.progress(self.step, self.elapsed)
+        return self.course.length.progress(self.step, self.elapsed)
+
+    @property
+    def batch(self) -> Batch | None:
+        """Of the last step; None before the first. For a step that another process did it is made again."""
+        if self._batch is None and self.step and self._batches is not None:
+            self._batch = next(self._batches(self.step - 1))
+        return self._batch
 
     def stop(self, reason: str) -> None:
         """Ends the run after the step at hand."""
@@ -110,6 +114,7 @@ class Trainer:
 
     def fit(self, batches: Callable[[int], Iterator[Batch]]) -> None:
         """Trains to the end of the run. `batches(step)` gives the batches of that step and all after it."""
+        self._batches = batches
         for hook in self._hooks:
             hook.begin(self)
         while not self._is_over or self._must_go_back:
@@ -145,7 +150,7 @@ class Trainer:
         )
         self.load(checkpoint)
         self.elapsed = elapsed  # time does not go back
-        self.guard.went_back(before)
+        self.guard.went_back(before, to=self.step)
         for hook in self._hooks:
             hook.went_back(self)
         self.guard.warn(f"going on from step {self.step} at {self.guard.rate_factor:g} of the rate")
@@ -154,13 +159,13 @@ class Trainer:
         begun = time.monotonic()
         batch = next(stream)
         waited = time.monotonic() - begun
-        rate = self._optim.rate * self._schedule.factor(self.progress) * self.guard.rate_factor
+        rate = self.course.rate_at(self.progress) * self.guard.rate_factor
         set_rate(self.optimizer, rate)
         terms = self._compute(batch)
         loss = sum(terms.values())
         norm, fault = self._update(loss)
         self.step += 1
-        self.batch = batch
+        self._batch = batch
         if fault is None:
             self.guard.passed(loss)
         else:
@@ -198,10 +203,8 @@ class Trainer:
         fault = self.guard.fault_of_loss(loss)
         if fault is not None:
             return math.nan, fault
-        norm = self.deployment.update(self.optimizer, max_norm=self._optim.clip)
-        if self.deployment.plan.precision == "fp16":  # whose overflows are usual: the scale is lowered
-            return norm, None
-        return norm, self.guard.fault_of_norm(norm)
+        norm = self.deployment.update(self.optimizer, max_norm=self.course.clip)
+        return norm, self.guard.fault_of_norm(norm, scaled=self.deployment.plan.precision == "fp16")
 
     def checkpoint(self) -> Checkpoint:
         """A copy, in main memory: it stays as it is while training goes on."""

@@ -32,7 +32,7 @@ from boxcrew.train.hooks.freeze import Freeze
 from boxcrew.train.optim import build_optimizer
 from boxcrew.train.outcome import Outcome, save_detector, say_result, summarize
 from boxcrew.train.parts import Examiner, Parts
-from boxcrew.train.schedule import Length
+from boxcrew.train.schedule import Course, Length
 from boxcrew.train.screen import Screen
 from boxcrew.train.trainer import Trainer
 
@@ -136,13 +136,13 @@ class Workshop:
         return Parts(self.folder, self.config, self.screen, ema=ema, examiner=examiner, from_step=from_step)
 
     def _trainer(self, deployment: Deployment, parts: Parts) -> Trainer:
+        optim = self.config.optim
+        course = Course(length=self.length, schedule=self.config.schedule, rate=optim.rate, clip=optim.clip)
         return Trainer(
             task=self.task,
             deployment=deployment,
             optimizer=self._optimizer(),
-            optim=self.config.optim,
-            schedule=self.config.schedule,
-            length=self.length,
+            course=course,
             hooks=(self.freeze, *parts.hooks),
             guard=Guard(self.config.guard, warn=self.screen.warn, last_good=parts.saver.last_good),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from boxcrew.core.files import flush
 from boxcrew.core.types import Batch, Losses
 from boxcrew.tasks.base import Task
 from boxcrew.train.checkpoint import Checkpoint, list_checkpoints, read_checkpoint, write_checkpoint
@@ -221,6 +223,45 @@ def test_a_full_disk_is_said_once_and_survived(
     assert "free are" in warnings[0]
     assert "the run goes on" in warnings[0]
     assert "written again" in warnings[1]
+
+
+def test_what_was_written_until_then_is_on_the_disk_before_the_marker_is(
+    make_trainer: MakeTrainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut must not take lines that a checkpoint says are there."""
+    flushed: list[str] = []
+    original = os.fsync
+
+    def fsync(handle: int) -> None:
+        flushed.append(Path(os.readlink(f"/proc/self/fd/{handle}")).name)
+        original(handle)
+
+    lines = tmp_path / "metrics.jsonl"
+    lines.write_text("{}\n")
+    saver = Saver(tmp_path / "all", SaverConfig(every_steps=2), warn=pytest.fail, sync=lambda: flush(lines))
+    monkeypatch.setattr(os, "fsync", fsync)
+    fit(make_trainer(Small(), [saver], steps=4, rate=1e-3), saver)
+    assert [name for name in flushed if name in {lines.name, "COMMIT"}] == [lines.name, "COMMIT"] * 3
+
+
+def test_lines_that_cannot_be_flushed_keep_a_checkpoint_from_being_made(
+    make_trainer: MakeTrainer, tmp_path: Path
+) -> None:
+    warnings: list[str] = []
+    broken = {"is": False}
+
+    def sync() -> None:
+        if broken["is"]:
+            raise OSError(errno.EIO, "Input/output error")
+
+    def act(trainer: Trainer) -> None:
+        saver._settle()
+        broken["is"] = trainer.step == 2
+
+    saver = Saver(tmp_path, SaverConfig(every_steps=1, keep=9), warn=warnings.append, sync=sync)
+    fit(make_trainer(Small(), [After(act), saver], steps=4, rate=1e-3), saver)
+    assert saved(tmp_path) == [0, 1, 3, 4]
+    assert "step 2 could not be written: Input/output error" in warnings[0]
 
 
 def test_at_the_end_it_is_tried_once_more(

@@ -85,9 +85,9 @@ class Single(Deployment):
         parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         limit = max_norm if max_norm is not None else math.inf
         norm = float(nn.utils.clip_grad_norm_(parameters, limit))
-        if math.isfinite(norm) or self._scaler.is_enabled():  # a scaler leaves such steps out itself
+        if math.isfinite(norm):
             self._scaler.step(optimizer)
-            self._scaler.update()
+        self._scaler.update()  # lower where the gradient has overflown
         optimizer.zero_grad(set_to_none=True)
         return norm
 

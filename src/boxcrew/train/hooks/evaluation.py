@@ -14,16 +14,23 @@ from boxcrew.train.trainer import Hook, StepReport, Trainer
 TIMES = 5  # examinations in a run that does not say how many
 
 
+class _NoTime(Exception):  # noqa: N818 - nothing is wrong
+    """The run was interrupted in the middle of an examination."""
+
+
 class Examination(Hook):
-    """Runs `examine` when due. `keep_best` stores the weights of the best so far, and says whether it could;
-    `on_result(trainer, evaluation, is_best)` is told of each.
+    """Runs `examine(progress)` when due; `progress` is to be told, every few images, how many are done.
+    `keep_best` stores the weights of the best so far, and says whether it could; `on_result(trainer,
+    evaluation, is_best)` is told of each.
+
+    An examination that an interrupt keeps from happening, or breaks off, is made up for when the run goes on.
     """
 
     name = "evaluation"
 
     def __init__(
         self,
-        examine: Callable[[], Evaluation],
+        examine: Callable[[Callable[[int], None]], Evaluation],
         config: EvaluationConfig,
         metrics: Metrics,
         *,
@@ -55,8 +62,9 @@ class Examination(Hook):
         count = progress.epoch / every if every else progress.fraction * TIMES
         due = math.floor(count + 1e-9)
         if due > self._count or (progress.fraction >= 1 and self._step != trainer.step):
-            self._count = due
-            self._run(trainer)
+            before, self._count = self._count, due
+            if not self._run(trainer):
+                self._count = before
 
     def end(self, trainer: Trainer) -> None:
         if self._step != trainer.step and not trainer.interrupted:
@@ -78,9 +86,22 @@ class Examination(Hook):
         if self.best is None or (state["best"] is not None and state["best"] >= self.best):
             self.best, self.best_step = state["best"], state["best_step"]
 
-    def _run(self, trainer: Trainer) -> None:
+    def _run(self, trainer: Trainer) -> bool:
+        """Whether it came to its end."""
+
+        def look_up(_: int) -> None:
+            if trainer.interrupted:
+                raise _NoTime
+
+        try:
+            evaluation = self._examine(look_up)
+        except _NoTime:
+            return False
         self._step = trainer.step
-        evaluation = self._examine()
+        self._judge(trainer, evaluation)
+        return True
+
+    def _judge(self, trainer: Trainer, evaluation: Evaluation) -> None:
         numbers = dict(evaluation.report.numbers)
         value = numbers[self._config.metric]
         is_best = self.best is None or value > self.best

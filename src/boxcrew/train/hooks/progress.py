@@ -90,7 +90,7 @@ class ProgressReport(Hook):
 
     def _eta(self, trainer: Trainer) -> str:
         """Of the whole run, from the speed since this process began."""
-        begun = trainer.length.progress(*self._begun).fraction
+        begun = trainer.course.length.progress(*self._begun).fraction
         done = trainer.progress.fraction - begun
         if done <= 0:
             return "?"

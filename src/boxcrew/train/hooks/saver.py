@@ -40,7 +40,11 @@ class Saver(Hook):
     that all of them have done their part of the step that is saved.
 
     A checkpoint is *planned* if it is there because its time came, not because the run was stopped. Those
-    are what the guard goes back to: they are the same however often a run was stopped.
+    are what the guard goes back to, so the last of them are kept as well: they are the same however often a
+    run was stopped.
+
+    `sync` is called before each write, in the thread that writes: who goes on from a checkpoint must find on
+    the disk what the run had written until then.
     """
 
     name = "saver"
@@ -52,6 +56,7 @@ class Saver(Hook):
         *,
         warn: Callable[[str], None],
         best_step: Callable[[], int | None] = lambda: None,
+        sync: Callable[[], None] = lambda: None,
     ) -> None:
         self.trouble: str | None = None  # why the newest checkpoint could not be written
         self.loop_seconds = 0.0  # that the loop has waited for its savings
@@ -60,13 +65,15 @@ class Saver(Hook):
         self._config = config
         self._warn = warn
         self._best_step = best_step
+        self._sync = sync
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="saver")
         self._writing: Future[_Written] | None = None
         self._saved_at = time.monotonic()
         self._cost = 0.0  # seconds that the last one took of both threads
         self._saved_step = -1
         self._is_planned = True  # the last one
-        self._planned_step, self._planned_epoch = 0, 0.0  # of the last planned one
+        self._planned_steps: tuple[int, ...] = (0,)  # of the planned ones that are kept, the last at the end
+        self._planned_epoch = 0.0  # of the last planned one
         self._for_good: tuple[int, ...] = ()  # steps kept by `keep_every_hours`
         self._for_good_hours = 0.0
 
@@ -96,10 +103,12 @@ class Saver(Hook):
         self._settle()
         self._thread.shutdown()
 
-    def last_good(self) -> Checkpoint | None:
-        """The newest whole one that was planned."""
+    def last_good(self, before: int | None = None) -> Checkpoint | None:
+        """The newest whole one that was planned, of a step below `before` if that is given."""
         self._settle()
         for place in reversed(list_checkpoints(self._folder)):
+            if before is not None and int(place.name) >= before:
+                continue
             try:
                 found = read_checkpoint(place)
             except ModelError as error:
@@ -113,7 +122,7 @@ class Saver(Hook):
         return {
             "step": self._saved_step,
             "planned": self._is_planned,
-            "planned_step": self._planned_step,
+            "planned_steps": list(self._planned_steps),
             "planned_epoch": self._planned_epoch,
             "for_good": list(self._for_good),
             "for_good_hours": self._for_good_hours,
@@ -122,7 +131,7 @@ class Saver(Hook):
     def load_state(self, state: Mapping[str, Any]) -> None:
         self._saved_step = state["step"]
         self._is_planned = state.get("planned", True)
-        self._planned_step = state.get("planned_step", state["step"])
+        self._planned_steps = tuple(state.get("planned_steps", (state.get("planned_step", state["step"]),)))
         self._planned_epoch = state.get("planned_epoch", state.get("epoch", 0.0))
         self._for_good = tuple(state.get("for_good", ()))
         self._for_good_hours = state.get("for_good_hours", 0.0)
@@ -136,7 +145,7 @@ class Saver(Hook):
         if steps is None and epochs is None and seconds is None:
             return self._passed_epoch(trainer, 1.0) and self._writing is None and since * SHARE >= self._cost
         return (
-            (steps is not None and trainer.step // steps > self._planned_step // steps)
+            (steps is not None and trainer.step // steps > self._planned_steps[-1] // steps)
             or (epochs is not None and self._passed_epoch(trainer, epochs))
             or (seconds is not None and since >= seconds)
         )
@@ -149,9 +158,12 @@ class Saver(Hook):
         self._settle()
         self._saved_step, self._is_planned = trainer.step, planned
         if planned:
-            self._planned_step, self._planned_epoch = trainer.step, trainer.progress.epoch
+            self._planned_steps = (*self._planned_steps, trainer.step)[-self._config.keep :]
+            self._planned_epoch = trainer.progress.epoch
             self._keep_for_good(trainer)
-        spare = {self._planned_step, *self._for_good}
+        # One that comes to its end has no need of more than the last.
+        is_last = not planned and not trainer.interrupted
+        spare = {*self._planned_steps[-1 if is_last else 0 :], *self._for_good}
         best = self._best_step()
         if self._config.keep_best and best is not None:
             spare.add(best)
@@ -171,6 +183,7 @@ class Saver(Hook):
         begun = time.thread_time()
         trouble = None
         try:
+            self._sync()
             write_checkpoint(self._folder, checkpoint)
             remove_old(self._folder, last=checkpoint.step, keep=self._config.keep, spare=spare)
         except OSError as error:

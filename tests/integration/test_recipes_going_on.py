@@ -1,0 +1,106 @@
+"""Every recipe: killed in the middle of an epoch and resumed, it is bit-equal to a run that never stopped.
+
+What a recipe is stays: detector, optimizer, schedule, transforms, what is frozen, threads. Smaller are the
+set (five photos to train on, one to validate), the batch and the run (3 steps of 2), and the input of
+detectors that take any size (64 px); those of a fixed size do 2 steps of 1. There is one evaluation, at the
+end. A recipe whose weights do not come with the installation starts from scratch.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from boxcrew.core.config import Tree, to_yaml
+from boxcrew.core.errors import UsageError
+from boxcrew.data.source import Record, Source
+from boxcrew.recipes import RECIPES
+from boxcrew.testing.runs import require_same_run, shown_without_times
+from boxcrew.train.checkpoint import newest_checkpoint
+from boxcrew.train.config import RunConfig
+from boxcrew.train.init import Pretrained
+from boxcrew.train.run import resume, train
+from boxcrew.train.screen import Screen
+
+WriteSome = Callable[[Path, Callable[[Source], dict[str, tuple[Record, ...]]]], Path]
+InChild = Callable[..., int]
+SIZE = 64
+PACKAGED = "efficientnet_lite0"  # weights that come with the installation
+
+KILLED_IN_A_STEP = """
+import os, signal
+from pathlib import Path
+from boxcrew.core.config import read_yaml
+from boxcrew.train.config import RunConfig
+from boxcrew.train.init import Pretrained
+from boxcrew.train.run import train
+from boxcrew.train.screen import Screen
+from boxcrew.train.trainer import Trainer
+
+original = Trainer._update
+
+def update(self, loss):
+    if self.step == given["step"]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return original(self, loss)
+
+Trainer._update = update
+train(RunConfig.of(read_yaml(Path(given["settings"]))), Screen())
+"""
+
+
+@pytest.fixture(scope="module")
+def few(write_some: WriteSome, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_some(
+        tmp_path_factory.mktemp("few") / "set",
+        lambda source: {"train": source.split("train")[:5], "val": source.split("val")[:1]},
+    )
+
+
+def shrunk(name: str, data: Path, out: Path) -> RunConfig:
+    settings: Tree = {
+        "data": str(data),
+        "out": str(out),
+        "steps": 3,
+        "batch": 2,
+        "evaluation": {"every_epochs": 100},
+        "saver": {"every_steps": 1},
+        "summaries": {"every_steps": 1, "images": 0, "histograms": False},
+    }
+    recipe = RECIPES.get(name)()
+    if isinstance(recipe.init, Pretrained) and recipe.init.weights != PACKAGED:  # would be downloaded
+        settings["init"] = "scratch"
+    try:
+        return recipe.changed({**settings, "size": SIZE})
+    except UsageError:  # a detector of one size
+        return recipe.changed({**settings, "steps": 2, "batch": 1})
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Path]:
+    """Cleared afterwards: some checkpoints here have hundreds of megabytes."""
+    yield tmp_path
+    shutil.rmtree(tmp_path)
+
+
+@pytest.mark.parametrize("name", RECIPES.names())
+def test_killed_and_resumed_it_is_as_if_never_stopped(
+    name: str, few: Path, place: Path, in_child: InChild
+) -> None:
+    whole, out = place / "whole", place / "killed"
+    train(shrunk(name, few, whole), Screen())
+    killed = shrunk(name, few, out)
+    assert killed.steps is not None
+    settings = place / "settings.yaml"
+    settings.write_text(to_yaml(killed))
+    assert in_child(KILLED_IN_A_STEP, settings=str(settings), step=killed.steps - 1) == -signal.SIGKILL
+    newest, _ = newest_checkpoint(out / "checkpoints")
+    assert newest is not None
+    assert 0 < newest.step < killed.steps
+    resume(out, {}, Screen())
+    require_same_run(whole, out)
+    assert [step for step, _ in shown_without_times(out)["loss"]] == list(range(1, killed.steps + 1))
