@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/ready-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 ARGS ?=
 
-.PHONY: venv train test check bench docs clean
+.PHONY: venv train test check bench peers docs clean
 
 venv: $(READY)
 
@@ -33,6 +33,19 @@ check: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m bench $(ARGS)
+
+# Each peer in an environment of its own, which sees the packages of ours behind its own: both sides are then measured
+# on the same libraries, and nobody needs torch twice.
+PEERS := $(patsubst bench/peers/%.txt,.peers/%/ready,$(wildcard bench/peers/*.txt))
+
+peers: $(PEERS)
+
+.peers/%/ready: bench/peers/%.txt $(READY)
+	$(BIN)/python -m venv --clear .peers/$*
+	.peers/$*/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement $<
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > \
+		$$(.peers/$*/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/ours.pth
+	@touch $@
 
 docs: $(READY)
 	$(BIN)/python -m pytest tests/docs $(ARGS)

@@ -1,19 +1,44 @@
-"""`make bench`: measures, and writes docs/benchmarks.md and bench/results.json; `ARGS=start_up` runs one."""
+"""`make bench`: measures, and writes docs/benchmarks.md and bench/results.json; `ARGS=start_up` runs one.
+
+`ARGS="start_up --no-write"` only prints: for a machine that has other work to do. Settings of a benchmark are
+given as `repeats=1`; `ARGS="accuracy SET CONTESTANT time=15m"` measures one contestant on one set.
+"""
 
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from bench.curves import PLOT
 from bench.machine import commit, machine_line
+from bench.row import Row
+from boxcrew.core.errors import UsageError
+from boxcrew.core.units import parse_duration
 
-BENCHES = ("start_up", "scan", "train_step", "saver", "starter", "overfit")
+BENCHES = (
+    "start_up",
+    "scan",
+    "pipeline",
+    "train_step",
+    "predict",
+    "data_wait",
+    "memory",
+    "saver",
+    "resume",
+    "starter",
+    "overfit",
+    "accuracy",
+)
+TAKES_WORDS = "accuracy"  # what stands behind its name are its own words
 RESULTS = Path(__file__).parent / "results.json"
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+
+_NO_WRITE = "--no-write"
 
 INTRODUCTION = """# Benchmarks
 
@@ -21,27 +46,61 @@ Written by `make bench`. Speeds are ratios of runs that took turns on one machin
 """
 
 
-def main(names: list[str]) -> int:
-    unknown = [name for name in names if name not in BENCHES]
-    if unknown:
-        print(f"error: {unknown[0]}: no such benchmark; there are: {', '.join(BENCHES)}", file=sys.stderr)
-        return 2
+def main(words: list[str]) -> int:
+    write = _NO_WRITE not in words
     results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
-    for name in names or BENCHES:
-        found = importlib.import_module(f"bench.{name}").rows()
-        stamp = {"machine": machine_line(), "commit": commit(), "date": time.strftime("%Y-%m-%d")}
-        results[name] = [row.to_json() | stamp for row in found]
-        RESULTS.write_text(json.dumps(results, indent=2) + "\n")
-        PAGE.write_text(page(results))
-        for row in found:
-            print(f"{row.what}: {row.ours}; {row.theirs}: {row.verdict}")
+    try:
+        names, places, settings = understand([word for word in words if word != _NO_WRITE])
+        for name in names:
+            found = _measure(name, places, settings, write=write)
+            stamp = {"machine": machine_line(), "commit": commit(), "date": time.strftime("%Y-%m-%d")}
+            results[name] = [row.to_json() | stamp for row in found]
+            if write:
+                RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+                PAGE.write_text(page(results))
+            for row in found:
+                print(f"{row.what}: {row.ours}; {row.theirs}: {row.verdict} ({row.detail})")
+    except UsageError as error:
+        print(f"error: {error.message}; {error.advice}", file=sys.stderr)
+        return 2
     return 0
+
+
+def understand(words: list[str]) -> tuple[list[str], list[str], dict[str, str]]:
+    """Which benchmarks, the words of the one that takes some, and settings."""
+    settings = dict(word.split("=", 1) for word in words if "=" in word)
+    plain = [word for word in words if "=" not in word]
+    if plain[:1] == [TAKES_WORDS]:
+        return plain[:1], plain[1:], settings
+    for name in plain:
+        if name not in BENCHES:
+            raise UsageError(f"{name}: no such benchmark", advice=f"there are: {', '.join(BENCHES)}")
+    return plain or list(BENCHES), [], settings
+
+
+def _measure(name: str, places: list[str], settings: dict[str, str], *, write: bool) -> list[Row]:
+    """A benchmark's settings are the arguments of its `rows`, of the type of their defaults; a float is a
+    duration. One that keeps files of its own is told whether to `write`.
+    """
+    rows = importlib.import_module(f"bench.{name}").rows
+    known = inspect.signature(rows).parameters
+    given: dict[str, Any] = {"write": write} if "write" in known else {}
+    for key, text in settings.items():
+        if key not in known:
+            raise UsageError(
+                f"{name}: {key}: no such setting", advice=f"it has: {', '.join(known) or 'none'}"
+            )
+        given[key] = parse_duration(text) if isinstance(known[key].default, float) else int(text)
+    found: list[Row] = rows(*places, **given)
+    return found
 
 
 def page(results: dict[str, Any]) -> str:
     lines = [INTRODUCTION, "| what | ours | peer or aim | verdict |", "|---|---|---|---|"]
     rows = [row for name in BENCHES for row in results.get(name, [])]
     lines += [f"| {r['what']} | {r['ours']} | {r['theirs']} | {r['verdict']} |" for r in rows]
+    if PLOT.is_file():
+        lines += ["", f"![AP50 against minutes of training]({PLOT.relative_to(PAGE.parent).as_posix()})"]
     lines += ["", "How each was measured:", ""]
     lines += [
         f"- {r['what']}: `{r['command']}`; {r['detail']}; {r['machine']}; commit {r['commit']}, {r['date']}."

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
+from bench.child import train
 from bench.row import Row
+from bench.small_set import write_small
 
 NUM_IMAGES, EPOCHS = 32, 45
 
 
 def rows() -> list[Row]:
-    from boxcrew.data.source import open_source
-    from boxcrew.data.writers import write_source
-
-    shelf = open_source("shelf")
-    shelf.splits = {"train": shelf.splits["train"][:NUM_IMAGES], "val": shelf.splits["val"][:1]}
     with tempfile.TemporaryDirectory() as folder:
-        data, out = Path(folder) / "data", Path(folder) / "run"
-        write_source(shelf, data, format="voc")
+        data = write_small("shelf", Path(folder) / "data", num_train=NUM_IMAGES, num_val=1)
         begun = time.monotonic()
         settings = [
             "data.val=train",  # what is learnt is what is asked
@@ -41,10 +34,8 @@ def rows() -> list[Row]:
             "summaries.histograms=false",
             "saver.every_epochs=1000",
         ]
-        command = [str(Path(sys.executable).with_name("boxcrew")), "train", "ssd300_vgg16"]
-        subprocess.run([*command, f"data={data}", f"out={out}", *settings], check=True, stdout=sys.stderr)
+        summary = train(Path(folder) / "run", "ssd300_vgg16", f"data={data}", *settings)
         minutes = (time.monotonic() - begun) / 60
-        summary = json.loads((out / "summary.json").read_text())
     return [
         Row(
             what=f"`ssd300_vgg16` from scratch on {NUM_IMAGES} `shelf` images",

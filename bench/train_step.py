@@ -1,122 +1,168 @@
-"""Train steps of SSD300-VGG16: ours as a user gets it, and torchvision's as it comes.
+"""Train steps: ours as a user gets them, and torchvision's as they come.
 
-`python -m bench.train_step ours|torchvision` is one measurement in a process of its own; `rows` makes the two
-take turns.
+`python -m bench.train_step RECIPE ours|torchvision` is one measurement in a process of its own; `rows` makes
+the two take turns.
 """
 
 from __future__ import annotations
 
 import json
 import statistics
-import subprocess
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
-from bench.row import Row, alternate
+import numpy as np
 
-BATCH, THREADS, STEPS, REPEATS = 4, 2, 4, 5
-CLASSES = 8
+from bench.child import in_child
+from bench.row import Row, alternate_figures
+from boxcrew.core.types import Target
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+THREADS = 2
+CLASSES = tuple(f"class {i}" for i in range(8))
+MOST_OBJECTS = 12  # in an image
 
 
-def measure_ours() -> tuple[float, float]:
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    recipe: str
+    peer: str  # torchvision's name
+    size: int
+    batch: int
+    num_steps: int
+    aim: float
+
+
+SETUPS = {
+    setup.recipe: setup
+    for setup in (
+        Setup(
+            recipe="ssdlite320_mobilenetv3",
+            peer="ssdlite320_mobilenet_v3_large",
+            size=320,
+            batch=16,
+            num_steps=6,
+            aim=1.5,
+        ),
+        Setup(recipe="ssd300_vgg16", peer="ssd300_vgg16", size=300, batch=4, num_steps=4, aim=1.0),
+    )
+}
+
+
+def rows(*, repeats: int = 5) -> list[Row]:
+    return [_row(setup, repeats) for setup in SETUPS.values()]
+
+
+def _row(setup: Setup, repeats: int) -> Row:
+    sides = [partial(in_child, "train_step", setup.recipe, side) for side in ("ours", "torchvision")]
+    ours, theirs = alternate_figures(sides, repeats=repeats)
+    ratio = ours["images_per_second"] / theirs["images_per_second"]
+    cpu, cpu_theirs = (1000 * side["cpu_seconds_per_image"] for side in (ours, theirs))
+    return Row(
+        what=f"train step `{setup.recipe}` against torchvision's `{setup.peer}`",
+        ours=f"{ours['images_per_second']:.2f} images/s",
+        theirs=f"{theirs['images_per_second']:.2f} images/s",
+        verdict=f"{ratio:.2f} x (aim: {setup.aim} x)",
+        command="python -m bench train_step",
+        detail=f"batch {setup.batch}, {setup.size} px, {len(CLASSES)} classes, {THREADS} threads, medians of "
+        f"{repeats} processes each, taking turns; {cpu:.0f} ms of CPU an image against {cpu_theirs:.0f}",
+    )
+
+
+def measure_ours(setup: Setup) -> dict[str, float]:
+    """The settings are the recipe's; the plan and its deployment are made as for a run."""
     import torch
 
-    from boxcrew.core.types import Batch
+    from boxcrew.api import run_config
+    from boxcrew.core.types import Sample
+    from boxcrew.data.collate import collate
     from boxcrew.deploy.deployment import deploy
     from boxcrew.detectors.base import build_detector
-    from boxcrew.detectors.ssd import SsdConfig
-    from boxcrew.plan.plan import Plan
+    from boxcrew.hardware.probe import probe_machine
     from boxcrew.tasks.detection import DetectionTask
-    from boxcrew.train.optim import OptimConfig, build_optimizer
+    from boxcrew.train.optim import build_optimizer
+    from boxcrew.train.planning import choose_plan
 
-    images, boxes, labels = _batch()
-    batch = Batch(inputs=images, targets={"boxes": boxes, "labels": labels}, keys=("",) * BATCH)
-    plan = Plan(
-        clone_device="cpu",
-        parameter_device="cpu",
-        optimizer_device="cpu",
-        batch=BATCH,
-        threads=THREADS,
-        loader_workers=0,
-    )
+    config = run_config(setup.recipe, {"batch": setup.batch, "deploy": {"threads": THREADS}})
+    images, targets = _examples(setup)
+    pairs = zip(images, targets, strict=True)
+    batch = collate([Sample(image=image, target=target, key="") for image, target in pairs])
     torch.manual_seed(0)
-    task = DetectionTask(build_detector(SsdConfig(), tuple(str(i) for i in range(CLASSES))))
-    optimizer = build_optimizer(task, OptimConfig(), backbone_prefix="detector.backbone.")
-    with deploy(plan) as deployment:
+    detector = build_detector(config.detector, CLASSES)
+    task = DetectionTask(detector)
+    prefix = f"detector.{detector.backbone_prefix()}"
+    optimizer = build_optimizer(task, config.optim, backbone_prefix=prefix)
+    with deploy(choose_plan(config, probe_machine(), detector)) as deployment:
         deployment.place(task).train()
 
         def step() -> None:
             deployment.gradients(task, batch, "train")
-            deployment.update(optimizer, max_norm=10.0)
+            deployment.update(optimizer, max_norm=config.optim.clip)
 
-        return _time(step)
+        return _time(step, setup)
 
 
-def measure_torchvision() -> tuple[float, float]:
+def measure_torchvision(setup: Setup) -> dict[str, float]:
+    """Its transform inside the network, which resizes and normalises, is a part of the step."""
     import torch
-    from torchvision.models.detection import ssd300_vgg16
+    from torchvision.models import get_model
 
-    images, boxes, labels = _batch()
-    floats = list(images.float() / 255)
-    targets = [{"boxes": b, "labels": c + 1} for b, c in zip(boxes, labels, strict=True)]
+    images, targets = _examples(setup)
+    floats = [torch.from_numpy(image).permute(2, 0, 1).float() / 255 for image in images]
+    wanted = [
+        {"boxes": torch.from_numpy(target.boxes), "labels": torch.from_numpy(target.labels) + 1}
+        for target in targets
+    ]
     torch.set_num_threads(THREADS)
     torch.manual_seed(0)
-    model = ssd300_vgg16(weights=None, weights_backbone=None, num_classes=1 + CLASSES).train()
+    model = get_model(setup.peer, weights=None, weights_backbone=None, num_classes=1 + len(CLASSES)).train()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, weight_decay=5e-4)
 
     def step() -> None:
-        sum(model(floats, targets).values()).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 10.0)
-        optimizer.step()
+        losses: dict[str, Tensor] = model(floats, wanted)
         optimizer.zero_grad()
+        sum(losses.values(), start=torch.zeros(())).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
 
-    return _time(step)
-
-
-def _batch() -> tuple:  # type: ignore[type-arg]
-    import torch
-
-    torch.manual_seed(1)
-    images = torch.randint(0, 256, (BATCH, 3, 300, 300), dtype=torch.uint8)
-    corners = torch.rand(BATCH, 6, 2) * 200
-    boxes = torch.cat((corners, corners + 20 + torch.rand(BATCH, 6, 2) * 80), dim=-1)
-    return images, boxes, torch.randint(0, CLASSES, (BATCH, 6))
+    return _time(step, setup)
 
 
-def _time(step: object) -> tuple[float, float]:
-    """Images a second, and CPU seconds an image: medians over the steps after the first."""
-    assert callable(step)
+def _examples(setup: Setup) -> tuple[list[np.ndarray], list[Target]]:
+    """Noise with a few objects, most of them small: what they are does not change what a step costs, how
+    many they are and what they match does.
+    """
+    rng = np.random.default_rng(1)
+    images, targets = [], []
+    for _ in range(setup.batch):
+        count = rng.integers(1, MOST_OBJECTS, endpoint=True)
+        sides = setup.size * np.exp(rng.uniform(np.log(0.05), np.log(0.7), (count, 2)))
+        corners = rng.uniform(0, 1, (count, 2)) * (setup.size - sides)
+        boxes = np.concatenate((corners, corners + sides), axis=1)
+        targets.append(Target.of(boxes, rng.integers(0, len(CLASSES), count)))
+        images.append(rng.integers(0, 256, (setup.size, setup.size, 3), dtype=np.uint8))
+    return images, targets
+
+
+def _time(step: Callable[[], None], setup: Setup) -> dict[str, float]:
+    """Medians over the steps after the first."""
     wall, cpu = [], []
-    for _ in range(1 + STEPS):
+    for _ in range(1 + setup.num_steps):
         begun, cpu_begun = time.perf_counter(), time.process_time()
         step()
         wall.append(time.perf_counter() - begun)
         cpu.append(time.process_time() - cpu_begun)
-    return BATCH / statistics.median(wall[1:]), statistics.median(cpu[1:]) / BATCH
-
-
-def _child(which: str) -> float:
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.train_step", which], capture_output=True, text=True, check=True
-    )
-    return float(json.loads(done.stdout)["images_per_second"])
-
-
-def rows() -> list[Row]:
-    ours, theirs = alternate([partial(_child, "ours"), partial(_child, "torchvision")], repeats=REPEATS)
-    return [
-        Row(
-            what="train step `ssd300_vgg16` against torchvision's",
-            ours=f"{ours:.2f} images/s",
-            theirs=f"{theirs:.2f} images/s",
-            verdict=f"{ours / theirs:.2f} x (aim: 0.95 x)",
-            command="python -m bench train_step",
-            detail=f"batch {BATCH}, {THREADS} threads, medians of {REPEATS} processes each, taking turns",
-        )
-    ]
+    return {
+        "images_per_second": setup.batch / statistics.median(wall[1:]),
+        "cpu_seconds_per_image": statistics.median(cpu[1:]) / setup.batch,
+    }
 
 
 if __name__ == "__main__":
-    measured = measure_ours() if sys.argv[1] == "ours" else measure_torchvision()
-    print(json.dumps({"images_per_second": measured[0], "cpu_seconds_per_image": measured[1]}))
+    measure = {"ours": measure_ours, "torchvision": measure_torchvision}[sys.argv[2]]
+    print(json.dumps(measure(SETUPS[sys.argv[1]])))

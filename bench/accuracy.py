@@ -1,0 +1,204 @@
+"""What is learnt in a quarter of an hour on a CPU: ours with packaged ImageNet weights and from nothing, and
+the peers, on real sets; all judged by one evaluator, on `val`.
+
+`python -m bench accuracy [SET [CONTESTANT]] [time=15m]` measures all, or some. Each curve is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time as clock
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bench.child import in_child, train
+from bench.curves import LOOKS, PLOT, Curve, Curves, Point, plot_curves, read_curves, write_curves
+from bench.machine import commit, machine_line
+from bench.peers import is_installed, run_peer
+from bench.real_data import real_data, real_weights
+from bench.row import Row
+from boxcrew.api import run_config
+from boxcrew.core.config import parse_words
+from boxcrew.core.errors import UsageError
+from boxcrew.core.types import Detections
+from boxcrew.core.units import format_duration
+from boxcrew.data.writers import file_stems, write_source
+from boxcrew.evaluate.detection import evaluate_detections
+from boxcrew.evaluate.metric import Judged
+from boxcrew.hardware.probe import usable_cores
+from boxcrew.recipes import DEFAULT
+from boxcrew.train.config import DataConfig
+from boxcrew.train.data import RunData, load_data
+from boxcrew.train.screen import Screen
+
+SETS = ("groceries8_voc", "fashion8_coco", "bccd_voc")
+OURS = {"starter": (DEFAULT,), "scratch": ("starter", "init=scratch", "trainable=*")}
+LABELS = {
+    "starter": "boxcrew, ImageNet weights",
+    "torchvision": "torchvision SSDLite, ImageNet weights",
+    "scratch": "boxcrew from scratch",
+    "ultralytics": "Ultralytics YOLO11n from scratch",
+}
+RIVALS = {"starter": "torchvision", "scratch": "ultralytics"}
+AIMS = {("groceries8_voc", "starter"): "AP50 0.65", ("groceries8_voc", "scratch"): "higher"}
+MOBILENET = "mobilenet_v2_imagenet_features.pth"
+
+Measured = tuple[tuple[Point, ...], str]
+"""The curve, and in words how it came about."""
+
+
+def rows(*words: str, time: float = 900.0, write: bool = True) -> list[Row]:
+    sets, contestants = _chosen(words)
+    curves = read_curves()
+    for name in sets:
+        for contestant in contestants:
+            if reason := _missing(name, contestant):
+                print(f"accuracy {name} {contestant}: skipped: {reason}")
+                continue
+            curves[name, contestant] = measured = _measure(name, contestant, time)
+            print(f"accuracy {name}: {_result(measured)}: {measured.sentence()}")
+            if write:
+                write_curves(curves)
+                plot_curves(curves, SETS, LABELS, PLOT)
+    asked = [name for name in SETS if write or name in sets]
+    return [row for name in asked for ours in OURS if (row := _row(curves, name, ours)) is not None]
+
+
+def _chosen(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    known = (SETS, tuple(LABELS))
+    for word, names in zip(words, known, strict=False):
+        if word not in names:
+            raise UsageError(f"accuracy: {word}: not known", advice=f"there are: {', '.join(names)}")
+    if len(words) > len(known):
+        raise UsageError("accuracy: too many words", advice="python -m bench accuracy [SET [CONTESTANT]]")
+    return words[:1] or SETS, words[1:] or tuple(LABELS)
+
+
+def _missing(name: str, contestant: str) -> str | None:
+    """Why it cannot be measured, if so."""
+    if real_data(name) is None:
+        return f"no {name}"
+    if contestant == "torchvision" and real_weights(MOBILENET) is None:
+        return f"no {MOBILENET}"
+    if contestant == "ultralytics" and not is_installed("ultralytics"):
+        return "no .peers/ultralytics; make peers"
+    return None
+
+
+def _measure(name: str, contestant: str, seconds: float) -> Curve:
+    data = real_data(name)
+    assert data is not None
+    if contestant in OURS:
+        points, how = _ours(OURS[contestant], data, seconds)
+    else:
+        points, how = {"torchvision": _torchvision, "ultralytics": _ultralytics}[contestant](data, seconds)
+    return Curve(
+        data=name,
+        contestant=contestant,
+        allowed=seconds,
+        points=points,
+        how=how,
+        stamp={"machine": machine_line(), "commit": commit(), "date": clock.strftime("%Y-%m-%d")},
+    )
+
+
+def _ours(words: tuple[str, ...], data: Path, seconds: float) -> Measured:
+    """The run examines itself. All but the last of its examinations take of its own time."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder) / "run"
+        summary = train(run, *words, f"data={data}", f"time={seconds:g}s")
+        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    points = [
+        Point(seconds=line["time"], AP50=line["AP50"], AP=line["AP"]) for line in lines if "AP50" in line
+    ]
+    how = (
+        f"`boxcrew train {' '.join(words)} time={format_duration(seconds)}`, its own examinations within "
+        f"that time, {summary['images_per_second']:.1f} images/s, {summary['epochs']:.1f} epochs"
+    )
+    return tuple(points), how
+
+
+def _torchvision(data: Path, seconds: float) -> Measured:
+    weights = real_weights(MOBILENET)
+    found = in_child("torchvision_ssdlite", str(data), str(weights), str(seconds))
+    return tuple(Point(**point) for point in found["points"]), f"{found['how']}, evaluations not counted"
+
+
+def _ultralytics(place: Path, seconds: float) -> Measured:
+    cores = max(1, int(usable_cores()))
+    data = load_data(DataConfig(path=str(place)), seed=0, workers=cores, screen=Screen())
+    size = _size(OURS["scratch"])
+    with tempfile.TemporaryDirectory() as name:
+        root, out = Path(name) / "data", Path(name) / "out"
+        out.mkdir()
+        write_source(data.source, root, format="yolo")
+        words = (str(root / "data.yaml"), str(out), str(seconds), str(size), str(LOOKS), str(cores))
+        found = run_peer("ultralytics", "ultralytics_train", *words)
+        points = [_point(data, look["seconds"], Path(look["file"])) for look in found["looks"]]
+    how = (
+        f"Ultralytics {found['version']} as it comes but for {cores} threads and 1 worker, {size} px as "
+        f"ours, {found['epochs']} epochs, evaluations not counted, its boxes judged by our evaluator"
+    )
+    return tuple(points), how
+
+
+def _size(words: tuple[str, ...]) -> int:
+    places, settings = parse_words(words)
+    return run_config(places[0], settings).detector.size
+
+
+def _point(data: RunData, seconds: float, file: Path) -> Point:
+    found = json.loads(file.read_text())
+    stems = file_stems(data.source)
+    judged = [
+        Judged(
+            key=record.key,
+            width=record.width,
+            height=record.height,
+            target=record.target,
+            found=_detections(found[stems[record.key]]),
+        )
+        for record in data.val
+    ]
+    numbers = evaluate_detections(judged, data.source.classes).numbers
+    return Point(seconds=seconds, AP50=numbers["AP50"], AP=numbers["AP"])
+
+
+def _detections(found: Mapping[str, Any]) -> Detections:
+    return Detections(
+        boxes=torch.tensor(found["boxes"], dtype=torch.float32).reshape(-1, 4),
+        scores=torch.tensor(found["scores"], dtype=torch.float32),
+        labels=torch.tensor(found["labels"], dtype=torch.int64),
+    )
+
+
+def _row(curves: Curves, name: str, contestant: str) -> Row | None:
+    """Ours beside its rival of as much time; None where ours could be measured, but was not yet."""
+    ours, theirs = curves.get((name, contestant)), curves.get((name, RIVALS[contestant]))
+    command = f"python -m bench accuracy {name}"
+    versus = f"{LABELS[contestant]}, against {LABELS[RIVALS[contestant]]}"
+    if ours is None:
+        absent = _missing(name, contestant)
+        what, verdict = f"`{name}` val, {versus}", f"skipped: {absent}"
+        return Row(what=what, ours="", theirs="", verdict=verdict, command=command) if absent else None
+    aim = AIMS.get((name, contestant))
+    what = f"`{name}` val after {format_duration(ours.allowed)}, {versus}"
+    row = {"what": what, "ours": _result(ours), "command": command}
+    if theirs is None or theirs.allowed != ours.allowed:
+        reason = _missing(name, RIVALS[contestant]) or "not measured in as much time"
+        return Row(**row, theirs="", verdict=f"skipped: {reason}", detail=ours.sentence())
+    ratio = ours.result.AP50 / max(theirs.result.AP50, 1e-9)
+    return Row(
+        **row,
+        theirs=_result(theirs),
+        verdict=f"{ratio:.2f} x" + (f" (aim: {aim})" if aim else " (reported)"),
+        detail=f"one run each; {ours.sentence()}; {theirs.sentence()}",
+    )
+
+
+def _result(curve: Curve) -> str:
+    return f"AP50 {curve.result.AP50:.3f}, AP {curve.result.AP:.3f}"

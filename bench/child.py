@@ -1,0 +1,46 @@
+"""Measurements in processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+def in_child(module: str, *words: str) -> dict[str, Any]:
+    """What `python -m bench.MODULE WORDS` prints as its last line, a JSON object."""
+    command = [sys.executable, "-m", f"bench.{module}", *words]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def boxcrew(*words: str) -> list[str]:
+    """The command line, as a user has it."""
+    return [str(Path(sys.executable).with_name("boxcrew")), *words]
+
+
+def train(out: Path, *words: str) -> dict[str, Any]:
+    """`boxcrew train WORDS` into `out`, in a process of its own; gives what its summary says."""
+    subprocess.run(boxcrew("train", *words, f"out={out}"), check=True, stdout=sys.stderr)
+    summary: dict[str, Any] = json.loads((out / "summary.json").read_text())
+    return summary
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """Processes that are started meanwhile share one core, however many threads they have."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(allowed)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)

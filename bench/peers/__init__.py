@@ -1,0 +1,61 @@
+"""Other trainers to measure against. Each lives in an environment of its own, `.peers/<name>`, made by
+`make peers`; none is imported here: a script of this folder is run by the peer's interpreter and prints JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from bench.row import Row
+
+_SCRIPTS = Path(__file__).parent
+_ENVIRONMENTS = Path(__file__).parents[2] / ".peers"
+
+_QUIET = {
+    "YOLO_OFFLINE": "1",  # Ultralytics: no downloads, no reports of use
+    "YOLO_AUTOINSTALL": "0",
+    "YOLO_VERBOSE": "0",
+    "HF_HUB_OFFLINE": "1",
+    "MPLBACKEND": "Agg",
+}
+
+
+def is_installed(peer: str) -> bool:
+    return _interpreter(peer).is_file()
+
+
+def run_peer(peer: str, script: str, *words: str) -> dict[str, Any]:
+    """What `script` (a file of this folder, without .py) prints as its last line, a JSON object. What the
+    peer keeps of settings goes to a folder that is then deleted.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [_interpreter(peer), _SCRIPTS / f"{script}.py", *words],
+            env={**os.environ, **_QUIET, "YOLO_CONFIG_DIR": folder},
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def skipped(*, what: str, peer: str, ours: str, command: str) -> Row:
+    """The row in place of a comparison with a peer that is not installed."""
+    return Row(
+        what=what,
+        ours=ours,
+        theirs="",
+        verdict=f"skipped: no .peers/{peer}; make peers",
+        command=command,
+    )
+
+
+def _interpreter(peer: str) -> Path:
+    return _ENVIRONMENTS / peer / "bin" / "python"

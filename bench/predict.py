@@ -1,0 +1,103 @@
+"""One photo from array to boxes on one thread: ours, and torchvision's SSDLite.
+
+`python -m bench.predict ours|torchvision` is one measurement in a process of its own; `rows` makes the two
+take turns.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from bench.child import in_child, one_core
+from bench.row import Row, alternate_figures
+
+WIDTH, HEIGHT = 640, 480
+CLASSES = tuple(f"class {i}" for i in range(8))
+PREDICTIONS, UNCOUNTED = 30, 3
+
+
+def rows(*, repeats: int = 5) -> list[Row]:
+    with one_core():
+        sides = [partial(in_child, "predict", side) for side in ("ours", "torchvision")]
+        ours, theirs = alternate_figures(sides, repeats=repeats)
+    return [
+        Row(
+            what=f"one {WIDTH} x {HEIGHT} photo, array to boxes, `ssdlite320_mobilenetv3`, one thread, "
+            "against torchvision's",
+            ours=f"{1000 * ours['seconds']:.1f} ms",
+            theirs=f"{1000 * theirs['seconds']:.1f} ms",
+            verdict=f"{theirs['seconds'] / ours['seconds']:.2f} x (reported)",
+            command="python -m bench predict",
+            detail=f"PyTorch, random weights of {len(CLASSES)} classes: on both sides the suppression has "
+            f"more to do than in a trained detector; medians of {PREDICTIONS} photos and of {repeats} "
+            f"processes each, taking turns, held to one core; {1000 * ours['cpu_seconds']:.1f} ms of CPU "
+            f"against {1000 * theirs['cpu_seconds']:.1f}",
+        )
+    ]
+
+
+def measure_ours() -> dict[str, float]:
+    """With `Detector.predict`, as a user calls it; the boxes of all scores are kept."""
+    import torch
+
+    from boxcrew.api import Detector, run_config
+    from boxcrew.detectors.base import build_detector
+    from boxcrew.tasks.detection import DetectionTask
+    from boxcrew.train.outcome import save_detector
+
+    config = run_config("ssdlite320_mobilenetv3", {})
+    torch.manual_seed(0)
+    task = DetectionTask(build_detector(config.detector, CLASSES))
+    with tempfile.TemporaryDirectory() as folder:
+        weights = Path(folder) / "weights" / "best.safetensors"
+        save_detector(weights, task, config, step=0)
+        detector = Detector.load(weights, device="cpu")
+    photo = _photo()
+    return _time(lambda: detector.predict(photo, score=0.0))
+
+
+def measure_torchvision() -> dict[str, float]:
+    import torch
+    from torchvision.models.detection import ssdlite320_mobilenet_v3_large
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    model = ssdlite320_mobilenet_v3_large(weights=None, weights_backbone=None, num_classes=1 + len(CLASSES))
+    model.eval()
+    photo = _photo()
+
+    def predict() -> object:
+        with torch.inference_mode():
+            return model([torch.from_numpy(photo).permute(2, 0, 1).float() / 255])
+
+    return _time(predict)
+
+
+def _photo() -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (HEIGHT, WIDTH, 3), dtype=np.uint8)
+
+
+def _time(predict: Callable[[], object]) -> dict[str, float]:
+    wall, cpu = [], []
+    for _ in range(UNCOUNTED + PREDICTIONS):
+        begun, cpu_begun = time.perf_counter(), time.process_time()
+        predict()
+        wall.append(time.perf_counter() - begun)
+        cpu.append(time.process_time() - cpu_begun)
+    return {
+        "seconds": statistics.median(wall[UNCOUNTED:]),
+        "cpu_seconds": statistics.median(cpu[UNCOUNTED:]),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure_ours() if sys.argv[1] == "ours" else measure_torchvision()))

@@ -1,0 +1,189 @@
+"""torchvision's SSDLite on an ImageNet MobileNetV2, trained for a given time as its reference scripts train:
+their augmentation, SGD with a cosine. Evaluations are not counted as training, and neither is a trial of both
+memory formats, of which the faster is used.
+
+`python -m bench.torchvision_ssdlite DATA WEIGHTS SECONDS` prints what was reached when.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torchvision
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+from torchvision.io import ImageReadMode, decode_image
+from torchvision.models import mobilenet_v2
+from torchvision.models.detection import _utils, ssdlite
+from torchvision.models.detection.anchor_utils import DefaultBoxGenerator
+from torchvision.models.detection.ssd import SSD
+
+from bench.curves import LOOKS, Point
+from bench.torchvision_data import Photos, as_lists, preset
+from boxcrew.core.types import Detections
+from boxcrew.data.source import Record
+from boxcrew.evaluate.detection import evaluate_detections
+from boxcrew.evaluate.metric import Judged
+from boxcrew.hardware.probe import usable_cores
+from boxcrew.train.config import DataConfig
+from boxcrew.train.data import RunData, load_data
+from boxcrew.train.screen import Screen
+
+SIZE, BATCH = 320, 8
+RATE, MOMENTUM, DECAY = (
+    0.01,
+    0.9,
+    4e-5,
+)  # the scripts': 0.15 for 192 images, here somewhat above in proportion
+WARM_UP = 0.03  # of the run
+MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+TRIAL_STEPS = 3
+
+Examples = tuple[list[Tensor], list[dict[str, Tensor]]]
+
+
+def build(num_classes: int, weights: Path) -> nn.Module:
+    """As `ssdlite320_mobilenet_v3_large` is put together, on the other backbone."""
+    norm = partial(nn.BatchNorm2d, eps=0.001, momentum=0.03)
+    backbone = mobilenet_v2(weights=None)
+    state = torch.load(weights, weights_only=True)
+    backbone.features.load_state_dict({name.removeprefix("features."): t for name, t in state.items()})
+    for block in backbone.features:
+        if hasattr(block, "conv"):  # what the extractor calls `block`, in MobileNetV3's word
+            block.block = block.conv
+    extractor = ssdlite._mobilenet_extractor(backbone, 6, norm)
+    anchors = DefaultBoxGenerator([[2, 3] for _ in range(6)], min_ratio=0.2, max_ratio=0.95)
+    channels = _utils.retrieve_out_channels(extractor, (SIZE, SIZE))
+    head = ssdlite.SSDLiteHead(channels, anchors.num_anchors_per_location(), 1 + num_classes, norm)
+    network: nn.Module = SSD(
+        extractor,
+        anchors,
+        (SIZE, SIZE),
+        1 + num_classes,
+        head=head,
+        image_mean=MEAN,
+        image_std=DEVIATION,
+        score_thresh=0.001,
+        nms_thresh=0.55,
+        detections_per_img=300,
+        topk_candidates=300,
+    )
+    return network
+
+
+def train(data: RunData, weights: Path, seconds: float) -> tuple[list[Point], str]:
+    """What was reached when, and how it was trained."""
+    torch.manual_seed(0)
+    torch.set_num_threads(max(1, int(usable_cores())))
+    model = build(len(data.source.classes), weights)
+    batches = _batches(data.train)
+    channels_last = _is_faster_channels_last(model, next(batches))
+    if channels_last:
+        model.to(memory_format=torch.channels_last)
+    model.train()
+    optimizer = _optimizer(model)
+    points: list[Point] = []
+    elapsed, images = 0.0, 0
+    while elapsed < seconds:
+        begun = time.monotonic()
+        for group in optimizer.param_groups:
+            group["lr"] = RATE * _factor(elapsed / seconds)
+        _step(model, optimizer, next(batches))
+        elapsed += time.monotonic() - begun
+        images += BATCH
+        if elapsed >= seconds * (len(points) + 1) / LOOKS:
+            points.append(_look(model, data, elapsed))
+    how = (
+        f"torchvision {torchvision.__version__}, {SIZE} px, batch {BATCH}, rate {RATE}, "
+        f"{'channels-last' if channels_last else 'contiguous'}, {images / elapsed:.1f} images/s, "
+        f"{images / len(data.train):.1f} epochs"
+    )
+    return points, how
+
+
+def _batches(records: tuple[Record, ...]) -> Iterator[Examples]:
+    photos = Photos(records, preset("ssdlite", backend="pil"), backend="pil")
+    loader: DataLoader[Any] = DataLoader(
+        photos,
+        batch_size=BATCH,
+        shuffle=True,
+        drop_last=True,
+        num_workers=1,
+        persistent_workers=True,
+        prefetch_factor=8,
+        collate_fn=as_lists,
+    )
+    while True:
+        yield from loader
+
+
+def _optimizer(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=RATE, momentum=MOMENTUM, weight_decay=DECAY)
+
+
+def _factor(progress: float) -> float:
+    return min(1.0, progress / WARM_UP + 0.01) * (1 + math.cos(math.pi * progress)) / 2
+
+
+def _step(model: nn.Module, optimizer: torch.optim.Optimizer, examples: Examples) -> None:
+    losses: dict[str, Tensor] = model(*examples)
+    optimizer.zero_grad()
+    sum(losses.values(), start=torch.zeros(())).backward()  # type: ignore[no-untyped-call]
+    optimizer.step()
+
+
+def _is_faster_channels_last(model: nn.Module, examples: Examples) -> bool:
+    seconds = []
+    for memory_format in (torch.contiguous_format, torch.channels_last):
+        trial = copy.deepcopy(model).to(memory_format=memory_format).train()
+        optimizer = _optimizer(trial)
+        _step(trial, optimizer, examples)
+        begun = time.monotonic()
+        for _ in range(TRIAL_STEPS):
+            _step(trial, optimizer, examples)
+        seconds.append(time.monotonic() - begun)
+    return seconds[1] < seconds[0]
+
+
+def _look(model: nn.Module, data: RunData, elapsed: float) -> Point:
+    model.eval()
+    judged = [_judge(model, record) for record in data.val]
+    model.train()
+    numbers = evaluate_detections(judged, data.source.classes).numbers
+    return Point(seconds=elapsed, AP50=numbers["AP50"], AP=numbers["AP"])
+
+
+def _judge(model: nn.Module, record: Record) -> Judged:
+    pixels = decode_image(str(record.path), ImageReadMode.RGB, apply_exif_orientation=True)
+    with torch.inference_mode():
+        found = model([pixels.float() / 255])[0]
+    boxes, scores, labels = (found[name].clone() for name in ("boxes", "scores", "labels"))
+    return Judged(
+        key=record.key,
+        width=record.width,
+        height=record.height,
+        target=record.target,
+        found=Detections(boxes=boxes, scores=scores, labels=labels - 1),
+    )
+
+
+def main(words: list[str]) -> None:
+    place, weights, seconds = words[0], Path(words[1]), float(words[2])
+    cores = max(1, int(usable_cores()))
+    data = load_data(DataConfig(path=place), seed=0, workers=cores, screen=Screen())
+    points, how = train(data, weights, seconds)
+    print(json.dumps({"points": [asdict(point) for point in points], "how": how}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
