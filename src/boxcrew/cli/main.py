@@ -133,8 +133,7 @@ def recipes(words: Words = None, *, json: Json = False, debug: Debug = False) ->
 
 def main() -> None:
     """The console script: errors a user can mend are two lines and an exit code."""
-    # Before torch is imported: OpenMP threads that spin while they wait would fight with loader processes.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    _let_threads_wait_briefly()
     debug = "--debug" in sys.argv
     try:
         app()
@@ -150,6 +149,16 @@ def main() -> None:
     finally:
         if not debug:
             sys.excepthook = _one_line  # only now: typer has put its own there
+
+
+def _let_threads_wait_briefly() -> None:
+    """Before torch is imported: for how long OpenMP threads look for work before they sleep.
+
+    As they come they look for milliseconds, and so fight with loader processes and other jobs; if they sleep
+    at once, a step of many small layers is slowed by waking them (docs/decisions/0007).
+    """
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", "5000")
 
 
 def _one_line(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

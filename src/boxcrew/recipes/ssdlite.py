@@ -28,11 +28,11 @@ def starter() -> RunConfig:
         detector=SsdLiteConfig(
             backbone="tf_efficientnet_lite0",
             size=256,
-            finest_stride=8,
+            finest_stride="auto",
             neck=96,
             levels=3,
-            min_scale=0.07,
-            max_scale=0.35,
+            min_scale="auto",
+            max_scale="auto",
             spacing="growing",
         ),
         # A short run on few photos has no time to learn from strongly zoomed ones.
