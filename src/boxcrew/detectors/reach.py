@@ -21,6 +21,7 @@ Cause = Literal["between", "small", "large", "long"]
 _SIZES = (128, 192, 256, 320, 384, 512, 640, 768, 1024, 1280)  # that are tried, from half to twice the own
 _PAPER_SIZES = (300, 512)  # for a detector that does not take just any
 _SAMPLE = 2000  # boxes that other settings are tried on
+FINEST = 8  # stride of the first map that is worth trying
 _GAIN = 0.01  # a setting that reaches less more is not worth a word
 _FEW_LOST = 0.02  # nor are so few boxes
 _PROBE = 1.5  # how much a box is grown or shrunk to see whether it would fit then
@@ -134,7 +135,9 @@ def reach(
     cause = _cause(network, placed[lost], draw) if lost.mean() > _FEW_LOST else None
     smallest = _smallest_side(placed, lost) if cause == "small" else None
     share = float(1 - lost.mean())
-    advice = _Sentence(settings=settings, share=share, num_boxes=len(numbers), cause=cause, side=smallest)
+    advice = _Sentence(
+        given=given, settings=settings, share=share, num_boxes=len(numbers), cause=cause, side=smallest
+    )
     return Reach(
         share=share,
         num_boxes=len(numbers),
@@ -214,7 +217,8 @@ _ELSE: Mapping[Cause, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class _Sentence:
-    settings: _Settings
+    given: _Settings
+    settings: _Settings  # the same with what was `auto` settled
     share: float
     num_boxes: int
     cause: Cause | None
@@ -247,25 +251,29 @@ class _Sentence:
         return f"{words} would match {_percent(share)}"
 
     def _try(self, cause: Cause, objects: Objects) -> Iterator[tuple[str, float]]:
-        for changes in _changes(self.settings, cause):
+        for changes in self._changes(cause):
             other = self.settings.changed(changes)
             share = None if other is None else other.share(objects)
             if share is not None:
-                yield " ".join(f"{key}={value}" for key, value in changes.items()), share
+                given = self.given.config.tree()
+                new = {k: v for k, v in changes.items() if given.get(k.removeprefix("detector.")) != v}
+                if new:
+                    yield " ".join(f"{key}={value}" for key, value in new.items()), share
 
-
-def _changes(settings: _Settings, cause: Cause) -> Iterator[dict[str, object]]:
-    """Settings to try, those that make the detector slower after those that do not."""
-    if cause == "long":
-        yield {"transforms.resize": "letterbox" if settings.transforms.resize == "squash" else "squash"}
-        return
-    yield {"detector.scales": "coco"}
-    fitted: dict[str, object] = {"detector.min_scale": "auto", "detector.max_scale": "auto"}
-    yield fitted
-    if cause == "large":
-        yield {**fitted, "detector.levels": 6}
-    else:
-        yield {**fitted, "detector.finest_stride": "auto"}
+    def _changes(self, cause: Cause) -> Iterator[dict[str, object]]:
+        """Settings to try, those that make the detector slower after those that do not."""
+        if cause == "long":
+            resize = self.settings.transforms.resize
+            yield {"transforms.resize": "letterbox" if resize == "squash" else "squash"}
+            return
+        yield {"detector.scales": "coco"}
+        scales: dict[str, object] = {"detector.min_scale": "auto", "detector.max_scale": "auto"}
+        yield scales
+        if cause == "large":
+            yield {**scales, "detector.levels": 6}
+        else:
+            was_fitted = self.given.config.tree().get("finest_stride") == "auto"
+            yield {**scales, "detector.finest_stride": FINEST if was_fitted else "auto"}
 
 
 def _percent(share: float) -> str:
