@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from typing import Any, Self
@@ -119,16 +120,29 @@ class Detector:
     ) -> Iterator[Result]:
         """The same for a file, a folder, a glob pattern or several files, a few at a time."""
         paths = iter(find_photos(source))
-        while group := list(islice(paths, batch)):
-            yield from self._results([(path, read_image(path)) for path in group], score)
+        groups = iter(lambda: list(islice(paths, batch)), [])
+        # The next photos are read while the network looks at these: decoding needs no interpreter.
+        with ThreadPoolExecutor(max_workers=1) as reader:
+            coming = _submit(reader, groups)
+            while coming is not None:
+                photos, coming = coming.result(), _submit(reader, groups)
+                yield from self._results(photos, score)
 
-    def _results(self, photos: list[tuple[Path | None, Image]], score: float) -> list[Result]:
+    def _results(self, photos: Sequence[tuple[Path | None, Image]], score: float) -> list[Result]:
         with self._loaded.deployment:
             found, _ = self._loaded.predictor([image for _, image in photos])
         return [
             Result(path=path, image=image, found=_above(one, score), classes=self.classes)
             for (path, image), one in zip(photos, found, strict=True)
         ]
+
+
+def _submit(
+    reader: ThreadPoolExecutor, groups: Iterator[list[Path]]
+) -> Future[list[tuple[Path, Image]]] | None:
+    """The next group of photos, being read; None if there is none."""
+    group = next(groups, None)
+    return None if group is None else reader.submit(lambda: [(path, read_image(path)) for path in group])
 
 
 def find_photos(source: str | Path | Iterable[str | Path]) -> list[Path]:

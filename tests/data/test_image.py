@@ -264,3 +264,30 @@ def _png(width: int, height: int, *, depth: int, colour: int, data: bytes) -> by
     header = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0)
     body = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(data)) + chunk(b"IEND", b"")
     return b"\x89PNG\r\n\x1a\n" + body
+
+
+@pytest.mark.parametrize("reduction", [2, 4, 8])
+@pytest.mark.parametrize("size", [(64, 48), (61, 43)])
+def test_a_jpeg_can_be_read_smaller(reduction: int, size: tuple[int, int], tmp_path: Path) -> None:
+    path = tmp_path / "photo.jpg"
+    write_image(path, smooth(*size))
+    full, small = read_image(path).astype(float), read_image(path, reduction=reduction).astype(float)
+    width, height = size
+    assert small.shape == (-(-height // reduction), -(-width // reduction), 3)
+    rows, columns = height // reduction, width // reduction
+    blocks = full[: rows * reduction, : columns * reduction].reshape(rows, reduction, columns, reduction, 3)
+    assert np.abs(blocks.mean(axis=(1, 3)) - small[:rows, :columns]).mean() < 2
+
+
+def test_a_turned_jpeg_read_smaller_is_upright(tmp_path: Path) -> None:
+    path = tmp_path / "photo.jpg"
+    exif = Pillow.Exif()
+    exif[0x0112] = 6
+    Pillow.fromarray(smooth(64, 48)).save(path, exif=exif)
+    assert read_image(path, reduction=2).shape == (32, 24, 3)
+
+
+def test_other_kinds_come_in_full(tmp_path: Path) -> None:
+    path = tmp_path / "photo.png"
+    write_image(path, smooth())
+    np.testing.assert_array_equal(read_image(path, reduction=4), smooth())

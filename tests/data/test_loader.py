@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from boxcrew.core.errors import DataError, UsageError
-from boxcrew.core.types import Batch, Target
+from boxcrew.core.types import Batch, Image, Target
 from boxcrew.data.loader import EvalBatch, EvalLoader, LoaderConfig, TrainLoader
+from boxcrew.data.order import sample_rng
 from boxcrew.data.source import Record, Source
 from boxcrew.data.transforms.pipeline import TransformsConfig, eval_pipeline, train_pipeline
 from boxcrew.data.workers import Workers
@@ -220,3 +221,25 @@ def test_impossible_settings_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=f"loader.{next(iter(wrong))}"):
         LoaderConfig.of(wrong)
     assert LoaderConfig.of({"workers": "2"}).workers == 2
+
+
+def test_large_photos_are_read_smaller_and_look_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "large.jpg"
+    colours = np.linspace(0, 255, 600 * 400 * 3).reshape(400, 600, 3).astype(np.uint8)
+    cv2.imwrite(str(file), colours)
+    target = Target.of([[100, 50, 400, 300]], [0])
+    record = Record(key=file.name, path=file, width=600, height=400, target=target)
+    asked: list[int] = []
+
+    class Counting(Pictures):
+        def read(self, record: Record, *, reduction: int = 1) -> Image:
+            asked.append(reduction)
+            return super().read(record, reduction=reduction)
+
+    source = Counting(root=tmp_path, classes=("a",), splits={"train": (record,)})
+    (batch,) = EvalLoader(source, [record], EVAL, batch=1)
+    assert asked == [8]
+    image, _, view = EVAL(source.read(record), target, sample_rng(0, 0, 0))
+    assert view == batch.views[0]
+    drawn = batch.inputs[0].permute(1, 2, 0).numpy().astype(int)
+    assert np.abs(drawn - image).mean() < 2

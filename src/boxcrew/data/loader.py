@@ -13,7 +13,7 @@ from torch import Tensor
 
 from boxcrew.core.config import Config
 from boxcrew.core.errors import DataError
-from boxcrew.core.types import Batch, Sample
+from boxcrew.core.types import Batch, Image, Sample
 from boxcrew.data.collate import collate, stack_images
 from boxcrew.data.order import SampleOrder, sample_rng
 from boxcrew.data.source import Record, Source
@@ -170,11 +170,19 @@ class _Reader:
 
     def _sample(self, epoch: int, index: int) -> tuple[Sample, View]:
         record = self._records[index]
-        image = self._source.read(record)
-        height, width = image.shape[:2]
-        if (width, height) != (record.width, record.height):
-            was = f"{record.width} x {record.height}"
-            raise DataError(f"{record.path or record.key}: is {width} x {height} pixels now, was {was}")
         rng = sample_rng(self._seed, epoch, index)
-        image, target, view = self._pipeline(image, record.target, rng)
-        return Sample(image=image, target=target, key=record.key), view
+        scene = self._pipeline.look((record.width, record.height), record.target, rng)
+        image = self._source.read(record, reduction=scene.view.reduction)
+        reduction = _reduction(record, image, at_most=scene.view.reduction)
+        image = self._pipeline.draw(image, scene.view, rng, reduction=reduction)
+        return Sample(image=image, target=scene.target, key=record.key), scene.view
+
+
+def _reduction(record: Record, image: Image, *, at_most: int) -> int:
+    """By which the image was reduced, 1 or what was asked for; `DataError` if it is of another size."""
+    height, width = image.shape[:2]
+    for reduction in (at_most, 1):
+        if (width, height) == (-(-record.width // reduction), -(-record.height // reduction)):
+            return reduction
+    was = f"{record.width} x {record.height}"
+    raise DataError(f"{record.path or record.key}: is {width} x {height} pixels now, was {was}")

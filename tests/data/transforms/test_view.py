@@ -148,3 +148,46 @@ def test_render_does_not_change_the_image() -> None:
     for seed in range(20):
         random_view(View.whole(64, 48), np.random.default_rng(seed), zoom=(0.1, 3)).render(image, FILL)
     assert (image == before).all()
+
+
+def averaged(image: Image, factor: int) -> Image:
+    """Each block of factor x factor pixels made one; edges are repeated to whole blocks."""
+    height, width = image.shape[:2]
+    grown = np.pad(image, ((0, -height % factor), (0, -width % factor), (0, 0)), mode="edge").astype(float)
+    blocks = grown.reshape(grown.shape[0] // factor, factor, grown.shape[1] // factor, factor, 3)
+    result: Image = blocks.mean(axis=(1, 3)).round().astype(np.uint8)
+    return result
+
+
+def smooth(width: int, height: int) -> Image:
+    across, down = np.linspace(0, 255, width), np.linspace(0, 255, height)
+    channels = [
+        np.tile(across, (height, 1)),
+        np.tile(down[:, None], (1, width)),
+        np.full((height, width), 99),
+    ]
+    return np.stack(channels, axis=2).astype(np.uint8)
+
+
+@given(seed=st.integers(0, 500))
+def test_a_source_read_at_its_reduction_shows_the_same(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    width, height = (int(n) for n in rng.integers(150, 400, 2))
+    view = random_view(View.whole(width, height), rng, zoom=(0.08, 0.9))
+    image, factor = smooth(width, height), view.reduction
+    full = view.resample(image).astype(int)
+    reduced = view.resample(averaged(image, factor), reduction=factor).astype(int)
+    assert reduced.shape == full.shape
+    # Blocks of the two are cut at other places, so their means round differently; a shift would be far more.
+    assert not full.size or np.abs(full - reduced).mean() < 0.5 + 0.1 * factor * 255 / min(width, height)
+
+
+@pytest.mark.parametrize(
+    ("size", "reduction"), [(400, 1), (201, 1), (200, 2), (100, 4), (60, 4), (50, 8), (10, 8)]
+)
+def test_the_reduction_is_the_largest_that_loses_nothing(size: int, reduction: int) -> None:
+    assert View.whole(400, 400).then(scale=(size / 400, size / 400), size=(size, size)).reduction == reduction
+
+
+def test_the_axis_that_is_reduced_least_decides() -> None:
+    assert View.whole(400, 400).then(scale=(0.1, 0.6), size=(40, 240)).reduction == 1

@@ -54,15 +54,25 @@ class Pipeline:
         image was seen. Neither argument is changed, and the result shares no memory with them.
         """
         height, width = image.shape[:2]
-        scene = Scene(view=View.whole(width, height), target=target)
+        scene = self.look((width, height), target, rng)
+        return self.draw(image, scene.view, rng), scene.target, scene.view
+
+    def look(self, size: tuple[int, int], target: Target, rng: np.random.Generator) -> Scene:
+        """Where an image of that (width, height) and its objects come to lie. `draw` is the other half: known
+        where it lies, a large image need not be read in full.
+        """
+        scene = Scene(view=View.whole(*size), target=target)
         for step in self.geometry:
             scene = step(scene, rng)
-        scene = without_slivers(scene)
-        pixels = scene.view.resample(image)
+        return without_slivers(scene)
+
+    def draw(self, image: Image, view: View, rng: np.random.Generator, *, reduction: int = 1) -> Image:
+        """The input. `reduction` pixels of the original along each axis may have been made one in `image`."""
+        pixels = view.resample(image, reduction=reduction)
         if self.colour is not None:
             # Before the fill is added: as in the paper, where colour comes first and the fill stays the mean.
             pixels = self.colour(pixels, rng)
-        return scene.view.place(pixels, self.fill), scene.target, scene.view
+        return view.place(pixels, self.fill)
 
 
 def train_pipeline(config: TransformsConfig, width: int, height: int) -> Pipeline:

@@ -66,6 +66,11 @@ class Axis:
         low, high = max(self.low, first), min(self.high, last)
         return Axis(size=size, scale=scale, shift=shift, low=low, high=high)
 
+    def of_reduced(self, reduction: int) -> Axis:
+        """The axis for a source of which each `reduction` pixels have become one."""
+        low, high = self.low / reduction, self.high / reduction
+        return replace(self, scale=self.scale * reduction, low=low, high=high)
+
     def sampling(self) -> _Sampling | None:
         """None where nothing of the source is left to see."""
         if self.high - self.low < _EXACT:
@@ -109,6 +114,15 @@ class View:
     def height(self) -> int:
         return self.y.size
 
+    @property
+    def reduction(self) -> int:
+        """1, 2, 4 or 8: the source may be read with so many pixels made one along each axis, and the canvas
+        shows no less for it, since it averages as many or more.
+        """
+        samplings = [axis.sampling() for axis in (self.x, self.y)]
+        least = min(8 if sampling is None else sampling.reduction for sampling in samplings)
+        return max(power for power in (1, 2, 4, 8) if power <= least)
+
     def then(self, *, scale: Pair = (1, 1), shift: Pair = (0, 0), size: tuple[int, int]) -> View:
         """The view after its canvas was scaled, then shifted, then cut or extended to size. What is cut
         off stays unseen even if a later step extends the canvas again.
@@ -131,9 +145,11 @@ class View:
         """The canvas, a new array; `fill` where it shows nothing of the image."""
         return self.place(self.resample(image), fill)
 
-    def resample(self, image: Image) -> Image:
-        """The part of the canvas that shows the image, a new array; empty if there is none."""
-        x, y = self.x.sampling(), self.y.sampling()
+    def resample(self, image: Image, *, reduction: int = 1) -> Image:
+        """The part of the canvas that shows the image, a new array; empty if there is none. Of the image,
+        each `reduction` pixels may have been made one when it was read.
+        """
+        x, y = (axis.of_reduced(reduction).sampling() for axis in (self.x, self.y))
         if x is None or y is None:
             return np.empty((0, 0, 3), dtype=np.uint8)
         part = _reduce(image[y.source, x.source], x, y)
