@@ -110,6 +110,7 @@ def test_nothing_useful_left_is_a_data_error(boxcrew: Call, photos: Path, tmp_pa
         (("data=shelf", "startr"), 2, "did you mean 'starter'?"),
         (("data=shelf", "detector.sise=3"), 2, "did you mean 'size'?"),
         (("data=shelf", "run=nowhere"), 2, "not a run directory"),
+        (("data=shelf", "out=photos/file/page"), 2, "photos/file/page: cannot be written to"),
         (("run=nowhere", "size=512"), 2, "size: cannot be given with run="),
         (("run=nowhere", "starter"), 2, "starter: cannot be given with run="),
     ],
@@ -118,6 +119,7 @@ def test_bad_input_is_one_clear_error_and_writes_nothing(
     boxcrew: Call, tmp_path: Path, words: tuple[str, ...], code: int, said: str
 ) -> None:
     (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "file").write_text("")
     told = boxcrew("doctor", *words)
     assert told.code == code
     assert said in told.err

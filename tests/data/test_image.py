@@ -291,3 +291,18 @@ def test_other_kinds_come_in_full(tmp_path: Path) -> None:
     path = tmp_path / "photo.png"
     write_image(path, smooth())
     np.testing.assert_array_equal(read_image(path, reduction=4), smooth())
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_a_turned_jpeg_of_odd_size_read_smaller_is_not_shifted(orientation: int, tmp_path: Path) -> None:
+    """Its last block is not whole, and would come first."""
+    path = tmp_path / "photo.jpg"
+    exif = Pillow.Exif()
+    exif[0x0112] = orientation
+    Pillow.fromarray(smooth(61, 43)).save(path, exif=exif, quality=95)
+    full, small = read_image(path).astype(float), read_image(path, reduction=2).astype(float)
+    if small.shape != full.shape:
+        rows, columns = full.shape[0] // 2, full.shape[1] // 2
+        blocks = full[: 2 * rows, : 2 * columns].reshape(rows, 2, columns, 2, 3)
+        assert np.abs(blocks.mean(axis=(1, 3)) - small[:rows, :columns]).mean() < 1
+    assert (small.shape == full.shape) == (orientation != 1)

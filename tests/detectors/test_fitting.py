@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from boxcrew.core.errors import UsageError
 from boxcrew.detectors.fitting import Layout, fit_layout, layouts
 from boxcrew.detectors.ssdlite import SsdLiteConfig
 
@@ -55,6 +56,16 @@ def test_what_is_given_stays() -> None:
     assert fitted.min_scale == 0.33
     assert fitted.finest_stride == 16
     assert isinstance(fitted.max_scale, float)
+
+
+def test_what_is_given_is_not_even_rounded() -> None:
+    given = AUTO.model_copy(update={"min_scale": 0.123456})
+    assert given.fitted(objects(0.3))[0].min_scale == 0.123456
+
+
+def test_a_smallest_box_as_large_as_the_input_is_refused() -> None:
+    with pytest.raises(UsageError, match="min_scale"):
+        SsdLiteConfig.of({"min_scale": 1.0, "max_scale": "auto"})
 
 
 def test_a_given_largest_box_stays_even_below_all_objects() -> None:

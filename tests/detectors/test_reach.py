@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import numpy as np
@@ -15,6 +14,7 @@ from boxcrew.data.source import open_source
 from boxcrew.data.transforms.pipeline import TransformsConfig
 from boxcrew.detectors import reach as module
 from boxcrew.detectors.base import DetectorConfig, DetectorNet, build_detector
+from boxcrew.detectors.objects import counted_objects
 from boxcrew.detectors.reach import Reach, reach
 from boxcrew.detectors.ssd import SsdConfig
 from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
@@ -33,8 +33,8 @@ def grid(side: float, *, ratio: float = 1.0, image: tuple[int, int] = (128, 128)
     return Target.of(boxes, [0] * len(boxes))
 
 
-def reached(config: DetectorConfig, *targets: Target, **given: TransformsConfig) -> Reach:
-    found = reach(config, CLASSES, targets, [(128, 128)] * len(targets), **given)
+def reached(config: DetectorConfig, *targets: Target, transforms: TransformsConfig | None = None) -> Reach:
+    found = reach(config, CLASSES, targets, [(128, 128)] * len(targets), transforms=transforms)
     assert found is not None
     return found
 
@@ -181,9 +181,10 @@ class _Boxless(DetectorNet):
         return (), ()
 
 
-def test_json() -> None:
-    found = reached(SMALL, grid(40), grid(4))
-    again = json.loads(json.dumps(found.to_json()))
-    assert again["share"] == 0.5
-    assert again["lost"] == list(range(36, 72))
-    assert set(again) == set(Reach.__dataclass_fields__)
+def test_a_settled_detector_is_judged_as_it_is() -> None:
+    auto = SMALL.model_copy(update={"min_scale": "auto", "max_scale": "auto"})
+    small, large = grid(10), grid(90)
+    settled, _ = counted_objects([large], [(128, 128)])[1].fit(auto, TransformsConfig())
+    both = reach(auto, CLASSES, [small, large], [(128, 128)] * 2, settled=settled)
+    assert both is not None
+    assert both.share < 0.7  # the small were not fitted to

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import re
+import tracemalloc
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import cv2
@@ -118,6 +120,25 @@ def test_a_photo_cut_short_is_shown_as_far_as_it_goes(tmp_path: Path) -> None:
     assert left.shape == (256, 256, 3)
     assert abs(float(left[:32].mean()) - float(rows[:32].mean())) < 10
     assert left[-16:].mean() < 140
+
+
+def test_a_photo_cut_anywhere_is_shown_or_named(tmp_path: Path) -> None:
+    file = tmp_path / "cut.jpg"
+    write_image(file, np.full((32, 32, 3), 200, dtype=np.uint8))
+    whole = file.read_bytes()
+    for length in range(0, len(whole), 7):  # most of a small JPEG is its header
+        file.write_bytes(whole[:length])
+        with suppress(DataError):
+            assert read_what_is_left(file).shape == (32, 32, 3)
+
+
+def test_a_long_photo_needs_no_square_of_its_length() -> None:
+    photo = np.full((20, 40_000, 3), 90, dtype=np.uint8)
+    tracemalloc.start()
+    picture = develop_one(lambda: photo, around=(0, 0, 40_000, 20), side=128)
+    assert tracemalloc.get_traced_memory()[1] < 4 * photo.nbytes
+    tracemalloc.stop()
+    assert pixels(picture).shape == (128, 128, 3)
 
 
 @pytest.mark.parametrize("content", [b"<html>404</html>", b"", b"\xff\xd8\xff\xe0"])

@@ -11,7 +11,15 @@ import pytest
 from boxcrew.core.config import to_yaml
 from boxcrew.core.errors import UsageError
 from boxcrew.plan.plan import Plan
-from boxcrew.train.changes import FREE, PLACES, changes_since, record, require_same_batch, sentences
+from boxcrew.train.changes import (
+    FREE,
+    PLACES,
+    as_settled,
+    changes_since,
+    record,
+    require_same_batch,
+    sentences,
+)
 from boxcrew.train.config import RunConfig
 from boxcrew.train.schedule import ScheduleConfig
 
@@ -21,6 +29,23 @@ def begun(tmp_path: Path) -> RunConfig:
     config = RunConfig(epochs=7, out=tmp_path)
     (tmp_path / "config.yaml").write_text(to_yaml(config))
     return config
+
+
+def test_what_is_left_to_the_data_stays_as_it_was_settled(tmp_path: Path) -> None:
+    auto = RunConfig(epochs=7).changed({"detector": {"min_scale": "auto", "max_scale": "auto"}})
+    settled = auto.changed({"detector": {"min_scale": 0.21, "max_scale": 0.7}})
+    (tmp_path / "config.yaml").write_text(to_yaml(settled))
+    assert as_settled(tmp_path, auto).detector == settled.detector
+    other = auto.changed({"detector": {"min_scale": 0.3}})
+    assert (
+        as_settled(tmp_path, other).detector.tree()["min_scale"] == 0.3
+    )  # given: for `changes_since` to refuse
+
+
+def test_of_another_detector_nothing_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(to_yaml(RunConfig(epochs=7).changed({"detector": "ssd"})))
+    auto = RunConfig(epochs=7).changed({"detector": {"min_scale": "auto"}})
+    assert as_settled(tmp_path, auto) == auto
 
 
 def test_nothing(tmp_path: Path, begun: RunConfig) -> None:

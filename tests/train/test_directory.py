@@ -64,6 +64,13 @@ def test_a_name_that_leads_nowhere_is_not_free(tmp_path: Path, monkeypatch: pyte
     assert not folder.exists(), "nothing came into it"
 
 
+def test_runs_that_lead_nowhere_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").symlink_to("not-mounted")
+    with pytest.raises(UsageError, match="cannot be written to"), held_folder(None, None, print):
+        pass
+
+
 def test_out_is_the_directory_itself(tmp_path: Path) -> None:
     assert choose_folder(tmp_path / "new", "unused") == tmp_path / "new"
     assert choose_folder(tmp_path, None) == tmp_path, "an empty one may be used"

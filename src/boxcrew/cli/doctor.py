@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
+import os
 import shlex
+from contextlib import suppress
 from pathlib import Path
 
 from boxcrew.api import run_config
@@ -27,6 +30,7 @@ def doctor_command(words: list[str], *, as_json: bool) -> None:
         raise UsageError("doctor: of which data set?", advice="boxcrew doctor data=PATH")
     config = _of_run(run, places, tree) if run else _of_recipe(places, tree)
     folder = _choose_folder(config)
+    _require_writable(folder)
     say = screen(as_json=as_json)
     examination = examine(config, say, run=run)
     say_examination(examination, say)
@@ -66,6 +70,21 @@ def _choose_folder(config: RunConfig) -> Path:
     if config.out.exists() and (config.out.is_file() or any(config.out.iterdir())):
         raise UsageError(f"out={config.out}: not empty", advice="give a directory that does not exist yet")
     return config.out
+
+
+def _require_writable(folder: Path) -> None:
+    """Before minutes are spent on looking; what is made for it is taken away again."""
+    made = [place for place in (folder, *folder.parents) if not place.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be written to: {error.strerror}", advice="give out=DIR") from None
+    finally:
+        for place in made:
+            with suppress(OSError):
+                place.rmdir()
 
 
 def _write(examination: Examination, folder: Path, *, command: str) -> None:

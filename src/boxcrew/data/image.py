@@ -40,7 +40,16 @@ _HEAD_BYTES = (4096, 65536)  # the first is enough for most JPEGs, the second fo
 _READ_ONLY = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # the second on Windows alone
 _SIXTEEN_BIT_MODES = frozenset({"I;16", "I;16L", "I;16B"})
 _UNSUPPORTED_MODES = frozenset({"I", "F"})  # of no known range
-_FAULTS = (OSError, SyntaxError, ValueError, EOFError, IndexError, TypeError, struct.error, zlib.error)
+DECODING_FAULTS = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    EOFError,
+    IndexError,
+    TypeError,
+    struct.error,
+    zlib.error,
+)
 
 # Both libraries would print about files that the errors here name.
 warnings.filterwarnings("ignore", category=Pillow.DecompressionBombWarning)
@@ -183,7 +192,7 @@ def _open(path: Path, file: Path | IO[bytes]) -> Pillow.Image:
     """The header, checked; the pixels are not read yet."""
     try:
         opened = Pillow.open(file)
-    except (*_FAULTS, Pillow.DecompressionBombError) as error:
+    except (*DECODING_FAULTS, Pillow.DecompressionBombError) as error:
         raise _unreadable(path, error) from error
     try:
         _header(path, opened.size, orientation=1)
@@ -200,7 +209,7 @@ def _orientation(file: Pillow.Image) -> int:
         return 1  # Pillow would decode the whole image to look for EXIF behind it
     try:
         orientation = file.getexif().get(_ORIENTATION, 1)
-    except _FAULTS:
+    except DECODING_FAULTS:
         return 1  # broken EXIF says nothing
     return orientation if orientation in range(1, 9) else 1
 
@@ -215,8 +224,11 @@ def _decode_with_opencv(file: Pillow.Image, data: bytes, reduction: int) -> Imag
     whole = _ENDINGS.get(str(file.format), b"") in data[-TAIL_BYTES:]
     if animated or not (ordinary and whole):
         return None
-    if file.format != "JPEG":
-        reduction = 1  # OpenCV would decode all of it and then step over pixels
+    whole_blocks = file.width % reduction == 0 and file.height % reduction == 0
+    if file.format != "JPEG" or not (whole_blocks or _orientation(file) == 1):
+        # Of other kinds OpenCV would decode all and then step over pixels. In an image that is turned, the
+        # block that is not whole would come first and shift the others.
+        reduction = 1
     flags = _REDUCED[reduction] | cv2.IMREAD_IGNORE_ORIENTATION
     decoded = cv2.imdecode(np.frombuffer(data, dtype=np.uint8), flags)
     if decoded is None or decoded.shape[:2] != (-(-file.height // reduction), -(-file.width // reduction)):
@@ -240,7 +252,7 @@ def _decode_with_pillow(path: Path, file: Pillow.Image) -> Image:
         if file.has_transparency_data:
             file = _on_white(file)
         return np.array(file.convert("RGB"))
-    except _FAULTS as error:
+    except DECODING_FAULTS as error:
         raise _unreadable(path, error) from error
 
 

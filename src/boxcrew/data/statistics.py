@@ -18,7 +18,6 @@ _ENOUGH_VAL_IMAGES = 500  # with so many, a small share is not too small
 _VAL_SHARES = (0.05, 0.4)  # of train and val together
 _EMPTY_SHARE = 0.3
 _CROWDED = 100  # COCO's AP looks at no more detections of an image
-_MOST_DETECTIONS = 2048  # that can sensibly be asked of a detector
 _ELONGATED = 5.0  # the longer side of a box to the shorter; default boxes have at most 3
 _ELONGATED_SHARE = 0.05
 _SIZE_SPREAD = 4.0  # of the images' sides, the smallest and largest twentieth left out
@@ -41,13 +40,6 @@ class SplitStatistics:
     box_labels: Ints  # (N,)
     difficult: int
     crowd: int
-
-    def to_json(self) -> dict[str, Any]:
-        """What `json.dump` takes: whole, with a pair for every box."""
-        arrays = {"box_sizes": self.box_sizes.tolist(), "box_labels": self.box_labels.tolist()}
-        rest = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in arrays}
-        sizes = {"image_sizes": [list(size) for size in self.image_sizes]}
-        return rest | sizes | {"objects_per_image": list(self.objects_per_image)} | arrays
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,9 +79,11 @@ def _by_class(labels: Ints, classes: tuple[str, ...]) -> dict[str, int]:
     return dict(zip(classes, np.bincount(labels, minlength=len(classes)).tolist(), strict=True))
 
 
-def advise(statistics: Mapping[str, SplitStatistics], classes: tuple[str, ...]) -> tuple[Advice, ...]:
+def advise(
+    statistics: Mapping[str, SplitStatistics], classes: tuple[str, ...], *, keeps_shape: bool = False
+) -> tuple[Advice, ...]:
     """About a set of which `statistics` has the splits, by name; the weightiest first, and nothing where all
-    is well.
+    is well. `keeps_shape`: things stay as wide to high as they are when images are brought to the input.
     """
     train, val = statistics.get("train"), statistics.get("val")
     found: list[Advice] = []
@@ -99,7 +93,8 @@ def advise(statistics: Mapping[str, SplitStatistics], classes: tuple[str, ...]) 
     found += _about_val(train, val)
     found += _about_crowds(statistics)
     found += _about_boxes(statistics)
-    found += _about_images(statistics)
+    found += _about_sizes(statistics)
+    found += () if keeps_shape else _about_shapes(statistics)
     return tuple(found)
 
 
@@ -191,12 +186,10 @@ def _about_crowds(statistics: Mapping[str, SplitStatistics]) -> Iterator[Advice]
     counts = np.array([count for split in statistics.values() for count in split.objects_per_image])
     crowded, most = int((counts > _CROWDED).sum()), int(counts.max(initial=0))
     if crowded:
-        wanted = min(_MOST_DETECTIONS, -(-2 * most // 100) * 100)
         yield Advice(
             kind="crowded-images",
             text=f"{_count(crowded, 'image')} with more than {_CROWDED} objects (the most: {most}); AP "
-            f"counts only {_CROWDED} detections an image. Set detector.max_detections={wanted}, or cut such "
-            "images into parts",
+            f"counts only {_CROWDED} detections an image. Cut such images into parts",
         )
 
 
@@ -213,11 +206,17 @@ def _about_boxes(statistics: Mapping[str, SplitStatistics]) -> Iterator[Advice]:
         )
 
 
-def _about_images(statistics: Mapping[str, SplitStatistics]) -> Iterator[Advice]:
-    sizes = np.array([size for split in statistics.values() for size in split.image_sizes], dtype=np.float64)
+def _image_sizes(statistics: Mapping[str, SplitStatistics]) -> np.ndarray[Any, Any]:
+    """(N, 2) width and height."""
+    sizes = [size for split in statistics.values() for size in split.image_sizes]
+    return np.array(sizes, dtype=np.float64).reshape(-1, 2)
+
+
+def _about_sizes(statistics: Mapping[str, SplitStatistics]) -> Iterator[Advice]:
+    sizes = _image_sizes(statistics)
     if not len(sizes):
         return
-    sides, shapes = np.sqrt(sizes[:, 0] * sizes[:, 1]), sizes[:, 0] / sizes[:, 1]
+    sides = np.sqrt(sizes[:, 0] * sizes[:, 1])
     low, high = np.quantile(sides, (0.05, 0.95))
     if high > _SIZE_SPREAD * low:
         yield Advice(
@@ -226,6 +225,13 @@ def _about_images(statistics: Mapping[str, SplitStatistics]) -> Iterator[Advice]
             f"{_size(sizes, sides, high)}. All are brought to one size, so cut the large ones into parts "
             "where their objects become too small",
         )
+
+
+def _about_shapes(statistics: Mapping[str, SplitStatistics]) -> Iterator[Advice]:
+    sizes = _image_sizes(statistics)
+    if not len(sizes):
+        return
+    shapes = sizes[:, 0] / sizes[:, 1]
     low, high = np.quantile(shapes, (0.05, 0.95))
     if high > _SHAPE_SPREAD * low:
         yield Advice(

@@ -67,10 +67,10 @@ def layouts(
     pairs: set[tuple[float, float]] = set()
     for low, high in product(_quantiles(sizes, SMALLEST_AT), _quantiles(sizes, LARGEST_AT)):
         # Sizes that are all alike still want default boxes a little smaller and larger.
-        smallest = min_scale or min(low, (max_scale or high) / SPREAD)
-        pairs.add((smallest, max_scale or min(1.0, max(high, smallest * SPREAD))))
+        smallest = min_scale or round(min(low, (max_scale or high) / SPREAD), 4)
+        pairs.add((smallest, max_scale or round(min(1.0, max(high, smallest * SPREAD)), 4)))
     return [
-        Layout(finest_stride=stride, min_scale=round(low, 4), max_scale=round(high, 4))
+        Layout(finest_stride=stride, min_scale=low, max_scale=high)
         for stride in strides
         for low, high in sorted(pairs)
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -49,17 +49,6 @@ class Reach:
     """Pixels of the input: of the boxes with a smaller side (the root of the area) most are lost. None where
     size is not why boxes are lost."""
     advice: str  # one sentence, whatever there is to say
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "share": self.share,
-            "num_boxes": self.num_boxes,
-            "lost": self.lost.tolist(),
-            "size": self.size,
-            "alternatives": {str(size): share for size, share in self.alternatives.items()},
-            "smallest_side": self.smallest_side,
-            "advice": self.advice,
-        }
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -113,16 +102,17 @@ def reach(
     sizes: Sequence[tuple[int, int]],
     *,
     transforms: TransformsConfig | None = None,
+    settled: DetectorConfig | None = None,
 ) -> Reach | None:
     """For the objects of images with these (width, height), brought to the input as `transforms` says (by
-    default squashed). Settings that are `auto` are fitted to these objects. None for a detector that starts
-    from no boxes, or where no object counts.
+    default squashed). `settled` is the detector with what is `auto` fitted; by default it is fitted to these
+    objects. None for a detector that starts from no boxes, or where no object counts.
     """
     numbers, objects = counted_objects(targets, sizes)
     if not len(numbers):
         return None
     given = _Settings(config=config, classes=classes, transforms=transforms or TransformsConfig())
-    settings = given.settled(objects)
+    settings = given.settled(objects) if settled is None else replace(given, config=settled)
     network = settings.network()
     placed = objects.on_input(settings.transforms, config.size)
     overlaps = _overlaps(network, placed)

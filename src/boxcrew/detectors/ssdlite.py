@@ -24,7 +24,6 @@ AUTO_STRIDES = (8, 16)  # of the finest map, to choose from
 AS_PUBLISHED = Layout(finest_stride=16, min_scale=0.1, max_scale=0.9)
 
 Auto = Literal["auto"]
-Scale = Annotated[float, Field(gt=0, le=1)]
 Stride = Annotated[int, Field(ge=4, le=32)]
 
 
@@ -38,8 +37,10 @@ class SsdLiteConfig(MultiBoxConfig):
     )  # of the first map with a head: 8 for small things
     neck: int = Field(default=0, ge=0, le=512, multiple_of=16)  # width of a top-down path; 0: none
     levels: int = Field(default=6, ge=2, le=8)  # maps with a head, at most; the last may be a single cell
-    min_scale: Scale | Auto = AS_PUBLISHED.min_scale  # the smallest default box, as a share of the input
-    max_scale: Scale | Auto = AS_PUBLISHED.max_scale
+    min_scale: Annotated[float, Field(gt=0, lt=1)] | Auto = (
+        AS_PUBLISHED.min_scale
+    )  # the smallest default box, as a share of the input
+    max_scale: Annotated[float, Field(gt=0, le=1)] | Auto = AS_PUBLISHED.max_scale
     spacing: Literal["even", "growing"] = "even"  # of the scales between: by sum as published, or by factor
 
     @model_validator(mode="after")
@@ -74,7 +75,8 @@ class SsdLiteConfig(MultiBoxConfig):
             f"default boxes fitted to {len(boxes)} objects: {layout.min_scale:.2f} to {layout.max_scale:.2f} "
             f"of the input, finest stride {layout.finest_stride}; they match {fit.matched:.1%}"
         )
-        return self.model_copy(update=vars(layout)), said
+        settled = {name: value for name, value in vars(layout).items() if getattr(self, name) == "auto"}
+        return self.model_copy(update=settled), said
 
     def _levels_of(self, layout: Layout) -> list[Level]:
         """As most backbones round."""

@@ -37,7 +37,7 @@ def starter() -> RunConfig:
         ),
         # A short run on few photos has no time to learn from strongly zoomed ones.
         transforms=TransformsConfig(expand=1.0, crop=False),
-        optim=OptimConfig(name="adamw", rate=3e-3, backbone_rate=0.3, weight_decay=0.02, clip=10.0, ema=0.99),
+        optim=OptimConfig(name="adamw", rate=3e-3, backbone_rate=0.1, weight_decay=0.02, clip=10.0, ema=0.99),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 
 from boxcrew.core.errors import DataError
+from boxcrew.core.types import Target
 from boxcrew.data.near_duplicates import NearDuplicate, near_duplicates
 from boxcrew.data.scan import scan
 from boxcrew.data.source import Record, Source, open_source
 from boxcrew.data.statistics import Advice, SplitStatistics, advise, split_statistics
 from boxcrew.data.transforms.pipeline import TransformsConfig
 from boxcrew.detectors.base import DetectorConfig
+from boxcrew.detectors.objects import counted_objects
 from boxcrew.detectors.reach import Reach, reach
 from boxcrew.hardware.probe import usable_cores
 from boxcrew.train.config import RunConfig
@@ -99,20 +101,34 @@ def examine(config: RunConfig, screen: Screen, *, run: Path | None = None) -> Ex
     statistics = {name: split_statistics(part, source.classes) for name, part in source.splits.items()}
     with screen.progress("comparing the splits") as progress:
         alike = near_duplicates(source, workers=workers, progress=progress)
-    targets = [record.target for record in records]
-    sizes = [(record.width, record.height) for record in records]
     return Examination(
         path=config.data.path,
         source=source,
         statistics=statistics,
-        advice=advise(statistics, source.classes),
+        advice=advise(statistics, source.classes, keeps_shape=config.transforms.resize == "letterbox"),
         near_duplicates=alike,
         detector=config.detector,
         transforms=config.transforms,
-        reach=reach(config.detector, source.classes, targets, sizes, transforms=config.transforms),
+        reach=_reach(config, source),
         run=run,
         suspects=find_suspects(run, source, screen, device=config.device) if run else None,
     )
+
+
+def _reach(config: RunConfig, source: Source) -> Reach | None:
+    """Over all splits, of the detector that a run would build: what is `auto` is fitted to `train`."""
+    learnt = source.splits.get("train", ())
+    _, objects = counted_objects(*_targets(learnt))
+    settled, _ = objects.fit(config.detector, config.transforms)
+    every = [record for records in source.splits.values() for record in records]
+    targets, sizes = _targets(every)
+    return reach(
+        config.detector, source.classes, targets, sizes, transforms=config.transforms, settled=settled
+    )
+
+
+def _targets(records: Sequence[Record]) -> tuple[list[Target], list[tuple[int, int]]]:
+    return [record.target for record in records], [(record.width, record.height) for record in records]
 
 
 def say_examination(examination: Examination, screen: Screen) -> None:

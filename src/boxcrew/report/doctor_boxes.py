@@ -130,7 +130,9 @@ def _said(size: tuple[int, int]) -> str:
 def reach_section(examination: Examination, *, workers: int) -> Html:
     found = examination.reach
     if found is None:
-        return element("p", f"{examination.detector.name} has no default boxes: nothing is out of its reach.")
+        name = examination.detector.name
+        why = f"either {name} starts from no default boxes, or every object is difficult or a crowd"
+        return element("p", f"Not judged: {why}.")
     every = AllBoxes.of(examination)
     shares = {found.size: found.share, **found.alternatives}
     bars = share_bars(

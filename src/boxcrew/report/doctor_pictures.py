@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from PIL import Image as Pillow
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Image
 from boxcrew.data.box_repair import Box
-from boxcrew.data.image import read_header
+from boxcrew.data.image import DECODING_FAULTS, read_header
 from boxcrew.report.markup import Html, data_uri, element
 
 _QUALITY = 78  # of JPEG
@@ -53,16 +54,15 @@ def develop(shots: Sequence[Shot], *, workers: int) -> list[Html | None]:
 def read_what_is_left(path: Path) -> Image:
     """As much of a file that is cut short as can be decoded, the rest black; `DataError` if it is nothing."""
     read_header(path)  # refuses bombs
-    with Pillow.open(path) as file:
-        file.draft("RGB", (640, 640))
-        try:
-            file.load()
-        except (OSError, SyntaxError, ValueError):
+    try:
+        with Pillow.open(path) as file:
+            file.draft("RGB", (640, 640))
+            with suppress(*DECODING_FAULTS):
+                file.load()
             file.tile = []  # what has been decoded until here is all there will be
-        try:
             pixels = np.array(file.convert("RGB"))
-        except (OSError, ValueError) as error:
-            raise DataError(f"{path}: nothing of it can be shown: {error}") from error
+    except DECODING_FAULTS as error:
+        raise DataError(f"{path}: nothing of it can be shown: {error}") from error
     if not pixels.any():
         raise DataError(f"{path}: nothing of it can be shown")
     return pixels
@@ -74,11 +74,7 @@ def _develop(shot: Shot) -> Html | None:
     except DataError:
         return None
     left, top, right, bottom = _window(shot.around, photo)
-    part = _cut(photo, left, top, right, bottom)
-    scale = min(1.0, shot.side / max(part.shape[:2]))
-    if scale < 1:
-        size = max(1, round(part.shape[1] * scale)), max(1, round(part.shape[0] * scale))
-        part = cv2.resize(part, size, interpolation=cv2.INTER_AREA)
+    part = _cut(photo, (left, top, right, bottom), side=shot.side)
     _, encoded = cv2.imencode(
         ".jpg", cv2.cvtColor(part, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, _QUALITY]
     )
@@ -114,14 +110,28 @@ def _window(around: Box | None, photo: Image) -> tuple[int, int, int, int]:
     return left, top, left + side, top + side
 
 
-def _cut(photo: Image, left: int, top: int, right: int, bottom: int) -> Image:
-    """The window of the photo; where it reaches out, it is paper."""
+def _cut(photo: Image, window: tuple[int, int, int, int], *, side: int) -> Image:
+    """The window of the photo, its longest side at most `side`; where it reaches out, it is paper. It is
+    reduced before it is laid on the paper, which about a long photo would be many times larger.
+    """
+    left, top, right, bottom = window
     high, wide = photo.shape[:2]
-    part = np.full((bottom - top, right - left, 3), _PAPER, dtype=np.uint8)
-    inside = photo[max(0, top) : min(high, bottom), max(0, left) : min(wide, right)]
-    y, x = max(0, -top), max(0, -left)
-    part[y : y + inside.shape[0], x : x + inside.shape[1]] = inside
-    return part
+    scale = min(1.0, side / max(right - left, bottom - top))
+
+    def place(at: int, origin: int) -> int:
+        return round((at - origin) * scale)
+
+    x0, x1, y0, y1 = max(0, left), min(wide, right), max(0, top), min(high, bottom)
+    part = photo[y0:y1, x0:x1]
+    rows = slice(place(y0, top), max(place(y1, top), place(y0, top) + 1))
+    columns = slice(place(x0, left), max(place(x1, left), place(x0, left) + 1))
+    shape = max(place(bottom, top), rows.stop), max(place(right, left), columns.stop)
+    paper = np.full((*shape, 3), _PAPER, dtype=np.uint8)
+    if scale < 1:
+        size = columns.stop - columns.start, rows.stop - rows.start
+        part = cv2.resize(part, size, interpolation=cv2.INTER_AREA)
+    paper[rows, columns] = part
+    return paper
 
 
 def _rect(frame: Frame, origin: tuple[int, int], size: tuple[int, int]) -> Html:

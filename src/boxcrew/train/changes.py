@@ -44,7 +44,11 @@ def changes_since(folder: Path, config: RunConfig) -> Changes:
 def as_settled(folder: Path, config: RunConfig) -> RunConfig:
     """The settings, with what they leave to the data (`auto`) as it was settled when the run began."""
     stored = RunConfig.of(read_yaml(folder / "config.yaml")).detector.tree()
-    left = {name: stored.get(name) for name, value in config.detector.tree().items() if value == "auto"}
+    left = {
+        name: stored[name]
+        for name, value in config.detector.tree().items()
+        if value == "auto" and name in stored
+    }
     return config.model_copy(update={"detector": config.detector.model_copy(update=left)})
 
 

@@ -51,7 +51,8 @@ def locked(folder: Path, say: Callable[[str], None], *, new: bool = False) -> It
         folder.mkdir(parents=True, exist_ok=not new)
         _take(folder / LOCK, say)
     except OSError as error:
-        if new and isinstance(error, FileExistsError):
+        # Of a parent that is a file or a link to nowhere the system says the same.
+        if new and isinstance(error, FileExistsError) and os.path.lexists(folder):
             raise
         _remove_empty(made)
         raise UsageError(f"out={folder}: cannot be written to: {error.strerror}") from None

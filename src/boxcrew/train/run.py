@@ -43,6 +43,8 @@ def _train(config: RunConfig, folder: Path, screen: Screen) -> Outcome:
     own = _own_checkpoint(folder, screen)
     if own is not None:
         config = as_settled(folder, config)
+    elif isinstance(config.init, Resume):
+        config = as_settled(require_run(config.init.run), config)
     past = own or _other_checkpoint(config)
     changes = changes_since(folder, config) if own is not None else {}
     machine = probe_machine()

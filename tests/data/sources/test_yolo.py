@@ -171,6 +171,16 @@ def test_labels_beside_the_images(tmp_path: Path) -> None:
     assert whats(source) == "preview.png: lies in none of the set's split folders (left out)"
 
 
+def test_labels_beside_the_images_of_the_present_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for i in range(5):
+        put(tmp_path / f"{i}.jpg", tmp_path / f"{i}.txt")
+    monkeypatch.chdir(tmp_path)
+    source = open_source(Path(), format="yolo")
+    assert [len(record.target) for record in by_key(source).values()] == [1] * 5
+
+
 def test_folders_inside_splits(tmp_path: Path) -> None:
     for split in ("train", "valid", "test"):
         put(tmp_path / split / "images" / "a.jpg", tmp_path / split / "labels" / "a.txt")

@@ -118,6 +118,7 @@ class _LabelFinder:
 
     def find(self, image: Path) -> str:
         folder, _, name = str(image).rpartition(os.sep)
+        folder = folder or str(image.parent)  # of a path without one: "."
         if folder not in self._places:
             mirrored = _label_folder(image.parent)
             listed = names_in(mirrored) if mirrored else ()
