@@ -11,6 +11,7 @@ import torch
 
 from boxcrew.core.errors import DataError, UsageError
 from boxcrew.core.types import Batch, Image, Target
+from boxcrew.data.image_cache import ImageCache
 from boxcrew.data.loader import EvalBatch, EvalLoader, LoaderConfig, TrainLoader
 from boxcrew.data.order import sample_rng
 from boxcrew.data.source import Record, Source
@@ -90,6 +91,19 @@ def test_any_number_of_workers_gives_the_same_stream(source: Pictures, num_worke
     shared = list(train_loader(source, num_workers=num_workers).batches(0, 8))
     assert len(alone) == len(shared) == 8
     assert all(same(a, b) for a, b in zip(alone, shared, strict=True))
+
+
+@pytest.mark.parametrize("budget", [0, 20_000, 10**7])
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_cache_of_any_size_gives_the_same_stream(source: Pictures, num_workers: int, budget: int) -> None:
+    plain = list(train_loader(source).batches(0, 8))
+    records = source.split("train")
+    cache = ImageCache(source, records, budget=budget)
+    workers = Workers(num=num_workers, prefetch=2)
+    cached = TrainLoader(cache, records, TRAIN, batch=4, seed=0, workers=workers)
+    for _ in range(2):  # the second time from memory
+        assert all(same(a, b) for a, b in zip(plain, cached.batches(0, 8), strict=True))
+    assert cache.used_bytes <= budget
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])

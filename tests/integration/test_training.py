@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from boxcrew.core.config import read_yaml
 from boxcrew.core.errors import DataError, ModelError, UsageError
@@ -97,6 +99,29 @@ def test_signals_are_handed_back(photos: Path, tmp_path: Path, run: Run) -> None
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     run(photos, tmp_path / "run", steps=1)
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_layers_that_are_neither_filled_nor_learn_are_named(photos: Path, tmp_path: Path, run: Run) -> None:
+    """Once: gone on with, such a run has been warned of."""
+    heads = {"trainable": "detector.*heads*", "unfreeze": {0.5: "detector.backbone.*"}}
+    log, whole = tmp_path / "run" / "train.log", tmp_path / "whole" / "train.log"
+    warning = "parameters are frozen at their random start, such as detector.extras."
+    for steps in (4, 5):
+        run(photos, log.parent, steps=steps, **heads)
+        assert log.read_text().count(warning) == 1
+    run(photos, whole.parent, steps=1)
+    assert "random start" not in whole.read_text()
+
+
+@pytest.mark.parametrize("cache", [0, 30_000])
+def test_a_cache_changes_nothing_but_time(photos: Path, tmp_path: Path, cache: int, run: Run) -> None:
+    run(photos, tmp_path / "plain", steps=4)
+    run(photos, tmp_path / "run", steps=4, loader={"cache": cache, "workers": 1})
+    plan = json.loads((tmp_path / "run" / "plan.json").read_text())
+    assert plan["cache_bytes"] == cache
+    files = [tmp_path / name / "weights" / "last.safetensors" for name in ("plain", "run")]
+    plain, cached = (load_file(file) for file in files)
+    assert all(torch.equal(plain[name], cached[name]) for name in plain)
 
 
 @pytest.mark.parametrize(

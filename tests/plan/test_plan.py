@@ -12,7 +12,7 @@ from boxcrew.core.errors import UsageError
 from boxcrew.plan.plan import Plan
 
 
-def plan(*, accumulation: int = 1) -> Plan:
+def plan(*, accumulation: int = 1, cache_bytes: int = 0) -> Plan:
     return Plan(
         clone_device="cuda:0",
         parameter_device="cuda:0",
@@ -22,6 +22,7 @@ def plan(*, accumulation: int = 1) -> Plan:
         precision="bf16",
         threads=4,
         loader_workers=2,
+        cache_bytes=cache_bytes,
         reasons=("because",),
     )
 
@@ -40,6 +41,7 @@ def test_micro_batches_are_all_samples_in_nearly_equal_parts(accumulation: int, 
 
 
 def test_explains_itself() -> None:
+    assert plan(cache_bytes=3 << 30).explain()[0].endswith("2 loader workers, 3.0 GiB for decoded images")
     first, *reasons = plan(accumulation=4).explain()
     assert first == ("single on cuda:0, batch 32 in 4 parts, bf16, contiguous, 4 threads, 2 loader workers")
     assert reasons == ["because"]

@@ -9,7 +9,7 @@ import pytest
 from boxcrew.core.errors import UsageError
 from boxcrew.hardware.machine import Device, Machine
 from boxcrew.plan.plan import MemoryFormat, Plan
-from boxcrew.plan.search import DeployConfig, make_plan
+from boxcrew.plan.search import DeployConfig, InputWishes, make_plan
 
 GIB = 1 << 30
 CPU = Device(name="cpu", kind="cpu", model="a CPU", memory_bytes=64 * GIB)
@@ -35,12 +35,24 @@ def make(
     device: str = "auto",
     batch: int = 16,
     workers: int | Literal["auto"] = "auto",
+    cache: int | Literal["auto"] = "auto",
     cpu_format: MemoryFormat = "contiguous",
     **wishes: object,
 ) -> Plan:
     return make_plan(
-        host, DeployConfig.of(wishes), device=device, batch=batch, workers=workers, cpu_format=cpu_format
+        host,
+        DeployConfig.of(wishes),
+        device=device,
+        batch=batch,
+        inputs=InputWishes(workers=workers, cache=cache),
+        cpu_format=cpu_format,
     )
+
+
+def test_an_eighth_of_the_memory_may_hold_decoded_images_unless_told() -> None:
+    assert make(machine()).cache_bytes == 8 * GIB
+    assert make(machine(), cache=0).cache_bytes == 0
+    assert make(machine(), cache=5).cache_bytes == 5
 
 
 def test_without_an_accelerator_the_cpu_computes() -> None:

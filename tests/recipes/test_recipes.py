@@ -7,6 +7,7 @@ import torch
 
 from boxcrew.detectors.base import build_detector
 from boxcrew.detectors.multibox import MultiBoxNet
+from boxcrew.detectors.ssdlite import SsdLiteConfig
 from boxcrew.recipes import DEFAULT, RECIPES, describe
 from boxcrew.tasks.detection import DetectionTask
 from boxcrew.train.config import RunConfig
@@ -29,6 +30,21 @@ def test_its_detector_can_be_built_and_its_patterns_match(name: str) -> None:
     Freeze(task, trainable=config.trainable, unfreeze=config.unfreeze)
     assert isinstance(task.detector, MultiBoxNet)
     assert len(task.detector.anchors) > 1000
+
+
+@pytest.mark.parametrize("finest_stride", [8, 16])
+@pytest.mark.parametrize("name", NAMES)
+def test_all_that_weights_do_not_fill_learns(name: str, finest_stride: int) -> None:
+    """Wherever the first map is put: a layer that is both random and frozen would spoil what follows it."""
+    config = RECIPES.get(name)()
+    detector = config.detector
+    if isinstance(detector, SsdLiteConfig) and detector.finest_stride == "auto":
+        detector = detector.model_copy(update={"finest_stride": finest_stride})
+    with torch.random.fork_rng():
+        task = DetectionTask(build_detector(detector, ("one", "two")))
+    freeze = Freeze(task, trainable=config.trainable, unfreeze=config.unfreeze)
+    filled = f"detector.{task.detector.backbone_prefix()}" if config.init.kind == "pretrained" else " "
+    assert all(name.startswith(filled) for name in freeze.never_learn)
 
 
 @pytest.mark.parametrize("name", NAMES)

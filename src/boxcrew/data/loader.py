@@ -8,15 +8,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import ByteSize, Field
 from torch import Tensor
 
 from boxcrew.core.config import Config
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Batch, Image, Sample
 from boxcrew.data.collate import collate, stack_images
+from boxcrew.data.image_cache import ImageReader
 from boxcrew.data.order import SampleOrder, sample_rng
-from boxcrew.data.source import Record, Source
+from boxcrew.data.source import Record
 from boxcrew.data.transforms.pipeline import Pipeline
 from boxcrew.data.transforms.view import View
 from boxcrew.data.workers import Workers, fetch_all
@@ -29,6 +30,7 @@ class LoaderConfig(Config):
 
     workers: Annotated[int, Field(ge=0)] | Literal["auto"] = "auto"
     prefetch: int = Field(default=4, ge=1)  # batches each worker makes ahead
+    cache: ByteSize | Literal["auto"] = "auto"  # memory for decoded images, such as 2GiB; 0: none are kept
 
 
 class TrainLoader:
@@ -38,7 +40,7 @@ class TrainLoader:
 
     def __init__(
         self,
-        source: Source,
+        images: ImageReader,
         records: Sequence[Record],
         pipeline: Pipeline,
         *,
@@ -48,7 +50,7 @@ class TrainLoader:
     ) -> None:
         self.batch = batch
         self.order = SampleOrder(len(records), seed)
-        self._reader = _Reader(source, records, pipeline, seed)
+        self._reader = _Reader(images, records, pipeline, seed)
         self._workers = workers or Workers()
 
     def batches(self, start_step: int = 0, num_steps: int | None = None) -> Iterator[Batch]:
@@ -86,7 +88,7 @@ class EvalLoader:
 
     def __init__(
         self,
-        source: Source,
+        images: ImageReader,
         records: Sequence[Record],
         pipeline: Pipeline,
         *,
@@ -95,7 +97,7 @@ class EvalLoader:
     ) -> None:
         self.batch = batch
         self._records = records
-        self._reader = _Reader(source, records, pipeline, seed=0)
+        self._reader = _Reader(images, records, pipeline, seed=0)
         self._workers = workers or Workers()
 
     def __len__(self) -> int:
@@ -133,8 +135,8 @@ class _Reader:
     than a batch, with `inputs` None if nothing could be read: dictionaries are what torch can pin.
     """
 
-    def __init__(self, source: Source, records: Sequence[Record], pipeline: Pipeline, seed: int) -> None:
-        self._source = source
+    def __init__(self, images: ImageReader, records: Sequence[Record], pipeline: Pipeline, seed: int) -> None:
+        self._images = images
         self._records = records
         self._pipeline = pipeline
         self._seed = seed
@@ -172,7 +174,7 @@ class _Reader:
         record = self._records[index]
         rng = sample_rng(self._seed, epoch, index)
         scene = self._pipeline.look((record.width, record.height), record.target, rng)
-        image = self._source.read(record, reduction=scene.view.reduction)
+        image = self._images.read(record, reduction=scene.view.reduction)
         reduction = _reduction(record, image, at_most=scene.view.reduction)
         image = self._pipeline.draw(image, scene.view, rng, reduction=reduction)
         return Sample(image=image, target=scene.target, key=record.key), scene.view

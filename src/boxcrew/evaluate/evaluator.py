@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from boxcrew.core.types import Image
+from boxcrew.data.image_cache import ImageReader
 from boxcrew.data.loader import EvalLoader
 from boxcrew.data.source import Record, Source
 from boxcrew.data.workers import Workers
@@ -30,6 +31,7 @@ class Evaluation:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Evaluator:
     source: Source
+    images: ImageReader  # the source, or a cache before it
     records: Sequence[Record]
     batch: int
     workers: Workers
@@ -41,7 +43,7 @@ class Evaluator:
         skipped: list[str] = []
         speed = Seconds()
         loader = EvalLoader(
-            self.source, self.records, predictor.pipeline, batch=self.batch, workers=self.workers
+            self.images, self.records, predictor.pipeline, batch=self.batch, workers=self.workers
         )
         for batch in loader:
             sizes = [(record.width, record.height) for record in batch.records]

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from boxcrew.core.config import Config
+from boxcrew.core.units import format_bytes
 
 Precision = Literal["fp32", "bf16", "fp16"]
 MemoryFormat = Literal["contiguous", "channels_last"]
@@ -24,6 +25,7 @@ class Plan(Config):
     memory_format: MemoryFormat = "contiguous"
     threads: int = Field(ge=1)  # of the compute process
     loader_workers: int = Field(ge=0)
+    cache_bytes: int = Field(default=0, ge=0)  # of main memory for decoded images
     reasons: tuple[str, ...] = ()
 
     def micro_batches(self, num_samples: int) -> list[int]:
@@ -37,8 +39,9 @@ class Plan(Config):
         batch = f"batch {self.batch}"
         if self.accumulation > 1:
             batch += f" in {self.accumulation} parts"
+        cache = f", {format_bytes(self.cache_bytes)} for decoded images" if self.cache_bytes else ""
         return [
             f"{self.strategy} on {self.clone_device}, {batch}, {self.precision}, {self.memory_format}, "
-            f"{self.threads} threads, {self.loader_workers} loader workers",
+            f"{self.threads} threads, {self.loader_workers} loader workers{cache}",
             *self.reasons,
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -10,6 +11,8 @@ from boxcrew.core.config import Config
 from boxcrew.core.errors import UsageError
 from boxcrew.hardware.machine import Device, Machine
 from boxcrew.plan.plan import MemoryFormat, Plan, Precision
+
+CACHE_SHARE = 8  # one part in so many of the memory may hold decoded images
 
 
 class DeployConfig(Config):
@@ -23,13 +26,21 @@ class DeployConfig(Config):
     accumulation: int = Field(default=1, ge=1)
 
 
+@dataclass(frozen=True, kw_only=True)
+class InputWishes:
+    """What the user fixes about the making of batches."""
+
+    workers: int | Literal["auto"] = "auto"
+    cache: int | Literal["auto"] = "auto"  # bytes
+
+
 def make_plan(
     machine: Machine,
     wishes: DeployConfig,
     *,
     device: str,
     batch: int,
-    workers: int | Literal["auto"],
+    inputs: InputWishes,
     cpu_format: MemoryFormat,
 ) -> Plan:
     """A plan for one device. `cpu_format` is the faster memory format of the model at hand on CPUs."""
@@ -50,7 +61,8 @@ def make_plan(
         memory_format=_format(chosen, cpu_format) if wishes.memory_format == "auto" else wishes.memory_format,
         threads=cores if wishes.threads == "auto" else wishes.threads,
         # A CPU that trains has no core to spare: one worker only hides the reading behind the computing.
-        loader_workers=min(cores - 1, 1 if on_cpu else 8) if workers == "auto" else workers,
+        loader_workers=min(cores - 1, 1 if on_cpu else 8) if inputs.workers == "auto" else inputs.workers,
+        cache_bytes=machine.memory_bytes // CACHE_SHARE if inputs.cache == "auto" else inputs.cache,
         reasons=(reason,),
     )
 

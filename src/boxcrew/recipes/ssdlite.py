@@ -24,7 +24,7 @@ def starter() -> RunConfig:
         epochs=10,
         batch=8,
         init=Pretrained(weights="efficientnet_lite0"),
-        trainable=("detector.backbone.body.blocks.[3456]*", "detector.neck*", "detector.*heads*"),
+        trainable=("detector.backbone.body.blocks.[3456]*", "detector.[!b]*"),  # and all but the backbone
         detector=SsdLiteConfig(
             backbone="tf_efficientnet_lite0",
             size=256,

@@ -13,7 +13,7 @@ from boxcrew.detectors.base import DetectorNet, build_detector, detector_config_
 from boxcrew.evaluate.predictor import Predictor
 from boxcrew.hardware.probe import probe_machine
 from boxcrew.nets.weights import find_weights, read_weights
-from boxcrew.plan.search import DeployConfig, make_plan
+from boxcrew.plan.search import DeployConfig, InputWishes, make_plan
 from boxcrew.train.planning import faster_format_on_cpus
 
 Which = Literal["best", "last"]
@@ -51,7 +51,7 @@ def load_detector(place: Path, *, which: Which = "best", device: str = "auto", b
         DeployConfig(),
         device=device,
         batch=batch,
-        workers="auto",
+        inputs=InputWishes(cache=0),  # each image is looked at once
         cpu_format=faster_format_on_cpus(detector),
     )
     deployment = deploy(plan)

@@ -10,7 +10,7 @@ from torch import nn
 from boxcrew.core.errors import UsageError
 from boxcrew.hardware.machine import Machine
 from boxcrew.plan.plan import MemoryFormat, Plan
-from boxcrew.plan.search import make_plan
+from boxcrew.plan.search import InputWishes, make_plan
 from boxcrew.train.config import RunConfig
 
 
@@ -30,7 +30,7 @@ def choose_plan(config: RunConfig, machine: Machine, model: nn.Module) -> Plan:
         config.deploy,
         device=config.device,
         batch=config.batch,
-        workers=config.loader.workers,
+        inputs=InputWishes(workers=config.loader.workers, cache=config.loader.cache),
         cpu_format=faster_format_on_cpus(model),
     )
 

@@ -58,6 +58,8 @@ def _train(config: RunConfig, folder: Path, screen: Screen) -> Outcome:
     task = DetectionTask(detector)
     freeze = Freeze(task, trainable=config.trainable, unfreeze=config.unfreeze)
     start = _begin(config, detector, own, screen)
+    if past is None:
+        _warn_of_idle(freeze, start, screen)
     plan = choose_plan(config, machine, detector)
     length = _length(config, len(data.train), plan.batch)
     workshop = Workshop(
@@ -137,6 +139,17 @@ def _begin(
     report = config.init.fill(detector)
     screen.say(report.sentence())
     return report.to_json()
+
+
+def _warn_of_idle(freeze: Freeze, start: dict[str, Any], screen: Screen) -> None:
+    """A layer left at random numbers for good spoils all that follows it, and nothing else would say so."""
+    filled = {f"detector.{name}" for name in (*start["loaded"], *start["remade"])}
+    idle = sorted(freeze.never_learn - filled)
+    if idle:
+        screen.warn(
+            f"{len(idle)} parameters are frozen at their random start, such as {idle[0]}; "
+            "add them to trainable=, or give weights for them (init=)"
+        )
 
 
 def _length(config: RunConfig, num_samples: int, batch: int) -> Length:

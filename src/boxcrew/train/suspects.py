@@ -94,7 +94,9 @@ def find_suspects(
     judged: dict[str, tuple[Judged, ...]] = {}
     with loaded.deployment, screen.progress("comparing labels with what is found") as progress:
         for split, records in source.splits.items():
-            evaluator = Evaluator(source=source, records=records, batch=_BATCH, workers=workers)
+            evaluator = Evaluator(
+                source=source, images=source, records=records, batch=_BATCH, workers=workers
+            )
             evaluation = evaluator(loaded.predictor, progress=partial(_tell, progress, source, judged))
             judged[split] = evaluation.judged
             for problem in evaluation.skipped:

@@ -48,7 +48,7 @@ def _examine(
     config: ValConfig, loaded: Loaded, source: Source, records: tuple[Record, ...], screen: Screen
 ) -> dict[str, Any]:
     workers = Workers(num=loaded.deployment.plan.loader_workers)
-    evaluator = Evaluator(source=source, records=records, batch=config.batch, workers=workers)
+    evaluator = Evaluator(source=source, images=source, records=records, batch=config.batch, workers=workers)
     with loaded.deployment:
         evaluation = evaluator(loaded.predictor)
     for problem in evaluation.skipped:

@@ -15,6 +15,7 @@ from boxcrew.core.errors import BoxcrewError, ModelError, UsageError
 from boxcrew.core.files import write_json
 from boxcrew.core.types import Batch
 from boxcrew.core.units import format_duration
+from boxcrew.data.image_cache import ImageCache, ImageReader
 from boxcrew.data.loader import TrainLoader
 from boxcrew.data.transforms.pipeline import eval_pipeline, train_pipeline
 from boxcrew.data.workers import Workers
@@ -89,13 +90,14 @@ class Workshop:
     def run(self, deployment: Deployment, past: Checkpoint | None) -> Outcome:
         """From `past`, or from what the detector was filled with, to the end."""
         deployment.place(self.task)
-        parts = self._parts(deployment, from_step=past.step if past else 0)
+        images = self._images(deployment.plan.cache_bytes)
+        parts = self._parts(deployment, images, from_step=past.step if past else 0)
         trainer = self._trainer(deployment, parts)
         if past is not None:
             trainer.load(past)
         self._say_length(deployment.plan.batch)
         try:
-            trainer.fit(partial(self._batches, deployment))
+            trainer.fit(partial(self._batches, deployment, images))
         except BoxcrewError as error:
             trainer.stop(error.message)
             self._write_summary(trainer, parts, state="failed")
@@ -126,10 +128,10 @@ class Workshop:
         parts.files.write("summary.json", partial(write_json, self.folder / "summary.json", summary))
         return summary
 
-    def _parts(self, deployment: Deployment, *, from_step: int) -> Parts:
+    def _parts(self, deployment: Deployment, images: ImageReader, *, from_step: int) -> Parts:
         ema = Ema(self.task, decay=self.config.optim.ema)
         examiner = Examiner(
-            evaluator=self._evaluator(deployment),
+            evaluator=self._evaluator(deployment, images),
             predictor=self._predictor(ema, deployment),
             data=self.data,
         )
@@ -165,9 +167,15 @@ class Workshop:
             pin_memory=deployment.device.type == "cuda",
         )
 
-    def _evaluator(self, deployment: Deployment) -> Evaluator:
+    def _images(self, cache_bytes: int) -> ImageReader:
+        if not cache_bytes:
+            return self.data.source
+        return ImageCache(self.data.source, (*self.data.train, *self.data.val), budget=cache_bytes)
+
+    def _evaluator(self, deployment: Deployment, images: ImageReader) -> Evaluator:
         return Evaluator(
             source=self.data.source,
+            images=images,
             records=self.data.val,
             batch=self.config.evaluation.batch,
             workers=self._workers(deployment),
@@ -180,10 +188,10 @@ class Workshop:
         pipeline = eval_pipeline(self.config.transforms, size, size)
         return Predictor(detector=detector, pipeline=pipeline, move=deployment.move)
 
-    def _batches(self, deployment: Deployment, step: int) -> Iterator[Batch]:
+    def _batches(self, deployment: Deployment, images: ImageReader, step: int) -> Iterator[Batch]:
         size = self.task.detector.config.size
         loader = TrainLoader(
-            self.data.source,
+            images,
             self.data.train,
             train_pipeline(self.config.transforms, size, size),
             batch=deployment.plan.batch,

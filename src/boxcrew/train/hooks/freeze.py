@@ -30,6 +30,7 @@ class Freeze(Hook):
         ]
         if not self._stages[0][1]:
             raise UsageError("trainable: nothing would learn")
+        self.never_learn = set(names).difference(*(learning for _, learning in self._stages))
         self._applied = 0
 
     def begin(self, trainer: Trainer) -> None:

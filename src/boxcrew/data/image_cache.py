@@ -1,0 +1,98 @@
+"""Decoded images kept in memory that all loader processes share, so that each file is decoded once a run."""
+
+from __future__ import annotations
+
+import math
+import mmap
+import multiprocessing
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from boxcrew.core.types import Image
+from boxcrew.data.source import Record
+
+REDUCTIONS = (1, 2, 4, 8)
+_NOT_KEPT = -1
+_CELL = np.dtype(np.int64).itemsize
+
+
+class ImageReader(Protocol):
+    """What gives the pixels of a record: a source, or a cache before one."""
+
+    def read(self, record: Record, *, reduction: int = 1) -> Image:
+        """The upright RGB image; with a `reduction` each side may be smaller by that factor, rounded up."""
+
+
+class ImageCache:
+    """Reads through to `images` and keeps what fits into `budget` bytes; what does not is read each time.
+    What is read for one reduction is not used for another: pixels are the same with and without a cache.
+
+    The memory is mapped before loader processes are forked, and so is theirs too. A process that is started
+    in another way gets the reader without the cache.
+    """
+
+    def __init__(self, images: ImageReader, records: Iterable[Record], *, budget: int) -> None:
+        self._images = images
+        kept = list(records)
+        self._rows = {record.key: row for row, record in enumerate(kept)}
+        most = sum(record.width * record.height * 3 for record in kept) * 4 // 3  # all reductions of all
+        self._pixels = _shared_bytes(min(budget, most))
+        cells = _shared_bytes(_CELL * (1 + len(kept) * len(REDUCTIONS) * 3))
+        numbers: npt.NDArray[np.int64] = cells.view(np.int64)
+        self._used = numbers[:1]  # bytes of `_pixels`
+        # (records, reductions, 3): where an image begins in `_pixels`, its height and its width.
+        self._places = numbers[1:].reshape(len(kept), len(REDUCTIONS), 3)
+        self._places[:] = _NOT_KEPT
+        self._lock = multiprocessing.Lock()
+
+    def read(self, record: Record, *, reduction: int = 1) -> Image:
+        """Pixels that are not to be written to: they may be those of the cache."""
+        row = self._rows.get(record.key)
+        if row is None:
+            return self._images.read(record, reduction=reduction)
+        place = self._places[row, REDUCTIONS.index(reduction)]
+        # Also to look: a place must not be seen before the pixels that were written ahead of it.
+        with self._lock:
+            start, height, width = place.tolist()
+        if start != _NOT_KEPT:
+            kept = self._view(start, (height, width, 3))
+            kept.flags.writeable = False
+            return kept
+        image = self._images.read(record, reduction=reduction)
+        self._keep(place, image)
+        return image
+
+    @property
+    def used_bytes(self) -> int:
+        with self._lock:
+            return int(self._used[0])
+
+    def _keep(self, place: npt.NDArray[np.int64], image: Image) -> None:
+        with self._lock:
+            start = int(self._used[0])
+            if place[0] != _NOT_KEPT or start + image.nbytes > len(self._pixels):
+                return
+            self._used[0] = start + image.nbytes
+        self._view(start, image.shape)[:] = image
+        with self._lock:
+            place[:] = (start, *image.shape[:2])
+
+    def _view(self, start: int, shape: tuple[int, ...]) -> Image:
+        return self._pixels[start : start + math.prod(shape)].reshape(shape)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _as_it_is, (self._images,)
+
+
+def _as_it_is(images: ImageReader) -> ImageReader:
+    return images
+
+
+def _shared_bytes(count: int) -> npt.NDArray[np.uint8]:
+    """Memory that stays the same one over a fork. It is taken from the system only as it is written to, and,
+    unlike that of /dev/shm, not limited by what a container has there.
+    """
+    return np.frombuffer(mmap.mmap(-1, max(1, count)), dtype=np.uint8)[:count]
