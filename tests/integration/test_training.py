@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from boxcrew.core.config import read_yaml
 from boxcrew.core.errors import DataError, ModelError, UsageError
 from boxcrew.data.source import Record, Source
+from boxcrew.train import trial
 from boxcrew.train.checkpoint import list_checkpoints
 from boxcrew.train.config import RunConfig
 from boxcrew.train.metrics import read_rows
@@ -209,3 +210,30 @@ def test_a_tiny_set_is_learnt(tmp_path: Path, run: Run, write_some: WriteSome) -
     assert reports.keys() == {"best", "last"}
     for name in ("AP", "AP50", "AR100", "F1"):
         assert reports["best"]["numbers"][name] == pytest.approx(outcome.summary[name], abs=0.02)
+
+
+def test_a_run_that_is_worth_it_tries_ways_to_compute_and_goes_on_in_the_one_it_chose(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    monkeypatch.setattr(trial, "WORTH_STEPS", 2)
+    run(photos, tmp_path / "run", steps=2)
+    begun = json.loads((tmp_path / "run" / "plan.json").read_text())
+    assert "tried with 4 samples: channels_last on 1 thread" in begun["reasons"][-1]
+    run(photos, tmp_path / "run", steps=4)
+    gone_on = json.loads((tmp_path / "run" / "plan.json").read_text())
+    assert gone_on["memory_format"] == begun["memory_format"]
+    assert not any("tried" in reason for reason in gone_on["reasons"])
+
+
+def test_a_trial_changes_nothing_of_the_run(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    """But for the way that it chooses, which is the usual one here: nothing is that much faster."""
+    run(photos, tmp_path / "plain", steps=3)
+    monkeypatch.setattr(trial, "WORTH_STEPS", 2)
+    monkeypatch.setattr(trial, "CLEARLY", 1e9)
+    run(photos, tmp_path / "tried", steps=3)
+    plain, tried = (
+        load_file(tmp_path / name / "weights" / "last.safetensors") for name in ("plain", "tried")
+    )
+    assert all(torch.equal(plain[name], tried[name]) for name in plain)

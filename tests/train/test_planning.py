@@ -12,7 +12,7 @@ from boxcrew.core.errors import UsageError
 from boxcrew.hardware.machine import Device, Machine
 from boxcrew.plan.plan import Plan
 from boxcrew.train.config import RunConfig
-from boxcrew.train.planning import choose_plan, faster_format_on_cpus, placement
+from boxcrew.train.planning import as_before, choose_plan, faster_format_on_cpus, placement
 
 CPU = Device(name="cpu", kind="cpu", model="a CPU", memory_bytes=1 << 30)
 MACHINE = Machine(platform="Linux", python="3.11", torch="2", cores=4, memory_bytes=1 << 30, devices=(CPU,))
@@ -67,6 +67,43 @@ def test_a_plan_for_another_machine_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="device cuda:0 is not on this machine") as caught:
         choose_plan(config(plan=str(path)), MACHINE, FULL)
     assert caught.value.advice == "it has: cpu"
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> Path:
+    """A run that a trial gave another format and fewer threads than the rule does."""
+    tried = {"memory_format": "contiguous", "threads": 1}
+    plan = choose_plan(config(), MACHINE, DEPTHWISE).model_copy(update=tried)
+    (tmp_path / "plan.json").write_text(json.dumps(plan.tree()))
+    (tmp_path / "hardware.json").write_text(json.dumps(MACHINE.tree()))
+    return tmp_path
+
+
+def goes_on(begun: Path, machine: Machine = MACHINE, **settings: object) -> tuple[str, int]:
+    now = config(**settings)
+    plan = as_before(choose_plan(now, machine, DEPTHWISE), begun, machine, now)
+    return plan.memory_format, plan.threads
+
+
+def test_a_run_goes_on_in_the_way_it_began(begun: Path) -> None:
+    assert goes_on(begun) == ("contiguous", 1)
+
+
+def test_settings_win_over_the_way_a_run_began(begun: Path) -> None:
+    assert goes_on(begun, deploy={"threads": 3}) == ("contiguous", 3)
+    assert goes_on(begun, deploy={"memory_format": "channels_last"}) == ("channels_last", 1)
+
+
+def test_on_another_machine_a_run_is_planned_anew(begun: Path) -> None:
+    assert goes_on(begun, MACHINE.model_copy(update={"cores": 8})) == ("channels_last", 8)
+    other = CPU.model_copy(update={"model": "another CPU"})
+    assert goes_on(begun, MACHINE.model_copy(update={"devices": (other,)})) == ("channels_last", 4)
+
+
+def test_a_given_plan_wins_over_the_way_a_run_began(begun: Path) -> None:
+    path = begun / "given.json"
+    path.write_text(json.dumps(choose_plan(config(), MACHINE, DEPTHWISE).tree()))
+    assert goes_on(begun, plan=str(path)) == ("channels_last", 4)
 
 
 def test_placement_names_every_parameter() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -13,11 +14,13 @@ from boxcrew.plan.plan import MemoryFormat, Plan
 from boxcrew.plan.search import InputWishes, make_plan
 from boxcrew.train.config import RunConfig
 
+MEASURED = ("memory_format", "threads")  # what a trial may change (train/trial.py)
+
 
 def choose_plan(config: RunConfig, machine: Machine, model: nn.Module) -> Plan:
     """The plan in `plan=`, word for word, or one made for this machine."""
     if config.plan is not None:
-        plan = _read(config)
+        plan = _read_plan(config.plan)
         names = [device.name for device in machine.devices]
         if plan.clone_device not in names:
             raise UsageError(
@@ -35,14 +38,28 @@ def choose_plan(config: RunConfig, machine: Machine, model: nn.Module) -> Plan:
     )
 
 
-def _read(config: RunConfig) -> Plan:
-    assert config.plan is not None
+def as_before(plan: Plan, folder: Path, machine: Machine, config: RunConfig) -> Plan:
+    """The plan of a run that goes on: on the same CPU, what is left to us stays as it was when the run began,
+    so that its steps go on bit for bit.
+    """
+    if config.plan is not None:
+        return plan
+    before = _read_plan(folder / "plan.json")
+    then = Machine.of(json.loads((folder / "hardware.json").read_text(encoding="utf-8")))
+    same_cpu = (then.cores, then.devices[0].model) == (machine.cores, machine.devices[0].model)
+    if not same_cpu or before.clone_device != plan.clone_device:
+        return plan
+    left = {name for name in MEASURED if getattr(config.deploy, name) == "auto"}
+    return plan.model_copy(update={name: getattr(before, name) for name in left})
+
+
+def _read_plan(path: Path) -> Plan:
     try:
-        return Plan.of(json.loads(config.plan.read_text(encoding="utf-8")))
+        return Plan.of(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
-        raise UsageError(f"plan={config.plan}: {error.strerror}") from None
+        raise UsageError(f"plan={path}: {error.strerror}") from None
     except ValueError as error:
-        raise UsageError(f"plan={config.plan}: not JSON: {error}") from None
+        raise UsageError(f"plan={path}: not JSON: {error}") from None
 
 
 def faster_format_on_cpus(model: nn.Module) -> MemoryFormat:

@@ -26,9 +26,10 @@ from boxcrew.train.directory import held_folder, require_run
 from boxcrew.train.hooks.freeze import Freeze
 from boxcrew.train.init import Resume
 from boxcrew.train.outcome import Outcome, describe_network
-from boxcrew.train.planning import choose_plan, placement
+from boxcrew.train.planning import as_before, choose_plan, placement
 from boxcrew.train.schedule import Length
 from boxcrew.train.screen import Screen
+from boxcrew.train.trial import is_worth_it
 from boxcrew.train.workshop import Workshop
 
 
@@ -41,10 +42,9 @@ def train(config: RunConfig, screen: Screen) -> Outcome:
 
 def _train(config: RunConfig, folder: Path, screen: Screen) -> Outcome:
     own = _own_checkpoint(folder, screen)
-    if own is not None:
-        config = as_settled(folder, config)
-    elif isinstance(config.init, Resume):
-        config = as_settled(require_run(config.init.run), config)
+    begun_in = _begun_in(folder, own, config)
+    if begun_in is not None:
+        config = as_settled(begun_in, config)
     past = own or _other_checkpoint(config)
     changes = changes_since(folder, config) if own is not None else {}
     machine = probe_machine()
@@ -70,6 +70,10 @@ def _train(config: RunConfig, folder: Path, screen: Screen) -> Outcome:
     if own is not None:
         require_same_batch(folder, plan)
         workshop.refuse_finished(own)
+    if begun_in is not None:
+        plan = as_before(plan, begun_in, machine, config)
+    elif config.plan is None and is_worth_it(length):
+        plan = workshop.try_ways(plan)
     for line in (*sentences(changes, config), *(f"plan: {line}" for line in plan.explain())):
         screen.say(line)
     deployment = deploy(plan)
@@ -112,6 +116,13 @@ def _own_checkpoint(folder: Path, screen: Screen) -> Checkpoint | None:
     for complaint in complaints:
         screen.warn(f"{complaint}; an older checkpoint is used")
     return own
+
+
+def _begun_in(folder: Path, own: Checkpoint | None, config: RunConfig) -> Path | None:
+    """The directory that the run began in, where it goes on with one."""
+    if own is not None:
+        return folder
+    return require_run(config.init.run) if isinstance(config.init, Resume) else None
 
 
 def _other_checkpoint(config: RunConfig) -> Checkpoint | None:

@@ -45,13 +45,16 @@ class Freeze(Hook):
             self._apply(trainer)
 
     def _apply(self, trainer: Trainer) -> None:
-        fraction = trainer.progress.fraction
+        self._applied = self.apply(trainer.task, trainer.progress.fraction)
+
+    def apply(self, task: Task, fraction: float) -> int:
+        """Makes a task learn what is due at that share of the run; gives the number of stages that are."""
         due = [names for share, names in self._stages if share <= fraction]
         learning = set[str]().union(*due)
-        for name, parameter in trainer.task.named_parameters():
+        for name, parameter in task.named_parameters():
             parameter.requires_grad = name in learning
-        self._applied = len(due)
-        set_train_mode(trainer.task)
+        set_train_mode(task)
+        return len(due)
 
 
 def set_train_mode(task: nn.Module) -> None:

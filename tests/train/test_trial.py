@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+import torch
+from torch import nn
+
+from boxcrew.core.types import Batch, Losses
+from boxcrew.plan.plan import MemoryFormat, Plan
+from boxcrew.plan.search import DeployConfig
+from boxcrew.tasks.base import Task
+from boxcrew.train import trial
+from boxcrew.train.schedule import ENDLESS, Length
+from boxcrew.train.trial import fastest, is_worth_it, ways_of
+
+THREADS = torch.get_num_threads()
+
+
+class Paced(Task):
+    """Takes as long as it is told for each memory format, and remembers what it was given."""
+
+    def __init__(self, **seconds: float) -> None:
+        super().__init__()
+        self.layer = nn.Sequential(nn.Conv2d(3, 2, 1), nn.BatchNorm2d(2), nn.Dropout(0.5))
+        self.seconds = seconds
+
+    def forward(self, batch: Batch, phase: str = "train") -> Losses:
+        last = batch.inputs.is_contiguous(memory_format=torch.channels_last)
+        time.sleep(self.seconds["channels_last" if last else "contiguous"])
+        return Losses(
+            terms={"sum": self.layer(batch.inputs.float()).sum()}, weight=torch.tensor(float(len(batch)))
+        )
+
+
+def plan(memory_format: MemoryFormat = "channels_last", *, threads: int = THREADS) -> Plan:
+    return Plan(
+        clone_device="cpu",
+        parameter_device="cpu",
+        optimizer_device="cpu",
+        batch=6,
+        memory_format=memory_format,
+        threads=threads,
+        loader_workers=0,
+        reasons=("a rule",),
+    )
+
+
+def batch(num_samples: int = 6) -> Batch:
+    inputs = torch.zeros(num_samples, 3, 5, 7, dtype=torch.uint8)
+    return Batch(inputs=inputs, targets={}, keys=("a",) * num_samples)
+
+
+def formats() -> list[Plan]:
+    return ways_of(plan(), DeployConfig())[:2]
+
+
+def test_what_the_user_has_set_is_not_tried() -> None:
+    assert [way.memory_format for way in ways_of(plan(threads=2), DeployConfig())] == [
+        "channels_last",
+        "contiguous",
+    ]
+    assert ways_of(plan(threads=2), DeployConfig(memory_format="channels_last")) == [plan(threads=2)]
+
+
+def test_of_many_threads_half_are_tried_too() -> None:
+    only_threads = DeployConfig(memory_format="channels_last")
+    assert [way.threads for way in ways_of(plan(threads=8), only_threads)] == [8, 4]
+    assert len(ways_of(plan(threads=8), DeployConfig())) == 4
+    assert len(ways_of(plan(threads=8), DeployConfig(memory_format="contiguous", threads=8))) == 1
+
+
+def test_other_devices_have_no_choice() -> None:
+    on_gpu = plan().model_copy(update={"clone_device": "cuda:0"})
+    assert ways_of(on_gpu, DeployConfig()) == [on_gpu]
+
+
+@pytest.mark.parametrize(
+    ("channels_last", "contiguous", "chosen"),
+    [(0.03, 0.002, "contiguous"), (0.002, 0.03, "channels_last"), (0.02, 0.0195, "channels_last")],
+)
+def test_only_a_clearly_faster_way_replaces_the_first(
+    channels_last: float, contiguous: float, chosen: str
+) -> None:
+    found = fastest(formats(), Paced(channels_last=channels_last, contiguous=contiguous), batch())
+    assert found.memory_format == chosen
+    first, said = found.reasons
+    assert first == "a rule"
+    assert said.startswith("tried with 4 samples: channels_last on ")
+    assert found == formats()[0].model_copy(update={"memory_format": chosen, "reasons": found.reasons})
+
+
+def test_it_leaves_no_trace() -> None:
+    task = Paced(channels_last=0, contiguous=0)
+    before = {name: value.clone() for name, value in task.state_dict().items()}
+    state, threads = torch.get_rng_state(), torch.get_num_threads()
+    fastest(ways_of(plan(threads=4), DeployConfig()), task, batch(2))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.get_num_threads() == threads
+    assert all(torch.equal(value, before[name]) for name, value in task.state_dict().items())
+    assert all(parameter.grad is None for parameter in task.parameters())
+
+
+def test_what_takes_too_long_is_not_tried_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "MOST_SECONDS", 0.03)
+    found = fastest(formats(), Paced(channels_last=0.03, contiguous=0.001), batch())
+    assert found.memory_format == "channels_last"
+    assert "too slow to try" in found.reasons[-1]
+
+
+@pytest.mark.parametrize(
+    ("steps", "seconds", "worth"),
+    [
+        (199, None, False),
+        (200, None, True),
+        (ENDLESS, 119.0, False),
+        (ENDLESS, 120.0, True),
+        (10, 900.0, False),
+    ],
+)
+def test_short_runs_do_not_earn_it_back(steps: int, seconds: float | None, worth: bool) -> None:
+    assert is_worth_it(Length(steps=steps, seconds=seconds, steps_per_epoch=5)) is worth
