@@ -26,6 +26,7 @@ BENCHES = (
     "pipeline",
     "train_step",
     "predict",
+    "average_precision",
     "data_wait",
     "memory",
     "saver",

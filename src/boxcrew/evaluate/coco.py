@@ -58,19 +58,22 @@ def _accumulate(
         return np.full((10, 101, num_classes, 4, 3), -1.0), np.full((10, num_classes, 4, 3), -1.0)
     from faster_coco_eval import COCO, COCOeval_faster
 
-    truth = COCO(
-        {
-            "images": [
-                {"id": i, "width": one.width, "height": one.height} for i, one in enumerate(judged, start=1)
-            ],
-            "categories": [{"id": label, "name": str(label)} for label in range(num_classes)],
-            "annotations": _annotations(judged),
-        }
-    )
-    evaluation = COCOeval_faster(truth, truth.loadRes(_results(judged)), iouType="bbox")
+    truth = COCO(ground_truth(judged, num_classes=num_classes))
+    evaluation = COCOeval_faster(truth, truth.loadRes(results(judged)), iouType="bbox")
     evaluation.evaluate()
     evaluation.accumulate()
     return np.asarray(evaluation.eval["precision"]), np.asarray(evaluation.eval["recall"])
+
+
+def ground_truth(judged: Sequence[Judged], *, num_classes: int) -> dict[str, Any]:
+    """As COCO writes it."""
+    return {
+        "images": [
+            {"id": i, "width": one.width, "height": one.height} for i, one in enumerate(judged, start=1)
+        ],
+        "categories": [{"id": label, "name": str(label)} for label in range(num_classes)],
+        "annotations": _annotations(judged),
+    }
 
 
 def _annotations(judged: Sequence[Judged]) -> list[dict[str, Any]]:
@@ -90,7 +93,8 @@ def _annotations(judged: Sequence[Judged]) -> list[dict[str, Any]]:
     return found
 
 
-def _results(judged: Sequence[Judged]) -> list[dict[str, Any]]:
+def results(judged: Sequence[Judged]) -> list[dict[str, Any]]:
+    """What was found, as COCO wants it handed in."""
     return [
         {"image_id": image, "category_id": int(label), "bbox": box, "score": float(score)}
         for image, one in enumerate(judged, start=1)
