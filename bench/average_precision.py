@@ -35,8 +35,8 @@ def rows(*, images: int = 2000, repeats: int = 3) -> list[Row]:
             theirs=f"{theirs['seconds']:.2f} s",
             verdict=f"{ratio:.1f} x (aim: faster)",
             command="python -m bench average_precision",
-            detail=f"{CLASSES} classes, {OBJECTS} objects an image, drawn; both begin with boxes in memory and "
-            f"give the same AP; medians of {repeats}, taking turns; ratio of CPU seconds, "
+            detail=f"{CLASSES} classes, {OBJECTS} objects an image, drawn; both begin with boxes in memory "
+            f"and give the same AP; medians of {repeats}, taking turns; ratio of CPU seconds, "
             f"{ours['cpu_seconds']:.2f} against {theirs['cpu_seconds']:.2f}",
         )
     ]
