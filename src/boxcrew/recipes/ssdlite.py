@@ -24,7 +24,8 @@ def starter() -> RunConfig:
         epochs=10,
         batch=8,
         init=Pretrained(weights="efficientnet_lite0"),
-        trainable=("detector.backbone.body.blocks.[3456]*", "detector.[!b]*"),  # and all but the backbone
+        # The later stages of the backbone, and all that is not the backbone.
+        trainable=("detector.backbone.body.blocks.[3456]*", "detector.[!b]*", "detector.b[!a]*"),
         detector=SsdLiteConfig(
             backbone="tf_efficientnet_lite0",
             size=256,
