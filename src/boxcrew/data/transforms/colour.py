@@ -57,7 +57,10 @@ def _shift_hsv(image: Image, *, saturation: float, hue: float) -> Image:
         return image
     # FULL: OpenCV writes the circle as 256 levels, but reads it as 255.
     turned = (_LEVELS + hue * (256 / 360)) % 256 * (255 / 256)
-    tables = np.stack([_table(turned), _table(_LEVELS * saturation), _table(_LEVELS)], axis=1)
-    hsv = cv2.LUT(cv2.cvtColor(image, cv2.COLOR_RGB2HSV_FULL), tables[None])
+    hues, saturations, values = cv2.split(cv2.cvtColor(image, cv2.COLOR_RGB2HSV_FULL))
+    # One plane at a time, in place: OpenCV looks up three tables at once in half the speed.
+    cv2.LUT(hues, _table(turned), dst=hues)
+    cv2.LUT(saturations, _table(_LEVELS * saturation), dst=saturations)
+    hsv = cv2.merge((hues, saturations, values))
     result: Image = cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB_FULL)
     return result

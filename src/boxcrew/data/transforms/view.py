@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self
 
 import cv2
@@ -68,9 +69,12 @@ class Axis:
 
     def of_reduced(self, reduction: int) -> Axis:
         """The axis for a source of which each `reduction` pixels have become one."""
+        if reduction == 1:
+            return self
         low, high = self.low / reduction, self.high / reduction
         return replace(self, scale=self.scale * reduction, low=low, high=high)
 
+    @cached_property
     def sampling(self) -> _Sampling | None:
         """None where nothing of the source is left to see."""
         if self.high - self.low < _EXACT:
@@ -119,7 +123,7 @@ class View:
         """1, 2, 4 or 8: the source may be read with so many pixels made one along each axis, and the canvas
         shows no less for it, since it averages as many or more.
         """
-        samplings = [axis.sampling() for axis in (self.x, self.y)]
+        samplings = [axis.sampling for axis in (self.x, self.y)]
         least = min(8 if sampling is None else sampling.reduction for sampling in samplings)
         return max(power for power in (1, 2, 4, 8) if power <= least)
 
@@ -149,7 +153,7 @@ class View:
         """The part of the canvas that shows the image, a new array; empty if there is none. Of the image,
         each `reduction` pixels may have been made one when it was read.
         """
-        x, y = (axis.of_reduced(reduction).sampling() for axis in (self.x, self.y))
+        x, y = (axis.of_reduced(reduction).sampling for axis in (self.x, self.y))
         if x is None or y is None:
             return np.empty((0, 0, 3), dtype=np.uint8)
         part = _reduce(image[y.source, x.source], x, y)
@@ -169,10 +173,11 @@ class View:
         """What `resample` gave, on its canvas."""
         if pixels.shape == (self.height, self.width, 3):
             return pixels
-        canvas = np.full((self.height, self.width, 3), fill, dtype=np.uint8)
-        x, y = self.x.sampling(), self.y.sampling()
-        if x is not None and y is not None:
-            canvas[y.start : y.stop, x.start : x.stop] = pixels
+        x, y = self.x.sampling, self.y.sampling
+        if x is None or y is None:
+            return np.full((self.height, self.width, 3), fill, dtype=np.uint8)
+        margins = (y.start, self.height - y.stop, x.start, self.width - x.stop)
+        canvas: Image = cv2.copyMakeBorder(pixels, *margins, cv2.BORDER_CONSTANT, value=fill)
         return canvas
 
 
