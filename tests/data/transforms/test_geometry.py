@@ -11,6 +11,7 @@ from boxcrew.data.transforms import geometry
 from boxcrew.data.transforms.geometry import (
     Expand,
     HorizontalFlip,
+    Jitter,
     Letterbox,
     MinIoUCrop,
     Scene,
@@ -83,6 +84,39 @@ def test_crop_keeps_boxes_by_their_centre_and_cuts_them(seed: int) -> None:
     assert scene.target.difficult.tolist() == start.target.difficult[kept].tolist()
     expected = np.clip(ends(scene, start), 0, [scene.view.width, scene.view.height] * 2)
     assert np.allclose(scene.target.boxes, expected, atol=1e-2)
+
+
+@given(SEEDS)
+def test_jitter_stays_near_and_keeps_boxes_by_their_centre(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    start = random_scene(rng)
+    scene = Jitter(limit=0.25)(start, rng)
+    x0, y0 = -scene.view.x.shift, -scene.view.y.shift
+    ratios = scene.view.width / start.view.width, scene.view.height / start.view.height
+    slack = 1 / min(start.view.width, start.view.height)  # of rounding to whole pixels
+    assert 0.75 - slack < min(ratios) <= max(ratios) < 1.33 + slack
+    # A smaller window lies within the image, a larger one around it.
+    for low, side, whole in (
+        (x0, scene.view.width, start.view.width),
+        (y0, scene.view.height, start.view.height),
+    ):
+        assert min(0, whole - side) <= low <= max(0, whole - side)
+    window = np.array([x0, y0, x0 + scene.view.width, y0 + scene.view.height])
+    kept = np.flatnonzero(centres_inside(start.target.boxes, window))
+    assert scene.target.labels.tolist() == kept.tolist()
+    expected = np.clip(ends(scene, start), 0, [scene.view.width, scene.view.height] * 2)
+    assert np.allclose(scene.target.boxes, expected, atol=1e-2)
+
+
+def test_jitter_spreads_over_its_range() -> None:
+    rng = np.random.default_rng(0)
+    start = Scene(view=View.whole(1000, 1000), target=Target.of([], []))
+    views = [Jitter(limit=0.2)(start, rng).view for _ in range(2000)]
+    zooms = np.array([1000 / np.sqrt(view.width * view.height) for view in views])
+    aspects = np.array([view.width / view.height for view in views])
+    assert (zooms.min(), zooms.max()) == pytest.approx((1 / 1.2, 1.2), abs=0.005)
+    assert 0.45 < (zooms > 1).mean() < 0.55
+    assert (aspects.min(), aspects.max()) == pytest.approx((1 / 1.1, 1.1), abs=0.005)
 
 
 @pytest.mark.parametrize("minimum", [0.0, 0.3, 0.7])

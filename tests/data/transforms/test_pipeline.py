@@ -59,9 +59,10 @@ def test_the_same_numbers_give_the_same_sample_and_others_another() -> None:
         assert (pipeline(image, target, sample_rng(*place))[0] != first).any()
 
 
-def test_objects_are_where_the_boxes_say_after_everything() -> None:
+@pytest.mark.parametrize("jitter", [0, 0.5])
+def test_objects_are_where_the_boxes_say_after_everything(jitter: float) -> None:
     """The object is the only bright thing, so its pixels can be found again in what is drawn."""
-    pipeline = train_pipeline(TransformsConfig(colour=0, fill=(0, 0, 0)), 200, 200)
+    pipeline = train_pipeline(TransformsConfig(jitter=jitter, colour=0, fill=(0, 0, 0)), 200, 200)
     image = np.zeros((300, 400, 3), dtype=np.uint8)
     image[80:200, 100:260] = 255
     target = Target.of([[100, 80, 260, 200]], [0])
@@ -108,7 +109,16 @@ def test_evaluation_can_be_undone(resize: Any) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"resize": "crop"}, {"expand": 0.5}, {"flip": 1.5}, {"colour": -1}, {"fill": (0, 0, 256)}, {"flp": 1}],
+    [
+        {"resize": "crop"},
+        {"expand": 0.5},
+        {"jitter": -0.1},
+        {"jitter": 2},
+        {"flip": 1.5},
+        {"colour": -1},
+        {"fill": (0, 0, 256)},
+        {"flp": 1},
+    ],
 )
 def test_impossible_settings_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=f"transforms.{next(iter(wrong))}"):

@@ -92,6 +92,25 @@ def _fits(windows: Floats, boxes: Floats, minimum: float) -> Bools:
     return np.asarray((inside & (iou(windows, boxes) >= minimum)).any(axis=1))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Jitter:
+    """Milder than a crop: zooms in or out by up to a factor of 1 + `limit`, the aspect changed by up to half
+    of that, and off centre as far as the image then reaches. Boxes whose centre is seen are kept, and cut.
+    """
+
+    limit: float
+
+    def __call__(self, scene: Scene, rng: np.random.Generator) -> Scene:
+        zoom, aspect, left, top = rng.random(4)
+        zoom = (1 + self.limit) ** (2 * zoom - 1)
+        root = (1 + self.limit / 2) ** (aspect - 0.5)  # of the change of the aspect
+        width, height = scene.view.width, scene.view.height
+        w, h = (max(1, round(side)) for side in (width / zoom / root, height / zoom * root))
+        # A window larger than the image lies around it, a smaller one within: the same sum.
+        x, y = round(left * (width - w)), round(top * (height - h))
+        return _crop(scene, np.array([x, y, x + w, y + h], dtype=np.float32))
+
+
 def _crop(scene: Scene, window: Floats) -> Scene:
     x0, y0, x1, y1 = (int(edge) for edge in window)
     kept = replace(scene, target=scene.target.select(centres_inside(scene.target.boxes, window)))

@@ -15,6 +15,7 @@ from boxcrew.data.transforms.geometry import (
     Expand,
     Geometry,
     HorizontalFlip,
+    Jitter,
     Letterbox,
     MinIoUCrop,
     Scene,
@@ -36,6 +37,7 @@ class TransformsConfig(Config):
     expand: float = Field(default=4.0, ge=1, le=16)  # the most to zoom out; 1: never
     expand_p: Probability = 0.5
     crop: bool = True  # SSD's minimum-IoU crops
+    jitter: float = Field(default=0.0, ge=0, le=1)  # 0.2: zooms by up to 1.2 in or out, off centre
     flip: Probability = 0.5
     colour: float = Field(default=1.0, ge=0, le=2)  # strength of the photometric distortion; 0: none
     fill: Annotated[tuple[Level, Level, Level], commas] = (123, 117, 104)  # RGB where there is no image
@@ -81,6 +83,8 @@ def train_pipeline(config: TransformsConfig, width: int, height: int) -> Pipelin
         steps.append(Expand(limit=config.expand, p=config.expand_p))
     if config.crop:
         steps.append(MinIoUCrop())
+    if config.jitter > 0:
+        steps.append(Jitter(limit=config.jitter))
     if config.flip > 0:
         steps.append(HorizontalFlip(p=config.flip))
     steps.append(_resize(config, width, height))
