@@ -36,7 +36,10 @@ from boxcrew.train.data import RunData, load_data
 from boxcrew.train.screen import Screen
 
 SETS = ("groceries8_voc", "fashion8_coco", "bccd_voc")
-OURS = {"starter": (DEFAULT,), "scratch": ("starter", "init=scratch", "trainable=*")}
+OURS = {
+    "starter": (DEFAULT,),
+    "scratch": ("starter", "init=scratch", "trainable=*", "optim.backbone_rate=1"),
+}
 LABELS = {
     "starter": "boxcrew, ImageNet weights",
     "torchvision": "torchvision SSDLite, ImageNet weights",
