@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -9,6 +10,7 @@ import pytest
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Image, Target
+from boxcrew.data import image_cache
 from boxcrew.data.image import read_image
 from boxcrew.data.image_cache import ImageCache
 from boxcrew.data.source import Record
@@ -70,6 +72,32 @@ def test_reductions_are_kept_apart(files: Files) -> None:
         image = cache.read(record, reduction=reduction)
         assert np.array_equal(image, read_image(record.path, reduction=reduction))
     assert files.asked == ["0/2", "0/1", "0/4"]
+
+
+def test_what_is_read_whole_whatever_the_reduction_is_kept_once(tmp_path: Path, files: Files) -> None:
+    record = files.records[0]
+    assert record.path is not None
+    whole = read_image(record.path)
+    png = replace(record, path=tmp_path / "0.png")
+    assert png.path is not None
+    cv2.imwrite(str(png.path), whole[..., ::-1])
+    cache = ImageCache(files, [png], budget=PLENTY)
+    for reduction in (4, 2, 1, 4, 2, 1):
+        assert np.array_equal(cache.read(png, reduction=reduction), whole)
+    assert files.asked == ["0/4", "0/2"]
+    assert cache.used_bytes == BYTES[0]
+
+
+def test_a_lock_that_is_never_given_back_holds_up_nobody_for_ever(
+    files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = ImageCache(files, files.records, budget=PLENTY)
+    kept = cache.read(files.records[0]).copy()
+    monkeypatch.setattr(image_cache, "LOCK_SECONDS", 0.01)
+    with cache._hold():
+        assert np.array_equal(cache.read(files.records[0]), kept)
+        cache.read(files.records[1])
+    assert files.asked == ["0/1", "0/1", "1/1"]
 
 
 def test_what_exceeds_the_budget_is_read_each_time(files: Files) -> None:

@@ -230,11 +230,22 @@ def test_records_and_files_are_not_changed(source: Pictures) -> None:
     assert all((record.target.boxes == old).all() for record, old in zip(records, boxes, strict=True))
 
 
-@pytest.mark.parametrize("wrong", [{"workers": -1}, {"workers": "many"}, {"prefetch": 0}])
+@pytest.mark.parametrize(
+    "wrong", [{"workers": -1}, {"workers": "many"}, {"prefetch": 0}, {"cache": "lots"}, {"cache": -1}]
+)
 def test_impossible_settings_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=f"loader.{next(iter(wrong))}"):
         LoaderConfig.of(wrong)
     assert LoaderConfig.of({"workers": "2"}).workers == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "settled"), [("2GiB", 2 << 30), ("500MB", 500 * 10**6), ("0", 0), (7, 7), ("auto", "auto")]
+)
+def test_the_cache_is_given_as_people_write_sizes(given: object, settled: object) -> None:
+    config = LoaderConfig.of({"cache": given})
+    assert config.cache == settled
+    assert LoaderConfig.of(config.tree()) == config
 
 
 def test_large_photos_are_read_smaller_and_look_the_same(tmp_path: Path) -> None:

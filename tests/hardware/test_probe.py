@@ -17,6 +17,7 @@ MIB = 1 << 20
 @pytest.fixture
 def cgroup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(probe, "_CGROUP", tmp_path)
+    monkeypatch.setattr(probe, "_OWN_GROUPS", tmp_path / "own")
     return tmp_path
 
 
@@ -44,6 +45,22 @@ def test_a_containers_limits_count(cgroup: Path) -> None:
     machine = probe.probe_machine()
     assert machine.cores == 0.5
     assert machine.memory_bytes == machine.devices[0].memory_bytes == 300 * MIB
+
+
+@pytest.mark.parametrize(
+    ("own", "place", "name"),
+    [
+        ("0::/job/step", "job", "memory.max"),
+        ("0::/job/step", "job/step", "memory.max"),
+        ("5:cpu,memory:/job\n1:name=systemd:/", "memory/job", "memory.limit_in_bytes"),
+        ("4:memory:/", "memory", "memory.limit_in_bytes"),
+    ],
+)
+def test_a_jobs_limits_count_wherever_they_are_set(cgroup: Path, own: str, place: str, name: str) -> None:
+    (cgroup / "own").write_text(own + "\n")
+    (cgroup / place).mkdir(parents=True, exist_ok=True)
+    (cgroup / place / name).write_text(f"{200 * MIB}\n")
+    assert probe.usable_memory() == 200 * MIB
 
 
 def test_affinity_counts(cgroup: Path) -> None:

@@ -106,7 +106,7 @@ def test_layers_that_are_neither_filled_nor_learn_are_named(photos: Path, tmp_pa
     """Once: gone on with, such a run has been warned of."""
     heads = {"trainable": "detector.*heads*", "unfreeze": {0.5: "detector.backbone.*"}}
     log, whole = tmp_path / "run" / "train.log", tmp_path / "whole" / "train.log"
-    warning = "parameters are frozen at their random start, such as detector.extras."
+    warning = "tensors are frozen at their random start, such as detector.extras."
     for steps in (4, 5):
         run(photos, log.parent, steps=steps, **heads)
         assert log.read_text().count(warning) == 1
@@ -222,7 +222,7 @@ def test_a_run_that_is_worth_it_tries_ways_to_compute_and_goes_on_in_the_one_it_
     run(photos, tmp_path / "run", steps=4)
     gone_on = json.loads((tmp_path / "run" / "plan.json").read_text())
     assert gone_on["memory_format"] == begun["memory_format"]
-    assert not any("tried" in reason for reason in gone_on["reasons"])
+    assert gone_on["reasons"][-1] == "memory format as when the run began"
 
 
 def test_a_trial_changes_nothing_of_the_run(

@@ -53,6 +53,9 @@ def test_an_eighth_of_the_memory_may_hold_decoded_images_unless_told() -> None:
     assert make(machine()).cache_bytes == 8 * GIB
     assert make(machine(), cache=0).cache_bytes == 0
     assert make(machine(), cache=5).cache_bytes == 5
+    elsewhere = machine().model_copy(update={"platform": "macOS-15"})
+    assert make(elsewhere, workers=1).cache_bytes == 0  # processes there share no memory
+    assert make(elsewhere, workers=0).cache_bytes == 8 * GIB
 
 
 def test_without_an_accelerator_the_cpu_computes() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import mmap
 import multiprocessing
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,6 +16,9 @@ from boxcrew.core.types import Image
 from boxcrew.data.source import Record
 
 REDUCTIONS = (1, 2, 4, 8)
+LOCK_SECONDS = 10.0  # it is held for microseconds
+Place = npt.NDArray[np.int64]
+"""Where images begin in the memory, and their heights and widths."""
 _NOT_KEPT = -1
 _CELL = np.dtype(np.int64).itemsize
 
@@ -53,32 +57,60 @@ class ImageCache:
         row = self._rows.get(record.key)
         if row is None:
             return self._images.read(record, reduction=reduction)
-        place = self._places[row, REDUCTIONS.index(reduction)]
-        # Also to look: a place must not be seen before the pixels that were written ahead of it.
-        with self._lock:
-            start, height, width = place.tolist()
-        if start != _NOT_KEPT:
-            kept = self._view(start, (height, width, 3))
-            kept.flags.writeable = False
+        places, column = self._places[row], REDUCTIONS.index(reduction)
+        kept = self._find(places[column])
+        if kept is not None:
             return kept
         image = self._images.read(record, reduction=reduction)
-        self._keep(place, image)
+        if image.shape[:2] == (record.height, record.width):
+            self._keep_whole(places, column, image)
+        else:
+            self._keep(places[column], image)
         return image
 
     @property
     def used_bytes(self) -> int:
-        with self._lock:
-            return int(self._used[0])
+        return int(self._used[0])
 
-    def _keep(self, place: npt.NDArray[np.int64], image: Image) -> None:
-        with self._lock:
+    def _find(self, place: Place) -> Image | None:
+        # Also to look: a place must not be seen before the pixels that were written ahead of it.
+        with self._hold() as held:
+            start, height, width = place.tolist() if held else (_NOT_KEPT, 0, 0)
+        if start == _NOT_KEPT:
+            return None
+        kept = self._view(start, (height, width, 3))
+        kept.flags.writeable = False
+        return kept
+
+    def _keep_whole(self, places: Place, column: int, image: Image) -> None:
+        """Many kinds of files are read whole whatever the reduction: these pixels are kept once."""
+        self._keep(places[0], image)
+        with self._hold() as held:
+            if held:
+                places[column] = places[0]
+
+    def _keep(self, place: Place, image: Image) -> None:
+        with self._hold() as held:
             start = int(self._used[0])
-            if place[0] != _NOT_KEPT or start + image.nbytes > len(self._pixels):
+            if not held or place[0] != _NOT_KEPT or start + image.nbytes > len(self._pixels):
                 return
             self._used[0] = start + image.nbytes
         self._view(start, image.shape)[:] = image
-        with self._lock:
-            place[:] = (start, *image.shape[:2])
+        with self._hold() as held:
+            if held:
+                place[:] = (start, *image.shape[:2])
+
+    @contextmanager
+    def _hold(self) -> Iterator[bool]:
+        """The lock; False where it cannot be had, because a process that held it was killed: nothing waits
+        for ever, images are then read without the cache.
+        """
+        held = self._lock.acquire(timeout=LOCK_SECONDS)
+        try:
+            yield held
+        finally:
+            if held:
+                self._lock.release()
 
     def _view(self, start: int, shape: tuple[int, ...]) -> Image:
         return self._pixels[start : start + math.prod(shape)].reshape(shape)

@@ -12,6 +12,7 @@ import torch
 from boxcrew.hardware.machine import Device, Machine
 
 _CGROUP = Path("/sys/fs/cgroup")
+_OWN_GROUPS = Path("/proc/self/cgroup")
 
 
 def probe_machine() -> Machine:
@@ -37,10 +38,25 @@ def usable_cores() -> float:
 
 
 def usable_memory() -> int:
-    """Bytes of RAM this process may use: the host's, or the container's limit if that is less."""
-    total = int(psutil.virtual_memory().total)
-    limit = _read(_CGROUP / "memory.max").strip()
-    return min(total, int(limit)) if limit.isdigit() else total
+    """Bytes of RAM this process may use: the host's, or the limit of its container or job if that is less."""
+    limits = (_read(file).strip() for file in _memory_limit_files())
+    return min([int(psutil.virtual_memory().total), *(int(limit) for limit in limits if limit.isdigit())])
+
+
+def _memory_limit_files() -> list[Path]:
+    """Of the process's own control group and all above it, in the first and the second version of these."""
+    files = [_CGROUP / "memory.max"]
+    for line in _read(_OWN_GROUPS).splitlines():
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            root, name = _CGROUP, "memory.max"
+        elif "memory" in controllers.split(","):
+            root, name = _CGROUP / "memory", "memory.limit_in_bytes"
+        else:
+            continue
+        own = root / path.strip("/")
+        files += [group / name for group in (own, *own.parents) if group.is_relative_to(root)]
+    return files
 
 
 def _read(path: Path) -> str:

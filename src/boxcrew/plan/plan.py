@@ -34,6 +34,10 @@ class Plan(Config):
         small, extra = divmod(num_samples, parts)
         return [small + 1] * extra + [small] * (parts - extra)
 
+    def because(self, reason: str) -> Plan:
+        """The same with one reason more."""
+        return self.model_copy(update={"reasons": (*self.reasons, reason)})
+
     def explain(self) -> list[str]:
         """Lines for people."""
         batch = f"batch {self.batch}"

@@ -47,6 +47,8 @@ def make_plan(
     chosen, reason = _device(machine, device)
     on_cpu = chosen.kind == "cpu"
     cores = max(1, int(machine.cores))
+    # A CPU that trains has no core to spare: one worker only hides the reading behind the computing.
+    workers = min(cores - 1, 1 if on_cpu else 8) if inputs.workers == "auto" else inputs.workers
     if wishes.accumulation > batch:
         raise UsageError(
             f"deploy.accumulation={wishes.accumulation}: more parts than batch={batch} has samples"
@@ -60,9 +62,8 @@ def make_plan(
         precision=_precision(chosen) if wishes.precision == "auto" else wishes.precision,
         memory_format=_format(chosen, cpu_format) if wishes.memory_format == "auto" else wishes.memory_format,
         threads=cores if wishes.threads == "auto" else wishes.threads,
-        # A CPU that trains has no core to spare: one worker only hides the reading behind the computing.
-        loader_workers=min(cores - 1, 1 if on_cpu else 8) if inputs.workers == "auto" else inputs.workers,
-        cache_bytes=machine.memory_bytes // CACHE_SHARE if inputs.cache == "auto" else inputs.cache,
+        loader_workers=workers,
+        cache_bytes=_cache(machine, inputs, workers),
         reasons=(reason,),
     )
 
@@ -77,6 +78,13 @@ def _device(machine: Machine, wanted: str) -> tuple[Device, str]:
         if wanted in {device.name, device.kind} or (wanted == "gpu" and device.kind != "cpu"):
             return device, f"device={wanted} was asked for"
     raise UsageError(f"device={wanted}: not on this machine", advice=f"it has: {', '.join(names)}")
+
+
+def _cache(machine: Machine, inputs: InputWishes, workers: int) -> int:
+    """Processes that are not forked do not share memory."""
+    if workers and not machine.platform.startswith("Linux"):
+        return 0
+    return machine.memory_bytes // CACHE_SHARE if inputs.cache == "auto" else inputs.cache
 
 
 def _precision(device: Device) -> Precision:

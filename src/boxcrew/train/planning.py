@@ -44,18 +44,26 @@ def as_before(plan: Plan, folder: Path, machine: Machine, config: RunConfig) -> 
     """
     if config.plan is not None:
         return plan
-    before = _read_plan(folder / "plan.json")
-    then = Machine.of(json.loads((folder / "hardware.json").read_text(encoding="utf-8")))
+    try:
+        before = Plan.of(_read_json(folder / "plan.json"))
+        then = Machine.of(_read_json(folder / "hardware.json"))
+    except (OSError, ValueError, UsageError) as error:
+        return plan.because(f"how the run began to compute is not known: {error}")
     same_cpu = (then.cores, then.devices[0].model) == (machine.cores, machine.devices[0].model)
-    if not same_cpu or before.clone_device != plan.clone_device:
+    left = [name for name in MEASURED if getattr(config.deploy, name) == "auto"]
+    if not left or not same_cpu or before.clone_device != plan.clone_device:
         return plan
-    left = {name for name in MEASURED if getattr(config.deploy, name) == "auto"}
-    return plan.model_copy(update={name: getattr(before, name) for name in left})
+    kept = plan.model_copy(update={name: getattr(before, name) for name in left})
+    return kept.because(f"{' and '.join(left).replace('_', ' ')} as when the run began")
+
+
+def _read_json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def _read_plan(path: Path) -> Plan:
     try:
-        return Plan.of(json.loads(path.read_text(encoding="utf-8")))
+        return Plan.of(_read_json(path))
     except OSError as error:
         raise UsageError(f"plan={path}: {error.strerror}") from None
     except ValueError as error:

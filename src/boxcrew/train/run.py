@@ -59,7 +59,7 @@ def _train(config: RunConfig, folder: Path, screen: Screen) -> Outcome:
     freeze = Freeze(task, trainable=config.trainable, unfreeze=config.unfreeze)
     start = _begin(config, detector, own, screen)
     if past is None:
-        _warn_of_idle(freeze, start, screen)
+        _warn_of_idle(detector, freeze, start, screen)
     plan = choose_plan(config, machine, detector)
     length = _length(config, len(data.train), plan.batch)
     workshop = Workshop(
@@ -152,13 +152,14 @@ def _begin(
     return report.to_json()
 
 
-def _warn_of_idle(freeze: Freeze, start: dict[str, Any], screen: Screen) -> None:
+def _warn_of_idle(detector: DetectorNet, freeze: Freeze, start: dict[str, Any], screen: Screen) -> None:
     """A layer left at random numbers for good spoils all that follows it, and nothing else would say so."""
-    filled = {f"detector.{name}" for name in (*start["loaded"], *start["remade"])}
+    remade = start["remade"] if set(detector.classes) <= set(start["kept_classes"]) else ()
+    filled = {f"detector.{name}" for name in (*start["loaded"], *remade)}
     idle = sorted(freeze.never_learn - filled)
     if idle:
         screen.warn(
-            f"{len(idle)} parameters are frozen at their random start, such as {idle[0]}; "
+            f"{len(idle)} tensors are frozen at their random start, such as {idle[0]}; "
             "add them to trainable=, or give weights for them (init=)"
         )
 

@@ -9,6 +9,7 @@ from typing import get_args
 
 import torch
 
+from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.types import Batch
 from boxcrew.deploy.deployment import deploy
 from boxcrew.plan.plan import MemoryFormat, Plan
@@ -16,15 +17,18 @@ from boxcrew.plan.search import DeployConfig
 from boxcrew.tasks.base import Task
 from boxcrew.train.schedule import Length
 
-SAMPLES = 4  # of a batch: enough to tell ways apart
-ROUNDS = 2  # timed, after one that is not
-MOST_SECONDS = 30.0
+SAMPLES = 4  # enough to tell ways apart
+ROUNDS = 2  # of timed steps
+MOST_SECONDS = 30.0  # no step is begun later
 CLEARLY = 1.1
 """Only a way this much faster replaces the usual one. Of close ones the machine's mood would choose, and two
 runs of one seed would differ in their last bits.
 """
 WORTH_STEPS, WORTH_SECONDS = 200, 120.0  # a shorter run would not earn the trial back
 MANY_THREADS = 4  # from here on half of them may be faster: cores that are halves of one compute no more
+
+Step = Callable[[], float]
+"""Does a step, and gives its seconds."""
 
 
 def is_worth_it(length: Length) -> bool:
@@ -46,34 +50,46 @@ def ways_of(plan: Plan, wishes: DeployConfig) -> list[Plan]:
 
 
 def fastest(ways: Sequence[Plan], task: Task, batch: Batch) -> Plan:
-    """Of the ways tried in the time there is; each on a copy of the task, and nothing random is drawn. The
-    plan says what was found.
+    """The first way, or one that is clearly faster; the plan says what was found. Each is tried on a copy of
+    the task, and nothing random is drawn. A trial never ends a run: a way that fails is not taken.
     """
-    batch = batch.split([min(SAMPLES, len(batch)), max(0, len(batch) - SAMPLES)])[0]
-    steps = [_step(way, copy.deepcopy(task), batch) for way in ways]
-    seconds: list[list[float]] = [[] for _ in ways]
-    begun = time.monotonic()
+    last_begin = time.monotonic() + MOST_SECONDS
     with torch.random.fork_rng(devices=[]):
-        for turn in range(1 + ROUNDS):
-            for step, found in zip(steps, seconds, strict=True):
-                took = step()
-                if turn > 0:  # the first step of each also makes room and plans of its own
-                    found.append(took)
-            if time.monotonic() - begun > MOST_SECONDS * (1 + turn) / (1 + ROUNDS):
-                break
-    if not all(seconds):
-        said = f"too slow to try other ways than {_name(ways[0])}"
-        return _because(ways[0], said)
-    best = min(range(len(ways)), key=lambda i: min(seconds[i]))
-    if min(seconds[0]) < CLEARLY * min(seconds[best]):
+        steps = _warmed_up(ways, task, batch, last_begin)
+        seconds = [_least(step, last_begin) for step in steps.values()]
+    if len(seconds) < 2 or None in seconds:
+        return ways[0].because(f"no time to try other ways than {_name(ways[0])}")
+    known = {i: least for i, least in zip(steps, seconds, strict=True) if least is not None}
+    best = min(known, key=lambda i: known[i])
+    if 0 in known and known[0] < CLEARLY * known[best]:
         best = 0
-    tried = ", ".join(f"{_name(way)} {min(found):.2f} s" for way, found in zip(ways, seconds, strict=True))
-    return _because(ways[best], f"tried with {len(batch)} samples: {tried}")
+    tried = ", ".join(f"{_name(ways[i])} {least:.2f} s" for i, least in known.items())
+    return ways[best].because(f"tried with {len(batch)} samples: {tried}")
 
 
-def _step(way: Plan, task: Task, batch: Batch) -> Callable[[], float]:
-    """Gradients as in training, timed."""
-    deployment = deploy(way)
+def _warmed_up(ways: Sequence[Plan], task: Task, batch: Batch, last_begin: float) -> dict[int, Step]:
+    """The ways that work, by their place, after a step that also makes room and plans of its own."""
+    steps: dict[int, Step] = {}
+    for i, way in enumerate(ways):
+        step = _step(way, copy.deepcopy(task), batch)
+        try:
+            took = step()
+        except (RuntimeError, ValueError, BoxcrewError):
+            continue
+        if time.monotonic() + took > last_begin:
+            break
+        steps[i] = step
+    return steps
+
+
+def _least(step: Step, last_begin: float) -> float | None:
+    seconds = [step() for _ in range(ROUNDS) if time.monotonic() < last_begin]
+    return min(seconds, default=None)
+
+
+def _step(way: Plan, task: Task, batch: Batch) -> Step:
+    """Gradients as in training, of a batch that is one of its parts."""
+    deployment = deploy(way.model_copy(update={"accumulation": 1}))
     deployment.place(task)
 
     def take() -> float:
@@ -89,7 +105,3 @@ def _step(way: Plan, task: Task, batch: Batch) -> Callable[[], float]:
 
 def _name(way: Plan) -> str:
     return f"{way.memory_format} on {way.threads} thread{'s' if way.threads > 1 else ''}"
-
-
-def _because(plan: Plan, reason: str) -> Plan:
-    return plan.model_copy(update={"reasons": (*plan.reasons, reason)})

@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 
 from boxcrew.core.errors import BoxcrewError, ModelError, UsageError
 from boxcrew.core.files import write_json
-from boxcrew.core.units import format_duration
+from boxcrew.core.units import format_bytes, format_duration
 from boxcrew.data.image_cache import ImageCache, ImageReader
 from boxcrew.data.loader import TrainLoader
 from boxcrew.data.transforms.pipeline import eval_pipeline, train_pipeline
@@ -36,7 +36,7 @@ from boxcrew.train.parts import Examiner, Parts
 from boxcrew.train.schedule import Course, Length
 from boxcrew.train.screen import Screen
 from boxcrew.train.trainer import Trainer
-from boxcrew.train.trial import fastest, ways_of
+from boxcrew.train.trial import SAMPLES, fastest, ways_of
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -93,9 +93,11 @@ class Workshop:
         ways = ways_of(plan, self.config.deploy)
         if len(ways) == 1:
             return plan
+        self.screen.say(f"trying {len(ways)} ways to compute")
         task = copy.deepcopy(self.task)
-        self.freeze.apply(task, fraction=0.0)
-        return fastest(ways, task, next(self._loader(plan.batch, self.data.source).batches()))
+        self.freeze.set_learning(task, fraction=0.0)
+        num_samples = min(SAMPLES, plan.micro_batches(plan.batch)[0])
+        return fastest(ways, task, next(self._loader(num_samples, self.data.source).batches()))
 
     def run(self, deployment: Deployment, past: Checkpoint | None) -> Outcome:
         """From `past`, or from what the detector was filled with, to the end."""
@@ -116,6 +118,8 @@ class Workshop:
             raise
         finally:
             parts.close()
+        if isinstance(images, ImageCache):
+            self.screen.say(f"decoded images kept in memory: {format_bytes(images.used_bytes)}")
         return self._finish(trainer, parts)
 
     def _finish(self, trainer: Trainer, parts: Parts) -> Outcome:
@@ -181,7 +185,11 @@ class Workshop:
     def _images(self, cache_bytes: int) -> ImageReader:
         if not cache_bytes:
             return self.data.source
-        return ImageCache(self.data.source, (*self.data.train, *self.data.val), budget=cache_bytes)
+        try:
+            return ImageCache(self.data.source, (*self.data.train, *self.data.val), budget=cache_bytes)
+        except OSError as error:  # a limit that cannot be asked for
+            self.screen.warn(f"no memory for decoded images: {error.strerror}; they are read each time")
+            return self.data.source
 
     def _evaluator(self, deployment: Deployment, images: ImageReader) -> Evaluator:
         return Evaluator(

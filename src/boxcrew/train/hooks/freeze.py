@@ -45,9 +45,9 @@ class Freeze(Hook):
             self._apply(trainer)
 
     def _apply(self, trainer: Trainer) -> None:
-        self._applied = self.apply(trainer.task, trainer.progress.fraction)
+        self._applied = self.set_learning(trainer.task, trainer.progress.fraction)
 
-    def apply(self, task: Task, fraction: float) -> int:
+    def set_learning(self, task: Task, fraction: float) -> int:
         """Makes a task learn what is due at that share of the run; gives the number of stages that are."""
         due = [names for share, names in self._stages if share <= fraction]
         learning = set[str]().union(*due)
