@@ -102,9 +102,12 @@ def measure_ours(root: Path, size: int) -> Figures:
     from boxcrew.data.source import open_source
     from boxcrew.data.transforms.pipeline import TransformsConfig, train_pipeline
     from boxcrew.data.workers import Workers
+    from boxcrew.deploy.memory import keep_freed_memory
 
-    cv2.setNumThreads(0)  # as in our loader processes
+    # As in our loader processes.
+    cv2.setNumThreads(0)
     torch.set_num_threads(1)
+    keep_freed_memory()
     source = open_source(root)
     records = source.split("train")
     pipeline = train_pipeline(TransformsConfig(), size, size)

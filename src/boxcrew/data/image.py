@@ -159,6 +159,14 @@ def _header(path: Path, size: tuple[int, int], orientation: int) -> Header:
 
 
 def _decode(path: Path, data: bytes, *, reduction: int = 1) -> Image:
+    ordinary = sound_ends(data[: _HEAD_BYTES[0]], data[-TAIL_BYTES:], len(data))
+    if ordinary is not None:  # nothing that Pillow would have to be asked about
+        stored = (ordinary.width, ordinary.height)
+        _header(path, stored, ordinary.orientation)
+        reducible = _can_be_reduced(stored, ordinary.orientation, reduction)
+        pixels = _imdecode(data, stored, reduction if reducible else 1)
+        if pixels is not None:
+            return _upright(pixels, ordinary.orientation)
     try:
         with _open(path, io.BytesIO(data)) as file:
             pixels = _decode_with_opencv(file, data, reduction)
@@ -224,14 +232,22 @@ def _decode_with_opencv(file: Pillow.Image, data: bytes, reduction: int) -> Imag
     whole = _ENDINGS.get(str(file.format), b"") in data[-TAIL_BYTES:]
     if animated or not (ordinary and whole):
         return None
-    whole_blocks = file.width % reduction == 0 and file.height % reduction == 0
-    if file.format != "JPEG" or not (whole_blocks or _orientation(file) == 1):
-        # Of other kinds OpenCV would decode all and then step over pixels. In an image that is turned, the
-        # block that is not whole would come first and shift the others.
-        reduction = 1
+    if file.format != "JPEG" or not _can_be_reduced(file.size, _orientation(file), reduction):
+        reduction = 1  # of other kinds OpenCV would decode all and then step over pixels
+    return _imdecode(data, file.size, reduction)
+
+
+def _can_be_reduced(size: tuple[int, int], orientation: int, reduction: int) -> bool:
+    """In a JPEG that is turned, a block that is not whole would come first and shift the others."""
+    return orientation == 1 or all(side % reduction == 0 for side in size)
+
+
+def _imdecode(data: bytes, size: tuple[int, int], reduction: int) -> Image | None:
+    """`size` is (width, height) as stored; None for what OpenCV cannot decode to that size."""
     flags = _REDUCED[reduction] | cv2.IMREAD_IGNORE_ORIENTATION
     decoded = cv2.imdecode(np.frombuffer(data, dtype=np.uint8), flags)
-    if decoded is None or decoded.shape[:2] != (-(-file.height // reduction), -(-file.width // reduction)):
+    width, height = (-(-side // reduction) for side in size)
+    if decoded is None or decoded.shape[:2] != (height, width):
         return None
     rgb: Image = cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB, dst=decoded)
     return rgb
