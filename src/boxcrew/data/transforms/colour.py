@@ -48,7 +48,9 @@ def _look_up(image: Image, levels: npt.NDArray[np.float64]) -> Image:
 
 
 def _table(levels: npt.NDArray[np.float64]) -> npt.NDArray[np.uint8]:
-    return np.clip(np.rint(levels), 0, 255).astype(np.uint8)
+    return np.minimum(np.maximum(np.rint(levels), 0), 255).astype(
+        np.uint8
+    )  # np.clip takes four times as long
 
 
 def _shift_hsv(image: Image, *, saturation: float, hue: float) -> Image:

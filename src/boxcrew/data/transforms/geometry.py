@@ -6,10 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
-from boxcrew.core.boxes import centres_inside, clip, iou
-from boxcrew.core.types import Bools, Floats, Target
+from boxcrew.core.boxes import centres_inside, clip
+from boxcrew.core.types import Bools, Target
 from boxcrew.data.transforms.view import Pair, View, move_boxes
+
+Doubles = npt.NDArray[np.float64]
 
 _TRIALS = 50
 _MIN_IOU = (None, 0.0, 0.1, 0.3, 0.5, 0.7, 0.9)  # None: keep the whole; 0.0: any crop with a box in it
@@ -60,36 +63,53 @@ class MinIoUCrop:
     """
 
     def __call__(self, scene: Scene, rng: np.random.Generator) -> Scene:
+        edges = scene.target.boxes.T.astype(np.float64)
         for choice in rng.permutation(len(_MIN_IOU)):
             minimum = _MIN_IOU[choice]
             if minimum is None:
                 break
             windows = _windows(scene.view.width, scene.view.height, rng)
-            fitting = np.flatnonzero(_fits(windows, scene.target.boxes, minimum))
-            if len(fitting):
-                return _crop(scene, windows[fitting[0]])
+            fitting = _fits(windows, edges, minimum)
+            if fitting.any():
+                return _crop(scene, windows[:, fitting.argmax()])
         return scene
 
 
-def _windows(width: int, height: int, rng: np.random.Generator) -> Floats:
-    """(trials, 4) whole-pixel parts: 0.3..1 of the side in geometric mean, 1/2..2 of the canvas's aspect."""
+# Both of these take longer to call NumPy than NumPy takes to compute: they are written for few calls.
+
+
+def _windows(width: int, height: int, rng: np.random.Generator) -> Doubles:
+    """(4, trials) whole-pixel parts: 0.3..1 of the side in geometric mean, 1/2..2 of the canvas's aspect."""
     size, aspect, left, top = rng.random((4, _TRIALS))
     size = 0.3 + 0.7 * size
-    lowest, highest = np.maximum(0.5, size**2), np.minimum(2, size**-2)  # both sides must fit
+    square = size * size
+    lowest, highest = np.maximum(0.5, square), np.minimum(2, 1 / square)  # both sides must fit
     root = np.sqrt(lowest + (highest - lowest) * aspect)
-    w = np.clip(np.rint(width * size * root), 1, width)
-    h = np.clip(np.rint(height * size / root), 1, height)
-    x, y = np.floor(left * (width - w + 1)), np.floor(top * (height - h + 1))
-    return np.stack([x, y, x + w, y + h], axis=1).astype(np.float32)
+    w = np.minimum(np.maximum(np.rint(width * size * root), 1), width)
+    h = np.minimum(np.maximum(np.rint(height * size / root), 1), height)
+    x, y = np.floor(left * (width + 1 - w)), np.floor(top * (height + 1 - h))
+    return np.array((x, y, x + w, y + h))
 
 
-def _fits(windows: Floats, boxes: Floats, minimum: float) -> Bools:
-    """(trials,) whether a box has its centre inside and IoU >= minimum; without boxes all fit."""
-    if not len(boxes):
-        return np.ones(len(windows), dtype=np.bool_)
-    centres = (boxes[:, :2] + boxes[:, 2:]) / 2
-    inside = ((centres > windows[:, None, :2]) & (centres < windows[:, None, 2:])).all(axis=2)
-    return np.asarray((inside & (iou(windows, boxes) >= minimum)).any(axis=1))
+def _fits(windows: Doubles, edges: Doubles, minimum: float) -> Bools:
+    """(trials,) whether a box of `edges` (4, N) has its centre inside and IoU >= minimum; without boxes all
+    fit.
+    """
+    if not edges.size:
+        return np.ones(windows.shape[1], dtype=np.bool_)
+    left, top, right, bottom = windows[..., None]
+    x0, y0, x1, y1 = edges
+    x, y = (x0 + x1) / 2, (y0 + y1) / 2
+    fits = (x > left) & (x < right) & (y > top) & (y < bottom)
+    if minimum > 0:
+        # Of a box with its centre inside, some part is: the sides of what is shared are above zero.
+        shared = (np.minimum(x1, right) - np.maximum(x0, left)) * (
+            np.minimum(y1, bottom) - np.maximum(y0, top)
+        )
+        union = (right - left) * (bottom - top) + (x1 - x0) * (y1 - y0) - shared
+        fits &= shared >= minimum * union
+    result: Bools = fits.any(axis=1)
+    return result
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,10 +128,10 @@ class Jitter:
         w, h = (max(1, round(side)) for side in (width / zoom / root, height / zoom * root))
         # A window larger than the image lies around it, a smaller one within: the same sum.
         x, y = round(left * (width - w)), round(top * (height - h))
-        return _crop(scene, np.array([x, y, x + w, y + h], dtype=np.float32))
+        return _crop(scene, np.array((x, y, x + w, y + h), dtype=np.float64))
 
 
-def _crop(scene: Scene, window: Floats) -> Scene:
+def _crop(scene: Scene, window: Doubles) -> Scene:
     x0, y0, x1, y1 = (int(edge) for edge in window)
     kept = replace(scene, target=scene.target.select(centres_inside(scene.target.boxes, window)))
     return clipped(kept.then(shift=(-x0, -y0), size=(x1 - x0, y1 - y0)))
