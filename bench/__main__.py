@@ -25,6 +25,7 @@ BENCHES = (
     "scan",
     "pipeline",
     "train_step",
+    "allocator",
     "predict",
     "average_precision",
     "data_wait",

@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import Any
 
 
-def in_child(module: str, *words: str) -> dict[str, Any]:
-    """What `python -m bench.MODULE WORDS` prints as its last line, a JSON object."""
+def in_child(module: str, *words: str, preload: str = "") -> dict[str, Any]:
+    """What `python -m bench.MODULE WORDS` prints as its last line, a JSON object. `preload` is a library that
+    comes before all others.
+    """
     command = [sys.executable, "-m", f"bench.{module}", *words]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    environment = os.environ | ({"LD_PRELOAD": preload} if preload else {})
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
