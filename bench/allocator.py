@@ -1,6 +1,6 @@
 """Train steps with glibc's allocator, told to keep freed memory as our runs tell it, and with tcmalloc.
 
-`python -m bench.allocator RECIPE` is one measurement in a process of its own; `rows` makes the two take turns.
+`python -m bench.allocator RECIPE` is one measurement in a process of its own; `rows` makes them take turns.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def rows(*, repeats: int = 7) -> list[Row]:
             theirs=f"{theirs['images_per_second']:.1f} images/s, {theirs['peak_mebibytes']:,.0f} MiB at most",
             verdict=f"{cpu_theirs / cpu:.2f} x (reported)",
             command=COMMAND,
-            detail=f"{library.name}; batch {SETUPS[RECIPE].batch}, medians of {repeats} processes each, taking "
-            f"turns; ratio of CPU seconds, {cpu:.0f} ms an image against {cpu_theirs:.0f}",
+            detail=f"{library.name}; batch {SETUPS[RECIPE].batch}, medians of {repeats} processes each, "
+            f"taking turns; ratio of CPU seconds, {cpu:.0f} ms an image against {cpu_theirs:.0f}",
         )
     ]
 
