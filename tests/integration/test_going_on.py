@@ -257,6 +257,7 @@ def test_a_process_that_is_ended_goes_on_where_it_was(
         "schedule": {"name": "fixed", "warmup": 0},  # that no step depends on how many there will be
         "evaluation": {"every_epochs": 10**6},
         "saver": {"every_steps": 1},
+        "deploy": {"memory_format": "channels_last"},  # a run of so many steps would try others
     }
     out = tmp_path / "run"
     process = start(config(photos, out, steps=10**5, loader={"workers": 1}, **steady), tmp_path)
