@@ -42,4 +42,4 @@ def test_any_number_of_classes_and_many_boxes(num_classes: int, read_png: Any, t
 @pytest.mark.parametrize("targets", [[], [Target.of([], [])], [Target.of([[1, 1, 1, 5]], [0])]])
 def test_hardly_any_labels(targets: list[Target], read_png: Any, tmp_path: Path) -> None:
     plot_labels(targets, ["phone", "watch"], [(64, 48)] * len(targets), tmp_path / "labels.png")
-    read_png(tmp_path / "labels.png")
+    assert read_png(tmp_path / "labels.png").shape == SIZE

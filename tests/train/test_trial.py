@@ -105,11 +105,13 @@ def test_what_takes_too_long_is_not_tried_to_the_end(monkeypatch: pytest.MonkeyP
     found = fastest(formats(), Paced(channels_last=0.2, contiguous=0.001), batch())
     assert time.monotonic() - begun < 0.4
     assert found.memory_format == "channels_last"
-    assert found.reasons[-1] == "no time to try other ways than channels_last on 1 thread"
+    assert found.reasons[-1].endswith(
+        ": channels_last on 1 thread not in time, contiguous on 1 thread not in time"
+    )
 
 
 @pytest.mark.parametrize("fails", ["channels_last", "contiguous"])
-def test_a_way_that_fails_is_not_taken_and_ends_nothing(fails: str) -> None:
+def test_a_way_that_fails_is_named_not_taken_and_ends_nothing(fails: str) -> None:
     class Fragile(Paced):
         def forward(self, batch: Batch, phase: str = "train") -> Losses:
             last = batch.inputs.is_contiguous(memory_format=torch.channels_last)
@@ -118,9 +120,8 @@ def test_a_way_that_fails_is_not_taken_and_ends_nothing(fails: str) -> None:
             return super().forward(batch, phase)
 
     found = fastest(formats(), Fragile(channels_last=0, contiguous=0), batch())
-    assert (
-        found.memory_format == "channels_last"
-    )  # nothing to compare with, or nothing that works: as planned
+    assert found.memory_format != fails
+    assert f"{fails} on 1 thread failed (no such layout)" in found.reasons[-1]
 
 
 def test_a_part_of_a_step_is_tried_as_it_is() -> None:

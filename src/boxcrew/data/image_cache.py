@@ -7,13 +7,13 @@ import mmap
 import multiprocessing
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from boxcrew.core.types import Image
-from boxcrew.data.source import Record
+from boxcrew.data.source import ImageReader, Record
 
 REDUCTIONS = (1, 2, 4, 8)
 LOCK_SECONDS = 10.0  # it is held for microseconds
@@ -21,13 +21,6 @@ Place = npt.NDArray[np.int64]
 """Where images begin in the memory, and their heights and widths."""
 _NOT_KEPT = -1
 _CELL = np.dtype(np.int64).itemsize
-
-
-class ImageReader(Protocol):
-    """What gives the pixels of a record: a source, or a cache before one."""
-
-    def read(self, record: Record, *, reduction: int = 1) -> Image:
-        """The upright RGB image; with a `reduction` each side may be smaller by that factor, rounded up."""
 
 
 class ImageCache:

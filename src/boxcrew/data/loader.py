@@ -15,9 +15,8 @@ from boxcrew.core.config import Config
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Batch, Image, Sample
 from boxcrew.data.collate import collate, stack_images
-from boxcrew.data.image_cache import ImageReader
 from boxcrew.data.order import SampleOrder, sample_rng
-from boxcrew.data.source import Record
+from boxcrew.data.source import ImageReader, Record
 from boxcrew.data.transforms.pipeline import Pipeline
 from boxcrew.data.transforms.view import View
 from boxcrew.data.workers import Workers, fetch_all

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar, Protocol, Self
 
 import numpy as np
 
@@ -29,6 +29,13 @@ class Record:
     width: int  # of the upright image
     height: int
     target: Target
+
+
+class ImageReader(Protocol):
+    """What gives the pixels of a record: a source, or a cache before one."""
+
+    def read(self, record: Record, *, reduction: int = 1) -> Image:
+        """As `Source.read`."""
 
 
 class Source(ABC):

@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from boxcrew.core.types import Image
-from boxcrew.data.image_cache import ImageReader
 from boxcrew.data.loader import EvalLoader
-from boxcrew.data.source import Record, Source
+from boxcrew.data.source import ImageReader, Record, Source
 from boxcrew.data.workers import Workers
 from boxcrew.evaluate.detection import evaluate_detections
 from boxcrew.evaluate.metric import DetectionReport, Judged

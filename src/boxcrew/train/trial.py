@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import get_args
@@ -51,40 +52,34 @@ def ways_of(plan: Plan, wishes: DeployConfig) -> list[Plan]:
 
 def fastest(ways: Sequence[Plan], task: Task, batch: Batch) -> Plan:
     """The first way, or one that is clearly faster; the plan says what was found. Each is tried on a copy of
-    the task, and nothing random is drawn. A trial never ends a run: a way that fails is not taken.
+    the task, and nothing random is drawn. A trial never ends a run: a way that fails is not taken, and said.
     """
     last_begin = time.monotonic() + MOST_SECONDS
     with torch.random.fork_rng(devices=[]):
-        steps = _warmed_up(ways, task, batch, last_begin)
-        seconds = [_least(step, last_begin) for step in steps.values()]
-    if len(seconds) < 2 or None in seconds:
-        return ways[0].because(f"no time to try other ways than {_name(ways[0])}")
-    known = {i: least for i, least in zip(steps, seconds, strict=True) if least is not None}
-    best = min(known, key=lambda i: known[i])
-    if 0 in known and known[0] < CLEARLY * known[best]:
-        best = 0
-    tried = ", ".join(f"{_name(ways[i])} {least:.2f} s" for i, least in known.items())
-    return ways[best].because(f"tried with {len(batch)} samples: {tried}")
+        found = [_try(_step(way, copy.deepcopy(task), batch), last_begin) for way in ways]
+    tried = ", ".join(f"{_name(way)} {_told(result)}" for way, result in zip(ways, found, strict=True))
+    seconds = [result if isinstance(result, float) else math.inf for result in found]
+    best = seconds.index(min(seconds))
+    chosen = ways[0] if seconds[0] <= CLEARLY * seconds[best] else ways[best]
+    return chosen.because(f"tried with {len(batch)} samples: {tried}")
 
 
-def _warmed_up(ways: Sequence[Plan], task: Task, batch: Batch, last_begin: float) -> dict[int, Step]:
-    """The ways that work, by their place, after a step that also makes room and plans of its own."""
-    steps: dict[int, Step] = {}
-    for i, way in enumerate(ways):
-        step = _step(way, copy.deepcopy(task), batch)
-        try:
-            took = step()
-        except (RuntimeError, ValueError, BoxcrewError):
-            continue
-        if time.monotonic() + took > last_begin:
-            break
-        steps[i] = step
-    return steps
-
-
-def _least(step: Step, last_begin: float) -> float | None:
-    seconds = [step() for _ in range(ROUNDS) if time.monotonic() < last_begin]
+def _try(step: Step, last_begin: float) -> float | str | None:
+    """The seconds of the fastest step, why there is none, or None where there was no time for one."""
+    if time.monotonic() > last_begin:
+        return None
+    try:
+        step()  # not counted: it also makes room and plans of its own
+        seconds = [step() for _ in range(ROUNDS) if time.monotonic() < last_begin]
+    except (RuntimeError, ValueError, BoxcrewError) as error:
+        return str(error).partition("\n")[0]
     return min(seconds, default=None)
+
+
+def _told(result: float | str | None) -> str:
+    if isinstance(result, float):
+        return f"{result:.2f} s"
+    return "not in time" if result is None else f"failed ({result})"
 
 
 def _step(way: Plan, task: Task, batch: Batch) -> Step:

@@ -14,8 +14,9 @@ from torch.optim import Optimizer
 from boxcrew.core.errors import BoxcrewError, ModelError, UsageError
 from boxcrew.core.files import write_json
 from boxcrew.core.units import format_bytes, format_duration
-from boxcrew.data.image_cache import ImageCache, ImageReader
+from boxcrew.data.image_cache import ImageCache
 from boxcrew.data.loader import TrainLoader
+from boxcrew.data.source import ImageReader
 from boxcrew.data.transforms.pipeline import eval_pipeline, train_pipeline
 from boxcrew.data.workers import Workers
 from boxcrew.deploy.deployment import Deployment
