@@ -42,8 +42,8 @@ from boxcrew.train.screen import Screen
 
 SIZE, BATCH = 320, 8
 RATE, DECAY = 1e-3, 0.02
-"""On `groceries8_voc`: AP50 0.29 after 4.8 epochs. The scripts' SGD (0.15 for 192 images, so 0.006 in proportion)
-had 0.08 after 5.2 epochs at 0.03, and 0.29 only after 12.9 epochs at 0.01.
+"""On `groceries8_voc`: AP50 0.29 after 4.8 epochs. The scripts' SGD (0.15 for 192 images, so 0.006 in
+proportion) had 0.08 after 5.2 epochs at 0.03, and 0.29 only after 12.9 epochs at 0.01.
 """
 WARM_UP = 0.03  # of the run
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

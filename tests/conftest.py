@@ -29,7 +29,8 @@ def scan_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What scans find is kept with the other files of the tests, not in the user's home."""
     folder = tmp_path_factory.mktemp("scan_cache")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("boxcrew.data.scan.cache_folder", lambda: folder)
+        patch.setattr("boxcrew.data.scan.cache_folder", lambda name: folder / name)
+        patch.setattr("boxcrew.hardware.speed.cache_folder", lambda name: folder / name)
         yield
 
 

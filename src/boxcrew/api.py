@@ -23,7 +23,7 @@ from boxcrew.train.best_effort import BestEffort
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loading import Loaded, Which, load_detector
 from boxcrew.train.outcome import Outcome
-from boxcrew.train.run import resume, train
+from boxcrew.train.run import explain, resume, train
 from boxcrew.train.screen import Screen
 from boxcrew.train.validate import ValConfig, validate
 
@@ -44,6 +44,11 @@ def run_config(start: str | None, settings: Tree) -> RunConfig:
 def train_run(config: RunConfig, screen: Screen) -> Outcome:
     """Trains and draws the plots."""
     return _with_plots(train(config, screen), screen)
+
+
+def explain_run(config: RunConfig, screen: Screen) -> dict[str, Any]:
+    """Who would do what where; nothing is trained or written."""
+    return explain(config, screen)
 
 
 def resume_run(folder: Path, changes: Tree, screen: Screen) -> Outcome:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from boxcrew.core.cache import cache_folder
 from boxcrew.data import scan_cache
-from boxcrew.data.scan_cache import Look, ScanCache, cache_folder, stamp_of
+from boxcrew.data.scan_cache import Look, ScanCache, stamp_of
 
 LOOKS = {
     "images/a.jpg": Look((10, 20, 30)),
@@ -72,7 +73,7 @@ def test_without_a_home_there_is_no_cache(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.undo()
     monkeypatch.setattr(Path, "home", nowhere)
-    assert ScanCache(Path(), cache_folder()).get("a", (1, 2, 3)) is None
+    assert ScanCache(Path(), cache_folder("scan")).get("a", (1, 2, 3)) is None
 
 
 def test_stamps(tmp_path: Path) -> None:

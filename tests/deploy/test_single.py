@@ -14,22 +14,18 @@ from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
 from boxcrew.nets.layers import eval_mode
 from boxcrew.plan.plan import Plan, Precision
 from boxcrew.tasks.detection import DetectionTask
+from boxcrew.testing.plans import plan_of
 from boxcrew.testing.strategies import HungryTask
 
 SIZE = 64
 
 
 def plan(*, accumulation: int = 1, precision: Precision = "fp32") -> Plan:
-    return Plan(
-        clone_device="cpu",
-        parameter_device="cpu",
-        optimizer_device="cpu",
-        batch=6,
+    return plan_of(
+        6,
         accumulation=accumulation,
         precision=precision,
         memory_format="channels_last",
-        threads=1,
-        loader_workers=0,
     )
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
+from boxcrew.core.errors import UsageError
 from boxcrew.hardware.machine import Device, Machine
 
 GIB = 1 << 30
@@ -26,3 +29,23 @@ def test_accelerators_and_headline() -> None:
     assert machine(CPU, GPU, cores=1).accelerators == (GPU,)
     assert machine(CPU, GPU, cores=1).headline() == "1 CPU core, 8.0 GiB, a GPU 16.0 GiB"
     assert machine(CPU, cores=2.5).headline() == "2.5 CPU cores, 8.0 GiB, no GPU"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"memory_bytes": -1}, "memory_bytes"),
+        ({"memory_bytes": 0}, "memory_bytes"),
+        ({"cores": 0}, "cores"),
+        ({"devices": []}, "devices"),
+        ({"devices": [GPU.tree()]}, "the CPU must be the first, not cuda:0"),
+        ({"devices": [CPU.tree(), GPU.tree(), GPU.tree()]}, "cuda:0 is there twice"),
+        ({"devices": [CPU.tree() | {"memory_bytes": -5}]}, r"devices.*memory_bytes"),
+        ({"devices": [CPU.tree() | {"kind": "abacus"}]}, "kind"),
+        ({"devices": [CPU.tree() | {"speeds": {"gemm": -1}}]}, "gemm"),
+        ({"coers": 2}, "coers: no such setting; did you mean 'cores'"),
+    ],
+)
+def test_a_machine_that_cannot_be_is_refused(change: dict[str, object], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        Machine.of(machine(CPU, cores=2).tree() | change)

@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 
 from boxcrew.core.errors import UsageError
 from boxcrew.plan.plan import Plan
+from boxcrew.testing.plans import plan_of
 
 
 def plan(*, accumulation: int = 1, cache_bytes: int = 0) -> Plan:
-    return Plan(
-        clone_device="cuda:0",
-        parameter_device="cuda:0",
-        optimizer_device="cuda:0",
-        batch=32,
+    return plan_of(
+        32,
+        device="cuda:0",
         accumulation=accumulation,
         precision="bf16",
         threads=4,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -49,6 +49,14 @@ def make(
     )
 
 
+def devices(plan: Plan) -> list[str]:
+    return [clone.device for clone in plan.clones]
+
+
+def shares(plan: Plan) -> list[int]:
+    return [clone.share for clone in plan.clones]
+
+
 def test_an_eighth_of_the_memory_may_hold_decoded_images_unless_told() -> None:
     assert make(machine()).cache_bytes == 8 * GIB
     assert make(machine(), cache=0).cache_bytes == 0
@@ -60,7 +68,7 @@ def test_an_eighth_of_the_memory_may_hold_decoded_images_unless_told() -> None:
 
 def test_without_an_accelerator_the_cpu_computes() -> None:
     plan = make(machine(), cpu_format="channels_last")
-    assert (plan.clone_device, plan.precision, plan.memory_format) == ("cpu", "fp32", "channels_last")
+    assert (devices(plan), plan.precision, plan.memory_format) == (["cpu"], "fp32", "channels_last")
     assert plan.parameter_device == plan.optimizer_device == plan.inputs_device == "cpu"
     assert (plan.threads, plan.loader_workers) == (8, 1)
     assert any("no accelerator" in reason for reason in plan.reasons)
@@ -72,15 +80,15 @@ def test_without_an_accelerator_the_cpu_computes() -> None:
 )
 def test_precision_follows_from_the_described_device(device: Device, precision: str) -> None:
     plan = make(machine(NEW, OLD, APPLE), device=device.name)
-    assert (plan.clone_device, plan.precision) == (device.name, precision)
+    assert (devices(plan), plan.precision) == ([device.name], precision)
 
 
 def test_the_first_accelerator_is_taken_unless_told() -> None:
-    assert make(machine(NEW, OLD)).clone_device == "cuda:0"
-    assert make(machine(NEW, OLD), device="cuda").clone_device == "cuda:0"
-    assert make(machine(NEW, OLD), device="gpu").clone_device == "cuda:0"
-    assert make(machine(NEW, OLD), device="cuda:1").clone_device == "cuda:1"
-    assert make(machine(NEW, OLD), device="cpu").clone_device == "cpu"
+    assert devices(make(machine(NEW, OLD))) == ["cuda:0"]
+    assert devices(make(machine(NEW, OLD), device="cuda")) == ["cuda:0"]
+    assert devices(make(machine(NEW, OLD), device="gpu")) == ["cuda:0"]
+    assert devices(make(machine(NEW, OLD), device="cuda:1")) == ["cuda:1"]
+    assert devices(make(machine(NEW, OLD), device="cpu")) == ["cpu"]
     assert make(machine(NEW)).loader_workers == 7
     assert make(machine(NEW)).memory_format == "channels_last"
 
@@ -116,3 +124,51 @@ def test_impossible_wishes_are_refused() -> None:
         make(machine(), accumulation=17)
     with pytest.raises(UsageError, match=r"deploy\.threads"):
         make(machine(), threads=0)
+
+
+def test_clones_get_an_accelerator_each_and_equal_shares() -> None:
+    plan = make(machine(NEW, OLD), clones=2, batch=7)
+    assert (plan.strategy, devices(plan), shares(plan)) == ("clones", ["cuda:0", "cuda:1"], [4, 3])
+    # The rule of the classic systems: the CPU keeps the parameters, makes the batches and applies the update.
+    assert plan.parameter_device == plan.optimizer_device == plan.inputs_device == "cpu"
+    assert plan.precision == "fp16"  # what the older of the two computes fast
+
+
+def test_clones_may_share_the_cpu_or_be_mixed_as_wanted() -> None:
+    plan = make(machine(NEW), clones=3, clone_on_cpu=True)
+    assert (plan.strategy, devices(plan), shares(plan)) == ("clones", ["cpu"] * 3, [6, 5, 5])
+    plan = make(machine(NEW, OLD), device="cuda:1,cpu", shares="13,3")
+    assert (devices(plan), shares(plan)) == (["cuda:1", "cpu"], [13, 3])
+    assert (plan.precision, plan.memory_format) == ("fp32", "channels_last")
+
+
+def test_the_optimizer_may_stay_in_main_memory() -> None:
+    plan = make(machine(NEW), optimizer_device="cpu")
+    assert (plan.strategy, devices(plan)) == ("clones", ["cuda:0"])
+    assert plan.parameter_device == plan.optimizer_device == "cpu"
+    assert make(machine(), optimizer_device="cpu").strategy == "single"
+
+
+@pytest.mark.parametrize(
+    ("wishes", "said"),
+    [
+        ({"clones": 3}, r"clones=3: more than there are accelerators for device=auto \(2\)"),
+        ({"clones": 2, "device": "cuda:0"}, r"clones=2: more than .* device=cuda:0 \(1\)"),
+        ({"clones": 0}, r"deploy\.clones"),
+        ({"clones": -1}, r"deploy\.clones"),
+        ({"clones": 2, "shares": "9,8"}, "shares=9,8: add up to 17, but batch=16"),
+        ({"clones": 2, "shares": "8,4,4"}, "shares=8,4,4: 3 shares for 2 clones"),
+        ({"clones": 2, "shares": "16,0"}, r"deploy\.shares"),
+        ({"clones": 2, "shares": "a,b"}, r"deploy\.shares"),
+        ({"clones": 17, "clone_on_cpu": True}, "clones=17: more than batch=16"),
+        ({"clones": 3, "device": "cuda:0,cpu"}, "clones=3: device= names 2 devices"),
+        ({"device": "cuda:0,cuda:7"}, "device=cuda:7: not on this machine"),
+        ({"strategy": "single", "clones": 2}, "strategy=single: not with 2 clones"),
+        ({"strategy": "single", "optimizer_device": "cpu"}, "single: not with deploy.optimizer_device=cpu"),
+        ({"strategy": "clone"}, r"deploy\.strategy"),
+        ({"batch_norm": "second"}, r"deploy\.batch_norm"),
+    ],
+)
+def test_impossible_clones_are_refused(wishes: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        make(machine(NEW, OLD), **wishes)

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from boxcrew.deploy.deployment import deploy
-from boxcrew.plan.plan import Plan, Precision
+from boxcrew.plan.plan import Precision
 from boxcrew.tasks.base import Task
+from boxcrew.testing.plans import plan_of
 from boxcrew.train.checkpoint import Checkpoint
 from boxcrew.train.guard import Guard, GuardConfig
 from boxcrew.train.optim import OptimConfig, build_optimizer
@@ -43,14 +44,10 @@ def make_trainer() -> MakeTrainer:
         guard: Guard | None = None,
         precision: Precision = "fp32",
     ) -> Trainer:
-        plan = Plan(
-            clone_device="cpu",
-            parameter_device="cpu",
-            optimizer_device="cpu",
-            batch=6,
+        plan = plan_of(
+            6,
             precision=precision,
             threads=torch.get_num_threads(),
-            loader_workers=0,
         )
         optim = OptimConfig(rate=rate)
         return Trainer(

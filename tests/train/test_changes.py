@@ -10,7 +10,7 @@ import pytest
 
 from boxcrew.core.config import to_yaml
 from boxcrew.core.errors import UsageError
-from boxcrew.plan.plan import Plan
+from boxcrew.testing.plans import plan_of
 from boxcrew.train.changes import (
     FREE,
     PLACES,
@@ -138,13 +138,8 @@ def test_a_longer_run_is_told_about_its_schedule(
 
 
 def test_a_plan_by_hand_must_have_the_same_batch(tmp_path: Path) -> None:
-    plan = Plan(
-        clone_device="cpu",
-        parameter_device="cpu",
-        optimizer_device="cpu",
-        batch=8,
-        threads=1,
-        loader_workers=0,
+    plan = plan_of(
+        8,
     )
     (tmp_path / "plan.json").write_text(json.dumps(plan.tree()))
     require_same_batch(tmp_path, plan.model_copy(update={"threads": 3}))

@@ -12,7 +12,7 @@ from boxcrew.core.errors import UsageError
 from boxcrew.hardware.machine import Device, Machine
 from boxcrew.plan.plan import Plan
 from boxcrew.train.config import RunConfig
-from boxcrew.train.planning import as_before, choose_plan, faster_format_on_cpus, placement
+from boxcrew.train.planning import as_before, choose_plan, faster_format_on_cpus
 
 CPU = Device(name="cpu", kind="cpu", model="a CPU", memory_bytes=1 << 30)
 MACHINE = Machine(platform="Linux", python="3.11", torch="2", cores=4, memory_bytes=1 << 30, devices=(CPU,))
@@ -38,7 +38,7 @@ def test_the_format_follows_the_convolutions() -> None:
 
 def test_a_given_plan_is_used_word_for_word(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
-    written = choose_plan(config(), MACHINE, FULL).tree() | {"batch": 2, "reasons": ["by hand"]}
+    written = choose_plan(config(batch=2), MACHINE, FULL).tree() | {"reasons": ["by hand"]}
     path.write_text(json.dumps(written))
     assert choose_plan(config(plan=str(path)), MACHINE, DEPTHWISE) == Plan.of(written)
 
@@ -48,7 +48,8 @@ def test_a_given_plan_is_used_word_for_word(tmp_path: Path) -> None:
     [
         ("{", "not JSON"),
         ("[]", "group of settings"),
-        ('{"batch": 1}', "clone_device"),
+        ('{"batch": 1}', "replicas"),
+        ('{"replicas": []}', "replicas"),
         (None, "No such file"),
     ],
 )
@@ -62,11 +63,13 @@ def test_a_plan_that_is_none_is_refused(tmp_path: Path, text: str | None, said: 
 
 def test_a_plan_for_another_machine_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
-    written = choose_plan(config(), MACHINE, FULL).tree() | {"clone_device": "cuda:0"}
-    path.write_text(json.dumps(written))
-    with pytest.raises(UsageError, match="device cuda:0 is not on this machine") as caught:
-        choose_plan(config(plan=str(path)), MACHINE, FULL)
-    assert caught.value.advice == "it has: cpu"
+    written = choose_plan(config(), MACHINE, FULL).tree()
+    elsewhere = {"clones": [{"device": "cuda:0", "share": 6}]}
+    for change in ({"replicas": [elsewhere]}, {"parameter_device": "cuda:0"}):
+        path.write_text(json.dumps(written | change))
+        with pytest.raises(UsageError, match="device cuda:0 is not on this machine") as caught:
+            choose_plan(config(plan=str(path)), MACHINE, FULL)
+        assert caught.value.advice == "it has: cpu"
 
 
 @pytest.fixture
@@ -113,9 +116,3 @@ def test_a_given_plan_wins_over_the_way_a_run_began(begun: Path) -> None:
     path = begun / "given.json"
     path.write_text(json.dumps(choose_plan(config(), MACHINE, DEPTHWISE).tree()))
     assert goes_on(begun, plan=str(path)) == ("channels_last", 4)
-
-
-def test_placement_names_every_parameter() -> None:
-    found = placement(choose_plan(config(), MACHINE, FULL), FULL)
-    assert found["parameters"] == {name: "cpu" for name, _ in FULL.named_parameters()}
-    assert found["clones"] == [{"name": "clone_0", "device": "cpu", "samples": 6}]

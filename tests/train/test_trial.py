@@ -10,6 +10,7 @@ from boxcrew.core.types import Batch, Losses
 from boxcrew.plan.plan import MemoryFormat, Plan
 from boxcrew.plan.search import DeployConfig
 from boxcrew.tasks.base import Task
+from boxcrew.testing.plans import plan_of
 from boxcrew.train import trial
 from boxcrew.train.schedule import ENDLESS, Length
 from boxcrew.train.trial import fastest, is_worth_it, ways_of
@@ -32,14 +33,10 @@ class Paced(Task):
 
 
 def plan(memory_format: MemoryFormat = "channels_last", *, threads: int = 1) -> Plan:
-    return Plan(
-        clone_device="cpu",
-        parameter_device="cpu",
-        optimizer_device="cpu",
-        batch=6,
+    return plan_of(
+        6,
         memory_format=memory_format,
         threads=threads,
-        loader_workers=0,
         reasons=("a rule",),
     )
 
@@ -69,7 +66,7 @@ def test_of_many_threads_half_are_tried_too() -> None:
 
 
 def test_other_devices_have_no_choice() -> None:
-    on_gpu = plan().model_copy(update={"clone_device": "cuda:0"})
+    on_gpu = plan_of(6, device="cuda:0")
     assert ways_of(on_gpu, DeployConfig()) == [on_gpu]
 
 

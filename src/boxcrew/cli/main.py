@@ -19,6 +19,7 @@ Words = Annotated[
     typer.Argument(metavar="[key=value …]", show_default=False),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")]
+Explain = Annotated[bool, typer.Option("--explain", help="Show who would do what where, and do not train.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 app = typer.Typer(
@@ -47,7 +48,7 @@ def _common(
 
 
 @app.command(context_settings=_FREE)
-def train(words: Words = None, *, json: Json = False, debug: Debug = False) -> None:
+def train(words: Words = None, *, json: Json = False, explain: Explain = False, debug: Debug = False) -> None:
     """Train a detector.
 
     boxcrew train [RECIPE|FILE.yaml] data=PATH [key=value …]
@@ -58,7 +59,7 @@ def train(words: Words = None, *, json: Json = False, debug: Debug = False) -> N
     """
     from boxcrew.cli.train import train_command
 
-    train_command(words or [], as_json=json)
+    train_command(words or [], as_json=json, only_explain=explain)
 
 
 @app.command(context_settings=_FREE)
@@ -118,6 +119,20 @@ def doctor(words: Words = None, *, json: Json = False, debug: Debug = False) -> 
     from boxcrew.cli.doctor import doctor_command
 
     doctor_command(words or [], as_json=json)
+
+
+@app.command(context_settings=_FREE)
+def devices(words: Words = None, *, json: Json = False, debug: Debug = False) -> None:
+    """Show what this machine has, and how fast it is.
+
+    boxcrew devices [machine=FILE.json]
+
+    Cores and memory are those that a container or a job leaves. Speeds are measured for some seconds the
+    first time. --json prints a description that can be edited, and shown again with machine=.
+    """
+    from boxcrew.cli.devices import devices_command
+
+    devices_command(words or [], as_json=json)
 
 
 @app.command(context_settings=_FREE)

@@ -5,15 +5,20 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from boxcrew.api import resume_run, run_config, train_run
+from boxcrew.api import explain_run, resume_run, run_config, train_run
 from boxcrew.cli.output import print_json, screen, settings
 from boxcrew.core.errors import UsageError
 from boxcrew.train.outcome import Outcome
 
 
-def train_command(words: list[str], *, as_json: bool) -> None:
+def train_command(words: list[str], *, as_json: bool, only_explain: bool = False) -> None:
     places, tree = settings(words, positional=1)
     config = run_config(places[0] if places else None, tree)
+    if only_explain:
+        explained = explain_run(config, screen(as_json=as_json))
+        if as_json:
+            print_json(explained)
+        return
     _finish(train_run(config, screen(as_json=as_json)), as_json=as_json)
 
 

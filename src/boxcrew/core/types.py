@@ -124,6 +124,10 @@ class Losses:
     def detach(self) -> Losses:
         return Losses(terms={k: v.detach() for k, v in self.terms.items()}, weight=self.weight.detach())
 
+    def to(self, device: torch.device) -> Losses:
+        terms = {name: value.to(device) for name, value in self.terms.items()}
+        return Losses(terms=terms, weight=self.weight.to(device))
+
     def __add__(self, other: Losses) -> Losses:
         assert self.terms.keys() == other.terms.keys(), (list(self.terms), list(other.terms))
         terms = {name: value + other.terms[name] for name, value in self.terms.items()}

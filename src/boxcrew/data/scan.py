@@ -13,9 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from boxcrew.core.cache import cache_folder
 from boxcrew.data.image import ImageError, verify_image
 from boxcrew.data.problem import Action, Problem
-from boxcrew.data.scan_cache import Look, ScanCache, Stamp, cache_folder, stamp_of
+from boxcrew.data.scan_cache import Look, ScanCache, Stamp, stamp_of
 from boxcrew.data.source import Source
 
 Progress = Callable[[int, int], None]
@@ -51,7 +52,7 @@ def scan(
     ]
     if not files:
         return source
-    known = ScanCache(source.root, cache or cache_folder())
+    known = ScanCache(source.root, cache or cache_folder("scan"))
     looks = dict(_looks(files, known, workers, progress))
     looks |= _digests([file for file in files if looks[file.key].kind is None], looks, workers)
     known.keep(looks)

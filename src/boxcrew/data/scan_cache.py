@@ -33,16 +33,6 @@ class Look:
     digest: str = ""  # of the content; empty where nobody has asked yet
 
 
-def cache_folder() -> Path | None:
-    """In the user's home, whatever XDG_CACHE_HOME says: only commands look at the environment. None where
-    there is no home directory.
-    """
-    try:
-        return Path.home() / ".cache" / "boxcrew" / "scan"
-    except RuntimeError:
-        return None
-
-
 def stamp_of(path: Path) -> Stamp | None:
     """None for a file that is not there or may not be looked at."""
     try:

@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 
 from boxcrew.core.registry import Registry
 from boxcrew.core.types import Batch, Losses
+from boxcrew.deploy.devices import Devices
 from boxcrew.deploy.memory import keep_freed_memory
 from boxcrew.plan.plan import Plan
 
@@ -19,9 +20,10 @@ from boxcrew.plan.plan import Plan
 class Deployment(ABC):
     """Used as a context: entering sets the process up, leaving restores it."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, devices: Devices) -> None:
         self.plan = plan  # with more accumulation than it began with, once memory has run out
-        self.device = torch.device(plan.clone_device)
+        self.devices = devices
+        self.device = devices.find(plan.parameter_device)  # where the true parameters live
 
     @property
     def is_chief(self) -> bool:
@@ -34,7 +36,7 @@ class Deployment(ABC):
 
     @abstractmethod
     def move(self, inputs: Tensor) -> Tensor:
-        """Inputs of a batch on the clone's device, in the plan's memory format."""
+        """Inputs of a batch where a placed module is, in the plan's memory format."""
 
     @abstractmethod
     def gradients(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
@@ -59,7 +61,9 @@ class Deployment(ABC):
 
     @abstractmethod
     def state(self) -> dict[str, object]:
-        """What a checkpoint must keep of the deployment, as JSON values."""
+        """What a checkpoint must keep of the deployment, as JSON values: the same for all strategies, so that
+        a run may go on with another.
+        """
 
     @abstractmethod
     def load_state(self, state: dict[str, object]) -> None: ...
@@ -67,7 +71,7 @@ class Deployment(ABC):
     def __enter__(self) -> Self:
         self._threads_before = torch.get_num_threads()
         torch.set_num_threads(self.plan.threads)
-        if self.device.type == "cpu":
+        if any(clone.device == "cpu" for clone in self.plan.clones):
             keep_freed_memory()
         return self
 
@@ -83,5 +87,5 @@ class Deployment(ABC):
 STRATEGIES: Registry[type[Deployment]] = Registry("strategy", "boxcrew.deploy.strategies")
 
 
-def deploy(plan: Plan) -> Deployment:
-    return STRATEGIES.get(plan.strategy)(plan)
+def deploy(plan: Plan, devices: Devices | None = None) -> Deployment:
+    return STRATEGIES.get(plan.strategy)(plan, devices or Devices())

@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
 
 from boxcrew.core.config import Config
+from boxcrew.core.errors import UsageError
 from boxcrew.core.units import format_bytes
+
+Kind = Literal["cpu", "cuda", "xpu", "mps", "xla"]
+"""As torch names them: `cuda` stands for AMD's devices too, `xla` for TPUs."""
+
+
+class Speeds(Config):
+    """What a device was measured to do, with all that this process may use of it."""
+
+    group = "speeds"
+
+    gemm: float = Field(gt=0)  # 10^9 operations a second in products of large float32 matrices
+    convolution: float = Field(gt=0)  # the same in 3 x 3 convolutions, contiguous
+    convolution_channels_last: float = Field(gt=0)
+    copy_bytes: float = Field(gt=0)  # a second, read and written again within its memory
+    from_host_bytes: float | None = Field(
+        default=None, gt=0
+    )  # a second, from main memory; None: is main memory
 
 
 class Device(Config):
     """One thing that computes."""
 
-    name: str  # as torch names it: cpu, cuda:0
-    kind: Literal["cpu", "cuda", "xpu", "mps"]
+    group = "devices"
+
+    name: str = Field(min_length=1)  # as torch names it: cpu, cuda:0
+    kind: Kind
     model: str  # as its maker names it
-    memory_bytes: int
+    memory_bytes: int = Field(gt=0)
     bf16: bool = False  # whether it computes bfloat16 fast, not by emulation
+    speeds: Speeds | None = None  # None: not measured
 
 
 class Machine(Config):
@@ -24,9 +47,23 @@ class Machine(Config):
     platform: str
     python: str
     torch: str
-    cores: float  # usable at once: affinity and quota respected, so it may be a fraction
-    memory_bytes: int
-    devices: tuple[Device, ...]  # the CPU first
+    cores: float = Field(gt=0)  # usable at once: affinity and quota respected, so it may be a fraction
+    memory_bytes: int = Field(gt=0)
+    numa_nodes: int = Field(default=1, ge=1)  # parts of the memory, each near to some of the cores
+    decoded_pixels: float | None = Field(
+        default=None, gt=0
+    )  # of JPEGs a second on one core; None: not measured
+    devices: tuple[Device, ...] = Field(min_length=1)  # the CPU first
+
+    @model_validator(mode="after")
+    def _has_a_cpu_and_no_doubles(self) -> Self:
+        names = [device.name for device in self.devices]
+        if self.devices[0].kind != "cpu":
+            raise UsageError(f"machine: devices: the CPU must be the first, not {names[0]}")
+        for name in names:
+            if names.count(name) > 1:
+                raise UsageError(f"machine: devices: {name} is there twice")
+        return self
 
     @property
     def accelerators(self) -> tuple[Device, ...]:

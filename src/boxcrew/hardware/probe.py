@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from pathlib import Path
+from types import ModuleType
 
 import psutil
 import torch
@@ -13,6 +14,7 @@ from boxcrew.hardware.machine import Device, Machine
 
 _CGROUP = Path("/sys/fs/cgroup")
 _OWN_GROUPS = Path("/proc/self/cgroup")
+_NODES = Path("/sys/devices/system/node")
 
 
 def probe_machine() -> Machine:
@@ -24,6 +26,7 @@ def probe_machine() -> Machine:
         torch=torch.__version__,
         cores=usable_cores(),
         memory_bytes=memory,
+        numa_nodes=_numa_nodes(),
         devices=(cpu, *_accelerators()),
     )
 
@@ -73,29 +76,41 @@ def _cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
-def _cuda_device(index: int) -> Device:
-    properties = torch.cuda.get_device_properties(index)
-    with torch.cuda.device(index):
-        bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
-    return Device(
-        name=f"cuda:{index}",
-        kind="cuda",
-        model=properties.name,
-        memory_bytes=properties.total_memory,
-        bf16=bf16,
-    )
+def _numa_nodes() -> int:
+    return len(list(_NODES.glob("node[0-9]*"))) or 1
 
 
 def _accelerators() -> tuple[Device, ...]:
-    if torch.cuda.is_available():
-        return tuple(_cuda_device(i) for i in range(torch.cuda.device_count()))
-    if torch.xpu.is_available():
-        found = [torch.xpu.get_device_properties(i) for i in range(torch.xpu.device_count())]
-        return tuple(
-            Device(name=f"xpu:{i}", kind="xpu", model=p.name, memory_bytes=p.total_memory)
-            for i, p in enumerate(found)
-        )
-    if torch.backends.mps.is_available():
-        memory = torch.mps.recommended_max_memory()
-        return (Device(name="mps", kind="mps", model="Apple GPU", memory_bytes=memory),)
-    return ()
+    """By torch's common interface, so that a kind of device it learns to know needs no new branch here."""
+    found = torch.accelerator.current_accelerator(check_available=True)
+    if found is None:
+        return ()
+    return tuple(_accelerator(found.type, index) for index in range(torch.accelerator.device_count()))
+
+
+def _accelerator(kind: str, index: int) -> Device:
+    module = torch.get_device_module(kind)
+    properties = module.get_device_properties(index) if hasattr(module, "get_device_properties") else None
+    return Device.of(
+        {
+            "name": f"{kind}:{index}",
+            "kind": kind,
+            "model": getattr(properties, "name", kind),
+            "memory_bytes": getattr(properties, "total_memory", 0) or _memory(module, index),
+            "bf16": _computes_bf16(module, index),
+        }
+    )
+
+
+def _memory(module: ModuleType, index: int) -> int:
+    """Of a device whose properties do not say."""
+    if hasattr(module, "recommended_max_memory"):  # Apple's share the main memory
+        return int(module.recommended_max_memory())
+    return int(torch.accelerator.get_memory_info(index)[1])
+
+
+def _computes_bf16(module: ModuleType, index: int) -> bool:
+    if not hasattr(module, "is_bf16_supported"):
+        return False
+    with torch.accelerator.device_index(index):
+        return bool(module.is_bf16_supported(including_emulation=False))

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
+from boxcrew.core.norm import batch_norm
+
 
 @contextmanager
 def eval_mode(network: nn.Module) -> Iterator[None]:
@@ -66,11 +68,19 @@ class SingleCellNorm(nn.BatchNorm2d):
     """
 
     def forward(self, features: Tensor) -> Tensor:
-        if self.training and features.numel() == features.shape[1]:
-            return F.batch_norm(
-                features, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
-            )
-        return super().forward(features)
+        assert self.momentum is not None
+        if self.training and self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+        return batch_norm(
+            features,
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            self.training,
+            self.momentum,
+            self.eps,
+        )
 
 
 def conv_norm(inputs: int, outputs: int, kernel: int, *, stride: int = 1, groups: int = 1) -> nn.Sequential:

@@ -2,37 +2,91 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import itertools
+import math
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from boxcrew.core.config import Config
+from boxcrew.core.errors import UsageError
 from boxcrew.core.units import format_bytes
 
 Precision = Literal["fp32", "bf16", "fp16"]
 MemoryFormat = Literal["contiguous", "channels_last"]
+BatchNorm = Literal["first", "synced", "frozen"]
+"""Whose statistics BatchNorms learn: of the first clone, each clone being normalised by its own (the rule of
+the classic systems); of all clones together, as if there were one; or none, those they began with stay.
+"""
+
+
+class Clone(Config):
+    """One copy of the task on one device."""
+
+    group = "clones"
+
+    device: str
+    share: int = Field(ge=1)  # of the samples of a step
+
+
+class Replica(Config):
+    """One process with its clones."""
+
+    group = "replicas"
+
+    clones: tuple[Clone, ...] = Field(min_length=1)
+
+    @property
+    def share(self) -> int:
+        return sum(clone.share for clone in self.clones)
 
 
 class Plan(Config):
     strategy: str = "single"  # a name in `deploy.STRATEGIES`
-    clone_device: str  # where the model's clone computes
+    replicas: tuple[Replica, ...] = Field(min_length=1)  # the first is chief
     parameter_device: str
     optimizer_device: str
     inputs_device: str = "cpu"
-    batch: int = Field(ge=1)  # samples a step
+    batch: int = Field(ge=1)  # samples a step, over all clones
     accumulation: int = Field(default=1, ge=1)  # micro-batches a step: the same gradient in less memory
+    batch_norm: BatchNorm = "first"
     precision: Precision = "fp32"
     memory_format: MemoryFormat = "contiguous"
-    threads: int = Field(ge=1)  # of the compute process
-    loader_workers: int = Field(ge=0)
+    threads: int = Field(ge=1)  # of a replica's process, shared by its clones on the CPU
+    loader_workers: int = Field(ge=0)  # of a replica
     cache_bytes: int = Field(default=0, ge=0)  # of main memory for decoded images
     reasons: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _shares_add_up(self) -> Self:
+        shares = [clone.share for clone in self.clones]
+        if sum(shares) != self.batch:
+            told = " + ".join(map(str, shares))
+            raise UsageError(f"plan: the clones' shares {told} are not the batch of {self.batch}")
+        return self
+
+    @property
+    def clones(self) -> tuple[Clone, ...]:
+        """Of all replicas, in order."""
+        return tuple(clone for replica in self.replicas for clone in replica.clones)
+
+    def clone_name(self, index: int) -> str:
+        """Empty where there is only one, for then nothing has to be told apart."""
+        return f"clone_{index}" if len(self.clones) > 1 else ""
 
     def micro_batches(self, num_samples: int) -> list[int]:
         """Sizes of the parts that `num_samples` are computed in: as equal as can be."""
         parts = min(self.accumulation, num_samples)
         small, extra = divmod(num_samples, parts)
         return [small + 1] * extra + [small] * (parts - extra)
+
+    def divide(self, num_samples: int) -> list[int]:
+        """How many of `num_samples` consecutive samples each clone gets, by the shares: to within one. The
+        first always gets some, for its statistics are kept.
+        """
+        ends = itertools.accumulate(clone.share for clone in self.clones)
+        borders = [0, *(math.ceil(num_samples * end / self.batch) for end in ends)]
+        return [after - before for before, after in itertools.pairwise(borders)]
 
     def because(self, reason: str) -> Plan:
         """The same with one reason more."""
@@ -45,7 +99,27 @@ class Plan(Config):
             batch += f" in {self.accumulation} parts"
         cache = f", {format_bytes(self.cache_bytes)} for decoded images" if self.cache_bytes else ""
         return [
-            f"{self.strategy} on {self.clone_device}, {batch}, {self.precision}, {self.memory_format}, "
+            f"{self.strategy} on {self._devices()}, {batch}, {self.precision}, {self.memory_format}, "
             f"{self.threads} threads, {self.loader_workers} loader workers{cache}",
+            *self._norms(),
             *self.reasons,
         ]
+
+    def _norms(self) -> list[str]:
+        """What is not as with one clone has to be said."""
+        if self.batch_norm == "frozen":
+            return ["BatchNorms keep the statistics they begin with"]
+        if len(self.clones) == 1:
+            return []
+        if self.batch_norm == "synced":
+            return ["BatchNorms learn the statistics of all clones together, as one clone would"]
+        return [
+            "BatchNorms normalise each clone by itself and learn the statistics of the first "
+            "(deploy.batch_norm=synced: of all together)"
+        ]
+
+    def _devices(self) -> str:
+        """Such as `cuda:0`, or `cpu (5) + cpu (3)` with the samples that each computes."""
+        if len(self.clones) == 1:
+            return self.clones[0].device
+        return " + ".join(f"{clone.device} ({clone.share})" for clone in self.clones)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from boxcrew.core.config import Config
+from boxcrew.core.config import Config, commas
 from boxcrew.core.errors import UsageError
 from boxcrew.hardware.machine import Device, Machine
-from boxcrew.plan.plan import MemoryFormat, Plan, Precision
+from boxcrew.plan.plan import BatchNorm, Clone, MemoryFormat, Plan, Precision, Replica
 
 CACHE_SHARE = 8  # one part in so many of the memory may hold decoded images
+
+Count = Annotated[int, Field(ge=1)]
 
 
 class DeployConfig(Config):
@@ -20,9 +23,17 @@ class DeployConfig(Config):
 
     group = "deploy"
 
+    strategy: Literal["auto", "single", "clones"] = "auto"
+    clones: Count | Literal["auto"] = "auto"  # copies of the model in a process
+    clone_on_cpu: bool = False  # all clones on the CPU, also where there are accelerators
+    shares: Annotated[tuple[Count, ...], commas] | None = (
+        None  # samples of a step for each clone; None: equal
+    )
+    batch_norm: BatchNorm = "first"
+    optimizer_device: Literal["auto", "cpu"] = "auto"  # cpu: parameters and optimizer stay in main memory
     precision: Precision | Literal["auto"] = "auto"
     memory_format: MemoryFormat | Literal["auto"] = "auto"
-    threads: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
+    threads: Count | Literal["auto"] = "auto"
     accumulation: int = Field(default=1, ge=1)
 
 
@@ -43,9 +54,10 @@ def make_plan(
     inputs: InputWishes,
     cpu_format: MemoryFormat,
 ) -> Plan:
-    """A plan for one device. `cpu_format` is the faster memory format of the model at hand on CPUs."""
-    chosen, reason = _device(machine, device)
-    on_cpu = chosen.kind == "cpu"
+    """A plan for this machine. `cpu_format` is the faster memory format of the model at hand on CPUs."""
+    chosen, reason = _devices(machine, wishes, device)
+    strategy = _strategy(wishes, chosen)
+    on_cpu = all(one.kind == "cpu" for one in chosen)
     cores = max(1, int(machine.cores))
     # A CPU that trains has no core to spare: one worker only hides the reading behind the computing.
     workers = min(cores - 1, 1 if on_cpu else 8) if inputs.workers == "auto" else inputs.workers
@@ -53,12 +65,17 @@ def make_plan(
         raise UsageError(
             f"deploy.accumulation={wishes.accumulation}: more parts than batch={batch} has samples"
         )
+    shares = _shares(wishes, batch, len(chosen))
+    clones = tuple(Clone(device=one.name, share=share) for one, share in zip(chosen, shares, strict=True))
+    keeper = chosen[0].name if strategy == "single" else "cpu"
     return Plan(
-        clone_device=chosen.name,
-        parameter_device=chosen.name,
-        optimizer_device=chosen.name,
+        strategy=strategy,
+        replicas=(Replica(clones=clones),),
+        parameter_device=keeper,
+        optimizer_device=keeper,
         batch=batch,
         accumulation=wishes.accumulation,
+        batch_norm=wishes.batch_norm,
         precision=_precision(chosen) if wishes.precision == "auto" else wishes.precision,
         memory_format=_format(chosen, cpu_format) if wishes.memory_format == "auto" else wishes.memory_format,
         threads=cores if wishes.threads == "auto" else wishes.threads,
@@ -66,6 +83,43 @@ def make_plan(
         cache_bytes=_cache(machine, inputs, workers),
         reasons=(reason,),
     )
+
+
+def _strategy(wishes: DeployConfig, chosen: Sequence[Device]) -> str:
+    """`clones` where there are several, or where the parameters do not live where they are computed with."""
+    offloaded = wishes.optimizer_device == "cpu" and chosen[0].kind != "cpu"
+    if wishes.strategy == "single" and (len(chosen) > 1 or offloaded):
+        what = "deploy.optimizer_device=cpu" if offloaded else f"{len(chosen)} clones"
+        raise UsageError(f"deploy.strategy=single: not with {what}", advice="deploy.strategy=clones does it")
+    if wishes.strategy == "auto":
+        return "clones" if len(chosen) > 1 or offloaded else "single"
+    return wishes.strategy
+
+
+def _devices(machine: Machine, wishes: DeployConfig, wanted: str) -> tuple[list[Device], str]:
+    """One for each clone, and why these."""
+    if "," in wanted:
+        return _listed(machine, wishes, wanted.split(","))
+    number = 1 if wishes.clones == "auto" else wishes.clones
+    if wishes.clone_on_cpu:
+        return [machine.devices[0]] * number, "deploy.clone_on_cpu: all clones are on the CPU"
+    if number == 1:
+        device, reason = _device(machine, wanted)
+        return [device], reason
+    pool = [one for one in machine.accelerators if wanted in {"auto", "gpu", one.kind, one.name}]
+    if number > len(pool):
+        raise UsageError(
+            f"deploy.clones={number}: more than there are accelerators for device={wanted} ({len(pool)})",
+            advice="fewer clones, or all of them on the CPU with deploy.clone_on_cpu=true",
+        )
+    return pool[:number], f"deploy.clones={number}: one on each accelerator"
+
+
+def _listed(machine: Machine, wishes: DeployConfig, names: Sequence[str]) -> tuple[list[Device], str]:
+    if wishes.clones not in {"auto", len(names)}:
+        raise UsageError(f"deploy.clones={wishes.clones}: device= names {len(names)} devices")
+    devices = [_device(machine, name.strip())[0] for name in names]
+    return devices, f"device={','.join(names)} was asked for"
 
 
 def _device(machine: Machine, wanted: str) -> tuple[Device, str]:
@@ -80,6 +134,23 @@ def _device(machine: Machine, wanted: str) -> tuple[Device, str]:
     raise UsageError(f"device={wanted}: not on this machine", advice=f"it has: {', '.join(names)}")
 
 
+def _shares(wishes: DeployConfig, batch: int, num_clones: int) -> list[int]:
+    if wishes.shares is None:
+        if num_clones > batch:
+            raise UsageError(f"deploy.clones={num_clones}: more than batch={batch} has samples")
+        share, extra = divmod(batch, num_clones)
+        return [share + 1] * extra + [share] * (num_clones - extra)
+    told = ",".join(map(str, wishes.shares))
+    if len(wishes.shares) != num_clones:
+        raise UsageError(f"deploy.shares={told}: {len(wishes.shares)} shares for {num_clones} clones")
+    if sum(wishes.shares) != batch:
+        raise UsageError(
+            f"deploy.shares={told}: add up to {sum(wishes.shares)}, but batch={batch}",
+            advice="a share is how many of the batch's samples a clone computes",
+        )
+    return list(wishes.shares)
+
+
 def _cache(machine: Machine, inputs: InputWishes, workers: int) -> int:
     """Processes that are not forked do not share memory."""
     if workers and not machine.platform.startswith("Linux"):
@@ -87,12 +158,13 @@ def _cache(machine: Machine, inputs: InputWishes, workers: int) -> int:
     return machine.memory_bytes // CACHE_SHARE if inputs.cache == "auto" else inputs.cache
 
 
-def _precision(device: Device) -> Precision:
+def _precision(devices: Sequence[Device]) -> Precision:
+    """What all of them compute fast: clones of one model must not differ in more than their share."""
     # bf16 needs no loss scaling, but only recent CUDA devices compute it fast; old ones have fp16.
-    if device.kind != "cuda":
+    if any(device.kind != "cuda" for device in devices):
         return "fp32"
-    return "bf16" if device.bf16 else "fp16"
+    return "bf16" if all(device.bf16 for device in devices) else "fp16"
 
 
-def _format(device: Device, cpu_format: MemoryFormat) -> MemoryFormat:
-    return cpu_format if device.kind == "cpu" else "channels_last"
+def _format(devices: Sequence[Device], cpu_format: MemoryFormat) -> MemoryFormat:
+    return cpu_format if all(device.kind == "cpu" for device in devices) else "channels_last"

@@ -40,7 +40,7 @@ def _paper(size: Literal[300, 512], *, batch: int) -> RunConfig:
         epochs=120,
         batch=batch,
         detector=SsdConfig(size=size),
-        optim=OptimConfig(name="momentum", rate=1e-3, weight_decay=5e-4, clip=10.0),
+        optim=OptimConfig(name="momentum", rate=1e-3, weight_decay=5e-4, clip=10.0, stated_for=batch),
         schedule=ScheduleConfig(name="step", at=(0.67, 0.83), warmup=0.02),
         deploy=DeployConfig(),
     )

@@ -10,7 +10,9 @@ from boxcrew.train.init import Pretrained, Scratch
 from boxcrew.train.optim import OptimConfig
 from boxcrew.train.schedule import ScheduleConfig
 
-_FINE_TUNED = OptimConfig(name="adamw", rate=2e-3, backbone_rate=0.3, weight_decay=0.02, clip=10.0, ema=0.998)
+_FINE_TUNED = OptimConfig(
+    name="adamw", rate=2e-3, backbone_rate=0.3, weight_decay=0.02, clip=10.0, ema=0.998, stated_for=16
+)
 
 
 @RECIPES.register("starter")
@@ -39,7 +41,13 @@ def starter() -> RunConfig:
         # A short run on few photos has no time to learn from strongly zoomed ones.
         transforms=TransformsConfig(expand=1.0, crop=False, jitter=0.2),
         optim=OptimConfig(
-            name="adamw", rate=3e-3, backbone_rate=0.2, weight_decay=0.02, clip=10.0, ema=0.998
+            name="adamw",
+            rate=3e-3,
+            backbone_rate=0.2,
+            weight_decay=0.02,
+            clip=10.0,
+            ema=0.998,
+            stated_for=8,
         ),
     )
 
@@ -85,6 +93,6 @@ def ssdlite320_mobilenetv3() -> RunConfig:
         batch=24,
         init=Scratch(),
         detector=SsdLiteConfig(backbone="mobilenetv3_large_100", size=320, min_scale=0.2, max_scale=0.95),
-        optim=OptimConfig(name="momentum", rate=0.05, weight_decay=4e-5, clip=10.0),
+        optim=OptimConfig(name="momentum", rate=0.05, weight_decay=4e-5, clip=10.0, stated_for=24),
         schedule=ScheduleConfig(name="cosine", warmup=0.01),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal
@@ -35,6 +36,25 @@ class OptimConfig(Config):
     weight_decay: float = Field(default=5e-4, ge=0)  # on weights of two or more dimensions only
     clip: float | None = Field(default=None, gt=0)  # the greatest norm of the whole gradient
     ema: float = Field(default=0.0, ge=0, lt=1)  # decay of the moving average of the weights; 0 keeps none
+    stated_for: int | None = Field(default=None, ge=1)  # the batch that `rate` was chosen for
+    rescale: Literal["off", "linear", "sqrt"] = "off"  # how the rate follows the batch away from that
+
+    def scaled_rate(self, batch: int) -> float:
+        """At its height, for steps of so many samples over all clones."""
+        if self.stated_for is None or self.rescale == "off":
+            return self.rate
+        ratio = batch / self.stated_for
+        return self.rate * (ratio if self.rescale == "linear" else math.sqrt(ratio))
+
+    def explain(self, batch: int) -> list[str]:
+        """What is to be said about the rate where the batch is not the one it is stated for."""
+        if self.stated_for in {None, batch}:
+            return []
+        stated = f"optim.rate {self.rate:g} is stated for batch {self.stated_for}"
+        if self.rescale != "off":
+            scaled = f"{self.scaled_rate(batch):.3g}"
+            return [f"{stated}: for batch {batch} it is {scaled} (optim.rescale={self.rescale})"]
+        return [f"{stated} and used for {batch} as it is (optim.rescale=linear or sqrt would scale it)"]
 
 
 def build_optimizer(task: nn.Module, config: OptimConfig, *, backbone_prefix: str) -> Optimizer:

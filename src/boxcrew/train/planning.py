@@ -21,12 +21,7 @@ def choose_plan(config: RunConfig, machine: Machine, model: nn.Module) -> Plan:
     """The plan in `plan=`, word for word, or one made for this machine."""
     if config.plan is not None:
         plan = _read_plan(config.plan)
-        names = [device.name for device in machine.devices]
-        if plan.clone_device not in names:
-            raise UsageError(
-                f"plan={config.plan}: device {plan.clone_device} is not on this machine",
-                advice=f"it has: {', '.join(names)}",
-            )
+        _require_devices(plan, machine, config.plan)
         return plan
     return make_plan(
         machine,
@@ -36,6 +31,17 @@ def choose_plan(config: RunConfig, machine: Machine, model: nn.Module) -> Plan:
         inputs=InputWishes(workers=config.loader.workers, cache=config.loader.cache),
         cpu_format=faster_format_on_cpus(model),
     )
+
+
+def _require_devices(plan: Plan, machine: Machine, path: Path) -> None:
+    names = [device.name for device in machine.devices]
+    wanted = [*(clone.device for clone in plan.clones), plan.parameter_device, plan.optimizer_device]
+    for device in wanted:
+        if device not in names:
+            raise UsageError(
+                f"plan={path}: device {device} is not on this machine",
+                advice=f"it has: {', '.join(names)}",
+            )
 
 
 def as_before(plan: Plan, folder: Path, machine: Machine, config: RunConfig) -> Plan:
@@ -51,7 +57,7 @@ def as_before(plan: Plan, folder: Path, machine: Machine, config: RunConfig) -> 
         return plan.because(f"how the run began to compute is not known: {error}")
     same_cpu = (then.cores, then.devices[0].model) == (machine.cores, machine.devices[0].model)
     left = [name for name in MEASURED if getattr(config.deploy, name) == "auto"]
-    if not left or not same_cpu or before.clone_device != plan.clone_device:
+    if not left or not same_cpu or before.replicas != plan.replicas:
         return plan
     kept = plan.model_copy(update={name: getattr(before, name) for name in left})
     return kept.because(f"{' and '.join(left).replace('_', ' ')} as when the run began")
@@ -77,13 +83,3 @@ def faster_format_on_cpus(model: nn.Module) -> MemoryFormat:
     convolutions = [module for module in model.modules() if isinstance(module, nn.Conv2d)]
     depthwise = any(c.groups > 1 and c.groups == c.in_channels for c in convolutions)
     return "channels_last" if depthwise else "contiguous"
-
-
-def placement(plan: Plan, model: nn.Module) -> dict[str, Any]:
-    """Who does what where, down to each parameter."""
-    return {
-        "clones": [{"name": "clone_0", "device": plan.clone_device, "samples": plan.batch}],
-        "inputs": plan.inputs_device,
-        "optimizer": plan.optimizer_device,
-        "parameters": {name: plan.parameter_device for name, _ in model.named_parameters()},
-    }

@@ -26,7 +26,8 @@ from boxcrew.train.directory import held_folder, require_run
 from boxcrew.train.hooks.freeze import Freeze
 from boxcrew.train.init import Resume
 from boxcrew.train.outcome import Outcome, describe_network
-from boxcrew.train.planning import as_before, choose_plan, placement
+from boxcrew.train.placement import placement, roles
+from boxcrew.train.planning import as_before, choose_plan
 from boxcrew.train.schedule import Length
 from boxcrew.train.screen import Screen
 from boxcrew.train.trial import is_worth_it
@@ -56,11 +57,16 @@ def _train(config: RunConfig, folder: Path, screen: Screen) -> Outcome:
     detector = build_detector(config.detector, data.source.classes)
     screen.say(describe_network(detector))
     task = DetectionTask(detector)
-    freeze = Freeze(task, trainable=config.trainable, unfreeze=config.unfreeze)
+    plan = choose_plan(config, machine, detector)
+    freeze = Freeze(
+        task,
+        trainable=config.trainable,
+        unfreeze=config.unfreeze,
+        norms_learn=plan.batch_norm != "frozen",
+    )
     start = _begin(config, detector, own, screen)
     if past is None:
         _warn_of_idle(detector, freeze, start, screen)
-    plan = choose_plan(config, machine, detector)
     length = _length(config, len(data.train), plan.batch)
     workshop = Workshop(
         config=config, folder=folder, data=data, task=task, freeze=freeze, length=length, screen=screen
@@ -74,7 +80,8 @@ def _train(config: RunConfig, folder: Path, screen: Screen) -> Outcome:
         plan = as_before(plan, begun_in, machine, config)
     elif config.plan is None and is_worth_it(length):
         plan = workshop.try_ways(plan)
-    for line in (*sentences(changes, config), *(f"plan: {line}" for line in plan.explain())):
+    planned = (*plan.explain(), *config.optim.explain(plan.batch))
+    for line in (*sentences(changes, config), *(f"plan: {line}" for line in planned)):
         screen.say(line)
     deployment = deploy(plan)
     _write_records(workshop, machine, deployment, start)
@@ -86,6 +93,26 @@ def _train(config: RunConfig, folder: Path, screen: Screen) -> Outcome:
             return workshop.run(deployment, past)
     finally:
         screen.close_log()
+
+
+def explain(config: RunConfig, screen: Screen) -> dict[str, Any]:
+    """Who would do what where, without doing it: nothing is trained, tried or written."""
+    config = config.anchored()
+    machine = probe_machine()
+    screen.say(f"machine: {machine.headline()}")
+    data = load_data(config.data, seed=config.seed, workers=max(1, int(machine.cores)), screen=screen)
+    config = fit_to(data, config, screen)
+    detector = build_detector(config.detector, data.source.classes)
+    plan = choose_plan(config, machine, detector)
+    for line in (*plan.explain(), *config.optim.explain(plan.batch)):
+        screen.say(f"plan: {line}")
+    screen.table(
+        f"who does what ({plan.strategy})",
+        ("who", "does", "where"),
+        roles(plan, detector, config.optim.name),
+        numbers=False,
+    )
+    return {"plan": plan.tree(), **placement(plan, detector)}
 
 
 def resume(folder: Path, changes: Tree, screen: Screen) -> Outcome:

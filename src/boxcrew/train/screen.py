@@ -48,11 +48,13 @@ class Screen:
     def warn(self, text: str) -> None:
         self.say(f"warning: {text}", style="yellow")
 
-    def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """The first column is text, the others numbers."""
+    def table(
+        self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: bool = True
+    ) -> None:
+        """The first column is text, the others numbers, unless they are text too."""
         drawn = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
         for i, column in enumerate(columns):
-            drawn.add_column(column, justify="left" if i == 0 else "right", no_wrap=True)
+            drawn.add_column(column, justify="right" if i and numbers else "left", no_wrap=numbers)
         for row in rows:
             drawn.add_row(*row)
         with contextlib.suppress(OSError):
@@ -62,7 +64,7 @@ class Screen:
         for row in (columns, *rows):
             self._note(
                 "  ".join(
-                    cell.ljust(w) if i == 0 else cell.rjust(w)
+                    cell.rjust(w) if i and numbers else cell.ljust(w)
                     for i, (cell, w) in enumerate(zip(row, widths, strict=True))
                 )
             )

@@ -39,7 +39,7 @@ def is_worth_it(length: Length) -> bool:
 
 def ways_of(plan: Plan, wishes: DeployConfig) -> list[Plan]:
     """The plan itself first; the others differ in what was left to us. Only for CPUs there is a choice."""
-    if plan.clone_device != "cpu":
+    if any(clone.device != "cpu" for clone in plan.clones):
         return [plan]
     formats: Sequence[MemoryFormat] = (plan.memory_format,)
     if wishes.memory_format == "auto":

@@ -155,7 +155,12 @@ class Workshop:
 
     def _trainer(self, deployment: Deployment, parts: Parts) -> Trainer:
         optim = self.config.optim
-        course = Course(length=self.length, schedule=self.config.schedule, rate=optim.rate, clip=optim.clip)
+        course = Course(
+            length=self.length,
+            schedule=self.config.schedule,
+            rate=optim.scaled_rate(deployment.plan.batch),
+            clip=optim.clip,
+        )
         return Trainer(
             task=self.task,
             deployment=deployment,

@@ -1,111 +1,19 @@
-"""One clone on one device."""
+"""One clone on one device, which also keeps the parameters."""
 
 from __future__ import annotations
 
-import math
-from contextlib import AbstractContextManager
+from torch import nn
 
-import torch
-from torch import Tensor, nn
-from torch.optim import Optimizer
-
-from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.types import Batch, Losses
-from boxcrew.deploy.buffers import KeptBuffers
-from boxcrew.deploy.deployment import STRATEGIES, Deployment
-from boxcrew.deploy.memory import is_out_of_memory
-from boxcrew.plan.plan import Plan
-
-_FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
+from boxcrew.deploy.deployment import STRATEGIES
+from boxcrew.deploy.local import Local
 
 
 @STRATEGIES.register("single")
-class Single(Deployment):
-    def __init__(self, plan: Plan) -> None:
-        super().__init__(plan)
-        self._scaler = torch.amp.GradScaler(self.device.type, enabled=plan.precision == "fp16")
-        self._format = _FORMATS[plan.memory_format]
-        self._buffers = KeptBuffers()
-        self._least_parts = 1  # of a step, as far as memory has shown
-
-    def place(self, module: nn.Module) -> nn.Module:
-        return module.to(self.device).to(memory_format=self._format)
-
-    def move(self, inputs: Tensor) -> Tensor:
-        return inputs.to(self.device, memory_format=self._format, non_blocking=True)
-
-    def gradients(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
-        self._buffers.keep(task)
-        while True:
-            try:
-                return self._add_up(task, batch, phase)
-            except (RuntimeError, ValueError) as error:
-                self._take_smaller_parts(len(batch), error)
-            self.discard(task)  # here, where the error no longer holds on to the tensors of the failed try
-            if self.device.type == "cuda":
-                torch.cuda.empty_cache()
-
-    def _take_smaller_parts(self, num_samples: int, error: RuntimeError | ValueError) -> None:
-        """Where that may help; else the error is raised."""
-        parts = self.plan.accumulation
-        out_of_memory = is_out_of_memory(error)
-        # In training mode BatchNorms of 1 x 1 maps refuse to work on one sample.
-        too_small = self._least_parts > 1 and "more than 1 value per channel" in str(error)
-        if too_small or (out_of_memory and parts >= num_samples):
-            raise BoxcrewError(
-                f"{self.device} has not enough memory for a step even in {parts} parts: "
-                f"{str(error).splitlines()[0]}",
-                advice="make the images or the network smaller (size=, detector.*), or use another device=",
-            ) from error
-        if not out_of_memory:
-            raise error
-        self._need_parts(min(2 * parts, num_samples))
-
-    def _need_parts(self, num: int) -> None:
-        self._least_parts = num
-        self.plan = self.plan.model_copy(update={"accumulation": max(num, self.plan.accumulation)})
-
-    def _add_up(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
-        total: Losses | None = None
-        for part in batch.split(self.plan.micro_batches(len(batch))):
-            moved = part.to(self.device, memory_format=self._format)
-            with self._autocast():
-                losses: Losses = task(moved, phase)
-            self._scaler.scale(losses.total()).backward()  # type: ignore[no-untyped-call]
-            done = losses.detach()
-            total = done if total is None else total + done
-        assert total is not None
-        # The weight of the whole step is known only now; gradients are linear, so they are divided instead.
-        gradients = [p.grad for p in task.parameters() if p.grad is not None]
-        torch._foreach_div_(gradients, total.weight.clamp(min=1))
+class Single(Local):
+    def add_up(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
+        parts = batch.split(self.plan.micro_batches(len(batch)))
+        total = self.compute(task, parts[0], phase, self.device)
+        for part in parts[1:]:
+            total += self.compute(task, part, phase, self.device)
         return total
-
-    def update(self, optimizer: Optimizer, *, max_norm: float | None) -> float:
-        self._scaler.unscale_(optimizer)
-        parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        limit = max_norm if max_norm is not None else math.inf
-        norm = float(nn.utils.clip_grad_norm_(parameters, limit))
-        if math.isfinite(norm):
-            self._scaler.step(optimizer)
-        self._scaler.update()  # lower where the gradient has overflown
-        optimizer.zero_grad(set_to_none=True)
-        return norm
-
-    def discard(self, task: nn.Module) -> None:
-        task.zero_grad(set_to_none=True)
-        self._buffers.put_back(task)
-
-    def state(self) -> dict[str, object]:
-        return {"scaler": self._scaler.state_dict(), "parts": self._least_parts}
-
-    def load_state(self, state: dict[str, object]) -> None:
-        scaler, parts = state["scaler"], state.get("parts", 1)
-        assert isinstance(scaler, dict)
-        assert isinstance(parts, int)
-        self._need_parts(parts)
-        if scaler:
-            self._scaler.load_state_dict(scaler)
-
-    def _autocast(self) -> AbstractContextManager[None]:
-        dtype = torch.bfloat16 if self.plan.precision == "bf16" else torch.float16
-        return torch.autocast(self.device.type, dtype=dtype, enabled=self.plan.precision != "fp32")

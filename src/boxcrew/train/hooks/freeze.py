@@ -15,14 +15,20 @@ from boxcrew.train.trainer import Hook, StepReport, Trainer
 
 class Freeze(Hook):
     """Only what `trainable` matches learns; more joins at the shares of the run that `unfreeze` names.
-    Frozen layers build no graph, and their BatchNorms keep their statistics.
+    Frozen layers build no graph, and their BatchNorms keep their statistics; without `norms_learn` all do.
     """
 
     name = "freeze"
 
     def __init__(
-        self, task: Task, *, trainable: Sequence[str], unfreeze: Mapping[float, Sequence[str]]
+        self,
+        task: Task,
+        *,
+        trainable: Sequence[str],
+        unfreeze: Mapping[float, Sequence[str]],
+        norms_learn: bool = True,
     ) -> None:
+        self._norms_learn = norms_learn
         names = [name for name, _ in task.named_parameters()]
         self._stages = [(0.0, matching(names, trainable, "trainable"))]
         self._stages += [
@@ -53,16 +59,18 @@ class Freeze(Hook):
         learning = set[str]().union(*due)
         for name, parameter in task.named_parameters():
             parameter.requires_grad = name in learning
-        set_train_mode(task)
+        set_train_mode(task, norms_learn=self._norms_learn)
         return len(due)
 
 
-def set_train_mode(task: nn.Module) -> None:
+def set_train_mode(task: nn.Module, *, norms_learn: bool = True) -> None:
     """Training mode, but for BatchNorms whose parameters are frozen: their statistics are part of what was
-    learnt with them.
+    learnt with them. And for all of them without `norms_learn`.
     """
     task.train()
     for module in task.modules():
         if isinstance(module, _BatchNorm):
             learns = [parameter.requires_grad for parameter in module.parameters()]
-            module.train(any(learns) or not learns)  # one without parameters cannot be frozen by name
+            module.train(
+                norms_learn and (any(learns) or not learns)
+            )  # one without parameters cannot be frozen by name

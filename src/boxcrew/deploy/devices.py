@@ -1,0 +1,18 @@
+"""The devices of this machine by the names that plans have for them: all that strategies ask of hardware goes
+through here, so that tests can put memory of the CPU in the place of accelerators that are not there.
+"""
+
+from __future__ import annotations
+
+import torch
+
+
+class Devices:
+    def find(self, name: str) -> torch.device:
+        return torch.device(name)
+
+    def release(self, name: str) -> None:
+        """Gives memory that was freed, but kept, back to the device."""
+        accelerator = torch.accelerator.current_accelerator(check_available=True)
+        if accelerator is not None and accelerator.type == self.find(name).type:
+            torch.accelerator.empty_cache()

@@ -1,0 +1,121 @@
+"""BatchNorms over all clones together: statistics of the samples of a step wherever they are computed.
+
+torch has this for process groups of GPUs only (`SyncBatchNorm`). Here it works for clones in threads and on
+CPUs too, and no module is replaced: every call of `batch_norm` inside the context is.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from boxcrew.core.norm import batch_norm
+
+Add = Callable[[Tensor], Tensor]
+"""The sum of what all clones give at this point; all must come to it."""
+
+
+class Meeting:
+    """Where clones in threads of one process add something up. If one cannot come, `leave` frees the rest."""
+
+    def __init__(self, num: int) -> None:
+        self._barrier = threading.Barrier(num)
+        self._brought: list[Tensor | None] = [None] * num
+
+    def add(self, seat: int, value: Tensor) -> Tensor:
+        self._brought[seat] = value
+        self._barrier.wait()
+        given = [brought for brought in self._brought if brought is not None]
+        total = value.new_zeros(value.shape)
+        for brought in given:  # in the order of seats, so that all have the same sum to the last bit
+            total += brought.to(value.device)
+        self._barrier.wait()  # before any seat is taken again
+        return total
+
+    def leave(self) -> None:
+        self._barrier.abort()
+
+
+class SyncedNorms(TorchFunctionMode):
+    """Inside, BatchNorms in training mode normalise by the statistics of all clones' samples."""
+
+    def __init__(self, add: Add) -> None:
+        super().__init__()
+        self._add = add
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        if func in {nn.functional.batch_norm, batch_norm}:
+            return self._batch_norm(*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+    def _batch_norm(
+        self,
+        input: Tensor,  # as torch calls it
+        running_mean: Tensor | None,
+        running_var: Tensor | None,
+        weight: Tensor | None = None,
+        bias: Tensor | None = None,
+        training: bool = False,  # noqa: FBT001, FBT002
+        momentum: float = 0.1,
+        eps: float = 1e-5,
+    ) -> Tensor:
+        if not training:
+            return nn.functional.batch_norm(input, running_mean, running_var, weight, bias, eps=eps)
+        normed: Tensor
+        normed, mean, var, count = _Normalise.apply(input, eps, self._add)
+        if input.numel() == input.shape[1] and count.item() == 1:
+            return batch_norm(input, running_mean, running_var, weight, bias, True, momentum, eps)  # noqa: FBT003
+        if running_mean is not None and running_var is not None:
+            running_mean.lerp_(mean, momentum)
+            running_var.lerp_(var * count / (count - 1), momentum)
+        if weight is not None:
+            normed = normed * _channels(weight, input)
+        if bias is not None:
+            normed = normed + _channels(bias, input)
+        return normed.to(input.dtype)
+
+
+def _channels(values: Tensor, like: Tensor) -> Tensor:
+    return values.view(1, -1, *([1] * (like.ndim - 2)))
+
+
+class _Normalise(torch.autograd.Function):
+    """Zero mean and unit variance of each channel over all clones."""
+
+    @staticmethod
+    def forward(ctx: Any, given: Tensor, eps: float, add: Add) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        values = given.to(torch.promote_types(given.dtype, torch.float32))
+        dims = [0, *range(2, values.ndim)]
+        own = values.new_tensor([values.numel() / values.shape[1]])
+        sums = add(torch.cat((values.sum(dims), own)))
+        count = sums[-1:]
+        mean = sums[:-1] / count
+        centred = values - _channels(mean, values)
+        # A second meeting, for sums of squares: squares of what is not centred would cancel out.
+        var = add(centred.square().sum(dims)) / count
+        scale = (var + eps).rsqrt()
+        normed = centred * _channels(scale, values)
+        ctx.save_for_backward(normed, scale, count)
+        ctx.add, ctx.dims, ctx.dtype = add, dims, given.dtype
+        ctx.mark_non_differentiable(mean, var, count)
+        return normed, mean, var, count
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        normed, scale, count = ctx.saved_tensors
+        gradient = gradients[0]
+        own = torch.stack((gradient.sum(ctx.dims), (gradient * normed).sum(ctx.dims)))
+        mean, slope = ctx.add(own) / count
+        flat = gradient - _channels(mean, normed) - normed * _channels(slope, normed)
+        return (flat * _channels(scale, normed)).to(ctx.dtype), None, None

@@ -1,0 +1,217 @@
+"""One process, several clones of the task on as many devices.
+
+The parameter device keeps the one true set of parameters; every clone computes with it, on its share of the
+samples, and has gradients of its own, which are added up on the parameter device in the order of the clones.
+Clones work at the same time, each in a thread; those on the CPU divide its threads among them.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from types import TracebackType
+from typing import Self
+
+import torch
+from torch import nn
+
+from boxcrew.core.types import Batch, Losses
+from boxcrew.deploy.deployment import STRATEGIES
+from boxcrew.deploy.devices import Devices
+from boxcrew.deploy.local import Local
+from boxcrew.deploy.norms import Meeting, SyncedNorms
+from boxcrew.plan.plan import Clone, Plan
+
+
+class CloneOfTask:
+    """The task as one device has it. The first clone is the task itself if it is where the parameters are."""
+
+    def __init__(self, task: nn.Module, device: torch.device, *, is_task: bool, shares_memory: bool) -> None:
+        self.task = task
+        self.device = device
+        self.module = task if is_task else copy.deepcopy(task).to(device)
+        self._shares_memory = shares_memory
+
+    @property
+    def is_task(self) -> bool:
+        return self.module is self.task
+
+    @torch.no_grad()
+    def refresh(self) -> None:
+        """Makes the clone what the task is: what learns, which modules train, all values."""
+        if self.is_task:
+            return
+        for mine, true in zip(self.module.modules(), self.task.modules(), strict=True):
+            mine.training = true.training
+        for parameter, source in zip(self.module.parameters(), self.task.parameters(), strict=True):
+            parameter.requires_grad = source.requires_grad
+            if self._shares_memory:
+                parameter.data = source.data
+            else:
+                parameter.copy_(source, non_blocking=True)
+        _copy_buffers(self.task, self.module)
+
+    def hand_over(self) -> None:
+        """Adds the clone's gradients to the task's, and forgets them."""
+        if self.is_task:
+            return
+        for parameter, source in zip(self.module.parameters(), self.task.parameters(), strict=True):
+            if parameter.grad is None:
+                continue
+            moved = parameter.grad.to(source.device)
+            source.grad = moved if source.grad is None else source.grad.add_(moved)
+            parameter.grad = None
+
+    def forget(self) -> None:
+        if not self.is_task:
+            self.module.zero_grad(set_to_none=True)
+
+    def hand_over_buffers(self) -> None:
+        """Its statistics are the task's from now on."""
+        if not self.is_task:
+            _copy_buffers(self.module, self.task)
+
+
+Work = Sequence[tuple[Batch, AbstractContextManager[object]]]
+"""A clone's pieces of a step, and what to compute each in."""
+
+
+@STRATEGIES.register("clones")
+class Clones(Local):
+    def __init__(self, plan: Plan, devices: Devices) -> None:
+        super().__init__(plan, devices)
+        self._clones: list[CloneOfTask] = []
+        self._pool: ThreadPoolExecutor | None = None
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        on_cpu = sum(clone.device == "cpu" for clone in self.plan.clones)
+        self._pool = _start_threads(
+            len(self.plan.clones), compute_threads=max(1, self.plan.threads // max(1, on_cpu))
+        )
+        torch.set_num_threads(self.plan.threads)  # some libraries take the last word for that of all threads
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._pool is not None
+        self._pool.shutdown()
+        self._pool = None
+        super().__exit__(kind, error, trace)
+
+    def add_up(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
+        clones = self._clones_of(task)
+        for clone in clones:
+            clone.refresh()
+        parts = batch.split(self.plan.micro_batches(len(batch)))
+        meetings = [Meeting(sum(size > 0 for size in self.plan.divide(len(part)))) for part in parts]
+        works = self._works(parts, meetings)
+        busy = [(clone, work) for clone, work in zip(clones, works, strict=True) if work]
+        done = self._compute_all(busy, phase, meetings)
+        for clone in clones:
+            clone.hand_over()
+        clones[0].hand_over_buffers()
+        total = done[0].to(self.device)
+        for losses in done[1:]:
+            total += losses.to(self.device)
+        return total
+
+    def discard(self, task: nn.Module) -> None:
+        for clone in self._clones:
+            clone.forget()
+        super().discard(task)
+
+    def _clones_of(self, task: nn.Module) -> list[CloneOfTask]:
+        if not self._clones or self._clones[0].task is not task:
+            self._clones = [self._clone(task, i, clone) for i, clone in enumerate(self.plan.clones)]
+        return self._clones
+
+    def _clone(self, task: nn.Module, index: int, clone: Clone) -> CloneOfTask:
+        at_home = clone.device == self.plan.parameter_device
+        return CloneOfTask(
+            task,
+            self.devices.find(clone.device),
+            is_task=at_home and index == 0,
+            shares_memory=at_home,
+        )
+
+    def _works(self, parts: Sequence[Batch], meetings: Sequence[Meeting]) -> list[Work]:
+        works: list[list[tuple[Batch, AbstractContextManager[object]]]] = [[] for _ in self.plan.clones]
+        for part, meeting in zip(parts, meetings, strict=True):
+            sizes = self.plan.divide(len(part))
+            busy = [index for index, size in enumerate(sizes) if size]
+            for seat, (index, piece) in enumerate(zip(busy, part.split(sizes), strict=True)):
+                works[index].append((piece, self._norms(partial(meeting.add, seat))))
+        return list(works)
+
+    def _norms(self, add: partial[torch.Tensor]) -> AbstractContextManager[object]:
+        synced = self.plan.batch_norm == "synced" and len(self.plan.clones) > 1
+        return SyncedNorms(add) if synced else nullcontext()
+
+    def _compute_all(
+        self, busy: Sequence[tuple[CloneOfTask, Work]], phase: str, meetings: Sequence[Meeting]
+    ) -> list[Losses]:
+        """At the same time; what the first that failed says is the error."""
+        if len(busy) == 1:
+            clone, work = busy[0]
+            return [self._compute(clone, work, phase)]
+        assert self._pool is not None
+        self.prepare_scaler()
+        futures = [self._pool.submit(self._compute, clone, work, phase) for clone, work in busy]
+        for future in futures:
+            future.add_done_callback(partial(_free_others, meetings))
+        errors = [error for future in futures if (error := future.exception()) is not None]
+        for error in errors:
+            if not isinstance(error, threading.BrokenBarrierError):
+                raise error
+        return [future.result() for future in futures]
+
+    def _compute(self, clone: CloneOfTask, work: Work, phase: str) -> Losses:
+        total: Losses | None = None
+        for piece, context in work:
+            with context:
+                losses = self.compute(clone.module, piece, phase, clone.device)
+            total = losses if total is None else total + losses
+        assert total is not None
+        return total
+
+
+def _start_threads(num: int, *, compute_threads: int) -> ThreadPoolExecutor:
+    """All at once, each told to compute with so many threads of its own."""
+    pool = ThreadPoolExecutor(
+        max_workers=num,
+        thread_name_prefix="clone",
+        initializer=partial(_compute_with, compute_threads),
+    )
+    all_there = threading.Barrier(num)
+    for future in [pool.submit(all_there.wait) for _ in range(num)]:
+        future.result()
+    return pool
+
+
+def _compute_with(num: int) -> None:
+    """In this thread. Only after torch was asked does it keep what it is told: the first question makes it
+    take over the number of the whole process.
+    """
+    torch.get_num_threads()
+    torch.set_num_threads(num)
+
+
+def _free_others(meetings: Sequence[Meeting], future: Future[Losses]) -> None:
+    if future.exception() is not None:
+        for meeting in meetings:
+            meeting.leave()
+
+
+@torch.no_grad()
+def _copy_buffers(source: nn.Module, target: nn.Module) -> None:
+    for mine, other in zip(target.buffers(), source.buffers(), strict=True):
+        mine.copy_(other, non_blocking=True)

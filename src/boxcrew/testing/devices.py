@@ -1,0 +1,24 @@
+"""Accelerators that are not there."""
+
+from __future__ import annotations
+
+import torch
+
+from boxcrew.deploy.devices import Devices
+
+
+class FakeDevices(Devices):
+    """Every name stands for memory of the CPU. Strategies go by the names, so they copy to and from it as
+    they would with the real thing; what they ask for is noted.
+    """
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+        self.released: list[str] = []
+
+    def find(self, name: str) -> torch.device:
+        self.found.append(name)
+        return torch.device("cpu")
+
+    def release(self, name: str) -> None:
+        self.released.append(name)

@@ -1,0 +1,119 @@
+"""Whatever the strategy, a task learns what one clone would: tasks to try it with, and some steps of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from boxcrew.core.types import Batch, Losses
+from boxcrew.deploy.deployment import Deployment
+from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
+from boxcrew.tasks.detection import DetectionTask
+
+SIZE = 64
+STEPS = 5
+
+
+class NormedTask(nn.Module):
+    """A classifier whose BatchNorms mix the samples of a step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features = nn.Sequential(
+            nn.Conv2d(3, 8, 3, stride=2), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8)
+        )
+        self.classes = nn.Linear(8, 4)
+
+    def forward(self, batch: Batch, phase: str = "train") -> Losses:
+        assert phase == "train"
+        found = self.classes(self.features(batch.inputs.float() / 255).mean(dim=(2, 3)))
+        labels = batch.targets["labels"][:, 0].clamp(min=0) % 4
+        loss = nn.functional.cross_entropy(found, labels, reduction="sum")
+        return Losses(terms={"class": loss}, weight=loss.new_tensor(float(len(batch))))
+
+
+class IdleTask(NormedTask):
+    """Some of its parameters are used by no sample, and some by few."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.idle = nn.Linear(8, 4)
+        self.rare = nn.Linear(1, 1)
+
+    def forward(self, batch: Batch, phase: str = "train") -> Losses:
+        losses = super().forward(batch, phase)
+        crowded = (batch.targets["labels"] >= 0).sum(dim=1) >= 4
+        if not crowded.any():
+            return losses
+        seen = batch.inputs[crowded].float().mean(dim=(1, 2, 3)) / 255
+        return Losses(
+            terms={"class": losses.terms["class"] + self.rare(seen[:, None]).sum()}, weight=losses.weight
+        )
+
+
+class ExactDetection(DetectionTask):
+    """In float64 all through; a detector itself computes its loss in float32. With less, the choice of hard
+    negatives tips over now and then, and that is not what these tests are about.
+    """
+
+    def __init__(self) -> None:
+        config = SsdLiteConfig(size=SIZE, backbone="mobilenetv3_small_050")
+        super().__init__(SsdLite(config, ("cup", "pot")))
+        self.double()
+
+    def forward(self, batch: Batch, phase: str = "train") -> Losses:
+        assert phase == "train"
+        assert isinstance(self.detector, SsdLite)
+        scores, offsets = self.detector(batch.inputs)
+        targets = {**batch.targets, "boxes": batch.targets["boxes"].double()}
+        return self.detector.losses_of(scores, offsets, targets)
+
+
+TASKS: dict[str, type[nn.Module]] = {"normed": NormedTask, "idle": IdleTask, "ssdlite": ExactDetection}
+
+
+def make_task(name: str) -> nn.Module:
+    """The same numbers each time."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return TASKS[name]().train()
+
+
+def make_batch(num_samples: int, *, step: int) -> Batch:
+    """Sample i has (i + step) % 6 objects, so that shares weigh very differently."""
+    draw = torch.Generator().manual_seed(step)
+    labels = torch.full((num_samples, 6), -1)
+    for i in range(num_samples):
+        count = (i + step) % 6
+        labels[i, :count] = torch.arange(count) % 2
+    corners = torch.rand(num_samples, 6, 2, generator=draw) * SIZE / 2
+    sides = 4 + torch.rand(num_samples, 6, 2, generator=draw) * SIZE / 3
+    return Batch(
+        inputs=torch.randint(0, 256, (num_samples, 3, SIZE, SIZE), dtype=torch.uint8, generator=draw),
+        targets={"boxes": torch.cat((corners, corners + sides), dim=-1), "labels": labels},
+        keys=tuple(map(str, range(num_samples))),
+    )
+
+
+def learn(deployment: Deployment, task: nn.Module, *, rate: float = 0.05) -> tuple[list[float], list[float]]:
+    """Some steps of plain descent: the loss and the norm of the gradient in each."""
+    optimizer = torch.optim.SGD(task.parameters(), lr=rate)
+    found, norms = [], []
+    for step in range(STEPS):
+        batch = make_batch(deployment.plan.batch, step=step)
+        losses = deployment.gradients(task, batch, "train")
+        found.append(float(losses.total() / losses.weight))
+        norms.append(deployment.update(optimizer, max_norm=None))
+    return found, norms
+
+
+def distance(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> float:
+    """Of all numbers of two tasks, relative to how large they are."""
+    assert state.keys() == wanted.keys()
+    return float((_flat(state) - _flat(wanted)).norm() / _flat(wanted).norm())
+
+
+def _flat(state: Mapping[str, Tensor]) -> Tensor:
+    return torch.cat([value.double().cpu().flatten() for value in state.values()])

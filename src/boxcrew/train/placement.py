@@ -1,0 +1,64 @@
+"""Who does what where, in the classic words: as a table for people, and down to every tensor for programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from boxcrew.core.units import format_bytes, format_count
+from boxcrew.plan.plan import Plan
+
+Row = tuple[str, str, str]
+"""Who, does what, where."""
+
+
+def placement(plan: Plan, model: nn.Module) -> dict[str, Any]:
+    """Every stage, parameter and buffer with its device. What BatchNorms learn lives with the parameters."""
+    clones = [
+        {"name": plan.clone_name(index), "device": clone.device, "samples": clone.share}
+        for index, clone in enumerate(plan.clones)
+    ]
+    home = plan.parameter_device
+    return {
+        "inputs_device": plan.inputs_device,
+        "clones": clones,
+        "parameter_device": home,
+        "optimizer_device": plan.optimizer_device,
+        "stages": {
+            "read and transform samples": plan.inputs_device,
+            "forward, loss, backward": [clone["device"] for clone in clones],
+            "add up gradients": home,
+            "update": plan.optimizer_device,
+            "summaries and files": "cpu",
+        },
+        "parameters": {name: home for name, _ in model.named_parameters()},
+        "buffers": {name: home for name, _ in model.named_buffers()},
+    }
+
+
+def roles(plan: Plan, model: nn.Module, optimizer: str) -> list[Row]:
+    """The rows of the table."""
+    numbers = sum(parameter.numel() for parameter in model.parameters())
+    held = format_bytes(sum(p.numel() * p.element_size() for p in model.parameters()))
+    workers = f"{plan.loader_workers} worker{'s' if plan.loader_workers != 1 else ''}"
+    parts = f", in {plan.accumulation} parts" if plan.accumulation > 1 else ""
+    clones = [
+        (
+            plan.clone_name(index) or "clone",
+            f"computes forward, loss and gradients of {clone.share} of {plan.batch} samples{parts}",
+            clone.device,
+        )
+        for index, clone in enumerate(plan.clones)
+    ]
+    return [
+        ("inputs device", f"reads and transforms samples ({workers}), makes batches", plan.inputs_device),
+        *clones,
+        (
+            "parameter device",
+            f"keeps {format_count(numbers)} parameters ({held}), adds up gradients",
+            plan.parameter_device,
+        ),
+        ("optimizer device", f"applies {optimizer}", plan.optimizer_device),
+        ("chief", "evaluates, writes summaries and files", "replica 0"),
+    ]

@@ -1,0 +1,118 @@
+"""Devices, explanations, and clones on the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from boxcrew.hardware.machine import Machine
+from boxcrew.testing.tiny import TINY
+
+Call = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("boxcrew.hardware.speed.MOMENT", 0.001)
+
+
+def test_devices_are_shown_written_and_read_back(boxcrew: Call, tmp_path: Path) -> None:
+    written = boxcrew("devices", "--json")
+    assert written.code == 0, written.err
+    machine = Machine.of(json.loads(written.out))
+    assert machine.devices[0].speeds is not None
+    described = tmp_path / "mine.json"
+    device = machine.devices[0].model_copy(update={"name": "cuda:0", "kind": "cuda", "model": "a dream"})
+    dreamt = machine.model_copy(update={"devices": (*machine.devices, device), "numa_nodes": 2})
+    described.write_text(json.dumps(dreamt.tree()))
+    shown = boxcrew("devices", f"machine={described}")
+    assert shown.code == 0, shown.err
+    assert "a dream" in shown.out
+    assert "2 NUMA nodes" in shown.out
+    assert "GFLOP" in shown.out
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "No such file"),
+        ("{", "not JSON"),
+        ('{"cores": 2}', "platform: must be given"),
+        ('{"coers": 1}', "did you mean 'cores'"),
+    ],
+)
+def test_a_description_that_is_none(boxcrew: Call, tmp_path: Path, content: str | None, said: str) -> None:
+    file = tmp_path / "machine.json"
+    if content is not None:
+        file.write_text(content)
+    found = boxcrew("devices", f"machine={file}")
+    assert found.code == 2
+    assert f"machine={file}" in found.err
+    assert said in found.err
+
+
+def test_devices_know_no_other_setting(boxcrew: Call) -> None:
+    found = boxcrew("devices", "machnie=x")
+    assert found.code == 2
+    assert "did you mean 'machine'" in found.err
+
+
+def test_explain_shows_the_roles_and_leaves_nothing(boxcrew: Call, tiny_set: Path, tmp_path: Path) -> None:
+    words = ("train", f"data={tiny_set}", *TINY, "batch=8", "deploy.clones=2", "deploy.clone_on_cpu=true")
+    found = boxcrew(*words, "deploy.shares=5,3", "--explain")
+    assert found.code == 0, found.err
+    for said in ("inputs device", "parameter device", "optimizer device", "clone_0", "5 of 8", "3 of 8"):
+        assert said in found.out
+    explained = json.loads(boxcrew(*words, "--explain", "--json").out)
+    assert [clone["samples"] for clone in explained["clones"]] == [4, 4]
+    assert explained["plan"]["strategy"] == "clones"
+    assert set(explained["parameters"].values()) == {"cpu"}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_of_clones_goes_on_with_one(boxcrew: Call, tiny_set: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    clones = ("deploy.clones=2", "deploy.clone_on_cpu=true", "deploy.batch_norm=synced")
+    words = ("train", f"data={tiny_set}", *TINY, "batch=4", "loader.workers=0", f"out={run}", "steps=2")
+    first = boxcrew(*words, *clones)
+    assert first.code == 0, first.err
+    assert "clones on cpu (2) + cpu (2), batch 4" in first.out
+    assert "BatchNorms learn the statistics of all clones together" in first.out
+    placed = json.loads((run / "placement.json").read_text())
+    assert [clone["name"] for clone in placed["clones"]] == ["clone_0", "clone_1"]
+    alone = ("deploy.clones=1", "deploy.clone_on_cpu=false")
+    second = boxcrew("resume", f"run={run}", "steps=4", *alone)
+    assert second.code == 0, second.err
+    assert "single on cpu, batch 4" in second.out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("deploy.clones=2", "device=cpu"), "more than there are accelerators"),
+        (("deploy.clones=2", "deploy.clone_on_cpu=true", "deploy.shares=3,3"), "add up to 6"),
+        (("deploy.clones=0",), "deploy.clones"),
+        (("device=abacus",), "device=abacus: not on this machine"),
+        (("deploy.strategy=clowns",), "deploy.strategy"),
+    ],
+)
+def test_what_cannot_be_deployed_is_refused_before_anything_is_made(
+    boxcrew: Call, tiny_set: Path, tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    found = boxcrew("train", f"data={tiny_set}", *TINY, "batch=4", "steps=1", *words)
+    assert found.code == 2
+    assert said in found.err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_another_batch_than_the_recipes_is_said_and_scaled_on_demand(boxcrew: Call, tiny_set: Path) -> None:
+    words = ("train", f"data={tiny_set}", *TINY, "batch=2", "--explain")
+    assert "optim.rate 0.003 is stated for batch 8 and used for 2 as it is" in boxcrew(*words).out
+    assert "for batch 2 it is 0.00075" in boxcrew(*words, "optim.rescale=linear").out
+    assert "for batch 2 it is 0.0015" in boxcrew(*words, "optim.rescale=sqrt").out
+    assert "optim.rate" not in boxcrew(*words, "batch=8").out

@@ -1,0 +1,63 @@
+"""Speeds are measured once and kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from boxcrew.hardware import speed
+from boxcrew.hardware.machine import Machine
+from boxcrew.hardware.probe import probe_machine
+
+
+@pytest.fixture(scope="module")
+def machine() -> Machine:
+    return probe_machine()
+
+
+@pytest.fixture
+def moments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short ones: these tests are not about the numbers."""
+    monkeypatch.setattr(speed, "MOMENT", 0.001)
+
+
+@pytest.mark.usefixtures("moments")
+def test_every_device_is_measured(machine: Machine, tmp_path: Path) -> None:
+    threads = torch.get_num_threads()
+    found = speed.measured(machine, tmp_path)
+    assert torch.get_num_threads() == threads
+    for device in found.devices:
+        assert device.speeds is not None
+        assert device.speeds.gemm > 0.1  # GFLOP/s: any computer of this century
+        assert 1e8 < device.speeds.copy_bytes < 1e14
+        assert (device.speeds.from_host_bytes is None) == (device.kind == "cpu")
+    assert found.decoded_pixels is not None
+    assert 1e5 < found.decoded_pixels < 1e11
+    unmeasured = tuple(device.model_copy(update={"speeds": None}) for device in found.devices)
+    assert found.model_copy(update={"devices": unmeasured, "decoded_pixels": None}) == machine
+
+
+@pytest.mark.usefixtures("moments")
+def test_what_was_measured_is_kept_until_the_machine_changes(machine: Machine, tmp_path: Path) -> None:
+    first = speed.measured(machine, tmp_path)
+    assert speed.measured(machine, tmp_path) == first  # to the last digit: not measured again
+    speed.measured(machine.model_copy(update={"cores": machine.cores + 1}), tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.usefixtures("moments")
+@pytest.mark.parametrize("text", ["", "{", "{}", "[]"])
+def test_a_damaged_record_is_measured_anew(machine: Machine, tmp_path: Path, text: str) -> None:
+    first = speed.measured(machine, tmp_path)
+    file = next(tmp_path.iterdir())
+    file.write_text(text)
+    assert speed.measured(machine, tmp_path).devices[0].name == first.devices[0].name
+    assert file.read_text() != text
+
+
+@pytest.mark.usefixtures("moments")
+def test_a_place_that_cannot_be_written_is_no_error(machine: Machine, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert speed.measured(machine, tmp_path / "file" / "folder").devices[0].speeds is not None
