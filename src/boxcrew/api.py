@@ -15,6 +15,7 @@ from boxcrew.core.config import Tree, put, read_yaml
 from boxcrew.core.errors import BoxcrewError, DataError, UsageError
 from boxcrew.core.types import Detections, Image
 from boxcrew.data.image import IMAGE_SUFFIXES, read_image
+from boxcrew.deploy.group import Group
 from boxcrew.recipes import DEFAULT, RECIPES
 from boxcrew.report.label_plots import plot_labels
 from boxcrew.report.predictions import Result
@@ -23,7 +24,7 @@ from boxcrew.train.best_effort import BestEffort
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loading import Loaded, Which, load_detector
 from boxcrew.train.outcome import Outcome
-from boxcrew.train.run import explain, resume, train
+from boxcrew.train.run import explain, follow, resume, train
 from boxcrew.train.screen import Screen
 from boxcrew.train.validate import ValConfig, validate
 
@@ -41,9 +42,9 @@ def run_config(start: str | None, settings: Tree) -> RunConfig:
     return RECIPES.get(start or DEFAULT)().changed(settings)
 
 
-def train_run(config: RunConfig, screen: Screen) -> Outcome:
+def train_run(config: RunConfig, screen: Screen, group: Group | None = None) -> Outcome:
     """Trains and draws the plots."""
-    return _with_plots(train(config, screen), screen)
+    return _with_plots(train(config, screen, group), screen)
 
 
 def explain_run(config: RunConfig, screen: Screen) -> dict[str, Any]:
@@ -51,8 +52,13 @@ def explain_run(config: RunConfig, screen: Screen) -> dict[str, Any]:
     return explain(config, screen)
 
 
-def resume_run(folder: Path, changes: Tree, screen: Screen) -> Outcome:
-    return _with_plots(resume(folder, changes, screen), screen)
+def follow_run(group: Group) -> None:
+    """Works for the chief of a run, in a process that is not the chief."""
+    follow(group, Screen())
+
+
+def resume_run(folder: Path, changes: Tree, screen: Screen, group: Group | None = None) -> Outcome:
+    return _with_plots(resume(folder, changes, screen, group), screen)
 
 
 def _with_plots(outcome: Outcome, screen: Screen) -> Outcome:

@@ -111,8 +111,17 @@ def test_what_cannot_be_deployed_is_refused_before_anything_is_made(
 
 
 def test_another_batch_than_the_recipes_is_said_and_scaled_on_demand(boxcrew: Call, tiny_set: Path) -> None:
-    words = ("train", f"data={tiny_set}", *TINY, "batch=2", "--explain")
-    assert "optim.rate 0.003 is stated for batch 8 and used for 2 as it is" in boxcrew(*words).out
-    assert "for batch 2 it is 0.00075" in boxcrew(*words, "optim.rescale=linear").out
-    assert "for batch 2 it is 0.0015" in boxcrew(*words, "optim.rescale=sqrt").out
-    assert "optim.rate" not in boxcrew(*words, "batch=8").out
+    words = ("train", f"data={tiny_set}", *TINY, "batch=2")
+    found = boxcrew(*words, "--explain")
+    assert "optim.rate 0.003 is stated for batch 8 and used for 2 as it is" in found.out
+    assert "for batch 2 it is 0.0015" in boxcrew(*words, "--explain", "optim.rescale=sqrt").out
+    same = boxcrew(*words, "--explain", "batch=8")
+    assert same.code == 0
+    assert "optim.rate" not in same.out
+    fixed = ("schedule=fixed", "schedule.warmup=0", "steps=1", "summaries.every_steps=1", "out=run")
+    trained = boxcrew(*words, *fixed, "optim.rescale=linear", "loader.workers=0")
+    assert "for batch 2 it is 0.00075" in trained.out
+    assert json.loads(Path("run/metrics.jsonl").read_text().splitlines()[0])["rate"] == 0.00075
+    adrift = boxcrew(*words, "optim=sgd", "optim.rescale=linear")
+    assert adrift.code == 2
+    assert "optim.stated_for" in adrift.err

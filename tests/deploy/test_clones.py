@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -11,17 +13,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.types import Batch, Losses
 from boxcrew.deploy.deployment import Deployment, deploy
 from boxcrew.deploy.strategies.clones import Clones
-from boxcrew.plan.plan import BatchNorm, Clone, Plan, Replica
+from boxcrew.plan.plan import BatchNorm, Clone, Plan, Precision, Replica
 from boxcrew.testing import learning
 from boxcrew.testing.devices import FakeDevices
 from boxcrew.testing.plans import plan_of
 
 BATCH = 8
 SHARES = ((8,), (4, 4), (5, 3), (3, 3, 2), (1, 7), (2, 2, 2, 2))
-TOLERANCE = {"normed": 1e-6, "idle": 1e-6, "ssdlite": 1e-12}  # the last computes in float64
+TOLERANCE = {"normed": 1e-6, "idle": 1e-6, "ssdlite": 1e-10}  # the last computes in float64
 
 
 def plan(
@@ -134,17 +137,39 @@ def test_clones_follow_what_is_frozen_and_thawed() -> None:
 
 
 class Failing(learning.NormedTask):
-    """Fails for the sample that has this key, between two BatchNorms."""
+    """Fails for the sample that has this key: between two BatchNorms, or on the way back."""
+
+    def __init__(self, *, backward: bool) -> None:
+        super().__init__()
+        self.backward = backward
+        self.features.insert(2, Trap())
 
     def forward(self, batch: Batch, phase: str = "train") -> Losses:
-        if "6" in batch.keys:
-            raise KeyError("not this one")
+        trap = self.features[2]
+        assert isinstance(trap, Trap)
+        trap.set = "6" in batch.keys
+        trap.backward = self.backward
         return super().forward(batch, phase)
 
 
-def test_a_clone_that_fails_frees_the_others_and_says_why() -> None:
+class Trap(nn.Module):
+    set = backward = False
+
+    def forward(self, features: Tensor) -> Tensor:
+        if self.set and not self.backward:
+            raise KeyError("not this one")
+        if self.set:
+            features.register_hook(self._snap)  # type: ignore[no-untyped-call]
+        return features
+
+    def _snap(self, _: Tensor) -> None:
+        raise KeyError("not this one")
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_a_clone_that_fails_frees_the_others_and_says_why(backward: bool) -> None:
     with deploy(plan(3, 3, 2)) as deployment:
-        task = deployment.place(Failing())
+        task = deployment.place(Failing(backward=backward))
         with pytest.raises(KeyError, match="not this one"):
             deployment.gradients(task, learning.make_batch(BATCH, step=0), "train")
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("clone")]
@@ -208,7 +233,95 @@ def _steps(deployment: Deployment, task: nn.Module, steps: range) -> list[float]
     return found
 
 
-def test_a_batch_smaller_than_the_clones_and_no_thread_for_nothing() -> None:
+class Fickle(learning.NormedTask):
+    """Leaves a BatchNorm out for some samples."""
+
+    def forward(self, batch: Batch, phase: str = "train") -> Losses:
+        norm = self.features[1]
+        if "7" in batch.keys:
+            self.features[1] = nn.Identity()
+        try:
+            return super().forward(batch, phase)
+        finally:
+            self.features[1] = norm
+
+
+def test_clones_that_come_to_different_norms_are_told_not_mixed() -> None:
+    with deploy(plan(5, 3)) as deployment:
+        task = Fickle()
+        task.features[4] = nn.BatchNorm2d(8)
+        task.features[3] = nn.Conv2d(8, 4, 3)
+        task.features[4] = nn.BatchNorm2d(4)
+        task.classes = nn.Linear(4, 4)
+        deployment.place(task)
+        with pytest.raises(BoxcrewError, match="meet at different BatchNorms"):
+            deployment.gradients(task, learning.make_batch(BATCH, step=0), "train")
+
+
+class Hungry(learning.NormedTask):
+    """Has no memory for more than two samples, and knows whether what it had made is still there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[weakref.ref[Tensor]] = []
+        self.alive: list[bool] = []
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Hungry:
+        other = Hungry()
+        other.load_state_dict(self.state_dict())
+        other.kept, other.alive = self.kept, self.alive
+        return other
+
+    def forward(self, batch: Batch, phase: str = "train") -> Losses:
+        if len(batch) > 2:
+            made = torch.zeros(9)
+            self.kept.append(weakref.ref(made))
+            raise torch.OutOfMemoryError("out of memory")
+        self.alive += [one() is not None for one in self.kept]
+        return super().forward(batch, phase)
+
+
+def test_where_memory_runs_out_all_of_a_failed_try_is_freed_at_once() -> None:
+    """Not when the garbage is next collected, and devices are asked to free it too."""
+    fakes = FakeDevices()
+    gc.disable()
+    try:
+        with deploy(plan(4, 4, devices=("cuda:0", "cuda:1")), fakes) as deployment:
+            task = deployment.place(Hungry())
+            deployment.gradients(task, learning.make_batch(BATCH, step=0), "train")
+    finally:
+        gc.enable()
+    assert isinstance(task, Hungry)
+    assert task.alive
+    assert not any(task.alive)
+    assert fakes.released == ["cuda:0", "cuda:1"]
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_lower_precision_computes_nearly_the_same(precision: Precision) -> None:
+    _, wanted = learnt_alone("normed", 1)
+    low = plan(5, 3, devices=("cuda:0", "cpu")).model_copy(update={"precision": precision})
+    with deploy(low, FakeDevices()) as deployment:
+        if precision == "fp16":  # its scale begins so high that the first steps are lost in finding it
+            scaler = {"scale": 256.0, "growth_factor": 2.0, "backoff_factor": 0.5, "growth_interval": 2000}
+            deployment.load_state({"scaler": {**scaler, "_growth_tracker": 0}, "parts": 1})
+        task = deployment.place(learning.make_task("normed"))
+        losses, norms = learning.learn(deployment, task)
+    assert losses + norms == pytest.approx(wanted, rel=0.05)
+
+
+def test_a_single_sample_that_a_norm_refuses_is_the_users_to_mend() -> None:
+    task = learning.NormedTask()
+    task.features.append(nn.AdaptiveAvgPool2d(1))
+    task.features.append(nn.BatchNorm2d(8))
+    with (
+        deploy(plan(7, 1, batch_norm="first")) as deployment,
+        pytest.raises(BoxcrewError, match="a clone has one sample only"),
+    ):
+        deployment.gradients(deployment.place(task), learning.make_batch(BATCH, step=0), "train")
+
+
+def test_a_batch_smaller_than_the_clones() -> None:
     """As when images could not be read: clones without a sample have nothing to do."""
     batch = learning.make_batch(2, step=0)
     alone = learning.make_task("normed")

@@ -82,3 +82,26 @@ def test_this_machine() -> None:
     for device in machine.devices:
         torch.device(device.name)
         assert device.memory_bytes > 0
+
+
+@pytest.mark.parametrize(
+    ("own", "files"),
+    [
+        ("0::/job/step", {"job/cpu.max": "150000 100000"}),
+        ("0::/job/step", {"job/step/cpu.max": "150000 100000", "cpu.max": "max 100000"}),
+        ("5:cpu,cpuacct:/job", {"cpu/job/cpu.cfs_quota_us": "150000", "cpu/job/cpu.cfs_period_us": "100000"}),
+    ],
+)
+def test_a_jobs_share_of_the_cores_counts(cgroup: Path, own: str, files: dict[str, str]) -> None:
+    (cgroup / "own").write_text(own + "\n")
+    for name, text in files.items():
+        (cgroup / name).parent.mkdir(parents=True, exist_ok=True)
+        (cgroup / name).write_text(text + "\n")
+    assert probe.usable_cores() == min(1.5, len(os.sched_getaffinity(0)))
+
+
+def test_no_quota_in_the_first_version_is_minus_one(cgroup: Path) -> None:
+    (cgroup / "cpu").mkdir()
+    (cgroup / "cpu" / "cpu.cfs_quota_us").write_text("-1\n")
+    (cgroup / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
+    assert probe.usable_cores() == len(os.sched_getaffinity(0))

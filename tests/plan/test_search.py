@@ -142,6 +142,24 @@ def test_clones_may_share_the_cpu_or_be_mixed_as_wanted() -> None:
     assert (plan.precision, plan.memory_format) == ("fp32", "channels_last")
 
 
+def test_replicas_are_processes_with_one_clone_each() -> None:
+    plan = make(machine(NEW, OLD), replicas=2, batch=7)
+    assert plan.strategy == "ddp"
+    assert [len(replica.clones) for replica in plan.replicas] == [1, 1]
+    assert (devices(plan), shares(plan)) == (["cuda:0", "cuda:1"], [4, 3])
+    assert (plan.threads, plan.loader_workers) == (4, 3)
+    assert plan.cache_bytes == 4 * GIB
+
+
+def test_replicas_share_a_cpu_where_there_is_nothing_else_or_as_told() -> None:
+    plan = make(machine(cores=4), replicas=3)
+    assert (devices(plan), plan.threads, plan.loader_workers) == (["cpu"] * 3, 1, 0)
+    assert devices(make(machine(NEW, OLD), replicas=3, device="cpu")) == ["cpu"] * 3
+    assert devices(make(machine(NEW, OLD), replicas=2, clone_on_cpu=True)) == ["cpu"] * 2
+    assert devices(make(machine(NEW, OLD), replicas=2, device="cuda:1,cpu")) == ["cuda:1", "cpu"]
+    assert make(machine(), strategy="ddp").strategy == "ddp"
+
+
 def test_the_optimizer_may_stay_in_main_memory() -> None:
     plan = make(machine(NEW), optimizer_device="cpu")
     assert (plan.strategy, devices(plan)) == ("clones", ["cuda:0"])
@@ -160,12 +178,18 @@ def test_the_optimizer_may_stay_in_main_memory() -> None:
         ({"clones": 2, "shares": "8,4,4"}, "shares=8,4,4: 3 shares for 2 clones"),
         ({"clones": 2, "shares": "16,0"}, r"deploy\.shares"),
         ({"clones": 2, "shares": "a,b"}, r"deploy\.shares"),
-        ({"clones": 17, "clone_on_cpu": True}, "clones=17: more than batch=16"),
+        ({"clones": 17, "clone_on_cpu": True}, "17 clones: more than batch=16"),
         ({"clones": 3, "device": "cuda:0,cpu"}, "clones=3: device= names 2 devices"),
         ({"device": "cuda:0,cuda:7"}, "device=cuda:7: not on this machine"),
         ({"strategy": "single", "clones": 2}, "strategy=single: not with 2 clones"),
         ({"strategy": "single", "optimizer_device": "cpu"}, "single: not with deploy.optimizer_device=cpu"),
         ({"strategy": "clone"}, r"deploy\.strategy"),
+        ({"replicas": 0}, r"deploy\.replicas"),
+        ({"replicas": 3}, "replicas=3: more than there are accelerators"),
+        ({"replicas": 2, "clones": 2}, "clones=2: with several replicas each has one clone"),
+        ({"replicas": 2, "device": "cuda:0,cpu,cuda:1"}, "replicas=2: device= names 3 devices"),
+        ({"replicas": 2, "strategy": "clones"}, "strategy=clones: not with deploy.replicas=2"),
+        ({"replicas": 17, "clone_on_cpu": True}, "17 clones: more than batch=16"),
         ({"batch_norm": "second"}, r"deploy\.batch_norm"),
     ],
 )

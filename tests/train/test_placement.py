@@ -53,3 +53,10 @@ def test_parts_and_one_worker_are_told() -> None:
     said = {who: does for who, does, _ in roles(plan_of(8, accumulation=4, loader_workers=1), NET, "sgd")}
     assert said["clone"] == "computes forward, loss and gradients of 8 of 8 samples, in 4 parts"
     assert said["inputs device"] == "reads and transforms samples (1 worker), makes batches"
+
+
+def test_replicas_keep_and_update_for_themselves() -> None:
+    replicas = tuple(Replica(clones=(Clone(device="cpu", share=4),)) for _ in range(2))
+    rows = roles(plan_of(4, 4, replicas=replicas, strategy="ddp"), NET, "sgd")
+    assert [who for who, _, _ in rows] == ["inputs device", "clone_0", "clone_1", "every replica", "chief"]
+    assert rows[3][1] == "keeps 240 parameters (960 B), adds up gradients with the others, applies sgd"

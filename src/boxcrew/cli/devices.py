@@ -30,7 +30,9 @@ def devices_command(words: list[str], *, as_json: bool) -> None:
     say.say(f"machine: {machine.headline()}")
     nodes = f", {machine.numa_nodes} NUMA nodes" if machine.numa_nodes > 1 else ""
     say.say(f"{machine.platform}, Python {machine.python}, torch {machine.torch}{nodes}")
-    columns = ("device", "memory", "GEMM", "conv", "conv channels-last", "copy", "from host", "model")
+    for device in machine.devices:
+        say.say(f"{device.name}: {device.model}")
+    columns = ("device", "memory", "GEMM", "conv", "conv channels-last", "copy", "from host")
     say.table("what it does in a second", columns, [_row(device) for device in machine.devices])
     if machine.decoded_pixels is not None:
         say.say(f"one core decodes {machine.decoded_pixels / 1e6:.0f} million pixels of JPEGs a second")
@@ -52,7 +54,7 @@ def _row(device: Device) -> tuple[str, ...]:
     speeds = device.speeds
     memory = format_bytes(device.memory_bytes)
     if speeds is None:
-        return (device.name, memory, *["-"] * 5, device.model)
+        return (device.name, memory, *["-"] * 5)
     operations = (speeds.gemm, speeds.convolution, speeds.convolution_channels_last)
     return (
         device.name,
@@ -60,5 +62,4 @@ def _row(device: Device) -> tuple[str, ...]:
         *(f"{one:.0f} GFLOP" for one in operations),
         format_bytes(speeds.copy_bytes),
         format_bytes(speeds.from_host_bytes) if speeds.from_host_bytes else "-",
-        device.model,
     )

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from boxcrew.api import explain_run, resume_run, run_config, train_run
+from boxcrew.api import explain_run, follow_run, resume_run, run_config, train_run
 from boxcrew.cli.output import print_json, screen, settings
+from boxcrew.core.config import Tree, read_yaml
 from boxcrew.core.errors import UsageError
+from boxcrew.deploy.group import Group, Processes
+from boxcrew.deploy.parent import die_with_parent
+from boxcrew.deploy.seat import seat_of
+from boxcrew.train.config import RunConfig
 from boxcrew.train.outcome import Outcome
 
 
@@ -19,7 +27,7 @@ def train_command(words: list[str], *, as_json: bool, only_explain: bool = False
         if as_json:
             print_json(explained)
         return
-    _finish(train_run(config, screen(as_json=as_json)), as_json=as_json)
+    _run(config, partial(train_run, config, screen(as_json=as_json)), as_json=as_json)
 
 
 def resume_command(words: list[str], *, as_json: bool) -> None:
@@ -27,7 +35,35 @@ def resume_command(words: list[str], *, as_json: bool) -> None:
     if "run" not in tree:
         raise UsageError("resume: which run?", advice="boxcrew resume run=runs/detect/train")
     folder = Path(str(tree.pop("run")))
-    _finish(resume_run(folder, tree, screen(as_json=as_json)), as_json=as_json)
+    work = partial(resume_run, folder, tree, screen(as_json=as_json))
+    _run(_stored(folder, tree), work, as_json=as_json)
+
+
+def _stored(folder: Path, changes: Tree) -> RunConfig | None:
+    """The settings of a run that is to go on; None where it says itself what is wrong with it."""
+    file = folder / "config.yaml"
+    return RunConfig.of(read_yaml(file)).changed(changes) if file.is_file() else None
+
+
+def _run(config: RunConfig | None, work: Callable[[Group], Outcome], *, as_json: bool) -> None:
+    """As one replica of those that somebody started, or alone; or starts several, and waits for them."""
+    seat = seat_of(os.environ)
+    wanted = config.deploy.replicas if config is not None else 1
+    if seat is None and wanted != "auto" and wanted > 1:
+        from boxcrew.deploy.launch import start_replicas  # slow to import, and rarely needed
+
+        start_replicas(sys.argv[1:], wanted)
+        return
+    if seat is not None:
+        die_with_parent()
+    group = Group() if seat is None else Processes(seat)
+    try:
+        if group.is_chief:
+            _finish(work(group), as_json=as_json)
+        else:
+            follow_run(group)
+    finally:
+        group.close()
 
 
 def _finish(outcome: Outcome, *, as_json: bool) -> None:

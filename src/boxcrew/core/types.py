@@ -101,6 +101,15 @@ class Batch:
         starts = np.cumsum([0, *sizes])
         return [self._part(int(a), int(b)) for a, b in itertools.pairwise(starts) if b > a]
 
+    def select(self, positions: Sequence[int]) -> Batch:
+        """The samples at these positions, in this order."""
+        places = list(positions)
+        return Batch(
+            inputs=self.inputs[places],
+            targets={name: value[places] for name, value in self.targets.items()},
+            keys=tuple(self.keys[place] for place in places),
+        )
+
     def _part(self, start: int, end: int) -> Batch:
         return Batch(
             inputs=self.inputs[start:end],

@@ -35,6 +35,7 @@ class LoaderConfig(Config):
 class TrainLoader:
     """Full batches of augmented samples without end; step s has positions s * batch … (s + 1) * batch of
     the `SampleOrder`. What a step holds depends on the seed alone, not on the workers or on where one starts.
+    With `places`, only the samples at these places of each step are made: a replica's share.
     """
 
     def __init__(
@@ -46,8 +47,10 @@ class TrainLoader:
         batch: int,
         seed: int,
         workers: Workers | None = None,
+        places: Sequence[int] | None = None,
     ) -> None:
         self.batch = batch
+        self._places = range(batch) if places is None else places
         self.order = SampleOrder(len(records), seed)
         self._reader = _Reader(images, records, pipeline, seed)
         self._workers = workers or Workers()
@@ -58,15 +61,19 @@ class TrainLoader:
         """
         steps = itertools.count(start_step)
         chosen = steps if num_steps is None else itertools.islice(steps, num_steps)
-        requests = (self.order.slice(step * self.batch, self.batch) for step in chosen)
+        requests = (self._request(step) for step in chosen)
         for parts in fetch_all(self._reader.train_parts, requests, self._workers):
             if parts["inputs"] is None:
                 first = parts["skipped"][0]
                 raise DataError(
-                    f"none of the {self.batch} images of a batch could be read; the first: {first}",
+                    f"none of the {len(self._places)} images of a batch could be read; the first: {first}",
                     advice="check that the data set is still in its place",
                 )
             yield Batch(**parts)
+
+    def _request(self, step: int) -> list[Place]:
+        whole = self.order.slice(step * self.batch, self.batch)
+        return [whole[place] for place in self._places]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -13,22 +14,48 @@ from torch.optim import Optimizer
 from boxcrew.core.registry import Registry
 from boxcrew.core.types import Batch, Losses
 from boxcrew.deploy.devices import Devices
+from boxcrew.deploy.group import Group
 from boxcrew.deploy.memory import keep_freed_memory
 from boxcrew.plan.plan import Plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """Where a run stands: what all replicas must see alike, or they would part."""
+
+    elapsed: float  # seconds of training, by the chief's clock
+    stop: bool  # whether it is to end
+    interrupted: bool  # and at once
 
 
 class Deployment(ABC):
     """Used as a context: entering sets the process up, leaving restores it."""
 
-    def __init__(self, plan: Plan, devices: Devices) -> None:
+    def __init__(self, plan: Plan, devices: Devices, group: Group) -> None:
         self.plan = plan  # with more accumulation than it began with, once memory has run out
         self.devices = devices
+        self.group = group
         self.device = devices.find(plan.parameter_device)  # where the true parameters live
 
     @property
     def is_chief(self) -> bool:
         """Whether this process writes the files."""
-        return True
+        return self.group.is_chief
+
+    @property
+    def positions(self) -> list[int]:
+        """Which samples of a step this process computes: `gradients` is given a batch of just these."""
+        return [place for piece in self.plan.pieces(self.group.rank) for place in piece]
+
+    def agree(self, standing: Standing) -> Standing:
+        """The chief's clock, and what any replica wants. All replicas must come by."""
+        if self.group.size == 1:
+            return standing
+        own = (standing.elapsed if self.is_chief else 0.0, standing.stop, standing.interrupted)
+        numbers = torch.tensor(own, dtype=torch.float64)
+        self.group.add(numbers)
+        elapsed, stop, interrupted = numbers.tolist()
+        return Standing(elapsed=elapsed, stop=stop > 0, interrupted=interrupted > 0)
 
     @abstractmethod
     def place(self, module: nn.Module) -> nn.Module:
@@ -87,5 +114,6 @@ class Deployment(ABC):
 STRATEGIES: Registry[type[Deployment]] = Registry("strategy", "boxcrew.deploy.strategies")
 
 
-def deploy(plan: Plan, devices: Devices | None = None) -> Deployment:
-    return STRATEGIES.get(plan.strategy)(plan, devices or Devices())
+def deploy(plan: Plan, devices: Devices | None = None, group: Group | None = None) -> Deployment:
+    """`group`: the replicas this process is one of; without it, it is the only one."""
+    return STRATEGIES.get(plan.strategy)(plan, devices or Devices(), group or Group())

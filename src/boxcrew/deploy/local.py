@@ -15,6 +15,7 @@ from boxcrew.core.types import Batch, Losses
 from boxcrew.deploy.buffers import KeptBuffers
 from boxcrew.deploy.deployment import Deployment
 from boxcrew.deploy.devices import Devices
+from boxcrew.deploy.group import Group
 from boxcrew.deploy.memory import is_out_of_memory
 from boxcrew.plan.plan import Plan
 
@@ -22,10 +23,9 @@ FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channel
 
 
 class Local(Deployment):
-    def __init__(self, plan: Plan, devices: Devices) -> None:
-        super().__init__(plan, devices)
+    def __init__(self, plan: Plan, devices: Devices, group: Group) -> None:
+        super().__init__(plan, devices, group)
         self.format = FORMATS[plan.memory_format]
-        # Where the gradient comes to lie is where it is unscaled.
         self._scaler = torch.amp.GradScaler(self.device.type, enabled=plan.precision == "fp16")
         self._buffers = KeptBuffers()
         self._least_parts = 1  # of a step, as far as memory has shown
@@ -44,15 +44,18 @@ class Local(Deployment):
 
     def gradients(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
         self._buffers.keep(task)
+        # Its scale is made here and beside the parameters: the first to need it would else make it, on an
+        # accelerator, or in several threads at once.
+        self._scaler.scale(torch.zeros((), device=self.device))
         while True:
             try:
                 total = self.add_up(task, batch, phase)
                 break
             except (RuntimeError, ValueError) as error:
-                self._take_smaller_parts(len(batch), error)
+                self.take_smaller_parts(len(batch), error)
             self.discard(task)  # here, where the error no longer holds on to the tensors of the failed try
-            for clone in self.plan.clones:
-                self.devices.release(clone.device)
+            for name in self.plan.devices:
+                self.devices.release(name)
         # The weight of the whole step is known only now; gradients are linear, so they are divided instead.
         gradients = [p.grad for p in task.parameters() if p.grad is not None]
         torch._foreach_div_(gradients, total.weight.clamp(min=1))
@@ -66,18 +69,20 @@ class Local(Deployment):
         self._scaler.scale(losses.total()).backward()  # type: ignore[no-untyped-call]
         return losses.detach()
 
-    def prepare_scaler(self) -> None:
-        """Makes its scale, which would else be made by whoever needs it first: several threads at once."""
-        self._scaler.scale(torch.zeros((), device=self.device))
-
-    def _take_smaller_parts(self, num_samples: int, error: RuntimeError | ValueError) -> None:
+    def take_smaller_parts(self, num_samples: int, error: RuntimeError | ValueError) -> None:
         """Where that may help; else the error is raised."""
         parts = self.plan.accumulation
         out_of_memory = is_out_of_memory(error)
         # In training mode BatchNorms of 1 x 1 maps refuse to work on one sample.
-        too_small = self._least_parts > 1 and "more than 1 value per channel" in str(error)
+        lonely = "more than 1 value per channel" in str(error)
+        if lonely and len(self.plan.clones) > 1:
+            raise BoxcrewError(
+                "a clone has one sample only, and a BatchNorm of single cells cannot work on that",
+                advice="a larger batch=, other deploy.shares=, or deploy.batch_norm=synced",
+            ) from error
+        too_small = self._least_parts > 1 and lonely
         if too_small or (out_of_memory and parts >= num_samples):
-            names = " and ".join(dict.fromkeys(clone.device for clone in self.plan.clones))
+            names = " and ".join(self.plan.devices)
             raise BoxcrewError(
                 f"not enough memory on {names} for a step even in {parts} parts: "
                 f"{str(error).splitlines()[0]}",

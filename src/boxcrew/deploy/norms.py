@@ -12,25 +12,32 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.overrides import TorchFunctionMode
 
+from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.norm import batch_norm
 
 Add = Callable[[Tensor], Tensor]
 """The sum of what all clones give at this point; all must come to it."""
 
 
+PATIENCE = 600.0  # seconds that one clone waits for the others
+
+
 class Meeting:
     """Where clones in threads of one process add something up. If one cannot come, `leave` frees the rest."""
 
     def __init__(self, num: int) -> None:
-        self._barrier = threading.Barrier(num)
+        self._barrier = threading.Barrier(num, timeout=PATIENCE)
         self._brought: list[Tensor | None] = [None] * num
 
     def add(self, seat: int, value: Tensor) -> Tensor:
         self._brought[seat] = value
         self._barrier.wait()
         given = [brought for brought in self._brought if brought is not None]
+        if any(brought.shape != value.shape for brought in given):
+            raise BoxcrewError("clones meet at different BatchNorms: they do not compute the same layers")
         total = value.new_zeros(value.shape)
         for brought in given:  # in the order of seats, so that all have the same sum to the last bit
             total += brought.to(value.device)
@@ -55,9 +62,10 @@ class SyncedNorms(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
+        normed = None
         if func in {nn.functional.batch_norm, batch_norm}:
-            return self._batch_norm(*args, **(kwargs or {}))
-        return func(*args, **(kwargs or {}))
+            normed = self._batch_norm(*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {})) if normed is None else normed
 
     def _batch_norm(
         self,
@@ -69,13 +77,14 @@ class SyncedNorms(TorchFunctionMode):
         training: bool = False,  # noqa: FBT001, FBT002
         momentum: float = 0.1,
         eps: float = 1e-5,
-    ) -> Tensor:
+    ) -> Tensor | None:
+        """None where it is as with one clone: not in training, or there is only one value in all."""
         if not training:
-            return nn.functional.batch_norm(input, running_mean, running_var, weight, bias, eps=eps)
+            return None
         normed: Tensor
         normed, mean, var, count = _Normalise.apply(input, eps, self._add)
         if input.numel() == input.shape[1] and count.item() == 1:
-            return batch_norm(input, running_mean, running_var, weight, bias, True, momentum, eps)  # noqa: FBT003
+            return None
         if running_mean is not None and running_var is not None:
             running_mean.lerp_(mean, momentum)
             running_var.lerp_(var * count / (count - 1), momentum)
@@ -112,6 +121,7 @@ class _Normalise(torch.autograd.Function):
         return normed, mean, var, count
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         normed, scale, count = ctx.saved_tensors
         gradient = gradients[0]

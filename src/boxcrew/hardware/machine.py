@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Self
 
 from pydantic import Field, model_validator
 
 from boxcrew.core.config import Config
 from boxcrew.core.errors import UsageError
 from boxcrew.core.units import format_bytes
-
-Kind = Literal["cpu", "cuda", "xpu", "mps", "xla"]
-"""As torch names them: `cuda` stands for AMD's devices too, `xla` for TPUs."""
 
 
 class Speeds(Config):
@@ -34,7 +31,7 @@ class Device(Config):
     group = "devices"
 
     name: str = Field(min_length=1)  # as torch names it: cpu, cuda:0
-    kind: Kind
+    kind: str = Field(min_length=1)  # as torch names it: cpu, cuda (AMD's too), xpu, mps, …
     model: str  # as its maker names it
     memory_bytes: int = Field(gt=0)
     bf16: bool = False  # whether it computes bfloat16 fast, not by emulation

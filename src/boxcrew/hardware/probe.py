@@ -34,32 +34,44 @@ def probe_machine() -> Machine:
 def usable_cores() -> float:
     """Cores this process may use at once: its affinity, and the container's quota if there is one."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota = _read(_CGROUP / "cpu.max").split()
-    if len(quota) == 2 and quota[0] != "max":
-        return min(float(allowed), int(quota[0]) / int(quota[1]))
-    return float(allowed)
+    return min([float(allowed), *_quotas()])
 
 
 def usable_memory() -> int:
     """Bytes of RAM this process may use: the host's, or the limit of its container or job if that is less."""
-    limits = (_read(file).strip() for file in _memory_limit_files())
+    limits = [
+        *(_read(group / "memory.max").strip() for group in _groups("")),
+        *(_read(group / "memory.limit_in_bytes").strip() for group in _groups("memory")),
+    ]
     return min([int(psutil.virtual_memory().total), *(int(limit) for limit in limits if limit.isdigit())])
 
 
-def _memory_limit_files() -> list[Path]:
-    """Of the process's own control group and all above it, in the first and the second version of these."""
-    files = [_CGROUP / "memory.max"]
+def _quotas() -> list[float]:
+    """Cores that control groups allow on average: `max 100000`, or microseconds out of so many."""
+    pairs = [_read(group / "cpu.max").split() for group in _groups("")]
+    pairs += [
+        [_read(group / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period")]
+        for group in _groups("cpu")
+    ]
+    return [
+        int(pair[0]) / int(pair[1])
+        for pair in pairs
+        if len(pair) == 2 and all(number.isdigit() for number in pair) and int(pair[1])
+    ]
+
+
+def _groups(controller: str) -> list[Path]:
+    """The process's own control group and all above it: of the second version of these without a
+    `controller`, else of the first.
+    """
+    root = _CGROUP / controller
+    found = [root]
     for line in _read(_OWN_GROUPS).splitlines():
         _, controllers, path = line.split(":", 2)
-        if not controllers:
-            root, name = _CGROUP, "memory.max"
-        elif "memory" in controllers.split(","):
-            root, name = _CGROUP / "memory", "memory.limit_in_bytes"
-        else:
-            continue
-        own = root / path.strip("/")
-        files += [group / name for group in (own, *own.parents) if group.is_relative_to(root)]
-    return files
+        if controller in controllers.split(","):
+            own = root / path.strip("/")
+            found += [group for group in (own, *own.parents) if group.is_relative_to(root)]
+    return list(dict.fromkeys(found))
 
 
 def _read(path: Path) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-import math
+from functools import cache
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -36,10 +35,6 @@ class Replica(Config):
 
     clones: tuple[Clone, ...] = Field(min_length=1)
 
-    @property
-    def share(self) -> int:
-        return sum(clone.share for clone in self.clones)
-
 
 class Plan(Config):
     strategy: str = "single"  # a name in `deploy.STRATEGIES`
@@ -65,10 +60,40 @@ class Plan(Config):
             raise UsageError(f"plan: the clones' shares {told} are not the batch of {self.batch}")
         return self
 
+    @model_validator(mode="after")
+    def _can_be_followed(self) -> Self:
+        """What no strategy would do is not to be believed of a plan that was written by hand."""
+        for replica in self.replicas:
+            names = [clone.device for clone in replica.clones if clone.device != "cpu"]
+            for name in names:
+                if names.count(name) > 1:
+                    raise UsageError(
+                        f"plan: two clones of one process on {name}: they would wait for each other"
+                    )
+        if self.inputs_device != "cpu":
+            raise UsageError(f"plan: inputs_device {self.inputs_device}: batches are made on the cpu")
+        if self.optimizer_device != self.parameter_device:
+            raise UsageError(
+                f"plan: optimizer_device {self.optimizer_device}: updates are made where the parameters are "
+                f"({self.parameter_device})"
+            )
+        if self.strategy in {"single", "clones"} and len(self.replicas) > 1:
+            raise UsageError(f"plan: strategy {self.strategy} is for one replica, not {len(self.replicas)}")
+        if self.strategy == "single" and [c.device for c in self.clones] != [self.parameter_device]:
+            raise UsageError("plan: strategy single has one clone, on the parameter device")
+        if self.strategy == "ddp" and any(len(replica.clones) > 1 for replica in self.replicas):
+            raise UsageError("plan: strategy ddp has one clone in each replica")
+        return self
+
     @property
     def clones(self) -> tuple[Clone, ...]:
         """Of all replicas, in order."""
         return tuple(clone for replica in self.replicas for clone in replica.clones)
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """That compute, each once."""
+        return tuple(dict.fromkeys(clone.device for clone in self.clones))
 
     def clone_name(self, index: int) -> str:
         """Empty where there is only one, for then nothing has to be told apart."""
@@ -80,13 +105,21 @@ class Plan(Config):
         small, extra = divmod(num_samples, parts)
         return [small + 1] * extra + [small] * (parts - extra)
 
-    def divide(self, num_samples: int) -> list[int]:
-        """How many of `num_samples` consecutive samples each clone gets, by the shares: to within one. The
-        first always gets some, for its statistics are kept.
-        """
-        ends = itertools.accumulate(clone.share for clone in self.clones)
-        borders = [0, *(math.ceil(num_samples * end / self.batch) for end in ends)]
-        return [after - before for before, after in itertools.pairwise(borders)]
+    def split(self, num_samples: int) -> list[list[int]]:
+        """How many of `num_samples` consecutive samples each clone computes, part by part."""
+        shares = tuple(clone.share for clone in self.clones)
+        return [list(counts) for counts in _dealt(shares, tuple(self.micro_batches(num_samples)))]
+
+    def pieces(self, replica: int) -> list[range]:
+        """The positions within a step of the samples that a replica computes: one range for each part."""
+        first = sum(len(other.clones) for other in self.replicas[:replica])
+        last = first + len(self.replicas[replica].clones)
+        found, start = [], 0
+        for counts in self.split(self.batch):
+            begin = start + sum(counts[:first])
+            found.append(range(begin, begin + sum(counts[first:last])))
+            start += sum(counts)
+        return found
 
     def because(self, reason: str) -> Plan:
         """The same with one reason more."""
@@ -123,3 +156,23 @@ class Plan(Config):
         if len(self.clones) == 1:
             return self.clones[0].device
         return " + ".join(f"{clone.device} ({clone.share})" for clone in self.clones)
+
+
+@cache
+def _dealt(shares: tuple[int, ...], parts: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """Parts of so many samples, each dealt out to clones. The first clone gets one of every part, also where
+    its share is less than that, for its statistics are kept; then whose share is furthest behind gets the
+    next. Over all parts of a full batch that gives each clone just its share.
+    """
+    rest = (max(0, shares[0] - len(parts)), *shares[1:])
+    given, dealt = [0] * len(shares), 0
+    found = []
+    for size in parts:
+        before = list(given)
+        dealt += size - 1
+        for _ in range(size - 1):
+            behind = [share * dealt - had * sum(rest) for share, had in zip(rest, given, strict=True)]
+            given[behind.index(max(behind))] += 1
+        first, *others = (after - had for after, had in zip(given, before, strict=True))
+        found.append((1 + first, *others))
+    return tuple(found)

@@ -23,7 +23,8 @@ class DeployConfig(Config):
 
     group = "deploy"
 
-    strategy: Literal["auto", "single", "clones"] = "auto"
+    strategy: Literal["auto", "single", "clones", "ddp"] = "auto"
+    replicas: Count | Literal["auto"] = "auto"  # processes of one clone each; auto: as many as were started
     clones: Count | Literal["auto"] = "auto"  # copies of the model in a process
     clone_on_cpu: bool = False  # all clones on the CPU, also where there are accelerators
     shares: Annotated[tuple[Count, ...], commas] | None = (
@@ -55,10 +56,11 @@ def make_plan(
     cpu_format: MemoryFormat,
 ) -> Plan:
     """A plan for this machine. `cpu_format` is the faster memory format of the model at hand on CPUs."""
-    chosen, reason = _devices(machine, wishes, device)
-    strategy = _strategy(wishes, chosen)
+    number = 1 if wishes.replicas == "auto" else wishes.replicas
+    chosen, reason = _devices(machine, wishes, device, number)
+    strategy = _strategy(wishes, chosen, number)
     on_cpu = all(one.kind == "cpu" for one in chosen)
-    cores = max(1, int(machine.cores))
+    cores = max(1, int(machine.cores) // number)
     # A CPU that trains has no core to spare: one worker only hides the reading behind the computing.
     workers = min(cores - 1, 1 if on_cpu else 8) if inputs.workers == "auto" else inputs.workers
     if wishes.accumulation > batch:
@@ -66,11 +68,11 @@ def make_plan(
             f"deploy.accumulation={wishes.accumulation}: more parts than batch={batch} has samples"
         )
     shares = _shares(wishes, batch, len(chosen))
-    clones = tuple(Clone(device=one.name, share=share) for one, share in zip(chosen, shares, strict=True))
-    keeper = chosen[0].name if strategy == "single" else "cpu"
+    clones = [Clone(device=one.name, share=share) for one, share in zip(chosen, shares, strict=True)]
+    keeper = "cpu" if strategy == "clones" else chosen[0].name
     return Plan(
         strategy=strategy,
-        replicas=(Replica(clones=clones),),
+        replicas=_replicas(clones, number),
         parameter_device=keeper,
         optimizer_device=keeper,
         batch=batch,
@@ -80,24 +82,47 @@ def make_plan(
         memory_format=_format(chosen, cpu_format) if wishes.memory_format == "auto" else wishes.memory_format,
         threads=cores if wishes.threads == "auto" else wishes.threads,
         loader_workers=workers,
-        cache_bytes=_cache(machine, inputs, workers),
+        cache_bytes=_cache(machine, inputs, workers) // number,
         reasons=(reason,),
     )
 
 
-def _strategy(wishes: DeployConfig, chosen: Sequence[Device]) -> str:
-    """`clones` where there are several, or where the parameters do not live where they are computed with."""
+def _replicas(clones: Sequence[Clone], number: int) -> tuple[Replica, ...]:
+    if number == 1:
+        return (Replica(clones=tuple(clones)),)
+    return tuple(Replica(clones=(clone,)) for clone in clones)
+
+
+def _strategy(wishes: DeployConfig, chosen: Sequence[Device], number: int) -> str:
+    """`ddp` for several processes; `clones` where one has several, or where the parameters do not live where
+    they are computed with.
+    """
     offloaded = wishes.optimizer_device == "cpu" and chosen[0].kind != "cpu"
-    if wishes.strategy == "single" and (len(chosen) > 1 or offloaded):
+    if number > 1:
+        fitting = ["ddp"]
+        what = f"deploy.replicas={number}"
+    elif offloaded or len(chosen) > 1:
+        fitting = ["clones"]
         what = "deploy.optimizer_device=cpu" if offloaded else f"{len(chosen)} clones"
-        raise UsageError(f"deploy.strategy=single: not with {what}", advice="deploy.strategy=clones does it")
-    if wishes.strategy == "auto":
-        return "clones" if len(chosen) > 1 or offloaded else "single"
-    return wishes.strategy
+    else:
+        fitting = ["single", "clones", "ddp"]
+        what = "one clone"
+    if wishes.strategy not in {"auto", *fitting}:
+        raise UsageError(
+            f"deploy.strategy={wishes.strategy}: not with {what}",
+            advice=f"deploy.strategy={fitting[0]} does it",
+        )
+    return fitting[0] if wishes.strategy == "auto" else wishes.strategy
 
 
-def _devices(machine: Machine, wishes: DeployConfig, wanted: str) -> tuple[list[Device], str]:
+def _devices(
+    machine: Machine, wishes: DeployConfig, wanted: str, num_replicas: int
+) -> tuple[list[Device], str]:
     """One for each clone, and why these."""
+    if wishes.clone_on_cpu and wanted not in {"auto", "cpu"}:
+        raise UsageError(f"deploy.clone_on_cpu=true: but device={wanted}", advice="leave one of them out")
+    if num_replicas > 1:
+        return _of_replicas(machine, wishes, wanted, num_replicas)
     if "," in wanted:
         return _listed(machine, wishes, wanted.split(","))
     number = 1 if wishes.clones == "auto" else wishes.clones
@@ -106,13 +131,33 @@ def _devices(machine: Machine, wishes: DeployConfig, wanted: str) -> tuple[list[
     if number == 1:
         device, reason = _device(machine, wanted)
         return [device], reason
+    return _accelerators(machine, wanted, number, f"deploy.clones={number}")
+
+
+def _of_replicas(
+    machine: Machine, wishes: DeployConfig, wanted: str, number: int
+) -> tuple[list[Device], str]:
+    if wishes.clones not in {"auto", 1}:
+        raise UsageError(f"deploy.clones={wishes.clones}: with several replicas each has one clone")
+    if "," in wanted:
+        devices, reason = _listed(machine, wishes, wanted.split(","))
+        if len(devices) != number:
+            raise UsageError(f"deploy.replicas={number}: device= names {len(devices)} devices")
+        return devices, reason
+    if wishes.clone_on_cpu or wanted == "cpu" or not machine.accelerators:
+        _device(machine, wanted)
+        return [machine.devices[0]] * number, f"deploy.replicas={number}: processes that share the CPU"
+    return _accelerators(machine, wanted, number, f"deploy.replicas={number}")
+
+
+def _accelerators(machine: Machine, wanted: str, number: int, what: str) -> tuple[list[Device], str]:
     pool = [one for one in machine.accelerators if wanted in {"auto", "gpu", one.kind, one.name}]
     if number > len(pool):
         raise UsageError(
-            f"deploy.clones={number}: more than there are accelerators for device={wanted} ({len(pool)})",
-            advice="fewer clones, or all of them on the CPU with deploy.clone_on_cpu=true",
+            f"{what}: more than there are accelerators for device={wanted} ({len(pool)})",
+            advice="fewer of them, or all on the CPU with deploy.clone_on_cpu=true",
         )
-    return pool[:number], f"deploy.clones={number}: one on each accelerator"
+    return pool[:number], f"{what}: one on each accelerator"
 
 
 def _listed(machine: Machine, wishes: DeployConfig, names: Sequence[str]) -> tuple[list[Device], str]:
@@ -137,7 +182,7 @@ def _device(machine: Machine, wanted: str) -> tuple[Device, str]:
 def _shares(wishes: DeployConfig, batch: int, num_clones: int) -> list[int]:
     if wishes.shares is None:
         if num_clones > batch:
-            raise UsageError(f"deploy.clones={num_clones}: more than batch={batch} has samples")
+            raise UsageError(f"{num_clones} clones: more than batch={batch} has samples")
         share, extra = divmod(batch, num_clones)
         return [share + 1] * extra + [share] * (num_clones - extra)
     told = ",".join(map(str, wishes.shares))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -102,7 +102,7 @@ def learn(deployment: Deployment, task: nn.Module, *, rate: float = 0.05) -> tup
     optimizer = torch.optim.SGD(task.parameters(), lr=rate)
     found, norms = [], []
     for step in range(STEPS):
-        batch = make_batch(deployment.plan.batch, step=step)
+        batch = make_batch(deployment.plan.batch, step=step).select(deployment.positions)
         losses = deployment.gradients(task, batch, "train")
         found.append(float(losses.total() / losses.weight))
         norms.append(deployment.update(optimizer, max_norm=None))
@@ -110,10 +110,23 @@ def learn(deployment: Deployment, task: nn.Module, *, rate: float = 0.05) -> tup
 
 
 def distance(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> float:
-    """Of all numbers of two tasks, relative to how large they are."""
+    """Of what two tasks have learnt, relative to how large it is: parameters together, for single biases may
+    be almost nothing, and then the statistics of BatchNorms. Counters must be the same.
+    """
     assert state.keys() == wanted.keys()
-    return float((_flat(state) - _flat(wanted)).norm() / _flat(wanted).norm())
+    learnt, statistics = [], []
+    for name, value in wanted.items():
+        if not value.is_floating_point():
+            assert torch.equal(state[name].cpu(), value.cpu()), name
+        elif "running" in name:
+            statistics.append(name)
+        elif not name.endswith((".mean", ".std")):  # of pixels: large, and never changed
+            learnt.append(name)
+    return max(_relative(state, wanted, names) for names in (learnt, statistics) if names)
 
 
-def _flat(state: Mapping[str, Tensor]) -> Tensor:
-    return torch.cat([value.double().cpu().flatten() for value in state.values()])
+def _relative(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor], names: Sequence[str]) -> float:
+    ours, theirs = (
+        torch.cat([of[name].double().cpu().flatten() for name in names]) for of in (state, wanted)
+    )
+    return float((ours - theirs).norm() / theirs.norm())

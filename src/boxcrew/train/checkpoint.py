@@ -37,9 +37,13 @@ class Checkpoint:
         return sum(tensor.numel() * tensor.element_size() for tensor in self.tensors.values())
 
 
+def checkpoint_place(folder: Path, step: int) -> Path:
+    return folder / f"{step:08d}"
+
+
 def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
     """Writes `folder/<step>`; if it fails, or is cut off, no reader will ever choose what is there."""
-    place = folder / f"{checkpoint.step:08d}"
+    place = checkpoint_place(folder, checkpoint.step)
     temporary = folder / f".{place.name}.{os.getpid()}"
     for leftover in folder.glob(".[0-9]*.[0-9]*"):  # of processes that were killed while they wrote
         shutil.rmtree(leftover, ignore_errors=True)

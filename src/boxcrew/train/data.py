@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -43,6 +44,16 @@ def load_data(config: DataConfig, *, seed: int, workers: int, screen: Screen) ->
     screen.say(f"data: {config.path} ({source.format}): {contents}")
     say_problems(source.problems, screen, rest="data_report.json names all")
     return data
+
+
+def digest(data: RunData) -> str:
+    """Of what training sees: equal for equal data, wherever it lies."""
+    seen = hashlib.blake2b(digest_size=16)
+    for record in data.train:
+        seen.update(f"{record.key} {record.width} {record.height}".encode())
+        seen.update(record.target.boxes.tobytes())
+        seen.update(record.target.labels.tobytes())
+    return seen.hexdigest()
 
 
 def fit_to(data: RunData, config: RunConfig, screen: Screen) -> RunConfig:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import nn
 from torch.optim import Optimizer
 
 from boxcrew.core.config import Config
+from boxcrew.core.errors import UsageError
 from boxcrew.train.ftrl import Ftrl
 
 OptimizerName = Literal[
@@ -38,6 +39,15 @@ class OptimConfig(Config):
     ema: float = Field(default=0.0, ge=0, lt=1)  # decay of the moving average of the weights; 0 keeps none
     stated_for: int | None = Field(default=None, ge=1)  # the batch that `rate` was chosen for
     rescale: Literal["off", "linear", "sqrt"] = "off"  # how the rate follows the batch away from that
+
+    @model_validator(mode="after")
+    def _scales_from_something(self) -> Self:
+        if self.rescale != "off" and self.stated_for is None:
+            raise UsageError(
+                f"optim.rescale={self.rescale}: from which batch? the rate is stated for none",
+                advice="say it with optim.stated_for= (recipes do, for the optimizer they have)",
+            )
+        return self
 
     def scaled_rate(self, batch: int) -> float:
         """At its height, for steps of so many samples over all clones."""

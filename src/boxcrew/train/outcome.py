@@ -82,15 +82,15 @@ def summarize(
         "train_seconds": trainer.elapsed,
         "images_per_second": summaries.num_images / max(summaries.seconds, 1e-9),
         "data_wait_share": summaries.data_wait / max(summaries.seconds, 1e-9),
-        "peak_memory_bytes": peak_memory(trainer.deployment.device),
+        "peak_memory_bytes": max(peak_memory(name) for name in trainer.deployment.plan.devices),
         "milliseconds": best.get("milliseconds", {}),
         "classes": best["classes"],
     }
 
 
-def peak_memory(device: torch.device) -> int:
+def peak_memory(device: str) -> int:
     """Of the device's memory if it has its own, else of this process."""
-    if device.type == "cuda":
+    if device.startswith("cuda"):
         return int(torch.cuda.max_memory_allocated(device))
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

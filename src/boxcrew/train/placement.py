@@ -51,14 +51,16 @@ def roles(plan: Plan, model: nn.Module, optimizer: str) -> list[Row]:
         )
         for index, clone in enumerate(plan.clones)
     ]
+    keeps = f"keeps {format_count(numbers)} parameters ({held}), adds up gradients"
+    keepers = [
+        ("parameter device", keeps, plan.parameter_device),
+        ("optimizer device", f"applies {optimizer}", plan.optimizer_device),
+    ]
+    if plan.strategy == "ddp":
+        keepers = [("every replica", f"{keeps} with the others, applies {optimizer}", "beside its clone")]
     return [
         ("inputs device", f"reads and transforms samples ({workers}), makes batches", plan.inputs_device),
         *clones,
-        (
-            "parameter device",
-            f"keeps {format_count(numbers)} parameters ({held}), adds up gradients",
-            plan.parameter_device,
-        ),
-        ("optimizer device", f"applies {optimizer}", plan.optimizer_device),
-        ("chief", "evaluates, writes summaries and files", "replica 0"),
+        *keepers,
+        ("chief", f"evaluates on {plan.parameter_device}, writes summaries and files", "replica 0"),
     ]

@@ -17,20 +17,32 @@ from boxcrew.train.config import RunConfig
 MEASURED = ("memory_format", "threads")  # what a trial may change (train/trial.py)
 
 
-def choose_plan(config: RunConfig, machine: Machine, model: nn.Module) -> Plan:
-    """The plan in `plan=`, word for word, or one made for this machine."""
+def choose_plan(config: RunConfig, machine: Machine, model: nn.Module, *, processes: int = 1) -> Plan:
+    """The plan in `plan=`, word for word, or one made for this machine and as many processes."""
     if config.plan is not None:
         plan = _read_plan(config.plan)
         _require_devices(plan, machine, config.plan)
         return plan
+    wishes = config.deploy
+    if wishes.replicas == "auto":
+        wishes = wishes.model_copy(update={"replicas": processes})
     return make_plan(
         machine,
-        config.deploy,
+        wishes,
         device=config.device,
         batch=config.batch,
         inputs=InputWishes(workers=config.loader.workers, cache=config.loader.cache),
         cpu_format=faster_format_on_cpus(model),
     )
+
+
+def require_replicas(plan: Plan, num: int) -> None:
+    """A plan is for as many processes as there are."""
+    if len(plan.replicas) != num:
+        raise UsageError(
+            f"plan: {len(plan.replicas)} replicas, but {num} processes were started",
+            advice=f"start {len(plan.replicas)} processes, or set deploy.replicas={num}",
+        )
 
 
 def _require_devices(plan: Plan, machine: Machine, path: Path) -> None:
@@ -74,6 +86,8 @@ def _read_plan(path: Path) -> Plan:
         raise UsageError(f"plan={path}: {error.strerror}") from None
     except ValueError as error:
         raise UsageError(f"plan={path}: not JSON: {error}") from None
+    except UsageError as error:
+        raise UsageError(f"plan={path}: {error.message}", advice=error.advice) from None
 
 
 def faster_format_on_cpus(model: nn.Module) -> MemoryFormat:

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from boxcrew.core.types import Batch
-from boxcrew.deploy.deployment import Deployment
+from boxcrew.deploy.deployment import Deployment, Standing
 from boxcrew.tasks.base import Task
 from boxcrew.train.checkpoint import Checkpoint, load_optimizer, optimizer_tensors
 from boxcrew.train.guard import Guard
@@ -88,6 +88,7 @@ class Trainer:
         self.elapsed = 0.0  # seconds of training, over all processes that worked on this run
         self.stop_reason: str | None = None
         self.interrupted = False  # from outside: the run is to be resumed
+        self._is_stopped = False  # all replicas know of it
         self._hooks = hooks
         self._batches: Callable[[int], Iterator[Batch]] | None = None
         self._batch: Batch | None = None  # of the last step of this process
@@ -117,6 +118,7 @@ class Trainer:
         self._batches = batches
         for hook in self._hooks:
             hook.begin(self)
+        self._agree()
         while not self._is_over or self._must_go_back:
             if self._must_go_back:
                 self._go_back()
@@ -126,11 +128,11 @@ class Trainer:
 
     @property
     def _is_over(self) -> bool:
-        return self.progress.fraction >= 1 or self.stop_reason is not None
+        return self.progress.fraction >= 1 or self._is_stopped
 
     @property
     def _must_go_back(self) -> bool:
-        return self.guard.has_enough and self.stop_reason is None
+        return self.guard.has_enough and not self._is_stopped
 
     def _follow(self, stream: Iterator[Batch]) -> None:
         """To the end of the run, or until it must go back."""
@@ -141,6 +143,18 @@ class Trainer:
                 hook.after_step(self, report)
             if self.progress.fraction < 1:  # the last examination is not training
                 self.elapsed += time.monotonic() - begun
+            self._agree()
+
+    def _agree(self) -> None:
+        """Replicas go on, stop and count the time alike. Hooks of one may have stopped it or taken long."""
+        own = Standing(elapsed=self.elapsed, stop=self.stop_reason is not None, interrupted=self.interrupted)
+        agreed = self.deployment.agree(own)
+        self.elapsed = agreed.elapsed
+        if agreed.interrupted and not self.interrupted:
+            self.interrupt("another replica was interrupted")
+        elif agreed.stop and not own.stop:
+            self.stop("another replica has stopped")
+        self._is_stopped = agreed.stop
 
     def _go_back(self) -> None:
         checkpoint = self.guard.way_back(self.step)
@@ -173,6 +187,7 @@ class Trainer:
             self.guard.failed(self.step, fault, batch)
         seconds = time.monotonic() - begun
         self.elapsed += seconds
+        self._agree()
         return StepReport(
             progress=self.progress,
             loss=loss,
@@ -181,10 +196,15 @@ class Trainer:
             gradient_norm=norm,
             seconds=seconds,
             data_wait=waited,
-            num_samples=len(batch),
+            num_samples=self._num_samples(batch),
             skipped=batch.skipped,
             fault=fault,
         )
+
+    def _num_samples(self, batch: Batch) -> int:
+        """Of the step, over all replicas; of the others it is not known what they could not read."""
+        others = self.deployment.plan.batch - len(self.deployment.positions)
+        return len(batch) + others
 
     def _compute(self, batch: Batch) -> dict[str, float]:
         """Gradients, and the terms of the loss."""

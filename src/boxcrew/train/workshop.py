@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,18 +26,20 @@ from boxcrew.evaluate.evaluator import Evaluator
 from boxcrew.evaluate.predictor import Predictor
 from boxcrew.plan.plan import Plan
 from boxcrew.tasks.detection import DetectionTask
-from boxcrew.train.checkpoint import Checkpoint, check_optimizer
+from boxcrew.train.checkpoint import Checkpoint, check_optimizer, checkpoint_place, read_checkpoint
 from boxcrew.train.config import RunConfig
 from boxcrew.train.data import RunData
 from boxcrew.train.guard import Guard
 from boxcrew.train.hooks.ema import Ema
 from boxcrew.train.hooks.freeze import Freeze
+from boxcrew.train.hooks.saver import Saver
+from boxcrew.train.hooks.stop import StopOnSignal
 from boxcrew.train.optim import build_optimizer
 from boxcrew.train.outcome import Outcome, save_detector, say_result, summarize
 from boxcrew.train.parts import Examiner, Parts
 from boxcrew.train.schedule import Course, Length
 from boxcrew.train.screen import Screen
-from boxcrew.train.trainer import Trainer
+from boxcrew.train.trainer import Hook, Trainer
 from boxcrew.train.trial import SAMPLES, fastest, ways_of
 
 
@@ -104,9 +107,9 @@ class Workshop:
         """From `past`, or from what the detector was filled with, to the end."""
         deployment.place(self.task)
         images = self._images(deployment.plan.cache_bytes)
-        loader = self._loader(deployment.plan.batch, images, self._workers(deployment))
+        loader = self._share(deployment, images)
         parts = self._parts(deployment, images, from_step=past.step if past else 0)
-        trainer = self._trainer(deployment, parts)
+        trainer = self._trainer(deployment, parts.hooks, partial(_tell_way_back, deployment, parts.saver))
         if past is not None:
             trainer.load(past)
         self._say_length(deployment.plan.batch)
@@ -122,6 +125,23 @@ class Workshop:
         if isinstance(images, ImageCache):
             self.screen.say(f"decoded images kept in memory: {format_bytes(images.used_bytes)}")
         return self._finish(trainer, parts)
+
+    def follow(self, deployment: Deployment, past: Checkpoint | None) -> None:
+        """The same steps in a replica that is not the chief: nothing is examined, shown or written."""
+        deployment.place(self.task)
+        images = self._images(deployment.plan.cache_bytes)
+        stop = StopOnSignal(self.screen)
+        trainer = self._trainer(deployment, (stop,), partial(self._hear_way_back, deployment))
+        if past is not None:
+            trainer.load(past)
+        try:
+            trainer.fit(self._share(deployment, images).batches)
+        finally:
+            stop.restore()
+
+    def _hear_way_back(self, deployment: Deployment, _: int | None) -> Checkpoint | None:
+        step = deployment.group.tell(None)
+        return None if step is None else read_checkpoint(checkpoint_place(self.folder / "checkpoints", step))
 
     def _finish(self, trainer: Trainer, parts: Parts) -> Outcome:
         last = self.folder / "weights" / "last.safetensors"
@@ -153,7 +173,12 @@ class Workshop:
         )
         return Parts(self.folder, self.config, self.screen, ema=ema, examiner=examiner, from_step=from_step)
 
-    def _trainer(self, deployment: Deployment, parts: Parts) -> Trainer:
+    def _trainer(
+        self,
+        deployment: Deployment,
+        hooks: Sequence[Hook],
+        last_good: Callable[[int | None], Checkpoint | None],
+    ) -> Trainer:
         optim = self.config.optim
         course = Course(
             length=self.length,
@@ -166,8 +191,8 @@ class Workshop:
             deployment=deployment,
             optimizer=self._optimizer(),
             course=course,
-            hooks=(self.freeze, *parts.hooks),
-            guard=Guard(self.config.guard, warn=self.screen.warn, last_good=parts.saver.last_good),
+            hooks=(self.freeze, *hooks),
+            guard=Guard(self.config.guard, warn=self.screen.warn, last_good=last_good),
         )
 
     def _optimizer(self) -> Optimizer:
@@ -185,7 +210,7 @@ class Workshop:
         return Workers(
             num=deployment.plan.loader_workers,
             prefetch=self.config.loader.prefetch,
-            pin_memory=deployment.device.type == "cuda",
+            pin_memory=any(clone.device.startswith("cuda") for clone in deployment.plan.clones),
         )
 
     def _images(self, cache_bytes: int) -> ImageReader:
@@ -213,7 +238,18 @@ class Workshop:
         pipeline = eval_pipeline(self.config.transforms, size, size)
         return Predictor(detector=detector, pipeline=pipeline, move=deployment.move)
 
-    def _loader(self, batch: int, images: ImageReader, workers: Workers | None = None) -> TrainLoader:
+    def _share(self, deployment: Deployment, images: ImageReader) -> TrainLoader:
+        """What this replica computes of each step."""
+        workers, places = self._workers(deployment), deployment.positions
+        return self._loader(deployment.plan.batch, images, workers, places)
+
+    def _loader(
+        self,
+        batch: int,
+        images: ImageReader,
+        workers: Workers | None = None,
+        places: Sequence[int] | None = None,
+    ) -> TrainLoader:
         size = self.task.detector.config.size
         return TrainLoader(
             images,
@@ -222,4 +258,12 @@ class Workshop:
             batch=batch,
             seed=self.config.seed,
             workers=workers,
+            places=places,
         )
+
+
+def _tell_way_back(deployment: Deployment, saver: Saver, before: int | None) -> Checkpoint | None:
+    """To the other replicas, who go back to the same."""
+    found = saver.last_good(before)
+    deployment.group.tell(None if found is None else found.step)
+    return found

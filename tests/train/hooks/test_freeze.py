@@ -139,3 +139,11 @@ def test_patterns_that_match_nothing_are_errors(run: Run) -> None:
         run(("*",), {0.5: ("bod",)})
     with pytest.raises(UsageError, match="nothing would learn"):
         run((), {})
+
+
+def test_all_norms_may_keep_their_statistics() -> None:
+    net = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4))
+    set_train_mode(net, norms_learn=False)
+    assert [module.training for module in net] == [True, False]
+    set_train_mode(net)
+    assert [module.training for module in net] == [True, True]

@@ -19,9 +19,11 @@ from typing import Self
 import torch
 from torch import nn
 
+from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.types import Batch, Losses
 from boxcrew.deploy.deployment import STRATEGIES
 from boxcrew.deploy.devices import Devices
+from boxcrew.deploy.group import Group
 from boxcrew.deploy.local import Local
 from boxcrew.deploy.norms import Meeting, SyncedNorms
 from boxcrew.plan.plan import Clone, Plan
@@ -52,7 +54,7 @@ class CloneOfTask:
             if self._shares_memory:
                 parameter.data = source.data
             else:
-                parameter.copy_(source, non_blocking=True)
+                parameter.copy_(source)
         _copy_buffers(self.task, self.module)
 
     def hand_over(self) -> None:
@@ -82,8 +84,8 @@ Work = Sequence[tuple[Batch, AbstractContextManager[object]]]
 
 @STRATEGIES.register("clones")
 class Clones(Local):
-    def __init__(self, plan: Plan, devices: Devices) -> None:
-        super().__init__(plan, devices)
+    def __init__(self, plan: Plan, devices: Devices, group: Group) -> None:
+        super().__init__(plan, devices, group)
         self._clones: list[CloneOfTask] = []
         self._pool: ThreadPoolExecutor | None = None
 
@@ -93,7 +95,7 @@ class Clones(Local):
         self._pool = _start_threads(
             len(self.plan.clones), compute_threads=max(1, self.plan.threads // max(1, on_cpu))
         )
-        torch.set_num_threads(self.plan.threads)  # some libraries take the last word for that of all threads
+        torch.set_num_threads(self.plan.threads)  # MKL takes the last word for that of all threads
         return self
 
     def __exit__(
@@ -111,9 +113,10 @@ class Clones(Local):
         clones = self._clones_of(task)
         for clone in clones:
             clone.refresh()
-        parts = batch.split(self.plan.micro_batches(len(batch)))
-        meetings = [Meeting(sum(size > 0 for size in self.plan.divide(len(part)))) for part in parts]
-        works = self._works(parts, meetings)
+        counts = self.plan.split(len(batch))
+        parts = batch.split([sum(sizes) for sizes in counts])
+        meetings = [Meeting(sum(size > 0 for size in sizes)) for sizes in counts]
+        works = self._works(parts, counts, meetings)
         busy = [(clone, work) for clone, work in zip(clones, works, strict=True) if work]
         done = self._compute_all(busy, phase, meetings)
         for clone in clones:
@@ -143,10 +146,11 @@ class Clones(Local):
             shares_memory=at_home,
         )
 
-    def _works(self, parts: Sequence[Batch], meetings: Sequence[Meeting]) -> list[Work]:
+    def _works(
+        self, parts: Sequence[Batch], counts: Sequence[Sequence[int]], meetings: Sequence[Meeting]
+    ) -> list[Work]:
         works: list[list[tuple[Batch, AbstractContextManager[object]]]] = [[] for _ in self.plan.clones]
-        for part, meeting in zip(parts, meetings, strict=True):
-            sizes = self.plan.divide(len(part))
+        for part, sizes, meeting in zip(parts, counts, meetings, strict=True):
             busy = [index for index, size in enumerate(sizes) if size]
             for seat, (index, piece) in enumerate(zip(busy, part.split(sizes), strict=True)):
                 works[index].append((piece, self._norms(partial(meeting.add, seat))))
@@ -159,20 +163,26 @@ class Clones(Local):
     def _compute_all(
         self, busy: Sequence[tuple[CloneOfTask, Work]], phase: str, meetings: Sequence[Meeting]
     ) -> list[Losses]:
-        """At the same time; what the first that failed says is the error."""
+        """At the same time; what the first clone that failed says is the error."""
         if len(busy) == 1:
             clone, work = busy[0]
             return [self._compute(clone, work, phase)]
         assert self._pool is not None
-        self.prepare_scaler()
         futures = [self._pool.submit(self._compute, clone, work, phase) for clone, work in busy]
         for future in futures:
             future.add_done_callback(partial(_free_others, meetings))
-        errors = [error for future in futures if (error := future.exception()) is not None]
-        for error in errors:
-            if not isinstance(error, threading.BrokenBarrierError):
-                raise error
-        return [future.result() for future in futures]
+        try:
+            errors = [error for future in futures if (error := future.exception()) is not None]
+            for error in errors:
+                if not isinstance(error, threading.BrokenBarrierError):
+                    raise error
+            if errors:
+                raise BoxcrewError("clones wait for each other at a BatchNorm that not all of them come to")
+            return [future.result() for future in futures]
+        finally:
+            # An error knows this frame, and through it would know itself: what its step had in memory would
+            # stay there until the garbage is next collected.
+            errors, error, futures = [], None, []
 
     def _compute(self, clone: CloneOfTask, work: Work, phase: str) -> Losses:
         total: Losses | None = None
@@ -214,4 +224,4 @@ def _free_others(meetings: Sequence[Meeting], future: Future[Losses]) -> None:
 @torch.no_grad()
 def _copy_buffers(source: nn.Module, target: nn.Module) -> None:
     for mine, other in zip(target.buffers(), source.buffers(), strict=True):
-        mine.copy_(other, non_blocking=True)
+        mine.copy_(other)

@@ -1,0 +1,67 @@
+"""Starting replicas: the same command in several processes of this host, through torch's elastic launcher."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+from boxcrew.core.errors import BoxcrewError
+
+_SETTINGS = {
+    # Ctrl-C reaches the replicas by itself, and a second one would end them before they have saved.
+    "TORCHELASTIC_SIGNALS_TO_HANDLE": "SIGTERM,SIGHUP,SIGQUIT",
+    # The chief keeps the meeting place itself: where it is gone, the others notice.
+    "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+}
+
+
+def start_replicas(words: Sequence[str], number: int) -> None:
+    """Runs `boxcrew` with these words in as many processes, and waits for them. Only the chief speaks here;
+    what the others say is shown if they fail.
+    """
+    with tempfile.TemporaryDirectory(prefix="boxcrew-") as folder:
+        config = LaunchConfig(
+            min_nodes=1,
+            max_nodes=1,
+            nproc_per_node=number,
+            run_id=uuid.uuid4().hex,
+            rdzv_backend="c10d",
+            rdzv_endpoint="127.0.0.1:0",
+            max_restarts=0,
+            monitor_interval=0.2,
+            logs_specs=DefaultLogsSpecs(log_dir=folder, redirects=dict.fromkeys(range(1, number), Std.ALL)),
+        )
+        # The replicas finish their step, save, and end; we wait for that.
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        os.environ.update(_SETTINGS)
+        try:
+            elastic_launch(config, sys.executable)("-m", "boxcrew", *words)
+        except ChildFailedError as error:
+            _tell_failure(*error.get_first_failure(), Path(folder))
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+def _tell_failure(rank: int, failure: ProcessFailure, folder: Path) -> None:
+    """What the chief has to say it has said. Another's last words are fetched from its log."""
+    code = failure.exitcode
+    if code < 0:
+        name = signal.Signals(-code).name
+        raise BoxcrewError(f"replica {rank} was killed by {name}: the run has stopped", advice=_ADVICE)
+    if rank == 0:
+        sys.exit(code)
+    logs = sorted(folder.rglob(f"{rank}/stderr.log"))
+    said = logs[-1].read_text(errors="replace").strip() if logs else ""
+    raise BoxcrewError(f"replica {rank} failed: {said or f'exit code {code}'}", advice=_ADVICE)
+
+
+_ADVICE = "boxcrew resume goes on from the last checkpoint"

@@ -1,0 +1,127 @@
+"""One process for each clone: every replica has all parameters, computes its share, makes the same update."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch import Tensor, nn
+
+from boxcrew.core.errors import BoxcrewError
+from boxcrew.core.types import Batch, Losses
+from boxcrew.deploy.deployment import STRATEGIES
+from boxcrew.deploy.devices import Devices
+from boxcrew.deploy.group import Group
+from boxcrew.deploy.local import Local
+from boxcrew.deploy.memory import is_out_of_memory
+from boxcrew.deploy.norms import SyncedNorms
+from boxcrew.deploy.reduction import Reduction
+from boxcrew.plan.plan import Plan
+
+
+@STRATEGIES.register("ddp")
+class Ddp(Local):
+    def __init__(self, plan: Plan, devices: Devices, group: Group) -> None:
+        super().__init__(plan, devices, group)
+        self.device = devices.find(plan.replicas[group.rank].clones[0].device)
+        self.reduction: Reduction | None = None
+        self._learning: list[nn.Parameter] = []
+        self._names: list[str] = []  # of the terms of the loss
+
+    def place(self, module: nn.Module) -> nn.Module:
+        placed = super().place(module)
+        with torch.no_grad():
+            self.group.spread([*placed.parameters(), *placed.buffers()])
+        return placed
+
+    def add_up(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
+        reduction = self._reduction_of(task)
+        pieces = batch.split(self._sizes(len(batch)))
+        total: Losses | None = None
+        for i, piece in enumerate(pieces):
+            # Messages of BatchNorms and of gradients must leave in one order on all replicas, and where some
+            # parameters are used by few of them only those of BatchNorms surely do.
+            if i == len(pieces) - 1 and not self._synced:
+                reduction.begin()
+            with self._norms():
+                losses = self.compute(task, piece, phase, self.device)
+            total = losses if total is None else total + losses
+        return self._join(total, reduction)
+
+    def discard(self, task: nn.Module) -> None:
+        if self.reduction is not None:
+            self.reduction.abandon()
+        super().discard(task)
+
+    def take_smaller_parts(self, num_samples: int, error: RuntimeError | ValueError) -> None:
+        """Not with others, who would have to take them too, and may be waiting for our gradients already."""
+        if self.group.size == 1 or not is_out_of_memory(error):
+            super().take_smaller_parts(num_samples, error)
+            return
+        parts = self.plan.accumulation
+        raise BoxcrewError(
+            f"replica {self.group.rank} has not enough memory on {self.device} for a step in {parts} parts: "
+            f"{str(error).splitlines()[0]}",
+            advice=f"deploy.accumulation={2 * parts} computes the same in less memory",
+        ) from error
+
+    @property
+    def _synced(self) -> bool:
+        return self.plan.batch_norm == "synced" and self.group.size > 1
+
+    def _norms(self) -> AbstractContextManager[object]:
+        return SyncedNorms(self._sum) if self._synced else nullcontext()
+
+    def _sum(self, value: Tensor) -> Tensor:
+        total = value.clone()
+        self.group.add(total)
+        return total
+
+    def _sizes(self, num_samples: int) -> list[int]:
+        """Of the parts of this replica's samples; fewer than planned where some could not be read."""
+        planned = [len(piece) for piece in self.plan.pieces(self.group.rank)]
+        ends = [min(end, num_samples) for end in itertools.accumulate(planned, initial=0)]
+        sizes = [after - before for before, after in itertools.pairwise(ends)]
+        if self._synced and not all(sizes):
+            raise BoxcrewError(
+                f"replica {self.group.rank} has no sample for a part of this step, and "
+                "deploy.batch_norm=synced needs one of each",
+                advice="a larger batch=, less deploy.accumulation=, or deploy.batch_norm=first",
+            )
+        return sizes
+
+    def _reduction_of(self, task: nn.Module) -> Reduction:
+        learning = [parameter for parameter in task.parameters() if parameter.requires_grad]
+        same = len(learning) == len(self._learning) and all(map(_is, learning, self._learning))
+        if self.reduction is None or not same:
+            if self.reduction is not None:
+                self.reduction.close()
+            self._learning, self._names = learning, []
+            self.reduction = Reduction(learning, self.group)
+        return self.reduction
+
+    def _join(self, own: Losses | None, reduction: Reduction) -> Losses:
+        """Sums over all replicas: of the losses, and of the gradients in their parameters."""
+        if not self._names:
+            # A replica without a sample does not know the terms; the chief always has one.
+            self._names = self.group.tell(list(own.terms) if own is not None else [])
+        numbers = self._numbers(own, reduction.used())
+        self.group.add(numbers)
+        reduction.finish()
+        weight, *values = numbers[: 1 + len(self._names)]
+        reduction.leave_out(numbers[1 + len(self._names) :].tolist())
+        return Losses(terms=dict(zip(self._names, values, strict=True)), weight=weight)
+
+    def _numbers(self, own: Losses | None, used: Sequence[float]) -> Tensor:
+        """All that has to be added up besides the gradients, in one message."""
+        if own is None:
+            sums = [0.0] * (1 + len(self._names))
+            return torch.tensor([*sums, *used], dtype=torch.float64, device=self.device)
+        sums_of = torch.stack([own.weight, *(own.terms[name] for name in self._names)]).double()
+        return torch.cat((sums_of, torch.tensor(used, dtype=torch.float64, device=self.device)))
+
+
+def _is(one: object, other: object) -> bool:
+    return one is other

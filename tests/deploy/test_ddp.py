@@ -1,0 +1,156 @@
+"""Replicas in real processes, over gloo."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch import multiprocessing as processes
+
+from boxcrew.deploy.deployment import Deployment, deploy
+from boxcrew.deploy.group import Processes
+from boxcrew.deploy.seat import Seat
+from boxcrew.deploy.strategies.ddp import Ddp
+from boxcrew.plan.plan import BatchNorm, Clone, Plan, Replica
+from boxcrew.testing import learning
+from boxcrew.testing.plans import plan_of
+
+BATCH = 8
+SHARES = ((8,), (4, 4), (5, 3), (3, 3, 2))
+TOLERANCE = {"normed": 1e-6, "idle": 1e-6, "ssdlite": 1e-10}
+
+
+def plan(*shares: int, accumulation: int = 1, batch_norm: BatchNorm = "synced") -> Plan:
+    replicas = tuple(Replica(clones=(Clone(device="cpu", share=share),)) for share in shares)
+    return plan_of(
+        *shares, strategy="ddp", replicas=replicas, accumulation=accumulation, batch_norm=batch_norm
+    )
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+Work = Callable[[Deployment, Path], None]
+
+
+def _replica(rank: int, one: Plan, port: int, work: Work, folder: Path) -> None:
+    """In a process of its own."""
+    torch.set_num_threads(1)
+    group = Processes(Seat(rank=rank, size=len(one.replicas), port=port))
+    with deploy(one, group=group) as deployment:
+        work(deployment, folder / f"{rank}.pt")
+    group.close()
+
+
+def in_processes(one: Plan, work: Work, folder: Path) -> list[Any]:
+    """What each replica has left in its file."""
+    processes.start_processes(  # type: ignore[attr-defined,no-untyped-call]
+        _replica, args=(one, free_port(), work, folder), nprocs=len(one.replicas), start_method="forkserver"
+    )
+    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(len(one.replicas))]
+
+
+def learn_all(deployment: Deployment, file: Path) -> None:
+    """All tasks, in one set of processes: starting them is what takes long."""
+    found = {}
+    for name in learning.TASKS:
+        task = deployment.place(_disturbed(learning.make_task(name), deployment.group.rank))
+        losses, norms = learning.learn(deployment, task)
+        found[name] = (task.state_dict(), losses + norms)
+    torch.save(found, file)
+
+
+def _disturbed(task: nn.Module, rank: int) -> nn.Module:
+    """Replicas begin with what the chief has, whatever they had."""
+    if rank:
+        for parameter in task.parameters():
+            torch.nn.init.constant_(parameter, 0.5)
+    return task
+
+
+@cache
+def learnt_alone(name: str, accumulation: int) -> tuple[dict[str, Tensor], list[float]]:
+    with deploy(plan_of(BATCH, accumulation=accumulation)) as deployment:
+        task = deployment.place(learning.make_task(name))
+        losses, norms = learning.learn(deployment, task)
+    return task.state_dict(), losses + norms
+
+
+@pytest.mark.parametrize("accumulation", [1, 2])
+@pytest.mark.parametrize("shares", SHARES, ids=str)
+def test_any_number_of_replicas_with_any_shares_learn_the_same(
+    shares: tuple[int, ...], accumulation: int, tmp_path: Path
+) -> None:
+    found = in_processes(plan(*shares, accumulation=accumulation), learn_all, tmp_path)
+    for name in learning.TASKS:
+        wanted, numbers = learnt_alone(name, accumulation)
+        first = found[0][name][0]
+        for state, told in (replica[name] for replica in found):
+            assert learning.distance(state, wanted) <= TOLERANCE[name], name
+            assert told == pytest.approx(numbers, rel=1e-5)
+            _require_equal_parameters(state, first)
+
+
+def _require_equal_parameters(state: dict[str, Tensor], first: dict[str, Tensor]) -> None:
+    """To the last bit: nobody would bring replicas together again."""
+    assert state.keys() == first.keys()
+    for name, value in first.items():
+        assert torch.equal(state[name], value), name
+
+
+def sparse(deployment: Deployment, file: Path) -> None:
+    """A replica that has a sample in one of four parts only, and layers that thaw."""
+    assert isinstance(deployment, Ddp)
+    task = deployment.place(learning.make_task("idle"))
+    task.eval()  # without statistics of parts
+    found = []
+    for thawed in (False, True):
+        task.get_submodule("features").requires_grad_(thawed)
+        batch = learning.make_batch(BATCH, step=0)
+        losses = deployment.gradients(task, batch.select(deployment.positions), "train")
+        gradients = {name: p.grad for name, p in task.named_parameters() if p.grad is not None}
+        found.append((float(losses.total() / losses.weight), {n: g.clone() for n, g in gradients.items()}))
+        assert deployment.reduction is not None
+        learns = [p for p in task.parameters() if p.requires_grad]
+        assert deployment.reduction.sent_bytes == sum(p.numel() * p.element_size() for p in learns)
+        deployment.discard(task)
+    torch.save(found, file)
+
+
+def test_replicas_without_a_sample_and_layers_that_thaw(tmp_path: Path) -> None:
+    """Every gradient travels once, and what no replica uses has none."""
+    one = plan(7, 1, accumulation=4, batch_norm="first")
+    assert sorted(len(piece) for piece in one.pieces(1)) == [0, 0, 0, 1]
+    found = in_processes(one, sparse, tmp_path)
+    task = learning.make_task("idle").eval()
+    for i, thawed in enumerate((False, True)):
+        task.get_submodule("features").requires_grad_(thawed)
+        task.zero_grad()
+        losses = task(learning.make_batch(BATCH, step=0))
+        (losses.total() / losses.weight).backward()
+        loss_alone = float(losses.detach().total() / losses.weight)
+        wanted = {name: p.grad for name, p in task.named_parameters() if p.grad is not None}
+        for loss, gradients in (replica[i] for replica in found):
+            assert loss == pytest.approx(loss_alone, rel=1e-6)
+            assert gradients.keys() == wanted.keys()
+            for name, value in wanted.items():
+                torch.testing.assert_close(gradients[name], value, rtol=1e-4, atol=1e-6)
+
+
+def tell(deployment: Deployment, file: Path) -> None:
+    told: Sequence[Any] = [deployment.group.tell({"from": deployment.group.rank, "n": n}) for n in range(3)]
+    torch.save(told, file)
+
+
+def test_what_the_chief_tells_all_hear(tmp_path: Path) -> None:
+    found = in_processes(plan(4, 4), tell, tmp_path)
+    assert found[0] == found[1] == [{"from": 0, "n": n} for n in range(3)]
