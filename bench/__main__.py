@@ -26,6 +26,7 @@ BENCHES = (
     "pipeline",
     "train_step",
     "allocator",
+    "deployment",
     "predict",
     "average_precision",
     "data_wait",
@@ -34,6 +35,7 @@ BENCHES = (
     "resume",
     "starter",
     "overfit",
+    "recipes",
     "accuracy",
 )
 TAKES_WORDS = "accuracy"  # what stands behind its name are its own words

@@ -11,29 +11,29 @@ from bench.row import Row
 from bench.small_set import write_small
 
 NUM_IMAGES, EPOCHS = 32, 45
+BY_HEART = (
+    "data.val=train",  # what is learnt is what is asked
+    "batch=4",
+    "optim=adam",
+    "optim.rate=2e-4",
+    "optim.clip=10",
+    "schedule=cosine",
+    "schedule.warmup=0.05",
+    "transforms.expand=1",
+    "transforms.crop=false",
+    "transforms.colour=0",
+    "transforms.flip=0",
+    "deploy.precision=bf16",  # twice as fast here; parameters and updates stay in float32
+    "summaries.histograms=false",
+    "saver.every_epochs=1000",
+)
 
 
 def rows() -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         data = write_small("shelf", Path(folder) / "data", num_train=NUM_IMAGES, num_val=1)
         begun = time.monotonic()
-        settings = [
-            "data.val=train",  # what is learnt is what is asked
-            f"epochs={EPOCHS}",
-            "batch=4",
-            "optim=adam",
-            "optim.rate=2e-4",
-            "optim.clip=10",
-            "schedule=cosine",
-            "schedule.warmup=0.05",
-            "transforms.expand=1",
-            "transforms.crop=false",
-            "transforms.colour=0",
-            "transforms.flip=0",
-            "deploy.precision=bf16",  # twice as fast here; parameters and updates stay in float32
-            "summaries.histograms=false",
-            "saver.every_epochs=1000",
-        ]
+        settings = (f"epochs={EPOCHS}", *BY_HEART)
         summary = train(Path(folder) / "run", "ssd300_vgg16", f"data={data}", *settings)
         minutes = (time.monotonic() - begun) / 60
     return [

@@ -90,7 +90,7 @@ def measure_ours(setup: Setup) -> dict[str, float]:
     from boxcrew.train.planning import choose_plan
 
     config = run_config(setup.recipe, {"batch": setup.batch, "deploy": {"threads": THREADS}})
-    images, targets = _examples(setup)
+    images, targets = examples_of(setup)
     pairs = zip(images, targets, strict=True)
     batch = collate([Sample(image=image, target=target, key="") for image, target in pairs])
     torch.manual_seed(0)
@@ -113,7 +113,7 @@ def measure_torchvision(setup: Setup) -> dict[str, float]:
     import torch
     from torchvision.models import get_model
 
-    images, targets = _examples(setup)
+    images, targets = examples_of(setup)
     floats = [torch.from_numpy(image).permute(2, 0, 1).float() / 255 for image in images]
     wanted = [
         {"boxes": torch.from_numpy(target.boxes), "labels": torch.from_numpy(target.labels) + 1}
@@ -133,7 +133,7 @@ def measure_torchvision(setup: Setup) -> dict[str, float]:
     return _time(step, setup)
 
 
-def _examples(setup: Setup) -> tuple[list[np.ndarray], list[Target]]:
+def examples_of(setup: Setup) -> tuple[list[np.ndarray], list[Target]]:
     """Noise with a few objects, most of them small: what they are does not change what a step costs, how
     many they are and what they match does.
     """

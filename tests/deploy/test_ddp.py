@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch import multiprocessing as processes
 
+from boxcrew.core.errors import BoxcrewError
+from boxcrew.deploy import group
 from boxcrew.deploy.deployment import Deployment, deploy
 from boxcrew.deploy.group import Processes
 from boxcrew.deploy.seat import Seat
@@ -45,10 +48,10 @@ Work = Callable[[Deployment, Path], None]
 def _replica(rank: int, one: Plan, port: int, work: Work, folder: Path) -> None:
     """In a process of its own."""
     torch.set_num_threads(1)
-    group = Processes(Seat(rank=rank, size=len(one.replicas), port=port))
-    with deploy(one, group=group) as deployment:
+    others = Processes(Seat(rank=rank, size=len(one.replicas), port=port))
+    with deploy(one, group=others) as deployment:
         work(deployment, folder / f"{rank}.pt")
-    group.close()
+    others.close()
 
 
 def in_processes(one: Plan, work: Work, folder: Path) -> list[Any]:
@@ -154,3 +157,9 @@ def tell(deployment: Deployment, file: Path) -> None:
 def test_what_the_chief_tells_all_hear(tmp_path: Path) -> None:
     found = in_processes(plan(4, 4), tell, tmp_path)
     assert found[0] == found[1] == [{"from": 0, "n": n} for n in range(3)]
+
+
+def test_who_does_not_come_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group, "MEETING", timedelta(seconds=0.5))
+    with pytest.raises(BoxcrewError, match="replica 1, 2 of 3 has not come"):
+        Processes(Seat(rank=0, size=3, port=free_port()))

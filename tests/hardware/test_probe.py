@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -105,3 +108,45 @@ def test_no_quota_in_the_first_version_is_minus_one(cgroup: Path) -> None:
     (cgroup / "cpu" / "cpu.cfs_quota_us").write_text("-1\n")
     (cgroup / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
     assert probe.usable_cores() == len(os.sched_getaffinity(0))
+
+
+class FakeCuda:
+    """What `torch.cuda` tells, of a machine with a new and an old device."""
+
+    _chosen = 0
+
+    @staticmethod
+    def get_device_properties(index: int) -> SimpleNamespace:
+        return SimpleNamespace(name=f"GPU {index}", total_memory=(index + 1) * MIB)
+
+    @contextmanager
+    def device(self, index: int) -> Iterator[None]:
+        before, self._chosen = self._chosen, index
+        yield
+        self._chosen = before
+
+    def is_bf16_supported(self, *, including_emulation: bool) -> bool:
+        assert not including_emulation
+        return self._chosen == 1
+
+
+def test_what_torch_tells_about_accelerators() -> None:
+    module = FakeCuda()
+    old, new = (probe.accelerator(module, "cuda", index) for index in (0, 1))
+    assert (old.name, old.model, old.memory_bytes, old.bf16) == ("cuda:0", "GPU 0", MIB, False)
+    assert (new.name, new.model, new.memory_bytes, new.bf16) == ("cuda:1", "GPU 1", 2 * MIB, True)
+
+
+def test_accelerators_that_tell_less() -> None:
+    apple = probe.accelerator(SimpleNamespace(recommended_max_memory=lambda: 5 * MIB), "mps", 0)
+    assert (apple.name, apple.model, apple.memory_bytes, apple.bf16) == ("mps:0", "mps", 5 * MIB, False)
+    coming = probe.accelerator(SimpleNamespace(mem_get_info=lambda index: (1, (3 + index) * MIB)), "npu", 1)
+    assert (coming.name, coming.kind, coming.memory_bytes) == ("npu:1", "npu", 4 * MIB)
+
+
+def test_parts_of_the_memory_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "_NODES", tmp_path)
+    assert probe.probe_machine().numa_nodes == 1
+    for name in ("node0", "node1", "possible"):
+        (tmp_path / name).mkdir()
+    assert probe.probe_machine().numa_nodes == 2

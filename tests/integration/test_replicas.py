@@ -154,6 +154,19 @@ def test_all_replicas_stop_at_the_same_step_and_the_run_goes_on(
     assert after.wait(60) == 0, after.communicate()
 
 
+def test_one_that_hangs_is_found_in_half_a_minute(start: Start, tmp_path: Path) -> None:
+    process = start("steps=100000", "deploy.replicas=2")
+    wait_for_step(tmp_path / "run", 2, process)
+    replicas = replicas_of(process)
+    replicas[1].suspend()
+    begun = time.monotonic()
+    _, err = process.communicate(timeout=90)
+    assert "replica 1 has not been heard of" in err
+    assert time.monotonic() - begun < 60
+    assert process.returncode == 1
+    require_gone(replicas, seconds=5)
+
+
 def test_a_mistake_is_told_once_and_soon(start: Start, tmp_path: Path) -> None:
     process = start("deploy.replicas=2", "deploy.shares=9,9")
     _, err = process.communicate(timeout=60)

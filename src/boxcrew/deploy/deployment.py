@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -15,7 +16,8 @@ from boxcrew.core.registry import Registry
 from boxcrew.core.types import Batch, Losses
 from boxcrew.deploy.devices import Devices
 from boxcrew.deploy.group import Group
-from boxcrew.deploy.memory import keep_freed_memory
+from boxcrew.deploy.memory import keep_freed_memory, limited
+from boxcrew.hardware.probe import usable_memory
 from boxcrew.plan.plan import Plan
 
 
@@ -96,11 +98,22 @@ class Deployment(ABC):
     def load_state(self, state: dict[str, object]) -> None: ...
 
     def __enter__(self) -> Self:
+        self._limits = ExitStack()
+        if self.plan.memory_fraction is not None:
+            self._limit_memory(self.plan.memory_fraction)
         self._threads_before = torch.get_num_threads()
         torch.set_num_threads(self.plan.threads)
-        if any(clone.device == "cpu" for clone in self.plan.clones):
+        if "cpu" in self.plan.devices:
             keep_freed_memory()
         return self
+
+    def _limit_memory(self, fraction: float) -> None:
+        """Replicas on one host share its main memory."""
+        for name in self.plan.devices:
+            if name != "cpu":
+                self.devices.limit(name, fraction)
+        own = int(fraction * usable_memory() / self.group.size)
+        self._limits.enter_context(limited(own))
 
     def __exit__(
         self,
@@ -108,6 +121,7 @@ class Deployment(ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._limits.close()
         torch.set_num_threads(self._threads_before)
 
 

@@ -11,6 +11,12 @@ class Devices:
     def find(self, name: str) -> torch.device:
         return torch.device(name)
 
+    def limit(self, name: str, fraction: float) -> None:
+        """Of an accelerator's memory, for all that this process does there from now on."""
+        module = torch.get_device_module(self.find(name).type)
+        if hasattr(module, "set_per_process_memory_fraction"):
+            module.set_per_process_memory_fraction(fraction, self.find(name))
+
     def release(self, name: str) -> None:
         """Gives memory that was freed, but kept, back to the device."""
         accelerator = torch.accelerator.current_accelerator(check_available=True)

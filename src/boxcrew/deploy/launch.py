@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -10,18 +11,14 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException, Std
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from boxcrew.core.errors import BoxcrewError
 
-_SETTINGS = {
-    # Ctrl-C reaches the replicas by itself, and a second one would end them before they have saved.
-    "TORCHELASTIC_SIGNALS_TO_HANDLE": "SIGTERM,SIGHUP,SIGQUIT",
-    # The chief keeps the meeting place itself: where it is gone, the others notice.
-    "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
-}
+_INTERRUPTED = 130
+_ADVICE = "boxcrew resume goes on from the last checkpoint"
 
 
 def start_replicas(words: Sequence[str], number: int) -> None:
@@ -38,15 +35,22 @@ def start_replicas(words: Sequence[str], number: int) -> None:
             rdzv_endpoint="127.0.0.1:0",
             max_restarts=0,
             monitor_interval=0.2,
+            # Ctrl-C reaches the replicas by itself, and a second one would end them before they have saved.
+            signals_to_handle="SIGTERM,SIGHUP,SIGQUIT",
             logs_specs=DefaultLogsSpecs(log_dir=folder, redirects=dict.fromkeys(range(1, number), Std.ALL)),
         )
-        # The replicas finish their step, save, and end; we wait for that.
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-        os.environ.update(_SETTINGS)
+        # Who was interrupted finishes the step, saves, and ends; we wait for that. (Not SIG_IGN: the
+        # replicas would inherit it.)
+        before = signal.signal(signal.SIGINT, lambda *_: None)
+        # The chief keeps the meeting place itself: where it is gone, the others notice.
+        os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
+        logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # we tell it ourselves
         try:
             elastic_launch(config, sys.executable)("-m", "boxcrew", *words)
         except ChildFailedError as error:
             _tell_failure(*error.get_first_failure(), Path(folder))
+        except SignalException:  # passed on to the replicas, who have saved by now
+            sys.exit(_INTERRUPTED)
         finally:
             signal.signal(signal.SIGINT, before)
 
@@ -62,6 +66,3 @@ def _tell_failure(rank: int, failure: ProcessFailure, folder: Path) -> None:
     logs = sorted(folder.rglob(f"{rank}/stderr.log"))
     said = logs[-1].read_text(errors="replace").strip() if logs else ""
     raise BoxcrewError(f"replica {rank} failed: {said or f'exit code {code}'}", advice=_ADVICE)
-
-
-_ADVICE = "boxcrew resume goes on from the last checkpoint"

@@ -82,9 +82,10 @@ class Local(Deployment):
             ) from error
         too_small = self._least_parts > 1 and lonely
         if too_small or (out_of_memory and parts >= num_samples):
-            names = " and ".join(self.plan.devices)
+            names, cap = " and ".join(self.plan.devices), self.plan.memory_fraction
+            used = f", of which {cap:.0%} may be used," if cap else ""
             raise BoxcrewError(
-                f"not enough memory on {names} for a step even in {parts} parts: "
+                f"not enough memory on {names}{used} for {num_samples} samples even in {parts} parts: "
                 f"{str(error).splitlines()[0]}",
                 advice="make the images or the network smaller (size=, detector.*), or use another device=",
             ) from error

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+import psutil
 import torch
+
+from boxcrew.core.errors import BoxcrewError
+from boxcrew.core.units import format_bytes
 
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # malloc.h
 _MIB = 1 << 20
@@ -28,3 +34,29 @@ def keep_freed_memory() -> bool:
     library = ctypes.CDLL(None)
     wishes = ((_M_MMAP_THRESHOLD, 1024 * _MIB), (_M_TRIM_THRESHOLD, 2047 * _MIB), (_M_TOP_PAD, 64 * _MIB))
     return all(library.mallopt(number, value) == 1 for number, value in wishes)
+
+
+@contextmanager
+def limited(num_bytes: int) -> Iterator[None]:
+    """Inside, the system refuses this process more memory of its own than that: torch then says that there
+    is not enough, which can be dealt with, where the machine would else begin to swap or kill. Memory shared
+    with loader processes does not count. Only Linux counts it so.
+    """
+    if platform.system() != "Linux":
+        yield
+        return
+    import resource  # not on Windows
+
+    now = int(psutil.Process().memory_info().data)
+    if now >= num_bytes:
+        raise BoxcrewError(
+            f"deploy.memory_fraction: {format_bytes(num_bytes)}, but {format_bytes(now)} are taken already, "
+            "before the first step",
+            advice="a larger deploy.memory_fraction=, or none",
+        )
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (num_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)

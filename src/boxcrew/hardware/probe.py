@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import psutil
 import torch
@@ -97,32 +97,31 @@ def _accelerators() -> tuple[Device, ...]:
     found = torch.accelerator.current_accelerator(check_available=True)
     if found is None:
         return ()
-    return tuple(_accelerator(found.type, index) for index in range(torch.accelerator.device_count()))
+    module = torch.get_device_module(found.type)
+    return tuple(accelerator(module, found.type, index) for index in range(torch.accelerator.device_count()))
 
 
-def _accelerator(kind: str, index: int) -> Device:
-    module = torch.get_device_module(kind)
+def accelerator(module: Any, kind: str, index: int) -> Device:
+    """What torch's `module` for devices of this kind (`torch.cuda`, …) tells about one of them."""
     properties = module.get_device_properties(index) if hasattr(module, "get_device_properties") else None
-    return Device.of(
-        {
-            "name": f"{kind}:{index}",
-            "kind": kind,
-            "model": getattr(properties, "name", kind),
-            "memory_bytes": getattr(properties, "total_memory", 0) or _memory(module, index),
-            "bf16": _computes_bf16(module, index),
-        }
+    return Device(
+        name=f"{kind}:{index}",
+        kind=kind,
+        model=getattr(properties, "name", kind),
+        memory_bytes=getattr(properties, "total_memory", 0) or _memory(module, index),
+        bf16=_computes_bf16(module, index),
     )
 
 
-def _memory(module: ModuleType, index: int) -> int:
+def _memory(module: Any, index: int) -> int:
     """Of a device whose properties do not say."""
     if hasattr(module, "recommended_max_memory"):  # Apple's share the main memory
         return int(module.recommended_max_memory())
-    return int(torch.accelerator.get_memory_info(index)[1])
+    return int(module.mem_get_info(index)[1])
 
 
-def _computes_bf16(module: ModuleType, index: int) -> bool:
+def _computes_bf16(module: Any, index: int) -> bool:
     if not hasattr(module, "is_bf16_supported"):
         return False
-    with torch.accelerator.device_index(index):
+    with module.device(index):
         return bool(module.is_bf16_supported(including_emulation=False))

@@ -49,6 +49,7 @@ class Plan(Config):
     memory_format: MemoryFormat = "contiguous"
     threads: int = Field(ge=1)  # of a replica's process, shared by its clones on the CPU
     loader_workers: int = Field(ge=0)  # of a replica
+    memory_fraction: float | None = Field(default=None, gt=0, le=1)  # of each device's memory, at most
     cache_bytes: int = Field(default=0, ge=0)  # of main memory for decoded images
     reasons: tuple[str, ...] = ()
 

@@ -36,6 +36,7 @@ class DeployConfig(Config):
     memory_format: MemoryFormat | Literal["auto"] = "auto"
     threads: Count | Literal["auto"] = "auto"
     accumulation: int = Field(default=1, ge=1)
+    memory_fraction: float | None = Field(default=None, gt=0, le=1)  # of each device's memory, at most
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +83,7 @@ def make_plan(
         memory_format=_format(chosen, cpu_format) if wishes.memory_format == "auto" else wishes.memory_format,
         threads=cores if wishes.threads == "auto" else wishes.threads,
         loader_workers=workers,
+        memory_fraction=wishes.memory_fraction,
         cache_bytes=_cache(machine, inputs, workers) // number,
         reasons=(reason,),
     )

@@ -15,10 +15,14 @@ class FakeDevices(Devices):
     def __init__(self) -> None:
         self.found: list[str] = []
         self.released: list[str] = []
+        self.limited: list[tuple[str, float]] = []
 
     def find(self, name: str) -> torch.device:
         self.found.append(name)
         return torch.device("cpu")
+
+    def limit(self, name: str, fraction: float) -> None:
+        self.limited.append((name, fraction))
 
     def release(self, name: str) -> None:
         self.released.append(name)

@@ -137,7 +137,8 @@ class Trainer:
     def _follow(self, stream: Iterator[Batch]) -> None:
         """To the end of the run, or until it must go back."""
         while not self._is_over and not self.guard.has_enough:
-            report = self._do_step(stream)
+            with self.deployment.group.at_work():
+                report = self._do_step(stream)
             begun = time.monotonic()
             for hook in self._hooks:
                 hook.after_step(self, report)

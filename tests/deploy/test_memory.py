@@ -1,0 +1,83 @@
+"""Caps on memory, in processes of their own: a limit is for good if something goes wrong with it."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+
+import pytest
+
+from boxcrew.deploy.deployment import deploy
+from boxcrew.testing.devices import FakeDevices
+from boxcrew.testing.plans import plan_of
+
+linux = pytest.mark.skipif(platform.system() != "Linux", reason="only Linux counts a process's own memory")
+
+STEP = """
+import resource, torch, psutil
+from torch import nn
+from boxcrew.core.types import Batch, Losses
+from boxcrew.deploy.deployment import deploy
+from boxcrew.hardware.probe import usable_memory
+from boxcrew.testing.plans import plan_of
+
+class Wide(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(1024, 1024)
+
+    def forward(self, batch, phase="train"):
+        values = batch.inputs
+        for _ in range(8):
+            values = self.layer(values).relu()  # 64 MiB a sample are kept for backward
+        return Losses(terms={"sum": values.mean(dim=(1, 2)).sum()}, weight=torch.tensor(float(len(batch))))
+
+batch = Batch(inputs=torch.randn(8, 2048, 1024), targets={}, keys=("a",) * 8)
+task = Wide()
+alone = Wide()
+alone.load_state_dict(task.state_dict())
+room = psutil.Process().memory_info().data + ROOM * 2**20
+with deploy(plan_of(8, memory_fraction=room / usable_memory())) as deployment:
+    deployment.gradients(task, batch, "train")
+    print("parts", deployment.plan.accumulation)
+assert resource.getrlimit(resource.RLIMIT_DATA)[0] == resource.RLIM_INFINITY
+with deploy(plan_of(8)) as deployment:
+    deployment.gradients(alone, batch, "train")
+    print("without", deployment.plan.accumulation)
+torch.testing.assert_close(task.layer.weight.grad, alone.layer.weight.grad)
+"""
+
+
+def run(room: int) -> subprocess.CompletedProcess[str]:
+    program = STEP.replace("ROOM", str(room))
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+
+
+@linux
+def test_a_step_that_would_pass_the_cap_is_computed_in_parts() -> None:
+    """With the same gradients."""
+    done = run(500)
+    assert done.returncode == 0, done.stderr
+    parts = int(done.stdout.split()[1])
+    assert parts > 1
+    assert "without 1" in done.stdout
+
+
+@linux
+def test_where_not_even_one_sample_fits_that_is_said() -> None:
+    done = run(80)
+    assert "not enough memory on cpu, of which" in done.stderr
+    assert "even in 8 parts" in done.stderr
+
+
+@linux
+def test_a_cap_that_is_passed_already_is_refused() -> None:
+    done = run(-100)
+    assert "are taken already, before the first step" in done.stderr
+
+
+def test_accelerators_are_told() -> None:
+    fakes = FakeDevices()
+    with deploy(plan_of(8, device="cuda:0", memory_fraction=0.8), fakes):
+        assert fakes.limited == [("cuda:0", 0.8)]

@@ -1,0 +1,102 @@
+"""Replicas that fall silent or get stuck are noticed by the others."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from boxcrew.deploy import pulse
+from boxcrew.deploy.pulse import Pulse
+
+
+class Shared:
+    """A board in this process."""
+
+    def __init__(self) -> None:
+        self.signs: dict[str, str] = {}
+        self.broken = False
+
+    def set(self, key: str, value: str) -> None:
+        if self.broken:
+            raise ConnectionError("reset by peer")
+        self.signs[key] = value
+
+    def get(self, key: str) -> bytes:
+        return self.signs[key].encode()
+
+    def check(self, keys: list[str]) -> bool:
+        return all(key in self.signs for key in keys)
+
+
+class Watched:
+    """A replica's pulse, and what it has noticed."""
+
+    def __init__(self, board: Shared, rank: int, size: int = 2) -> None:
+        self.noticed: list[str] = []
+        self.told = threading.Event()
+        self.pulse = Pulse(board, rank=rank, size=size, on_loss=self._note)
+
+    def _note(self, what: str) -> None:
+        self.noticed.append(what)
+        self.told.set()
+
+
+@pytest.fixture(autouse=True)
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"EVERY": 0.02, "SILENCE": 0.4, "PATIENCE": 0.3, "FIRST": 0.6, "LONGER": 2.0}.items():
+        monkeypatch.setattr(pulse, name, value)
+
+
+def test_as_long_as_all_are_there_nothing_is_said() -> None:
+    board = Shared()
+    both = [Watched(board, rank) for rank in (0, 1)]
+    for _ in range(5):
+        with both[0].pulse.at_work():
+            time.sleep(0.05)
+    with both[0].pulse.at_work(), both[0].pulse.waiting():
+        time.sleep(0.7)  # for somebody else
+    time.sleep(0.7)  # an evaluation
+    for one in both:
+        one.pulse.close()
+    assert [one.noticed for one in both] == [[], []]
+
+
+def test_silence_is_noticed_but_not_of_one_that_is_done() -> None:
+    board = Shared()
+    chief, other = Watched(board, 0, size=3), Watched(board, 1, size=3)
+    other.pulse.close()
+    time.sleep(0.7)
+    assert chief.noticed == []
+    board.set("pulse/2", "1")  # the last that is heard of it
+    assert chief.told.wait(3)
+    assert "replica 2 has not been heard of" in chief.noticed[0]
+
+
+def test_one_that_is_stuck_is_noticed_by_the_others() -> None:
+    board = Shared()
+    chief, other = Watched(board, 0), Watched(board, 1)
+    with other.pulse.at_work():
+        time.sleep(0.1)
+    with other.pulse.at_work():
+        assert chief.told.wait(3)
+    assert "replica 1 has been at one step for" in chief.noticed[0]
+    other.pulse.close()
+
+
+def test_the_first_step_may_take_longer() -> None:
+    board = Shared()
+    chief, other = Watched(board, 0), Watched(board, 1)
+    with other.pulse.at_work():
+        assert not chief.told.wait(0.45)
+        assert chief.told.wait(3)
+    other.pulse.close()
+
+
+def test_a_board_that_cannot_be_reached_is_the_chiefs_end() -> None:
+    board = Shared()
+    other = Watched(board, 1)
+    board.broken = True
+    assert other.told.wait(3)
+    assert other.noticed == ["replica 0 cannot be reached: reset by peer"]
