@@ -15,8 +15,8 @@ from bench.row import Row
 from bench.small_set import write_small
 
 SET = "groceries8_voc"
-MINUTES = 5
-FEW_IMAGES, FEW_MINUTES = 4, 8
+MINUTES = 3
+FEW_IMAGES, FEW_MINUTES = 4, 4
 WEIGHTS = {"ssdlite_mobilenetv2": "mobilenet_v2_imagenet_features.pth"}
 RECIPES = ("ssdlite_efficientnet_lite0", "ssdlite_mobilenetv2", "ssdlite320_mobilenetv3")
 
@@ -56,7 +56,8 @@ def _row(what: str, recipe: str, words: list[str], told: str) -> Row:
         theirs="",
         verdict="reported",
         command=_COMMAND,
-        detail=f"one run, {summary['images_per_second']:.1f} images/s, {summary['epochs']:.1f} epochs; {told}",
+        detail=f"one run, {summary['images_per_second']:.1f} images/s, {summary['epochs']:.1f} epochs; "
+        f"{told}",
     )
 
 

@@ -17,6 +17,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from boxcrew.core.errors import BoxcrewError
 
+SAVING = 120  # seconds that replicas have to finish their step and save, when they are to stop
 _INTERRUPTED = 130
 _ADVICE = "boxcrew resume goes on from the last checkpoint"
 
@@ -35,13 +36,9 @@ def start_replicas(words: Sequence[str], number: int) -> None:
             rdzv_endpoint="127.0.0.1:0",
             max_restarts=0,
             monitor_interval=0.2,
-            # Ctrl-C reaches the replicas by itself, and a second one would end them before they have saved.
-            signals_to_handle="SIGTERM,SIGHUP,SIGQUIT",
+            shutdown_timeout=SAVING,
             logs_specs=DefaultLogsSpecs(log_dir=folder, redirects=dict.fromkeys(range(1, number), Std.ALL)),
         )
-        # Who was interrupted finishes the step, saves, and ends; we wait for that. (Not SIG_IGN: the
-        # replicas would inherit it.)
-        before = signal.signal(signal.SIGINT, lambda *_: None)
         # The chief keeps the meeting place itself: where it is gone, the others notice.
         os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
         logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # we tell it ourselves
@@ -49,10 +46,8 @@ def start_replicas(words: Sequence[str], number: int) -> None:
             elastic_launch(config, sys.executable)("-m", "boxcrew", *words)
         except ChildFailedError as error:
             _tell_failure(*error.get_first_failure(), Path(folder))
-        except SignalException:  # passed on to the replicas, who have saved by now
+        except SignalException:  # Ctrl-C and the like: passed on to the replicas, who have saved by now
             sys.exit(_INTERRUPTED)
-        finally:
-            signal.signal(signal.SIGINT, before)
 
 
 def _tell_failure(rank: int, failure: ProcessFailure, folder: Path) -> None:
