@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
+import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,7 @@ from torch import Tensor, nn
 from torch import multiprocessing as processes
 
 from boxcrew.core.errors import BoxcrewError
-from boxcrew.deploy import group
+from boxcrew.deploy import group, pulse, reduction
 from boxcrew.deploy.deployment import Deployment, deploy
 from boxcrew.deploy.group import Processes
 from boxcrew.deploy.seat import Seat
@@ -25,7 +28,7 @@ from boxcrew.testing import learning
 from boxcrew.testing.plans import plan_of
 
 BATCH = 8
-SHARES = ((8,), (4, 4), (5, 3), (3, 3, 2))
+WAYS = [((8,), 2), ((4, 4), 1), ((5, 3), 2), ((3, 3, 2), 1), ((2, 2, 2, 2), 2)]  # shares, and parts of a step
 TOLERANCE = {"normed": 1e-6, "idle": 1e-6, "ssdlite": 1e-10}
 
 
@@ -88,8 +91,7 @@ def learnt_alone(name: str, accumulation: int) -> tuple[dict[str, Tensor], list[
     return task.state_dict(), losses + norms
 
 
-@pytest.mark.parametrize("accumulation", [1, 2])
-@pytest.mark.parametrize("shares", SHARES, ids=str)
+@pytest.mark.parametrize(("shares", "accumulation"), WAYS)
 def test_any_number_of_replicas_with_any_shares_learn_the_same(
     shares: tuple[int, ...], accumulation: int, tmp_path: Path
 ) -> None:
@@ -149,6 +151,69 @@ def test_replicas_without_a_sample_and_layers_that_thaw(tmp_path: Path) -> None:
                 torch.testing.assert_close(gradients[name], value, rtol=1e-4, atol=1e-6)
 
 
+class Rare(learning.IdleTask):
+    """Without statistics; `rare` is used by crowded samples only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features[1], self.features[4] = nn.Identity(), nn.Identity()
+
+
+def overlap(deployment: Deployment, file: Path) -> None:
+    """With a bucket for each parameter: some leave during backward, and not the same number on both."""
+    assert isinstance(deployment, Ddp)
+    torch.manual_seed(0)
+    task = deployment.place(Rare())
+    task.get_submodule("idle").requires_grad_(requires_grad=False)  # it would hold all others up
+    losses, norms = learning.learn(deployment, task)
+    assert deployment.reduction is not None
+    torch.save((task.state_dict(), losses + norms, deployment.reduction.num_early), file)
+
+
+def _with_small_buckets(deployment: Deployment, file: Path) -> None:
+    reduction.BUCKET_BYTES = 1
+    overlap(deployment, file)
+
+
+def test_gradients_leave_while_backward_still_runs(tmp_path: Path) -> None:
+    """Also where replicas use different parameters: messages leave in one order on all."""
+    found = in_processes(plan(4, 4, batch_norm="first"), _with_small_buckets, tmp_path)
+    torch.manual_seed(0)
+    with deploy(plan_of(BATCH)) as deployment:
+        alone = deployment.place(Rare())
+        losses, norms = learning.learn(deployment, alone)
+    for state, told, num_early in found:
+        assert told == pytest.approx(losses + norms, rel=1e-5)
+        assert learning.distance(state, alone.state_dict()) < 1e-6
+        assert 0 <= num_early < len(list(alone.parameters()))
+    assert max(num_early for _, _, num_early in found) > 0
+
+
+def fail(deployment: Deployment, file: Path) -> None:
+    """The second replica fails; the first is waiting for it."""
+    others = deployment.group
+    if others.rank:
+        others.fail("no more paper")
+        os._exit(3)
+    with pytest.raises(BoxcrewError) as caught:
+        others.add(torch.zeros(1))
+    torch.save(caught.value.message, file)
+    os._exit(0)  # there is nobody to say goodbye to
+
+
+def test_who_waits_for_one_that_failed_hears_why(tmp_path: Path) -> None:
+    running = processes.start_processes(  # type: ignore[attr-defined,no-untyped-call]
+        _replica,
+        args=(plan(4, 4), free_port(), fail, tmp_path),
+        nprocs=2,
+        start_method="forkserver",
+        join=False,
+    )
+    running.processes[0].join(30)
+    assert running.processes[0].exitcode == 0
+    assert torch.load(tmp_path / "0.pt", weights_only=True) == "replica 1 failed: no more paper"
+
+
 def tell(deployment: Deployment, file: Path) -> None:
     told: Sequence[Any] = [deployment.group.tell({"from": deployment.group.rank, "n": n}) for n in range(3)]
     torch.save(told, file)
@@ -163,3 +228,34 @@ def test_who_does_not_come_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group, "MEETING", timedelta(seconds=0.5))
     with pytest.raises(BoxcrewError, match="replica 1, 2 of 3 has not come"):
         Processes(Seat(rank=0, size=3, port=free_port()))
+
+
+def hang(stopped: int, deployment: Deployment, file: Path) -> None:
+    """One replica is stopped as by a debugger; the other goes on waiting for it."""
+    if deployment.group.rank == stopped:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    with file.with_suffix(".err").open("w") as said:
+        sys.stderr = said
+        deployment.group.add(torch.zeros(1))
+
+
+def _hanging(rank: int, stopped: int, port: int, folder: Path) -> None:
+    pulse.EVERY, pulse.SILENCE = 0.1, 1.0
+    _replica(rank, plan(4, 4), port, partial(hang, stopped), folder)
+
+
+@pytest.mark.parametrize("stopped", [0, 1])
+def test_one_that_hangs_is_found_and_named(tmp_path: Path, stopped: int) -> None:
+    """In a second here, in half a minute by default."""
+    running = processes.start_processes(  # type: ignore[attr-defined,no-untyped-call]
+        _hanging, args=(stopped, free_port(), tmp_path), nprocs=2, start_method="forkserver", join=False
+    )
+    other = running.processes[1 - stopped]
+    try:
+        other.join(30)
+        assert other.exitcode == 1
+        said = (tmp_path / f"{1 - stopped}.err").read_text()
+        assert f"replica {stopped} has not been heard of" in said
+    finally:
+        for process in running.processes:
+            process.kill()

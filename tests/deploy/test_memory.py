@@ -25,12 +25,12 @@ from boxcrew.testing.plans import plan_of
 class Wide(nn.Module):
     def __init__(self):
         super().__init__()
-        self.layer = nn.Linear(1024, 1024)
+        self.scale = nn.Parameter(torch.ones(1024))
 
     def forward(self, batch, phase="train"):
         values = batch.inputs
         for _ in range(8):
-            values = self.layer(values).relu()  # 64 MiB a sample are kept for backward
+            values = (values * self.scale).tanh()  # 128 MiB a sample are kept for backward
         return Losses(terms={"sum": values.mean(dim=(1, 2)).sum()}, weight=torch.tensor(float(len(batch))))
 
 batch = Batch(inputs=torch.randn(8, 2048, 1024), targets={}, keys=("a",) * 8)
@@ -45,7 +45,7 @@ assert resource.getrlimit(resource.RLIMIT_DATA)[0] == resource.RLIM_INFINITY
 with deploy(plan_of(8)) as deployment:
     deployment.gradients(alone, batch, "train")
     print("without", deployment.plan.accumulation)
-torch.testing.assert_close(task.layer.weight.grad, alone.layer.weight.grad)
+torch.testing.assert_close(task.scale.grad, alone.scale.grad)
 """
 
 
@@ -57,7 +57,7 @@ def run(room: int) -> subprocess.CompletedProcess[str]:
 @linux
 def test_a_step_that_would_pass_the_cap_is_computed_in_parts() -> None:
     """With the same gradients."""
-    done = run(500)
+    done = run(800)
     assert done.returncode == 0, done.stderr
     parts = int(done.stdout.split()[1])
     assert parts > 1
@@ -66,7 +66,7 @@ def test_a_step_that_would_pass_the_cap_is_computed_in_parts() -> None:
 
 @linux
 def test_where_not_even_one_sample_fits_that_is_said() -> None:
-    done = run(80)
+    done = run(70)
     assert "not enough memory on cpu, of which" in done.stderr
     assert "even in 8 parts" in done.stderr
 

@@ -59,19 +59,20 @@ def test_as_long_as_all_are_there_nothing_is_said() -> None:
         time.sleep(0.7)  # for somebody else
     time.sleep(0.7)  # an evaluation
     for one in both:
-        one.pulse.close()
+        one.pulse.close(stay=False)
     assert [one.noticed for one in both] == [[], []]
 
 
 def test_silence_is_noticed_but_not_of_one_that_is_done() -> None:
     board = Shared()
-    chief, other = Watched(board, 0, size=3), Watched(board, 1, size=3)
-    other.pulse.close()
+    chief, done, silent = (Watched(board, rank, size=3) for rank in range(3))
+    done.pulse.close(stay=False)
     time.sleep(0.7)
     assert chief.noticed == []
-    board.set("pulse/2", "1")  # the last that is heard of it
+    silent.pulse._board = Shared()  # what it says is heard by nobody
     assert chief.told.wait(3)
     assert "replica 2 has not been heard of" in chief.noticed[0]
+    silent.pulse.close(stay=False)
 
 
 def test_one_that_is_stuck_is_noticed_by_the_others() -> None:
@@ -82,7 +83,7 @@ def test_one_that_is_stuck_is_noticed_by_the_others() -> None:
     with other.pulse.at_work():
         assert chief.told.wait(3)
     assert "replica 1 has been at one step for" in chief.noticed[0]
-    other.pulse.close()
+    other.pulse.close(stay=False)
 
 
 def test_the_first_step_may_take_longer() -> None:
@@ -91,7 +92,7 @@ def test_the_first_step_may_take_longer() -> None:
     with other.pulse.at_work():
         assert not chief.told.wait(0.45)
         assert chief.told.wait(3)
-    other.pulse.close()
+    other.pulse.close(stay=False)
 
 
 def test_a_board_that_cannot_be_reached_is_the_chiefs_end() -> None:
@@ -100,3 +101,31 @@ def test_a_board_that_cannot_be_reached_is_the_chiefs_end() -> None:
     board.broken = True
     assert other.told.wait(3)
     assert other.noticed == ["replica 0 cannot be reached: reset by peer"]
+
+
+def test_a_chief_that_stays_waits_for_the_others_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pulse, "GOODBYE", 0.3)
+    board = Shared()
+    chief, other = Watched(board, 0), Watched(board, 1)
+    begun = time.monotonic()
+    chief.pulse.close(stay=True)
+    assert time.monotonic() - begun >= 0.3
+    other.pulse.close(stay=True)
+    assert board.signs == {"pulse/0": pulse.DONE, "pulse/1": pulse.DONE}
+
+
+def test_one_that_never_gave_a_sign_is_missed_too() -> None:
+    chief = Watched(Shared(), 0)
+    assert chief.told.wait(3)
+    assert "replica 1 has not been heard of" in chief.noticed[0]
+
+
+def test_a_board_that_answers_no_more_is_the_chiefs_silence() -> None:
+    """As when its process was stopped: who asks waits."""
+    board = Shared()
+    stopped = threading.Event()
+    other = Watched(board, 1)
+    board.check = lambda keys: stopped.wait(5)  # type: ignore[method-assign]
+    assert other.told.wait(3)
+    assert "replica 0 has not been heard of" in other.noticed[0]
+    stopped.set()

@@ -66,6 +66,7 @@ def test_all_replicas_of_a_job_meet_at_one_port_and_jobs_at_others() -> None:
     [
         (TORCHRUN | {"RANK": "4"}, "RANK=4: there are only 4 replicas"),
         (TORCHRUN | {"RANK": "one"}, "RANK=one: not a number"),
+        (TORCHRUN | {"WORLD_SIZE": "two"}, "WORLD_SIZE=two: not a number"),
         (TORCHRUN | {"MASTER_PORT": "http"}, "MASTER_PORT=http: not a port"),
         (TORCHRUN | {"MASTER_PORT": "70000"}, "MASTER_PORT=70000: not a port"),
         ({"RANK": "1", "WORLD_SIZE": "2", "MASTER_PORT": "1"}, "RANK=1 is set, but not MASTER_ADDR"),

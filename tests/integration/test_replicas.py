@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -92,36 +93,39 @@ def require_gone(processes: list[psutil.Process], *, seconds: float) -> None:
 
 
 def test_two_replicas_learn_what_one_does(start: Start, tmp_path: Path) -> None:
-    steps = ("steps=5", "summaries.every_steps=1")
-    alone = start(*steps, "out=alone")
+    """Also over a stop."""
+    every = "summaries.every_steps=1"
+    alone = start("steps=5", every, "out=alone")
     assert alone.wait(120) == 0, alone.communicate()
-    both = start(*steps, "deploy.replicas=2", "deploy.shares=3,1")
-    out, err = both.communicate(timeout=120)
-    assert both.returncode == 0, err
-    assert "plan: ddp on cpu (3) + cpu (1), batch 4" in out
-    assert out.count("boxcrew 0.") == 1  # only the chief speaks
+    both = ("deploy.replicas=2", "deploy.shares=3,1", every)
+    for steps in ("steps=3", "steps=5"):
+        process = start(steps, *both)
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+        assert "plan: ddp on cpu (3) + cpu (1), batch 4" in out
+        assert out.count("boxcrew 0.") == 1  # only the chief speaks
+    assert "going on from this run's own checkpoint at step 3" in out
     run = tmp_path / "run"
     assert losses(run) == pytest.approx(losses(tmp_path / "alone"), rel=1e-3)
     first, second = newest_tensors(run), newest_tensors(tmp_path / "alone")
     names = [name for name in first if name.startswith("task/")]
     assert distance({n: first[n] for n in names}, {n: second[n] for n in names}) < 1e-3
     assert json.loads((run / "summary.json").read_text())["state"] == "finished"
-    assert (run / "replica_1.log").is_file()
+    assert "ended after step 5" in (run / "replica_1.log").read_text()
     assert json.loads((run / "placement.json").read_text())["clones"][1]["samples"] == 1
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_killed_replica_is_named_and_takes_all_with_it(start: Start, tmp_path: Path, rank: int) -> None:
+def test_a_killed_replica_is_named_and_takes_all_with_it(start: Start, tmp_path: Path) -> None:
     process = start("steps=100000", "deploy.replicas=2")
     wait_for_step(tmp_path / "run", 2, process)
     replicas = replicas_of(process)
     assert len(replicas) == 2
-    replicas[rank].kill()
+    replicas[1].kill()
     begun = time.monotonic()
     _, err = process.communicate(timeout=30)
     assert time.monotonic() - begun < 10
     assert process.returncode == 1
-    assert f"replica {rank} was killed by SIGKILL" in err
+    assert "replica 1 was killed by SIGKILL" in err
     require_gone(replicas, seconds=1)
 
 
@@ -133,47 +137,48 @@ def test_a_killed_parent_takes_its_children_along(start: Start, tmp_path: Path) 
     require_gone(replicas, seconds=5)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_all_replicas_stop_at_the_same_step_and_the_run_goes_on(
-    start: Start, tmp_path: Path, number: signal.Signals
-) -> None:
-    process = start("steps=100000", "deploy.replicas=2")
-    wait_for_step(tmp_path / "run", 2, process)
+def stop(process: subprocess.Popen[str], number: signal.Signals, run: Path) -> dict[str, Any]:
+    """Once it is at work; gives the summary it has left."""
+    wait_for_step(run, 2, process)
     replicas = replicas_of(process)
-    if number == signal.SIGINT:
-        os.killpg(process.pid, number)  # as a terminal does
-    else:
-        process.send_signal(number)
+    process.send_signal(number)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130, (out, err)
     require_gone(replicas, seconds=1)
-    stopped = json.loads((tmp_path / "run" / "summary.json").read_text())
-    assert stopped["state"] == "interrupted"
-    assert (tmp_path / "run" / "checkpoints" / f"{stopped['steps']:08d}" / "COMMIT").is_file()
-    after = start(f"steps={stopped['steps'] + 2}", "deploy.replicas=1")
-    assert after.wait(60) == 0, after.communicate()
+    summary: dict[str, Any] = json.loads((run / "summary.json").read_text())
+    assert summary["state"] == "interrupted"
+    assert (run / "checkpoints" / f"{summary['steps']:08d}" / "COMMIT").is_file()
+    assert f"ended after step {summary['steps']}: " in (run / "replica_1.log").read_text()
+    return summary
 
 
-def test_one_that_hangs_is_found_in_half_a_minute(start: Start, tmp_path: Path) -> None:
-    process = start("steps=100000", "deploy.replicas=2")
-    wait_for_step(tmp_path / "run", 2, process)
-    replicas = replicas_of(process)
-    replicas[1].suspend()
-    begun = time.monotonic()
-    _, err = process.communicate(timeout=90)
-    assert "replica 1 has not been heard of" in err
-    assert time.monotonic() - begun < 60
-    assert process.returncode == 1
-    require_gone(replicas, seconds=5)
+def test_ctrl_c_stops_all_replicas_at_the_same_step_and_the_run_goes_on_alone(
+    start: Start, tmp_path: Path
+) -> None:
+    stopped = stop(start("steps=100000", "deploy.replicas=2"), signal.SIGINT, tmp_path / "run")
+    alone = start(f"steps={stopped['steps'] + 2}", "deploy.replicas=1")
+    assert alone.wait(60) == 0, alone.communicate()
 
 
-def test_a_mistake_is_told_once_and_soon(start: Start, tmp_path: Path) -> None:
+def test_so_does_sigterm(start: Start, tmp_path: Path) -> None:
+    stop(start("steps=100000", "deploy.replicas=2"), signal.SIGTERM, tmp_path / "run")
+
+
+def test_a_mistake_is_told_before_any_process_is_started(start: Start, tmp_path: Path) -> None:
     process = start("deploy.replicas=2", "deploy.shares=9,9")
     _, err = process.communicate(timeout=60)
     assert process.returncode == 2
     assert err.count("deploy.shares=9,9: add up to 18, but batch=4") == 1
     assert "Traceback" not in err
-    assert not list((tmp_path / "run").glob("checkpoints/*"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_mistake_that_only_the_chief_can_see_is_told_once(start: Start) -> None:
+    process = start("deploy.replicas=2", "trainable=nothing.*")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert err.count("trainable") == 1
+    assert "Traceback" not in err
 
 
 def test_processes_that_others_started_join(start: Start, tmp_path: Path) -> None:

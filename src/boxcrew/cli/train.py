@@ -11,12 +11,13 @@ from pathlib import Path
 from boxcrew.api import explain_run, follow_run, resume_run, run_config, train_run
 from boxcrew.cli.output import print_json, screen, settings
 from boxcrew.core.config import Tree, read_yaml
-from boxcrew.core.errors import UsageError
+from boxcrew.core.errors import BoxcrewError, UsageError
 from boxcrew.deploy.group import Group, Processes
-from boxcrew.deploy.parent import die_with_parent
+from boxcrew.deploy.parent import LAUNCHER, die_with
 from boxcrew.deploy.seat import seat_of
 from boxcrew.train.config import RunConfig
 from boxcrew.train.outcome import Outcome
+from boxcrew.train.planning import planned_replicas
 
 
 def train_command(words: list[str], *, as_json: bool, only_explain: bool = False) -> None:
@@ -47,21 +48,27 @@ def _stored(folder: Path, changes: Tree) -> RunConfig | None:
 
 def _run(config: RunConfig | None, work: Callable[[Group], Outcome], *, as_json: bool) -> None:
     """As one replica of those that somebody started, or alone; or starts several, and waits for them."""
+    if LAUNCHER in os.environ:
+        die_with(int(os.environ[LAUNCHER]))
     seat = seat_of(os.environ)
-    wanted = config.deploy.replicas if config is not None else 1
-    if seat is None and wanted != "auto" and wanted > 1:
+    num_replicas = planned_replicas(config) if seat is None and config is not None else 1
+    if num_replicas > 1:
         from boxcrew.deploy.launch import start_replicas  # slow to import, and rarely needed
 
-        start_replicas(sys.argv[1:], wanted)
+        start_replicas(sys.argv[1:], num_replicas)
         return
-    if seat is not None:
-        die_with_parent()
     group = Group() if seat is None else Processes(seat)
     try:
         if group.is_chief:
             _finish(work(group), as_json=as_json)
         else:
             follow_run(group)
+    except BoxcrewError as error:
+        group.fail(error.message)
+        raise
+    except Exception as error:
+        group.fail(f"{type(error).__name__}: {error}")
+        raise
     finally:
         group.close()
 

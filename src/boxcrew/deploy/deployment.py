@@ -109,9 +109,9 @@ class Deployment(ABC):
 
     def _limit_memory(self, fraction: float) -> None:
         """Replicas on one host share its main memory."""
-        for name in self.plan.devices:
-            if name != "cpu":
-                self.devices.limit(name, fraction)
+        for clone in self.plan.replicas[self.group.rank].clones:
+            if clone.device != "cpu":
+                self.devices.limit(clone.device, fraction)
         own = int(fraction * usable_memory() / self.group.size)
         self._limits.enter_context(limited(own))
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
+import socket
 import time
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import timedelta
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
@@ -21,6 +22,7 @@ from boxcrew.deploy.seat import Seat
 TIMEOUT = timedelta(hours=2)
 """For one message. Long, because a chief may evaluate for long: who is gone is noticed by the pulse."""
 MEETING = timedelta(minutes=5)  # for all replicas to be there
+LAST_WORDS = 2.0  # seconds in which one that failed will have said why
 
 
 class Group:
@@ -51,6 +53,9 @@ class Group:
         """Inside is what the others wait for: one that takes much longer than ever is stuck."""
         return nullcontext()
 
+    def fail(self, why: str) -> None:
+        """Leaves word for the others, who will miss this replica."""
+
     def close(self) -> None: ...
 
 
@@ -60,82 +65,110 @@ class Pending:
     def wait(self) -> None: ...
 
 
-class _Message(Pending):
-    def __init__(self, work: dist.Work, pulse: Pulse) -> None:
-        self._work = work
-        self._pulse = pulse
-
-    def wait(self) -> None:
-        with self._pulse.waiting():
-            self._work.wait()
-
-
 class Processes(Group):
-    """Replicas in processes of their own, on one host or several."""
+    """Replicas in processes of their own."""
 
-    def __init__(self, seat: Seat, *, backend: str = "gloo") -> None:
+    def __init__(self, seat: Seat) -> None:
         self.rank, self.size = seat.rank, seat.size
-        plain = _meeting_place(seat)
-        store = PrefixStore("boxcrew", plain)
-        _call_the_roll(store, seat)
-        dist.init_process_group(backend, store=store, rank=seat.rank, world_size=seat.size, timeout=TIMEOUT)
-        self._store = store
+        place = _meeting_place(seat)
+        self._store = PrefixStore(f"boxcrew/{seat.attempt}", place)
+        _call_the_roll(self._store, seat)
+        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+        dist.init_process_group(
+            backend, store=self._store, rank=seat.rank, world_size=seat.size, timeout=TIMEOUT
+        )
         self._told = 0
+        self._has_failed = False
         # With a connection of its own: the other may be waiting for what the chief has to tell.
-        board = PrefixStore("boxcrew", plain.clone())
+        board = PrefixStore(f"boxcrew/{seat.attempt}", place.clone())
         self._pulse = Pulse(board, rank=self.rank, size=self.size, on_loss=end_process)
 
     def add(self, tensor: Tensor) -> None:
-        with self._pulse.waiting():
+        with self._waiting():
             dist.all_reduce(tensor)
 
     def add_later(self, tensor: Tensor) -> Pending:
-        return _Message(dist.all_reduce(tensor, async_op=True), self._pulse)
+        return _Message(dist.all_reduce(tensor, async_op=True), self._waiting)
 
     def spread(self, tensors: Sequence[Tensor]) -> None:
-        with self._pulse.waiting():
+        with self._waiting():
             for tensor in tensors:
                 dist.broadcast(tensor, src=0)
 
     def tell(self, value: Any) -> Any:
         key = f"told/{self._told}"
         self._told += 1
-        if self.is_chief:
-            self._store.set(key, json.dumps(value))
-            return value
-        while True:
-            # The chief may be busy for long, with data or a trial; one that is gone is another error.
-            with contextlib.suppress(dist.DistStoreError):
-                return json.loads(self._store.get(key))
+        with self._waiting():
+            if self.is_chief:
+                self._store.set(key, json.dumps(value))
+                return value
+            while True:
+                # The chief may be busy for long, with data or a trial: then one has to ask again.
+                with suppress(dist.DistStoreError):
+                    return json.loads(self._store.get(key))
 
     def at_work(self) -> AbstractContextManager[None]:
         return self._pulse.at_work()
 
+    def fail(self, why: str) -> None:
+        self._has_failed = True
+        with suppress(Exception):  # the chief, who keeps the store, may be gone already
+            self._store.set(f"failed/{self.rank}", why)
+
     def close(self) -> None:
-        self._pulse.close()
-        dist.destroy_process_group()
+        self._pulse.close(stay=not self._has_failed)
+        with suppress(RuntimeError):  # of a group that has lost a member
+            dist.destroy_process_group()
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """For the others. Where one of them is gone torch's errors speak of sockets; this one says who."""
+        with self._pulse.waiting():
+            try:
+                yield
+            except (RuntimeError, dist.DistError) as error:
+                raise BoxcrewError(
+                    self._who_failed() or f"another replica is gone: {str(error).splitlines()[0]}",
+                    advice="boxcrew resume goes on from the last checkpoint",
+                ) from error
+
+    def _who_failed(self) -> str | None:
+        end = time.monotonic() + LAST_WORDS
+        while time.monotonic() < end:
+            for rank in range(self.size):
+                with suppress(Exception):  # the store may be gone
+                    if rank != self.rank and self._store.check([f"failed/{rank}"]):
+                        return f"replica {rank} failed: {self._store.get(f'failed/{rank}').decode()}"
+            time.sleep(0.05)
+        return None
+
+
+class _Message(Pending):
+    def __init__(self, work: dist.Work, waiting: Any) -> None:
+        self._work = work
+        self._waiting = waiting
+
+    def wait(self) -> None:
+        with self._waiting():
+            self._work.wait()
 
 
 def _meeting_place(seat: Seat) -> TCPStore:
+    keeps = seat.rank == 0 and not seat.hosted
     try:
-        return TCPStore(
-            seat.address,
-            seat.port,
-            is_master=seat.rank == 0 and not seat.hosted,
-            timeout=MEETING,
-            wait_for_workers=False,
-        )
+        return TCPStore(seat.address, seat.port, is_master=keeps, timeout=MEETING, wait_for_workers=False)
     except (dist.DistNetworkError, dist.DistStoreError) as error:
+        why = "the port may be taken: give another MASTER_PORT" if keeps else "is the first process there?"
         raise UsageError(
             f"MASTER_ADDR={seat.address} MASTER_PORT={seat.port}: replicas cannot meet there: "
             f"{str(error).splitlines()[0]}",
-            advice="another process may have the port: give another MASTER_PORT",
+            advice=why,
         ) from None
 
 
 def _call_the_roll(store: PrefixStore, seat: Seat) -> None:
-    """`BoxcrewError` that names who has not come."""
-    store.set(f"here/{seat.rank}", "")
+    """`BoxcrewError` that names who has not come; `UsageError` if they come from several hosts."""
+    store.set(f"here/{seat.rank}", socket.gethostname())
     end = time.monotonic() + MEETING.total_seconds()
     missing = list(range(seat.size))
     while missing := [rank for rank in missing if not store.check([f"here/{rank}"])]:
@@ -143,7 +176,12 @@ def _call_the_roll(store: PrefixStore, seat: Seat) -> None:
             names = ", ".join(map(str, missing))
             raise BoxcrewError(
                 f"replica {names} of {seat.size} has not come within {MEETING.total_seconds():.0f} s",
-                advice="see what its own output says, and whether its host can reach "
-                f"{seat.address}:{seat.port}",
+                advice=f"see what its own output says, and whether it can reach {seat.address}:{seat.port}",
             )
         time.sleep(0.05)
+    hosts = {store.get(f"here/{rank}").decode() for rank in range(seat.size)}
+    if len(hosts) > 1:
+        raise UsageError(
+            f"replicas on several hosts ({', '.join(sorted(hosts))}): boxcrew plans for one host as yet",
+            advice="start all processes on one host",
+        )

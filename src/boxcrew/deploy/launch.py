@@ -8,7 +8,7 @@ import signal
 import sys
 import tempfile
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException, Std
@@ -16,13 +16,14 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from boxcrew.core.errors import BoxcrewError
+from boxcrew.deploy.parent import LAUNCHER
 
 SAVING = 120  # seconds that replicas have to finish their step and save, when they are to stop
 _INTERRUPTED = 130
 _ADVICE = "boxcrew resume goes on from the last checkpoint"
 
 
-def start_replicas(words: Sequence[str], number: int) -> None:
+def start_replicas(words: Sequence[str], num_replicas: int) -> None:
     """Runs `boxcrew` with these words in as many processes, and waits for them. Only the chief speaks here;
     what the others say is shown if they fail.
     """
@@ -30,34 +31,43 @@ def start_replicas(words: Sequence[str], number: int) -> None:
         config = LaunchConfig(
             min_nodes=1,
             max_nodes=1,
-            nproc_per_node=number,
+            nproc_per_node=num_replicas,
             run_id=uuid.uuid4().hex,
             rdzv_backend="c10d",
             rdzv_endpoint="127.0.0.1:0",
             max_restarts=0,
             monitor_interval=0.2,
             shutdown_timeout=SAVING,
-            logs_specs=DefaultLogsSpecs(log_dir=folder, redirects=dict.fromkeys(range(1, number), Std.ALL)),
+            signals_to_handle="SIGTERM,SIGINT",  # not SIGHUP, which nohup is to keep away from us
+            local_addr="127.0.0.1",
+            logs_specs=DefaultLogsSpecs(
+                log_dir=folder, redirects=dict.fromkeys(range(1, num_replicas), Std.ALL)
+            ),
         )
         # The chief keeps the meeting place itself: where it is gone, the others notice.
         os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
+        os.environ[LAUNCHER] = str(os.getpid())
         logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # we tell it ourselves
         try:
             elastic_launch(config, sys.executable)("-m", "boxcrew", *words)
         except ChildFailedError as error:
-            _tell_failure(*error.get_first_failure(), Path(folder))
+            _tell_failure(error.failures, Path(folder))
         except SignalException:  # Ctrl-C and the like: passed on to the replicas, who have saved by now
             sys.exit(_INTERRUPTED)
 
 
-def _tell_failure(rank: int, failure: ProcessFailure, folder: Path) -> None:
-    """What the chief has to say it has said. Another's last words are fetched from its log."""
-    code = failure.exitcode
-    if code < 0:
-        name = signal.Signals(-code).name
-        raise BoxcrewError(f"replica {rank} was killed by {name}: the run has stopped", advice=_ADVICE)
-    if rank == 0:
-        sys.exit(code)
+def _tell_failure(failures: Mapping[int, ProcessFailure], folder: Path) -> None:
+    """One that was killed could not say so. What the chief has to say it has said, of the others too.
+    The last words of another are fetched from its log.
+    """
+    for rank, failure in sorted(failures.items()):
+        if failure.exitcode < 0 and -failure.exitcode != signal.SIGTERM:  # which is how the rest are ended
+            name = signal.Signals(-failure.exitcode).name
+            raise BoxcrewError(f"replica {rank} was killed by {name}: the run has stopped", advice=_ADVICE)
+    if 0 in failures and failures[0].exitcode > 0:
+        sys.exit(failures[0].exitcode)
+    rank = min(failures, key=lambda one: failures[one].timestamp)
     logs = sorted(folder.rglob(f"{rank}/stderr.log"))
     said = logs[-1].read_text(errors="replace").strip() if logs else ""
+    code = failures[rank].exitcode
     raise BoxcrewError(f"replica {rank} failed: {said or f'exit code {code}'}", advice=_ADVICE)

@@ -51,7 +51,7 @@ class Local(Deployment):
             try:
                 total = self.add_up(task, batch, phase)
                 break
-            except (RuntimeError, ValueError) as error:
+            except (RuntimeError, ValueError, MemoryError) as error:
                 self.take_smaller_parts(len(batch), error)
             self.discard(task)  # here, where the error no longer holds on to the tensors of the failed try
             for name in self.plan.devices:
@@ -69,7 +69,7 @@ class Local(Deployment):
         self._scaler.scale(losses.total()).backward()  # type: ignore[no-untyped-call]
         return losses.detach()
 
-    def take_smaller_parts(self, num_samples: int, error: RuntimeError | ValueError) -> None:
+    def take_smaller_parts(self, num_samples: int, error: RuntimeError | ValueError | MemoryError) -> None:
         """Where that may help; else the error is raised."""
         parts = self.plan.accumulation
         out_of_memory = is_out_of_memory(error)
@@ -86,7 +86,7 @@ class Local(Deployment):
             used = f", of which {cap:.0%} may be used," if cap else ""
             raise BoxcrewError(
                 f"not enough memory on {names}{used} for {num_samples} samples even in {parts} parts: "
-                f"{str(error).splitlines()[0]}",
+                f"{str(error).partition(chr(10))[0]}",
                 advice="make the images or the network smaller (size=, detector.*), or use another device=",
             ) from error
         if not out_of_memory:

@@ -19,7 +19,8 @@ _WORDS = ("not enough memory", "DefaultCPUAllocator: can't allocate")  # of torc
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    return isinstance(error, torch.OutOfMemoryError) or any(words in str(error) for words in _WORDS)
+    known = isinstance(error, torch.OutOfMemoryError | MemoryError)
+    return known or any(words in str(error) for words in _WORDS)
 
 
 def keep_freed_memory() -> bool:
@@ -55,7 +56,8 @@ def limited(num_bytes: int) -> Iterator[None]:
             advice="a larger deploy.memory_fraction=, or none",
         )
     before = resource.getrlimit(resource.RLIMIT_DATA)
-    resource.setrlimit(resource.RLIMIT_DATA, (num_bytes, before[1]))
+    hard = before[1] if before[1] != resource.RLIM_INFINITY else num_bytes
+    resource.setrlimit(resource.RLIMIT_DATA, (min(num_bytes, hard), before[1]))
     try:
         yield
     finally:

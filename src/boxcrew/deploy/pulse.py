@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Protocol
 
 EVERY = 1.0  # seconds between two signs of life
@@ -20,11 +20,12 @@ SILENCE = 25.0  # after which a replica counts as gone: with what it takes to no
 PATIENCE = 25.0  # that a step may take however short the others were
 LONGER = 10.0  # times the longest step so far that one may take
 FIRST = 900.0  # that the first step may take
+GOODBYE = 10.0  # that the chief waits for the others to end
 DONE = "done"
 
 
-class Board(Protocol):
-    """Where signs are left for all to see."""
+class SignBoard(Protocol):
+    """Where signs are left for all to see. It is the chief's: where that is gone, so is the board."""
 
     def set(self, key: str, value: str) -> None: ...
     def get(self, key: str) -> bytes: ...
@@ -34,26 +35,35 @@ class Board(Protocol):
 class Pulse:
     """`on_loss` is told, in a thread of its own, what is wrong with which replica."""
 
-    def __init__(self, board: Board, *, rank: int, size: int, on_loss: Callable[[str], None]) -> None:
+    def __init__(self, board: SignBoard, *, rank: int, size: int, on_loss: Callable[[str], None]) -> None:
         self._board = board
-        self._rank, self._size = rank, size
+        self._rank = rank
+        self._others = [other for other in range(size) if other != rank]
         self._on_loss = on_loss
         self._count = 0
         self._busy_since: float | None = None  # None: it waits for others, or may take its time
-        self._longest = 0.0
-        self._heard: dict[int, tuple[str, float]] = {}  # the last sign of each, and when it came
+        self._segment = 0.0  # the longest stretch of the step at hand
+        self._longest = 0.0  # of the steps before
+        self._heard = dict.fromkeys(self._others, "")  # the last sign of each
+        self._silent = dict.fromkeys(self._others, 0)  # our own rounds since
+        self._round_at = time.monotonic()  # when we last had looked at all
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="pulse", daemon=True)
-        self._thread.start()
+        board.set(self._key(rank), self._sign())
+        self._threads = [
+            threading.Thread(target=work, name="pulse", daemon=True) for work in (self._beat, self._watch)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
         """What is done inside the others wait for."""
-        self._busy_since = time.monotonic()
+        self._segment, self._busy_since = 0.0, time.monotonic()
         try:
             yield
         finally:
             self._rest()
+            self._longest = max(self._longest, self._segment)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -65,15 +75,26 @@ class Pulse:
         finally:
             self._busy_since = time.monotonic() if was_busy else None
 
-    def close(self) -> None:
-        """The others need not look any more."""
+    def close(self, *, stay: bool) -> None:
+        """The others need not look any more. A chief that is to `stay` does so until they have ended, or for
+        a moment: they would take its end for a failure.
+        """
         self._ended.set()
-        self._thread.join(timeout=2 * EVERY)
+        for thread in self._threads:
+            thread.join(timeout=2 * EVERY)
+        with suppress(Exception):  # whatever the network says: the chief may have ended, and need not know
+            self._board.set(self._key(self._rank), DONE)
+            end = time.monotonic() + GOODBYE
+            while stay and self._rank == 0 and time.monotonic() < end and not self._all_done():
+                time.sleep(EVERY / 10)
+
+    def _all_done(self) -> bool:
+        return all(self._board.get(self._key(other)) == DONE.encode() for other in self._others)
 
     def _rest(self) -> None:
         since, self._busy_since = self._busy_since, None
         if since is not None:
-            self._longest = max(self._longest, time.monotonic() - since)
+            self._segment = max(self._segment, time.monotonic() - since)
 
     def _beat(self) -> None:
         while not self._ended.wait(EVERY):
@@ -82,13 +103,19 @@ class Pulse:
                 lost = self._look()
             except Exception as error:  # noqa: BLE001  # whatever the network says, the chief's board is gone
                 lost = f"replica 0 cannot be reached: {str(error).partition(chr(10))[0]}"
+            self._round_at = time.monotonic()
             if lost is not None and not self._ended.is_set():
                 self._on_loss(lost)
                 return
-        try:
-            self._board.set(self._key(self._rank), DONE)
-        except Exception:  # noqa: BLE001  # the chief has ended before us, and has no need of it
-            return
+
+    def _watch(self) -> None:
+        """Looks after the other thread: a board whose process was stopped lets it wait for ever."""
+        while not self._ended.wait(EVERY):
+            if time.monotonic() - self._round_at > SILENCE:
+                self._on_loss(
+                    f"replica 0 has not been heard of for {SILENCE:.0f} s: it was stopped or is gone"
+                )
+                return
 
     def _sign(self) -> str:
         """A count, so that each differs from the last; and for how long it has been stuck, if it is."""
@@ -99,19 +126,16 @@ class Pulse:
         return f"{self._count} {busy:.0f}" if busy > limit else f"{self._count}"
 
     def _look(self) -> str | None:
-        """What is wrong with one of the others, in words."""
-        now = time.monotonic()
-        for rank in range(self._size):
-            if rank == self._rank or not self._board.check([self._key(rank)]):
-                continue
-            sign = self._board.get(self._key(rank)).decode()
-            before, when = self._heard.get(rank, ("", now))
-            if sign != before:
-                self._heard[rank] = (sign, now)
-            elif sign != DONE and now - when > SILENCE:
-                return (
-                    f"replica {rank} has not been heard of for {now - when:.0f} s: it was stopped or is gone"
-                )
+        """What is wrong with one of the others, in words. Silence is counted in rounds of our own: if we were
+        stopped for a while ourselves, nobody else was silent.
+        """
+        for rank in self._others:
+            sign = self._board.get(self._key(rank)).decode() if self._board.check([self._key(rank)]) else ""
+            self._silent[rank] = 0 if sign != self._heard[rank] else self._silent[rank] + 1
+            self._heard[rank] = sign
+            silent = self._silent[rank] * EVERY
+            if sign != DONE and silent > SILENCE:
+                return f"replica {rank} has not been heard of for {silent:.0f} s: it was stopped or is gone"
             _, _, stuck = sign.partition(" ")
             if stuck:
                 return f"replica {rank} has been at one step for {stuck} s: it is stuck"

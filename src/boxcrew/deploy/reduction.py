@@ -62,6 +62,7 @@ class Reduction:
             for p in parameters
         ]
         self.sent_bytes = 0  # in the last step
+        self.num_early = 0  # buckets that left in the last step while backward still ran
 
     def close(self) -> None:
         for hook in self._hooks:
@@ -71,17 +72,22 @@ class Reduction:
         """From now on a gradient that comes is the last of its parameter in this step."""
         self._watching = True
 
-    def finish(self) -> None:
-        """Sends what has not left yet, waits for all, and hands the sums out."""
+    def send_rest(self) -> None:
+        """What has not left yet. Only then may anything else be sent: all messages must leave in the same
+        order on all replicas, and how many gradients came early differs.
+        """
         self._watching = False
+        self.num_early = len(self._under_way)
         while len(self._under_way) < len(self._buckets):
             self._send_next()
+
+    def finish(self) -> None:
+        """Waits for all, and hands the sums out."""
         for pending in self._under_way:
             pending.wait()
         for bucket in self._buckets:
             bucket.hand_out()
             bucket.missing = len(bucket.parameters)
-        self.sent_bytes = sum(bucket.buffer.nbytes for bucket in self._buckets)
         self._under_way = []
 
     def abandon(self) -> None:
@@ -113,7 +119,10 @@ class Reduction:
 
     def _send_next(self) -> None:
         bucket = self._buckets[len(self._under_way)]
+        if not self._under_way:
+            self.sent_bytes = 0
         bucket.fill()
+        self.sent_bytes += bucket.buffer.nbytes
         self._under_way.append(self._group.add_later(bucket.buffer))
 
 

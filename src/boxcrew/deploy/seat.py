@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from boxcrew.core.errors import UsageError
 
-_PORTS = range(20_000, 40_000)  # below those that systems hand out themselves
+_PORTS = range(20_000, 32_768)  # below those that Linux hands out itself
 _HERE = "127.0.0.1"
 
 
@@ -25,6 +25,7 @@ class Seat:
     address: str = _HERE  # where all can meet
     port: int = 0
     hosted: bool = False  # whether somebody keeps the meeting place; else the chief does
+    attempt: str = "0"  # which start of the same job this is: what earlier ones left at the place is not ours
 
 
 def seat_of(environment: Mapping[str, str]) -> Seat | None:
@@ -40,7 +41,7 @@ def _torchrun(environment: Mapping[str, str]) -> Seat | None:
     if "RANK" not in environment or "WORLD_SIZE" not in environment:
         return None
     for name in ("MASTER_ADDR", "MASTER_PORT"):
-        if int(environment["WORLD_SIZE"]) > 1 and name not in environment:
+        if environment["WORLD_SIZE"] != "1" and name not in environment:
             raise UsageError(
                 f"RANK={environment['RANK']} is set, but not {name}",
                 advice="start with torchrun, or unset RANK to train in this process alone",
@@ -91,7 +92,7 @@ def _pmi(environment: Mapping[str, str]) -> Seat | None:
         rank="PMI_RANK",
         size="PMI_SIZE",
         address=_mpi_address(environment, one_host=environment.get("MPI_LOCALNRANKS", size) == size),
-        job=environment.get("HYDI_CONTROL_FD", "mpi"),
+        job="mpi",
     )
 
 
@@ -122,7 +123,10 @@ def _seat(environment: Mapping[str, str], *, rank: str, size: str, address: str,
         raise UsageError(f"MASTER_PORT={given}: not a port")
     port = int(given) if given else _PORTS[zlib.crc32(job.encode()) % len(_PORTS)]
     hosted = environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    return Seat(rank=numbers[rank], size=numbers[size], address=address, port=port, hosted=hosted)
+    attempt = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return Seat(
+        rank=numbers[rank], size=numbers[size], address=address, port=port, hosted=hosted, attempt=attempt
+    )
 
 
 def first_host(hosts: str) -> str:

@@ -84,7 +84,18 @@ class Plan(Config):
             raise UsageError("plan: strategy single has one clone, on the parameter device")
         if self.strategy == "ddp" and any(len(replica.clones) > 1 for replica in self.replicas):
             raise UsageError("plan: strategy ddp has one clone in each replica")
+        if self.strategy == "ddp" and self.batch_norm == "synced":
+            self._require_pieces()
         return self
+
+    def _require_pieces(self) -> None:
+        for replica in range(len(self.replicas)):
+            if not all(map(len, self.pieces(replica))):
+                raise UsageError(
+                    f"plan: replica {replica} would have no sample for some of the {self.accumulation} parts "
+                    "of a step, and batch_norm synced needs one",
+                    advice="a larger batch=, less deploy.accumulation=, or deploy.batch_norm=first",
+                )
 
     @property
     def clones(self) -> tuple[Clone, ...]:

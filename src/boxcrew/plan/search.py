@@ -57,11 +57,11 @@ def make_plan(
     cpu_format: MemoryFormat,
 ) -> Plan:
     """A plan for this machine. `cpu_format` is the faster memory format of the model at hand on CPUs."""
-    number = 1 if wishes.replicas == "auto" else wishes.replicas
-    chosen, reason = _devices(machine, wishes, device, number)
-    strategy = _strategy(wishes, chosen, number)
+    num = 1 if wishes.replicas == "auto" else wishes.replicas
+    chosen, reason = _devices(machine, wishes, device, num)
+    strategy = _strategy(wishes, chosen, num)
     on_cpu = all(one.kind == "cpu" for one in chosen)
-    cores = max(1, int(machine.cores) // number)
+    cores = max(1, int(machine.cores) // num)
     # A CPU that trains has no core to spare: one worker only hides the reading behind the computing.
     workers = min(cores - 1, 1 if on_cpu else 8) if inputs.workers == "auto" else inputs.workers
     if wishes.accumulation > batch:
@@ -73,7 +73,7 @@ def make_plan(
     keeper = "cpu" if strategy == "clones" else chosen[0].name
     return Plan(
         strategy=strategy,
-        replicas=_replicas(clones, number),
+        replicas=_replicas(clones, num),
         parameter_device=keeper,
         optimizer_device=keeper,
         batch=batch,
@@ -84,25 +84,27 @@ def make_plan(
         threads=cores if wishes.threads == "auto" else wishes.threads,
         loader_workers=workers,
         memory_fraction=wishes.memory_fraction,
-        cache_bytes=_cache(machine, inputs, workers) // number,
+        cache_bytes=_cache(machine, inputs, workers) // num,
         reasons=(reason,),
     )
 
 
-def _replicas(clones: Sequence[Clone], number: int) -> tuple[Replica, ...]:
-    if number == 1:
+def _replicas(clones: Sequence[Clone], num: int) -> tuple[Replica, ...]:
+    if num == 1:
         return (Replica(clones=tuple(clones)),)
     return tuple(Replica(clones=(clone,)) for clone in clones)
 
 
-def _strategy(wishes: DeployConfig, chosen: Sequence[Device], number: int) -> str:
+def _strategy(wishes: DeployConfig, chosen: Sequence[Device], num: int) -> str:
     """`ddp` for several processes; `clones` where one has several, or where the parameters do not live where
     they are computed with.
     """
     offloaded = wishes.optimizer_device == "cpu" and chosen[0].kind != "cpu"
-    if number > 1:
+    if num > 1 and offloaded:
+        raise UsageError(f"deploy.optimizer_device=cpu: not with deploy.replicas={num}")
+    if num > 1:
         fitting = ["ddp"]
-        what = f"deploy.replicas={number}"
+        what = f"deploy.replicas={num}"
     elif offloaded or len(chosen) > 1:
         fitting = ["clones"]
         what = "deploy.optimizer_device=cpu" if offloaded else f"{len(chosen)} clones"
@@ -127,39 +129,37 @@ def _devices(
         return _of_replicas(machine, wishes, wanted, num_replicas)
     if "," in wanted:
         return _listed(machine, wishes, wanted.split(","))
-    number = 1 if wishes.clones == "auto" else wishes.clones
+    num = 1 if wishes.clones == "auto" else wishes.clones
     if wishes.clone_on_cpu:
-        return [machine.devices[0]] * number, "deploy.clone_on_cpu: all clones are on the CPU"
-    if number == 1:
+        return [machine.devices[0]] * num, "deploy.clone_on_cpu: all clones are on the CPU"
+    if num == 1:
         device, reason = _device(machine, wanted)
         return [device], reason
-    return _accelerators(machine, wanted, number, f"deploy.clones={number}")
+    return _accelerators(machine, wanted, num, f"deploy.clones={num}")
 
 
-def _of_replicas(
-    machine: Machine, wishes: DeployConfig, wanted: str, number: int
-) -> tuple[list[Device], str]:
+def _of_replicas(machine: Machine, wishes: DeployConfig, wanted: str, num: int) -> tuple[list[Device], str]:
     if wishes.clones not in {"auto", 1}:
         raise UsageError(f"deploy.clones={wishes.clones}: with several replicas each has one clone")
     if "," in wanted:
         devices, reason = _listed(machine, wishes, wanted.split(","))
-        if len(devices) != number:
-            raise UsageError(f"deploy.replicas={number}: device= names {len(devices)} devices")
+        if len(devices) != num:
+            raise UsageError(f"deploy.replicas={num}: device= names {len(devices)} devices")
         return devices, reason
     if wishes.clone_on_cpu or wanted == "cpu" or not machine.accelerators:
         _device(machine, wanted)
-        return [machine.devices[0]] * number, f"deploy.replicas={number}: processes that share the CPU"
-    return _accelerators(machine, wanted, number, f"deploy.replicas={number}")
+        return [machine.devices[0]] * num, f"deploy.replicas={num}: processes that share the CPU"
+    return _accelerators(machine, wanted, num, f"deploy.replicas={num}")
 
 
-def _accelerators(machine: Machine, wanted: str, number: int, what: str) -> tuple[list[Device], str]:
+def _accelerators(machine: Machine, wanted: str, num: int, what: str) -> tuple[list[Device], str]:
     pool = [one for one in machine.accelerators if wanted in {"auto", "gpu", one.kind, one.name}]
-    if number > len(pool):
+    if num > len(pool):
         raise UsageError(
             f"{what}: more than there are accelerators for device={wanted} ({len(pool)})",
             advice="fewer of them, or all on the CPU with deploy.clone_on_cpu=true",
         )
-    return pool[:number], f"{what}: one on each accelerator"
+    return pool[:num], f"{what}: one on each accelerator"
 
 
 def _listed(machine: Machine, wishes: DeployConfig, names: Sequence[str]) -> tuple[list[Device], str]:

@@ -20,7 +20,8 @@ from boxcrew.train.hooks.evaluation import Examination
 from boxcrew.train.hooks.pictures import Pictures
 from boxcrew.train.hooks.progress import ProgressReport
 from boxcrew.train.hooks.saver import Saver
-from boxcrew.train.hooks.stop import StopOnSignal
+from boxcrew.train.hooks.skipped import SkippedReport
+from boxcrew.train.hooks.stop import GRACE, StopOnSignal
 from boxcrew.train.hooks.summaries import Summaries
 from boxcrew.train.metrics import Metrics
 from boxcrew.train.outcome import save_detector
@@ -49,6 +50,7 @@ class Parts:
         ema: Ema,
         examiner: Examiner,
         from_step: int,
+        num_replicas: int = 1,
     ) -> None:
         self.ema = ema
         self.files = BestEffort(screen.warn)
@@ -79,7 +81,7 @@ class Parts:
             best_step=lambda: self.examination.best_step,
             sync=self._metrics.sync,
         )
-        self._stop = StopOnSignal(screen)
+        self._stop = StopOnSignal(screen, grace=GRACE if num_replicas > 1 else 0.0)
         self._progress = ProgressReport(folder, screen, self.files)
         self.hooks: tuple[Hook, ...] = (
             ema,
@@ -88,6 +90,7 @@ class Parts:
             self.examination,
             self.saver,
             self._stop,
+            SkippedReport(screen),
             self._progress,
         )
 

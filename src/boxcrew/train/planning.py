@@ -10,6 +10,7 @@ from torch import nn
 
 from boxcrew.core.errors import UsageError
 from boxcrew.hardware.machine import Machine
+from boxcrew.hardware.probe import probe_machine
 from boxcrew.plan.plan import MemoryFormat, Plan
 from boxcrew.plan.search import InputWishes, make_plan
 from boxcrew.train.config import RunConfig
@@ -23,6 +24,21 @@ def choose_plan(config: RunConfig, machine: Machine, model: nn.Module, *, proces
         plan = _read_plan(config.plan)
         _require_devices(plan, machine, config.plan)
         return plan
+    return _make_plan(config, machine, faster_format_on_cpus(model), processes=processes)
+
+
+def planned_replicas(config: RunConfig) -> int:
+    """How many processes the settings ask for; those that cannot be are refused before any is started."""
+    machine = probe_machine()
+    if config.plan is not None:
+        plan = _read_plan(config.plan)
+        _require_devices(plan, machine, config.plan)
+    else:
+        plan = _make_plan(config, machine, "contiguous", processes=1)
+    return len(plan.replicas)
+
+
+def _make_plan(config: RunConfig, machine: Machine, cpu_format: MemoryFormat, *, processes: int) -> Plan:
     wishes = config.deploy
     if wishes.replicas == "auto":
         wishes = wishes.model_copy(update={"replicas": processes})
@@ -32,7 +48,7 @@ def choose_plan(config: RunConfig, machine: Machine, model: nn.Module, *, proces
         device=config.device,
         batch=config.batch,
         inputs=InputWishes(workers=config.loader.workers, cache=config.loader.cache),
-        cpu_format=faster_format_on_cpus(model),
+        cpu_format=cpu_format,
     )
 
 
@@ -41,7 +57,7 @@ def require_replicas(plan: Plan, num: int) -> None:
     if len(plan.replicas) != num:
         raise UsageError(
             f"plan: {len(plan.replicas)} replicas, but {num} processes were started",
-            advice=f"start {len(plan.replicas)} processes, or set deploy.replicas={num}",
+            advice=f"start {len(plan.replicas)} processes, or make a plan for {num}",
         )
 
 

@@ -136,6 +136,8 @@ def follow(group: Group, screen: Screen) -> None:
 
 def _tell_others(workshop: Workshop, plan: Plan, past: Checkpoint | None, group: Group) -> None:
     """All that the other replicas need to do the same steps."""
+    if group.size == 1:
+        return
     config, folder = workshop.config, workshop.folder.resolve()
     place = None
     if past is not None:

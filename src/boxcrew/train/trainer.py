@@ -78,12 +78,15 @@ class Trainer:
         course: Course,
         hooks: Sequence[Hook],
         guard: Guard,
+        way_back: Callable[[int], Checkpoint] | None = None,
     ) -> None:
+        """`way_back(step)` finds the checkpoint to go back to from `step`: as the guard does, unless told."""
         self.task = task
         self.deployment = deployment
         self.optimizer = optimizer
         self.course = course
         self.guard = guard
+        self._way_back = way_back or guard.way_back
         self.step = 0  # steps done
         self.elapsed = 0.0  # seconds of training, over all processes that worked on this run
         self.stop_reason: str | None = None
@@ -137,8 +140,7 @@ class Trainer:
     def _follow(self, stream: Iterator[Batch]) -> None:
         """To the end of the run, or until it must go back."""
         while not self._is_over and not self.guard.has_enough:
-            with self.deployment.group.at_work():
-                report = self._do_step(stream)
+            report = self._do_step(stream)
             begun = time.monotonic()
             for hook in self._hooks:
                 hook.after_step(self, report)
@@ -158,7 +160,7 @@ class Trainer:
         self._is_stopped = agreed.stop
 
     def _go_back(self) -> None:
-        checkpoint = self.guard.way_back(self.step)
+        checkpoint = self._way_back(self.step)
         before, elapsed = self.guard.state(), self.elapsed
         self.guard.warn(
             f"step {self.step}: {self.guard.failures} steps in a row failed: back to step {checkpoint.step}"
@@ -176,9 +178,10 @@ class Trainer:
         waited = time.monotonic() - begun
         rate = self.course.rate_at(self.progress) * self.guard.rate_factor
         set_rate(self.optimizer, rate)
-        terms = self._compute(batch)
-        loss = sum(terms.values())
-        norm, fault = self._update(loss)
+        with self.deployment.group.at_work():
+            terms = self._compute(batch)
+            loss = sum(terms.values())
+            norm, fault = self._update(loss)
         self.step += 1
         self._batch = batch
         if fault is None:

@@ -32,8 +32,8 @@ from boxcrew.train.data import RunData
 from boxcrew.train.guard import Guard
 from boxcrew.train.hooks.ema import Ema
 from boxcrew.train.hooks.freeze import Freeze
-from boxcrew.train.hooks.saver import Saver
-from boxcrew.train.hooks.stop import StopOnSignal
+from boxcrew.train.hooks.skipped import SkippedReport
+from boxcrew.train.hooks.stop import GRACE, StopOnSignal
 from boxcrew.train.optim import build_optimizer
 from boxcrew.train.outcome import Outcome, save_detector, say_result, summarize
 from boxcrew.train.parts import Examiner, Parts
@@ -107,14 +107,15 @@ class Workshop:
         """From `past`, or from what the detector was filled with, to the end."""
         deployment.place(self.task)
         images = self._images(deployment.plan.cache_bytes)
-        loader = self._share(deployment, images)
         parts = self._parts(deployment, images, from_step=past.step if past else 0)
-        trainer = self._trainer(deployment, parts.hooks, partial(_tell_way_back, deployment, parts.saver))
+        guard = self._guard(parts.saver.last_good)
+        way_back = partial(_tell_way_back, deployment, guard)
+        trainer = self._trainer(deployment, parts.hooks, guard, way_back)
         if past is not None:
             trainer.load(past)
         self._say_length(deployment.plan.batch)
         try:
-            trainer.fit(loader.batches)
+            trainer.fit(self._share(deployment, images).batches)
         except BoxcrewError as error:
             trainer.stop(error.message)
             self._write_summary(trainer, parts, state="failed")
@@ -130,18 +131,21 @@ class Workshop:
         """The same steps in a replica that is not the chief: nothing is examined, shown or written."""
         deployment.place(self.task)
         images = self._images(deployment.plan.cache_bytes)
-        stop = StopOnSignal(self.screen)
-        trainer = self._trainer(deployment, (stop,), partial(self._hear_way_back, deployment))
+        stop = StopOnSignal(self.screen, grace=GRACE)
+        guard = self._guard(lambda _: None)
+        hooks = (stop, SkippedReport(self.screen))
+        trainer = self._trainer(deployment, hooks, guard, partial(self._hear_way_back, deployment))
         if past is not None:
             trainer.load(past)
         try:
             trainer.fit(self._share(deployment, images).batches)
         finally:
             stop.restore()
+        self.screen.say(f"ended after step {trainer.step}: {trainer.stop_reason or 'the run is over'}")
 
-    def _hear_way_back(self, deployment: Deployment, _: int | None) -> Checkpoint | None:
-        step = deployment.group.tell(None)
-        return None if step is None else read_checkpoint(checkpoint_place(self.folder / "checkpoints", step))
+    def _hear_way_back(self, deployment: Deployment, _: int) -> Checkpoint:
+        step: int = deployment.group.tell(None)
+        return read_checkpoint(checkpoint_place(self.folder / "checkpoints", step))
 
     def _finish(self, trainer: Trainer, parts: Parts) -> Outcome:
         last = self.folder / "weights" / "last.safetensors"
@@ -171,13 +175,25 @@ class Workshop:
             predictor=self._predictor(ema, deployment),
             data=self.data,
         )
-        return Parts(self.folder, self.config, self.screen, ema=ema, examiner=examiner, from_step=from_step)
+        return Parts(
+            self.folder,
+            self.config,
+            self.screen,
+            ema=ema,
+            examiner=examiner,
+            from_step=from_step,
+            num_replicas=deployment.group.size,
+        )
+
+    def _guard(self, last_good: Callable[[int | None], Checkpoint | None]) -> Guard:
+        return Guard(self.config.guard, warn=self.screen.warn, last_good=last_good)
 
     def _trainer(
         self,
         deployment: Deployment,
         hooks: Sequence[Hook],
-        last_good: Callable[[int | None], Checkpoint | None],
+        guard: Guard,
+        way_back: Callable[[int], Checkpoint],
     ) -> Trainer:
         optim = self.config.optim
         course = Course(
@@ -192,7 +208,8 @@ class Workshop:
             optimizer=self._optimizer(),
             course=course,
             hooks=(self.freeze, *hooks),
-            guard=Guard(self.config.guard, warn=self.screen.warn, last_good=last_good),
+            guard=guard,
+            way_back=way_back,
         )
 
     def _optimizer(self) -> Optimizer:
@@ -262,8 +279,8 @@ class Workshop:
         )
 
 
-def _tell_way_back(deployment: Deployment, saver: Saver, before: int | None) -> Checkpoint | None:
+def _tell_way_back(deployment: Deployment, guard: Guard, step: int) -> Checkpoint:
     """To the other replicas, who go back to the same."""
-    found = saver.last_good(before)
-    deployment.group.tell(None if found is None else found.step)
+    found = guard.way_back(step)
+    deployment.group.tell(found.step)
     return found

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from types import TracebackType
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +28,6 @@ class Ddp(Local):
         self.device = devices.find(plan.replicas[group.rank].clones[0].device)
         self.reduction: Reduction | None = None
         self._learning: list[nn.Parameter] = []
-        self._names: list[str] = []  # of the terms of the loss
 
     def place(self, module: nn.Module) -> nn.Module:
         placed = super().place(module)
@@ -36,11 +35,22 @@ class Ddp(Local):
             self.group.spread([*placed.parameters(), *placed.buffers()])
         return placed
 
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.reduction is not None:
+            self.reduction.close()
+            self.reduction = None
+        super().__exit__(kind, error, trace)
+
     def add_up(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
         reduction = self._reduction_of(task)
         pieces = batch.split(self._sizes(len(batch)))
         total: Losses | None = None
-        for i, piece in enumerate(pieces):
+        for i, piece in enumerate(pieces):  # at least one: every replica has some share
             # Messages of BatchNorms and of gradients must leave in one order on all replicas, and where some
             # parameters are used by few of them only those of BatchNorms surely do.
             if i == len(pieces) - 1 and not self._synced:
@@ -48,6 +58,7 @@ class Ddp(Local):
             with self._norms():
                 losses = self.compute(task, piece, phase, self.device)
             total = losses if total is None else total + losses
+        assert total is not None
         return self._join(total, reduction)
 
     def discard(self, task: nn.Module) -> None:
@@ -55,7 +66,7 @@ class Ddp(Local):
             self.reduction.abandon()
         super().discard(task)
 
-    def take_smaller_parts(self, num_samples: int, error: RuntimeError | ValueError) -> None:
+    def take_smaller_parts(self, num_samples: int, error: RuntimeError | ValueError | MemoryError) -> None:
         """Not with others, who would have to take them too, and may be waiting for our gradients already."""
         if self.group.size == 1 or not is_out_of_memory(error):
             super().take_smaller_parts(num_samples, error)
@@ -63,8 +74,8 @@ class Ddp(Local):
         parts = self.plan.accumulation
         raise BoxcrewError(
             f"replica {self.group.rank} has not enough memory on {self.device} for a step in {parts} parts: "
-            f"{str(error).splitlines()[0]}",
-            advice=f"deploy.accumulation={2 * parts} computes the same in less memory",
+            f"{str(error).partition(chr(10))[0]}",
+            advice=f"deploy.accumulation={min(2 * parts, self.plan.batch)} computes the same in less memory",
         ) from error
 
     @property
@@ -98,29 +109,22 @@ class Ddp(Local):
         if self.reduction is None or not same:
             if self.reduction is not None:
                 self.reduction.close()
-            self._learning, self._names = learning, []
+            self._learning = learning
             self.reduction = Reduction(learning, self.group)
         return self.reduction
 
-    def _join(self, own: Losses | None, reduction: Reduction) -> Losses:
+    def _join(self, own: Losses, reduction: Reduction) -> Losses:
         """Sums over all replicas: of the losses, and of the gradients in their parameters."""
-        if not self._names:
-            # A replica without a sample does not know the terms; the chief always has one.
-            self._names = self.group.tell(list(own.terms) if own is not None else [])
-        numbers = self._numbers(own, reduction.used())
+        sums = torch.stack([own.weight, *own.terms.values()]).double()
+        used = torch.tensor(reduction.used(), dtype=torch.float64, device=self.device)
+        # All that has to be added up besides the gradients, in one message.
+        numbers = torch.cat((sums, used))
+        reduction.send_rest()
         self.group.add(numbers)
         reduction.finish()
-        weight, *values = numbers[: 1 + len(self._names)]
-        reduction.leave_out(numbers[1 + len(self._names) :].tolist())
-        return Losses(terms=dict(zip(self._names, values, strict=True)), weight=weight)
-
-    def _numbers(self, own: Losses | None, used: Sequence[float]) -> Tensor:
-        """All that has to be added up besides the gradients, in one message."""
-        if own is None:
-            sums = [0.0] * (1 + len(self._names))
-            return torch.tensor([*sums, *used], dtype=torch.float64, device=self.device)
-        sums_of = torch.stack([own.weight, *(own.terms[name] for name in self._names)]).double()
-        return torch.cat((sums_of, torch.tensor(used, dtype=torch.float64, device=self.device)))
+        weight, *values = numbers[: len(sums)]
+        reduction.leave_out(numbers[len(sums) :].tolist())
+        return Losses(terms=dict(zip(own.terms, values, strict=True)), weight=weight)
 
 
 def _is(one: object, other: object) -> bool:

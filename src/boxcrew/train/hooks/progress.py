@@ -44,8 +44,6 @@ class ProgressReport(Hook):
         self._note(trainer, "running")
 
     def after_step(self, trainer: Trainer, report: StepReport) -> None:
-        for problem in report.skipped:
-            self._screen.warn(f"step {trainer.step}: left out: {problem}")
         if report.fault is None:
             self._recent = [*self._recent[-19:], report]
         now = time.monotonic()

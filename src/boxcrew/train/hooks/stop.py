@@ -4,25 +4,41 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from types import FrameType
 
 from boxcrew.train.screen import Screen
 from boxcrew.train.trainer import Hook, Trainer
 
+GRACE = 5.0
+
 
 class StopOnSignal(Hook):
+    """Of several replicas each may be told twice, by the system and by who started them: a second signal
+    within `grace` seconds of the first is the same one.
+    """
+
     name = "stop"
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: Screen, *, grace: float = 0.0) -> None:
         self._screen = screen
+        self._grace = grace
+        self._first: float | None = None  # when the first signal came
         self._before: dict[int, object] = {}
 
     def begin(self, trainer: Trainer) -> None:
         if threading.current_thread() is not threading.main_thread():
             return  # only the main thread may handle signals: the embedding program keeps its own ways
 
-        def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-            self.restore()
+        def stop(number: int, _: FrameType | None) -> None:
+            if self._first is not None:
+                if time.monotonic() - self._first > self._grace:
+                    self.restore()
+                    signal.raise_signal(number)
+                return
+            self._first = time.monotonic()
+            if not self._grace:
+                self.restore()
             name = signal.Signals(number).name
             self._screen.say(f"{name}: finishing the step and saving; once more stops at once")
             trainer.interrupt(f"stopped by {name}")
