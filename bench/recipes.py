@@ -15,8 +15,8 @@ from bench.row import Row
 from bench.small_set import write_small
 
 SET = "groceries8_voc"
-MINUTES = 3
-FEW_IMAGES, FEW_MINUTES = 4, 4
+MINUTES = 2
+FEW_IMAGES, FEW_MINUTES = 4, 3
 WEIGHTS = {"ssdlite_mobilenetv2": "mobilenet_v2_imagenet_features.pth"}
 RECIPES = ("ssdlite_efficientnet_lite0", "ssdlite_mobilenetv2", "ssdlite320_mobilenetv3")
 

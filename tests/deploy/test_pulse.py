@@ -45,7 +45,14 @@ class Watched:
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"EVERY": 0.02, "SILENCE": 0.4, "PATIENCE": 0.3, "FIRST": 0.6, "LONGER": 2.0}.items():
+    for name, value in {
+        "EVERY": 0.02,
+        "SILENCE": 0.4,
+        "PATIENCE": 0.3,
+        "FIRST": 0.6,
+        "LONGER": 2.0,
+        "LAST_WORDS": 0.1,
+    }.items():
         monkeypatch.setattr(pulse, name, value)
 
 

@@ -33,6 +33,8 @@ WORDS = (
     "summaries.tensorboard=false",
     "summaries.images=0",
     "evaluation.every_epochs=1000",
+    "schedule=fixed",  # the same for runs of any length
+    "schedule.warmup=0",
     "saver.every_steps=2",
 )
 Start = Callable[..., subprocess.Popen[str]]

@@ -65,8 +65,8 @@ def test_a_plan_for_another_machine_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     written = choose_plan(config(), MACHINE, FULL).tree()
     elsewhere = {"clones": [{"device": "cuda:0", "share": 6}]}
-    for change in ({"replicas": [elsewhere]}, {"parameter_device": "cuda:0"}):
-        path.write_text(json.dumps(written | change))
+    for change in ({"replicas": [elsewhere]}, {"parameter_device": "cuda:0", "optimizer_device": "cuda:0"}):
+        path.write_text(json.dumps(written | {"strategy": "clones"} | change))
         with pytest.raises(UsageError, match="device cuda:0 is not on this machine") as caught:
             choose_plan(config(plan=str(path)), MACHINE, FULL)
         assert caught.value.advice == "it has: cpu"

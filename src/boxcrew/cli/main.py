@@ -149,6 +149,8 @@ def recipes(words: Words = None, *, json: Json = False, debug: Debug = False) ->
 def main() -> None:
     """The console script: errors a user can mend are two lines and an exit code."""
     _let_threads_wait_briefly()
+    # torch's libraries would tell in many lines of addresses what we tell in one.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     debug = "--debug" in sys.argv
     try:
         app()

@@ -22,7 +22,8 @@ from boxcrew.deploy.seat import Seat
 TIMEOUT = timedelta(hours=2)
 """For one message. Long, because a chief may evaluate for long: who is gone is noticed by the pulse."""
 MEETING = timedelta(minutes=5)  # for all replicas to be there
-LAST_WORDS = 2.0  # seconds in which one that failed will have said why
+LAST_WORDS = 5.0
+"""Seconds in which one that failed has said why, and ended: who started us is to see it end before we do."""
 
 
 class Group:

@@ -68,6 +68,6 @@ def _tell_failure(failures: Mapping[int, ProcessFailure], folder: Path) -> None:
         sys.exit(failures[0].exitcode)
     rank = min(failures, key=lambda one: failures[one].timestamp)
     logs = sorted(folder.rglob(f"{rank}/stderr.log"))
-    said = logs[-1].read_text(errors="replace").strip() if logs else ""
-    code = failures[rank].exitcode
-    raise BoxcrewError(f"replica {rank} failed: {said or f'exit code {code}'}", advice=_ADVICE)
+    text = logs[-1].read_text(errors="replace") if logs else ""
+    said = text.rpartition("error: ")[2].partition("\n")[0] or f"exit code {failures[rank].exitcode}"
+    raise BoxcrewError(f"replica {rank} failed: {said}", advice=_ADVICE)

@@ -20,6 +20,7 @@ SILENCE = 25.0  # after which a replica counts as gone: with what it takes to no
 PATIENCE = 25.0  # that a step may take however short the others were
 LONGER = 10.0  # times the longest step so far that one may take
 FIRST = 900.0  # that the first step may take
+LAST_WORDS = 5.0  # that a chief who is gone has to end for good
 GOODBYE = 10.0  # that the chief waits for the others to end
 DONE = "done"
 
@@ -103,6 +104,7 @@ class Pulse:
                 lost = self._look()
             except Exception as error:  # noqa: BLE001  # whatever the network says, the chief's board is gone
                 lost = f"replica 0 cannot be reached: {str(error).partition(chr(10))[0]}"
+                self._ended.wait(LAST_WORDS)  # who started us is to see it end before we do
             self._round_at = time.monotonic()
             if lost is not None and not self._ended.is_set():
                 self._on_loss(lost)

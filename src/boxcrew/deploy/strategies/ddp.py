@@ -122,8 +122,8 @@ class Ddp(Local):
         reduction.send_rest()
         self.group.add(numbers)
         reduction.finish()
-        weight, *values = numbers[: len(sums)]
         reduction.leave_out(numbers[len(sums) :].tolist())
+        weight, *values = numbers[: len(sums)].to(own.weight.dtype)
         return Losses(terms=dict(zip(own.terms, values, strict=True)), weight=weight)
 
 
