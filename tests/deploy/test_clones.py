@@ -338,3 +338,14 @@ def test_a_batch_smaller_than_the_clones() -> None:
     torch.testing.assert_close(losses.total(), wanted.total())
     for one, other in zip(task.parameters(), alone.parameters(), strict=True):
         torch.testing.assert_close(one.grad, other.grad)
+
+
+def test_what_is_lent_is_as_learnt_by_now_and_is_not_learnt_with() -> None:
+    with deploy(plan(5, 3, devices=("cuda:0", "cpu")), FakeDevices()) as deployment:
+        task = deployment.place(learning.make_task("normed"))
+        learning.learn(deployment, task)
+        lent = deployment.lend(task)
+        assert learning.distance(lent.state_dict(), task.state_dict()) == 0
+        assert lent is not task
+    with deploy(plan(5, 3)) as deployment:
+        assert deployment.lend(task) is task

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,8 @@ from boxcrew.deploy.group import Group
 from boxcrew.deploy.memory import keep_freed_memory, limited
 from boxcrew.hardware.probe import usable_memory
 from boxcrew.plan.plan import Plan
+
+Module = TypeVar("Module", bound=nn.Module)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +66,12 @@ class Deployment(ABC):
         """The module on its devices and in the plan's memory format."""
 
     @abstractmethod
+    def lend(self, module: Module) -> Module:
+        """A placed module where the first clone computes, to predict with: itself, or a copy as it is now."""
+
+    @abstractmethod
     def move(self, inputs: Tensor) -> Tensor:
-        """Inputs of a batch where a placed module is, in the plan's memory format."""
+        """Inputs of a batch where a lent module is, in the plan's memory format."""
 
     @abstractmethod
     def gradients(self, task: nn.Module, batch: Batch, phase: str) -> Losses:

@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.types import Batch, Losses
 from boxcrew.deploy.buffers import KeptBuffers
-from boxcrew.deploy.deployment import Deployment
+from boxcrew.deploy.deployment import Deployment, Module
 from boxcrew.deploy.devices import Devices
 from boxcrew.deploy.group import Group
 from boxcrew.deploy.memory import is_out_of_memory
@@ -38,6 +38,9 @@ class Local(Deployment):
 
     def place(self, module: nn.Module) -> nn.Module:
         return module.to(self.device).to(memory_format=self.format)
+
+    def lend(self, module: Module) -> Module:
+        return module
 
     def move(self, inputs: Tensor) -> Tensor:
         return inputs.to(self.device, memory_format=self.format, non_blocking=True)

@@ -56,6 +56,7 @@ def load_detector(place: Path, *, which: Which = "best", device: str = "auto", b
     )
     deployment = deploy(plan)
     deployment.place(detector).eval()
+    detector = deployment.lend(detector)
     pipeline = eval_pipeline(TransformsConfig.of(meta["transforms"]), config.size, config.size)
     predictor = Predictor(detector=detector, pipeline=pipeline, move=deployment.move)
     return Loaded(detector=detector, predictor=predictor, deployment=deployment, path=path, meta=meta)

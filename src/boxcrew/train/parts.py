@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -34,7 +35,7 @@ class Examiner:
     """How it is found out what was learnt, and on which data."""
 
     evaluator: Evaluator
-    predictor: Predictor
+    predictor: Callable[[], Predictor]  # with what was learnt by now
     data: RunData
 
 
@@ -68,7 +69,7 @@ class Parts:
         )
         best = Best(folder=folder, ema=ema, config=config, screen=screen, files=self.files)
         self.examination = Examination(
-            lambda progress: examiner.evaluator(examiner.predictor, progress=progress),
+            lambda progress: examiner.evaluator(examiner.predictor(), progress=progress),
             config.evaluation,
             self._metrics,
             keep_best=best.keep,

@@ -62,5 +62,5 @@ def roles(plan: Plan, model: nn.Module, optimizer: str) -> list[Row]:
         ("inputs device", f"reads and transforms samples ({workers}), makes batches", plan.inputs_device),
         *clones,
         *keepers,
-        ("chief", f"evaluates on {plan.parameter_device}, writes summaries and files", "replica 0"),
+        ("chief", f"evaluates on {plan.clones[0].device}, writes summaries and files", "replica 0"),
     ]

@@ -172,7 +172,7 @@ class Workshop:
         ema = Ema(self.task, decay=self.config.optim.ema)
         examiner = Examiner(
             evaluator=self._evaluator(deployment, images),
-            predictor=self._predictor(ema, deployment),
+            predictor=partial(self._predictor, ema, deployment),
             data=self.data,
         )
         return Parts(
@@ -249,7 +249,7 @@ class Workshop:
         )
 
     def _predictor(self, ema: Ema, deployment: Deployment) -> Predictor:
-        detector = ema.task.get_submodule("detector")
+        detector = deployment.lend(ema.task.get_submodule("detector"))
         assert isinstance(detector, DetectorNet)
         size = detector.config.size
         pipeline = eval_pipeline(self.config.transforms, size, size)

@@ -17,11 +17,11 @@ from types import TracebackType
 from typing import Self
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.types import Batch, Losses
-from boxcrew.deploy.deployment import STRATEGIES
+from boxcrew.deploy.deployment import STRATEGIES, Module
 from boxcrew.deploy.devices import Devices
 from boxcrew.deploy.group import Group
 from boxcrew.deploy.local import Local
@@ -127,6 +127,18 @@ class Clones(Local):
             total += losses.to(self.device)
         return total
 
+    def lend(self, module: Module) -> Module:
+        if self.plan.clones[0].device == self.plan.parameter_device:
+            return module
+        return copy.deepcopy(module).to(self._first_device)
+
+    def move(self, inputs: Tensor) -> Tensor:
+        return inputs.to(self._first_device, memory_format=self.format, non_blocking=True)
+
+    @property
+    def _first_device(self) -> torch.device:
+        return self.devices.find(self.plan.clones[0].device)
+
     def discard(self, task: nn.Module) -> None:
         for clone in self._clones:
             clone.forget()
@@ -156,7 +168,7 @@ class Clones(Local):
                 works[index].append((piece, self._norms(partial(meeting.add, seat))))
         return list(works)
 
-    def _norms(self, add: partial[torch.Tensor]) -> AbstractContextManager[object]:
+    def _norms(self, add: partial[Tensor]) -> AbstractContextManager[object]:
         synced = self.plan.batch_norm == "synced" and len(self.plan.clones) > 1
         return SyncedNorms(add) if synced else nullcontext()
 
