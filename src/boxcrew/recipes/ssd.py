@@ -17,7 +17,8 @@ def ssd300_vgg16() -> RunConfig:
     """SSD300 with VGG16, to the paper: 120 epochs of momentum at 1e-3, rate down tenfold twice
 
     boxcrew train ssd300_vgg16 data=PATH init=pretrained init.weights=vgg16.pth
-    Wants a GPU: on 2 CPU cores about 0.7 images a second.
+    Wants a GPU: on 2 CPU cores about 1 image a second; 32 images are learnt by heart (AP50 1.0 on them) in 20
+    minutes, with `python -m bench overfit`'s settings.
     """
     return _paper(300, batch=32)
 

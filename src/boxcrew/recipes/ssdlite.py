@@ -20,7 +20,8 @@ def starter() -> RunConfig:
     """The CPU-friendly default: SSDLite on EfficientNet-Lite0 with ImageNet weights, early layers frozen
 
     make train, or: boxcrew train data=PATH
-    On `shelf` with 2 CPU cores: about 5 minutes, AP50 0.94 on val.
+    On 2 CPU cores: `shelf` in about 4 minutes, AP50 0.94 on val; photos of groceries (720 to learn from) in
+    15 minutes, AP50 0.69.
     """
     return RunConfig(
         epochs=10,
@@ -57,6 +58,8 @@ def ssdlite_efficientnet_lite0() -> RunConfig:
     """SSDLite on EfficientNet-Lite0, all layers trained, from the ImageNet weights of its package
 
     boxcrew train ssdlite_efficientnet_lite0 data=PATH
+    On 2 CPU cores 10.5 images a second. Strong augmentation wants its epochs: on 720 photos of groceries
+    AP50 is 0.008 after 2 minutes (1.8 of 50 epochs), where `starter` has 0.62 after 3.
     """
     return RunConfig(
         epochs=50,
@@ -72,6 +75,8 @@ def ssdlite_mobilenetv2() -> RunConfig:
     """SSDLite on MobileNetV2, from a weight file given with init.weights=
 
     boxcrew train ssdlite_mobilenetv2 data=PATH init.weights=mobilenet_v2.pth
+    On 2 CPU cores 13.7 images a second; on 720 photos of groceries AP50 0.006 after 2 minutes (2.3 of 50
+    epochs).
     """
     return RunConfig(
         epochs=50,
@@ -87,6 +92,8 @@ def ssdlite320_mobilenetv3() -> RunConfig:
     """SSDLite320 on MobileNetV3-Large, from scratch: long, as torchvision trains it
 
     boxcrew train ssdlite320_mobilenetv3 data=PATH
+    On 2 CPU cores 15.2 images a second; on 720 photos of groceries AP50 0.007 after 2 minutes (2.5 of 300
+    epochs).
     """
     return RunConfig(
         epochs=300,
