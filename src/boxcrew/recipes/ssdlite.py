@@ -59,7 +59,7 @@ def ssdlite_efficientnet_lite0() -> RunConfig:
 
     boxcrew train ssdlite_efficientnet_lite0 data=PATH
     On 2 CPU cores 10.5 images a second. Strong augmentation wants its epochs: on 720 photos of groceries
-    AP50 is 0.008 after 2 minutes (1.8 of 50 epochs), where `starter` has 0.62 after 3.
+    AP50 is 0.008 after 2 minutes (1.1 of 50 epochs), where `starter` has 0.62 after 3.
     """
     return RunConfig(
         epochs=50,
@@ -75,7 +75,7 @@ def ssdlite_mobilenetv2() -> RunConfig:
     """SSDLite on MobileNetV2, from a weight file given with init.weights=
 
     boxcrew train ssdlite_mobilenetv2 data=PATH init.weights=mobilenet_v2.pth
-    On 2 CPU cores 13.7 images a second; on 720 photos of groceries AP50 0.006 after 2 minutes (2.3 of 50
+    On 2 CPU cores 13.7 images a second; on 720 photos of groceries AP50 0.006 after 2 minutes (1.6 of 50
     epochs).
     """
     return RunConfig(
@@ -92,7 +92,7 @@ def ssdlite320_mobilenetv3() -> RunConfig:
     """SSDLite320 on MobileNetV3-Large, from scratch: long, as torchvision trains it
 
     boxcrew train ssdlite320_mobilenetv3 data=PATH
-    On 2 CPU cores 15.2 images a second; on 720 photos of groceries AP50 0.007 after 2 minutes (2.5 of 300
+    On 2 CPU cores 15.2 images a second; on 720 photos of groceries AP50 0.007 after 2 minutes (1.8 of 300
     epochs).
     """
     return RunConfig(
