@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,12 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"needs the real data sets, looked for in {folder} (set BOXCREW_SHARED_DATA)")
     return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ctrl_c() -> None:
+    """Interrupts, as in any program: processes that pytest starts to share the work ignore it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
