@@ -24,7 +24,8 @@ from boxcrew.train.best_effort import BestEffort
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loading import Loaded, Which, load_detector
 from boxcrew.train.outcome import Outcome
-from boxcrew.train.run import explain, follow, resume, train
+from boxcrew.train.replicas import follow
+from boxcrew.train.run import explain, resume, train
 from boxcrew.train.screen import Screen
 from boxcrew.train.validate import ValConfig, validate
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boxcrew.core.errors import UsageError
-from boxcrew.core.units import format_bytes, format_count, format_duration, parse_duration
+from boxcrew.core.units import counted, format_bytes, format_count, format_duration, parse_duration
 
 
 @given(st.integers(0, 9), st.integers(0, 59), st.integers(1, 59))
@@ -61,3 +61,7 @@ def test_sizes_and_counts_as_people_read_them() -> None:
         "2.0 TiB",
     ]
     assert [format_count(n) for n in (0, 812, 3400, 35.6e6, 2e9)] == ["0", "812", "3.4 k", "35.6 M", "2.0 G"]
+
+
+def test_counts_with_their_noun() -> None:
+    assert [counted(num, "core") for num in (0, 1, 2, 2.5)] == ["0 cores", "1 core", "2 cores", "2.5 cores"]

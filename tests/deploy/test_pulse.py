@@ -132,7 +132,8 @@ def test_a_board_that_answers_no_more_is_the_chiefs_silence() -> None:
     board = Shared()
     stopped = threading.Event()
     other = Watched(board, 1)
-    board.check = lambda keys: stopped.wait(5)  # type: ignore[method-assign]
+    board.check = lambda keys: not stopped.wait(5)  # type: ignore[method-assign]
     assert other.told.wait(3)
     assert "replica 0 has not been heard of" in other.noticed[0]
     stopped.set()
+    other.pulse.close(stay=False)

@@ -63,4 +63,8 @@ def test_two_accelerators_learn_what_one_does() -> None:
 
 
 def test_memory_can_be_released() -> None:
+    taken = torch.zeros(1 << 26, device=first())
+    del taken
+    kept = torch.accelerator.memory_reserved()
     Devices().release(first())
+    assert torch.accelerator.memory_reserved() < kept

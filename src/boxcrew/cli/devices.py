@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from boxcrew.cli.output import print_json, screen, settings
+from boxcrew.core.config import Tree
 from boxcrew.core.errors import UsageError
 from boxcrew.core.registry import suggest
 from boxcrew.core.units import format_bytes
@@ -21,8 +21,7 @@ def devices_command(words: list[str], *, as_json: bool) -> None:
     for name in tree:
         if name not in KNOWN:
             raise UsageError(f"{name}: no such setting; {suggest(name, KNOWN)}")
-    given = tree.get("machine")
-    machine = measured(probe_machine()) if given is None else read_machine(Path(str(given)))
+    machine = _machine(tree)
     if as_json:
         print_json(machine.tree())
         return
@@ -38,16 +37,11 @@ def devices_command(words: list[str], *, as_json: bool) -> None:
         say.say(f"one core decodes {machine.decoded_pixels / 1e6:.0f} million pixels of JPEGs a second")
 
 
-def read_machine(path: Path) -> Machine:
-    """A machine that was described, by `boxcrew devices --json` or by hand."""
-    try:
-        return Machine.of(json.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise UsageError(f"machine={path}: {error.strerror}") from None
-    except ValueError as error:
-        raise UsageError(f"machine={path}: not JSON: {error}") from None
-    except UsageError as error:
-        raise UsageError(f"machine={path}: {error.message}", advice=error.advice) from None
+def _machine(tree: Tree) -> Machine:
+    """The one at hand, or one that was described: by `boxcrew devices --json`, or by hand."""
+    if "machine" in tree:
+        return Machine.read(Path(str(tree["machine"])), setting="machine")
+    return measured(probe_machine())
 
 
 def _row(device: Device) -> tuple[str, ...]:

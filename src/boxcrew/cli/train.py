@@ -63,11 +63,8 @@ def _run(config: RunConfig | None, work: Callable[[Group], Outcome], *, as_json:
             _finish(work(group), as_json=as_json)
         else:
             follow_run(group)
-    except BoxcrewError as error:
-        group.fail(error.message)
-        raise
     except Exception as error:
-        group.fail(f"{type(error).__name__}: {error}")
+        group.fail(str(error) if isinstance(error, BoxcrewError) else repr(error))
         raise
     finally:
         group.close()

@@ -7,6 +7,7 @@ to the group itself sets, so that `data=photos` means `data.path=photos`.
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
@@ -38,6 +39,18 @@ class Config(BaseModel):
             return cls.model_validate(value)
         except ValidationError as error:
             raise UsageError(_first_sentence(error, cls.group)) from None
+
+    @classmethod
+    def read(cls, path: Path, *, setting: str) -> Self:
+        """From the JSON file that the user named with `setting`; what is wrong with it is said with both."""
+        try:
+            return cls.of(json.loads(path.read_text(encoding="utf-8")))
+        except OSError as error:
+            raise UsageError(f"{setting}={path}: {error.strerror}") from None
+        except ValueError as error:
+            raise UsageError(f"{setting}={path}: not JSON: {error}") from None
+        except UsageError as error:
+            raise UsageError(f"{setting}={path}: {error.message}", advice=error.advice) from None
 
     @classmethod
     def key(cls, name: str) -> str:

@@ -37,6 +37,11 @@ def format_duration(seconds: float) -> str:
     return f"{hours}h{minutes:02d}m"
 
 
+def counted(num: float, noun: str) -> str:
+    """`1 thread`, `2 threads`, `2.5 CPU cores`."""
+    return f"{num:g} {noun}{'' if num == 1 else 's'}"
+
+
 def format_bytes(count: float) -> str:
     """`812 B`, `3.4 MiB`, `23.4 GiB`."""
     for unit in ("B", "KiB", "MiB", "GiB"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeVar
@@ -104,22 +104,26 @@ class Deployment(ABC):
     def load_state(self, state: dict[str, object]) -> None: ...
 
     def __enter__(self) -> Self:
-        self._limits = ExitStack()
-        if self.plan.memory_fraction is not None:
-            self._limit_memory(self.plan.memory_fraction)
-        self._threads_before = torch.get_num_threads()
-        torch.set_num_threads(self.plan.threads)
-        if "cpu" in self.plan.devices:
-            keep_freed_memory()
+        with ExitStack() as undo:
+            self.set_up(undo)
+            self._undo = undo.pop_all()
         return self
 
-    def _limit_memory(self, fraction: float) -> None:
+    def set_up(self, undo: ExitStack) -> None:
+        """Prepares the process; what restores it goes onto `undo`. Strategies add to it."""
+        undo.callback(torch.set_num_threads, torch.get_num_threads())
+        torch.set_num_threads(self.plan.threads)
+        if self.plan.memory_fraction is not None:
+            undo.enter_context(self._limited_memory(self.plan.memory_fraction))
+        if "cpu" in self.plan.devices:
+            keep_freed_memory()
+
+    def _limited_memory(self, fraction: float) -> AbstractContextManager[None]:
         """Replicas on one host share its main memory."""
         for clone in self.plan.replicas[self.group.rank].clones:
             if clone.device != "cpu":
                 self.devices.limit(clone.device, fraction)
-        own = int(fraction * usable_memory() / self.group.size)
-        self._limits.enter_context(limited(own))
+        return limited(int(fraction * usable_memory() / self.group.size))
 
     def __exit__(
         self,
@@ -127,8 +131,7 @@ class Deployment(ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._limits.close()
-        torch.set_num_threads(self._threads_before)
+        self._undo.close()
 
 
 STRATEGIES: Registry[type[Deployment]] = Registry("strategy", "boxcrew.deploy.strategies")

@@ -16,14 +16,12 @@ from torch import Tensor
 from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
 from boxcrew.core.errors import BoxcrewError, UsageError
-from boxcrew.deploy.pulse import Pulse, end_process
+from boxcrew.deploy.pulse import LAST_WORDS, LOST, Pulse, end_process
 from boxcrew.deploy.seat import Seat
 
 TIMEOUT = timedelta(hours=2)
 """For one message. Long, because a chief may evaluate for long: who is gone is noticed by the pulse."""
 MEETING = timedelta(minutes=5)  # for all replicas to be there
-LAST_WORDS = 5.0
-"""Seconds in which one that failed has said why, and ended: who started us is to see it end before we do."""
 
 
 class Group:
@@ -113,12 +111,12 @@ class Processes(Group):
 
     def fail(self, why: str) -> None:
         self._has_failed = True
-        with suppress(Exception):  # the chief, who keeps the store, may be gone already
+        with suppress(*LOST):  # the chief, who keeps the store, may be gone already
             self._store.set(f"failed/{self.rank}", why)
 
     def close(self) -> None:
         self._pulse.close(stay=not self._has_failed)
-        with suppress(RuntimeError):  # of a group that has lost a member
+        with suppress(*LOST):  # of a group that has lost a member
             dist.destroy_process_group()
 
     @contextmanager
@@ -127,7 +125,7 @@ class Processes(Group):
         with self._pulse.waiting():
             try:
                 yield
-            except (RuntimeError, dist.DistError) as error:
+            except LOST as error:
                 raise BoxcrewError(
                     self._who_failed() or f"another replica is gone: {str(error).splitlines()[0]}",
                     advice="boxcrew resume goes on from the last checkpoint",
@@ -137,7 +135,7 @@ class Processes(Group):
         end = time.monotonic() + LAST_WORDS
         while time.monotonic() < end:
             for rank in range(self.size):
-                with suppress(Exception):  # the store may be gone
+                with suppress(*LOST):  # the store may be gone
                     if rank != self.rank and self._store.check([f"failed/{rank}"]):
                         return f"replica {rank} failed: {self._store.get(f'failed/{rank}').decode()}"
             time.sleep(0.05)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -64,35 +64,38 @@ class SyncedNorms(TorchFunctionMode):
     ) -> Any:
         normed = None
         if func in {nn.functional.batch_norm, batch_norm}:
-            normed = self._batch_norm(*args, **(kwargs or {}))
+            normed = self._batch_norm(_Call(*args, **(kwargs or {})))
         return func(*args, **(kwargs or {})) if normed is None else normed
 
-    def _batch_norm(
-        self,
-        input: Tensor,  # as torch calls it
-        running_mean: Tensor | None,
-        running_var: Tensor | None,
-        weight: Tensor | None = None,
-        bias: Tensor | None = None,
-        training: bool = False,  # noqa: FBT001, FBT002
-        momentum: float = 0.1,
-        eps: float = 1e-5,
-    ) -> Tensor | None:
+    def _batch_norm(self, call: _Call) -> Tensor | None:
         """None where it is as with one clone: not in training, or there is only one value in all."""
-        if not training:
+        if not call.training:
             return None
         normed: Tensor
-        normed, mean, var, count = _Normalise.apply(input, eps, self._add)
-        if input.numel() == input.shape[1] and count.item() == 1:
+        normed, mean, var, count = _Normalise.apply(call.input, call.eps, self._add)
+        if call.input.numel() == call.input.shape[1] and count.item() == 1:
             return None
-        if running_mean is not None and running_var is not None:
-            running_mean.lerp_(mean, momentum)
-            running_var.lerp_(var * count / (count - 1), momentum)
-        if weight is not None:
-            normed = normed * _channels(weight, input)
-        if bias is not None:
-            normed = normed + _channels(bias, input)
-        return normed.to(input.dtype)
+        if call.running_mean is not None and call.running_var is not None:
+            call.running_mean.lerp_(mean, call.momentum)
+            call.running_var.lerp_(var * count / (count - 1), call.momentum)
+        if call.weight is not None:
+            normed = normed * _channels(call.weight, call.input)
+        if call.bias is not None:
+            normed = normed + _channels(call.bias, call.input)
+        return normed.to(call.input.dtype)
+
+
+class _Call(NamedTuple):
+    """What `batch_norm` is called with, in its order."""
+
+    input: Tensor
+    running_mean: Tensor | None
+    running_var: Tensor | None
+    weight: Tensor | None = None
+    bias: Tensor | None = None
+    training: bool = False
+    momentum: float = 0.1
+    eps: float = 1e-5
 
 
 def _channels(values: Tensor, like: Tensor) -> Tensor:

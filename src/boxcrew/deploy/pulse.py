@@ -20,9 +20,10 @@ SILENCE = 25.0  # after which a replica counts as gone: with what it takes to no
 PATIENCE = 25.0  # that a step may take however short the others were
 LONGER = 10.0  # times the longest step so far that one may take
 FIRST = 900.0  # that the first step may take
-LAST_WORDS = 5.0  # that a chief who is gone has to end for good
+LAST_WORDS = 5.0  # that one who failed has to say why and to end: who started us is to see it end before us
 GOODBYE = 10.0  # that the chief waits for the others to end
 DONE = "done"
+LOST = (RuntimeError, OSError)  # what stores and messages raise where their other end is gone
 
 
 class SignBoard(Protocol):
@@ -83,7 +84,7 @@ class Pulse:
         self._ended.set()
         for thread in self._threads:
             thread.join(timeout=2 * EVERY)
-        with suppress(Exception):  # whatever the network says: the chief may have ended, and need not know
+        with suppress(*LOST):  # the chief may have ended before us, and need not know
             self._board.set(self._key(self._rank), DONE)
             end = time.monotonic() + GOODBYE
             while stay and self._rank == 0 and time.monotonic() < end and not self._all_done():
@@ -102,9 +103,9 @@ class Pulse:
             try:
                 self._board.set(self._key(self._rank), self._sign())
                 lost = self._look()
-            except Exception as error:  # noqa: BLE001  # whatever the network says, the chief's board is gone
+            except LOST as error:
                 lost = f"replica 0 cannot be reached: {str(error).partition(chr(10))[0]}"
-                self._ended.wait(LAST_WORDS)  # who started us is to see it end before we do
+                self._ended.wait(LAST_WORDS)
             self._round_at = time.monotonic()
             if lost is not None and not self._ended.is_set():
                 self._on_loss(lost)

@@ -9,6 +9,7 @@ import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from boxcrew.core.errors import UsageError
 
@@ -30,7 +31,7 @@ class Seat:
 
 def seat_of(environment: Mapping[str, str]) -> Seat | None:
     """None for a process that stands alone."""
-    for read in (_torchrun, _slurm, _open_mpi, _pmi):
+    for read in (_torchrun, _slurm, _mpi):
         seat = read(environment)
         if seat is not None:
             return seat if seat.size > 1 else None
@@ -69,31 +70,34 @@ def _slurm(environment: Mapping[str, str]) -> Seat | None:
     )
 
 
-def _open_mpi(environment: Mapping[str, str]) -> Seat | None:
-    if "OMPI_COMM_WORLD_RANK" not in environment:
-        return None
-    size = environment.get("OMPI_COMM_WORLD_SIZE", "1")
-    return _seat(
-        environment,
-        rank="OMPI_COMM_WORLD_RANK",
-        size="OMPI_COMM_WORLD_SIZE",
-        address=_mpi_address(environment, one_host=environment.get("OMPI_COMM_WORLD_LOCAL_SIZE") == size),
-        job=environment.get("PMIX_NAMESPACE", "mpi"),
-    )
+def _mpi(environment: Mapping[str, str]) -> Seat | None:
+    for words in _MPI:
+        if words.rank in environment:
+            size = environment.get(words.size, "")
+            one_host = environment.get(words.local_size, size) == size
+            return _seat(
+                environment,
+                rank=words.rank,
+                size=words.size,
+                address=_mpi_address(environment, one_host=one_host),
+                job=environment.get(words.job, "mpi"),
+            )
+    return None
 
 
-def _pmi(environment: Mapping[str, str]) -> Seat | None:
-    """MPICH and Intel's MPI."""
-    if "PMI_RANK" not in environment:
-        return None
-    size = environment.get("PMI_SIZE", "1")
-    return _seat(
-        environment,
-        rank="PMI_RANK",
-        size="PMI_SIZE",
-        address=_mpi_address(environment, one_host=environment.get("MPI_LOCALNRANKS", size) == size),
-        job="mpi",
-    )
+class _MpiWords(NamedTuple):
+    """How an implementation calls what every process must know."""
+
+    rank: str
+    size: str
+    local_size: str
+    job: str
+
+
+_MPI = (
+    _MpiWords("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE"),
+    _MpiWords("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", "PMI_JOBID"),  # MPICH and Intel's MPI
+)
 
 
 def _mpi_address(environment: Mapping[str, str], *, one_host: bool) -> str:

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from boxcrew.core.config import Config
 from boxcrew.core.errors import UsageError
-from boxcrew.core.units import format_bytes
+from boxcrew.core.units import counted, format_bytes
 
 
 class Speeds(Config):
@@ -67,6 +67,6 @@ class Machine(Config):
         return tuple(device for device in self.devices if device.kind != "cpu")
 
     def headline(self) -> str:
-        cores = f"{self.cores:g} CPU core{'s' if self.cores != 1 else ''}"
+        cores = counted(self.cores, "CPU core")
         names = ", ".join(f"{d.model} {format_bytes(d.memory_bytes)}" for d in self.accelerators)
         return f"{cores}, {format_bytes(self.memory_bytes)}, {names or 'no GPU'}"

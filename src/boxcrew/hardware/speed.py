@@ -7,7 +7,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import cv2
@@ -120,12 +120,9 @@ def _fingerprint(machine: Machine) -> str:
 
 def _read(file: Path | None) -> Machine | None:
     """None if it is not there, or is not what was written."""
-    if file is None:
-        return None
-    try:
-        return Machine.of(json.loads(file.read_text(encoding="utf-8")))
-    except (OSError, ValueError, UsageError):
-        return None
+    with suppress(UsageError):
+        return Machine.read(file, setting="machine") if file is not None else None
+    return None
 
 
 def _write(file: Path | None, machine: Machine) -> None:

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from boxcrew.core.config import Config
 from boxcrew.core.errors import UsageError
-from boxcrew.core.units import format_bytes
+from boxcrew.core.units import counted, format_bytes
 
 Precision = Literal["fp32", "bf16", "fp16"]
 MemoryFormat = Literal["contiguous", "channels_last"]
@@ -145,7 +145,7 @@ class Plan(Config):
         cache = f", {format_bytes(self.cache_bytes)} for decoded images" if self.cache_bytes else ""
         return [
             f"{self.strategy} on {self._devices()}, {batch}, {self.precision}, {self.memory_format}, "
-            f"{self.threads} threads, {self.loader_workers} loader workers{cache}",
+            f"{counted(self.threads, 'thread')}, {counted(self.loader_workers, 'loader worker')}{cache}",
             *self._norms(),
             *self.reasons,
         ]

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from boxcrew.core.units import format_bytes, format_count
+from boxcrew.core.units import counted, format_bytes, format_count
 from boxcrew.plan.plan import Plan
 
 Row = tuple[str, str, str]
@@ -41,7 +41,7 @@ def roles(plan: Plan, model: nn.Module, optimizer: str) -> list[Row]:
     """The rows of the table."""
     numbers = sum(parameter.numel() for parameter in model.parameters())
     held = format_bytes(sum(p.numel() * p.element_size() for p in model.parameters()))
-    workers = f"{plan.loader_workers} worker{'s' if plan.loader_workers != 1 else ''}"
+    workers = counted(plan.loader_workers, "worker")
     parts = f", in {plan.accumulation} parts" if plan.accumulation > 1 else ""
     clones = [
         (

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 from torch import nn
 
@@ -20,25 +18,19 @@ MEASURED = ("memory_format", "threads")  # what a trial may change (train/trial.
 
 def choose_plan(config: RunConfig, machine: Machine, model: nn.Module, *, processes: int = 1) -> Plan:
     """The plan in `plan=`, word for word, or one made for this machine and as many processes."""
-    if config.plan is not None:
-        plan = _read_plan(config.plan)
-        _require_devices(plan, machine, config.plan)
-        return plan
-    return _make_plan(config, machine, faster_format_on_cpus(model), processes=processes)
+    return _plan(config, machine, faster_format_on_cpus(model), processes)
 
 
 def planned_replicas(config: RunConfig) -> int:
     """How many processes the settings ask for; those that cannot be are refused before any is started."""
-    machine = probe_machine()
+    return len(_plan(config, probe_machine(), "contiguous", processes=1).replicas)
+
+
+def _plan(config: RunConfig, machine: Machine, cpu_format: MemoryFormat, processes: int) -> Plan:
     if config.plan is not None:
-        plan = _read_plan(config.plan)
+        plan = Plan.read(config.plan, setting="plan")
         _require_devices(plan, machine, config.plan)
-    else:
-        plan = _make_plan(config, machine, "contiguous", processes=1)
-    return len(plan.replicas)
-
-
-def _make_plan(config: RunConfig, machine: Machine, cpu_format: MemoryFormat, *, processes: int) -> Plan:
+        return plan
     wishes = config.deploy
     if wishes.replicas == "auto":
         wishes = wishes.model_copy(update={"replicas": processes})
@@ -79,31 +71,16 @@ def as_before(plan: Plan, folder: Path, machine: Machine, config: RunConfig) -> 
     if config.plan is not None:
         return plan
     try:
-        before = Plan.of(_read_json(folder / "plan.json"))
-        then = Machine.of(_read_json(folder / "hardware.json"))
-    except (OSError, ValueError, UsageError) as error:
-        return plan.because(f"how the run began to compute is not known: {error}")
+        before = Plan.read(folder / "plan.json", setting="plan")
+        then = Machine.read(folder / "hardware.json", setting="machine")
+    except UsageError as error:
+        return plan.because(f"how the run began to compute is not known: {error.message}")
     same_cpu = (then.cores, then.devices[0].model) == (machine.cores, machine.devices[0].model)
     left = [name for name in MEASURED if getattr(config.deploy, name) == "auto"]
     if not left or not same_cpu or before.replicas != plan.replicas:
         return plan
     kept = plan.model_copy(update={name: getattr(before, name) for name in left})
     return kept.because(f"{' and '.join(left).replace('_', ' ')} as when the run began")
-
-
-def _read_json(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
-def _read_plan(path: Path) -> Plan:
-    try:
-        return Plan.of(_read_json(path))
-    except OSError as error:
-        raise UsageError(f"plan={path}: {error.strerror}") from None
-    except ValueError as error:
-        raise UsageError(f"plan={path}: not JSON: {error}") from None
-    except UsageError as error:
-        raise UsageError(f"plan={path}: {error.message}", advice=error.advice) from None
 
 
 def faster_format_on_cpus(model: nn.Module) -> MemoryFormat:

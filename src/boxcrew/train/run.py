@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from boxcrew.core.config import Tree, read_yaml, to_yaml
-from boxcrew.core.errors import DataError, ModelError, UsageError
+from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.core.files import write_json, write_text
 from boxcrew.core.version import VERSION
 from boxcrew.deploy.deployment import Deployment, deploy
@@ -18,25 +18,17 @@ from boxcrew.deploy.group import Group
 from boxcrew.detectors.base import DetectorNet, build_detector
 from boxcrew.hardware.machine import Machine
 from boxcrew.hardware.probe import probe_machine
-from boxcrew.plan.plan import Plan
-from boxcrew.tasks.detection import DetectionTask
 from boxcrew.train.changes import as_settled, changes_since, record, require_same_batch, sentences
-from boxcrew.train.checkpoint import (
-    Checkpoint,
-    checkpoint_place,
-    list_checkpoints,
-    newest_checkpoint,
-    read_checkpoint,
-)
+from boxcrew.train.checkpoint import Checkpoint, list_checkpoints, newest_checkpoint
 from boxcrew.train.config import RunConfig
-from boxcrew.train.data import data_report, digest, fit_to, load_data
+from boxcrew.train.data import data_report, fit_to, load_data
 from boxcrew.train.directory import held_folder, require_run
 from boxcrew.train.hooks.freeze import Freeze
 from boxcrew.train.init import Resume
 from boxcrew.train.outcome import Outcome, describe_network
 from boxcrew.train.placement import placement, roles
 from boxcrew.train.planning import as_before, choose_plan, require_replicas
-from boxcrew.train.schedule import Length
+from boxcrew.train.replicas import tell_others
 from boxcrew.train.screen import Screen
 from boxcrew.train.trial import is_worth_it
 from boxcrew.train.workshop import Workshop
@@ -66,19 +58,14 @@ def _train(config: RunConfig, folder: Path, screen: Screen, group: Group) -> Out
     torch.manual_seed(config.seed)
     detector = build_detector(config.detector, data.source.classes)
     screen.say(describe_network(detector))
-    task = DetectionTask(detector)
     plan = choose_plan(config, machine, detector, processes=group.size)
     require_replicas(plan, group.size)
-    freeze = _freeze(task, config, plan)
+    workshop = Workshop.of(config, plan, data, detector=detector, folder=folder, screen=screen)
     start = _begin(config, detector, own, screen)
     if past is None:
-        _warn_of_idle(detector, freeze, start, screen)
+        _warn_of_idle(detector, workshop.freeze, start, screen)
         if plan.batch_norm == "frozen" and config.init.kind == "scratch":
             screen.warn("deploy.batch_norm=frozen with init=scratch: BatchNorms never learn any statistics")
-    length = _length(config, len(data.train), plan.batch)
-    workshop = Workshop(
-        config=config, folder=folder, data=data, task=task, freeze=freeze, length=length, screen=screen
-    )
     if past is not None:
         workshop.require_fit(past)
     if own is not None:
@@ -86,7 +73,7 @@ def _train(config: RunConfig, folder: Path, screen: Screen, group: Group) -> Out
         workshop.refuse_finished(own)
     if begun_in is not None:
         plan = as_before(plan, begun_in, machine, config)
-    elif config.plan is None and len(plan.replicas) == 1 and is_worth_it(length):
+    elif config.plan is None and len(plan.replicas) == 1 and is_worth_it(workshop.length):
         plan = workshop.try_ways(plan)
     planned = (*plan.explain(), *config.optim.explain(plan.batch))
     for line in (*sentences(changes, config), *(f"plan: {line}" for line in planned)):
@@ -96,68 +83,12 @@ def _train(config: RunConfig, folder: Path, screen: Screen, group: Group) -> Out
     if own is not None:
         record(folder, changes, step=own.step)
     screen.open_log(folder / "train.log")
-    _tell_others(workshop, plan, past, group)
+    tell_others(workshop, plan, past, group)
     try:
         with deployment:
             return workshop.run(deployment, past)
     finally:
         screen.close_log()
-
-
-def follow(group: Group, screen: Screen) -> None:
-    """Works for the chief of a run, who decides everything and alone writes files, until the run ends."""
-    told = group.tell(None)
-    config, plan = RunConfig.of(told["config"]), Plan.of(told["plan"])
-    screen.open_log(Path(told["folder"]) / f"replica_{group.rank}.log")
-    data = load_data(config.data, seed=config.seed, workers=1, screen=screen)
-    if digest(data) != told["data"]:
-        raise DataError(
-            f"{config.data.path}: is not the data that the chief has",
-            advice="all replicas must see the same files: put them where all hosts can read them",
-        )
-    torch.manual_seed(config.seed)
-    task = DetectionTask(build_detector(config.detector, data.source.classes))
-    workshop = Workshop(
-        config=config,
-        folder=Path(told["folder"]),
-        data=data,
-        task=task,
-        freeze=_freeze(task, config, plan),
-        length=_length(config, len(data.train), plan.batch),
-        screen=screen,
-    )
-    past = None if told["checkpoint"] is None else read_checkpoint(Path(told["checkpoint"]))
-    try:
-        with deploy(plan, group=group) as deployment:
-            workshop.follow(deployment, past)
-    finally:
-        screen.close_log()
-
-
-def _tell_others(workshop: Workshop, plan: Plan, past: Checkpoint | None, group: Group) -> None:
-    """All that the other replicas need to do the same steps."""
-    if group.size == 1:
-        return
-    config, folder = workshop.config, workshop.folder.resolve()
-    place = None
-    if past is not None:
-        own = checkpoint_place(folder / "checkpoints", past.step)
-        resumed = config.init.run if isinstance(config.init, Resume) else folder
-        place = own if own.is_dir() else checkpoint_place(resumed.resolve() / "checkpoints", past.step)
-    group.tell(
-        {
-            "folder": str(folder),
-            "config": config.tree(),
-            "plan": plan.tree(),
-            "data": digest(workshop.data),
-            "checkpoint": None if place is None else str(place),
-        }
-    )
-
-
-def _freeze(task: DetectionTask, config: RunConfig, plan: Plan) -> Freeze:
-    norms_learn = plan.batch_norm != "frozen"
-    return Freeze(task, trainable=config.trainable, unfreeze=config.unfreeze, norms_learn=norms_learn)
 
 
 def explain(config: RunConfig, screen: Screen) -> dict[str, Any]:
@@ -256,16 +187,6 @@ def _warn_of_idle(detector: DetectorNet, freeze: Freeze, start: dict[str, Any], 
             f"{len(idle)} tensors are frozen at their random start, such as {idle[0]}; "
             "add them to trainable=, or give weights for them (init=)"
         )
-
-
-def _length(config: RunConfig, num_samples: int, batch: int) -> Length:
-    return Length.of(
-        steps=config.steps,
-        epochs=config.epochs,
-        seconds=config.time,
-        num_samples=num_samples,
-        batch=batch,
-    )
 
 
 def _write_records(

@@ -12,6 +12,7 @@ import torch
 
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.types import Batch
+from boxcrew.core.units import counted
 from boxcrew.deploy.deployment import deploy
 from boxcrew.plan.plan import MemoryFormat, Plan
 from boxcrew.plan.search import DeployConfig
@@ -99,4 +100,4 @@ def _step(way: Plan, task: Task, batch: Batch) -> Step:
 
 
 def _name(way: Plan) -> str:
-    return f"{way.memory_format} on {way.threads} thread{'s' if way.threads > 1 else ''}"
+    return f"{way.memory_format} on {counted(way.threads, 'thread')}"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from torch.optim import Optimizer
 
@@ -54,6 +54,40 @@ class Workshop:
     freeze: Freeze
     length: Length
     screen: Screen
+
+    @classmethod
+    def of(
+        cls,
+        config: RunConfig,
+        plan: Plan,
+        data: RunData,
+        *,
+        detector: DetectorNet,
+        folder: Path,
+        screen: Screen,
+    ) -> Self:
+        """For a detector, its data and a plan, by the settings of the run."""
+        task = DetectionTask(detector)
+        return cls(
+            config=config,
+            folder=folder,
+            data=data,
+            task=task,
+            freeze=Freeze(
+                task,
+                trainable=config.trainable,
+                unfreeze=config.unfreeze,
+                norms_learn=plan.batch_norm != "frozen",
+            ),
+            length=Length.of(
+                steps=config.steps,
+                epochs=config.epochs,
+                seconds=config.time,
+                num_samples=len(data.train),
+                batch=plan.batch,
+            ),
+            screen=screen,
+        )
 
     def require_fit(self, own: Checkpoint) -> None:
         """An error, before anything is written, where the checkpoint is of another detector or optimizer."""

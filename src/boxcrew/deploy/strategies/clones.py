@@ -8,13 +8,12 @@ Clones work at the same time, each in a thread; those on the CPU divide its thre
 from __future__ import annotations
 
 import copy
+import operator
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
-from functools import partial
-from types import TracebackType
-from typing import Self
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import partial, reduce
 
 import torch
 from torch import Tensor, nn
@@ -89,25 +88,14 @@ class Clones(Local):
         self._clones: list[CloneOfTask] = []
         self._pool: ThreadPoolExecutor | None = None
 
-    def __enter__(self) -> Self:
-        super().__enter__()
+    def set_up(self, undo: ExitStack) -> None:
+        super().set_up(undo)
         on_cpu = sum(clone.device == "cpu" for clone in self.plan.clones)
         self._pool = _start_threads(
             len(self.plan.clones), compute_threads=max(1, self.plan.threads // max(1, on_cpu))
         )
+        undo.callback(self._pool.shutdown)
         torch.set_num_threads(self.plan.threads)  # MKL takes the last word for that of all threads
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        assert self._pool is not None
-        self._pool.shutdown()
-        self._pool = None
-        super().__exit__(kind, error, trace)
 
     def add_up(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
         clones = self._clones_of(task)
@@ -122,10 +110,7 @@ class Clones(Local):
         for clone in clones:
             clone.hand_over()
         clones[0].hand_over_buffers()
-        total = done[0].to(self.device)
-        for losses in done[1:]:
-            total += losses.to(self.device)
-        return total
+        return reduce(operator.add, (losses.to(self.device) for losses in done))
 
     def lend(self, module: Module) -> Module:
         if self.plan.clones[0].device == self.plan.parameter_device:
@@ -197,13 +182,13 @@ class Clones(Local):
             errors, error, futures = [], None, []
 
     def _compute(self, clone: CloneOfTask, work: Work, phase: str) -> Losses:
-        total: Losses | None = None
-        for piece, context in work:
-            with context:
-                losses = self.compute(clone.module, piece, phase, clone.device)
-            total = losses if total is None else total + losses
-        assert total is not None
-        return total
+        return reduce(operator.add, (self._piece(clone, *one, phase) for one in work))
+
+    def _piece(
+        self, clone: CloneOfTask, piece: Batch, context: AbstractContextManager[object], phase: str
+    ) -> Losses:
+        with context:
+            return self.compute(clone.module, piece, phase, clone.device)
 
 
 def _start_threads(num: int, *, compute_threads: int) -> ThreadPoolExecutor:

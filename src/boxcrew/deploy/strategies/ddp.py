@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from contextlib import AbstractContextManager, nullcontext
-from types import TracebackType
+import operator
+from contextlib import ExitStack, nullcontext
+from functools import reduce
 
 import torch
 from torch import Tensor, nn
@@ -35,31 +36,29 @@ class Ddp(Local):
             self.group.spread([*placed.parameters(), *placed.buffers()])
         return placed
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def set_up(self, undo: ExitStack) -> None:
+        super().set_up(undo)
+        undo.callback(self._forget_reduction)
+
+    def _forget_reduction(self) -> None:
         if self.reduction is not None:
             self.reduction.close()
             self.reduction = None
-        super().__exit__(kind, error, trace)
 
     def add_up(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
         reduction = self._reduction_of(task)
-        pieces = batch.split(self._sizes(len(batch)))
-        total: Losses | None = None
-        for i, piece in enumerate(pieces):  # at least one: every replica has some share
-            # Messages of BatchNorms and of gradients must leave in one order on all replicas, and where some
-            # parameters are used by few of them only those of BatchNorms surely do.
-            if i == len(pieces) - 1 and not self._synced:
-                reduction.begin()
-            with self._norms():
-                losses = self.compute(task, piece, phase, self.device)
-            total = losses if total is None else total + losses
-        assert total is not None
-        return self._join(total, reduction)
+        *pieces, last = batch.split(self._sizes(len(batch)))  # at least one: every replica has some share
+        done = [self._compute(task, piece, phase) for piece in pieces]
+        # Messages of BatchNorms and of gradients must leave in one order on all replicas, and where some
+        # parameters are used by few of them only those of BatchNorms surely do.
+        if not self._synced:
+            reduction.begin()
+        done.append(self._compute(task, last, phase))
+        return self._join(reduce(operator.add, done), reduction)
+
+    def _compute(self, task: nn.Module, piece: Batch, phase: str) -> Losses:
+        with SyncedNorms(self._sum) if self._synced else nullcontext():
+            return self.compute(task, piece, phase, self.device)
 
     def discard(self, task: nn.Module) -> None:
         if self.reduction is not None:
@@ -82,9 +81,6 @@ class Ddp(Local):
     def _synced(self) -> bool:
         return self.plan.batch_norm == "synced" and self.group.size > 1
 
-    def _norms(self) -> AbstractContextManager[object]:
-        return SyncedNorms(self._sum) if self._synced else nullcontext()
-
     def _sum(self, value: Tensor) -> Tensor:
         total = value.clone()
         self.group.add(total)
@@ -105,10 +101,8 @@ class Ddp(Local):
 
     def _reduction_of(self, task: nn.Module) -> Reduction:
         learning = [parameter for parameter in task.parameters() if parameter.requires_grad]
-        same = len(learning) == len(self._learning) and all(map(_is, learning, self._learning))
-        if self.reduction is None or not same:
-            if self.reduction is not None:
-                self.reduction.close()
+        if self.reduction is None or [*map(id, learning)] != [*map(id, self._learning)]:
+            self._forget_reduction()
             self._learning = learning
             self.reduction = Reduction(learning, self.group)
         return self.reduction
@@ -125,7 +119,3 @@ class Ddp(Local):
         reduction.leave_out(numbers[len(sums) :].tolist())
         weight, *values = numbers[: len(sums)].to(own.weight.dtype)
         return Losses(terms=dict(zip(own.terms, values, strict=True)), weight=weight)
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import operator
+from functools import reduce
+
 from torch import nn
 
 from boxcrew.core.types import Batch, Losses
@@ -13,7 +16,4 @@ from boxcrew.deploy.local import Local
 class Single(Local):
     def add_up(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
         parts = batch.split(self.plan.micro_batches(len(batch)))
-        total = self.compute(task, parts[0], phase, self.device)
-        for part in parts[1:]:
-            total += self.compute(task, part, phase, self.device)
-        return total
+        return reduce(operator.add, (self.compute(task, part, phase, self.device) for part in parts))

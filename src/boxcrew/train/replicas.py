@@ -1,0 +1,65 @@
+"""Runs of several replicas: the chief decides everything and tells the others, who do the same steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from boxcrew.core.errors import DataError
+from boxcrew.deploy.deployment import deploy
+from boxcrew.deploy.group import Group
+from boxcrew.detectors.base import build_detector
+from boxcrew.plan.plan import Plan
+from boxcrew.train.checkpoint import Checkpoint, checkpoint_place, read_checkpoint
+from boxcrew.train.config import RunConfig
+from boxcrew.train.data import digest, load_data
+from boxcrew.train.init import Resume
+from boxcrew.train.screen import Screen
+from boxcrew.train.workshop import Workshop
+
+
+def tell_others(workshop: Workshop, plan: Plan, past: Checkpoint | None, group: Group) -> None:
+    """All that the other replicas need."""
+    if group.size == 1:
+        return
+    group.tell(
+        {
+            "folder": str(workshop.folder.resolve()),
+            "config": workshop.config.tree(),
+            "plan": plan.tree(),
+            "data": digest(workshop.data),
+            "checkpoint": str(_place_of(past, workshop)) if past is not None else None,
+        }
+    )
+
+
+def _place_of(past: Checkpoint, workshop: Workshop) -> Path:
+    """Where the checkpoint lies that the run goes on from: in its own directory, or in another run's."""
+    own = checkpoint_place(workshop.folder.resolve() / "checkpoints", past.step)
+    if own.is_dir():
+        return own
+    init = workshop.config.init
+    assert isinstance(init, Resume)
+    return checkpoint_place(init.run.resolve() / "checkpoints", past.step)
+
+
+def follow(group: Group, screen: Screen) -> None:
+    """Works for the chief until the run ends. All that is written is a log."""
+    told = group.tell(None)
+    config, plan, folder = RunConfig.of(told["config"]), Plan.of(told["plan"]), Path(told["folder"])
+    screen.open_log(folder / f"replica_{group.rank}.log")
+    try:
+        data = load_data(config.data, seed=config.seed, workers=1, screen=screen)
+        if digest(data) != told["data"]:
+            raise DataError(
+                f"{config.data.path}: is not the data that the chief has", advice="has it changed just now?"
+            )
+        torch.manual_seed(config.seed)
+        detector = build_detector(config.detector, data.source.classes)
+        workshop = Workshop.of(config, plan, data, detector=detector, folder=folder, screen=screen)
+        past = None if told["checkpoint"] is None else read_checkpoint(Path(told["checkpoint"]))
+        with deploy(plan, group=group) as deployment:
+            workshop.follow(deployment, past)
+    finally:
+        screen.close_log()
