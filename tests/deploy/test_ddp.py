@@ -1,21 +1,20 @@
-"""Replicas in real processes, over gloo."""
+"""What replicas do together, in real processes over gloo."""
 
 from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
 from torch import multiprocessing as processes
+from torch import nn
 
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.deploy import group, pulse, reduction
@@ -26,10 +25,9 @@ from boxcrew.deploy.strategies.ddp import Ddp
 from boxcrew.plan.plan import BatchNorm, Clone, Plan, Replica
 from boxcrew.testing import learning
 from boxcrew.testing.plans import plan_of
+from boxcrew.testing.processes import free_port, in_processes, run_replica
 
 BATCH = 8
-WAYS = [((8,), 2), ((4, 4), 1), ((5, 3), 2), ((3, 3, 2), 1), ((2, 2, 2, 2), 2)]  # shares, and parts of a step
-TOLERANCE = {"normed": 1e-6, "idle": 1e-6, "ssdlite": 1e-10}
 
 
 def plan(*shares: int, accumulation: int = 1, batch_norm: BatchNorm = "synced") -> Plan:
@@ -37,79 +35,6 @@ def plan(*shares: int, accumulation: int = 1, batch_norm: BatchNorm = "synced") 
     return plan_of(
         *shares, strategy="ddp", replicas=replicas, accumulation=accumulation, batch_norm=batch_norm
     )
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
-Work = Callable[[Deployment, Path], None]
-
-
-def _replica(rank: int, one: Plan, port: int, work: Work, folder: Path) -> None:
-    """In a process of its own."""
-    torch.set_num_threads(1)
-    others = Processes(Seat(rank=rank, size=len(one.replicas), port=port))
-    with deploy(one, group=others) as deployment:
-        work(deployment, folder / f"{rank}.pt")
-    others.close()
-
-
-def in_processes(one: Plan, work: Work, folder: Path) -> list[Any]:
-    """What each replica has left in its file."""
-    processes.start_processes(  # type: ignore[attr-defined,no-untyped-call]
-        _replica, args=(one, free_port(), work, folder), nprocs=len(one.replicas), start_method="forkserver"
-    )
-    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(len(one.replicas))]
-
-
-def learn_all(deployment: Deployment, file: Path) -> None:
-    """All tasks, in one set of processes: starting them is what takes long."""
-    found = {}
-    for name in learning.TASKS:
-        task = deployment.place(_disturbed(learning.make_task(name), deployment.group.rank))
-        losses, norms = learning.learn(deployment, task)
-        found[name] = (task.state_dict(), losses + norms)
-    torch.save(found, file)
-
-
-def _disturbed(task: nn.Module, rank: int) -> nn.Module:
-    """Replicas begin with what the chief has, whatever they had."""
-    if rank:
-        for parameter in task.parameters():
-            torch.nn.init.constant_(parameter, 0.5)
-    return task
-
-
-@cache
-def learnt_alone(name: str, accumulation: int) -> tuple[dict[str, Tensor], list[float]]:
-    with deploy(plan_of(BATCH, accumulation=accumulation)) as deployment:
-        task = deployment.place(learning.make_task(name))
-        losses, norms = learning.learn(deployment, task)
-    return task.state_dict(), losses + norms
-
-
-@pytest.mark.parametrize(("shares", "accumulation"), WAYS)
-def test_any_number_of_replicas_with_any_shares_learn_the_same(
-    shares: tuple[int, ...], accumulation: int, tmp_path: Path
-) -> None:
-    found = in_processes(plan(*shares, accumulation=accumulation), learn_all, tmp_path)
-    for name in learning.TASKS:
-        wanted, numbers = learnt_alone(name, accumulation)
-        first = found[0][name][0]
-        for state, told in (replica[name] for replica in found):
-            assert learning.distance(state, wanted) <= TOLERANCE[name], name
-            assert told == pytest.approx(numbers, rel=1e-5)
-            _require_equal_parameters(state, first)
-
-
-def _require_equal_parameters(state: dict[str, Tensor], first: dict[str, Tensor]) -> None:
-    """To the last bit: nobody would bring replicas together again."""
-    assert state.keys() == first.keys()
-    for name, value in first.items():
-        assert torch.equal(state[name], value), name
 
 
 def sparse(deployment: Deployment, file: Path) -> None:
@@ -203,7 +128,7 @@ def fail(deployment: Deployment, file: Path) -> None:
 
 def test_who_waits_for_one_that_failed_hears_why(tmp_path: Path) -> None:
     running = processes.start_processes(  # type: ignore[attr-defined,no-untyped-call]
-        _replica,
+        run_replica,
         args=(plan(4, 4), free_port(), fail, tmp_path),
         nprocs=2,
         start_method="forkserver",
@@ -241,7 +166,7 @@ def hang(stopped: int, deployment: Deployment, file: Path) -> None:
 
 def _hanging(rank: int, stopped: int, port: int, folder: Path) -> None:
     pulse.EVERY, pulse.SILENCE = 0.1, 1.0
-    _replica(rank, plan(4, 4), port, partial(hang, stopped), folder)
+    run_replica(rank, plan(4, 4), port, partial(hang, stopped), folder)
 
 
 @pytest.mark.parametrize("stopped", [0, 1])

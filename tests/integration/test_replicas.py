@@ -94,24 +94,27 @@ def still_alive(processes: list[psutil.Process], *, after: float) -> list[psutil
     return psutil.wait_procs(processes, timeout=after)[1]
 
 
-def test_two_replicas_learn_what_one_does(start: Start, tmp_path: Path) -> None:
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_two_replicas_learn_what_one_does(start: Start, tmp_path: Path, strategy: str) -> None:
     """Also over a stop."""
-    every = "summaries.every_steps=1"
-    alone = start("steps=5", every, "out=alone")
+    every = ("summaries.every_steps=1", "optim.ema=0.5")
+    alone = start("steps=5", *every, "out=alone")
     assert alone.wait(120) == 0, alone.communicate()
-    both = ("deploy.replicas=2", "deploy.shares=3,1", every)
+    both = (f"deploy.strategy={strategy}", "deploy.replicas=2", "deploy.shares=3,1", *every)
     for steps in ("steps=3", "steps=5"):
         process = start(steps, *both)
         out, err = process.communicate(timeout=120)
         assert process.returncode == 0, err
-        assert "plan: ddp on cpu (3) + cpu (1), batch 4" in out
+        assert f"plan: {strategy} on cpu (3) + cpu (1), batch 4" in out
         assert out.count("boxcrew 0.") == 1  # only the chief speaks
     assert "going on from this run's own checkpoint at step 3" in out
     run = tmp_path / "run"
     assert losses(run) == pytest.approx(losses(tmp_path / "alone"), rel=1e-3)
     first, second = newest_tensors(run), newest_tensors(tmp_path / "alone")
-    names = [name for name in first if name.startswith("task/")]
-    assert distance({n: first[n] for n in names}, {n: second[n] for n in names}) < 1e-3
+    assert first.keys() == second.keys()
+    for kind in ("task/", "ema/"):
+        names = [name for name in first if name.startswith(kind)]
+        assert distance({n: first[n] for n in names}, {n: second[n] for n in names}) < 1e-3
     assert json.loads((run / "summary.json").read_text())["state"] == "finished"
     assert "ended after step 5" in (run / "replica_1.log").read_text()
     assert json.loads((run / "placement.json").read_text())["clones"][1]["samples"] == 1

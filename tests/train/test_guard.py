@@ -109,7 +109,7 @@ def test_a_bad_step_leaves_no_trace_but_its_name(make_trainer: MakeTrainer, faul
         name = "look"
 
         def after_step(self, trainer: Trainer, report: StepReport) -> None:
-            seen[trainer.step] = [numbers(task), numbers(ema.task)]
+            seen[trainer.step] = [numbers(task), numbers(ema.learnt(trainer))]
 
     notes = Notes()
     trainer = make_trainer(task, [ema, notes, Look()], guard=guard, rate=0.01)

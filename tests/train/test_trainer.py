@@ -60,7 +60,7 @@ class Diary(Hook):
     def tensors(self) -> dict[str, Tensor]:
         return {"kept/loss": self.kept}
 
-    def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+    def load_tensors(self, trainer: Trainer, tensors: Mapping[str, Tensor]) -> None:
         self.kept = tensors["kept/loss"]
 
 

@@ -86,6 +86,7 @@ class Batch:
     targets: Mapping[str, Tensor]
     keys: tuple[str, ...]
     skipped: tuple[str, ...] = ()  # what could not be read and was left out, in words
+    is_blank: bool = False  # nothing could be read: what is here stands for nothing, and is not to count
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -132,6 +133,10 @@ class Losses:
 
     def detach(self) -> Losses:
         return Losses(terms={k: v.detach() for k, v in self.terms.items()}, weight=self.weight.detach())
+
+    def nothing(self) -> Losses:
+        """The same terms, all of no weight; backward gives gradients of zero."""
+        return Losses(terms={k: 0 * v for k, v in self.terms.items()}, weight=0 * self.weight)
 
     def to(self, device: torch.device) -> Losses:
         terms = {name: value.to(device) for name, value in self.terms.items()}

@@ -8,12 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
 from pydantic import ByteSize, Field
 from torch import Tensor
 
 from boxcrew.core.config import Config
 from boxcrew.core.errors import DataError
-from boxcrew.core.types import Batch, Image, Sample
+from boxcrew.core.types import Batch, Image, Sample, Target
 from boxcrew.data.collate import collate, stack_images
 from boxcrew.data.order import SampleOrder, sample_rng
 from boxcrew.data.source import ImageReader, Record
@@ -56,17 +57,17 @@ class TrainLoader:
         self._workers = workers or Workers()
 
     def batches(self, start_step: int = 0, num_steps: int | None = None) -> Iterator[Batch]:
-        """From `start_step` on. An image that cannot be read is left out and named in `skipped`;
-        `DataError` if that leaves a batch empty.
+        """From `start_step` on. An image that cannot be read is left out and named in `skipped`. If that
+        leaves nothing, a replica's share is blank, for others may have read theirs; else it is a `DataError`.
         """
         steps = itertools.count(start_step)
         chosen = steps if num_steps is None else itertools.islice(steps, num_steps)
         requests = (self._request(step) for step in chosen)
         for parts in fetch_all(self._reader.train_parts, requests, self._workers):
-            if parts["inputs"] is None:
-                first = parts["skipped"][0]
+            if parts["is_blank"] and len(self._places) == self.batch:
                 raise DataError(
-                    f"none of the {len(self._places)} images of a batch could be read; the first: {first}",
+                    f"none of the {self.batch} images of a batch could be read; "
+                    f"the first: {parts['skipped'][0]}",
                     advice="check that the data set is still in its place",
                 )
             yield Batch(**parts)
@@ -150,10 +151,14 @@ class _Reader:
     def train_parts(self, places: list[Place]) -> dict[str, Any]:
         """The fields of a `Batch`."""
         read, skipped = self._read(places)
-        if not read:
-            return {"inputs": None, "skipped": skipped}
-        batch = collate([sample for _, sample, _ in read], skipped=skipped)
-        return {name: getattr(batch, name) for name in ("inputs", "targets", "keys", "skipped")}
+        samples = [sample for _, sample, _ in read] or [self._blank()] * 2  # a BatchNorm may need two
+        batch = replace(collate(samples, skipped=skipped), is_blank=not read)
+        return {name: getattr(batch, name) for name in ("inputs", "targets", "keys", "skipped", "is_blank")}
+
+    def _blank(self) -> Sample:
+        black: Image = np.zeros((8, 8, 3), dtype=np.uint8)
+        image, target, _ = self._pipeline(black, Target.of([], []), sample_rng(self._seed, 0, 0))
+        return Sample(image=image, target=target, key="")
 
     def eval_parts(self, places: list[Place]) -> dict[str, Any]:
         """The fields of an `EvalBatch`, with `indices` in place of the records."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -16,11 +17,11 @@ from boxcrew.core.registry import Registry
 from boxcrew.core.types import Batch, Losses
 from boxcrew.deploy.devices import Devices
 from boxcrew.deploy.group import Group
+from boxcrew.deploy.lending import Module
 from boxcrew.deploy.memory import keep_freed_memory, limited
+from boxcrew.deploy.slots import Slots, load_slots, slots_of
 from boxcrew.hardware.probe import usable_memory
 from boxcrew.plan.plan import Plan
-
-Module = TypeVar("Module", bound=nn.Module)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +34,14 @@ class Standing:
 
 
 class Deployment(ABC):
-    """Used as a context: entering sets the process up, leaving restores it."""
+    """Used as a context: entering sets the process up, leaving restores it.
+
+    Where parameters are divided among the replicas, none of them `is_whole`, and what the chief wants to see
+    of them all have to bring together: it calls the others with a word for what it wants, who attend between
+    steps and answer until they may go on.
+    """
+
+    is_whole = True  # every replica has all parameters
 
     def __init__(self, plan: Plan, devices: Devices, group: Group) -> None:
         self.plan = plan  # with more accumulation than it began with, once memory has run out
@@ -61,13 +69,45 @@ class Deployment(ABC):
         elapsed, stop, interrupted = numbers.tolist()
         return Standing(elapsed=elapsed, stop=stop > 0, interrupted=interrupted > 0)
 
+    def call(self, word: str) -> None:
+        """The chief calls the others to something; with no word, to go on."""
+        if not self.is_whole:
+            self.group.say(word)
+
+    def attend(self, answer: Callable[[str], object]) -> None:
+        """The others' part: does with `answer` what the chief calls for until they may go on."""
+        while not self.is_whole and (word := self.group.say("")):
+            answer(word)
+
     @abstractmethod
     def place(self, module: nn.Module) -> nn.Module:
         """The module on its devices and in the plan's memory format."""
 
     @abstractmethod
-    def lend(self, module: Module) -> Module:
-        """A placed module where the first clone computes, to predict with: itself, or a copy as it is now."""
+    def lend(self, module: Module, values: Mapping[str, Tensor] | None = None) -> Module:
+        """A placed module where the first clone computes, to predict with: itself or a copy as it is now, or
+        a copy that has whole `values` in the place of its own (they must be given if it is not whole).
+        """
+
+    def local(self, tensor: Tensor) -> Tensor:
+        """What this process has of a tensor of a placed module, of its optimizer, or laid out like those."""
+        return tensor
+
+    def whole(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Such tensors for the chief, as if there were one process. All replicas must come by with theirs."""
+        return tensors
+
+    def take(self, own: Tensor, value: Tensor) -> None:
+        """Copies a whole value into such a tensor."""
+        own.copy_(value)
+
+    def slots(self, optimizer: Optimizer) -> Slots:
+        """What the optimizer remembers, laid out like the parameters."""
+        return slots_of(optimizer)
+
+    def load_slots(self, optimizer: Optimizer, slots: Slots) -> None:
+        """From whole ones. All replicas must come by."""
+        load_slots(optimizer, slots, self.take)
 
     @abstractmethod
     def move(self, inputs: Tensor) -> Tensor:

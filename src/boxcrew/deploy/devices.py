@@ -11,6 +11,11 @@ class Devices:
     def find(self, name: str) -> torch.device:
         return torch.device(name)
 
+    def choose(self, name: str) -> None:
+        """Of several accelerators, the one that torch takes where nobody says which."""
+        if name != "cpu":
+            torch.accelerator.set_device_index(self.find(name))
+
     def limit(self, name: str, fraction: float) -> None:
         """Of an accelerator's memory, for all that this process does there from now on."""
         module = torch.get_device_module(self.find(name).type)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 
 import torch
@@ -13,9 +14,10 @@ from torch.optim import Optimizer
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.types import Batch, Losses
 from boxcrew.deploy.buffers import KeptBuffers
-from boxcrew.deploy.deployment import Deployment, Module
+from boxcrew.deploy.deployment import Deployment
 from boxcrew.deploy.devices import Devices
 from boxcrew.deploy.group import Group
+from boxcrew.deploy.lending import Module, skeleton, with_values
 from boxcrew.deploy.memory import is_out_of_memory
 from boxcrew.plan.plan import Plan
 
@@ -39,8 +41,8 @@ class Local(Deployment):
     def place(self, module: nn.Module) -> nn.Module:
         return module.to(self.device).to(memory_format=self.format)
 
-    def lend(self, module: Module) -> Module:
-        return module
+    def lend(self, module: Module, values: Mapping[str, Tensor] | None = None) -> Module:
+        return module if values is None else with_values(skeleton(module), values)
 
     def move(self, inputs: Tensor) -> Tensor:
         return inputs.to(self.device, memory_format=self.format, non_blocking=True)
@@ -60,15 +62,21 @@ class Local(Deployment):
             for name in self.plan.devices:
                 self.devices.release(name)
         # The weight of the whole step is known only now; gradients are linear, so they are divided instead.
-        gradients = [p.grad for p in task.parameters() if p.grad is not None]
+        gradients = [self.local(p.grad) for p in task.parameters() if p.grad is not None]
         torch._foreach_div_(gradients, total.weight.clamp(min=1))
         return total
 
-    def compute(self, task: nn.Module, part: Batch, phase: str, device: torch.device) -> Losses:
-        """Forward and backward of one part on one device; gradients are added to those that are there."""
+    def compute(
+        self, task: nn.Module, part: Batch, phase: str, device: torch.device, *, counts: bool = True
+    ) -> Losses:
+        """Forward and backward of one part on one device; gradients are added to those that are there. What
+        does not count is computed, but weighs nothing.
+        """
         moved = part.to(device, memory_format=self.format)
         with self._autocast(device):
             losses: Losses = task(moved, phase)
+        if not counts:
+            losses = losses.nothing()
         self._scaler.scale(losses.total()).backward()  # type: ignore[no-untyped-call]
         return losses.detach()
 
@@ -102,17 +110,29 @@ class Local(Deployment):
 
     def update(self, optimizer: Optimizer, *, max_norm: float | None) -> float:
         self._scaler.unscale_(optimizer)
-        parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        limit = max_norm if max_norm is not None else math.inf
-        norm = float(nn.utils.clip_grad_norm_(parameters, limit))
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        gradients = [self.local(p.grad) for p in parameters if p.grad is not None]
+        total = self.norm(gradients)
+        norm = float(total)
+        if max_norm is not None:
+            # In the way of torch.nn.utils.clip_grads_with_norm_, which does not take parts of tensors.
+            torch._foreach_mul_(gradients, (max_norm / (total + 1e-6)).clamp(max=1))
         if math.isfinite(norm):
             self._scaler.step(optimizer)
         self._scaler.update()  # lower where the gradient has overflown
         optimizer.zero_grad(set_to_none=True)
         return norm
 
+    def norm(self, gradients: Sequence[Tensor]) -> Tensor:
+        """Of the whole gradient, of which this process has these parts."""
+        return nn.utils.get_total_norm(gradients)
+
     def discard(self, task: nn.Module) -> None:
         task.zero_grad(set_to_none=True)
+        self.put_buffers_back(task)
+
+    def put_buffers_back(self, task: nn.Module) -> None:
+        """As they were before the step."""
         self._buffers.put_back(task)
 
     def state(self) -> dict[str, object]:

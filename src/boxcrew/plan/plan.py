@@ -82,19 +82,30 @@ class Plan(Config):
             raise UsageError(f"plan: strategy {self.strategy} is for one replica, not {len(self.replicas)}")
         if self.strategy == "single" and [c.device for c in self.clones] != [self.parameter_device]:
             raise UsageError("plan: strategy single has one clone, on the parameter device")
-        if self.strategy == "ddp" and any(len(replica.clones) > 1 for replica in self.replicas):
-            raise UsageError("plan: strategy ddp has one clone in each replica")
-        if self.strategy == "ddp" and self.batch_norm == "synced":
-            self._require_pieces()
+        if self.strategy in {"ddp", "fsdp"}:
+            self._require_one_clone_each()
         return self
+
+    def _require_one_clone_each(self) -> None:
+        if any(len(replica.clones) > 1 for replica in self.replicas):
+            raise UsageError(f"plan: strategy {self.strategy} has one clone in each replica")
+        if self.strategy == "fsdp" and self.precision == "fp16":
+            raise UsageError(
+                "plan: strategy fsdp does not compute in fp16",
+                advice="deploy.precision=bf16 or fp32, or deploy.strategy=ddp",
+            )
+        if self.strategy == "fsdp" and len({name.partition(":")[0] for name in self.devices}) > 1:
+            raise UsageError("plan: strategy fsdp needs devices of one kind")
+        if len(self.replicas) > 1 and (self.strategy == "fsdp" or self.batch_norm == "synced"):
+            self._require_pieces()
 
     def _require_pieces(self) -> None:
         for replica in range(len(self.replicas)):
             if not all(map(len, self.pieces(replica))):
                 raise UsageError(
                     f"plan: replica {replica} would have no sample for some of the {self.accumulation} parts "
-                    "of a step, and batch_norm synced needs one",
-                    advice="a larger batch=, less deploy.accumulation=, or deploy.batch_norm=first",
+                    f"of a step, and needs one with strategy {self.strategy}, batch_norm {self.batch_norm}",
+                    advice="a larger batch=, other deploy.shares=, or less deploy.accumulation=",
                 )
 
     @property

@@ -23,7 +23,7 @@ class DeployConfig(Config):
 
     group = "deploy"
 
-    strategy: Literal["auto", "single", "clones", "ddp"] = "auto"
+    strategy: Literal["auto", "single", "clones", "ddp", "fsdp"] = "auto"
     replicas: Count | Literal["auto"] = "auto"  # processes of one clone each; auto: as many as were started
     clones: Count | Literal["auto"] = "auto"  # copies of the model in a process
     clone_on_cpu: bool = False  # all clones on the CPU, also where there are accelerators
@@ -103,13 +103,13 @@ def _strategy(wishes: DeployConfig, chosen: Sequence[Device], num: int) -> str:
     if num > 1 and offloaded:
         raise UsageError(f"deploy.optimizer_device=cpu: not with deploy.replicas={num}")
     if num > 1:
-        fitting = ["ddp"]
+        fitting = ["ddp", "fsdp"]
         what = f"deploy.replicas={num}"
     elif offloaded or len(chosen) > 1:
         fitting = ["clones"]
         what = "deploy.optimizer_device=cpu" if offloaded else f"{len(chosen)} clones"
     else:
-        fitting = ["single", "clones", "ddp"]
+        fitting = ["single", "clones", "ddp", "fsdp"]
         what = "one clone"
     if wishes.strategy not in {"auto", *fitting}:
         raise UsageError(

@@ -14,12 +14,16 @@ class FakeDevices(Devices):
 
     def __init__(self) -> None:
         self.found: list[str] = []
+        self.chosen: list[str] = []
         self.released: list[str] = []
         self.limited: list[tuple[str, float]] = []
 
     def find(self, name: str) -> torch.device:
         self.found.append(name)
         return torch.device("cpu")
+
+    def choose(self, name: str) -> None:
+        self.chosen.append(name)
 
     def limit(self, name: str, fraction: float) -> None:
         self.limited.append((name, fraction))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from boxcrew.core.types import Batch, Losses
 from boxcrew.deploy.deployment import Deployment
@@ -97,11 +98,17 @@ def make_batch(num_samples: int, *, step: int) -> Batch:
     )
 
 
-def learn(deployment: Deployment, task: nn.Module, *, rate: float = 0.05) -> tuple[list[float], list[float]]:
-    """Some steps of plain descent: the loss and the norm of the gradient in each."""
-    optimizer = torch.optim.SGD(task.parameters(), lr=rate)
+def learn(
+    deployment: Deployment,
+    task: nn.Module,
+    *,
+    optimizer: Optimizer | None = None,
+    steps: Iterable[int] = range(STEPS),
+) -> tuple[list[float], list[float]]:
+    """Some steps of plain descent unless told: the loss and the norm of the gradient in each."""
+    optimizer = optimizer or torch.optim.SGD(task.parameters(), lr=0.05)
     found, norms = [], []
-    for step in range(STEPS):
+    for step in steps:
         batch = make_batch(deployment.plan.batch, step=step).select(deployment.positions)
         losses = deployment.gradients(task, batch, "train")
         found.append(float(losses.total() / losses.weight))

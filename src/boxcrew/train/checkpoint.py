@@ -14,10 +14,10 @@ from typing import Any
 import safetensors.torch
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
-from boxcrew.core.errors import ModelError, UsageError
+from boxcrew.core.errors import ModelError
 from boxcrew.core.files import flush
+from boxcrew.deploy.group import Group
 from boxcrew.nets.tensor_file import write_tensors
 
 FORMAT = 1
@@ -35,6 +35,24 @@ class Checkpoint:
     def num_bytes(self) -> int:
         """That its files take, but for some kilobytes."""
         return sum(tensor.numel() * tensor.element_size() for tensor in self.tensors.values())
+
+
+def shared(own: Checkpoint | None, group: Group) -> Checkpoint:
+    """The chief's checkpoint, on all replicas: the others, who give none, need not have its files."""
+    told = group.tell(_description(own) if own is not None else None)
+    if own is not None:
+        tensors = {name: tensor.contiguous() for name, tensor in own.tensors.items()}
+    else:
+        kinds = told["tensors"].items()
+        tensors = {name: torch.empty(shape, dtype=getattr(torch, kind)) for name, (kind, shape) in kinds}
+    # As bytes, for not all kinds of numbers can travel; in the order of the names, which all have.
+    group.spread([tensors[name].view(-1).view(torch.uint8) for name in sorted(tensors)])
+    return Checkpoint(step=told["step"], tensors=tensors, state=told["state"])
+
+
+def _description(checkpoint: Checkpoint) -> dict[str, Any]:
+    kinds = {n: (str(t.dtype).removeprefix("torch."), list(t.shape)) for n, t in checkpoint.tensors.items()}
+    return {"step": checkpoint.step, "state": dict(checkpoint.state), "tensors": kinds}
 
 
 def checkpoint_place(folder: Path, step: int) -> Path:
@@ -129,47 +147,6 @@ def _remove(place: Path) -> None:
     # Without its marker a half-removed checkpoint cannot be taken for a whole one.
     (place / _COMMIT).unlink(missing_ok=True)
     shutil.rmtree(place, ignore_errors=True)
-
-
-def optimizer_tensors(optimizer: Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """An optimizer's slots as named tensors and JSON values. Its settings are not state: a resumed run has
-    its own, from its configuration.
-    """
-    state = optimizer.state_dict()
-    tensors: dict[str, Tensor] = {}
-    plain: dict[str, dict[str, Any]] = {}
-    for index, slots in state["state"].items():
-        for slot, value in slots.items():
-            if isinstance(value, Tensor):
-                tensors[f"{index}.{slot}"] = value
-            else:
-                plain.setdefault(str(index), {})[slot] = value
-    return tensors, {"kind": type(optimizer).__name__, "slots": plain}
-
-
-def check_optimizer(optimizer: Optimizer, plain: Mapping[str, Any]) -> None:
-    """`UsageError` unless the state is of the same kind of optimizer."""
-    kind = type(optimizer).__name__
-    if plain["kind"] != kind:
-        raise UsageError(
-            f"optim: the checkpoint's optimizer is {plain['kind']}, not {kind}: its state cannot be used",
-            advice="resume with the optimizer the run began with, or start a new run with init=finetune",
-        )
-
-
-def load_optimizer(optimizer: Optimizer, tensors: Mapping[str, Tensor], plain: Mapping[str, Any]) -> None:
-    check_optimizer(optimizer, plain)
-    slots: dict[int, dict[str, Any]] = {int(index): dict(s) for index, s in plain["slots"].items()}
-    for name, value in tensors.items():
-        index, _, slot = name.partition(".")
-        slots.setdefault(int(index), {})[slot] = value
-    optimizer.load_state_dict({"state": slots, "param_groups": optimizer.state_dict()["param_groups"]})
-    for parameter, loaded in optimizer.state.items():
-        for slot, value in loaded.items():
-            if isinstance(value, Tensor) and value.shape == parameter.shape:
-                # Laid out like its parameter, as it was before: files know no memory format, and steps on two
-                # layouts are slower and may round differently.
-                loaded[slot] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
 
 
 def _checksum(path: Path) -> int:

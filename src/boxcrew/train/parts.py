@@ -35,8 +35,11 @@ class Examiner:
     """How it is found out what was learnt, and on which data."""
 
     evaluator: Evaluator
-    predictor: Callable[[], Predictor]  # with what was learnt by now
+    predictor: Callable[[Trainer], Predictor]  # with what was learnt by now
     data: RunData
+
+    def examine(self, trainer: Trainer, progress: Callable[[int], None]) -> Evaluation:
+        return self.evaluator(self.predictor(trainer), progress=progress)
 
 
 class Parts:
@@ -69,7 +72,7 @@ class Parts:
         )
         best = Best(folder=folder, ema=ema, config=config, screen=screen, files=self.files)
         self.examination = Examination(
-            lambda progress: examiner.evaluator(examiner.predictor(), progress=progress),
+            examiner.examine,
             config.evaluation,
             self._metrics,
             keep_best=best.keep,
@@ -121,7 +124,7 @@ class Best:
 
     def keep(self, trainer: Trainer, evaluation: Evaluation) -> bool:
         """Whether they could be stored."""
-        return self.files.write("weights/best.safetensors", partial(self._store, trainer.step, evaluation))
+        return self.files.write("weights/best.safetensors", partial(self._store, trainer, evaluation))
 
     def say(self, trainer: Trainer, evaluation: Evaluation, is_best: bool) -> None:  # noqa: FBT001
         numbers = evaluation.report.numbers
@@ -134,11 +137,11 @@ class Best:
         for problem in evaluation.skipped:
             self.screen.warn(f"left out of the evaluation: {problem}")
 
-    def _store(self, step: int, evaluation: Evaluation) -> None:
+    def _store(self, trainer: Trainer, evaluation: Evaluation) -> None:
         path = self.folder / "weights" / "best.safetensors"
-        save_detector(path, self.ema.task, self.config, step=step)
+        save_detector(path, self.ema.learnt(trainer), self.config, step=trainer.step)
         report = {
-            "step": step,
+            "step": trainer.step,
             "milliseconds": evaluation.speed.milliseconds(),
             "evaluated_at": time.strftime("%Y-%m-%dT%H:%M:%S"),
             **evaluation.report.to_json(),

@@ -51,16 +51,23 @@ def roles(plan: Plan, model: nn.Module, optimizer: str) -> list[Row]:
         )
         for index, clone in enumerate(plan.clones)
     ]
-    keeps = f"keeps {format_count(numbers)} parameters ({held}), adds up gradients"
-    keepers = [
-        ("parameter device", keeps, plan.parameter_device),
-        ("optimizer device", f"applies {optimizer}", plan.optimizer_device),
-    ]
-    if plan.strategy == "ddp":
-        keepers = [("every replica", f"{keeps} with the others, applies {optimizer}", "beside its clone")]
+    parameters = f"{format_count(numbers)} parameters ({held})"
     return [
         ("inputs device", f"reads and transforms samples ({workers}), makes batches", plan.inputs_device),
         *clones,
-        *keepers,
+        *_keepers(plan, parameters, optimizer),
         ("chief", f"evaluates on {plan.clones[0].device}, writes summaries and files", "replica 0"),
+    ]
+
+
+def _keepers(plan: Plan, parameters: str, optimizer: str) -> list[Row]:
+    if plan.strategy == "ddp":
+        does = f"keeps {parameters}, adds up gradients with the others, applies {optimizer}"
+        return [("every replica", does, "beside its clone")]
+    if plan.strategy == "fsdp":
+        part = f"keeps 1/{len(plan.replicas)} of {parameters}"
+        return [("every replica", f"{part}, adds up its gradients, applies {optimizer}", "beside its clone")]
+    return [
+        ("parameter device", f"keeps {parameters}, adds up gradients", plan.parameter_device),
+        ("optimizer device", f"applies {optimizer}", plan.optimizer_device),
     ]

@@ -11,10 +11,9 @@ from boxcrew.deploy.deployment import deploy
 from boxcrew.deploy.group import Group
 from boxcrew.detectors.base import build_detector
 from boxcrew.plan.plan import Plan
-from boxcrew.train.checkpoint import Checkpoint, checkpoint_place, read_checkpoint
+from boxcrew.train.checkpoint import Checkpoint, shared
 from boxcrew.train.config import RunConfig
 from boxcrew.train.data import digest, load_data
-from boxcrew.train.init import Resume
 from boxcrew.train.screen import Screen
 from boxcrew.train.workshop import Workshop
 
@@ -29,19 +28,11 @@ def tell_others(workshop: Workshop, plan: Plan, past: Checkpoint | None, group: 
             "config": workshop.config.tree(),
             "plan": plan.tree(),
             "data": digest(workshop.data),
-            "checkpoint": str(_place_of(past, workshop)) if past is not None else None,
+            "goes_on": past is not None,
         }
     )
-
-
-def _place_of(past: Checkpoint, workshop: Workshop) -> Path:
-    """Where the checkpoint lies that the run goes on from: in its own directory, or in another run's."""
-    own = checkpoint_place(workshop.folder.resolve() / "checkpoints", past.step)
-    if own.is_dir():
-        return own
-    init = workshop.config.init
-    assert isinstance(init, Resume)
-    return checkpoint_place(init.run.resolve() / "checkpoints", past.step)
+    if past is not None:
+        shared(past, group)
 
 
 def follow(group: Group, screen: Screen) -> None:
@@ -58,7 +49,7 @@ def follow(group: Group, screen: Screen) -> None:
         torch.manual_seed(config.seed)
         detector = build_detector(config.detector, data.source.classes)
         workshop = Workshop.of(config, plan, data, detector=detector, folder=folder, screen=screen)
-        past = None if told["checkpoint"] is None else read_checkpoint(Path(told["checkpoint"]))
+        past = shared(None, group) if told["goes_on"] else None
         with deploy(plan, group=group) as deployment:
             workshop.follow(deployment, past)
     finally:

@@ -15,8 +15,9 @@ from torch.optim import Optimizer
 
 from boxcrew.core.types import Batch
 from boxcrew.deploy.deployment import Deployment, Standing
+from boxcrew.deploy.slots import Slots
 from boxcrew.tasks.base import Task
-from boxcrew.train.checkpoint import Checkpoint, load_optimizer, optimizer_tensors
+from boxcrew.train.checkpoint import Checkpoint
 from boxcrew.train.guard import Guard
 from boxcrew.train.optim import set_rate
 from boxcrew.train.schedule import Course, Progress
@@ -61,9 +62,11 @@ class Hook:
     def load_state(self, state: Mapping[str, Any]) -> None: ...
 
     def tensors(self) -> dict[str, Tensor]:
+        """Laid out as the deployment has the task's."""
         return {}
 
-    def load_tensors(self, tensors: Mapping[str, Tensor]) -> None: ...
+    def load_tensors(self, trainer: Trainer, tensors: Mapping[str, Tensor]) -> None:
+        """From whole ones."""
 
 
 class Trainer:
@@ -121,13 +124,39 @@ class Trainer:
         self._batches = batches
         for hook in self._hooks:
             hook.begin(self)
-        self._agree()
+        self._come_together()
         while not self._is_over or self._must_go_back:
             if self._must_go_back:
                 self._go_back()
             self._follow(batches(self.step))
         for hook in self._hooks:
             hook.end(self)
+
+    def attend(self) -> None:
+        """To the chief, while its hooks are at work or it finishes; it lets the others go on with `call`."""
+        self.deployment.attend(self._brought_together)
+
+    def learnt(self, owner: str = "task") -> Task:
+        """The task with what it, or a hook that keeps tensors of it, has learnt: whole, and where the
+        deployment moves inputs. The chief asks for it.
+        """
+        if owner == "task" and self.deployment.is_whole:
+            return self.deployment.lend(self.task)
+        return self.deployment.lend(self.task, self._whole(owner))
+
+    def _whole(self, owner: str) -> Mapping[str, Tensor]:
+        """For the chief: tensors of the task, the optimizer or a hook."""
+        self.deployment.call(owner)
+        return self._brought_together(owner)
+
+    def _brought_together(self, owner: str) -> Mapping[str, Tensor]:
+        if owner == "task":
+            tensors: Mapping[str, Tensor] = self.task.state_dict()
+        elif owner == "optimizer":
+            tensors = self.deployment.slots(self.optimizer).tensors
+        else:
+            tensors = next(hook for hook in self._hooks if hook.name == owner).tensors()
+        return self.deployment.whole(tensors)
 
     @property
     def _is_over(self) -> bool:
@@ -146,7 +175,15 @@ class Trainer:
                 hook.after_step(self, report)
             if self.progress.fraction < 1:  # the last examination is not training
                 self.elapsed += time.monotonic() - begun
-            self._agree()
+            self._come_together()
+
+    def _come_together(self) -> None:
+        """After hooks were at work, those of the chief much longer than the others'."""
+        if self.deployment.is_chief:
+            self.deployment.call("")
+        else:
+            self.attend()
+        self._agree()
 
     def _agree(self) -> None:
         """Replicas go on, stop and count the time alike. Hooks of one may have stopped it or taken long."""
@@ -208,7 +245,7 @@ class Trainer:
     def _num_samples(self, batch: Batch) -> int:
         """Of the step, over all replicas; of the others it is not known what they could not read."""
         others = self.deployment.plan.batch - len(self.deployment.positions)
-        return len(batch) + others
+        return others if batch.is_blank else len(batch) + others
 
     def _compute(self, batch: Batch) -> dict[str, float]:
         """Gradients, and the terms of the loss."""
@@ -232,15 +269,12 @@ class Trainer:
 
     def checkpoint(self) -> Checkpoint:
         """A copy, in main memory: it stays as it is while training goes on."""
-        optimizer, slots = optimizer_tensors(self.optimizer)
-        tensors = {f"task/{name}": value for name, value in self.task.state_dict().items()}
-        tensors |= {f"optimizer/{name}": value for name, value in optimizer.items()}
+        owners = ["task", "optimizer", *(hook.name for hook in self._hooks if hook.tensors())]
+        tensors = {f"{one}/{name}": value for one in owners for name, value in self._whole(one).items()}
         tensors |= {f"random/{name}": value for name, value in _random_state().items()}
-        for hook in self._hooks:
-            tensors |= {f"{hook.name}/{name}": value for name, value in hook.tensors().items()}
         state = {
             "elapsed": self.elapsed,
-            "optimizer": slots,
+            "optimizer": self.deployment.slots(self.optimizer).plain,
             "deployment": self.deployment.state(),
             "guard": self.guard.state(),
             "hooks": {hook.name: hook.state() for hook in self._hooks},
@@ -256,14 +290,16 @@ class Trainer:
         for name, value in checkpoint.tensors.items():
             owner, _, inner = name.partition("/")
             parts.setdefault(owner, {})[inner] = value
-        self.task.load_state_dict(parts["task"])
-        load_optimizer(self.optimizer, parts.get("optimizer", {}), checkpoint.state["optimizer"])
+        for name, own in self.task.state_dict().items():
+            self.deployment.take(own, parts["task"][name])
+        slots = Slots(parts.get("optimizer", {}), checkpoint.state["optimizer"])
+        self.deployment.load_slots(self.optimizer, slots)
         _set_random_state(parts["random"])
         self.deployment.load_state(checkpoint.state["deployment"])
         self.guard.load_state(checkpoint.state.get("guard", {}))
         for hook in self._hooks:
             hook.load_state(checkpoint.state["hooks"].get(hook.name, {}))
-            hook.load_tensors(parts.get(hook.name, {}))
+            hook.load_tensors(self, parts.get(hook.name, {}))
         self.step = checkpoint.step
         self.elapsed = checkpoint.state["elapsed"]
 

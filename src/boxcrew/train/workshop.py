@@ -21,12 +21,13 @@ from boxcrew.data.source import ImageReader
 from boxcrew.data.transforms.pipeline import eval_pipeline, train_pipeline
 from boxcrew.data.workers import Workers
 from boxcrew.deploy.deployment import Deployment
+from boxcrew.deploy.slots import check_slots
 from boxcrew.detectors.base import DetectorNet
 from boxcrew.evaluate.evaluator import Evaluator
 from boxcrew.evaluate.predictor import Predictor
 from boxcrew.plan.plan import Plan
 from boxcrew.tasks.detection import DetectionTask
-from boxcrew.train.checkpoint import Checkpoint, check_optimizer, checkpoint_place, read_checkpoint
+from boxcrew.train.checkpoint import Checkpoint, shared
 from boxcrew.train.config import RunConfig
 from boxcrew.train.data import RunData
 from boxcrew.train.guard import Guard
@@ -107,7 +108,7 @@ class Workshop:
                 f"the data has {', '.join(self.data.source.classes)}",
                 advice=advice,
             )
-        check_optimizer(self._optimizer(), own.state["optimizer"])
+        check_slots(self._optimizer(), own.state["optimizer"])
 
     def refuse_finished(self, own: Checkpoint) -> None:
         """A run that came to its end has nothing to go on with; one that was killed between its last step and
@@ -167,23 +168,23 @@ class Workshop:
         images = self._images(deployment.plan.cache_bytes)
         stop = StopOnSignal(self.screen, grace=GRACE)
         guard = self._guard(lambda _: None)
-        hooks = (stop, SkippedReport(self.screen))
-        trainer = self._trainer(deployment, hooks, guard, partial(self._hear_way_back, deployment))
+        # An average that is divided among the replicas all of them have to keep.
+        averages = () if deployment.is_whole else (Ema(self.task, decay=self.config.optim.ema),)
+        hooks = (*averages, stop, SkippedReport(self.screen))
+        trainer = self._trainer(deployment, hooks, guard, lambda _: shared(None, deployment.group))
         if past is not None:
             trainer.load(past)
         try:
             trainer.fit(self._share(deployment, images).batches)
+            trainer.attend()
         finally:
             stop.restore()
         self.screen.say(f"ended after step {trainer.step}: {trainer.stop_reason or 'the run is over'}")
 
-    def _hear_way_back(self, deployment: Deployment, _: int) -> Checkpoint:
-        step: int = deployment.group.tell(None)
-        return read_checkpoint(checkpoint_place(self.folder / "checkpoints", step))
-
     def _finish(self, trainer: Trainer, parts: Parts) -> Outcome:
         last = self.folder / "weights" / "last.safetensors"
-        save = partial(save_detector, last, parts.ema.task, self.config, step=trainer.step)
+        save = partial(save_detector, last, parts.ema.learnt(trainer), self.config, step=trainer.step)
+        trainer.deployment.call("")  # the others may end
         parts.files.write("weights/last.safetensors", save)
         state = "interrupted" if trainer.interrupted else "finished"
         summary = self._write_summary(trainer, parts, state=state)
@@ -206,7 +207,7 @@ class Workshop:
         ema = Ema(self.task, decay=self.config.optim.ema)
         examiner = Examiner(
             evaluator=self._evaluator(deployment, images),
-            predictor=partial(self._predictor, ema, deployment),
+            predictor=partial(self._predictor, ema),
             data=self.data,
         )
         return Parts(
@@ -282,12 +283,12 @@ class Workshop:
             workers=self._workers(deployment),
         )
 
-    def _predictor(self, ema: Ema, deployment: Deployment) -> Predictor:
-        detector = deployment.lend(ema.task.get_submodule("detector"))
+    def _predictor(self, ema: Ema, trainer: Trainer) -> Predictor:
+        detector = ema.learnt(trainer).get_submodule("detector")
         assert isinstance(detector, DetectorNet)
         size = detector.config.size
         pipeline = eval_pipeline(self.config.transforms, size, size)
-        return Predictor(detector=detector, pipeline=pipeline, move=deployment.move)
+        return Predictor(detector=detector, pipeline=pipeline, move=trainer.deployment.move)
 
     def _share(self, deployment: Deployment, images: ImageReader) -> TrainLoader:
         """What this replica computes of each step."""
@@ -316,5 +317,4 @@ class Workshop:
 def _tell_way_back(deployment: Deployment, guard: Guard, step: int) -> Checkpoint:
     """To the other replicas, who go back to the same."""
     found = guard.way_back(step)
-    deployment.group.tell(found.step)
-    return found
+    return shared(found, deployment.group) if deployment.group.size > 1 else found

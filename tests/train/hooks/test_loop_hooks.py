@@ -91,7 +91,7 @@ def make_metrics(folder: Path) -> Metrics:
 def examination(folder: Path, told: Told, scores: list[float], **settings: Any) -> Examination:
     rest = iter(scores)
     return Examination(
-        lambda progress: evaluation(next(rest, scores[-1])),
+        lambda trainer, progress: evaluation(next(rest, scores[-1])),
         EvaluationConfig(**settings),
         make_metrics(folder),
         keep_best=lambda trainer, result: True,
@@ -255,7 +255,7 @@ def test_best_is_what_could_be_stored(make_trainer: MakeTrainer, tmp_path: Path)
     told = Told()
     scores = iter([0.6, 0.9, 0.8, 0.7, 0.7])
     hook = Examination(
-        lambda progress: evaluation(next(scores)),
+        lambda trainer, progress: evaluation(next(scores)),
         EvaluationConfig(),
         make_metrics(tmp_path),
         keep_best=lambda trainer, result: trainer.step != 2,

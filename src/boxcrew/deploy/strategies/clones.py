@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import operator
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial, reduce
@@ -20,9 +20,10 @@ from torch import Tensor, nn
 
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.types import Batch, Losses
-from boxcrew.deploy.deployment import STRATEGIES, Module
+from boxcrew.deploy.deployment import STRATEGIES
 from boxcrew.deploy.devices import Devices
 from boxcrew.deploy.group import Group
+from boxcrew.deploy.lending import Module
 from boxcrew.deploy.local import Local
 from boxcrew.deploy.norms import Meeting, SyncedNorms
 from boxcrew.plan.plan import Clone, Plan
@@ -112,10 +113,11 @@ class Clones(Local):
         clones[0].hand_over_buffers()
         return reduce(operator.add, (losses.to(self.device) for losses in done))
 
-    def lend(self, module: Module) -> Module:
+    def lend(self, module: Module, values: Mapping[str, Tensor] | None = None) -> Module:
+        lent = super().lend(module, values)
         if self.plan.clones[0].device == self.plan.parameter_device:
-            return module
-        return copy.deepcopy(module).to(self._first_device)
+            return lent
+        return copy.deepcopy(lent).to(self._first_device)
 
     def move(self, inputs: Tensor) -> Tensor:
         return inputs.to(self._first_device, memory_format=self.format, non_blocking=True)

@@ -30,7 +30,7 @@ class Examination(Hook):
 
     def __init__(
         self,
-        examine: Callable[[Callable[[int], None]], Evaluation],
+        examine: Callable[[Trainer, Callable[[int], None]], Evaluation],
         config: EvaluationConfig,
         metrics: Metrics,
         *,
@@ -94,7 +94,7 @@ class Examination(Hook):
                 raise _NoTime
 
         try:
-            evaluation = self._examine(look_up)
+            evaluation = self._examine(trainer, look_up)
         except _NoTime:
             return False
         self._step = trainer.step

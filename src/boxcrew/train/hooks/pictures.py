@@ -17,6 +17,7 @@ from boxcrew.data.image import write_image
 from boxcrew.data.source import Record
 from boxcrew.evaluate.evaluator import Evaluation, Evaluator
 from boxcrew.nets.layers import eval_mode
+from boxcrew.tasks.base import Task
 from boxcrew.train.best_effort import BestEffort
 from boxcrew.train.board import Board
 from boxcrew.train.config import SummariesConfig
@@ -58,16 +59,18 @@ class Pictures(Hook):
             self._draw_batch(trainer.batch)
         if self._config.graph:
             inputs = trainer.deployment.move(trainer.batch.inputs[:1])
-            with eval_mode(trainer.task):  # being looked at must not move the BatchNorms' statistics
-                self._board.show(lambda writer: writer.add_graph(_Heads(trainer.task), inputs))
+            task = trainer.learnt()
+            with eval_mode(task):  # being looked at must not move the BatchNorms' statistics
+                self._board.show(lambda writer: writer.add_graph(_Heads(task), inputs))
 
     def on_result(self, trainer: Trainer, evaluation: Evaluation, is_best: bool) -> None:  # noqa: ARG002, FBT001
         if self._config.images:
             self._draw_found(trainer.step, evaluation)
         self._board.show(lambda writer: _add_curves(writer, evaluation, trainer.step))
         if self._config.histograms and self._board.is_open:
-            outputs = _activations(trainer)
-            self._board.show(lambda writer: _add_histograms(writer, trainer, outputs))
+            task = trainer.learnt()
+            outputs = _activations(trainer, task)
+            self._board.show(lambda writer: _add_histograms(writer, trainer.step, task, outputs))
 
     def _draw_batch(self, batch: Batch) -> None:
         records = {record.key: record for record in self._data.train}
@@ -122,19 +125,19 @@ class _Heads(nn.Module):
         return raw
 
 
-def _add_histograms(writer: SummaryWriter, trainer: Trainer, outputs: Mapping[str, Tensor]) -> None:
-    for name, parameter in trainer.task.named_parameters():
-        writer.add_histogram(f"parameters/{name}", parameter.detach().float().cpu(), trainer.step)
+def _add_histograms(writer: SummaryWriter, step: int, task: Task, outputs: Mapping[str, Tensor]) -> None:
+    for name, parameter in task.named_parameters():
+        writer.add_histogram(f"parameters/{name}", parameter.detach().float().cpu(), step)
     for name, output in outputs.items():
-        writer.add_histogram(f"activations/{name}", output, trainer.step)
-        writer.add_scalar(f"sparsity/{name}", float((output == 0).float().mean()), trainer.step)
+        writer.add_histogram(f"activations/{name}", output, step)
+        writer.add_scalar(f"sparsity/{name}", float((output == 0).float().mean()), step)
 
 
-def _activations(trainer: Trainer) -> Mapping[str, Tensor]:
+def _activations(trainer: Trainer, task: Task) -> Mapping[str, Tensor]:
     """Outputs of the network's parts (two levels deep) for a few images, in evaluation mode."""
     if trainer.batch is None:
         return {}
-    task, inputs = trainer.task, trainer.deployment.move(trainer.batch.inputs[:4])
+    inputs = trainer.deployment.move(trainer.batch.inputs[:4])
     detector = task.get_submodule("detector")
     parts = {name: part for name, part in detector.named_modules() if name and name.count(".") <= 1}
     outputs: dict[str, Tensor] = {}

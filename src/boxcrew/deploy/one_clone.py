@@ -1,0 +1,113 @@
+"""What strategies have in common whose replicas have one clone each."""
+
+from __future__ import annotations
+
+import itertools
+from abc import abstractmethod
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from boxcrew.core.errors import BoxcrewError, DataError
+from boxcrew.core.types import Batch, Losses
+from boxcrew.deploy.devices import Devices
+from boxcrew.deploy.group import Group
+from boxcrew.deploy.local import Local
+from boxcrew.deploy.memory import is_out_of_memory
+from boxcrew.deploy.norms import SyncedNorms
+from boxcrew.plan.plan import Plan
+
+
+class Piece(NamedTuple):
+    """What a replica computes of one part of a step."""
+
+    batch: Batch
+    counts: bool  # else it stands for nothing: a replica must compute something that has no sample
+
+
+class OneClone(Local):
+    def __init__(self, plan: Plan, devices: Devices, group: Group) -> None:
+        super().__init__(plan, devices, group)
+        self.device = devices.find(plan.replicas[group.rank].clones[0].device)
+
+    @abstractmethod
+    def compute_all(self, task: nn.Module, pieces: Sequence[Piece], phase: str) -> Losses:
+        """Sums over all replicas: of the losses, and of the gradients in their parameters."""
+
+    @property
+    def needs_every_part(self) -> bool:
+        """Whether all replicas must compute something in each part of a step: they meet on the way."""
+        return self.synced
+
+    @property
+    def synced(self) -> bool:
+        return self.plan.batch_norm == "synced" and self.group.size > 1
+
+    def place(self, module: nn.Module) -> nn.Module:
+        placed = super().place(module)
+        with torch.no_grad():
+            self.group.spread([*placed.parameters(), *placed.buffers()])
+        return placed
+
+    def add_up(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
+        total = self.compute_all(task, self._pieces(batch), phase)
+        if batch.is_blank and not self.synced:
+            self.put_buffers_back(task)
+        return total
+
+    def compute_piece(self, task: nn.Module, piece: Piece, phase: str) -> Losses:
+        with SyncedNorms(self._sum) if self.synced else nullcontext():
+            return self.compute(task, piece.batch, phase, self.device, counts=piece.counts)
+
+    def add_sums(
+        self, own: Losses, pieces: Sequence[Piece], used: Sequence[float]
+    ) -> tuple[Losses, list[float]]:
+        """Losses and `used` (of parameters or layers, whether they were) added up over all replicas: all that
+        has to be besides the gradients, in one message.
+        """
+        num_samples = own.weight.new_tensor(sum(len(piece.batch) for piece in pieces if piece.counts))
+        sums = torch.stack([num_samples, own.weight, *own.terms.values()]).double()
+        numbers = torch.cat((sums, torch.tensor(used, dtype=torch.float64, device=self.device)))
+        self.group.add(numbers)
+        if not numbers[0]:
+            raise DataError(
+                f"none of the {self.plan.batch} images of a step could be read by any replica",
+                advice="check that the data set is still in its place",
+            )
+        weight, *values = numbers[1 : len(sums)].to(own.weight.dtype)
+        total = Losses(terms=dict(zip(own.terms, values, strict=True)), weight=weight)
+        return total, numbers[len(sums) :].tolist()
+
+    def take_smaller_parts(self, num_samples: int, error: RuntimeError | ValueError | MemoryError) -> None:
+        """Not with others, who would have to take them too, and may be waiting for our gradients already."""
+        if self.group.size == 1 or not is_out_of_memory(error):
+            super().take_smaller_parts(num_samples, error)
+            return
+        parts = self.plan.accumulation
+        raise BoxcrewError(
+            f"replica {self.group.rank} has not enough memory on {self.device} for a step in {parts} parts: "
+            f"{str(error).partition(chr(10))[0]}",
+            advice=f"deploy.accumulation={min(2 * parts, self.plan.batch)} computes the same in less memory",
+        ) from error
+
+    def _sum(self, value: Tensor) -> Tensor:
+        total = value.clone()
+        self.group.add(total)
+        return total
+
+    def _pieces(self, batch: Batch) -> list[Piece]:
+        """Fewer samples than planned where some could not be read. At least one piece."""
+        planned = [len(piece) for piece in self.plan.pieces(self.group.rank)]
+        if batch.is_blank:
+            return [Piece(batch, counts=False)] * (len(planned) if self.needs_every_part else 1)
+        ends = [min(end, len(batch)) for end in itertools.accumulate(planned, initial=0)]
+        sizes = [after - before for before, after in itertools.pairwise(ends)]
+        parts = iter(batch.split(sizes))
+        stand_in = batch.select([0, 0])  # a BatchNorm may need two
+        pieces = [
+            Piece(next(parts), counts=True) if size else Piece(stand_in, counts=False) for size in sizes
+        ]
+        return [piece for piece in pieces if piece.counts or self.needs_every_part]

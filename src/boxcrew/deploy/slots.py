@@ -1,0 +1,61 @@
+"""What an optimizer remembers of its parameters (momentum and the like), as named tensors and JSON values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from boxcrew.core.errors import UsageError
+
+
+class Slots(NamedTuple):
+    """Its settings are not among them: a resumed run has its own, from its configuration."""
+
+    tensors: Mapping[
+        str, Tensor
+    ]  # by number of the parameter and name of the slot, such as 3.momentum_buffer
+    plain: Mapping[str, Any]  # the kind of optimizer, and what is no tensor
+
+
+def slots_of(optimizer: Optimizer) -> Slots:
+    state = optimizer.state_dict()
+    tensors: dict[str, Tensor] = {}
+    plain: dict[str, dict[str, Any]] = {}
+    for index, slots in state["state"].items():
+        for slot, value in slots.items():
+            if isinstance(value, Tensor):
+                tensors[f"{index}.{slot}"] = value
+            else:
+                plain.setdefault(str(index), {})[slot] = value
+    return Slots(tensors, {"kind": type(optimizer).__name__, "slots": plain})
+
+
+def check_slots(optimizer: Optimizer, plain: Mapping[str, Any]) -> None:
+    """`UsageError` unless they are of the same kind of optimizer."""
+    kind = type(optimizer).__name__
+    if plain["kind"] != kind:
+        raise UsageError(
+            f"optim: the checkpoint's optimizer is {plain['kind']}, not {kind}: its state cannot be used",
+            advice="resume with the optimizer the run began with, or start a new run with init=finetune",
+        )
+
+
+def load_slots(optimizer: Optimizer, slots: Slots, take: Callable[[Tensor, Tensor], object]) -> None:
+    """`take(own, value)` copies a value into a tensor that is laid out as a parameter is."""
+    check_slots(optimizer, slots.plain)
+    state: dict[int, dict[str, Any]] = {int(index): dict(s) for index, s in slots.plain["slots"].items()}
+    for name, value in slots.tensors.items():
+        index, _, slot = name.partition(".")
+        state.setdefault(int(index), {})[slot] = value
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+    for parameter, loaded in optimizer.state.items():
+        for slot, value in loaded.items():
+            if isinstance(value, Tensor) and value.shape == parameter.shape:
+                # Laid out like its parameter, as it was before: files know no memory format, and steps on two
+                # layouts are slower and may round differently.
+                loaded[slot] = torch.empty_like(parameter, dtype=value.dtype, requires_grad=False)
+                take(loaded[slot], value)
