@@ -24,7 +24,7 @@ from boxcrew.train.best_effort import BestEffort
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loading import Loaded, Which, load_detector
 from boxcrew.train.outcome import Outcome
-from boxcrew.train.replicas import follow
+from boxcrew.train.replicas import follow, serve
 from boxcrew.train.run import explain, resume, train
 from boxcrew.train.screen import Screen
 from boxcrew.train.validate import ValConfig, validate
@@ -56,6 +56,11 @@ def explain_run(config: RunConfig, screen: Screen) -> dict[str, Any]:
 def follow_run(group: Group) -> None:
     """Works for the chief of a run, in a process that is not the chief."""
     follow(group, Screen())
+
+
+def serve_run(group: Group) -> None:
+    """Keeps parameters for a run, in a process that is a parameter server."""
+    serve(group, Screen())
 
 
 def resume_run(folder: Path, changes: Tree, screen: Screen, group: Group | None = None) -> Outcome:

@@ -36,7 +36,7 @@ class Watched:
     def __init__(self, board: Shared, rank: int, size: int = 2) -> None:
         self.noticed: list[str] = []
         self.told = threading.Event()
-        self.pulse = Pulse(board, rank=rank, size=size, on_loss=self._note)
+        self.pulse = Pulse(board, rank=rank, size=size, num_replicas=size, on_loss=self._note)
 
     def _note(self, what: str) -> None:
         self.noticed.append(what)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import Mapping
+from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -14,79 +15,94 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from boxcrew.deploy.deployment import Deployment, deploy
+from boxcrew.deploy.group import Group
+from boxcrew.deploy.server import Server
 from boxcrew.deploy.slots import Slots
 from boxcrew.plan.plan import Clone, Plan, Replica
 from boxcrew.testing import learning
 from boxcrew.testing.plans import plan_of
-from boxcrew.testing.processes import in_processes
+from boxcrew.testing.processes import in_all_processes
 
 BATCH = 8
-STRATEGIES = ("ddp", "fsdp")
 WAYS = [((8,), 2), ((4, 4), 1), ((5, 3), 2), ((3, 3, 2), 1), ((2, 2, 2, 2), 2)]  # shares, and parts of a step
 TOLERANCE = {"normed": 1e-6, "idle": 1e-6, "ssdlite": 1e-10}
 STOP = 3  # the step after which a run is to go on elsewhere
 
 
-def plan(strategy: str, *shares: int, accumulation: int = 1) -> Plan:
+def plan(strategy: str, *shares: int, accumulation: int = 1, servers: int = 0) -> Plan:
     replicas = tuple(Replica(clones=(Clone(device="cpu", share=share),)) for share in shares)
     return plan_of(
-        *shares, strategy=strategy, replicas=replicas, accumulation=accumulation, batch_norm="synced"
+        *shares,
+        strategy=strategy,
+        replicas=replicas,
+        accumulation=accumulation,
+        batch_norm="synced",
+        servers=servers,
     )
+
+
+def descent(task: nn.Module) -> Optimizer:
+    return torch.optim.SGD(task.parameters(), lr=0.05)
 
 
 def momentum(task: nn.Module) -> Optimizer:
     return torch.optim.SGD(task.parameters(), lr=0.05, momentum=0.9, weight_decay=0.1)
 
 
-def saved(deployment: Deployment, task: nn.Module, optimizer: Optimizer) -> dict[str, Any]:
-    """As a checkpoint has it; empty on replicas that have not all of it."""
-    slots = deployment.slots(optimizer)
-    return {
-        "task": {name: value.clone() for name, value in deployment.whole(task.state_dict()).items()},
-        "slots": {name: value.clone() for name, value in deployment.whole(slots.tensors).items()},
-        "plain": json.dumps(slots.plain),
-    }
+def learn(deployment: Deployment, task: nn.Module, optimizer: Optimizer) -> Any:
+    losses, norms = learning.learn(deployment, task, optimizer=optimizer)
+    return dict(deployment.whole(task.state_dict())), losses + norms
 
 
-def load(deployment: Deployment, task: nn.Module, optimizer: Optimizer, begun: Mapping[str, Any]) -> None:
-    for name, own in task.state_dict().items():
-        deployment.take(own, begun["task"][name])
-    deployment.load_slots(optimizer, Slots(begun["slots"], json.loads(begun["plain"])))
-
-
-def go_on(deployment: Deployment, begun: Mapping[str, Any]) -> list[float]:
-    """From where another stopped: its next losses."""
-    task = deployment.place(learning.make_task("idle"))
-    optimizer = momentum(task)
-    load(deployment, task, optimizer, begun)
-    losses, norms = learning.learn(deployment, task, optimizer=optimizer, steps=range(STOP, STOP + 2))
-    return losses + norms
-
-
-def begin(deployment: Deployment) -> tuple[dict[str, Any], list[float]]:
-    """What is saved at the stop, and what would come after it."""
-    task = deployment.place(_disturbed(learning.make_task("idle"), deployment.group.rank))
-    optimizer = momentum(task)
+def begin(deployment: Deployment, task: nn.Module, optimizer: Optimizer) -> Any:
+    """What is saved at the stop, as a checkpoint has it, and what would come after it."""
     learning.learn(deployment, task, optimizer=optimizer, steps=range(STOP))
-    stopped = saved(deployment, task, optimizer)
+    stopped: dict[str, Any] = {"task": deployment.whole(task.state_dict())}
+    if deployment.is_chief or not deployment.is_whole:  # who is called
+        slots = deployment.slots(optimizer)
+        stopped |= {"slots": deployment.whole(slots.tensors), "plain": json.dumps(slots.plain)}
+    stopped = copy.deepcopy(stopped)
     losses, norms = learning.learn(deployment, task, optimizer=optimizer, steps=range(STOP, STOP + 2))
     return stopped, losses + norms
 
 
-def learn_all(other: Path, deployment: Deployment, file: Path) -> None:
-    """All tasks, in one set of processes: starting them is what takes long."""
-    found: dict[str, Any] = {}
-    for name in learning.TASKS:
-        task = deployment.place(_disturbed(learning.make_task(name), deployment.group.rank))
-        losses, norms = learning.learn(deployment, task)
-        found[name] = (dict(deployment.whole(task.state_dict())), losses + norms)
-    found["begun"] = begin(deployment)
-    found["gone on"] = go_on(deployment, torch.load(other, weights_only=True))
-    torch.save(found, file)
+def go_on(other: Path, deployment: Deployment, task: nn.Module, optimizer: Optimizer) -> Any:
+    """From where another stopped: its next losses."""
+    begun = torch.load(other, weights_only=True)
+    for name, own in task.state_dict().items():
+        deployment.take(own, begun["task"][name])
+    deployment.load_slots(optimizer, Slots(begun["slots"], json.loads(begun["plain"])))
+    losses, norms = learning.learn(deployment, task, optimizer=optimizer, steps=range(STOP, STOP + 2))
+    return losses + norms
+
+
+Scene = tuple[str, Callable[[nn.Module], Optimizer], Callable[[Deployment, nn.Module, Optimizer], Any]]
+"""A task's name, its optimizer, and what to do with them."""
+
+
+def scenes(other: Path) -> dict[str, Scene]:
+    """All in one set of processes: starting them is what takes long."""
+    found: dict[str, Scene] = {name: (name, descent, learn) for name in learning.TASKS}
+    return found | {"begun": ("idle", momentum, begin), "gone on": ("idle", momentum, partial(go_on, other))}
+
+
+def play(scene: Scene, one: Plan, group: Group) -> Any:
+    name, make_optimizer, act = scene
+    task = _disturbed(learning.make_task(name), group.rank)
+    if group.is_server:
+        Server(one, group, task, make_optimizer(task)).run()
+        return None
+    with deploy(one, group=group) as deployment:
+        placed = deployment.place(task)
+        return act(deployment, placed, make_optimizer(placed))
+
+
+def play_all(one: Plan, other: Path, group: Group, file: Path) -> None:
+    torch.save({title: play(scene, one, group) for title, scene in scenes(other).items()}, file)
 
 
 def _disturbed(task: nn.Module, rank: int) -> nn.Module:
-    """Replicas begin with what the chief has, whatever they had."""
+    """All begin with what the chief has, whatever they had."""
     if rank:
         for parameter in task.parameters():
             torch.nn.init.constant_(parameter, 0.5)
@@ -102,16 +118,20 @@ def learnt_alone(name: str, accumulation: int) -> tuple[dict[str, Tensor], list[
 
 
 @pytest.mark.parametrize(("shares", "accumulation"), WAYS)
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(("strategy", "servers"), [("ddp", 0), ("fsdp", 0), ("parameter_server", 2)])
 def test_any_number_of_replicas_with_any_shares_learn_the_same(
-    strategy: str, shares: tuple[int, ...], accumulation: int, tmp_path: Path
+    strategy: str, servers: int, shares: tuple[int, ...], accumulation: int, tmp_path: Path
 ) -> None:
-    with deploy(plan_of(BATCH, accumulation=accumulation)) as deployment:
-        stopped, after = begin(deployment)
-        torch.save(stopped, tmp_path / "alone.pt")
-        one = plan(strategy, *shares, accumulation=accumulation)
-        found = in_processes(one, partial(learn_all, tmp_path / "alone.pt"), tmp_path)
-        assert go_on(deployment, found[0]["begun"][0]) == pytest.approx(after, rel=1e-5)
+    alone, one = (
+        plan_of(BATCH, accumulation=accumulation),
+        plan(strategy, *shares, accumulation=accumulation, servers=servers),
+    )
+    stopped, after = play(scenes(tmp_path)["begun"], alone, Group())
+    torch.save(stopped, tmp_path / "alone.pt")
+    found = in_all_processes(one, partial(play_all, one, tmp_path / "alone.pt"), tmp_path)[: len(shares)]
+    torch.save(found[0]["begun"][0], tmp_path / "several.pt")
+    gone_on = play(scenes(tmp_path / "several.pt")["gone on"], alone, Group())
+    assert gone_on == pytest.approx(after, rel=1e-5)
     for name in learning.TASKS:
         wanted, numbers = learnt_alone(name, accumulation)
         first = found[0][name][0]

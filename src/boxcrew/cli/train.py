@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from boxcrew.api import explain_run, follow_run, resume_run, run_config, train_run
+from boxcrew.api import explain_run, follow_run, resume_run, run_config, serve_run, train_run
 from boxcrew.cli.output import print_json, screen, settings
 from boxcrew.core.config import Tree, read_yaml
 from boxcrew.core.errors import BoxcrewError, UsageError
@@ -17,7 +17,7 @@ from boxcrew.deploy.parent import LAUNCHER, die_with
 from boxcrew.deploy.seat import seat_of
 from boxcrew.train.config import RunConfig
 from boxcrew.train.outcome import Outcome
-from boxcrew.train.planning import planned_replicas
+from boxcrew.train.planning import planned_processes
 
 
 def train_command(words: list[str], *, as_json: bool, only_explain: bool = False) -> None:
@@ -47,20 +47,24 @@ def _stored(folder: Path, changes: Tree) -> RunConfig | None:
 
 
 def _run(config: RunConfig | None, work: Callable[[Group], Outcome], *, as_json: bool) -> None:
-    """As one replica of those that somebody started, or alone; or starts several, and waits for them."""
+    """As one process of those that somebody started, or alone; or starts several, and waits for them."""
     if LAUNCHER in os.environ:
         die_with(int(os.environ[LAUNCHER]))
     seat = seat_of(os.environ)
-    num_replicas = planned_replicas(config) if seat is None and config is not None else 1
-    if num_replicas > 1:
-        from boxcrew.deploy.launch import start_replicas  # slow to import, and rarely needed
+    num_replicas, num_servers = 1, 0
+    if config is not None:
+        num_replicas, num_servers = planned_processes(config, None if seat is None else seat.size)
+    if seat is None and num_replicas + num_servers > 1:
+        from boxcrew.deploy.launch import start_processes  # slow to import, and rarely needed
 
-        start_replicas(sys.argv[1:], num_replicas)
+        start_processes(sys.argv[1:], num_replicas, num_servers)
         return
-    group = Group() if seat is None else Processes(seat)
+    group = Group() if seat is None else Processes(seat, num_servers=num_servers)
     try:
         if group.is_chief:
             _finish(work(group), as_json=as_json)
+        elif group.is_server:
+            serve_run(group)
         else:
             follow_run(group)
     except Exception as error:

@@ -16,8 +16,9 @@ from torch import Tensor
 from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
 from boxcrew.core.errors import BoxcrewError, UsageError
+from boxcrew.deploy.mail import Mail
 from boxcrew.deploy.pulse import LAST_WORDS, LOST, Pulse, end_process
-from boxcrew.deploy.seat import Seat
+from boxcrew.deploy.seat import Seat, process_name
 
 TIMEOUT = timedelta(hours=2)
 """For one message. Long, because a chief may evaluate for long: who is gone is noticed by the pulse."""
@@ -29,11 +30,19 @@ class Group:
     """One replica alone: everything is said and added up already."""
 
     rank = 0
-    size = 1
+    size = 1  # replicas; ranks from there on are parameter servers
 
     @property
     def is_chief(self) -> bool:
         return self.rank == 0
+
+    @property
+    def is_server(self) -> bool:
+        return self.rank >= self.size
+
+    @property
+    def mail(self) -> Mail:
+        raise AssertionError("one replica alone has nobody to write to")
 
     def add(self, tensor: Tensor) -> None:
         """Makes the tensor the sum of those of all replicas."""
@@ -42,11 +51,14 @@ class Group:
         """The same while the caller goes on: not to be touched until waited for."""
         return Pending()
 
+    def add_among_servers(self, tensor: Tensor) -> None:
+        """The same among parameter servers."""
+
     def spread(self, tensors: Sequence[Tensor]) -> None:
-        """Makes the tensors what the chief's are."""
+        """Makes the tensors what the chief's are, on all replicas."""
 
     def tell(self, value: Any) -> Any:
-        """The chief's value, on all. JSON values."""
+        """The chief's value, on all, servers too. JSON values."""
         return value
 
     def say(self, word: str) -> str:
@@ -70,10 +82,11 @@ class Pending:
 
 
 class Processes(Group):
-    """Replicas in processes of their own."""
+    """Replicas in processes of their own; the last `num_servers` of them are parameter servers."""
 
-    def __init__(self, seat: Seat) -> None:
-        self.rank, self.size = seat.rank, seat.size
+    def __init__(self, seat: Seat, *, num_servers: int = 0) -> None:
+        self.rank, self.size = seat.rank, seat.size - num_servers
+        self._num_processes = seat.size
         place = _meeting_place(seat)
         self._store = PrefixStore(f"boxcrew/{seat.attempt}", place)
         _call_the_roll(self._store, seat)
@@ -81,28 +94,44 @@ class Processes(Group):
         dist.init_process_group(
             backend, store=self._store, rank=seat.rank, world_size=seat.size, timeout=TIMEOUT
         )
+        # All processes must make all groups, also those that they are not in.
+        self._replicas = _part_of_all(range(self.size), num_servers)
+        self._servers = _part_of_all(range(self.size, seat.size), num_servers)
+        self._mail = Mail(self.waiting)
         self._told = 0
         self._has_failed = False
         # With a connection of its own: the other may be waiting for what the chief has to tell.
         board = PrefixStore(f"boxcrew/{seat.attempt}", place.clone())
-        self._pulse = Pulse(board, rank=self.rank, size=self.size, on_loss=end_process)
+        self._pulse = Pulse(
+            board, rank=self.rank, size=seat.size, on_loss=end_process, num_replicas=self.size
+        )
+
+    @property
+    def mail(self) -> Mail:
+        return self._mail
 
     def add(self, tensor: Tensor) -> None:
-        with self._waiting():
-            dist.all_reduce(tensor)
+        with self.waiting():
+            dist.all_reduce(tensor, group=self._replicas)
 
     def add_later(self, tensor: Tensor) -> Pending:
-        return _Message(dist.all_reduce(tensor, async_op=True), self._waiting)
+        work = dist.all_reduce(tensor, group=self._replicas, async_op=True)
+        assert work is not None
+        return _Message(work, self.waiting)
+
+    def add_among_servers(self, tensor: Tensor) -> None:
+        with self.waiting():
+            dist.all_reduce(tensor, group=self._servers)
 
     def spread(self, tensors: Sequence[Tensor]) -> None:
-        with self._waiting():
+        with self.waiting():
             for tensor in tensors:
-                dist.broadcast(tensor, src=0)
+                dist.broadcast(tensor, src=0, group=self._replicas)
 
     def tell(self, value: Any) -> Any:
         key = f"told/{self._told}"
         self._told += 1
-        with self._waiting():
+        with self.waiting():
             if self.is_chief:
                 self._store.set(key, json.dumps(value))
                 return value
@@ -130,7 +159,7 @@ class Processes(Group):
             dist.destroy_process_group()
 
     @contextmanager
-    def _waiting(self) -> Iterator[None]:
+    def waiting(self) -> Iterator[None]:
         """For the others. Where one of them is gone torch's errors speak of sockets; this one says who."""
         with self._pulse.waiting():
             try:
@@ -144,10 +173,11 @@ class Processes(Group):
     def _who_failed(self) -> str | None:
         end = time.monotonic() + LAST_WORDS
         while time.monotonic() < end:
-            for rank in range(self.size):
+            for rank in range(self._num_processes):
                 with suppress(*LOST):  # the store may be gone
                     if rank != self.rank and self._store.check([f"failed/{rank}"]):
-                        return f"replica {rank} failed: {self._store.get(f'failed/{rank}').decode()}"
+                        why = self._store.get(f"failed/{rank}").decode()
+                        return f"{process_name(rank, self.size)} failed: {why}"
             time.sleep(0.05)
         return None
 
@@ -160,6 +190,14 @@ class _Message(Pending):
     def wait(self) -> None:
         with self._waiting():
             self._work.wait()
+
+
+def _part_of_all(ranks: range, num_servers: int) -> dist.ProcessGroup | None:
+    """None, for torch, is all of them."""
+    if not num_servers:
+        return None
+    made = dist.new_group(list(ranks))
+    return made if isinstance(made, dist.ProcessGroup) else None
 
 
 def _meeting_place(seat: Seat) -> TCPStore:

@@ -17,13 +17,14 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.deploy.parent import LAUNCHER
+from boxcrew.deploy.seat import process_name
 
 SAVING = 120  # seconds that replicas have to finish their step and save, when they are to stop
 _INTERRUPTED = 130
 _ADVICE = "boxcrew resume goes on from the last checkpoint"
 
 
-def start_replicas(words: Sequence[str], num_replicas: int) -> None:
+def start_processes(words: Sequence[str], num_replicas: int, num_servers: int) -> None:
     """Runs `boxcrew` with these words in as many processes, and waits for them. Only the chief speaks here;
     what the others say is shown if they fail.
     """
@@ -31,7 +32,7 @@ def start_replicas(words: Sequence[str], num_replicas: int) -> None:
         config = LaunchConfig(
             min_nodes=1,
             max_nodes=1,
-            nproc_per_node=num_replicas,
+            nproc_per_node=num_replicas + num_servers,
             run_id=uuid.uuid4().hex,
             rdzv_backend="c10d",
             rdzv_endpoint="127.0.0.1:0",
@@ -41,7 +42,7 @@ def start_replicas(words: Sequence[str], num_replicas: int) -> None:
             signals_to_handle="SIGTERM,SIGINT",  # not SIGHUP, which nohup is to keep away from us
             local_addr="127.0.0.1",
             logs_specs=DefaultLogsSpecs(
-                log_dir=folder, redirects=dict.fromkeys(range(1, num_replicas), Std.ALL)
+                log_dir=folder, redirects=dict.fromkeys(range(1, num_replicas + num_servers), Std.ALL)
             ),
         )
         # The chief keeps the meeting place itself: where it is gone, the others notice.
@@ -51,23 +52,23 @@ def start_replicas(words: Sequence[str], num_replicas: int) -> None:
         try:
             elastic_launch(config, sys.executable)("-m", "boxcrew", *words)
         except ChildFailedError as error:
-            _tell_failure(error.failures, Path(folder))
+            _tell_failure(error.failures, Path(folder), num_replicas)
         except SignalException:  # Ctrl-C and the like: passed on to the replicas, who have saved by now
             sys.exit(_INTERRUPTED)
 
 
-def _tell_failure(failures: Mapping[int, ProcessFailure], folder: Path) -> None:
+def _tell_failure(failures: Mapping[int, ProcessFailure], folder: Path, num_replicas: int) -> None:
     """One that was killed could not say so. What the chief has to say it has said, of the others too.
     The last words of another are fetched from its log.
     """
     for rank, failure in sorted(failures.items()):
         if failure.exitcode < 0 and -failure.exitcode != signal.SIGTERM:  # which is how the rest are ended
-            name = signal.Signals(-failure.exitcode).name
-            raise BoxcrewError(f"replica {rank} was killed by {name}: the run has stopped", advice=_ADVICE)
+            name, number = process_name(rank, num_replicas), signal.Signals(-failure.exitcode).name
+            raise BoxcrewError(f"{name} was killed by {number}: the run has stopped", advice=_ADVICE)
     if 0 in failures and failures[0].exitcode > 0:
         sys.exit(failures[0].exitcode)
     rank = min(failures, key=lambda one: failures[one].timestamp)
     logs = sorted(folder.rglob(f"{rank}/stderr.log"))
     text = logs[-1].read_text(errors="replace") if logs else ""
     said = text.rpartition("error: ")[2].partition("\n")[0] or f"exit code {failures[rank].exitcode}"
-    raise BoxcrewError(f"replica {rank} failed: {said}", advice=_ADVICE)
+    raise BoxcrewError(f"{process_name(rank, num_replicas)} failed: {said}", advice=_ADVICE)

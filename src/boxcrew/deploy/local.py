@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from boxcrew.core.errors import BoxcrewError
+from boxcrew.core.errors import BoxcrewError, DataError
 from boxcrew.core.types import Batch, Losses
 from boxcrew.deploy.buffers import KeptBuffers
 from boxcrew.deploy.deployment import Deployment
@@ -80,10 +80,36 @@ class Local(Deployment):
         self._scaler.scale(losses.total()).backward()  # type: ignore[no-untyped-call]
         return losses.detach()
 
+    def add_sums(
+        self, own: Losses, num_samples: int, used: Sequence[float] = ()
+    ) -> tuple[Losses, list[float]]:
+        """Losses and `used` (of parameters or layers, whether they were) added up over all replicas: all that
+        has to be besides the gradients, in one message.
+        """
+        sums = torch.stack([own.weight.new_tensor(num_samples), own.weight, *own.terms.values()]).double()
+        numbers = torch.cat((sums, torch.tensor(used, dtype=torch.float64, device=self.device)))
+        self.group.add(numbers)
+        if not numbers[0]:
+            raise DataError(
+                f"none of the {self.plan.batch} images of a step could be read by any replica",
+                advice="check that the data set is still in its place",
+            )
+        weight, *values = numbers[1 : len(sums)].to(own.weight.dtype)
+        total = Losses(terms=dict(zip(own.terms, values, strict=True)), weight=weight)
+        return total, numbers[len(sums) :].tolist()
+
     def take_smaller_parts(self, num_samples: int, error: RuntimeError | ValueError | MemoryError) -> None:
-        """Where that may help; else the error is raised."""
+        """Where that may help; else the error is raised. Not with other replicas, who would have to take them
+        too, and may be waiting for our gradients already.
+        """
         parts = self.plan.accumulation
         out_of_memory = is_out_of_memory(error)
+        if out_of_memory and self.group.size > 1:
+            raise BoxcrewError(
+                f"replica {self.group.rank} has not enough memory for a step in {parts} parts: "
+                f"{str(error).partition(chr(10))[0]}",
+                advice=f"deploy.accumulation={min(2 * parts, self.plan.batch)}: the same in less memory",
+            ) from error
         # In training mode BatchNorms of 1 x 1 maps refuse to work on one sample.
         lonely = "more than 1 value per channel" in str(error)
         if lonely and len(self.plan.clones) > 1:

@@ -26,23 +26,32 @@ PATIENCE = 600.0  # seconds that one clone waits for the others
 
 
 class Meeting:
-    """Where clones in threads of one process add something up. If one cannot come, `leave` frees the rest."""
+    """Where clones in threads of one process add something up; `beyond` then makes the sum that over all
+    processes. If one cannot come, `leave` frees the rest.
+    """
 
-    def __init__(self, num: int) -> None:
-        self._barrier = threading.Barrier(num, timeout=PATIENCE)
+    def __init__(self, num: int, beyond: Callable[[Tensor], None]) -> None:
+        self._barrier = threading.Barrier(num, action=self._add_up, timeout=PATIENCE)
         self._brought: list[Tensor | None] = [None] * num
+        self._beyond = beyond
+        self._total: Tensor | None = None
 
     def add(self, seat: int, value: Tensor) -> Tensor:
         self._brought[seat] = value
         self._barrier.wait()
+        assert self._total is not None
+        return self._total.to(value.device)
+
+    def _add_up(self) -> None:
+        """By the last to come. Nobody can come again before all have taken the sum."""
         given = [brought for brought in self._brought if brought is not None]
-        if any(brought.shape != value.shape for brought in given):
+        if any(brought.shape != given[0].shape for brought in given):
             raise BoxcrewError("clones meet at different BatchNorms: they do not compute the same layers")
-        total = value.new_zeros(value.shape)
-        for brought in given:  # in the order of seats, so that all have the same sum to the last bit
-            total += brought.to(value.device)
-        self._barrier.wait()  # before any seat is taken again
-        return total
+        total = given[0].clone()
+        for brought in given[1:]:  # in the order of seats, so that the sum is the same each time
+            total += brought.to(total.device)
+        self._beyond(total)
+        self._total = total
 
     def leave(self) -> None:
         self._barrier.abort()

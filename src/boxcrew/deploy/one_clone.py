@@ -11,12 +11,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from boxcrew.core.errors import BoxcrewError, DataError
 from boxcrew.core.types import Batch, Losses
 from boxcrew.deploy.devices import Devices
 from boxcrew.deploy.group import Group
 from boxcrew.deploy.local import Local
-from boxcrew.deploy.memory import is_out_of_memory
 from boxcrew.deploy.norms import SyncedNorms
 from boxcrew.plan.plan import Plan
 
@@ -26,6 +24,10 @@ class Piece(NamedTuple):
 
     batch: Batch
     counts: bool  # else it stands for nothing: a replica must compute something that has no sample
+
+
+def num_samples(pieces: Sequence[Piece]) -> int:
+    return sum(len(piece.batch) for piece in pieces if piece.counts)
 
 
 class OneClone(Local):
@@ -61,37 +63,6 @@ class OneClone(Local):
     def compute_piece(self, task: nn.Module, piece: Piece, phase: str) -> Losses:
         with SyncedNorms(self._sum) if self.synced else nullcontext():
             return self.compute(task, piece.batch, phase, self.device, counts=piece.counts)
-
-    def add_sums(
-        self, own: Losses, pieces: Sequence[Piece], used: Sequence[float]
-    ) -> tuple[Losses, list[float]]:
-        """Losses and `used` (of parameters or layers, whether they were) added up over all replicas: all that
-        has to be besides the gradients, in one message.
-        """
-        num_samples = own.weight.new_tensor(sum(len(piece.batch) for piece in pieces if piece.counts))
-        sums = torch.stack([num_samples, own.weight, *own.terms.values()]).double()
-        numbers = torch.cat((sums, torch.tensor(used, dtype=torch.float64, device=self.device)))
-        self.group.add(numbers)
-        if not numbers[0]:
-            raise DataError(
-                f"none of the {self.plan.batch} images of a step could be read by any replica",
-                advice="check that the data set is still in its place",
-            )
-        weight, *values = numbers[1 : len(sums)].to(own.weight.dtype)
-        total = Losses(terms=dict(zip(own.terms, values, strict=True)), weight=weight)
-        return total, numbers[len(sums) :].tolist()
-
-    def take_smaller_parts(self, num_samples: int, error: RuntimeError | ValueError | MemoryError) -> None:
-        """Not with others, who would have to take them too, and may be waiting for our gradients already."""
-        if self.group.size == 1 or not is_out_of_memory(error):
-            super().take_smaller_parts(num_samples, error)
-            return
-        parts = self.plan.accumulation
-        raise BoxcrewError(
-            f"replica {self.group.rank} has not enough memory on {self.device} for a step in {parts} parts: "
-            f"{str(error).partition(chr(10))[0]}",
-            advice=f"deploy.accumulation={min(2 * parts, self.plan.batch)} computes the same in less memory",
-        ) from error
 
     def _sum(self, value: Tensor) -> Tensor:
         total = value.clone()

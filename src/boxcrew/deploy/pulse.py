@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Protocol
 
+from boxcrew.deploy.seat import process_name
+
 EVERY = 1.0  # seconds between two signs of life
 SILENCE = 25.0  # after which a replica counts as gone: with what it takes to notice, half a minute
 PATIENCE = 25.0  # that a step may take however short the others were
@@ -35,11 +37,16 @@ class SignBoard(Protocol):
 
 
 class Pulse:
-    """`on_loss` is told, in a thread of its own, what is wrong with which replica."""
+    """`on_loss` is told, in a thread of its own, what is wrong with which process. The first `num_replicas`
+    of them are replicas, and have steps to get stuck at.
+    """
 
-    def __init__(self, board: SignBoard, *, rank: int, size: int, on_loss: Callable[[str], None]) -> None:
+    def __init__(
+        self, board: SignBoard, *, rank: int, size: int, num_replicas: int, on_loss: Callable[[str], None]
+    ) -> None:
         self._board = board
         self._rank = rank
+        self._num_replicas = num_replicas
         self._others = [other for other in range(size) if other != rank]
         self._on_loss = on_loss
         self._count = 0
@@ -138,7 +145,8 @@ class Pulse:
             self._heard[rank] = sign
             silent = self._silent[rank] * EVERY
             if sign != DONE and silent > SILENCE:
-                return f"replica {rank} has not been heard of for {silent:.0f} s: it was stopped or is gone"
+                name = process_name(rank, self._num_replicas)
+                return f"{name} has not been heard of for {silent:.0f} s: it was stopped or is gone"
             _, _, stuck = sign.partition(" ")
             if stuck:
                 return f"replica {rank} has been at one step for {stuck} s: it is stuck"

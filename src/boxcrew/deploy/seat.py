@@ -29,6 +29,11 @@ class Seat:
     attempt: str = "0"  # which start of the same job this is: what earlier ones left at the place is not ours
 
 
+def process_name(rank: int, num_replicas: int) -> str:
+    """In the classic words: replicas come first, parameter servers after them."""
+    return f"replica {rank}" if rank < num_replicas else f"ps_{rank - num_replicas}"
+
+
 def seat_of(environment: Mapping[str, str]) -> Seat | None:
     """None for a process that stands alone."""
     for read in (_torchrun, _slurm, _mpi):

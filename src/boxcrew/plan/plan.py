@@ -39,6 +39,10 @@ class Replica(Config):
 class Plan(Config):
     strategy: str = "single"  # a name in `deploy.STRATEGIES`
     replicas: tuple[Replica, ...] = Field(min_length=1)  # the first is chief
+    servers: int = Field(default=0, ge=0)  # processes that keep the parameters, for strategy parameter_server
+    staleness: int | None = Field(
+        default=None, ge=0
+    )  # steps a replica may be ahead of another; None: together
     parameter_device: str
     optimizer_device: str
     inputs_device: str = "cpu"
@@ -84,7 +88,27 @@ class Plan(Config):
             raise UsageError("plan: strategy single has one clone, on the parameter device")
         if self.strategy in {"ddp", "fsdp"}:
             self._require_one_clone_each()
+        self._require_servers()
         return self
+
+    def _require_servers(self) -> None:
+        if self.strategy != "parameter_server":
+            if self.servers or self.staleness is not None:
+                raise UsageError(f"plan: servers and staleness are not for strategy {self.strategy}")
+            return
+        if not self.servers:
+            raise UsageError("plan: strategy parameter_server has no servers")
+        if self.parameter_device != "cpu":
+            raise UsageError(
+                f"plan: parameter servers keep parameters on the cpu, not {self.parameter_device}"
+            )
+        if self.batch_norm == "synced" and len(self.replicas) > 1:
+            if self.staleness is not None:
+                raise UsageError(
+                    "plan: batch_norm synced makes replicas meet, and with staleness they do not",
+                    advice="deploy.batch_norm=first or frozen, or no deploy.staleness=",
+                )
+            self._require_pieces()
 
     def _require_one_clone_each(self) -> None:
         if any(len(replica.clones) > 1 for replica in self.replicas):
@@ -114,6 +138,14 @@ class Plan(Config):
         return tuple(clone for replica in self.replicas for clone in replica.clones)
 
     @property
+    def num_processes(self) -> int:
+        return len(self.replicas) + self.servers
+
+    def keeper(self, parameter: int) -> int:
+        """Which server keeps a parameter of that number: they take turns."""
+        return parameter % self.servers
+
+    @property
     def devices(self) -> tuple[str, ...]:
         """That compute, each once."""
         return tuple(dict.fromkeys(clone.device for clone in self.clones))
@@ -135,14 +167,32 @@ class Plan(Config):
 
     def pieces(self, replica: int) -> list[range]:
         """The positions within a step of the samples that a replica computes: one range for each part."""
-        first = sum(len(other.clones) for other in self.replicas[:replica])
-        last = first + len(self.replicas[replica].clones)
+        own = self._clones_of(replica)
         found, start = [], 0
         for counts in self.split(self.batch):
-            begin = start + sum(counts[:first])
-            found.append(range(begin, begin + sum(counts[first:last])))
+            begin = start + sum(counts[: own.start])
+            found.append(range(begin, begin + sum(counts[own])))
             start += sum(counts)
         return found
+
+    def dealt(self, replica: int, num_samples: int) -> list[list[int]]:
+        """How many of the samples that a replica has of a step each of its clones computes, in every part of
+        which it has any. `num_samples` is less than its share where some could not be read.
+        """
+        if len(self.replicas) == 1:
+            return self.split(num_samples)
+        found = []
+        for counts in self.split(self.batch):
+            taken = []
+            for count in counts[self._clones_of(replica)]:
+                taken.append(min(count, num_samples))
+                num_samples -= taken[-1]
+            found.append(taken)
+        return [counts for counts in found if sum(counts)]
+
+    def _clones_of(self, replica: int) -> slice:
+        first = sum(len(other.clones) for other in self.replicas[:replica])
+        return slice(first, first + len(self.replicas[replica].clones))
 
     def because(self, reason: str) -> Plan:
         """The same with one reason more."""
@@ -157,8 +207,18 @@ class Plan(Config):
         return [
             f"{self.strategy} on {self._devices()}, {batch}, {self.precision}, {self.memory_format}, "
             f"{counted(self.threads, 'thread')}, {counted(self.loader_workers, 'loader worker')}{cache}",
+            *self._pace(),
             *self._norms(),
             *self.reasons,
+        ]
+
+    def _pace(self) -> list[str]:
+        if self.staleness is None:
+            return []
+        ahead = counted(self.staleness, "step")
+        return [
+            f"every replica updates the parameters by itself, and may be {ahead} ahead of another: "
+            "what is learnt depends on who comes when"
         ]
 
     def _norms(self) -> list[str]:

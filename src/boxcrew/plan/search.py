@@ -23,8 +23,12 @@ class DeployConfig(Config):
 
     group = "deploy"
 
-    strategy: Literal["auto", "single", "clones", "ddp", "fsdp"] = "auto"
-    replicas: Count | Literal["auto"] = "auto"  # processes of one clone each; auto: as many as were started
+    strategy: Literal["auto", "single", "clones", "ddp", "fsdp", "parameter_server"] = "auto"
+    replicas: Count | Literal["auto"] = "auto"  # processes that compute; auto: as many as were started
+    servers: Count | Literal["auto"] = (
+        "auto"  # processes that keep parameters; auto: 1 if the strategy has any
+    )
+    staleness: Annotated[int, Field(ge=0)] | None = None  # steps a replica may be ahead of another
     clones: Count | Literal["auto"] = "auto"  # copies of the model in a process
     clone_on_cpu: bool = False  # all clones on the CPU, also where there are accelerators
     shares: Annotated[tuple[Count, ...], commas] | None = (
@@ -70,10 +74,12 @@ def make_plan(
         )
     shares = _shares(wishes, batch, len(chosen))
     clones = [Clone(device=one.name, share=share) for one, share in zip(chosen, shares, strict=True)]
-    keeper = "cpu" if strategy == "clones" else chosen[0].name
+    keeper = "cpu" if strategy in {"clones", "parameter_server"} else chosen[0].name
     return Plan(
         strategy=strategy,
         replicas=_replicas(clones, num),
+        servers=num_servers(wishes) if strategy == "parameter_server" else 0,
+        staleness=wishes.staleness,
         parameter_device=keeper,
         optimizer_device=keeper,
         batch=batch,
@@ -89,17 +95,32 @@ def make_plan(
     )
 
 
+def num_servers(wishes: DeployConfig) -> int:
+    """That are asked for."""
+    if wishes.servers != "auto":
+        return wishes.servers
+    return 1 if wishes.strategy == "parameter_server" else 0
+
+
 def _replicas(clones: Sequence[Clone], num: int) -> tuple[Replica, ...]:
-    if num == 1:
-        return (Replica(clones=tuple(clones)),)
-    return tuple(Replica(clones=(clone,)) for clone in clones)
+    """As many clones in each."""
+    each = len(clones) // num
+    return tuple(Replica(clones=tuple(clones[i * each : (i + 1) * each])) for i in range(num))
 
 
 def _strategy(wishes: DeployConfig, chosen: Sequence[Device], num: int) -> str:
     """`ddp` for several processes; `clones` where one has several, or where the parameters do not live where
-    they are computed with.
+    they are computed with; `parameter_server` only if asked for.
     """
     offloaded = wishes.optimizer_device == "cpu" and chosen[0].kind != "cpu"
+    if wishes.strategy == "parameter_server" or (wishes.strategy == "auto" and wishes.servers != "auto"):
+        return "parameter_server"
+    for name, value in (("servers", wishes.servers), ("staleness", wishes.staleness)):
+        if value not in {"auto", None}:
+            raise UsageError(
+                f"deploy.{name}={value}: not with deploy.strategy={wishes.strategy}",
+                advice="deploy.strategy=parameter_server has servers",
+            )
     if num > 1 and offloaded:
         raise UsageError(f"deploy.optimizer_device=cpu: not with deploy.replicas={num}")
     if num > 1:
@@ -128,7 +149,10 @@ def _devices(
     if num_replicas > 1:
         return _of_replicas(machine, wishes, wanted, num_replicas)
     if "," in wanted:
-        return _listed(machine, wishes, wanted.split(","))
+        names = wanted.split(",")
+        if wishes.clones not in {"auto", len(names)}:
+            raise UsageError(f"deploy.clones={wishes.clones}: device= names {len(names)} devices")
+        return _listed(machine, names)
     num = 1 if wishes.clones == "auto" else wishes.clones
     if wishes.clone_on_cpu:
         return [machine.devices[0]] * num, "deploy.clone_on_cpu: all clones are on the CPU"
@@ -139,17 +163,22 @@ def _devices(
 
 
 def _of_replicas(machine: Machine, wishes: DeployConfig, wanted: str, num: int) -> tuple[list[Device], str]:
-    if wishes.clones not in {"auto", 1}:
-        raise UsageError(f"deploy.clones={wishes.clones}: with several replicas each has one clone")
+    clones = 1 if wishes.clones == "auto" else wishes.clones
+    if clones > 1 and not num_servers(wishes):
+        raise UsageError(
+            f"deploy.clones={clones}: with several replicas each has one clone",
+            advice="deploy.strategy=parameter_server has several",
+        )
+    what = f"deploy.replicas={num}" + (f" deploy.clones={clones}" if clones > 1 else "")
     if "," in wanted:
-        devices, reason = _listed(machine, wishes, wanted.split(","))
-        if len(devices) != num:
-            raise UsageError(f"deploy.replicas={num}: device= names {len(devices)} devices")
+        devices, reason = _listed(machine, wanted.split(","))
+        if len(devices) != num * clones:
+            raise UsageError(f"{what}: device= names {len(devices)} devices")
         return devices, reason
     if wishes.clone_on_cpu or wanted == "cpu" or not machine.accelerators:
         _device(machine, wanted)
-        return [machine.devices[0]] * num, f"deploy.replicas={num}: processes that share the CPU"
-    return _accelerators(machine, wanted, num, f"deploy.replicas={num}")
+        return [machine.devices[0]] * num * clones, f"{what}: processes that share the CPU"
+    return _accelerators(machine, wanted, num * clones, what)
 
 
 def _accelerators(machine: Machine, wanted: str, num: int, what: str) -> tuple[list[Device], str]:
@@ -162,9 +191,7 @@ def _accelerators(machine: Machine, wanted: str, num: int, what: str) -> tuple[l
     return pool[:num], f"{what}: one on each accelerator"
 
 
-def _listed(machine: Machine, wishes: DeployConfig, names: Sequence[str]) -> tuple[list[Device], str]:
-    if wishes.clones not in {"auto", len(names)}:
-        raise UsageError(f"deploy.clones={wishes.clones}: device= names {len(names)} devices")
+def _listed(machine: Machine, names: Sequence[str]) -> tuple[list[Device], str]:
     devices = [_device(machine, name.strip())[0] for name in names]
     return devices, f"device={','.join(names)} was asked for"
 

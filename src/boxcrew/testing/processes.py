@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,23 +29,39 @@ processes.set_forkserver_preload(
 )
 
 Work = Callable[[Deployment, Path], None]
+"""What a replica does in its deployment; it leaves what it found in a file."""
 
 
 def run_replica(rank: int, one: Plan, port: int, work: Work, folder: Path) -> None:
     """In a process of its own."""
-    torch.set_num_threads(1)
-    others = Processes(Seat(rank=rank, size=len(one.replicas), port=port))
+    _run_process(rank, one, port, partial(_deployed, one, work), folder)
+
+
+def _deployed(one: Plan, work: Work, others: Processes, file: Path) -> None:
     with deploy(one, group=others) as deployment:
-        work(deployment, folder / f"{rank}.pt")
+        work(deployment, file)
+
+
+def _run_process(
+    rank: int, one: Plan, port: int, work: Callable[[Processes, Path], None], folder: Path
+) -> None:
+    torch.set_num_threads(1)
+    others = Processes(Seat(rank=rank, size=one.num_processes, port=port), num_servers=one.servers)
+    work(others, folder / f"{rank}.pt")
     others.close()
 
 
 def in_processes(one: Plan, work: Work, folder: Path) -> list[Any]:
     """What each replica has left in its file."""
+    return in_all_processes(one, partial(_deployed, one, work), folder)
+
+
+def in_all_processes(one: Plan, work: Callable[[Processes, Path], None], folder: Path) -> list[Any]:
+    """The same with servers, and without a deployment."""
     processes.start_processes(  # type: ignore[attr-defined,no-untyped-call]
-        run_replica,
+        _run_process,
         args=(one, free_port(), work, folder),
-        nprocs=len(one.replicas),
+        nprocs=one.num_processes,
         start_method="forkserver",
     )
-    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(len(one.replicas))]
+    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(one.num_processes)]

@@ -10,30 +10,40 @@ from boxcrew.core.errors import UsageError
 from boxcrew.hardware.machine import Machine
 from boxcrew.hardware.probe import probe_machine
 from boxcrew.plan.plan import MemoryFormat, Plan
-from boxcrew.plan.search import InputWishes, make_plan
+from boxcrew.plan.search import InputWishes, make_plan, num_servers
 from boxcrew.train.config import RunConfig
 
 MEASURED = ("memory_format", "threads")  # what a trial may change (train/trial.py)
 
 
-def choose_plan(config: RunConfig, machine: Machine, model: nn.Module, *, processes: int = 1) -> Plan:
-    """The plan in `plan=`, word for word, or one made for this machine and as many processes."""
-    return _plan(config, machine, faster_format_on_cpus(model), processes)
+def choose_plan(config: RunConfig, machine: Machine, model: nn.Module, *, replicas: int = 1) -> Plan:
+    """The plan in `plan=`, word for word, or one made for this machine and as many replicas."""
+    return _plan(config, machine, faster_format_on_cpus(model), replicas)
 
 
-def planned_replicas(config: RunConfig) -> int:
-    """How many processes the settings ask for; those that cannot be are refused before any is started."""
-    return len(_plan(config, probe_machine(), "contiguous", processes=1).replicas)
+def planned_processes(config: RunConfig, num_started: int | None) -> tuple[int, int]:
+    """How many replicas and parameter servers the settings ask for, with as many processes as there are if
+    somebody has started some; what cannot be is refused before any is.
+    """
+    servers = 0 if config.plan is not None else num_servers(config.deploy)
+    if num_started is not None and num_started <= servers:
+        raise UsageError(
+            f"deploy.servers={servers}: of {num_started} processes none is left to compute",
+            advice="start more processes, or fewer servers",
+        )
+    replicas = 1 if num_started is None else num_started - servers
+    plan = _plan(config, probe_machine(), "contiguous", replicas)
+    return len(plan.replicas), plan.servers
 
 
-def _plan(config: RunConfig, machine: Machine, cpu_format: MemoryFormat, processes: int) -> Plan:
+def _plan(config: RunConfig, machine: Machine, cpu_format: MemoryFormat, replicas: int) -> Plan:
     if config.plan is not None:
         plan = Plan.read(config.plan, setting="plan")
         _require_devices(plan, machine, config.plan)
         return plan
     wishes = config.deploy
     if wishes.replicas == "auto":
-        wishes = wishes.model_copy(update={"replicas": processes})
+        wishes = wishes.model_copy(update={"replicas": replicas})
     return make_plan(
         machine,
         wishes,
@@ -45,11 +55,11 @@ def _plan(config: RunConfig, machine: Machine, cpu_format: MemoryFormat, process
 
 
 def require_replicas(plan: Plan, num: int) -> None:
-    """A plan is for as many processes as there are."""
+    """A plan is for as many replicas as there are."""
     if len(plan.replicas) != num:
         raise UsageError(
-            f"plan: {len(plan.replicas)} replicas, but {num} processes were started",
-            advice=f"start {len(plan.replicas)} processes, or make a plan for {num}",
+            f"plan: {len(plan.replicas)} replicas, but {num} were started",
+            advice=f"start {plan.num_processes} processes in all, or make a plan for {num} replicas",
         )
 
 

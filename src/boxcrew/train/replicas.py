@@ -7,15 +7,19 @@ from pathlib import Path
 import torch
 
 from boxcrew.core.errors import DataError
+from boxcrew.core.units import counted
 from boxcrew.deploy.deployment import deploy
 from boxcrew.deploy.group import Group
+from boxcrew.deploy.seat import process_name
+from boxcrew.deploy.server import Server
 from boxcrew.detectors.base import build_detector
 from boxcrew.plan.plan import Plan
+from boxcrew.tasks.detection import DetectionTask
 from boxcrew.train.checkpoint import Checkpoint, shared
 from boxcrew.train.config import RunConfig
 from boxcrew.train.data import digest, load_data
 from boxcrew.train.screen import Screen
-from boxcrew.train.workshop import Workshop
+from boxcrew.train.workshop import Workshop, optimizer_of
 
 
 def tell_others(workshop: Workshop, plan: Plan, past: Checkpoint | None, group: Group) -> None:
@@ -28,6 +32,7 @@ def tell_others(workshop: Workshop, plan: Plan, past: Checkpoint | None, group: 
             "config": workshop.config.tree(),
             "plan": plan.tree(),
             "data": digest(workshop.data),
+            "classes": workshop.data.source.classes,
             "goes_on": past is not None,
         }
     )
@@ -52,5 +57,23 @@ def follow(group: Group, screen: Screen) -> None:
         past = shared(None, group) if told["goes_on"] else None
         with deploy(plan, group=group) as deployment:
             workshop.follow(deployment, past)
+    finally:
+        screen.close_log()
+
+
+def serve(group: Group, screen: Screen) -> None:
+    """Keeps parameters for the replicas until they end: of the run a parameter server needs no more than what
+    the parameters are, and the optimizer.
+    """
+    told = group.tell(None)
+    config, plan, folder = RunConfig.of(told["config"]), Plan.of(told["plan"]), Path(told["folder"])
+    name = process_name(group.rank, group.size)
+    screen.open_log(folder / f"{name}.log")
+    try:
+        task = DetectionTask(build_detector(config.detector, tuple(told["classes"])))
+        server = Server(plan, group, task, optimizer_of(task, config.optim))
+        screen.say(f"{name}: keeps {counted(server.num_kept, 'tensor')}")
+        server.run()
+        screen.say(f"{name}: the replicas have ended")
     finally:
         screen.close_log()

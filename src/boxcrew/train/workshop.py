@@ -35,7 +35,7 @@ from boxcrew.train.hooks.ema import Ema
 from boxcrew.train.hooks.freeze import Freeze
 from boxcrew.train.hooks.skipped import SkippedReport
 from boxcrew.train.hooks.stop import GRACE, StopOnSignal
-from boxcrew.train.optim import build_optimizer
+from boxcrew.train.optim import OptimConfig, build_optimizer
 from boxcrew.train.outcome import Outcome, save_detector, say_result, summarize
 from boxcrew.train.parts import Examiner, Parts
 from boxcrew.train.schedule import Course, Length
@@ -108,7 +108,7 @@ class Workshop:
                 f"the data has {', '.join(self.data.source.classes)}",
                 advice=advice,
             )
-        check_slots(self._optimizer(), own.state["optimizer"])
+        check_slots(optimizer_of(self.task, self.config.optim), own.state["optimizer"])
 
     def refuse_finished(self, own: Checkpoint) -> None:
         """A run that came to its end has nothing to go on with; one that was killed between its last step and
@@ -240,16 +240,12 @@ class Workshop:
         return Trainer(
             task=self.task,
             deployment=deployment,
-            optimizer=self._optimizer(),
+            optimizer=optimizer_of(self.task, optim),
             course=course,
             hooks=(self.freeze, *hooks),
             guard=guard,
             way_back=way_back,
         )
-
-    def _optimizer(self) -> Optimizer:
-        prefix = f"detector.{self.task.detector.backbone_prefix()}"
-        return build_optimizer(self.task, self.config.optim, backbone_prefix=prefix)
 
     def _say_length(self, batch: int) -> None:
         length = self.length
@@ -312,6 +308,10 @@ class Workshop:
             workers=workers,
             places=places,
         )
+
+
+def optimizer_of(task: DetectionTask, config: OptimConfig) -> Optimizer:
+    return build_optimizer(task, config, backbone_prefix=f"detector.{task.detector.backbone_prefix()}")
 
 
 def _tell_way_back(deployment: Deployment, guard: Guard, step: int) -> Checkpoint:

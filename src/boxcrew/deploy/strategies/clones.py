@@ -86,14 +86,15 @@ Work = Sequence[tuple[Batch, AbstractContextManager[object]]]
 class Clones(Local):
     def __init__(self, plan: Plan, devices: Devices, group: Group) -> None:
         super().__init__(plan, devices, group)
+        self._own = plan.replicas[group.rank].clones
         self._clones: list[CloneOfTask] = []
         self._pool: ThreadPoolExecutor | None = None
 
     def set_up(self, undo: ExitStack) -> None:
         super().set_up(undo)
-        on_cpu = sum(clone.device == "cpu" for clone in self.plan.clones)
+        on_cpu = sum(clone.device == "cpu" for clone in self._own)
         self._pool = _start_threads(
-            len(self.plan.clones), compute_threads=max(1, self.plan.threads // max(1, on_cpu))
+            len(self._own), compute_threads=max(1, self.plan.threads // max(1, on_cpu))
         )
         undo.callback(self._pool.shutdown)
         torch.set_num_threads(self.plan.threads)  # MKL takes the last word for that of all threads
@@ -102,9 +103,9 @@ class Clones(Local):
         clones = self._clones_of(task)
         for clone in clones:
             clone.refresh()
-        counts = self.plan.split(len(batch))
+        counts = self.plan.dealt(self.group.rank, len(batch))
         parts = batch.split([sum(sizes) for sizes in counts])
-        meetings = [Meeting(sum(size > 0 for size in sizes)) for sizes in counts]
+        meetings = [Meeting(sum(size > 0 for size in sizes), self.group.add) for sizes in counts]
         works = self._works(parts, counts, meetings)
         busy = [(clone, work) for clone, work in zip(clones, works, strict=True) if work]
         done = self._compute_all(busy, phase, meetings)
@@ -115,7 +116,7 @@ class Clones(Local):
 
     def lend(self, module: Module, values: Mapping[str, Tensor] | None = None) -> Module:
         lent = super().lend(module, values)
-        if self.plan.clones[0].device == self.plan.parameter_device:
+        if self._own[0].device == self.plan.parameter_device:
             return lent
         return copy.deepcopy(lent).to(self._first_device)
 
@@ -124,7 +125,7 @@ class Clones(Local):
 
     @property
     def _first_device(self) -> torch.device:
-        return self.devices.find(self.plan.clones[0].device)
+        return self.devices.find(self._own[0].device)
 
     def discard(self, task: nn.Module) -> None:
         for clone in self._clones:
@@ -133,7 +134,7 @@ class Clones(Local):
 
     def _clones_of(self, task: nn.Module) -> list[CloneOfTask]:
         if not self._clones or self._clones[0].task is not task:
-            self._clones = [self._clone(task, i, clone) for i, clone in enumerate(self.plan.clones)]
+            self._clones = [self._clone(task, i, clone) for i, clone in enumerate(self._own)]
         return self._clones
 
     def _clone(self, task: nn.Module, index: int, clone: Clone) -> CloneOfTask:
@@ -148,7 +149,7 @@ class Clones(Local):
     def _works(
         self, parts: Sequence[Batch], counts: Sequence[Sequence[int]], meetings: Sequence[Meeting]
     ) -> list[Work]:
-        works: list[list[tuple[Batch, AbstractContextManager[object]]]] = [[] for _ in self.plan.clones]
+        works: list[list[tuple[Batch, AbstractContextManager[object]]]] = [[] for _ in self._own]
         for part, sizes, meeting in zip(parts, counts, meetings, strict=True):
             busy = [index for index, size in enumerate(sizes) if size]
             for seat, (index, piece) in enumerate(zip(busy, part.split(sizes), strict=True)):

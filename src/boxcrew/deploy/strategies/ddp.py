@@ -13,7 +13,7 @@ from boxcrew.core.types import Losses
 from boxcrew.deploy.deployment import STRATEGIES
 from boxcrew.deploy.devices import Devices
 from boxcrew.deploy.group import Group
-from boxcrew.deploy.one_clone import OneClone, Piece
+from boxcrew.deploy.one_clone import OneClone, Piece, num_samples
 from boxcrew.deploy.reduction import Reduction
 from boxcrew.plan.plan import Plan
 
@@ -39,7 +39,7 @@ class Ddp(OneClone):
             reduction.begin()
         done.append(self.compute_piece(task, last, phase))
         reduction.send_rest()
-        total, used = self.add_sums(reduce(operator.add, done), pieces, reduction.used())
+        total, used = self.add_sums(reduce(operator.add, done), num_samples(pieces), reduction.used())
         reduction.finish()
         reduction.leave_out(used)
         return total

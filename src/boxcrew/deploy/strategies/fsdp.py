@@ -18,7 +18,7 @@ from boxcrew.deploy.deployment import STRATEGIES
 from boxcrew.deploy.devices import Devices
 from boxcrew.deploy.group import Group
 from boxcrew.deploy.lending import Module, skeleton, with_values
-from boxcrew.deploy.one_clone import OneClone, Piece
+from boxcrew.deploy.one_clone import OneClone, Piece, num_samples
 from boxcrew.plan.plan import Plan
 
 if TYPE_CHECKING:
@@ -100,7 +100,9 @@ class Fsdp(OneClone):
         self._called.clear()
         own = reduce(operator.add, (self.compute_piece(task, piece, phase) for piece in pieces))
         layers = self._layers.get(task, [])
-        total, used = self.add_sums(own, pieces, [float(layer in self._called) for layer in layers])
+        total, used = self.add_sums(
+            own, num_samples(pieces), [float(layer in self._called) for layer in layers]
+        )
         for layer, count in zip(layers, used, strict=True):
             if not count:  # zeros came, but with weight decay even they would move it
                 for parameter in _own_parameters(layer):
