@@ -1,4 +1,4 @@
-"""Every strategy of the registry keeps the contract."""
+"""Every strategy that can work in one process keeps the contract; test_replicated.py is for several."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from boxcrew.testing.plans import plan_of
 
 SAMPLES = 11
 SEVERAL = ((6, 5), (7, 3, 1), (1, 10), (3, 3, 3, 2))
-WAYS = [(name, (SAMPLES,)) for name in STRATEGIES.names()] + [("clones", shares) for shares in SEVERAL]
+ALONE = [name for name in STRATEGIES.names() if name != "parameter_server"]
+WAYS = [(name, (SAMPLES,)) for name in ALONE] + [("clones", shares) for shares in SEVERAL]
 """Strategies, and the shares of their clones."""
 
 ways = pytest.mark.parametrize(

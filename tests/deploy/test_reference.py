@@ -1,8 +1,14 @@
-"""What the classic `model_deploy` promises, in our own terms and by the numbers of its list; those about
-parameter servers (4 to 8, 12, 13, 18) are of a strategy that is not there yet.
+"""What the classic `model_deploy` promises, in our own terms and by the numbers of its list.
+
+It names jobs (`worker`, `ps`) and refuses empty names; here processes have numbers, and there is no name to
+be empty.
 """
 
 from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +17,9 @@ from torch import Tensor, nn
 from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch, Losses
 from boxcrew.deploy.deployment import deploy
+from boxcrew.deploy.group import Group
+from boxcrew.deploy.seat import seat_of
+from boxcrew.deploy.server import Server
 from boxcrew.deploy.strategies.clones import Clones
 from boxcrew.hardware.machine import Device, Machine
 from boxcrew.plan.plan import Clone, Plan, Replica
@@ -18,6 +27,7 @@ from boxcrew.plan.search import DeployConfig, InputWishes, make_plan
 from boxcrew.testing import learning
 from boxcrew.testing.devices import FakeDevices
 from boxcrew.testing.plans import plan_of
+from boxcrew.testing.processes import in_all_processes
 from boxcrew.train.placement import placement
 
 CPU = Device(name="cpu", kind="cpu", model="a CPU", memory_bytes=1 << 34)
@@ -27,10 +37,10 @@ MACHINE = Machine(
 )
 
 
-def config(**wishes: object) -> Plan:
+def config(strategy: str = "clones", **wishes: object) -> Plan:
     return make_plan(
         MACHINE,
-        DeployConfig.of({"strategy": "clones", **wishes}),
+        DeployConfig.of({"strategy": strategy, **wishes}),
         device="auto",
         batch=8,
         inputs=InputWishes(),
@@ -64,6 +74,51 @@ def test_3_two_accelerators_are_two_clones_with_names_of_their_own() -> None:
     plan = config(clones=2)
     assert (devices(plan), names(plan)) == (["cuda:0", "cuda:1"], ["clone_0", "clone_1"])
     assert homes(plan) == {"cpu"}
+
+
+def ps(**wishes: object) -> Plan:
+    return config("parameter_server", **wishes)
+
+
+def homes_of_variables(plan: Plan) -> list[str]:
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    return list(placement(plan, net)["parameters"].values())
+
+
+def test_4_a_server_keeps_the_variables_all_else_is_the_workers() -> None:
+    plan = ps(servers=1)
+    assert (devices(plan), names(plan)) == (["cuda:0"], [""])
+    assert (plan.inputs_device, plan.optimizer_device) == ("cpu", "cpu")
+    assert homes_of_variables(plan) == ["ps_0"] * 4
+
+
+def test_5_two_clones_and_a_server() -> None:
+    plan = ps(clones=2, servers=1)
+    assert (devices(plan), names(plan)) == (["cuda:0", "cuda:1"], ["clone_0", "clone_1"])
+    assert homes_of_variables(plan) == ["ps_0"] * 4
+
+
+def test_6_two_replicas_and_two_servers() -> None:
+    plan = ps(replicas=2, servers=2)
+    assert [[clone.device for clone in replica.clones] for replica in plan.replicas] == [
+        ["cuda:0"],
+        ["cuda:1"],
+    ]
+    assert plan.num_processes == 4
+
+
+def test_7_two_replicas_of_two_clones_and_two_servers() -> None:
+    plan = ps(replicas=2, clones=2, servers=2)
+    assert [[clone.device for clone in replica.clones] for replica in plan.replicas] == [
+        ["cuda:0", "cuda:1"],
+        ["cuda:2", "cuda:3"],
+    ]
+    assert names(plan) == ["clone_0", "clone_1", "clone_2", "clone_3"]
+
+
+def test_8_successive_variables_alternate_over_servers() -> None:
+    assert homes_of_variables(ps(servers=2)) == ["ps_0", "ps_1", "ps_0", "ps_1"]
+    assert homes_of_variables(ps(servers=3)) == ["ps_0", "ps_1", "ps_2", "ps_0"]
 
 
 class Toy(nn.Module):
@@ -135,6 +190,44 @@ def test_14_15_16_17_gradients_are_summed_beside_their_variables(
         torch.testing.assert_close(parameter.grad, other.grad)
 
 
+def in_server_processes(one: Plan, group: Group, file: Path) -> None:
+    """What a replica's devices were, and what it has learnt; what a server keeps."""
+    task = make_toy()
+    if group.is_server:
+        server = Server(one, group, task, torch.optim.SGD(task.parameters(), lr=1.0))
+        server.run()
+        torch.save([list(value.shape) for value in task.parameters()], file)
+        return
+    fakes = FakeDevices()
+    with deploy(one, fakes, group) as deployment:
+        placed = deployment.place(task)
+        optimizer = torch.optim.SGD(placed.parameters(), lr=1.0)
+        deployment.gradients(placed, toy_batch().select(deployment.positions), "train")
+        deployment.update(optimizer, max_norm=None)
+    torch.save((fakes.found, dict(placed.state_dict())), file)
+
+
+@pytest.mark.parametrize(("names", "servers"), [(("cuda:0",), 1), (("cuda:0", "cuda:1"), 2)])
+def test_12_13_18_clones_with_servers(names: tuple[str, ...], servers: int, tmp_path: Path) -> None:
+    """Variable i is on server i mod n and nowhere else; gradients are summed on the worker's CPU, and then
+    go to where their variable is.
+    """
+    one = toy_plan(*names).model_copy(update={"strategy": "parameter_server", "servers": servers})
+    (found, learnt), *kept = in_all_processes(one, partial(in_server_processes, one), tmp_path)
+    assert set(found) == {"cpu", *names}
+    shapes = [list(value.shape) for value in make_toy().parameters()]
+    assert kept == [
+        [shape if i % servers == server else [0] for i, shape in enumerate(shapes)]
+        for server in range(servers)
+    ]
+    with deploy(toy_plan(*["cpu"] * len(names))) as deployment:
+        alone = deployment.place(make_toy())
+        deployment.gradients(alone, toy_batch(), "train")
+        deployment.update(torch.optim.SGD(alone.parameters(), lr=1.0), max_norm=None)
+    for name, value in alone.state_dict().items():
+        torch.testing.assert_close(learnt[name], value)
+
+
 def test_19_two_clones_on_the_cpu_learn() -> None:
     """The statistics of BatchNorms are moved by one clone's update a step."""
     with deploy(toy_plan("cpu", "cpu")) as deployment:
@@ -162,9 +255,33 @@ def test_20_21_no_summary_is_computed_on_an_accelerator() -> None:
 
 
 @pytest.mark.parametrize("wishes", [{"clones": 0}, {"clones": -1}, {"clones": 5}])
-def test_what_upstream_accepts_silently_is_refused(wishes: dict[str, int]) -> None:
+def test_what_upstream_accepts_silently_is_refused(wishes: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=r"deploy\.clones"):
         config(**wishes)
+
+
+@pytest.mark.parametrize(
+    ("wishes", "said"),
+    [
+        ({"replicas": 2}, "deploy.strategy=clones: not with deploy.replicas=2"),  # as it has no servers
+        ({"servers": 0}, "deploy.servers"),
+        ({"servers": -1}, "deploy.servers"),
+        ({"servers": 1}, "deploy.servers=1: not with deploy.strategy=clones"),
+        ({"staleness": 2}, "deploy.staleness=2: not with deploy.strategy=clones"),
+        ({"strategy": "parameter_server", "replicas": 5}, "deploy.replicas=5: more than there are"),
+        ({"strategy": "parameter_server", "replicas": 3, "clones": 2}, "deploy.replicas=3 deploy.clones=2"),
+        ({"strategy": "parameter_server", "staleness": -1}, "deploy.staleness"),
+    ],
+)
+def test_every_refusal(wishes: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        config(**wishes)
+    assert said in caught.value.message
+
+
+def test_a_replica_that_there_is_no_place_for_is_refused() -> None:
+    with pytest.raises(UsageError, match="RANK=2: there are only 2 replicas"):
+        seat_of({"RANK": "2", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "4000"})
 
 
 def test_regularisation_counts_once_however_many_clones() -> None:

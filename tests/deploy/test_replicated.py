@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from boxcrew.deploy.deployment import Deployment, deploy
+from boxcrew.deploy.deployment import STRATEGIES, Deployment, deploy
 from boxcrew.deploy.group import Group
 from boxcrew.deploy.server import Server
 from boxcrew.deploy.slots import Slots
@@ -24,6 +24,7 @@ from boxcrew.testing.plans import plan_of
 from boxcrew.testing.processes import in_all_processes
 
 BATCH = 8
+ALONE = ("single", "clones")  # strategies for one process
 WAYS = [((8,), 2), ((4, 4), 1), ((5, 3), 2), ((3, 3, 2), 1), ((2, 2, 2, 2), 2)]  # shares, and parts of a step
 TOLERANCE = {"normed": 1e-6, "idle": 1e-6, "ssdlite": 1e-10}
 STOP = 3  # the step after which a run is to go on elsewhere
@@ -118,7 +119,10 @@ def learnt_alone(name: str, accumulation: int) -> tuple[dict[str, Tensor], list[
 
 
 @pytest.mark.parametrize(("shares", "accumulation"), WAYS)
-@pytest.mark.parametrize(("strategy", "servers"), [("ddp", 0), ("fsdp", 0), ("parameter_server", 2)])
+@pytest.mark.parametrize(
+    ("strategy", "servers"),
+    [(name, 2 if name == "parameter_server" else 0) for name in STRATEGIES.names() if name not in ALONE],
+)
 def test_any_number_of_replicas_with_any_shares_learn_the_same(
     strategy: str, servers: int, shares: tuple[int, ...], accumulation: int, tmp_path: Path
 ) -> None:

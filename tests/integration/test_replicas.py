@@ -94,37 +94,59 @@ def still_alive(processes: list[psutil.Process], *, after: float) -> list[psutil
     return psutil.wait_procs(processes, timeout=after)[1]
 
 
-@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
-def test_two_replicas_learn_what_one_does(start: Start, tmp_path: Path, strategy: str) -> None:
-    """Also over a stop."""
-    every = ("summaries.every_steps=1", "optim.ema=0.5")
-    alone = start("steps=5", *every, "out=alone")
-    assert alone.wait(120) == 0, alone.communicate()
-    both = (f"deploy.strategy={strategy}", "deploy.replicas=2", "deploy.shares=3,1", *every)
-    for steps in ("steps=3", "steps=5"):
-        process = start(steps, *both)
+EVERY = ("summaries.every_steps=1", "optim.ema=0.5")
+TWO = {
+    "ddp": ("deploy.strategy=ddp", "deploy.replicas=2"),
+    "fsdp": ("deploy.strategy=fsdp", "deploy.replicas=2"),
+    "parameter_server": ("deploy.strategy=parameter_server", "deploy.replicas=2", "deploy.servers=1"),
+}
+
+
+def test_a_run_goes_on_under_any_strategy_as_if_there_were_one(start: Start, tmp_path: Path) -> None:
+    process = start("steps=5", "out=alone", *EVERY)
+    assert process.wait(60) == 0, process.communicate()
+    run, alone = tmp_path / "run", tmp_path / "alone"
+    for step, (strategy, words) in enumerate(TWO.items(), 2):
+        process = start(f"steps={step}", *words, "deploy.shares=3,1", *EVERY)
         out, err = process.communicate(timeout=120)
         assert process.returncode == 0, err
-        assert f"plan: {strategy} on cpu (3) + cpu (1), batch 4" in out
+        assert f"plan: {strategy} on cpu (3) + cpu (1)" in out
         assert out.count("boxcrew 0.") == 1  # only the chief speaks
+        assert json.loads((run / "summary.json").read_text())["state"] == "finished"
+        assert f"ended after step {step}" in (run / "replica_1.log").read_text()
+        assert json.loads((run / "placement.json").read_text())["clones"][1]["samples"] == 1
     assert "going on from this run's own checkpoint at step 3" in out
-    run = tmp_path / "run"
-    assert losses(run) == pytest.approx(losses(tmp_path / "alone"), rel=1e-3)
-    first, second = newest_tensors(run), newest_tensors(tmp_path / "alone")
+    process = start("steps=5", *EVERY)
+    assert process.wait(60) == 0, process.communicate()
+    assert losses(run) == pytest.approx(losses(alone), rel=1e-3)
+    first, second = newest_tensors(run), newest_tensors(alone)
     assert first.keys() == second.keys()
     for kind in ("task/", "ema/"):
         names = [name for name in first if name.startswith(kind)]
         assert distance({n: first[n] for n in names}, {n: second[n] for n in names}) < 1e-3
-    assert json.loads((run / "summary.json").read_text())["state"] == "finished"
-    assert "ended after step 5" in (run / "replica_1.log").read_text()
-    assert json.loads((run / "placement.json").read_text())["clones"][1]["samples"] == 1
 
 
-def test_a_killed_replica_is_named_and_takes_all_with_it(start: Start, tmp_path: Path) -> None:
-    process = start("steps=100000", "deploy.replicas=2")
+def test_a_killed_server_is_named_and_takes_all_with_it(start: Start, tmp_path: Path) -> None:
+    process = start("steps=100000", *TWO["parameter_server"])
+    wait_for_step(tmp_path / "run", 2, process)
+    processes = replicas_of(process)
+    assert len(processes) == 3
+    processes[2].kill()
+    begun = time.monotonic()
+    _, err = process.communicate(timeout=30)
+    assert time.monotonic() - begun < 10
+    assert process.returncode == 1
+    assert "ps_0 was killed by SIGKILL" in err
+    assert "Traceback" not in err
+    assert still_alive(processes, after=1) == []
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "parameter_server"])
+def test_a_killed_replica_is_named_and_takes_all_with_it(start: Start, tmp_path: Path, strategy: str) -> None:
+    process = start("steps=100000", *TWO[strategy])
     wait_for_step(tmp_path / "run", 2, process)
     replicas = replicas_of(process)
-    assert len(replicas) == 2
+    assert len(replicas) == 2 + (strategy == "parameter_server")
     replicas[1].kill()
     begun = time.monotonic()
     _, err = process.communicate(timeout=30)
@@ -163,6 +185,13 @@ def test_ctrl_c_stops_all_replicas_at_the_same_step_and_the_run_goes_on_alone(
     stopped = stop(start("steps=100000", "deploy.replicas=2"), signal.SIGINT, tmp_path / "run")
     alone = start(f"steps={stopped['steps'] + 2}", "deploy.replicas=1")
     assert alone.wait(60) == 0, alone.communicate()
+
+
+def test_replicas_at_their_own_pace_stop_at_the_same_step_too(start: Start, tmp_path: Path) -> None:
+    words = (*TWO["parameter_server"], "deploy.staleness=2", "deploy.batch_norm=first")
+    stopped = stop(start("steps=100000", *words), signal.SIGINT, tmp_path / "run")
+    assert stopped["steps"] >= 2
+    assert "may be 2 steps ahead of another" in (tmp_path / "run" / "train.log").read_text()
 
 
 def test_so_does_sigterm(start: Start, tmp_path: Path) -> None:

@@ -27,10 +27,9 @@ class _Stop:
     def hear(self, letter: Letter, most_steps: int) -> None:
         if letter.sender == 0:
             self.elapsed = letter.words["elapsed"]
-        if letter.words["stop"]:
-            # Who is furthest may have begun another step already.
-            self.after = min(self.after, most_steps + 1)
-            self.interrupted |= letter.words["interrupted"]
+        if letter.words["stop"] and self.after == math.inf:
+            self.after = most_steps + 1  # who is furthest may have begun another step already
+        self.interrupted |= letter.words["interrupted"]
 
 
 @dataclass(kw_only=True)

@@ -204,8 +204,9 @@ class Plan(Config):
         if self.accumulation > 1:
             batch += f" in {self.accumulation} parts"
         cache = f", {format_bytes(self.cache_bytes)} for decoded images" if self.cache_bytes else ""
+        kept = f", parameters on {counted(self.servers, 'server')}" if self.servers else ""
         return [
-            f"{self.strategy} on {self._devices()}, {batch}, {self.precision}, {self.memory_format}, "
+            f"{self.strategy} on {self._devices()}{kept}, {batch}, {self.precision}, {self.memory_format}, "
             f"{counted(self.threads, 'thread')}, {counted(self.loader_workers, 'loader worker')}{cache}",
             *self._pace(),
             *self._norms(),

@@ -54,7 +54,7 @@ class Parts:
         ema: Ema,
         examiner: Examiner,
         from_step: int,
-        num_replicas: int = 1,
+        num_processes: int = 1,
     ) -> None:
         self.ema = ema
         self.files = BestEffort(screen.warn)
@@ -85,7 +85,7 @@ class Parts:
             best_step=lambda: self.examination.best_step,
             sync=self._metrics.sync,
         )
-        self._stop = StopOnSignal(screen, grace=GRACE if num_replicas > 1 else 0.0)
+        self._stop = StopOnSignal(screen, grace=GRACE if num_processes > 1 else 0.0)
         self._progress = ProgressReport(folder, screen, self.files)
         self.hooks: tuple[Hook, ...] = (
             ema,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from torch import nn
@@ -20,6 +21,8 @@ def placement(plan: Plan, model: nn.Module) -> dict[str, Any]:
         for index, clone in enumerate(plan.clones)
     ]
     home = plan.parameter_device
+    names = [name for name, _ in model.named_parameters()]
+    keepers = [f"ps_{plan.keeper(i)}" if plan.servers else home for i in range(len(names))]
     return {
         "inputs_device": plan.inputs_device,
         "clones": clones,
@@ -28,19 +31,17 @@ def placement(plan: Plan, model: nn.Module) -> dict[str, Any]:
         "stages": {
             "read and transform samples": plan.inputs_device,
             "forward, loss, backward": [clone["device"] for clone in clones],
-            "add up gradients": home,
-            "update": plan.optimizer_device,
+            "add up gradients of clones": home,
+            "add up gradients of replicas, update": sorted(set(keepers)) if plan.servers else home,
             "summaries and files": "cpu",
         },
-        "parameters": {name: home for name, _ in model.named_parameters()},
+        "parameters": dict(zip(names, keepers, strict=True)),
         "buffers": {name: home for name, _ in model.named_buffers()},
     }
 
 
 def roles(plan: Plan, model: nn.Module, optimizer: str) -> list[Row]:
     """The rows of the table."""
-    numbers = sum(parameter.numel() for parameter in model.parameters())
-    held = format_bytes(sum(p.numel() * p.element_size() for p in model.parameters()))
     workers = counted(plan.loader_workers, "worker")
     parts = f", in {plan.accumulation} parts" if plan.accumulation > 1 else ""
     clones = [
@@ -51,23 +52,39 @@ def roles(plan: Plan, model: nn.Module, optimizer: str) -> list[Row]:
         )
         for index, clone in enumerate(plan.clones)
     ]
-    parameters = f"{format_count(numbers)} parameters ({held})"
     return [
         ("inputs device", f"reads and transforms samples ({workers}), makes batches", plan.inputs_device),
         *clones,
-        *_keepers(plan, parameters, optimizer),
+        *_keepers(plan, list(model.parameters()), optimizer),
         ("chief", f"evaluates on {plan.clones[0].device}, writes summaries and files", "replica 0"),
     ]
 
 
-def _keepers(plan: Plan, parameters: str, optimizer: str) -> list[Row]:
+def _keepers(plan: Plan, given: Sequence[nn.Parameter], optimizer: str) -> list[Row]:
+    parameters = _in_words(given)
     if plan.strategy == "ddp":
         does = f"keeps {parameters}, adds up gradients with the others, applies {optimizer}"
         return [("every replica", does, "beside its clone")]
     if plan.strategy == "fsdp":
         part = f"keeps 1/{len(plan.replicas)} of {parameters}"
         return [("every replica", f"{part}, adds up its gradients, applies {optimizer}", "beside its clone")]
+    if plan.strategy == "parameter_server":
+        does = "sends the gradients of its clones to the servers, fetches parameters"
+        kept = [[p for i, p in enumerate(given) if plan.keeper(i) == s] for s in range(plan.servers)]
+        return [
+            ("every replica", does, plan.parameter_device),
+            *(
+                (f"ps_{s}", f"keeps {_in_words(own)}, adds up gradients, applies {optimizer}", "cpu")
+                for s, own in enumerate(kept)
+            ),
+        ]
     return [
         ("parameter device", f"keeps {parameters}, adds up gradients", plan.parameter_device),
         ("optimizer device", f"applies {optimizer}", plan.optimizer_device),
     ]
+
+
+def _in_words(parameters: Sequence[nn.Parameter]) -> str:
+    numbers = sum(parameter.numel() for parameter in parameters)
+    held = sum(parameter.numel() * parameter.element_size() for parameter in parameters)
+    return f"{format_count(numbers)} parameters ({format_bytes(held)})"

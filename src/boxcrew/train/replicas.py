@@ -18,6 +18,7 @@ from boxcrew.tasks.detection import DetectionTask
 from boxcrew.train.checkpoint import Checkpoint, shared
 from boxcrew.train.config import RunConfig
 from boxcrew.train.data import digest, load_data
+from boxcrew.train.hooks.stop import left_to_others
 from boxcrew.train.screen import Screen
 from boxcrew.train.workshop import Workshop, optimizer_of
 
@@ -73,7 +74,8 @@ def serve(group: Group, screen: Screen) -> None:
         task = DetectionTask(build_detector(config.detector, tuple(told["classes"])))
         server = Server(plan, group, task, optimizer_of(task, config.optim))
         screen.say(f"{name}: keeps {counted(server.num_kept, 'tensor')}")
-        server.run()
+        with left_to_others():
+            server.run()
         screen.say(f"{name}: the replicas have ended")
     finally:
         screen.close_log()

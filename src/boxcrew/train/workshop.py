@@ -144,8 +144,7 @@ class Workshop:
         images = self._images(deployment.plan.cache_bytes)
         parts = self._parts(deployment, images, from_step=past.step if past else 0)
         guard = self._guard(parts.saver.last_good)
-        way_back = partial(_tell_way_back, deployment, guard)
-        trainer = self._trainer(deployment, parts.hooks, guard, way_back)
+        trainer = self._trainer(deployment, parts.hooks, guard, partial(_tell_way_back, deployment, guard))
         if past is not None:
             trainer.load(past)
         self._say_length(deployment.plan.batch)
@@ -171,7 +170,7 @@ class Workshop:
         # An average that is divided among the replicas all of them have to keep.
         averages = () if deployment.is_whole else (Ema(self.task, decay=self.config.optim.ema),)
         hooks = (*averages, stop, SkippedReport(self.screen))
-        trainer = self._trainer(deployment, hooks, guard, lambda _: shared(None, deployment.group))
+        trainer = self._trainer(deployment, hooks, guard, partial(_hear_way_back, deployment))
         if past is not None:
             trainer.load(past)
         try:
@@ -217,7 +216,7 @@ class Workshop:
             ema=ema,
             examiner=examiner,
             from_step=from_step,
-            num_replicas=deployment.group.size,
+            num_processes=deployment.plan.num_processes,
         )
 
     def _guard(self, last_good: Callable[[int | None], Checkpoint | None]) -> Guard:
@@ -314,7 +313,24 @@ def optimizer_of(task: DetectionTask, config: OptimConfig) -> Optimizer:
     return build_optimizer(task, config, backbone_prefix=f"detector.{task.detector.backbone_prefix()}")
 
 
+def _hear_way_back(deployment: Deployment, step: int) -> Checkpoint:
+    """From the chief, whose steps fail when ours do."""
+    _require_same_pace(deployment, step)
+    return shared(None, deployment.group)
+
+
+def _require_same_pace(deployment: Deployment, step: int) -> None:
+    if deployment.plan.staleness is not None:
+        raise BoxcrewError(
+            f"step {step}: too many steps in a row have failed, and replicas that are at different steps "
+            "cannot go back together",
+            advice="a lower optim.rate=, or no deploy.staleness=; boxcrew resume goes on from the last "
+            "checkpoint",
+        )
+
+
 def _tell_way_back(deployment: Deployment, guard: Guard, step: int) -> Checkpoint:
     """To the other replicas, who go back to the same."""
+    _require_same_pace(deployment, step)
     found = guard.way_back(step)
     return shared(found, deployment.group) if deployment.group.size > 1 else found

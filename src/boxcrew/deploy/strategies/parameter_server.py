@@ -155,6 +155,8 @@ class ParameterServer(Clones):
     def _part(self, gradients: Mapping[str, Tensor], max_norm: float | None) -> float:
         """Makes this replica's own gradient the part of a step that its share is; its norm before that."""
         values = list(gradients.values())
+        if not values:
+            return 0.0
         norm = float(self.norm(values))
         share = sum(clone.share for clone in self.plan.replicas[self.group.rank].clones)
         limit = 1.0 if max_norm is None else min(1.0, max_norm / (norm + 1e-6))

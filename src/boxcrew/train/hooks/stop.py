@@ -5,12 +5,26 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 from boxcrew.train.screen import Screen
 from boxcrew.train.trainer import Hook, Trainer
 
 GRACE = 5.0
+
+
+@contextmanager
+def left_to_others() -> Iterator[None]:
+    """For a process that ends when others do, who get the same signals: here they are not heard."""
+    kinds = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in kinds}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class StopOnSignal(Hook):

@@ -1,0 +1,183 @@
+"""Parameter servers in real processes, over gloo."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from boxcrew.deploy.deployment import Deployment, Standing, deploy
+from boxcrew.deploy.group import Group
+from boxcrew.deploy.server import Server
+from boxcrew.plan.plan import Clone, Plan, Replica
+from boxcrew.testing import learning
+from boxcrew.testing.plans import plan_of
+from boxcrew.testing.processes import in_all_processes
+
+RATE = 0.05
+Work = Callable[[Deployment, nn.Module], Any]
+
+
+def plan(
+    *replicas: tuple[int, ...], servers: int, staleness: int | None = None, batch_norm: str = "first"
+) -> Plan:
+    """Each replica with clones of these shares."""
+    made = tuple(
+        Replica(clones=tuple(Clone(device="cpu", share=share) for share in shares)) for shares in replicas
+    )
+    return plan_of(
+        *(share for shares in replicas for share in shares),
+        strategy="parameter_server",
+        replicas=made,
+        servers=servers,
+        staleness=staleness,
+        batch_norm=batch_norm,
+    )
+
+
+def descent(task: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(task.parameters(), lr=RATE)
+
+
+def _play(one: Plan, name: str, work: Work, group: Group, file: Path) -> None:
+    """A replica leaves what it found, a server the most steps that one replica was ahead of another."""
+    task = learning.make_task(name)
+    if group.is_server:
+        server = Server(one, group, task, descent(task))
+        server.run()
+        torch.save((server.num_kept, server.lead), file)
+        return
+    with deploy(one, group=group) as deployment:
+        torch.save(work(deployment, deployment.place(task)), file)
+
+
+def play(one: Plan, work: Work, folder: Path, *, task: str = "normed") -> tuple[list[Any], list[Any]]:
+    """What replicas and servers found."""
+    found = in_all_processes(one, partial(_play, one, task, work), folder)
+    return found[: len(one.replicas)], found[len(one.replicas) :]
+
+
+def learn(deployment: Deployment, task: nn.Module) -> Any:
+    losses, norms = learning.learn(deployment, task, optimizer=descent(task))
+    return task.state_dict(), losses + norms
+
+
+def learn_alone(one: Plan, *, task: str = "normed") -> tuple[dict[str, Tensor], list[float]]:
+    with deploy(one) as deployment:
+        made = deployment.place(learning.make_task(task))
+        losses, norms = learning.learn(deployment, made, optimizer=descent(made))
+    return made.state_dict(), losses + norms
+
+
+def test_replicas_with_several_clones_each(tmp_path: Path) -> None:
+    """The classic picture: two replicas, two clones, two servers. As one clone does, BatchNorms too."""
+    replicas, servers = play(plan((3, 1), (2, 2), servers=2, batch_norm="synced"), learn, tmp_path)
+    wanted, numbers = learn_alone(plan_of(8))
+    for state, told in replicas:
+        assert told == pytest.approx(numbers, rel=1e-5)
+        assert learning.distance(state, wanted) < 1e-6
+    total = len(list(learning.make_task("normed").parameters()))
+    assert [kept for kept, _ in servers] == [-(-total // 2), total // 2]
+
+
+def test_alone_at_its_own_pace_a_replica_learns_what_one_process_does(tmp_path: Path) -> None:
+    replicas, _ = play(plan((8,), servers=2, staleness=0), learn, tmp_path)
+    wanted, numbers = learn_alone(plan_of(8))
+    assert replicas[0][1] == pytest.approx(numbers, rel=1e-6)
+    assert learning.distance(replicas[0][0], wanted) < 1e-6
+
+
+def at_own_pace(deployment: Deployment, task: nn.Module) -> Any:
+    """The second replica is slow. Gives what it has sent in all, and what the servers have in the end."""
+    optimizer, group = descent(task), deployment.group
+    before = {name: value.detach().clone() for name, value in task.named_parameters()}
+    sent = {name: torch.zeros_like(value) for name, value in before.items()}
+    part = len(deployment.positions) / deployment.plan.batch
+    for step in range(6):
+        time.sleep(0.3 * group.rank)
+        batch = learning.make_batch(deployment.plan.batch, step=step).select(deployment.positions)
+        deployment.gradients(task, batch, "train")
+        for name, parameter in task.named_parameters():
+            sent[name] += part * parameter.grad if parameter.grad is not None else 0
+        deployment.update(optimizer, max_norm=None)
+    group.add(torch.zeros(1))  # until both have sent all
+    deployment.update(optimizer, max_norm=None)
+    after = {name: value.detach().clone() for name, value in task.named_parameters()}
+    return before, sent, after
+
+
+@pytest.mark.parametrize("staleness", [0, 2])
+def test_each_at_its_own_pace_but_not_too_far_ahead(tmp_path: Path, staleness: int) -> None:
+    """No gradient is lost or counted twice, whatever the order they come in."""
+    one = plan((5,), (3,), servers=2, staleness=staleness)
+    replicas, servers = play(one, at_own_pace, tmp_path)
+    before, _, after = replicas[0]
+    for name, value in after.items():
+        moved = before[name] - RATE * sum(sent[name] for _, sent, _ in replicas)
+        torch.testing.assert_close(value, moved, rtol=1e-5, atol=1e-7)
+        assert torch.equal(value, replicas[1][2][name])
+    # A step is counted when it is sent; who is too far ahead gets no answer to it.
+    assert [lead for _, lead in servers] == [staleness + 1] * 2
+
+
+def stop_at_different_steps(deployment: Deployment, task: nn.Module) -> Any:
+    """The slow one wants to stop after its second step; the other is ahead by then."""
+    optimizer, rank = descent(task), deployment.group.rank
+    for step in range(1, 100):
+        time.sleep(0.2 * rank)
+        deployment.gradients(task, learning.make_batch(8, step=0).select(deployment.positions), "train")
+        deployment.update(optimizer, max_norm=None)
+        wish = Standing(elapsed=10.0 * step, stop=rank == 1 and step >= 2, interrupted=rank == 1)
+        agreed = deployment.agree(wish)
+        if agreed.stop:
+            return step, agreed.interrupted, agreed.elapsed
+    return None
+
+
+def test_replicas_at_different_steps_stop_after_the_same(tmp_path: Path) -> None:
+    one = plan((4,), (4,), servers=2, staleness=3)
+    ends, _ = play(one, stop_at_different_steps, tmp_path)
+    assert ends[0][:2] == ends[1][:2]
+    steps, interrupted, elapsed = ends[0]
+    assert 2 < steps <= 2 + 3 + 2
+    assert interrupted
+    assert elapsed == 10.0 * steps  # the chief's own clock, at the time
+
+
+def spoil(deployment: Deployment, task: nn.Module) -> Any:
+    """The second replica's gradient is not finite in the second step; then a step is taken back."""
+    optimizer, found = descent(task), []
+    for step in range(4):
+        batch = learning.make_batch(8, step=step).select(deployment.positions)
+        deployment.gradients(task, batch, "train")
+        if step == 1 and deployment.group.rank == 1:
+            gradient = next(task.parameters()).grad
+            assert gradient is not None
+            gradient.view(-1)[0] = math.nan
+        if step == 2:
+            deployment.discard(task)
+            continue
+        norm = deployment.update(optimizer, max_norm=0.5)
+        found.append((norm, next(task.parameters()).detach().clone()))
+    return found
+
+
+@pytest.mark.parametrize("staleness", [None, 4])
+def test_what_is_not_finite_moves_nothing(tmp_path: Path, staleness: int | None) -> None:
+    found, _ = play(plan((4,), (4,), servers=2, staleness=staleness), spoil, tmp_path)
+    norms = [[norm for norm, _ in replica] for replica in found]
+    assert [math.isfinite(norm) for norm in norms[1]] == [True, False, True]
+    # Together both must leave the step out; at one's own pace only who has it.
+    assert [math.isfinite(norm) for norm in norms[0]] == [True, staleness is not None, True]
+    for replica in found:
+        assert all(bool(value.isfinite().all()) for _, value in replica)
+    if staleness is None:
+        assert torch.equal(found[0][0][1], found[0][1][1])
+        assert torch.equal(found[0][2][1], found[1][2][1])
