@@ -151,7 +151,7 @@ def test_what_the_chief_tells_all_hear(tmp_path: Path) -> None:
 
 def test_who_does_not_come_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group, "MEETING", timedelta(seconds=0.5))
-    with pytest.raises(BoxcrewError, match="replica 1, 2 of 3 has not come"):
+    with pytest.raises(BoxcrewError, match="of 3 processes, replica 1, replica 2 has not come"):
         Processes(Seat(rank=0, size=3, port=free_port()))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ import psutil
 import pytest
 
 from boxcrew.testing.learning import distance
+from boxcrew.testing.processes import free_port
 from boxcrew.testing.runs import newest_tensors
 
 WORDS = (
@@ -238,3 +240,41 @@ def test_a_taken_port_is_told(start: Start) -> None:
     assert process.returncode == 2
     assert f"MASTER_PORT={port}" in err
     assert "Traceback" not in err
+
+
+def _other_hosts_can_be_had() -> bool:
+    """Processes with a host name of their own."""
+    tried = subprocess.run(["unshare", "--uts", "hostname", "elsewhere"], capture_output=True, check=False)
+    return tried.returncode == 0
+
+
+@pytest.mark.skipif(
+    shutil.which("unshare") is None or not _other_hosts_can_be_had(),
+    reason="no other host can be had here",
+)
+def test_replicas_and_a_server_on_several_hosts(photos: Path, tmp_path: Path) -> None:
+    """With directories of their own: a run that goes on is told to the others, who have no files of it."""
+    port = str(free_port())
+    for steps in ("steps=2", "steps=4"):
+        processes = []
+        for rank in range(3):
+            home = tmp_path / f"host{rank}"
+            home.mkdir(exist_ok=True)
+            words = [f"data={photos}", "out=run", *WORDS, *TWO["parameter_server"][:1], steps]
+            command = f"hostname host{rank} && exec {sys.executable} -m boxcrew train {' '.join(words)}"
+            seat = {"RANK": str(rank), "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+            processes.append(
+                subprocess.Popen(
+                    ["unshare", "--uts", "sh", "-c", command.replace("*", "'*'")],
+                    cwd=home,
+                    env={**os.environ, "HOME": str(home), "GOMP_SPINCOUNT": "0", **seat},
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                )
+            )
+        said = [process.communicate(timeout=120)[0] for process in processes]
+        assert [process.returncode for process in processes] == [0, 0, 0], said
+    assert "plan: 3 hosts: host0, host1, host2" in said[0]
+    assert "going on from this run's own checkpoint at step 2" in said[0]
+    assert json.loads((tmp_path / "host0" / "run" / "summary.json").read_text())["steps"] == 4

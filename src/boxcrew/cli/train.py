@@ -17,7 +17,7 @@ from boxcrew.deploy.parent import LAUNCHER, die_with
 from boxcrew.deploy.seat import seat_of
 from boxcrew.train.config import RunConfig
 from boxcrew.train.outcome import Outcome
-from boxcrew.train.planning import planned_processes
+from boxcrew.train.planning import planned_processes, planned_servers
 
 
 def train_command(words: list[str], *, as_json: bool, only_explain: bool = False) -> None:
@@ -51,15 +51,16 @@ def _run(config: RunConfig | None, work: Callable[[Group], Outcome], *, as_json:
     if LAUNCHER in os.environ:
         die_with(int(os.environ[LAUNCHER]))
     seat = seat_of(os.environ)
-    num_replicas, num_servers = 1, 0
-    if config is not None:
-        num_replicas, num_servers = planned_processes(config, None if seat is None else seat.size)
-    if seat is None and num_replicas + num_servers > 1:
-        from boxcrew.deploy.launch import start_processes  # slow to import, and rarely needed
+    if seat is None:
+        num_replicas, num_servers = (1, 0) if config is None else planned_processes(config)
+        if num_replicas + num_servers > 1:
+            from boxcrew.deploy.launch import start_processes  # slow to import, and rarely needed
 
-        start_processes(sys.argv[1:], num_replicas, num_servers)
-        return
-    group = Group() if seat is None else Processes(seat, num_servers=num_servers)
+            start_processes(sys.argv[1:], num_replicas, num_servers)
+            return
+        group = Group()
+    else:
+        group = Processes(seat, num_servers=0 if config is None else planned_servers(config, seat.size))
     try:
         if group.is_chief:
             _finish(work(group), as_json=as_json)

@@ -163,7 +163,7 @@ class Deployment(ABC):
         for clone in self.plan.replicas[self.group.rank].clones:
             if clone.device != "cpu":
                 self.devices.limit(clone.device, fraction)
-        return limited(int(fraction * usable_memory() / self.group.size))
+        return limited(int(fraction * usable_memory() / self.group.num_here))
 
     def __exit__(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import time
 from collections.abc import Iterator, Sequence
@@ -10,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from datetime import timedelta
 from typing import Any
 
+import psutil
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -19,6 +21,8 @@ from boxcrew.core.errors import BoxcrewError, UsageError
 from boxcrew.deploy.mail import Mail
 from boxcrew.deploy.pulse import LAST_WORDS, LOST, Pulse, end_process
 from boxcrew.deploy.seat import Seat, process_name
+from boxcrew.hardware.machine import Host, Machine
+from boxcrew.hardware.probe import probe_machine
 
 TIMEOUT = timedelta(hours=2)
 """For one message. Long, because a chief may evaluate for long: who is gone is noticed by the pulse."""
@@ -29,6 +33,8 @@ _WORD = 32  # bytes that a word may have
 class Group:
     """One replica alone: everything is said and added up already."""
 
+    hosts: Sequence[Host] = ()  # where the replicas are, if somebody asked
+    num_here = 1  # replicas on this host
     rank = 0
     size = 1  # replicas; ranks from there on are parameter servers
 
@@ -89,7 +95,11 @@ class Processes(Group):
         self._num_processes = seat.size
         place = _meeting_place(seat)
         self._store = PrefixStore(f"boxcrew/{seat.attempt}", place)
-        _call_the_roll(self._store, seat)
+        self.hosts = _call_the_roll(self._store, seat, self.size)
+        here = next(host for host in self.hosts if host.name == socket.gethostname())
+        self.num_here = max(1, len(here.ranks))
+        if len(self.hosts) > 1:
+            _choose_network(seat.address)
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         dist.init_process_group(
             backend, store=self._store, rank=seat.rank, world_size=seat.size, timeout=TIMEOUT
@@ -213,22 +223,38 @@ def _meeting_place(seat: Seat) -> TCPStore:
         ) from None
 
 
-def _call_the_roll(store: PrefixStore, seat: Seat) -> None:
-    """`BoxcrewError` that names who has not come; `UsageError` if they come from several hosts."""
-    store.set(f"here/{seat.rank}", socket.gethostname())
+def _call_the_roll(store: PrefixStore, seat: Seat, num_replicas: int) -> list[Host]:
+    """The hosts, the chief's first; `BoxcrewError` that names who has not come."""
+    own = {"host": socket.gethostname(), "machine": probe_machine().tree()}
+    store.set(f"here/{seat.rank}", json.dumps(own))
     end = time.monotonic() + MEETING.total_seconds()
     missing = list(range(seat.size))
     while missing := [rank for rank in missing if not store.check([f"here/{rank}"])]:
         if time.monotonic() > end:
-            names = ", ".join(map(str, missing))
+            names = ", ".join(process_name(rank, num_replicas) for rank in missing)
             raise BoxcrewError(
-                f"replica {names} of {seat.size} has not come within {MEETING.total_seconds():.0f} s",
+                f"of {seat.size} processes, {names} has not come within {MEETING.total_seconds():.0f} s",
                 advice=f"see what its own output says, and whether it can reach {seat.address}:{seat.port}",
             )
         time.sleep(0.05)
-    hosts = {store.get(f"here/{rank}").decode() for rank in range(seat.size)}
-    if len(hosts) > 1:
-        raise UsageError(
-            f"replicas on several hosts ({', '.join(sorted(hosts))}): boxcrew plans for one host as yet",
-            advice="start all processes on one host",
+    told = [json.loads(store.get(f"here/{rank}")) for rank in range(seat.size)]
+    return [
+        Host(
+            name=name,
+            machine=Machine.of(next(one["machine"] for one in told if one["host"] == name)),
+            ranks=tuple(rank for rank in range(num_replicas) if told[rank]["host"] == name),
         )
+        for name in dict.fromkeys(one["host"] for one in told)
+    ]
+
+
+def _choose_network(address: str) -> None:
+    """Gloo speaks over the network that the host's own name is of, which is often one that no other host can
+    reach. The way to the meeting place is one that all have.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((address, 9))  # nothing is sent
+        own = probe.getsockname()[0]
+    for name, addresses in psutil.net_if_addrs().items():
+        if any(one.address == own for one in addresses):
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Self
 
 from pydantic import Field, model_validator
@@ -70,3 +71,12 @@ class Machine(Config):
         cores = counted(self.cores, "CPU core")
         names = ", ".join(f"{d.model} {format_bytes(d.memory_bytes)}" for d in self.accelerators)
         return f"{cores}, {format_bytes(self.memory_bytes)}, {names or 'no GPU'}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Host:
+    """A machine with replicas on it."""
+
+    name: str
+    machine: Machine
+    ranks: tuple[int, ...]  # of the replicas there; none where there are only parameter servers

@@ -72,7 +72,7 @@ def make_plan(
         raise UsageError(
             f"deploy.accumulation={wishes.accumulation}: more parts than batch={batch} has samples"
         )
-    shares = _shares(wishes, batch, len(chosen))
+    shares = shares_of(wishes, batch, len(chosen))
     clones = [Clone(device=one.name, share=share) for one, share in zip(chosen, shares, strict=True)]
     keeper = "cpu" if strategy in {"clones", "parameter_server"} else chosen[0].name
     return Plan(
@@ -208,7 +208,7 @@ def _device(machine: Machine, wanted: str) -> tuple[Device, str]:
     raise UsageError(f"device={wanted}: not on this machine", advice=f"it has: {', '.join(names)}")
 
 
-def _shares(wishes: DeployConfig, batch: int, num_clones: int) -> list[int]:
+def shares_of(wishes: DeployConfig, batch: int, num_clones: int) -> list[int]:
     if wishes.shares is None:
         if num_clones > batch:
             raise UsageError(f"{num_clones} clones: more than batch={batch} has samples")

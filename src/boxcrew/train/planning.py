@@ -2,56 +2,78 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from torch import nn
 
 from boxcrew.core.errors import UsageError
-from boxcrew.hardware.machine import Machine
+from boxcrew.hardware.machine import Host, Machine
 from boxcrew.hardware.probe import probe_machine
+from boxcrew.plan.hosts import plan_hosts
 from boxcrew.plan.plan import MemoryFormat, Plan
-from boxcrew.plan.search import InputWishes, make_plan, num_servers
+from boxcrew.plan.search import DeployConfig, InputWishes, make_plan, num_servers
 from boxcrew.train.config import RunConfig
 
 MEASURED = ("memory_format", "threads")  # what a trial may change (train/trial.py)
 
 
-def choose_plan(config: RunConfig, machine: Machine, model: nn.Module, *, replicas: int = 1) -> Plan:
-    """The plan in `plan=`, word for word, or one made for this machine and as many replicas."""
-    return _plan(config, machine, faster_format_on_cpus(model), replicas)
-
-
-def planned_processes(config: RunConfig, num_started: int | None) -> tuple[int, int]:
-    """How many replicas and parameter servers the settings ask for, with as many processes as there are if
-    somebody has started some; what cannot be is refused before any is.
+def choose_plan(config: RunConfig, machine: Machine, model: nn.Module, *, hosts: Sequence[Host] = ()) -> Plan:
+    """The plan in `plan=`, word for word, or one made for this machine, or for these hosts with the replicas
+    that are there.
     """
-    servers = 0 if config.plan is not None else num_servers(config.deploy)
-    if num_started is not None and num_started <= servers:
-        raise UsageError(
-            f"deploy.servers={servers}: of {num_started} processes none is left to compute",
-            advice="start more processes, or fewer servers",
-        )
-    replicas = 1 if num_started is None else num_started - servers
-    plan = _plan(config, probe_machine(), "contiguous", replicas)
+    alone = Host(name="", machine=machine, ranks=(0,))
+    return _plan(config, hosts or (alone,), faster_format_on_cpus(model))
+
+
+def planned_processes(config: RunConfig) -> tuple[int, int]:
+    """How many replicas and parameter servers the settings ask for on this machine; what cannot be is refused
+    before any process is started.
+    """
+    plan = _plan(config, (Host(name="", machine=probe_machine(), ranks=(0,)),), "contiguous")
     return len(plan.replicas), plan.servers
 
 
-def _plan(config: RunConfig, machine: Machine, cpu_format: MemoryFormat, replicas: int) -> Plan:
+def planned_servers(config: RunConfig, num_processes: int) -> int:
+    """How many of the processes that somebody has started are to be parameter servers."""
+    plan = None if config.plan is None else Plan.read(config.plan, setting="plan")
+    servers = num_servers(config.deploy) if plan is None else plan.servers
+    if num_processes <= servers:
+        raise UsageError(
+            f"deploy.servers={servers}: of {num_processes} processes none is left to compute",
+            advice="start more processes, or give fewer servers",
+        )
+    return servers
+
+
+def _plan(config: RunConfig, hosts: Sequence[Host], cpu_format: MemoryFormat) -> Plan:
     if config.plan is not None:
         plan = Plan.read(config.plan, setting="plan")
-        _require_devices(plan, machine, config.plan)
+        if len(hosts) > 1:
+            require_replicas(plan, sum(len(host.ranks) for host in hosts))
+        for host in hosts:
+            there = plan.replicas if len(hosts) == 1 else [plan.replicas[rank] for rank in host.ranks]
+            devices = [clone.device for replica in there for clone in replica.clones]
+            devices += [plan.parameter_device] if 0 in host.ranks else []
+            _require_devices(devices, host.machine, config.plan)
         return plan
+
+    def plan_part(machine: Machine, wishes: DeployConfig, batch: int) -> Plan:
+        return make_plan(
+            machine,
+            wishes,
+            device=config.device,
+            batch=batch,
+            inputs=InputWishes(workers=config.loader.workers, cache=config.loader.cache),
+            cpu_format=cpu_format,
+        )
+
+    if len(hosts) > 1:
+        return plan_hosts(hosts, config.deploy, config.batch, plan_part)
     wishes = config.deploy
     if wishes.replicas == "auto":
-        wishes = wishes.model_copy(update={"replicas": replicas})
-    return make_plan(
-        machine,
-        wishes,
-        device=config.device,
-        batch=config.batch,
-        inputs=InputWishes(workers=config.loader.workers, cache=config.loader.cache),
-        cpu_format=cpu_format,
-    )
+        wishes = wishes.model_copy(update={"replicas": len(hosts[0].ranks)})
+    return plan_part(hosts[0].machine, wishes, config.batch)
 
 
 def require_replicas(plan: Plan, num: int) -> None:
@@ -63,9 +85,8 @@ def require_replicas(plan: Plan, num: int) -> None:
         )
 
 
-def _require_devices(plan: Plan, machine: Machine, path: Path) -> None:
+def _require_devices(wanted: Sequence[str], machine: Machine, path: Path) -> None:
     names = [device.name for device in machine.devices]
-    wanted = [*(clone.device for clone in plan.clones), plan.parameter_device, plan.optimizer_device]
     for device in wanted:
         if device not in names:
             raise UsageError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -45,7 +46,7 @@ def follow(group: Group, screen: Screen) -> None:
     """Works for the chief until the run ends. All that is written is a log."""
     told = group.tell(None)
     config, plan, folder = RunConfig.of(told["config"]), Plan.of(told["plan"]), Path(told["folder"])
-    screen.open_log(folder / f"replica_{group.rank}.log")
+    _open_log(screen, folder, f"replica_{group.rank}")
     try:
         data = load_data(config.data, seed=config.seed, workers=1, screen=screen)
         if digest(data) != told["data"]:
@@ -62,6 +63,13 @@ def follow(group: Group, screen: Screen) -> None:
         screen.close_log()
 
 
+def _open_log(screen: Screen, folder: Path, name: str) -> None:
+    """On another host there may be no such directory yet; where none can be made, nothing is logged."""
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        screen.open_log(folder / f"{name}.log")
+
+
 def serve(group: Group, screen: Screen) -> None:
     """Keeps parameters for the replicas until they end: of the run a parameter server needs no more than what
     the parameters are, and the optimizer.
@@ -69,7 +77,7 @@ def serve(group: Group, screen: Screen) -> None:
     told = group.tell(None)
     config, plan, folder = RunConfig.of(told["config"]), Plan.of(told["plan"]), Path(told["folder"])
     name = process_name(group.rank, group.size)
-    screen.open_log(folder / f"{name}.log")
+    _open_log(screen, folder, name)
     try:
         task = DetectionTask(build_detector(config.detector, tuple(told["classes"])))
         server = Server(plan, group, task, optimizer_of(task, config.optim))

@@ -58,7 +58,7 @@ def _train(config: RunConfig, folder: Path, screen: Screen, group: Group) -> Out
     torch.manual_seed(config.seed)
     detector = build_detector(config.detector, data.source.classes)
     screen.say(describe_network(detector))
-    plan = choose_plan(config, machine, detector, replicas=group.size)
+    plan = choose_plan(config, machine, detector, hosts=group.hosts)
     require_replicas(plan, group.size)
     workshop = Workshop.of(config, plan, data, detector=detector, folder=folder, screen=screen)
     start = _begin(config, detector, own, screen)

@@ -1,0 +1,96 @@
+"""Plans for replicas on several hosts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from boxcrew.core.errors import UsageError
+from boxcrew.hardware.machine import Device, Host, Machine
+from boxcrew.plan.hosts import plan_hosts
+from boxcrew.plan.plan import Plan
+from boxcrew.plan.search import DeployConfig, InputWishes, make_plan
+
+
+def machine(num_gpus: int, *, cores: int = 8, bf16: bool = True) -> Machine:
+    cpu = Device(name="cpu", kind="cpu", model="a CPU", memory_bytes=1 << 34)
+    gpus = tuple(
+        Device(name=f"cuda:{i}", kind="cuda", model="a GPU", memory_bytes=1 << 34, bf16=bf16)
+        for i in range(num_gpus)
+    )
+    return Machine(
+        platform="Linux", python="3.11", torch="2", cores=cores, memory_bytes=1 << 34, devices=(cpu, *gpus)
+    )
+
+
+def plan(*hosts: Host, batch: int = 8, device: str = "auto", **wishes: Any) -> Plan:
+    def plan_part(there: Machine, wanted: DeployConfig, samples: int) -> Plan:
+        return make_plan(
+            there, wanted, device=device, batch=samples, inputs=InputWishes(), cpu_format="contiguous"
+        )
+
+    return plan_hosts(hosts, DeployConfig.of(wishes), batch, plan_part)
+
+
+BIG = Host(name="big", machine=machine(2), ranks=(0, 1))
+SMALL = Host(name="small", machine=machine(1, cores=2, bf16=False), ranks=(2,))
+
+
+def test_every_replica_has_a_device_of_its_own_host() -> None:
+    one = plan(BIG, SMALL)
+    assert [clone.device for clone in one.clones] == ["cuda:0", "cuda:1", "cuda:0"]
+    assert [clone.share for clone in one.clones] == [3, 3, 2]
+    assert (one.strategy, one.batch) == ("ddp", 8)
+    assert "2 hosts: big, small" in one.reasons
+
+
+def test_what_all_must_have_in_common_all_can_do() -> None:
+    one = plan(BIG, SMALL)
+    assert one.threads == 2
+    assert one.precision == "fp32"
+    assert one.loader_workers == 1
+
+
+def test_ranks_may_alternate_and_shares_follow_them() -> None:
+    one, two = (Host(name=str(i), machine=machine(2), ranks=(i, i + 2)) for i in range(2))
+    found = plan(one, two, shares=(1, 2, 3, 4), batch=10, accumulation=5)
+    assert [(clone.device, clone.share) for clone in found.clones] == [
+        ("cuda:0", 1),
+        ("cuda:0", 2),
+        ("cuda:1", 3),
+        ("cuda:1", 4),
+    ]
+    assert found.accumulation == 5
+
+
+def test_with_servers_replicas_may_have_several_clones() -> None:
+    far = Host(name="far", machine=machine(4), ranks=(1,))
+    near = Host(name="near", machine=machine(4), ranks=(0,))
+    keeper = Host(name="keeper", machine=machine(0), ranks=())
+    one = plan(near, far, keeper, strategy="parameter_server", clones=2)
+    assert [[clone.device for clone in replica.clones] for replica in one.replicas] == [
+        ["cuda:0", "cuda:1"],
+        ["cuda:0", "cuda:1"],
+    ]
+    assert one.servers == 1
+
+
+@pytest.mark.parametrize(
+    ("wishes", "said"),
+    [
+        ({"replicas": 2}, "deploy.replicas=2: but 3 were started"),
+        ({"strategy": "clones"}, "deploy.strategy=clones: not with 3 replicas"),
+        ({"shares": (4, 4)}, "deploy.shares=4,4: 2 shares for 3 clones"),
+        ({"clones": 2}, "deploy.clones=2"),
+    ],
+)
+def test_what_cannot_be_is_refused(wishes: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        plan(BIG, SMALL, **wishes)
+    assert said in caught.value.message
+
+
+def test_more_replicas_than_a_host_has_devices() -> None:
+    with pytest.raises(UsageError, match="more than there are accelerators"):
+        plan(BIG, Host(name="small", machine=machine(1), ranks=(2, 3)))
