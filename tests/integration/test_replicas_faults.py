@@ -1,0 +1,215 @@
+"""What goes wrong or ends early with two replicas. Each test says what is injected and what must hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import multiprocessing as processes
+
+from boxcrew.core.errors import BoxcrewError, DataError
+from boxcrew.core.types import Batch, Losses
+from boxcrew.data import source
+from boxcrew.data.image import read_image
+from boxcrew.deploy.group import Processes
+from boxcrew.deploy.seat import Seat
+from boxcrew.tasks.detection import DetectionTask
+from boxcrew.testing.processes import free_port
+from boxcrew.testing.runs import rows_without_times
+from boxcrew.train import replicas
+from boxcrew.train.config import RunConfig
+from boxcrew.train.run import train
+from boxcrew.train.screen import Screen
+
+MakeConfig = Callable[..., RunConfig]
+Spoil = Callable[[int], None]
+"""Done in each process before it begins; it is told its rank."""
+
+SERVERS = {"ddp": 0, "fsdp": 0, "parameter_server": 1}
+
+
+def nothing(rank: int) -> None: ...
+
+
+def _process(rank: int, tree: dict[str, Any], port: int, spoil: Spoil, folder: Path) -> None:
+    torch.set_num_threads(1)
+    config = RunConfig.of(tree)
+    servers = SERVERS[config.deploy.strategy]
+    spoil(rank)
+    group = Processes(Seat(rank=rank, size=2 + servers, port=port), num_servers=servers)
+    try:
+        if group.is_chief:
+            found: dict[str, Any] = train(config, Screen(), group).summary
+        else:
+            (replicas.serve if group.is_server else replicas.follow)(group, Screen())
+            found = {}
+    except BoxcrewError as error:
+        group.fail(error.message)
+        found = {"error": error.message}
+    finally:
+        group.close()
+    (folder / f"{rank}.json").write_text(json.dumps(found))
+
+
+def run_two(config: RunConfig, folder: Path, spoil: Spoil = nothing) -> list[dict[str, Any]]:
+    """What both have found: the chief its summary, or each its error."""
+    folder.mkdir(exist_ok=True)
+    processes.start_processes(  # type: ignore[attr-defined,no-untyped-call]
+        _process,
+        args=(config.tree(), free_port(), spoil, folder),
+        nprocs=2 + SERVERS[config.deploy.strategy],
+        start_method="forkserver",
+    )
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
+
+
+def two(strategy: str = "ddp", **deploy: object) -> dict[str, object]:
+    return {"strategy": strategy, "replicas": 2, "threads": 1, **deploy}
+
+
+def ended_after(run: Path) -> int:
+    """The step after which the second replica ended, by its log."""
+    return int((run / "replica_1.log").read_text().rpartition("ended after step ")[2].partition(":")[0])
+
+
+def _spoil_losses(change: Callable[[int, Losses], Losses], only: int, rank: int) -> None:
+    original = DetectionTask.forward
+    calls = iter(range(10**6))
+
+    def forward(self: DetectionTask, batch: Batch, phase: str = "train") -> Losses:
+        losses = original(self, batch, phase)
+        return change(next(calls), losses) if rank == only else losses
+
+    DetectionTask.forward = forward  # type: ignore[method-assign]
+
+
+def _nan(first: int, last: int, call: int, losses: Losses) -> Losses:
+    spoilt = {name: value * float("nan") for name, value in losses.terms.items()}
+    return replace(losses, terms=spoilt) if first <= call <= last else losses
+
+
+@pytest.mark.parametrize("strategy", SERVERS)
+def test_a_loss_that_is_no_number_on_one_replica(
+    config: MakeConfig, photos: Path, tmp_path: Path, strategy: str
+) -> None:
+    """In one step -> both leave that step out."""
+    one = config(photos, tmp_path / "run", deploy=two(strategy), steps=4)
+    summary, _ = run_two(one, tmp_path / "said", partial(_spoil_losses, partial(_nan, 2, 2), 1))
+    assert (summary["state"], summary["steps"], summary["skipped_steps"]) == ("finished", 4, 1)
+    assert "step 3 is left out" in (tmp_path / "run" / "replica_1.log").read_text()
+
+
+@pytest.mark.parametrize("strategy", SERVERS)
+def test_a_bad_stretch_on_one_replica(
+    config: MakeConfig, photos: Path, tmp_path: Path, strategy: str
+) -> None:
+    """Several steps in a row -> both go back to the same checkpoint and on at half the rate."""
+    one = config(photos, tmp_path / "run", deploy=two(strategy), guard={"failures": 2}, steps=8)
+    summary, _ = run_two(one, tmp_path / "said", partial(_spoil_losses, partial(_nan, 4, 5), 1))
+    assert (summary["state"], summary["steps"], summary["rollbacks"]) == ("finished", 8, 1)
+    for file in ("train.log", "replica_1.log"):
+        assert "going on from step 3 at 0.5 of the rate" in (tmp_path / "run" / file).read_text()
+    assert ended_after(tmp_path / "run") == 8
+
+
+def test_a_limit_in_seconds(config: MakeConfig, photos: Path, tmp_path: Path) -> None:
+    """-> both end after the same step, by the chief's clock."""
+    one = config(photos, tmp_path / "run", deploy=two(), steps=None, time="1s")
+    summary, _ = run_two(one, tmp_path / "said")
+    assert summary["state"] == "finished"
+    assert summary["steps"] == ended_after(tmp_path / "run")
+    assert summary["train_seconds"] >= 1
+
+
+def test_early_stop(config: MakeConfig, photos: Path, tmp_path: Path) -> None:
+    """The chief alone evaluates -> it stops both."""
+    one = config(
+        photos,
+        tmp_path / "run",
+        deploy=two(),
+        steps=40,
+        optim={"rate": 1e-9},
+        evaluation={"every_epochs": 1, "patience": 2},
+    )
+    summary, _ = run_two(one, tmp_path / "said")
+    assert summary["steps"] < 40
+    assert summary["steps"] == ended_after(tmp_path / "run")
+    assert "another replica has stopped" in (tmp_path / "run" / "replica_1.log").read_text()
+
+
+def _out_of_memory(call: int, losses: Losses) -> Losses:
+    if call == 2:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.")
+    return losses
+
+
+def test_memory_runs_out_on_one_replica(config: MakeConfig, photos: Path, tmp_path: Path) -> None:
+    """-> the run ends; the chief says which replica it was, and what would help."""
+    one = config(photos, tmp_path / "run", deploy=two())
+    chief, other = run_two(one, tmp_path / "said", partial(_spoil_losses, _out_of_memory, 1))
+    assert "replica 1 has not enough memory for a step in 1 parts" in other["error"]
+    assert chief["error"].startswith("replica 1 failed: replica 1 has not enough memory")
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["state"] == "failed"
+
+
+def _other_data(rank: int) -> None:
+    original = replicas.load_data  # type: ignore[attr-defined]
+
+    def load(given: Any, **settings: Any) -> Any:
+        found = original(given, **settings)
+        return replace(found, train=found.train[:-1])
+
+    if rank:
+        replicas.load_data = load  # type: ignore[attr-defined,assignment]
+
+
+def test_data_that_differ(config: MakeConfig, photos: Path, tmp_path: Path) -> None:
+    """The second replica finds an image less -> an error on both before the first step."""
+    chief, other = run_two(config(photos, tmp_path / "run", deploy=two()), tmp_path / "said", _other_data)
+    assert "is not the data that the chief has" in other["error"]
+    assert "is not the data that the chief has" in chief["error"]
+
+
+def _no_images(rank: int) -> None:
+    """From the third image on."""
+    calls = iter(range(10**6))
+
+    def read(path: Path, *arguments: Any, **settings: Any) -> Any:
+        if rank and next(calls) >= 2:
+            raise DataError(f"{path}: gone")
+        return read_image(path, *arguments, **settings)
+
+    source.read_image = read  # type: ignore[attr-defined]
+
+
+def test_images_that_one_replica_cannot_read(config: MakeConfig, photos: Path, tmp_path: Path) -> None:
+    """The second replica can read none of its share from the second step on -> the others' count."""
+    one = config(photos, tmp_path / "run", deploy=two(), loader={"workers": 0, "cache": 0})
+    summary, _ = run_two(one, tmp_path / "said", _no_images)
+    assert (summary["state"], summary["steps"]) == ("finished", 8)
+    assert "gone" in (tmp_path / "run" / "replica_1.log").read_text()
+
+
+def _numbers(run: Path) -> list[float]:
+    return [row["loss"] for row in rows_without_times(run) if "loss" in row]
+
+
+def test_loader_workers_and_a_plan_that_is_replayed(config: MakeConfig, photos: Path, tmp_path: Path) -> None:
+    """Workers in both replicas -> the same run; so is one of the first one's plan.json."""
+    first = config(photos, tmp_path / "first", deploy=two(shares=[3, 1]), steps=4)
+    run_two(first, tmp_path / "said")
+    busy = config(photos, tmp_path / "busy", deploy=two(shares=[3, 1]), steps=4, loader={"workers": 2})
+    run_two(busy, tmp_path / "said")
+    plan = str(tmp_path / "first" / "plan.json")
+    again = config(photos, tmp_path / "again", plan=plan, deploy={"strategy": "ddp"}, steps=4)
+    run_two(again, tmp_path / "said")
+    wanted = _numbers(tmp_path / "first")
+    assert wanted
+    assert _numbers(tmp_path / "busy") == wanted
+    assert _numbers(tmp_path / "again") == wanted
