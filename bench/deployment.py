@@ -60,7 +60,7 @@ def _photos(folder: Path) -> Path:
 
 
 def _overlap() -> Row:
-    found = in_child("overlap")
+    found = in_child("overlap", "--no-write")
     sent = sum(one["megabytes"] for one in found["messages"])
     return Row(
         what="gradients of `ssd300_vgg16` on two replicas that have arrived before backward ends",
@@ -68,7 +68,7 @@ def _overlap() -> Row:
         theirs="",
         verdict=f"step {found['updated']:.2f} s, of which {found['all there'] - found['end']:.2f} s waiting",
         command="python -m bench deployment",
-        detail="one step after two; docs/images/overlap.svg shows it",
+        detail="one step after two; `python -m bench.overlap` draws it (docs/images/overlap.svg)",
     )
 
 

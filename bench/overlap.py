@@ -1,6 +1,4 @@
-"""When gradients travel: a step of two replicas, drawn. `python -m bench.overlap` writes
-docs/images/overlap.svg; a part of `make bench ARGS=deployment`.
-"""
+"""When gradients travel: a step of two replicas. `python -m bench.overlap` draws docs/images/overlap.svg."""
 
 from __future__ import annotations
 
