@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -135,6 +136,25 @@ def test_what_torch_tells_about_accelerators() -> None:
     old, new = (probe.accelerator(module, "cuda", index) for index in (0, 1))
     assert (old.name, old.model, old.memory_bytes, old.bf16) == ("cuda:0", "GPU 0", MIB, False)
     assert (new.name, new.model, new.memory_bytes, new.bf16) == ("cuda:1", "GPU 1", 2 * MIB, True)
+
+
+def test_tpus_by_torch_xla(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package of that name, which tells what torch_xla's documentation says that it tells."""
+    (tmp_path / "torch_xla" / "core").mkdir(parents=True)
+    (tmp_path / "torch_xla" / "__init__.py").write_text(
+        "import torch\ndef devices(): return [torch.device('xla', i) for i in range(3)]\n"
+    )
+    (tmp_path / "torch_xla" / "core" / "__init__.py").write_text("")
+    (tmp_path / "torch_xla" / "core" / "xla_model.py").write_text(
+        "def xla_device_hw(device): return ('TPU', 'TPU', 'CPU')[device.index]\n"
+        "def get_memory_info(device): return ({'bytes_limit': 2**34}, {'kb_total': 2**24}, {})[device.index]\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    *_, first, second = probe.probe_machine().devices
+    assert (first.name, first.kind, first.model, first.memory_bytes) == ("xla:0", "xla", "TPU", 2**34)
+    assert (second.name, second.memory_bytes, second.bf16) == ("xla:1", 2**34, True)
+    for name in [name for name in sys.modules if name.startswith("torch_xla")]:
+        monkeypatch.delitem(sys.modules, name)
 
 
 def test_accelerators_that_tell_less() -> None:

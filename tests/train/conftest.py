@@ -61,6 +61,7 @@ def make_trainer() -> MakeTrainer:
                 clip=None,
             ),
             hooks=hooks,
+            seed=0,
             guard=guard or Guard(GuardConfig(), warn=_nowhere, last_good=_none),
         )
 

@@ -140,4 +140,13 @@ def test_resumed_is_the_same_as_never_stopped(make_trainer: MakeTrainer, split: 
         assert torch.equal(value, second.task.state_dict()[name]), name
     assert torch.equal(other.kept, diary.kept)
     assert [r.loss for r in other.reports] == [r.loss for r in diary.reports[split:]]
-    assert torch.equal(torch.get_rng_state(), second.checkpoint().tensors["random/cpu"])
+
+
+def test_every_step_and_replica_draws_other_numbers(make_trainer: MakeTrainer) -> None:
+    seeds = set()
+    for step, rank in ((0, 0), (1, 0), (0, 1), (1, 1)):
+        trainer = make_trainer(Dropping())
+        trainer.step, trainer.deployment.group.rank = step, rank
+        trainer._draw_anew()
+        seeds.add(torch.initial_seed())
+    assert len(seeds) == 4

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import os
 import platform
 from pathlib import Path
@@ -27,7 +29,7 @@ def probe_machine() -> Machine:
         cores=usable_cores(),
         memory_bytes=memory,
         numa_nodes=_numa_nodes(),
-        devices=(cpu, *_accelerators()),
+        devices=(cpu, *_accelerators(), *_xla_devices()),
     )
 
 
@@ -93,7 +95,9 @@ def _numa_nodes() -> int:
 
 
 def _accelerators() -> tuple[Device, ...]:
-    """By torch's common interface, so that a kind of device it learns to know needs no new branch here."""
+    """By torch's common interface, so that a kind of device it learns to know needs no new branch here; such
+    as TPUs by `torch_tpu`.
+    """
     found = torch.accelerator.current_accelerator(check_available=True)
     if found is None:
         return ()
@@ -111,6 +115,26 @@ def accelerator(module: Any, kind: str, index: int) -> Device:
         memory_bytes=getattr(properties, "total_memory", 0) or _memory(module, index),
         bf16=_computes_bf16(module, index),
     )
+
+
+def _xla_devices() -> tuple[Device, ...]:
+    """TPUs by `torch_xla`, which is older than that interface, and takes long to import."""
+    if importlib.util.find_spec("torch_xla") is None:
+        return ()
+    return xla_devices(
+        importlib.import_module("torch_xla"), importlib.import_module("torch_xla.core.xla_model")
+    )
+
+
+def xla_devices(xla: Any, model: Any) -> tuple[Device, ...]:
+    """What the two modules of `torch_xla` tell. Without a TPU they have the CPU play one, which we have."""
+    found = []
+    for device in xla.devices():
+        maker, memory = model.xla_device_hw(device), model.get_memory_info(device)
+        if maker != "CPU":
+            size = memory["bytes_limit"] if "bytes_limit" in memory else 1024 * memory["kb_total"]
+            found.append(Device(name=str(device), kind="xla", model=maker, memory_bytes=size, bf16=True))
+    return tuple(found)
 
 
 def _memory(module: Any, index: int) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
@@ -81,6 +82,7 @@ class Trainer:
         course: Course,
         hooks: Sequence[Hook],
         guard: Guard,
+        seed: int,
         way_back: Callable[[int], Checkpoint] | None = None,
     ) -> None:
         """`way_back(step)` finds the checkpoint to go back to from `step`: as the guard does, unless told."""
@@ -89,6 +91,7 @@ class Trainer:
         self.optimizer = optimizer
         self.course = course
         self.guard = guard
+        self._seed = seed
         self._way_back = way_back or guard.way_back
         self.step = 0  # steps done
         self.elapsed = 0.0  # seconds of training, over all processes that worked on this run
@@ -215,6 +218,7 @@ class Trainer:
         waited = time.monotonic() - begun
         rate = self.course.rate_at(self.progress) * self.guard.rate_factor
         set_rate(self.optimizer, rate)
+        self._draw_anew()
         with self.deployment.group.at_work():
             terms = self._compute(batch)
             loss = sum(terms.values())
@@ -241,6 +245,13 @@ class Trainer:
             skipped=batch.skipped,
             fault=fault,
         )
+
+    def _draw_anew(self) -> None:
+        """What layers draw at random depends on the seed, the step and the replica alone, so that a run that was
+        stopped, or that goes back, draws the same without having kept anything.
+        """
+        place = (self._seed, self.step, self.deployment.group.rank)
+        torch.manual_seed(int(np.random.SeedSequence(place).generate_state(1, np.uint64)[0]))
 
     def _num_samples(self, batch: Batch) -> int:
         """Of the step, over all replicas; of the others it is not known what they could not read."""
@@ -271,7 +282,6 @@ class Trainer:
         """A copy, in main memory: it stays as it is while training goes on."""
         owners = ["task", "optimizer", *(hook.name for hook in self._hooks if hook.tensors())]
         tensors = {f"{one}/{name}": value for one in owners for name, value in self._whole(one).items()}
-        tensors |= {f"random/{name}": value for name, value in _random_state().items()}
         state = {
             "elapsed": self.elapsed,
             "optimizer": self.deployment.slots(self.optimizer).plain,
@@ -294,7 +304,6 @@ class Trainer:
             self.deployment.take(own, parts["task"][name])
         slots = Slots(parts.get("optimizer", {}), checkpoint.state["optimizer"])
         self.deployment.load_slots(self.optimizer, slots)
-        _set_random_state(parts["random"])
         self.deployment.load_state(checkpoint.state["deployment"])
         self.guard.load_state(checkpoint.state.get("guard", {}))
         for hook in self._hooks:
@@ -307,18 +316,3 @@ class Trainer:
 def _copy(tensor: Tensor) -> Tensor:
     # Laid out as files want it already here, so that whoever writes it has nothing left to compute.
     return tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
-
-
-def _random_state() -> dict[str, Tensor]:
-    """Of torch, the only generator that networks draw from; samples draw from their own."""
-    state = {"cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        state |= {f"cuda:{i}": value for i, value in enumerate(torch.cuda.get_rng_state_all())}
-    return state
-
-
-def _set_random_state(state: Mapping[str, Tensor]) -> None:
-    torch.set_rng_state(state["cpu"])
-    for name, value in state.items():
-        if name != "cpu" and torch.cuda.is_available():
-            torch.cuda.set_rng_state(value, name)

@@ -243,6 +243,7 @@ class Workshop:
             course=course,
             hooks=(self.freeze, *hooks),
             guard=guard,
+            seed=self.config.seed,
             way_back=way_back,
         )
 
