@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from boxcrew.deploy import launch
 from boxcrew.hardware.machine import Machine
 from boxcrew.testing.tiny import TINY
 
@@ -37,6 +38,12 @@ def test_devices_are_shown_written_and_read_back(boxcrew: Call, tmp_path: Path) 
     assert "GFLOP" in shown.out
 
 
+def machine_with(**changes: object) -> str:
+    cpu = {"name": "cpu", "kind": "cpu", "model": "a CPU", "memory_bytes": 1 << 30}
+    known = {"platform": "Linux", "python": "3", "torch": "2", "cores": 2, "memory_bytes": 1 << 30}
+    return json.dumps(known | {"devices": [cpu]} | changes)
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -44,6 +51,8 @@ def test_devices_are_shown_written_and_read_back(boxcrew: Call, tmp_path: Path) 
         ("{", "not JSON"),
         ('{"cores": 2}', "platform: must be given"),
         ('{"coers": 1}', "did you mean 'cores'"),
+        (machine_with(memory_bytes=-1), "memory_bytes"),
+        (machine_with(devices=[]), "devices"),
     ],
 )
 def test_a_description_that_is_none(boxcrew: Call, tmp_path: Path, content: str | None, said: str) -> None:
@@ -99,15 +108,58 @@ def test_a_run_of_clones_goes_on_with_one(boxcrew: Call, tiny_set: Path, tmp_pat
         (("deploy.clones=0",), "deploy.clones"),
         (("device=abacus",), "device=abacus: not on this machine"),
         (("deploy.strategy=clowns",), "deploy.strategy"),
+        (("deploy.replicas=2", "deploy.shares=9,9"), "deploy.shares=9,9: add up to 18, but batch=4"),
+        (
+            ("deploy.replicas=2", "deploy.strategy=clones"),
+            "deploy.strategy=clones: not with deploy.replicas=2",
+        ),
+        (("deploy.replicas=2", "device=abacus"), "device=abacus: not on this machine"),
+        (("deploy.replicas=5",), "5 clones: more than batch=4 has samples"),
+        (
+            ("deploy.replicas=2", "deploy.strategy=fsdp", "deploy.precision=fp16"),
+            "fsdp does not compute in fp16",
+        ),
+        (("deploy.servers=2", "deploy.strategy=ddp"), "deploy.servers=2: not with deploy.strategy=ddp"),
+        (
+            ("deploy.servers=2", "deploy.replicas=2", "deploy.staleness=1", "deploy.batch_norm=synced"),
+            "staleness",
+        ),
     ],
 )
 def test_what_cannot_be_deployed_is_refused_before_anything_is_made(
-    boxcrew: Call, tiny_set: Path, tmp_path: Path, words: tuple[str, ...], said: str
+    boxcrew: Call,
+    tiny_set: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    said: str,
 ) -> None:
+    monkeypatch.setattr(launch, "start_processes", _no_process)
     found = boxcrew("train", f"data={tiny_set}", *TINY, "batch=4", "steps=1", *words)
     assert found.code == 2
     assert said in found.err
     assert not (tmp_path / "runs").exists()
+
+
+def _no_process(*_: object) -> None:
+    raise AssertionError("processes were started")
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_plan_for_another_task_is_refused(
+    boxcrew: Call, tiny_set: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replicas: int
+) -> None:
+    monkeypatch.setattr(launch, "start_processes", _no_process)
+    words = ("train", f"data={tiny_set}", *TINY, "batch=4", f"deploy.replicas={replicas}")
+    plan = json.loads(boxcrew(*words, "--explain", "--json").out)["plan"]
+    assert plan["task"] == "detection by ssdlite"
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(plan | {"task": "detection by ssd"}))
+    found = boxcrew("train", f"data={tiny_set}", *TINY, f"plan={file}")
+    assert found.code == 2
+    assert f"plan={file}: was made for detection by ssd, not for detection by ssdlite" in found.err
+    file.write_text(json.dumps(plan | {"task": None}))
+    assert boxcrew("train", f"data={tiny_set}", *TINY, f"plan={file}", "--explain").code == 0
 
 
 def test_another_batch_than_the_recipes_is_said_and_scaled_on_demand(boxcrew: Call, tiny_set: Path) -> None:

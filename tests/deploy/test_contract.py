@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 import torch
 
 from boxcrew.core.errors import UsageError
-from boxcrew.deploy.deployment import STRATEGIES, deploy
-from boxcrew.plan.plan import MemoryFormat, Plan
+from boxcrew.deploy.deployment import STRATEGIES
+from boxcrew.plan.plan import MemoryFormat, Plan, Strategy
 from boxcrew.testing import strategies
 from boxcrew.testing.plans import plan_of
 
@@ -93,6 +95,7 @@ def test_places_and_state(way: Way, memory_format: MemoryFormat) -> None:
     strategies.check_state(plan(way, memory_format=memory_format))
 
 
-def test_an_unknown_strategy_is_refused() -> None:
-    with pytest.raises(UsageError, match="sinlge: no such strategy; did you mean 'single'"):
-        deploy(plan(("sinlge", (SAMPLES,))))
+def test_plans_know_all_strategies_and_no_other() -> None:
+    assert set(STRATEGIES.names()) == set(get_args(Strategy))
+    with pytest.raises(UsageError, match="strategy"):
+        plan(("sinlge", (SAMPLES,)))

@@ -180,7 +180,7 @@ def test_one_that_hangs_is_found_and_named(tmp_path: Path, stopped: int) -> None
         other.join(30)
         assert other.exitcode == 1
         said = (tmp_path / f"{1 - stopped}.err").read_text()
-        assert f"replica {stopped} has not been heard of" in said
+        assert f"replica {stopped} is missed: it has not been heard of" in said
     finally:
         for process in running.processes:
             process.kill()

@@ -38,9 +38,18 @@ class Watched:
         self.told = threading.Event()
         self.pulse = Pulse(board, rank=rank, size=size, num_replicas=size, on_loss=self._note)
 
-    def _note(self, what: str) -> None:
+    def _note(self, rank: int, what: str) -> None:
+        assert what.startswith(f"replica {rank}")
         self.noticed.append(what)
         self.told.set()
+
+
+SLOWLY = {name: getattr(pulse, name) for name in ("EVERY", "SILENCE", "PATIENCE")}
+
+
+def test_by_default_one_that_is_gone_or_stuck_is_found_within_half_a_minute() -> None:
+    assert SLOWLY["SILENCE"] + 3 * SLOWLY["EVERY"] < 30
+    assert SLOWLY["PATIENCE"] + 3 * SLOWLY["EVERY"] < 30
 
 
 @pytest.fixture(autouse=True)
@@ -66,20 +75,20 @@ def test_as_long_as_all_are_there_nothing_is_said() -> None:
         time.sleep(0.7)  # for somebody else
     time.sleep(0.7)  # an evaluation
     for one in both:
-        one.pulse.close(stay=False)
+        one.pulse.close()
     assert [one.noticed for one in both] == [[], []]
 
 
 def test_silence_is_noticed_but_not_of_one_that_is_done() -> None:
     board = Shared()
     chief, done, silent = (Watched(board, rank, size=3) for rank in range(3))
-    done.pulse.close(stay=False)
+    done.pulse.close()
     time.sleep(0.7)
     assert chief.noticed == []
     silent.pulse._board = Shared()  # what it says is heard by nobody
     assert chief.told.wait(3)
-    assert "replica 2 has not been heard of" in chief.noticed[0]
-    silent.pulse.close(stay=False)
+    assert "replica 2 is missed: it has not been heard of" in chief.noticed[0]
+    silent.pulse.close()
 
 
 def test_one_that_is_stuck_is_noticed_by_the_others() -> None:
@@ -89,8 +98,21 @@ def test_one_that_is_stuck_is_noticed_by_the_others() -> None:
         time.sleep(0.1)
     with other.pulse.at_work():
         assert chief.told.wait(3)
-    assert "replica 1 has been at one step for" in chief.noticed[0]
-    other.pulse.close(stay=False)
+    assert "replica 1 is missed: it has been at one step for" in chief.noticed[0]
+    other.pulse.close()
+
+
+def test_reading_may_take_longer_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pulse, "READING", 0.9)
+    board = Shared()
+    chief, other = Watched(board, 0), Watched(board, 1)
+    with other.pulse.at_work():
+        time.sleep(0.02)
+    with other.pulse.reading():
+        assert not chief.told.wait(0.6)
+        assert chief.told.wait(3)
+    assert "replica 1 is missed: it has been reading the data of a step for" in chief.noticed[0]
+    other.pulse.close()
 
 
 def test_the_first_step_may_take_longer() -> None:
@@ -99,7 +121,7 @@ def test_the_first_step_may_take_longer() -> None:
     with other.pulse.at_work():
         assert not chief.told.wait(0.45)
         assert chief.told.wait(3)
-    other.pulse.close(stay=False)
+    other.pulse.close()
 
 
 def test_a_board_that_cannot_be_reached_is_the_chiefs_end() -> None:
@@ -107,7 +129,7 @@ def test_a_board_that_cannot_be_reached_is_the_chiefs_end() -> None:
     other = Watched(board, 1)
     board.broken = True
     assert other.told.wait(3)
-    assert other.noticed == ["replica 0 cannot be reached: reset by peer"]
+    assert other.noticed == ["replica 0 is missed: it cannot be reached: reset by peer"]
 
 
 def test_a_chief_that_stays_waits_for_the_others_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,16 +137,24 @@ def test_a_chief_that_stays_waits_for_the_others_but_not_for_ever(monkeypatch: p
     board = Shared()
     chief, other = Watched(board, 0), Watched(board, 1)
     begun = time.monotonic()
-    chief.pulse.close(stay=True)
+    chief.pulse.close()
     assert time.monotonic() - begun >= 0.3
-    other.pulse.close(stay=True)
+    other.pulse.close()
     assert board.signs == {"pulse/0": pulse.DONE, "pulse/1": pulse.DONE}
+
+
+def test_who_fails_says_why_and_the_others_hear_it() -> None:
+    board = Shared()
+    chief, other = Watched(board, 0), Watched(board, 1)
+    other.pulse.close(failed="no more paper")
+    assert chief.told.wait(3)
+    assert chief.noticed == ["replica 1 failed: no more paper"]
 
 
 def test_one_that_never_gave_a_sign_is_missed_too() -> None:
     chief = Watched(Shared(), 0)
     assert chief.told.wait(3)
-    assert "replica 1 has not been heard of" in chief.noticed[0]
+    assert "replica 1 is missed: it has not been heard of" in chief.noticed[0]
 
 
 def test_a_board_that_answers_no_more_is_the_chiefs_silence() -> None:
@@ -134,6 +164,6 @@ def test_a_board_that_answers_no_more_is_the_chiefs_silence() -> None:
     other = Watched(board, 1)
     board.check = lambda keys: not stopped.wait(5)  # type: ignore[method-assign]
     assert other.told.wait(3)
-    assert "replica 0 has not been heard of" in other.noticed[0]
+    assert "replica 0 is missed: it has not been heard of" in other.noticed[0]
     stopped.set()
-    other.pulse.close(stay=False)
+    other.pulse.close()

@@ -21,13 +21,16 @@ from boxcrew.deploy.group import Group
 from boxcrew.deploy.seat import seat_of
 from boxcrew.deploy.server import Server
 from boxcrew.deploy.strategies.clones import Clones
+from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
 from boxcrew.hardware.machine import Device, Machine
 from boxcrew.plan.plan import Clone, Plan, Replica
 from boxcrew.plan.search import DeployConfig, InputWishes, make_plan
+from boxcrew.tasks.detection import DetectionTask
 from boxcrew.testing import learning
 from boxcrew.testing.devices import FakeDevices
 from boxcrew.testing.plans import plan_of
 from boxcrew.testing.processes import in_all_processes
+from boxcrew.train.hooks.pictures import on_cpu
 from boxcrew.train.placement import placement
 
 CPU = Device(name="cpu", kind="cpu", model="a CPU", memory_bytes=1 << 34)
@@ -60,7 +63,8 @@ def homes(plan: Plan) -> set[str]:
     return {plan.parameter_device, plan.inputs_device, plan.optimizer_device}
 
 
-def test_1_by_default_one_clone_on_device_0_all_else_on_the_cpu() -> None:
+def test_1_one_clone_on_device_0_all_else_on_the_cpu() -> None:
+    """The classic default; ours is `single`, whose parameters are beside the clone."""
     plan = config()
     assert (devices(plan), names(plan), homes(plan)) == (["cuda:0"], [""], {"cpu"})
 
@@ -95,11 +99,14 @@ def test_4_a_server_keeps_the_variables_all_else_is_the_workers() -> None:
 def test_5_two_clones_and_a_server() -> None:
     plan = ps(clones=2, servers=1)
     assert (devices(plan), names(plan)) == (["cuda:0", "cuda:1"], ["clone_0", "clone_1"])
+    assert (plan.inputs_device, plan.optimizer_device) == ("cpu", "cpu")
     assert homes_of_variables(plan) == ["ps_0"] * 4
 
 
 def test_6_two_replicas_and_two_servers() -> None:
     plan = ps(replicas=2, servers=2)
+    assert (plan.inputs_device, plan.optimizer_device) == ("cpu", "cpu")
+    assert homes_of_variables(plan) == ["ps_0", "ps_1", "ps_0", "ps_1"]
     assert [[clone.device for clone in replica.clones] for replica in plan.replicas] == [
         ["cuda:0"],
         ["cuda:1"],
@@ -113,7 +120,15 @@ def test_7_two_replicas_of_two_clones_and_two_servers() -> None:
         ["cuda:0", "cuda:1"],
         ["cuda:2", "cuda:3"],
     ]
-    assert names(plan) == ["clone_0", "clone_1", "clone_2", "clone_3"]
+    assert (plan.inputs_device, plan.optimizer_device) == ("cpu", "cpu")
+    assert homes_of_variables(plan) == ["ps_0", "ps_1", "ps_0", "ps_1"]
+    assert names(plan) == ["clone_0", "clone_1", "clone_2", "clone_3"]  # through all replicas
+
+
+@pytest.mark.parametrize("index", [-1, 2])
+def test_a_clone_that_is_not_there_has_no_name(index: int) -> None:
+    with pytest.raises(IndexError):
+        config(clones=2).clone_name(index)
 
 
 def test_8_successive_variables_alternate_over_servers() -> None:
@@ -244,14 +259,16 @@ def test_19_two_clones_on_the_cpu_learn() -> None:
     torch.testing.assert_close(task.get_buffer("norm.running_mean"), mean * (1 - 0.5**10))
 
 
-def test_20_21_no_summary_is_computed_on_an_accelerator() -> None:
-    """What summaries are made of lives with the parameters, on the CPU, and losses are brought there."""
-    fakes = FakeDevices()
-    with deploy(toy_plan("cuda:0", "cuda:1"), fakes) as deployment:
-        assert fakes.found == ["cpu"]  # all that the deployment itself computes on
-        deployment.gradients(make_toy(), toy_batch(), "train")
+def test_20_21_what_summaries_look_at_is_brought_to_the_cpu() -> None:
+    """While training and when only evaluating: the same hook does it. Of a network without data, on torch's
+    device for such, the attempt is all that can be seen.
+    """
+    here = DetectionTask(SsdLite(SsdLiteConfig(size=64, backbone="mobilenetv3_small_050"), ("cup",)))
+    assert on_cpu(here) is here
+    with pytest.raises(NotImplementedError, match="meta"):
+        on_cpu(here.to("meta"))
     for plan in (config(clones=2), config(), config(clone_on_cpu=True)):
-        assert set(placement(plan, make_toy())["parameters"].values()) == {"cpu"}
+        assert placement(plan, make_toy())["stages"]["summaries and files"] == "cpu"
 
 
 @pytest.mark.parametrize("wishes", [{"clones": 0}, {"clones": -1}, {"clones": 5}])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -112,23 +110,11 @@ def test_no_quota_in_the_first_version_is_minus_one(cgroup: Path) -> None:
 
 
 class FakeCuda:
-    """What `torch.cuda` tells, of a machine with a new and an old device."""
-
-    _chosen = 0
+    """What `torch.cuda` tells, of a machine with an old and a new device."""
 
     @staticmethod
     def get_device_properties(index: int) -> SimpleNamespace:
-        return SimpleNamespace(name=f"GPU {index}", total_memory=(index + 1) * MIB)
-
-    @contextmanager
-    def device(self, index: int) -> Iterator[None]:
-        before, self._chosen = self._chosen, index
-        yield
-        self._chosen = before
-
-    def is_bf16_supported(self, *, including_emulation: bool) -> bool:
-        assert not including_emulation
-        return self._chosen == 1
+        return SimpleNamespace(name=f"GPU {index}", total_memory=(index + 1) * MIB, major=(7, 9)[index])
 
 
 def test_what_torch_tells_about_accelerators() -> None:
@@ -147,7 +133,8 @@ def test_tpus_by_torch_xla(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     (tmp_path / "torch_xla" / "core" / "__init__.py").write_text("")
     (tmp_path / "torch_xla" / "core" / "xla_model.py").write_text(
         "def xla_device_hw(device): return ('TPU', 'TPU', 'CPU')[device.index]\n"
-        "def get_memory_info(device): return ({'bytes_limit': 2**34}, {'kb_total': 2**24}, {})[device.index]\n"
+        "told = ({'bytes_limit': 2**34}, {'kb_total': 2**24}, {})\n"
+        "def get_memory_info(device): return told[device.index]\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     *_, first, second = probe.probe_machine().devices

@@ -143,18 +143,67 @@ def test_a_killed_server_is_named_and_takes_all_with_it(start: Start, tmp_path: 
     assert still_alive(processes, after=1) == []
 
 
-@pytest.mark.parametrize("strategy", ["ddp", "parameter_server"])
-def test_a_killed_replica_is_named_and_takes_all_with_it(start: Start, tmp_path: Path, strategy: str) -> None:
-    process = start("steps=100000", *TWO[strategy])
+@pytest.mark.parametrize(("strategy", "rank"), [("ddp", 0), ("ddp", 1), ("parameter_server", 1)])
+def test_a_killed_replica_is_named_and_takes_all_with_it(
+    start: Start, tmp_path: Path, strategy: str, rank: int
+) -> None:
+    """Their loader's workers too."""
+    process = start("steps=100000", *TWO[strategy], "loader.workers=1")
     wait_for_step(tmp_path / "run", 2, process)
     replicas = replicas_of(process)
     assert len(replicas) == 2 + (strategy == "parameter_server")
-    replicas[1].kill()
+    family = [*replicas, *(child for one in replicas for child in one.children(recursive=True))]
+    replicas[rank].kill()
     begun = time.monotonic()
     _, err = process.communicate(timeout=30)
     assert time.monotonic() - begun < 10
     assert process.returncode == 1
-    assert "replica 1 was killed by SIGKILL" in err
+    assert f"replica {rank} was killed by SIGKILL" in err
+    assert still_alive(family, after=5) == []
+
+
+def prepared(folder: Path, program: str) -> str:
+    """PYTHONPATH for processes that run this program before anything else."""
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(program)
+    return str(folder)
+
+
+def test_a_replica_that_fails_shows_its_traceback(start: Start, tmp_path: Path) -> None:
+    """In one place, and soon. It fails here when it gets a signal."""
+    program = """
+import os, signal
+def fail(*_):
+    raise RuntimeError("no more paper")
+if os.environ.get("RANK") == "1":
+    signal.signal(signal.SIGUSR1, fail)
+"""
+    process = start("steps=100000", *TWO["ddp"], PYTHONPATH=prepared(tmp_path / "site", program))
+    wait_for_step(tmp_path / "run", 2, process)
+    replicas = replicas_of(process)
+    replicas[1].send_signal(signal.SIGUSR1)
+    begun = time.monotonic()
+    _, err = process.communicate(timeout=30)
+    assert time.monotonic() - begun < 10
+    assert process.returncode == 1
+    assert "replica 1: Traceback (most recent call last)" in err
+    assert "replica 1 failed: RuntimeError('no more paper')" in err
+    assert still_alive(replicas, after=1) == []
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_one_that_hangs_is_named_and_ended(start: Start, tmp_path: Path, rank: int) -> None:
+    """In three seconds here; by default in half a minute (tests/deploy/test_pulse.py)."""
+    program = "from boxcrew.deploy import pulse\npulse.EVERY, pulse.SILENCE = 0.5, 3.0\n"
+    process = start("steps=100000", *TWO["ddp"], PYTHONPATH=prepared(tmp_path / "site", program))
+    wait_for_step(tmp_path / "run", 2, process)
+    replicas = replicas_of(process)
+    replicas[rank].suspend()
+    begun = time.monotonic()
+    _, err = process.communicate(timeout=60)
+    assert time.monotonic() - begun < 12
+    assert process.returncode == 1
+    assert f"replica {rank} is missed: it has not been heard of for" in err
     assert still_alive(replicas, after=1) == []
 
 
@@ -167,10 +216,12 @@ def test_a_killed_parent_takes_its_children_along(start: Start, tmp_path: Path) 
 
 
 def stop(process: subprocess.Popen[str], number: signal.Signals, run: Path) -> dict[str, Any]:
-    """Once it is at work; gives the summary it has left."""
+    """Once it is at work, as a terminal does: all processes get the signal, and then what the launcher passes
+    on. Gives the summary it has left.
+    """
     wait_for_step(run, 2, process)
     replicas = replicas_of(process)
-    process.send_signal(number)
+    os.killpg(process.pid, number)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130, (out, err)
     assert still_alive(replicas, after=1) == []
@@ -201,15 +252,6 @@ def test_so_does_sigterm(start: Start, tmp_path: Path) -> None:
     assert stopped["steps"] >= 2
 
 
-def test_a_mistake_is_told_before_any_process_is_started(start: Start, tmp_path: Path) -> None:
-    process = start("deploy.replicas=2", "deploy.shares=9,9")
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 2
-    assert err.count("deploy.shares=9,9: add up to 18, but batch=4") == 1
-    assert "Traceback" not in err
-    assert not (tmp_path / "run").exists()
-
-
 def test_a_mistake_that_only_the_chief_can_see_is_told_once(start: Start) -> None:
     process = start("deploy.replicas=2", "trainable=nothing.*")
     _, err = process.communicate(timeout=60)
@@ -218,8 +260,23 @@ def test_a_mistake_that_only_the_chief_can_see_is_told_once(start: Start) -> Non
     assert "Traceback" not in err
 
 
+def test_processes_that_torchrun_started_join(photos: Path, tmp_path: Path) -> None:
+    words = [f"data={photos}", "out=run", *WORDS, "steps=3"]
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    done = subprocess.run(
+        [sys.executable, *torchrun, "-m", "boxcrew", "train", *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("plan: ddp on cpu (2) + cpu (2)") == 1
+
+
 def test_processes_that_others_started_join(start: Start, tmp_path: Path) -> None:
-    """As torchrun, SLURM or Kubernetes start them: nothing is spawned."""
+    """As SLURM or Kubernetes start them: nothing is spawned."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = str(one.getsockname()[1])

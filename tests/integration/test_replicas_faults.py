@@ -20,8 +20,9 @@ from boxcrew.data.image import read_image
 from boxcrew.deploy.group import Processes
 from boxcrew.deploy.seat import Seat
 from boxcrew.tasks.detection import DetectionTask
+from boxcrew.testing.learning import distance
 from boxcrew.testing.processes import free_port
-from boxcrew.testing.runs import rows_without_times
+from boxcrew.testing.runs import newest_tensors, rows_without_times
 from boxcrew.train import replicas
 from boxcrew.train.config import RunConfig
 from boxcrew.train.run import train
@@ -213,3 +214,18 @@ def test_loader_workers_and_a_plan_that_is_replayed(config: MakeConfig, photos: 
     assert wanted
     assert _numbers(tmp_path / "busy") == wanted
     assert _numbers(tmp_path / "again") == wanted
+
+
+@pytest.mark.parametrize("strategy", SERVERS)
+def test_frozen_statistics(config: MakeConfig, photos: Path, tmp_path: Path, strategy: str) -> None:
+    """-> they stay as they were, and the split does not matter to what is learnt."""
+    frozen = {"batch_norm": "frozen"}
+    run_two(config(photos, tmp_path / "two", deploy=two(strategy, **frozen), steps=3), tmp_path / "said")
+    train(config(photos, tmp_path / "one", deploy=frozen, steps=3), Screen())
+    found, wanted = newest_tensors(tmp_path / "two"), newest_tensors(tmp_path / "one")
+    assert found.keys() == wanted.keys()
+    statistics = [name for name in found if name.startswith("task/") and "running" in name]
+    assert statistics
+    assert all(set(found[name].tolist()) <= {0.0, 1.0} for name in statistics)  # as they begin
+    learnt = [name for name in found if name.startswith("task/") and name not in statistics]
+    assert distance({n: found[n] for n in learnt}, {n: wanted[n] for n in learnt}) < 1e-4

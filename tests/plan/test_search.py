@@ -156,7 +156,11 @@ def test_replicas_share_a_cpu_where_there_is_nothing_else_or_as_told() -> None:
     assert (devices(plan), plan.threads, plan.loader_workers) == (["cpu"] * 3, 1, 0)
     assert devices(make(machine(NEW, OLD), replicas=3, device="cpu")) == ["cpu"] * 3
     assert devices(make(machine(NEW, OLD), replicas=2, clone_on_cpu=True)) == ["cpu"] * 2
-    assert devices(make(machine(NEW, OLD), replicas=2, device="cuda:1,cpu")) == ["cuda:1", "cpu"]
+    assert devices(make(machine(NEW, OLD), replicas=2, device="cuda:1,cuda:0")) == ["cuda:1", "cuda:0"]
+    with pytest.raises(UsageError, match="ddp needs devices of one kind, not cuda:1"):
+        make(machine(NEW, OLD), replicas=2, device="cuda:1,cpu")
+    mixed = make(machine(NEW, OLD), replicas=2, device="cuda:1,cpu", strategy="parameter_server")
+    assert devices(mixed) == ["cuda:1", "cpu"]
     assert make(machine(), strategy="ddp").strategy == "ddp"
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from types import TracebackType
 from typing import Annotated
 
 import typer
 
 from boxcrew.core.errors import BoxcrewError
+from boxcrew.core.parent import LAUNCHER
 from boxcrew.core.version import VERSION
 
 # Options are settings: `--epochs 3` says the same as `epochs=3`. So typer is to leave them alone.
@@ -179,6 +181,10 @@ def _let_threads_wait_briefly() -> None:
 
 
 def _one_line(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """For an error that is not the user's: say so in a line; the traceback is there for whoever wants it."""
+    """For an error that is not the user's: say so in a line; the traceback is there for whoever wants it. A
+    process that one of several is cannot be run again by itself, and says it at once.
+    """
+    if LAUNCHER in os.environ:
+        traceback.print_exception(kind, error, trace)
     print(f"error: {kind.__name__}: {error}", file=sys.stderr)
     print("  this looks like a fault in boxcrew; run it again with --debug to see where", file=sys.stderr)

@@ -12,8 +12,8 @@ from boxcrew.api import explain_run, follow_run, resume_run, run_config, serve_r
 from boxcrew.cli.output import print_json, screen, settings
 from boxcrew.core.config import Tree, read_yaml
 from boxcrew.core.errors import BoxcrewError, UsageError
+from boxcrew.core.parent import LAUNCHER, die_with
 from boxcrew.deploy.group import Group, Processes
-from boxcrew.deploy.parent import LAUNCHER, die_with
 from boxcrew.deploy.seat import seat_of
 from boxcrew.train.config import RunConfig
 from boxcrew.train.outcome import Outcome
@@ -60,7 +60,8 @@ def _run(config: RunConfig | None, work: Callable[[Group], Outcome], *, as_json:
             return
         group = Group()
     else:
-        group = Processes(seat, num_servers=0 if config is None else planned_servers(config, seat.size))
+        asked = config if seat.rank == 0 else None  # the chief says it to the others
+        group = Processes(seat, num_servers=0 if asked is None else planned_servers(asked, seat.size))
     try:
         if group.is_chief:
             _finish(work(group), as_json=as_json)
@@ -68,7 +69,7 @@ def _run(config: RunConfig | None, work: Callable[[Group], Outcome], *, as_json:
             serve_run(group)
         else:
             follow_run(group)
-    except Exception as error:
+    except (Exception, KeyboardInterrupt) as error:
         group.fail(str(error) if isinstance(error, BoxcrewError) else repr(error))
         raise
     finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import sys
@@ -17,11 +16,10 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from boxcrew.core.errors import BoxcrewError
+from boxcrew.core.parent import die_with
 
 Request = TypeVar("Request")
 Result = TypeVar("Result")
-
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,10 +101,7 @@ def _settle(parent: int, worker: int) -> None:  # noqa: ARG001
     # ends its workers. They must last until it has finished its step, or the examination it is in.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before the line above
-            os._exit(1)
+    die_with(parent)
     # 0, not 1: for 1 OpenCV would wait for the threads of a pool that a fork does not bring along, for ever.
     cv2.setNumThreads(0)
     torch.set_num_threads(1)

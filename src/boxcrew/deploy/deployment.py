@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from types import TracebackType
@@ -13,15 +14,19 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.registry import Registry
 from boxcrew.core.types import Batch, Losses
+from boxcrew.core.units import format_bytes
 from boxcrew.deploy.devices import Devices
 from boxcrew.deploy.group import Group
 from boxcrew.deploy.lending import Module
-from boxcrew.deploy.memory import keep_freed_memory, limited
+from boxcrew.deploy.memory import keep_freed_memory, limited, taken
 from boxcrew.deploy.slots import Slots, load_slots, slots_of
 from boxcrew.hardware.probe import usable_memory
-from boxcrew.plan.plan import Plan
+from boxcrew.plan.plan import Clone, Plan
+
+_ROOM = 512 << 20  # bytes: what a step needs that is not large
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +58,19 @@ class Deployment(ABC):
     def is_chief(self) -> bool:
         """Whether this process writes the files."""
         return self.group.is_chief
+
+    @property
+    def own_clones(self) -> Sequence[Clone]:
+        """Those of this process."""
+        return self.plan.replicas[self.group.rank].clones
+
+    def meet(self) -> None:
+        """Before a step: who waits for another's data is not to seem stuck in computing."""
+        if self.group.size > 1:
+            self.group.add(torch.zeros(1))
+
+    def settle(self) -> None:  # noqa: B027, most have nothing to do
+        """After the last step: waits until what all replicas have done is in the parameters."""
 
     @property
     def positions(self) -> list[int]:
@@ -151,6 +169,7 @@ class Deployment(ABC):
 
     def set_up(self, undo: ExitStack) -> None:
         """Prepares the process; what restores it goes onto `undo`. Strategies add to it."""
+        self.devices.choose(self.own_clones[0].device)
         undo.callback(torch.set_num_threads, torch.get_num_threads())
         torch.set_num_threads(self.plan.threads)
         if self.plan.memory_fraction is not None:
@@ -160,10 +179,20 @@ class Deployment(ABC):
 
     def _limited_memory(self, fraction: float) -> AbstractContextManager[None]:
         """Replicas on one host share its main memory."""
-        for clone in self.plan.replicas[self.group.rank].clones:
+        for clone in self.own_clones:
             if clone.device != "cpu":
                 self.devices.limit(clone.device, fraction)
-        return limited(int(fraction * usable_memory() / self.group.num_here))
+        share = usable_memory() / self.group.num_here
+        if taken() >= fraction * share:
+            least = math.ceil(100 * (taken() + _ROOM) / share) / 100
+            raise BoxcrewError(
+                f"deploy.memory_fraction={fraction:g}: {format_bytes(int(fraction * share))} a process, but "
+                f"{format_bytes(taken())} are taken before the first step (plan: {self.plan.explain()[0]})",
+                advice=f"deploy.memory_fraction={min(1.0, least):g} leaves {format_bytes(_ROOM)} for a step"
+                if least <= 1
+                else "fewer replicas, or a machine with more memory",
+            )
+        return limited(int(fraction * share))
 
     def __exit__(
         self,
@@ -171,7 +200,7 @@ class Deployment(ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._undo.close()
+        self._undo.__exit__(kind, error, trace)
 
 
 STRATEGIES: Registry[type[Deployment]] = Registry("strategy", "boxcrew.deploy.strategies")

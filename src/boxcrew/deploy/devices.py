@@ -18,9 +18,14 @@ class Devices:
 
     def limit(self, name: str, fraction: float) -> None:
         """Of an accelerator's memory, for all that this process does there from now on."""
-        module = torch.get_device_module(self.find(name).type)
-        if hasattr(module, "set_per_process_memory_fraction"):
-            module.set_per_process_memory_fraction(fraction, self.find(name))
+        device = self.find(name)
+        set_fraction = getattr(getattr(torch, device.type, None), "set_per_process_memory_fraction", None)
+        if set_fraction is None:
+            return  # none that could be told
+        if device.type == "mps":  # there is only one
+            set_fraction(fraction)
+        else:
+            set_fraction(fraction, device)
 
     def release(self, name: str) -> None:
         """Gives memory that was freed, but kept, back to the device."""

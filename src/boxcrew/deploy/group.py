@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 import torch
@@ -19,7 +19,7 @@ from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined
 
 from boxcrew.core.errors import BoxcrewError, UsageError
 from boxcrew.deploy.mail import Mail
-from boxcrew.deploy.pulse import LAST_WORDS, LOST, Pulse, end_process
+from boxcrew.deploy.pulse import LAST_WORDS, LOST, MISSED, Pulse, end_process
 from boxcrew.deploy.seat import Seat, process_name
 from boxcrew.hardware.machine import Host, Machine
 from boxcrew.hardware.probe import probe_machine
@@ -27,7 +27,10 @@ from boxcrew.hardware.probe import probe_machine
 TIMEOUT = timedelta(hours=2)
 """For one message. Long, because a chief may evaluate for long: who is gone is noticed by the pulse."""
 MEETING = timedelta(minutes=5)  # for all replicas to be there
+_BROKEN = ("connection", "peer", "timed out", "timeout", "broken pipe", "socket", "abort")
+"""Words in torch's errors of a way that is broken."""
 _WORD = 32  # bytes that a word may have
+_VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
 
 
 class Group:
@@ -75,6 +78,14 @@ class Group:
         """Inside is what the others wait for: one that takes much longer than ever is stuck."""
         return nullcontext()
 
+    def reading(self) -> AbstractContextManager[None]:
+        """Inside is what the others wait for too, but which may take long now and then."""
+        return nullcontext()
+
+    def waiting(self) -> AbstractContextManager[None]:
+        """Inside, this one waits for others."""
+        return nullcontext()
+
     def fail(self, why: str) -> None:
         """Leaves word for the others, who will miss this replica."""
 
@@ -88,33 +99,34 @@ class Pending:
 
 
 class Processes(Group):
-    """Replicas in processes of their own; the last `num_servers` of them are parameter servers."""
+    """Replicas in processes of their own; the last `num_servers` of them, by the chief's word, are parameter
+    servers.
+    """
 
     def __init__(self, seat: Seat, *, num_servers: int = 0) -> None:
-        self.rank, self.size = seat.rank, seat.size - num_servers
-        self._num_processes = seat.size
+        self.rank = seat.rank
         place = _meeting_place(seat)
         self._store = PrefixStore(f"boxcrew/{seat.attempt}", place)
-        self.hosts = _call_the_roll(self._store, seat, self.size)
-        here = next(host for host in self.hosts if host.name == socket.gethostname())
-        self.num_here = max(1, len(here.ranks))
-        if len(self.hosts) > 1:
+        self._present = _call_the_roll(self._store, seat, num_servers)
+        num_servers = self._present[0].num_servers
+        self.size = seat.size - num_servers
+        self.hosts = _hosts(self._present[: self.size], self._present[self.size :])
+        here = [one for one in self._present if one.host == socket.gethostname()]
+        self.num_here = len(here)
+        if len(here) < seat.size:
             _choose_network(seat.address)
-        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         dist.init_process_group(
-            backend, store=self._store, rank=seat.rank, world_size=seat.size, timeout=TIMEOUT
+            _backend(), store=self._store, rank=seat.rank, world_size=seat.size, timeout=TIMEOUT
         )
         # All processes must make all groups, also those that they are not in.
         self._replicas = _part_of_all(range(self.size), num_servers)
         self._servers = _part_of_all(range(self.size, seat.size), num_servers)
         self._mail = Mail(self.waiting)
         self._told = 0
-        self._has_failed = False
+        self._failed: str | None = None  # why
         # With a connection of its own: the other may be waiting for what the chief has to tell.
         board = PrefixStore(f"boxcrew/{seat.attempt}", place.clone())
-        self._pulse = Pulse(
-            board, rank=self.rank, size=seat.size, on_loss=end_process, num_replicas=self.size
-        )
+        self._pulse = Pulse(board, rank=self.rank, size=seat.size, on_loss=self._end, num_replicas=self.size)
 
     @property
     def mail(self) -> Mail:
@@ -158,13 +170,26 @@ class Processes(Group):
     def at_work(self) -> AbstractContextManager[None]:
         return self._pulse.at_work()
 
+    def reading(self) -> AbstractContextManager[None]:
+        return self._pulse.reading()
+
+    def _end(self, lost: int, what: str) -> None:
+        """Without the lost one, who may be stopped or stuck, and would keep who started us waiting."""
+        other = self._present[lost]
+        with suppress(psutil.Error):
+            process = psutil.Process(other.process)
+            is_it = other.host == socket.gethostname() and process.create_time() == other.created
+            if is_it and MISSED in what:  # who has failed ends by itself
+                process.kill()
+        end_process(what)
+
     def fail(self, why: str) -> None:
-        self._has_failed = True
+        self._failed = why
         with suppress(*LOST):  # the chief, who keeps the store, may be gone already
             self._store.set(f"failed/{self.rank}", why)
 
     def close(self) -> None:
-        self._pulse.close(stay=not self._has_failed)
+        self._pulse.close(failed=self._failed)
         with suppress(*LOST):  # of a group that has lost a member
             dist.destroy_process_group()
 
@@ -175,15 +200,18 @@ class Processes(Group):
             try:
                 yield
             except LOST as error:
+                text = str(error).partition("\n")[0]
+                if not any(word in str(error).lower() for word in _BROKEN):
+                    raise  # a fault of ours, not of the way between
                 raise BoxcrewError(
-                    self._who_failed() or f"another replica is gone: {str(error).splitlines()[0]}",
+                    self._who_failed() or f"another replica is gone: {text}",
                     advice="boxcrew resume goes on from the last checkpoint",
                 ) from error
 
     def _who_failed(self) -> str | None:
         end = time.monotonic() + LAST_WORDS
         while time.monotonic() < end:
-            for rank in range(self._num_processes):
+            for rank in range(len(self._present)):
                 with suppress(*LOST):  # the store may be gone
                     if rank != self.rank and self._store.check([f"failed/{rank}"]):
                         why = self._store.get(f"failed/{rank}").decode()
@@ -223,29 +251,59 @@ def _meeting_place(seat: Seat) -> TCPStore:
         ) from None
 
 
-def _call_the_roll(store: PrefixStore, seat: Seat, num_replicas: int) -> list[Host]:
-    """The hosts, the chief's first; `BoxcrewError` that names who has not come."""
-    own = {"host": socket.gethostname(), "machine": probe_machine().tree()}
+class _Present(NamedTuple):
+    """What a process tells of itself when all meet."""
+
+    num_servers: int
+    host: str
+    visible: str  # of the host's accelerators, where each process is given some of them
+    machine: dict[str, Any]
+    process: int
+    created: float  # seconds since the epoch: numbers of processes come again
+
+
+def _call_the_roll(store: PrefixStore, seat: Seat, num_servers: int) -> list[_Present]:
+    """All processes, by rank; `BoxcrewError` that names who has not come."""
+    own = _Present(
+        num_servers=num_servers,
+        host=socket.gethostname(),
+        visible=" ".join(os.environ.get(name, "") for name in _VISIBLE),
+        machine=probe_machine().tree(),
+        process=os.getpid(),
+        created=psutil.Process().create_time(),
+    )
     store.set(f"here/{seat.rank}", json.dumps(own))
     end = time.monotonic() + MEETING.total_seconds()
     missing = list(range(seat.size))
     while missing := [rank for rank in missing if not store.check([f"here/{rank}"])]:
         if time.monotonic() > end:
-            names = ", ".join(process_name(rank, num_replicas) for rank in missing)
+            names = ", ".join(process_name(rank, seat.size - num_servers) for rank in missing)
             raise BoxcrewError(
                 f"of {seat.size} processes, {names} has not come within {MEETING.total_seconds():.0f} s",
                 advice=f"see what its own output says, and whether it can reach {seat.address}:{seat.port}",
             )
         time.sleep(0.05)
-    told = [json.loads(store.get(f"here/{rank}")) for rank in range(seat.size)]
-    return [
-        Host(
-            name=name,
-            machine=Machine.of(next(one["machine"] for one in told if one["host"] == name)),
-            ranks=tuple(rank for rank in range(num_replicas) if told[rank]["host"] == name),
-        )
-        for name in dict.fromkeys(one["host"] for one in told)
-    ]
+    return [_Present(*json.loads(store.get(f"here/{rank}"))) for rank in range(seat.size)]
+
+
+def _hosts(replicas: Sequence[_Present], servers: Sequence[_Present]) -> list[Host]:
+    """The chief's first. Replicas of one host that see different accelerators are as if on several."""
+    kinds = dict.fromkeys((one.host, one.visible) for one in (*replicas, *servers))
+    found = []
+    for host, visible in kinds:
+        ranks = [rank for rank, one in enumerate(replicas) if (one.host, one.visible) == (host, visible)]
+        seen = next(one for one in (*replicas, *servers) if (one.host, one.visible) == (host, visible))
+        found.append(Host(name=host, machine=Machine.of(seen.machine), ranks=tuple(ranks)))
+    return found
+
+
+def _backend() -> str:
+    """Messages between accelerators go their own way, all others over gloo."""
+    found = torch.accelerator.current_accelerator(check_available=True)
+    known = dist.Backend.default_device_backend_map
+    if found is None or known.get(found.type, "gloo") == "gloo":
+        return "gloo"
+    return f"cpu:gloo,{found.type}:{known[found.type]}"
 
 
 def _choose_network(address: str) -> None:

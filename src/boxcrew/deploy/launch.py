@@ -16,10 +16,12 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from boxcrew.core.errors import BoxcrewError
-from boxcrew.deploy.parent import LAUNCHER
+from boxcrew.core.parent import LAUNCHER
+from boxcrew.deploy.pulse import MISSED
 from boxcrew.deploy.seat import process_name
 
 SAVING = 120  # seconds that replicas have to finish their step and save, when they are to stop
+TRACEBACK = "Traceback (most recent call last)"
 _INTERRUPTED = 130
 _ADVICE = "boxcrew resume goes on from the last checkpoint"
 
@@ -59,16 +61,32 @@ def start_processes(words: Sequence[str], num_replicas: int, num_servers: int) -
 
 def _tell_failure(failures: Mapping[int, ProcessFailure], folder: Path, num_replicas: int) -> None:
     """One that was killed could not say so. What the chief has to say it has said, of the others too.
-    The last words of another are fetched from its log.
+    The last words of another are fetched from its log, and if they were a traceback, all of it.
     """
+    words = {rank: _last_words(folder, rank) for rank in failures}
+    for rank, text in words.items():
+        if TRACEBACK in text:
+            print(f"{process_name(rank, num_replicas)}: {text[text.index(TRACEBACK) :]}", file=sys.stderr)
+    missed = [said for text in words.values() if (said := _error_in(text)) and MISSED in said]
+    if missed:  # who noticed has ended both itself and who was missed
+        raise BoxcrewError(missed[0], advice=_ADVICE)
     for rank, failure in sorted(failures.items()):
         if failure.exitcode < 0 and -failure.exitcode != signal.SIGTERM:  # which is how the rest are ended
             name, number = process_name(rank, num_replicas), signal.Signals(-failure.exitcode).name
             raise BoxcrewError(f"{name} was killed by {number}: the run has stopped", advice=_ADVICE)
-    if 0 in failures and failures[0].exitcode > 0:
+    if 0 in failures and failures[0].exitcode not in {-signal.SIGTERM, _INTERRUPTED}:
         sys.exit(failures[0].exitcode)
-    rank = min(failures, key=lambda one: failures[one].timestamp)
-    logs = sorted(folder.rglob(f"{rank}/stderr.log"))
-    text = logs[-1].read_text(errors="replace") if logs else ""
-    said = text.rpartition("error: ")[2].partition("\n")[0] or f"exit code {failures[rank].exitcode}"
+    others = [rank for rank in failures if rank] or [0]  # the chief was only told to stop
+    rank = min(others, key=lambda one: failures[one].timestamp)
+    said = _error_in(words[rank]) or f"exit code {failures[rank].exitcode}"
     raise BoxcrewError(f"{process_name(rank, num_replicas)} failed: {said}", advice=_ADVICE)
+
+
+def _last_words(folder: Path, rank: int) -> str:
+    """What a process that does not speak here has said in the end; nothing of the chief, who does."""
+    logs = sorted(folder.rglob(f"{rank}/stderr.log"))
+    return logs[-1].read_text(errors="replace") if logs else ""
+
+
+def _error_in(text: str) -> str:
+    return text.rpartition("error: ")[2].partition("\n")[0] if "error: " in text else ""

@@ -41,6 +41,11 @@ class Local(Deployment):
     def place(self, module: nn.Module) -> nn.Module:
         return module.to(self.device).to(memory_format=self.format)
 
+    @torch.no_grad()
+    def spread(self, module: nn.Module) -> None:
+        """Makes it what the chief's is, on all replicas."""
+        self.group.spread([*module.parameters(), *module.buffers()])
+
     def lend(self, module: Module, values: Mapping[str, Tensor] | None = None) -> Module:
         return module if values is None else with_values(skeleton(module), values)
 
@@ -86,10 +91,13 @@ class Local(Deployment):
         """Losses and `used` (of parameters or layers, whether they were) added up over all replicas: all that
         has to be besides the gradients, in one message.
         """
-        sums = torch.stack([own.weight.new_tensor(num_samples), own.weight, *own.terms.values()]).double()
-        numbers = torch.cat((sums, torch.tensor(used, dtype=torch.float64, device=self.device)))
+        exact = torch.float32 if self.device.type == "mps" else torch.float64  # which that has not
+        sums = torch.stack([own.weight.new_tensor(num_samples), own.weight, *own.terms.values()]).to(exact)
+        numbers = torch.cat((sums, torch.tensor(used, dtype=exact, device=self.device)))
         self.group.add(numbers)
-        if not numbers[0]:
+        with self.group.waiting():  # on an accelerator the sum is only there when it is looked at
+            num_samples = int(numbers[0])
+        if not num_samples:
             raise DataError(
                 f"none of the {self.plan.batch} images of a step could be read by any replica",
                 advice="check that the data set is still in its place",
@@ -120,19 +128,22 @@ class Local(Deployment):
         too_small = self._least_parts > 1 and lonely
         if too_small or (out_of_memory and parts >= num_samples):
             names, cap = " and ".join(self.plan.devices), self.plan.memory_fraction
-            used = f", of which {cap:.0%} may be used," if cap else ""
+            used = f", of which {cap:.0%} may be used (deploy.memory_fraction)," if cap else ""
             raise BoxcrewError(
                 f"not enough memory on {names}{used} for {num_samples} samples even in {parts} parts: "
-                f"{str(error).partition(chr(10))[0]}",
-                advice="make the images or the network smaller (size=, detector.*), or use another device=",
+                f"{str(error).partition(chr(10))[0]} (plan: {self.plan.explain()[0]})",
+                advice="make the images or the network smaller (size=, detector.*), or use another device="
+                + (" or more of the memory" if cap else ""),
             ) from error
         if not out_of_memory:
             raise error
         self._need_parts(min(2 * parts, num_samples))
 
     def _need_parts(self, num: int) -> None:
-        self._least_parts = num
-        self.plan = self.plan.model_copy(update={"accumulation": max(num, self.plan.accumulation)})
+        self._least_parts = max(num, self._least_parts)
+        parts = max(num, self.plan.accumulation)
+        if parts > self.plan.accumulation:  # may be more than the shares of several replicas allow
+            self.plan = Plan.of(self.plan.tree() | {"accumulation": parts})
 
     def update(self, optimizer: Optimizer, *, max_norm: float | None) -> float:
         self._scaler.unscale_(optimizer)

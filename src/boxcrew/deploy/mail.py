@@ -24,15 +24,16 @@ class Letter:
 
 
 class Mail:
-    """Sending never waits for the other end, so that no two can wait for each other."""
+    """Sending never waits for the other end, so that no two can wait for each other. What was sent is kept
+    until a letter comes back: who writes has by then read all that it was sent.
+    """
 
     def __init__(self, waiting: Callable[[], AbstractContextManager[None]]) -> None:
         """`waiting()`: what to be in while one waits for another process."""
         self._waiting = waiting
-        self._under_way: list[tuple[dist.Work, Tensor]] = []
+        self.under_way: dict[int, list[tuple[dist.Work, Tensor]]] = {}  # by whom it was sent to
 
     def send(self, to: int, letter: Letter) -> None:
-        self._under_way = [one for one in self._under_way if not one[0].is_completed()]
         kinds = {name: (_kind(tensor), list(tensor.shape)) for name, tensor in letter.tensors.items()}
         text = json.dumps({"kind": letter.kind, "words": letter.words, "tensors": kinds}).encode()
         head = torch.tensor(list(text), dtype=torch.uint8)
@@ -41,7 +42,7 @@ class Mail:
         for part in parts:
             work = dist.isend(part, to)
             assert work is not None
-            self._under_way.append((work, part))
+            self.under_way.setdefault(to, []).append((work, part))
 
     def receive(self, sender: int | None = None) -> Letter:
         """The next from that process, or from any."""
@@ -56,14 +57,18 @@ class Mail:
                 body = torch.zeros(_size(told["tensors"].values()), dtype=torch.uint8)
                 dist.recv(body, sender)
                 tensors = _unpacked(body, told["tensors"])
+            self._settle(sender)
         return Letter(kind=told["kind"], words=told["words"], tensors=tensors, sender=sender)
 
     def finish(self) -> None:
         """Waits until all that was sent has arrived."""
         with self._waiting():
-            for work, _ in self._under_way:
-                work.wait()
-        self._under_way = []
+            for to in list(self.under_way):
+                self._settle(to)
+
+    def _settle(self, to: int) -> None:
+        for work, _ in self.under_way.pop(to, []):
+            work.wait()
 
 
 def _kind(tensor: Tensor) -> str:

@@ -10,9 +10,6 @@ from contextlib import contextmanager
 import psutil
 import torch
 
-from boxcrew.core.errors import BoxcrewError
-from boxcrew.core.units import format_bytes
-
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # malloc.h
 _MIB = 1 << 20
 _WORDS = ("not enough memory", "DefaultCPUAllocator: can't allocate")  # of torch on CPUs
@@ -37,6 +34,11 @@ def keep_freed_memory() -> bool:
     return all(library.mallopt(number, value) == 1 for number, value in wishes)
 
 
+def taken() -> int:
+    """Bytes of memory that count for `limited`, by now."""
+    return int(psutil.Process().memory_info().data) if platform.system() == "Linux" else 0
+
+
 @contextmanager
 def limited(num_bytes: int) -> Iterator[None]:
     """Inside, the system refuses this process more memory of its own than that: torch then says that there
@@ -48,13 +50,6 @@ def limited(num_bytes: int) -> Iterator[None]:
         return
     import resource  # not on Windows
 
-    now = int(psutil.Process().memory_info().data)
-    if now >= num_bytes:
-        raise BoxcrewError(
-            f"deploy.memory_fraction: {format_bytes(num_bytes)}, but {format_bytes(now)} are taken already, "
-            "before the first step",
-            advice="a larger deploy.memory_fraction=, or none",
-        )
     before = resource.getrlimit(resource.RLIMIT_DATA)
     hard = before[1] if before[1] != resource.RLIM_INFINITY else num_bytes
     resource.setrlimit(resource.RLIMIT_DATA, (min(num_bytes, hard), before[1]))

@@ -58,11 +58,14 @@ class Meeting:
 
 
 class SyncedNorms(TorchFunctionMode):
-    """Inside, BatchNorms in training mode normalise by the statistics of all clones' samples."""
+    """Inside, BatchNorms in training mode normalise by the statistics of all clones' samples. A clone whose
+    samples do not `count` takes part without adding to them.
+    """
 
-    def __init__(self, add: Add) -> None:
+    def __init__(self, add: Add, *, counts: bool = True) -> None:
         super().__init__()
         self._add = add
+        self._counts = counts
 
     def __torch_function__(
         self,
@@ -81,7 +84,7 @@ class SyncedNorms(TorchFunctionMode):
         if not call.training:
             return None
         normed: Tensor
-        normed, mean, var, count = _Normalise.apply(call.input, call.eps, self._add)
+        normed, mean, var, count = _Normalise.apply(call.input, call.eps, self._add, float(self._counts))
         if call.input.numel() == call.input.shape[1] and count.item() == 1:
             return None
         if call.running_mean is not None and call.running_var is not None:
@@ -115,16 +118,18 @@ class _Normalise(torch.autograd.Function):
     """Zero mean and unit variance of each channel over all clones."""
 
     @staticmethod
-    def forward(ctx: Any, given: Tensor, eps: float, add: Add) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def forward(
+        ctx: Any, given: Tensor, eps: float, add: Add, weight: float
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         values = given.to(torch.promote_types(given.dtype, torch.float32))
         dims = [0, *range(2, values.ndim)]
         own = values.new_tensor([values.numel() / values.shape[1]])
-        sums = add(torch.cat((values.sum(dims), own)))
+        sums = add(weight * torch.cat((values.sum(dims), own)))
         count = sums[-1:]
         mean = sums[:-1] / count
         centred = values - _channels(mean, values)
         # A second meeting, for sums of squares: squares of what is not centred would cancel out.
-        var = add(centred.square().sum(dims)) / count
+        var = add(weight * centred.square().sum(dims)) / count
         scale = (var + eps).rsqrt()
         normed = centred * _channels(scale, values)
         ctx.save_for_backward(normed, scale, count)
@@ -134,10 +139,10 @@ class _Normalise(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
         normed, scale, count = ctx.saved_tensors
         gradient = gradients[0]
         own = torch.stack((gradient.sum(ctx.dims), (gradient * normed).sum(ctx.dims)))
         mean, slope = ctx.add(own) / count
         flat = gradient - _channels(mean, normed) - normed * _channels(slope, normed)
-        return (flat * _channels(scale, normed)).to(ctx.dtype), None, None
+        return (flat * _channels(scale, normed)).to(ctx.dtype), None, None, None

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import NamedTuple
 
-import torch
 from torch import Tensor, nn
 
 from boxcrew.core.types import Batch, Losses
@@ -50,8 +49,7 @@ class OneClone(Local):
 
     def place(self, module: nn.Module) -> nn.Module:
         placed = super().place(module)
-        with torch.no_grad():
-            self.group.spread([*placed.parameters(), *placed.buffers()])
+        self.spread(placed)
         return placed
 
     def add_up(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
@@ -61,7 +59,7 @@ class OneClone(Local):
         return total
 
     def compute_piece(self, task: nn.Module, piece: Piece, phase: str) -> Losses:
-        with SyncedNorms(self._sum) if self.synced else nullcontext():
+        with SyncedNorms(self._sum, counts=piece.counts) if self.synced else nullcontext():
             return self.compute(task, piece.batch, phase, self.device, counts=piece.counts)
 
     def _sum(self, value: Tensor) -> Tensor:

@@ -22,9 +22,12 @@ SILENCE = 25.0  # after which a replica counts as gone: with what it takes to no
 PATIENCE = 25.0  # that a step may take however short the others were
 LONGER = 10.0  # times the longest step so far that one may take
 FIRST = 900.0  # that the first step may take
+READING = 600.0  # that the data of a step may take
 LAST_WORDS = 3.0  # that one who failed has to say why and to end: who started us is to see it end before us
 GOODBYE = 10.0  # that the chief waits for the others to end
 DONE = "done"
+FAILED = "failed: "  # and why
+MISSED = " is missed: "  # in all that is told of one that is gone or stuck
 LOST = (RuntimeError, OSError)  # what stores and messages raise where their other end is gone
 
 
@@ -37,12 +40,18 @@ class SignBoard(Protocol):
 
 
 class Pulse:
-    """`on_loss` is told, in a thread of its own, what is wrong with which process. The first `num_replicas`
-    of them are replicas, and have steps to get stuck at.
+    """`on_loss` is told, in a thread of its own, which process is lost and, in words, what is wrong with it.
+    The first `num_replicas` of them are replicas, and have steps to get stuck at.
     """
 
     def __init__(
-        self, board: SignBoard, *, rank: int, size: int, num_replicas: int, on_loss: Callable[[str], None]
+        self,
+        board: SignBoard,
+        *,
+        rank: int,
+        size: int,
+        num_replicas: int,
+        on_loss: Callable[[int, str], None],
     ) -> None:
         self._board = board
         self._rank = rank
@@ -51,6 +60,7 @@ class Pulse:
         self._on_loss = on_loss
         self._count = 0
         self._busy_since: float | None = None  # None: it waits for others, or may take its time
+        self._is_reading = False
         self._segment = 0.0  # the longest stretch of the step at hand
         self._longest = 0.0  # of the steps before
         self._heard = dict.fromkeys(self._others, "")  # the last sign of each
@@ -75,6 +85,15 @@ class Pulse:
             self._longest = max(self._longest, self._segment)
 
     @contextmanager
+    def reading(self) -> Iterator[None]:
+        """The data of a step, which the others wait for too, but which may take its time now and then."""
+        self._is_reading, self._busy_since = True, time.monotonic()
+        try:
+            yield
+        finally:
+            self._is_reading, self._busy_since = False, None
+
+    @contextmanager
     def waiting(self) -> Iterator[None]:
         """For others, inside of work."""
         was_busy = self._busy_since is not None
@@ -84,17 +103,18 @@ class Pulse:
         finally:
             self._busy_since = time.monotonic() if was_busy else None
 
-    def close(self, *, stay: bool) -> None:
-        """The others need not look any more. A chief that is to `stay` does so until they have ended, or for
-        a moment: they would take its end for a failure.
+    def close(self, *, failed: str | None = None) -> None:
+        """The others need not look any more, or they hear why it has `failed`. A chief that has not stays
+        until they have ended, or for a moment: they would take its end for a failure.
         """
         self._ended.set()
         for thread in self._threads:
             thread.join(timeout=2 * EVERY)
         with suppress(*LOST):  # the chief may have ended before us, and need not know
-            self._board.set(self._key(self._rank), DONE)
+            self._board.set(self._key(self._rank), DONE if failed is None else f"{FAILED}{failed}")
             end = time.monotonic() + GOODBYE
-            while stay and self._rank == 0 and time.monotonic() < end and not self._all_done():
+            stays = failed is None and self._rank == 0
+            while stays and time.monotonic() < end and not self._all_done():
                 time.sleep(EVERY / 10)
 
     def _all_done(self) -> bool:
@@ -110,12 +130,14 @@ class Pulse:
             try:
                 self._board.set(self._key(self._rank), self._sign())
                 lost = self._look()
+                if lost is not None and MISSED not in lost[1]:
+                    self._ended.wait(LAST_WORDS)  # the main thread may come by it, and say more
             except LOST as error:
-                lost = f"replica 0 cannot be reached: {str(error).partition(chr(10))[0]}"
+                lost = 0, f"replica 0{MISSED}it cannot be reached: {str(error).partition(chr(10))[0]}"
                 self._ended.wait(LAST_WORDS)
             self._round_at = time.monotonic()
             if lost is not None and not self._ended.is_set():
-                self._on_loss(lost)
+                self._on_loss(*lost)
                 return
 
     def _watch(self) -> None:
@@ -123,7 +145,7 @@ class Pulse:
         while not self._ended.wait(EVERY):
             if time.monotonic() - self._round_at > SILENCE:
                 self._on_loss(
-                    f"replica 0 has not been heard of for {SILENCE:.0f} s: it was stopped or is gone"
+                    0, f"replica 0{MISSED}it has not been heard of for {SILENCE:.0f} s: stopped, or gone"
                 )
                 return
 
@@ -133,23 +155,28 @@ class Pulse:
         since = self._busy_since
         busy = time.monotonic() - since if since is not None else 0.0
         limit = max(PATIENCE, LONGER * self._longest) if self._longest else FIRST
-        return f"{self._count} {busy:.0f}" if busy > limit else f"{self._count}"
+        if busy <= (READING if self._is_reading else limit):
+            return f"{self._count}"
+        doing = "reading the data of a step" if self._is_reading else "at one step"
+        return f"{self._count} {doing} for {busy:.0f} s"
 
-    def _look(self) -> str | None:
-        """What is wrong with one of the others, in words. Silence is counted in rounds of our own: if we were
+    def _look(self) -> tuple[int, str] | None:
+        """One of the others, and what is wrong with it. Silence is counted in rounds of our own: if we were
         stopped for a while ourselves, nobody else was silent.
         """
         for rank in self._others:
             sign = self._board.get(self._key(rank)).decode() if self._board.check([self._key(rank)]) else ""
+            if sign.startswith(FAILED):
+                return rank, f"{process_name(rank, self._num_replicas)} {sign}"
             self._silent[rank] = 0 if sign != self._heard[rank] else self._silent[rank] + 1
             self._heard[rank] = sign
             silent = self._silent[rank] * EVERY
             if sign != DONE and silent > SILENCE:
                 name = process_name(rank, self._num_replicas)
-                return f"{name} has not been heard of for {silent:.0f} s: it was stopped or is gone"
+                return rank, f"{name}{MISSED}it has not been heard of for {silent:.0f} s: stopped, or gone"
             _, _, stuck = sign.partition(" ")
             if stuck:
-                return f"replica {rank} has been at one step for {stuck} s: it is stuck"
+                return rank, f"replica {rank}{MISSED}it has been {stuck}"
         return None
 
     @staticmethod

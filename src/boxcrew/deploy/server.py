@@ -22,7 +22,7 @@ class _Stop:
 
     after: float = math.inf  # steps
     interrupted: bool = False
-    elapsed: float = 0.0  # by the chief's clock
+    elapsed: float | None = None  # by the chief's clock, once it has told
 
     def hear(self, letter: Letter, most_steps: int) -> None:
         if letter.sender == 0:
@@ -93,19 +93,21 @@ class Server:
         if letter.words["plain"] is not None:
             slots = {name: value for name, value in letter.tensors.items() if not name.isdigit()}
             load_slots(self._optimizer, Slots(slots, letter.words["plain"]), Tensor.copy_)
+        self._group.mail.send(letter.sender, Letter(kind="filled"))
 
     def _tell_slots(self, letter: Letter) -> None:
+        """With the parameters that they belong to."""
         slots = slots_of(self._optimizer)
-        self._group.mail.send(
-            letter.sender, Letter(kind="slots", words={"plain": slots.plain}, tensors=slots.tensors)
-        )
+        values = {str(i): parameter.detach() for i, parameter in self._kept.items()}
+        answer = Letter(kind="slots", words={"plain": slots.plain}, tensors={**slots.tensors, **values})
+        self._group.mail.send(letter.sender, answer)
 
     def _tell_standing(self, letter: Letter) -> None:
         steps = self._replicas.steps
         self._stop.hear(letter, max(steps.values()))
         stop = steps[letter.sender] >= self._stop.after
         words = {
-            "elapsed": self._stop.elapsed,
+            "elapsed": letter.words["elapsed"] if self._stop.elapsed is None else self._stop.elapsed,
             "stop": stop,
             "interrupted": stop and self._stop.interrupted,
         }
@@ -142,10 +144,11 @@ class Server:
         """Asynchronously: by each replica's gradient as it comes. The answer may have to wait."""
         self._replicas.steps[letter.sender] += 1
         self.lead = max(self.lead, max(self._replicas.steps.values()) - min(self._replicas.steps.values()))
-        self._add(letter.tensors)
-        self._moved |= {int(name) for name in letter.tensors}
-        self._step(letter)
-        self._optimizer.zero_grad(set_to_none=True)
+        if letter.tensors:
+            self._add(letter.tensors)
+            self._moved |= {int(name) for name in letter.tensors}
+            self._step(letter)
+            self._optimizer.zero_grad(set_to_none=True)
         self._replicas.waiting.append(letter.sender)
         self._answer_waiting()
 

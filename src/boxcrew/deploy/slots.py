@@ -47,15 +47,18 @@ def check_slots(optimizer: Optimizer, plain: Mapping[str, Any]) -> None:
 def load_slots(optimizer: Optimizer, slots: Slots, take: Callable[[Tensor, Tensor], object]) -> None:
     """`take(own, value)` copies a value into a tensor that is laid out as a parameter is."""
     check_slots(optimizer, slots.plain)
-    state: dict[int, dict[str, Any]] = {int(index): dict(s) for index, s in slots.plain["slots"].items()}
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    optimizer.state.clear()
+    for index, values in slots.plain["slots"].items():
+        optimizer.state[parameters[int(index)]] |= values
     for name, value in slots.tensors.items():
         index, _, slot = name.partition(".")
-        state.setdefault(int(index), {})[slot] = value
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-    for parameter, loaded in optimizer.state.items():
-        for slot, value in loaded.items():
-            if isinstance(value, Tensor) and value.shape == parameter.shape:
-                # Laid out like its parameter, as it was before: files know no memory format, and steps on two
-                # layouts are slower and may round differently.
-                loaded[slot] = torch.empty_like(parameter, dtype=value.dtype, requires_grad=False)
-                take(loaded[slot], value)
+        parameter = parameters[int(index)]
+        loaded = value.clone()
+        if value.shape == parameter.shape and slot != "step":
+            # Laid out like its parameter, as it was before: files know no memory format, and steps on two
+            # layouts are slower and may round differently. One by one, and not by the optimizer's own way:
+            # where parameters are divided, no device has room for all of this undivided.
+            loaded = torch.empty_like(parameter, dtype=value.dtype, requires_grad=False)
+            take(loaded, value)
+        optimizer.state[parameter][slot] = loaded

@@ -113,7 +113,7 @@ def accelerator(module: Any, kind: str, index: int) -> Device:
         kind=kind,
         model=getattr(properties, "name", kind),
         memory_bytes=getattr(properties, "total_memory", 0) or _memory(module, index),
-        bf16=_computes_bf16(module, index),
+        bf16=_computes_bf16(module, properties),
     )
 
 
@@ -144,8 +144,8 @@ def _memory(module: Any, index: int) -> int:
     return int(module.mem_get_info(index)[1])
 
 
-def _computes_bf16(module: Any, index: int) -> bool:
-    if not hasattr(module, "is_bf16_supported"):
-        return False
-    with module.device(index):
-        return bool(module.is_bf16_supported(including_emulation=False))
+def _computes_bf16(module: Any, properties: Any) -> bool:
+    """NVIDIA's do since Ampere. Asking torch for each would open a context there, which takes memory."""
+    if hasattr(properties, "major") and torch.version.hip is None:
+        return int(properties.major) >= 8
+    return hasattr(module, "is_bf16_supported") and bool(module.is_bf16_supported(including_emulation=False))

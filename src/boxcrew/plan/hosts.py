@@ -18,7 +18,7 @@ def plan_hosts(hosts: Sequence[Host], wishes: DeployConfig, batch: int, plan_par
     num = sum(len(host.ranks) for host in hosts)
     if wishes.replicas not in {"auto", num}:
         raise UsageError(f"deploy.replicas={wishes.replicas}: but {num} were started")
-    strategy = "ddp" if wishes.strategy == "auto" and wishes.servers == "auto" else wishes.strategy
+    strategy: str = "ddp" if wishes.strategy == "auto" and wishes.servers == "auto" else wishes.strategy
     if strategy in {"single", "clones"}:
         raise UsageError(
             f"deploy.strategy={strategy}: not with {num} replicas", advice="deploy.strategy=ddp does it"

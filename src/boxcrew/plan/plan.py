@@ -11,6 +11,7 @@ from boxcrew.core.config import Config
 from boxcrew.core.errors import UsageError
 from boxcrew.core.units import counted, format_bytes
 
+Strategy = Literal["single", "clones", "ddp", "fsdp", "parameter_server"]
 Precision = Literal["fp32", "bf16", "fp16"]
 MemoryFormat = Literal["contiguous", "channels_last"]
 BatchNorm = Literal["first", "synced", "frozen"]
@@ -37,7 +38,8 @@ class Replica(Config):
 
 
 class Plan(Config):
-    strategy: str = "single"  # a name in `deploy.STRATEGIES`
+    task: str | None = None  # what it was made for, such as detection by ssdlite; None: for any
+    strategy: Strategy = "single"
     replicas: tuple[Replica, ...] = Field(min_length=1)  # the first is chief
     servers: int = Field(default=0, ge=0)  # processes that keep the parameters, for strategy parameter_server
     staleness: int | None = Field(
@@ -108,6 +110,7 @@ class Plan(Config):
                     "plan: batch_norm synced makes replicas meet, and with staleness they do not",
                     advice="deploy.batch_norm=first or frozen, or no deploy.staleness=",
                 )
+            self._require_common_kind()
             self._require_pieces()
 
     def _require_one_clone_each(self) -> None:
@@ -118,10 +121,28 @@ class Plan(Config):
                 "plan: strategy fsdp does not compute in fp16",
                 advice="deploy.precision=bf16 or fp32, or deploy.strategy=ddp",
             )
-        if self.strategy == "fsdp" and len({name.partition(":")[0] for name in self.devices}) > 1:
-            raise UsageError("plan: strategy fsdp needs devices of one kind")
+        if self.parameter_device != self.clones[0].device:
+            raise UsageError(
+                f"plan: strategy {self.strategy} keeps parameters beside its clones, not on "
+                f"{self.parameter_device}"
+            )
+        self._require_common_kind()
         if len(self.replicas) > 1 and (self.strategy == "fsdp" or self.batch_norm == "synced"):
             self._require_pieces()
+
+    def _require_common_kind(self) -> None:
+        """Of devices whose replicas send each other what they compute."""
+        kinds = {name.partition(":")[0] for name in self.devices}
+        if len(self.replicas) > 1 and len(kinds) > 1:
+            raise UsageError(
+                f"plan: strategy {self.strategy} needs devices of one kind, not {self._devices()}",
+                advice="deploy.strategy=clones, or parameter_server with batch_norm first, has several",
+            )
+        if len(self.replicas) > 1 and kinds & {"mps", "xla"}:
+            raise UsageError(
+                f"plan: replicas on {self.clones[0].device} cannot send each other anything",
+                advice="deploy.strategy=parameter_server, or one replica",
+            )
 
     def _require_pieces(self) -> None:
         for replica in range(len(self.replicas)):
@@ -152,6 +173,8 @@ class Plan(Config):
 
     def clone_name(self, index: int) -> str:
         """Empty where there is only one, for then nothing has to be told apart."""
+        if not 0 <= index < len(self.clones):
+            raise IndexError(f"clone {index} of {len(self.clones)}")
         return f"clone_{index}" if len(self.clones) > 1 else ""
 
     def micro_batches(self, num_samples: int) -> list[int]:

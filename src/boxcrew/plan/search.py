@@ -11,7 +11,7 @@ from pydantic import Field
 from boxcrew.core.config import Config, commas
 from boxcrew.core.errors import UsageError
 from boxcrew.hardware.machine import Device, Machine
-from boxcrew.plan.plan import BatchNorm, Clone, MemoryFormat, Plan, Precision, Replica
+from boxcrew.plan.plan import BatchNorm, Clone, MemoryFormat, Plan, Precision, Replica, Strategy
 
 CACHE_SHARE = 8  # one part in so many of the memory may hold decoded images
 
@@ -23,7 +23,7 @@ class DeployConfig(Config):
 
     group = "deploy"
 
-    strategy: Literal["auto", "single", "clones", "ddp", "fsdp", "parameter_server"] = "auto"
+    strategy: Strategy | Literal["auto"] = "auto"
     replicas: Count | Literal["auto"] = "auto"  # processes that compute; auto: as many as were started
     servers: Count | Literal["auto"] = (
         "auto"  # processes that keep parameters; auto: 1 if the strategy has any
@@ -108,7 +108,7 @@ def _replicas(clones: Sequence[Clone], num: int) -> tuple[Replica, ...]:
     return tuple(Replica(clones=tuple(clones[i * each : (i + 1) * each])) for i in range(num))
 
 
-def _strategy(wishes: DeployConfig, chosen: Sequence[Device], num: int) -> str:
+def _strategy(wishes: DeployConfig, chosen: Sequence[Device], num: int) -> Strategy:
     """`ddp` for several processes; `clones` where one has several, or where the parameters do not live where
     they are computed with; `parameter_server` only if asked for.
     """
@@ -124,7 +124,7 @@ def _strategy(wishes: DeployConfig, chosen: Sequence[Device], num: int) -> str:
     if num > 1 and offloaded:
         raise UsageError(f"deploy.optimizer_device=cpu: not with deploy.replicas={num}")
     if num > 1:
-        fitting = ["ddp", "fsdp"]
+        fitting: list[Strategy] = ["ddp", "fsdp"]
         what = f"deploy.replicas={num}"
     elif offloaded or len(chosen) > 1:
         fitting = ["clones"]

@@ -16,28 +16,39 @@ Row = tuple[str, str, str]
 
 def placement(plan: Plan, model: nn.Module) -> dict[str, Any]:
     """Every stage, parameter and buffer with its device. What BatchNorms learn lives with the parameters."""
+    owners = [rank for rank, replica in enumerate(plan.replicas) for _ in replica.clones]
     clones = [
-        {"name": plan.clone_name(index), "device": clone.device, "samples": clone.share}
-        for index, clone in enumerate(plan.clones)
+        {"name": plan.clone_name(i), "replica": owners[i], "device": clone.device, "samples": clone.share}
+        for i, clone in enumerate(plan.clones)
     ]
-    home = plan.parameter_device
+    home = _home(plan)
     names = [name for name, _ in model.named_parameters()]
     keepers = [f"ps_{plan.keeper(i)}" if plan.servers else home for i in range(len(names))]
     return {
         "inputs_device": plan.inputs_device,
         "clones": clones,
-        "parameter_device": home,
+        "parameter_device": plan.parameter_device,
         "optimizer_device": plan.optimizer_device,
         "stages": {
             "read and transform samples": plan.inputs_device,
             "forward, loss, backward": [clone["device"] for clone in clones],
-            "add up gradients of clones": home,
+            "add up gradients of clones": plan.parameter_device,
             "add up gradients of replicas, update": sorted(set(keepers)) if plan.servers else home,
             "summaries and files": "cpu",
         },
         "parameters": dict(zip(names, keepers, strict=True)),
-        "buffers": {name: home for name, _ in model.named_buffers()},
+        "buffers": {
+            name: "every replica" if len(plan.replicas) > 1 else plan.parameter_device
+            for name, _ in model.named_buffers()
+        },
     }
+
+
+def _home(plan: Plan) -> str:
+    """Where a parameter is that no server keeps."""
+    if len(plan.replicas) == 1:
+        return plan.parameter_device
+    return "every replica" if plan.strategy == "ddp" else f"1/{len(plan.replicas)} on every replica"
 
 
 def roles(plan: Plan, model: nn.Module, optimizer: str) -> list[Row]:

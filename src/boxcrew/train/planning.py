@@ -49,6 +49,11 @@ def planned_servers(config: RunConfig, num_processes: int) -> int:
 def _plan(config: RunConfig, hosts: Sequence[Host], cpu_format: MemoryFormat) -> Plan:
     if config.plan is not None:
         plan = Plan.read(config.plan, setting="plan")
+        if plan.task not in {None, task_name(config)}:
+            raise UsageError(
+                f"plan={config.plan}: was made for {plan.task}, not for {task_name(config)}",
+                advice="leave plan= out, and one is made; or take its task out if you know better",
+            )
         if len(hosts) > 1:
             require_replicas(plan, sum(len(host.ranks) for host in hosts))
         for host in hosts:
@@ -56,6 +61,7 @@ def _plan(config: RunConfig, hosts: Sequence[Host], cpu_format: MemoryFormat) ->
             devices = [clone.device for replica in there for clone in replica.clones]
             devices += [plan.parameter_device] if 0 in host.ranks else []
             _require_devices(devices, host.machine, config.plan)
+        _require_own_devices(plan, hosts)
         return plan
 
     def plan_part(machine: Machine, wishes: DeployConfig, batch: int) -> Plan:
@@ -69,11 +75,32 @@ def _plan(config: RunConfig, hosts: Sequence[Host], cpu_format: MemoryFormat) ->
         )
 
     if len(hosts) > 1:
-        return plan_hosts(hosts, config.deploy, config.batch, plan_part)
-    wishes = config.deploy
-    if wishes.replicas == "auto":
-        wishes = wishes.model_copy(update={"replicas": len(hosts[0].ranks)})
-    return plan_part(hosts[0].machine, wishes, config.batch)
+        plan = plan_hosts(hosts, config.deploy, config.batch, plan_part)
+    else:
+        wishes = config.deploy
+        if wishes.replicas == "auto":
+            wishes = wishes.model_copy(update={"replicas": len(hosts[0].ranks)})
+        plan = plan_part(hosts[0].machine, wishes, config.batch)
+    _require_own_devices(plan, hosts)
+    return plan.model_copy(update={"task": task_name(config)})
+
+
+def _require_own_devices(plan: Plan, hosts: Sequence[Host]) -> None:
+    """No accelerator has two replicas."""
+    for host in hosts:
+        there = plan.replicas if len(hosts) == 1 else [plan.replicas[rank] for rank in host.ranks]
+        names = [clone.device for replica in there for clone in replica.clones if clone.device != "cpu"]
+        for name in names:
+            if names.count(name) > 1:
+                raise UsageError(
+                    f"plan: {names.count(name)} replicas on {name}: each needs one of its own",
+                    advice="other devices in device=, or fewer deploy.replicas=",
+                )
+
+
+def task_name(config: RunConfig) -> str:
+    """What a plan says that it is for."""
+    return f"detection by {config.detector.name}"
 
 
 def require_replicas(plan: Plan, num: int) -> None:

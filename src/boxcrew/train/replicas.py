@@ -26,7 +26,7 @@ from boxcrew.train.workshop import Workshop, optimizer_of
 
 def tell_others(workshop: Workshop, plan: Plan, past: Checkpoint | None, group: Group) -> None:
     """All that the other replicas need."""
-    if group.size == 1:
+    if plan.num_processes == 1:
         return
     group.tell(
         {

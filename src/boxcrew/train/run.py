@@ -73,9 +73,11 @@ def _train(config: RunConfig, folder: Path, screen: Screen, group: Group) -> Out
         workshop.refuse_finished(own)
     if begun_in is not None:
         plan = as_before(plan, begun_in, machine, config)
-    elif config.plan is None and len(plan.replicas) == 1 and is_worth_it(workshop.length):
+    elif config.plan is None and plan.num_processes == 1 and is_worth_it(workshop.length):
         plan = workshop.try_ways(plan)
     planned = (*plan.explain(), *config.optim.explain(plan.batch))
+    if config.plan is not None:
+        planned = (f"{config.plan}, word for word: batch=, device= and deploy.* have no say", *planned)
     for line in (*sentences(changes, config), *(f"plan: {line}" for line in planned)):
         screen.say(line)
     deployment = deploy(plan, group=group)

@@ -132,6 +132,7 @@ class Trainer:
             if self._must_go_back:
                 self._go_back()
             self._follow(batches(self.step))
+        self.deployment.settle()
         for hook in self._hooks:
             hook.end(self)
 
@@ -214,11 +215,13 @@ class Trainer:
 
     def _do_step(self, stream: Iterator[Batch]) -> StepReport:
         begun = time.monotonic()
-        batch = next(stream)
+        with self.deployment.group.reading():
+            batch = next(stream)
         waited = time.monotonic() - begun
         rate = self.course.rate_at(self.progress) * self.guard.rate_factor
         set_rate(self.optimizer, rate)
         self._draw_anew()
+        self.deployment.meet()
         with self.deployment.group.at_work():
             terms = self._compute(batch)
             loss = sum(terms.values())
@@ -247,7 +250,7 @@ class Trainer:
         )
 
     def _draw_anew(self) -> None:
-        """What layers draw at random depends on the seed, the step and the replica alone, so that a run that was
+        """What layers draw at random depends on the seed, the step and the replica alone: a run that was
         stopped, or that goes back, draws the same without having kept anything.
         """
         place = (self._seed, self.step, self.deployment.group.rank)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -38,10 +37,6 @@ class Fsdp(OneClone):
         self._layers: dict[nn.Module, list[nn.Module]] = {}  # those of a module that have parameters
         self._called: set[nn.Module] = set()  # of them, those that this step has used so far
 
-    def set_up(self, undo: ExitStack) -> None:
-        super().set_up(undo)
-        self.devices.choose(self.plan.replicas[self.group.rank].clones[0].device)
-
     @property
     def needs_every_part(self) -> bool:
         return not self.is_whole
@@ -49,10 +44,10 @@ class Fsdp(OneClone):
     def place(self, module: nn.Module) -> nn.Module:
         if self.is_whole:
             return super().place(module)
-        # Only contiguous parameters can be divided; inputs alone are in the plan's memory format.
-        placed = module.to(self.device).to(memory_format=torch.contiguous_format)
-        with torch.no_grad():
-            self.group.spread([*placed.parameters(), *placed.buffers()])
+        # Only contiguous parameters can be divided; inputs alone are in the plan's memory format. From main
+        # memory each part goes to the device by itself, which may have no room for all.
+        placed = module.cpu().to(memory_format=torch.contiguous_format)
+        self.spread(placed)
         self._bare[placed] = skeleton(placed)
         self._divide(placed)
         self._layers[placed] = [one for one in placed.modules() if any(True for _ in _own_parameters(one))]

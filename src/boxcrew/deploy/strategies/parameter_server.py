@@ -30,9 +30,9 @@ class ParameterServer(Clones):
     """Seen from a replica. What it has of the parameters is a copy, fetched after each step; the servers have
     the true ones (deploy/server.py). Its optimizer says how fast to go, theirs remember.
 
-    Asynchronously every replica makes an update of its own in each step, by the part of the step that its
-    share is, so that all of them together go about as far as they would synchronously. The losses that it
-    tells are then those of its own samples.
+    Asynchronously every replica makes an update of its own in each step, at the part of the rate that its
+    share is of the step, so that all of them together go about as far as they would synchronously. The losses
+    that it tells are then those of its own samples.
     """
 
     def __init__(self, plan: Plan, devices: Devices, group: Group) -> None:
@@ -40,6 +40,7 @@ class ParameterServer(Clones):
         self._is_synchronous = plan.staleness is None
         self._parameters: list[nn.Parameter] = []  # of the placed task
         self._slots: Slots | None = None  # as the servers told them last, if they still are so
+        self._is_open = False  # whether a step has been computed, and not been sent
 
     def set_up(self, undo: ExitStack) -> None:
         super().set_up(undo)
@@ -47,11 +48,21 @@ class ParameterServer(Clones):
 
     def place(self, module: nn.Module) -> nn.Module:
         placed = super().place(module)
-        with torch.no_grad():
-            self.group.spread([*placed.parameters(), *placed.buffers()])
+        self.spread(placed)
         self._parameters = list(placed.parameters())
         self._fill_servers(slots={}, plain=None)
         return placed
+
+    def meet(self) -> None:
+        if self._is_synchronous:
+            super().meet()
+
+    def settle(self) -> None:
+        """All have sent what they had; what came after this one's last step has to be fetched."""
+        if not self._is_synchronous:
+            super().meet()
+            if self.is_chief:
+                self._slots = self._ask_slots()
 
     def agree(self, standing: Standing) -> Standing:
         """Asynchronously not by meeting, which would bring all to the pace of the slowest: the first server
@@ -90,37 +101,59 @@ class ParameterServer(Clones):
                 advice="a larger batch=, less deploy.accumulation=, or deploy.batch_norm=first",
             )
 
+    def gradients(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
+        total = super().gradients(task, batch, phase)
+        self._is_open = True
+        return total
+
     def update(self, optimizer: Optimizer, *, max_norm: float | None) -> float:
         self._scaler.unscale_(optimizer)
         gradients = {str(i): p.grad for i, p in enumerate(self._parameters) if p.grad is not None}
-        words: dict[str, Any] = {"rates": [group["lr"] for group in optimizer.param_groups]}
-        norm = math.nan
+        rates = [group["lr"] for group in optimizer.param_groups]
         if self._is_synchronous:
-            words["max_norm"] = max_norm
+            norm = self._push(gradients, rates=rates, max_norm=max_norm)
         else:
-            norm = self._part(gradients, max_norm)
-            gradients = gradients if math.isfinite(norm) else {}
-        for server in range(self.plan.servers):
-            mine = {name: value for name, value in gradients.items() if self.plan.keeper(int(name)) == server}
-            self._send(server, Letter(kind="push", words=words, tensors=mine))
-        for server in range(self.plan.servers):
-            answer = self.group.mail.receive(self._rank_of(server))
-            norm = answer.words["norm"] if self._is_synchronous else norm
-            self._fetch(answer.tensors)
-        self._slots = None
+            norm = self._clip(gradients, max_norm)
+            part = sum(clone.share for clone in self.own_clones) / self.plan.batch
+            self._push(gradients if math.isfinite(norm) else {}, rates=[part * rate for rate in rates])
         self._scaler.update()
         optimizer.zero_grad(set_to_none=True)
         return norm
 
+    def discard(self, task: nn.Module) -> None:
+        super().discard(task)
+        if self._is_open and not self._is_synchronous:
+            self._push({}, rates=[])  # a step that is left out is a step: the others are not to wait for it
+
+    def _push(
+        self, gradients: Mapping[str, Tensor], *, rates: list[float], max_norm: float | None = None
+    ) -> float:
+        """Sends a step to the servers and fetches what they make of it; the norm, if they know it."""
+        self._is_open, self._slots = False, None
+        words = {"rates": rates, "max_norm": max_norm}
+        for server in range(self.plan.servers):
+            mine = {name: value for name, value in gradients.items() if self.plan.keeper(int(name)) == server}
+            self._send(server, Letter(kind="push", words=words, tensors=mine))
+        answers = [self.group.mail.receive(self._rank_of(server)) for server in range(self.plan.servers)]
+        for answer in answers:
+            self._fetch(answer.tensors)
+        return float(answers[0].words["norm"])
+
     def slots(self, optimizer: Optimizer) -> Slots:  # noqa: ARG002
-        """The chief alone asks for them."""
+        """The chief alone asks for them; its parameters are then those that they belong to."""
         if self._slots is None:
-            told = [self._ask(server, Letter(kind="slots")) for server in range(self.plan.servers)]
-            tensors = {name: value for answer in told for name, value in answer.tensors.items()}
-            kind = told[0].words["plain"]["kind"]
-            plain = {i: slots for answer in told for i, slots in answer.words["plain"]["slots"].items()}
-            self._slots = Slots(tensors, {"kind": kind, "slots": plain})
+            self._slots = self._ask_slots()
         return self._slots
+
+    def _ask_slots(self) -> Slots:
+        told = [self._ask(server, Letter(kind="slots")) for server in range(self.plan.servers)]
+        tensors = {name: value for answer in told for name, value in answer.tensors.items()}
+        self._fetch({name: value for name, value in tensors.items() if name.isdigit()})
+        plain = {i: slots for answer in told for i, slots in answer.words["plain"]["slots"].items()}
+        return Slots(
+            {name: value for name, value in tensors.items() if not name.isdigit()},
+            {"kind": told[0].words["plain"]["kind"], "slots": plain},
+        )
 
     def load_slots(self, optimizer: Optimizer, slots: Slots) -> None:
         """With the parameters, which have been taken already."""
@@ -137,10 +170,8 @@ class ParameterServer(Clones):
         plain: Mapping[str, Any] | None,
         keepers: list[int] | None = None,
     ) -> None:
-        """`keepers`: of the optimizer's parameters, in its order."""
-        if not self.is_chief:
-            return
-        for server in range(self.plan.servers):
+        """`keepers`: of the optimizer's parameters, in its order. No replica goes on before all is there."""
+        for server in range(self.plan.servers) if self.is_chief else ():
             tensors = {
                 str(i): p.detach() for i, p in enumerate(self._parameters) if self.plan.keeper(i) == server
             }
@@ -150,17 +181,15 @@ class ParameterServer(Clones):
                 tensors |= {name: value for name, value in slots.items() if name.partition(".")[0] in mine}
                 rest = {i: values for i, values in plain["slots"].items() if i in mine}
                 words = {**plain, "slots": rest}
-            self._send(server, Letter(kind="fill", words={"plain": words}, tensors=tensors))
+            self._ask(server, Letter(kind="fill", words={"plain": words}, tensors=tensors))
+        super().meet()
 
-    def _part(self, gradients: Mapping[str, Tensor], max_norm: float | None) -> float:
-        """Makes this replica's own gradient the part of a step that its share is; its norm before that."""
+    def _clip(self, gradients: Mapping[str, Tensor], max_norm: float | None) -> float:
+        """Of this replica's own gradient; gives its norm before that."""
         values = list(gradients.values())
-        if not values:
-            return 0.0
         norm = float(self.norm(values))
-        share = sum(clone.share for clone in self.plan.replicas[self.group.rank].clones)
-        limit = 1.0 if max_norm is None else min(1.0, max_norm / (norm + 1e-6))
-        torch._foreach_mul_(values, limit * share / self.plan.batch)
+        if max_norm is not None and norm > max_norm:
+            torch._foreach_mul_(values, max_norm / (norm + 1e-6))
         return norm
 
     @torch.no_grad()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -53,13 +54,13 @@ class Pictures(Hook):
         self._files = files
 
     def after_step(self, trainer: Trainer, report: StepReport) -> None:  # noqa: ARG002
-        if trainer.step != 1 or trainer.batch is None:
+        if trainer.step != 1 or trainer.batch is None or trainer.batch.is_blank:
             return
         if self._config.images:
             self._draw_batch(trainer.batch)
         if self._config.graph:
-            inputs = trainer.deployment.move(trainer.batch.inputs[:1])
-            task = trainer.learnt()
+            inputs = trainer.batch.inputs[:1]
+            task = on_cpu(trainer.learnt())
             with eval_mode(task):  # being looked at must not move the BatchNorms' statistics
                 self._board.show(lambda writer: writer.add_graph(_Heads(task), inputs))
 
@@ -68,7 +69,7 @@ class Pictures(Hook):
             self._draw_found(trainer.step, evaluation)
         self._board.show(lambda writer: _add_curves(writer, evaluation, trainer.step))
         if self._config.histograms and self._board.is_open:
-            task = trainer.learnt()
+            task = on_cpu(trainer.learnt())
             outputs = _activations(trainer, task)
             self._board.show(lambda writer: _add_histograms(writer, trainer.step, task, outputs))
 
@@ -113,6 +114,12 @@ class Pictures(Hook):
         write_image(self._folder / "plots" / file, sheet)
 
 
+def on_cpu(task: Task) -> Task:
+    """Accelerators have better to do than summaries."""
+    devices = {parameter.device.type for parameter in task.parameters()}
+    return task if devices <= {"cpu"} else copy.deepcopy(task).cpu()
+
+
 class _Heads(nn.Module):
     """The task's network alone: what TensorBoard's graph shows."""
 
@@ -137,7 +144,7 @@ def _activations(trainer: Trainer, task: Task) -> Mapping[str, Tensor]:
     """Outputs of the network's parts (two levels deep) for a few images, in evaluation mode."""
     if trainer.batch is None:
         return {}
-    inputs = trainer.deployment.move(trainer.batch.inputs[:4])
+    inputs = trainer.batch.inputs[:4]
     detector = task.get_submodule("detector")
     parts = {name: part for name, part in detector.named_modules() if name and name.count(".") <= 1}
     outputs: dict[str, Tensor] = {}

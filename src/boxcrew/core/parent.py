@@ -1,4 +1,4 @@
-"""A replica does not outlive the launcher that started it."""
+"""A process that works for another does not outlive it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ LAUNCHER = "BOXCREW_LAUNCHER"  # the environment's name for the launcher's proce
 _PR_SET_PDEATHSIG = 1  # sys/prctl.h
 
 
-def die_with(launcher: int) -> None:
-    """Has the system end this process when the launcher, its parent, ends, however that happens: a replica
-    without the others must not go on writing. Only Linux can.
+def die_with(parent: int) -> None:
+    """Has the system end this process when its parent ends, however that happens: a replica without the
+    others must not go on writing, nor a loader's worker go on reading. Only Linux can.
     """
     if not sys.platform.startswith("linux"):
         return
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != launcher:  # it has ended already
+    if os.getppid() != parent:  # it has ended already
         os.kill(os.getpid(), signal.SIGKILL)
