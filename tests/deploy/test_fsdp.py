@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,13 @@ from torch.optim import Optimizer
 
 from boxcrew.core.errors import DataError
 from boxcrew.deploy.deployment import Deployment, deploy
+from boxcrew.deploy.group import Group
 from boxcrew.deploy.strategies import fsdp
 from boxcrew.plan.plan import BatchNorm, Clone, Plan, Replica
 from boxcrew.testing import learning
+from boxcrew.testing.devices import FakeDevices
 from boxcrew.testing.plans import plan_of
-from boxcrew.testing.processes import in_processes
+from boxcrew.testing.processes import in_all_processes, in_processes
 
 BATCH = 8
 
@@ -103,3 +106,28 @@ def test_a_replica_that_can_read_nothing_counts_for_nothing(tmp_path: Path, stra
     assert torch.equal(chief[0], chief[1])
     assert torch.equal(chief[2], start)
     assert not torch.equal(chief[0], start)
+
+
+def on_accelerators(strategy: str, group: Group, file: Path) -> None:
+    """Such as are not there: memory of the CPU in their place."""
+    shares = (5, 3)
+    replicas = tuple(
+        Replica(clones=(Clone(device=f"cuda:{i}", share=share),)) for i, share in enumerate(shares)
+    )
+    one = plan_of(*shares, strategy=strategy, replicas=replicas, device="cuda:0", batch_norm="synced")
+    fakes = FakeDevices()
+    with deploy(one, fakes, group) as deployment:
+        task = deployment.place(learning.make_task("normed"))
+        losses, norms = learning.learn(deployment, task)
+    torch.save((losses + norms, fakes.chosen, sorted(set(fakes.found))), file)
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_each_replica_chooses_its_own_accelerator(tmp_path: Path, strategy: str) -> None:
+    found = in_all_processes(plan(5, 3), partial(on_accelerators, strategy), tmp_path)
+    with deploy(plan_of(BATCH)) as deployment:
+        losses, norms = learning.learn(deployment, deployment.place(learning.make_task("normed")))
+    for rank, (told, chosen, used) in enumerate(found):
+        assert told == pytest.approx(losses + norms, rel=1e-5)
+        assert chosen == [f"cuda:{rank}"]
+        assert f"cuda:{rank}" in used

@@ -23,6 +23,7 @@ from boxcrew.testing.processes import in_all_processes
 
 RATE = 0.05
 Work = Callable[[Deployment, nn.Module], Any]
+MakeOptimizer = Callable[[nn.Module], torch.optim.Optimizer]
 
 
 def plan(
@@ -46,11 +47,11 @@ def descent(task: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.SGD(task.parameters(), lr=RATE)
 
 
-def _play(one: Plan, name: str, work: Work, group: Group, file: Path) -> None:
+def _play(one: Plan, name: str, work: Work, make_optimizer: MakeOptimizer, group: Group, file: Path) -> None:
     """A replica leaves what it found, a server the most steps that one replica was ahead of another."""
     task = learning.make_task(name)
     if group.is_server:
-        server = Server(one, group, task, descent(task))
+        server = Server(one, group, task, make_optimizer(task))
         server.run()
         torch.save((server.num_kept, server.lead), file)
         return
@@ -60,7 +61,7 @@ def _play(one: Plan, name: str, work: Work, group: Group, file: Path) -> None:
 
 def play(one: Plan, work: Work, folder: Path, *, task: str = "normed") -> tuple[list[Any], list[Any]]:
     """What replicas and servers found."""
-    found = in_all_processes(one, partial(_play, one, task, work), folder)
+    found = in_all_processes(one, partial(_play, one, task, work, descent), folder)
     return found[: len(one.replicas)], found[len(one.replicas) :]
 
 
@@ -149,6 +150,52 @@ def test_replicas_at_different_steps_stop_after_the_same(tmp_path: Path) -> None
     assert 2 < steps <= 2 + 3 + 2
     assert interrupted
     assert elapsed == 10.0 * steps  # the chief's own clock, at the time
+
+
+def leave_out(deployment: Deployment, task: nn.Module) -> Any:
+    """The first replica leaves three steps out; the other may not be more than one ahead."""
+    optimizer = descent(task)
+    for step in range(6):
+        deployment.gradients(task, learning.make_batch(8, step=step).select(deployment.positions), "train")
+        if deployment.group.rank == 0 and step in {1, 2, 3}:
+            deployment.discard(task)
+        else:
+            deployment.update(optimizer, max_norm=None)
+    return len(deployment.group.mail.under_way[2])
+
+
+def test_a_step_that_is_left_out_counts_as_one(tmp_path: Path) -> None:
+    """Or the others would wait for it for ever. And what was sent is forgotten once it has arrived."""
+    kept, servers = play(plan((4,), (4,), servers=2, staleness=1), leave_out, tmp_path)
+    assert [lead <= 2 for _, lead in servers] == [True, True]
+    assert all(num <= 3 for num in kept)  # the parts of the last letter
+
+
+def adaptive(deployment: Deployment, task: nn.Module) -> Any:
+    """Both replicas see the same samples, so that the gradient is the same however it is split."""
+    before = torch.cat([p.detach().flatten() for p in task.parameters()])
+    optimizer = adam(task)
+    for _ in range(4):
+        deployment.gradients(task, learning.make_batch(4, step=0), "train")
+        deployment.update(optimizer, max_norm=None)
+    deployment.settle()
+    return (torch.cat([p.detach().flatten() for p in task.parameters()]) - before).norm()
+
+
+def adam(task: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.Adam(task.parameters(), lr=1e-3)
+
+
+def test_at_ones_own_pace_adaptive_optimizers_go_as_far_as_together(
+    tmp_path: Path,
+) -> None:
+    """Which care little for how long a gradient is: it is the rate that has to be divided."""
+    far = []
+    for staleness in (None, 1):
+        one = plan((4,), (4,), servers=1, staleness=staleness)
+        found = in_all_processes(one, partial(_play, one, "normed", adaptive, adam), tmp_path)
+        far.append(float(found[0]))
+    assert far[1] == pytest.approx(far[0], rel=0.3)
 
 
 def spoil(deployment: Deployment, task: nn.Module) -> Any:

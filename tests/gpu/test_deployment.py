@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
-from boxcrew.deploy.deployment import deploy
+from boxcrew.deploy.deployment import Deployment, deploy
 from boxcrew.deploy.devices import Devices
 from boxcrew.hardware.probe import probe_machine
 from boxcrew.hardware.speed import measure_device
 from boxcrew.plan.plan import Clone, Plan, Replica
 from boxcrew.testing import learning
 from boxcrew.testing.plans import plan_of
+from boxcrew.testing.processes import in_processes
+from boxcrew.testing.tiny import TINY
 
 pytestmark = pytest.mark.skipif(not torch.accelerator.is_available(), reason="there is no accelerator here")
 
@@ -68,3 +74,56 @@ def test_memory_can_be_released() -> None:
     kept = torch.accelerator.memory_reserved()
     Devices().release(first())
     assert torch.accelerator.memory_reserved() < kept
+
+
+@pytest.mark.skipif(torch.accelerator.device_count() < 2, reason="there is one accelerator only")
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_a_replica_on_each_accelerator_learns_what_one_does(strategy: str, tmp_path: Path) -> None:
+    names = [device.name for device in probe_machine().accelerators[:2]]
+    replicas = tuple(Replica(clones=(Clone(device=name, share=BATCH // 2),)) for name in names)
+    one = plan_of(4, 4, strategy=strategy, replicas=replicas, device=names[0], batch_norm="synced")
+    found = in_processes(one, _learn, tmp_path)
+    assert learning.distance(found[0], learnt(plan_of(BATCH))) < 1e-3
+
+
+def _learn(deployment: Deployment, file: Path) -> None:
+    task = deployment.place(learning.make_task("normed"))
+    learning.learn(deployment, task)
+    whole = deployment.whole(task.state_dict())
+    torch.save({name: value.cpu() for name, value in whole.items()}, file)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_low_precision_learns_about_the_same(precision: str) -> None:
+    plan = plan_of(BATCH, device=first(), precision=precision)
+    assert learning.distance(learnt(plan), learnt(plan_of(BATCH))) < 0.1
+
+
+def test_a_cap_on_memory_is_kept() -> None:
+    """A step that passes it is computed in smaller parts."""
+    with deploy(plan_of(BATCH, device=first(), memory_fraction=0.5)):
+        most = probe_machine().accelerators[0].memory_bytes
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.empty(int(0.6 * most), dtype=torch.uint8, device=first())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("deploy.optimizer_device=cpu",),
+        ("deploy.strategy=parameter_server", "deploy.servers=1"),
+    ],
+    ids=["single", "offloaded", "parameter_server"],
+)
+def test_a_whole_run(words: tuple[str, ...], tmp_path: Path) -> None:
+    device = first().partition(":")[0]
+    done = subprocess.run(
+        [sys.executable, "-m", "boxcrew", "train", *TINY, "steps=3", f"device={device}", "out=run", *words],
+        cwd=tmp_path,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run" / "weights" / "best.safetensors").is_file()

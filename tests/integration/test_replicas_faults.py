@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from torch import multiprocessing as processes
+from torch.multiprocessing.spawn import ProcessExitedException
 
 from boxcrew.core.errors import BoxcrewError, DataError
 from boxcrew.core.types import Batch, Losses
@@ -43,7 +44,10 @@ def _process(rank: int, tree: dict[str, Any], port: int, spoil: Spoil, folder: P
     config = RunConfig.of(tree)
     servers = SERVERS[config.deploy.strategy]
     spoil(rank)
-    group = Processes(Seat(rank=rank, size=2 + servers, port=port), num_servers=servers)
+    group = Processes(
+        Seat(rank=rank, size=_num_replicas(config) + servers, port=port),
+        num_servers=0 if rank else servers,  # the others hear it from the chief
+    )
     try:
         if group.is_chief:
             found: dict[str, Any] = train(config, Screen(), group).summary
@@ -58,16 +62,20 @@ def _process(rank: int, tree: dict[str, Any], port: int, spoil: Spoil, folder: P
     (folder / f"{rank}.json").write_text(json.dumps(found))
 
 
+def _num_replicas(config: RunConfig) -> int:
+    return config.deploy.replicas if isinstance(config.deploy.replicas, int) else 2
+
+
 def run_two(config: RunConfig, folder: Path, spoil: Spoil = nothing) -> list[dict[str, Any]]:
-    """What both have found: the chief its summary, or each its error."""
+    """What two replicas, or as many as asked for, have found: the chief its summary, or each its error."""
     folder.mkdir(exist_ok=True)
     processes.start_processes(  # type: ignore[attr-defined,no-untyped-call]
         _process,
         args=(config.tree(), free_port(), spoil, folder),
-        nprocs=2 + SERVERS[config.deploy.strategy],
+        nprocs=_num_replicas(config) + SERVERS[config.deploy.strategy],
         start_method="forkserver",
     )
-    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(_num_replicas(config))]
 
 
 def two(strategy: str = "ddp", **deploy: object) -> dict[str, object]:
@@ -177,24 +185,66 @@ def test_data_that_differ(config: MakeConfig, photos: Path, tmp_path: Path) -> N
     assert "is not the data that the chief has" in chief["error"]
 
 
-def _no_images(rank: int) -> None:
-    """From the third image on."""
+def _no_images(blind: int, first: int, rank: int) -> None:
+    """From that image on, in one replica."""
     calls = iter(range(10**6))
 
     def read(path: Path, *arguments: Any, **settings: Any) -> Any:
-        if rank and next(calls) >= 2:
+        if rank == blind and first <= next(calls) < first + 6:
             raise DataError(f"{path}: gone")
         return read_image(path, *arguments, **settings)
 
     source.read_image = read  # type: ignore[attr-defined]
 
 
-def test_images_that_one_replica_cannot_read(config: MakeConfig, photos: Path, tmp_path: Path) -> None:
-    """The second replica can read none of its share from the second step on -> the others' count."""
-    one = config(photos, tmp_path / "run", deploy=two(), loader={"workers": 0, "cache": 0})
-    summary, _ = run_two(one, tmp_path / "said", _no_images)
-    assert (summary["state"], summary["steps"]) == ("finished", 8)
-    assert "gone" in (tmp_path / "run" / "replica_1.log").read_text()
+@pytest.mark.parametrize(
+    ("blind", "first", "norms", "file"),
+    [(0, 0, "first", "train.log"), (1, 2, "synced", "replica_1.log")],
+    ids=["the chief at first", "another later"],
+)
+def test_images_that_one_replica_cannot_read(
+    config: MakeConfig, photos: Path, tmp_path: Path, blind: int, first: int, norms: str, file: str
+) -> None:
+    """It can read none of its share for some steps -> the other's count, and all goes on."""
+    one = config(
+        photos,
+        tmp_path / "run",
+        deploy=two(batch_norm=norms),
+        loader={"workers": 0, "cache": 0},
+        summaries={"images": 2},
+        steps=5,
+    )
+    summary, _ = run_two(one, tmp_path / "said", partial(_no_images, blind, first))
+    assert (summary["state"], summary["steps"]) == ("finished", 5)
+    assert "gone" in (tmp_path / "run" / file).read_text()
+
+
+def test_one_replica_and_a_server(config: MakeConfig, photos: Path, tmp_path: Path) -> None:
+    """Also where a run is long enough to try ways to compute -> the same as one process."""
+    deploy = {"strategy": "parameter_server", "replicas": 1, "threads": 1}
+    long = config(
+        photos, tmp_path / "long", deploy={**deploy, "memory_format": "auto"}, steps=None, time="1s"
+    )
+    assert run_two(long, tmp_path / "said")[0]["state"] == "finished"
+    run_two(config(photos, tmp_path / "served", deploy=deploy, steps=3), tmp_path / "said")
+    train(config(photos, tmp_path / "alone", steps=3), Screen())
+    assert _numbers(tmp_path / "served") == pytest.approx(_numbers(tmp_path / "alone"), rel=1e-5)
+
+
+def _fails(call: int, losses: Losses) -> Losses:
+    if call == 3:
+        raise BoxcrewError("no more paper")
+    return losses
+
+
+def test_a_failure_at_ones_own_pace(config: MakeConfig, photos: Path, tmp_path: Path) -> None:
+    """The second replica fails, and no replica waits for another -> the chief hears of it all the same."""
+    one = config(photos, tmp_path / "run", deploy=two("parameter_server", staleness=50), steps=10**6)
+    with pytest.raises(ProcessExitedException) as caught:
+        run_two(one, tmp_path / "said", partial(_spoil_losses, _fails, 1))
+    assert caught.value.exit_code == 1
+    said = json.loads((tmp_path / "said" / "1.json").read_text())
+    assert said == {"error": "no more paper"}
 
 
 def _numbers(run: Path) -> list[float]:
