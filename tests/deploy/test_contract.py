@@ -97,5 +97,6 @@ def test_places_and_state(way: Way, memory_format: MemoryFormat) -> None:
 
 def test_plans_know_all_strategies_and_no_other() -> None:
     assert set(STRATEGIES.names()) == set(get_args(Strategy))
-    with pytest.raises(UsageError, match="strategy"):
-        plan(("sinlge", (SAMPLES,)))
+    written = plan(("single", (SAMPLES,))).tree() | {"strategy": "sinlge"}
+    with pytest.raises(UsageError, match="sinlge"):
+        Plan.of(written)

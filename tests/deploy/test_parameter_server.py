@@ -161,14 +161,14 @@ def leave_out(deployment: Deployment, task: nn.Module) -> Any:
             deployment.discard(task)
         else:
             deployment.update(optimizer, max_norm=None)
-    return len(deployment.group.mail.under_way[2])
+    return sum(map(len, deployment.group.mail.under_way.values()))
 
 
 def test_a_step_that_is_left_out_counts_as_one(tmp_path: Path) -> None:
     """Or the others would wait for it for ever. And what was sent is forgotten once it has arrived."""
     kept, servers = play(plan((4,), (4,), servers=2, staleness=1), leave_out, tmp_path)
     assert [lead <= 2 for _, lead in servers] == [True, True]
-    assert all(num <= 3 for num in kept)  # the parts of the last letter
+    assert kept == [0, 0]
 
 
 def adaptive(deployment: Deployment, task: nn.Module) -> Any:

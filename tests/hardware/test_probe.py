@@ -141,7 +141,7 @@ def test_tpus_by_torch_xla(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert (first.name, first.kind, first.model, first.memory_bytes) == ("xla:0", "xla", "TPU", 2**34)
     assert (second.name, second.memory_bytes, second.bf16) == ("xla:1", 2**34, True)
     for name in [name for name in sys.modules if name.startswith("torch_xla")]:
-        monkeypatch.delitem(sys.modules, name)
+        del sys.modules[name]  # for good: nobody else is to find it
 
 
 def test_accelerators_that_tell_less() -> None:

@@ -17,9 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-from boxcrew.testing.learning import distance
 from boxcrew.testing.processes import free_port
-from boxcrew.testing.runs import newest_tensors
 
 WORDS = (
     "detector.backbone=mobilenetv3_small_050",
@@ -96,36 +94,11 @@ def still_alive(processes: list[psutil.Process], *, after: float) -> list[psutil
     return psutil.wait_procs(processes, timeout=after)[1]
 
 
-EVERY = ("summaries.every_steps=1", "optim.ema=0.5")
 TWO = {
     "ddp": ("deploy.strategy=ddp", "deploy.replicas=2"),
     "fsdp": ("deploy.strategy=fsdp", "deploy.replicas=2"),
     "parameter_server": ("deploy.strategy=parameter_server", "deploy.replicas=2", "deploy.servers=1"),
 }
-
-
-def test_a_run_goes_on_under_any_strategy_as_if_there_were_one(start: Start, tmp_path: Path) -> None:
-    process = start("steps=5", "out=alone", *EVERY)
-    assert process.wait(60) == 0, process.communicate()
-    run, alone = tmp_path / "run", tmp_path / "alone"
-    for step, (strategy, words) in enumerate(TWO.items(), 2):
-        process = start(f"steps={step}", *words, "deploy.shares=3,1", *EVERY)
-        out, err = process.communicate(timeout=120)
-        assert process.returncode == 0, err
-        assert f"plan: {strategy} on cpu (3) + cpu (1)" in out
-        assert out.count("boxcrew 0.") == 1  # only the chief speaks
-        assert json.loads((run / "summary.json").read_text())["state"] == "finished"
-        assert f"ended after step {step}" in (run / "replica_1.log").read_text()
-        assert json.loads((run / "placement.json").read_text())["clones"][1]["samples"] == 1
-    assert "going on from this run's own checkpoint at step 3" in out
-    process = start("steps=5", *EVERY)
-    assert process.wait(60) == 0, process.communicate()
-    assert losses(run) == pytest.approx(losses(alone), rel=1e-3)
-    first, second = newest_tensors(run), newest_tensors(alone)
-    assert first.keys() == second.keys()
-    for kind in ("task/", "ema/"):
-        names = [name for name in first if name.startswith(kind)]
-        assert distance({n: first[n] for n in names}, {n: second[n] for n in names}) < 1e-3
 
 
 def test_a_killed_server_is_named_and_takes_all_with_it(start: Start, tmp_path: Path) -> None:
@@ -143,7 +116,7 @@ def test_a_killed_server_is_named_and_takes_all_with_it(start: Start, tmp_path: 
     assert still_alive(processes, after=1) == []
 
 
-@pytest.mark.parametrize(("strategy", "rank"), [("ddp", 0), ("ddp", 1), ("parameter_server", 1)])
+@pytest.mark.parametrize(("strategy", "rank"), [("ddp", 0), ("parameter_server", 1)])
 def test_a_killed_replica_is_named_and_takes_all_with_it(
     start: Start, tmp_path: Path, strategy: str, rank: int
 ) -> None:
@@ -191,9 +164,11 @@ if os.environ.get("RANK") == "1":
     assert still_alive(replicas, after=1) == []
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_one_that_hangs_is_named_and_ended(start: Start, tmp_path: Path, rank: int) -> None:
-    """In three seconds here; by default in half a minute (tests/deploy/test_pulse.py)."""
+def test_one_that_hangs_is_named_and_ended(start: Start, tmp_path: Path) -> None:
+    """In three seconds here; by default in half a minute (tests/deploy/test_pulse.py). The chief, whom the
+    others depend on the most.
+    """
+    rank = 0
     program = "from boxcrew.deploy import pulse\npulse.EVERY, pulse.SILENCE = 0.5, 3.0\n"
     process = start("steps=100000", *TWO["ddp"], PYTHONPATH=prepared(tmp_path / "site", program))
     wait_for_step(tmp_path / "run", 2, process)
@@ -242,14 +217,9 @@ def test_ctrl_c_stops_all_replicas_at_the_same_step_and_the_run_goes_on_alone(
 
 def test_replicas_at_their_own_pace_stop_at_the_same_step_too(start: Start, tmp_path: Path) -> None:
     words = (*TWO["parameter_server"], "deploy.staleness=2", "deploy.batch_norm=first")
-    stopped = stop(start("steps=100000", *words), signal.SIGINT, tmp_path / "run")
+    stopped = stop(start("steps=100000", *words), signal.SIGTERM, tmp_path / "run")
     assert stopped["steps"] >= 2
     assert "may be 2 steps ahead of another" in (tmp_path / "run" / "train.log").read_text()
-
-
-def test_so_does_sigterm(start: Start, tmp_path: Path) -> None:
-    stopped = stop(start("steps=100000", "deploy.replicas=2"), signal.SIGTERM, tmp_path / "run")
-    assert stopped["steps"] >= 2
 
 
 def test_a_mistake_that_only_the_chief_can_see_is_told_once(start: Start) -> None:

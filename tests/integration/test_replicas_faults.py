@@ -190,7 +190,7 @@ def _no_images(blind: int, first: int, rank: int) -> None:
     calls = iter(range(10**6))
 
     def read(path: Path, *arguments: Any, **settings: Any) -> Any:
-        if rank == blind and first <= next(calls) < first + 6:
+        if rank == blind and first <= next(calls) < first + 2:
             raise DataError(f"{path}: gone")
         return read_image(path, *arguments, **settings)
 
@@ -279,3 +279,34 @@ def test_frozen_statistics(config: MakeConfig, photos: Path, tmp_path: Path, str
     assert all(set(found[name].tolist()) <= {0.0, 1.0} for name in statistics)  # as they begin
     learnt = [name for name in found if name.startswith("task/") and name not in statistics]
     assert distance({n: found[n] for n in learnt}, {n: wanted[n] for n in learnt}) < 1e-4
+
+
+def test_a_run_goes_on_under_any_strategy_as_if_there_were_one(
+    config: MakeConfig, photos: Path, tmp_path: Path
+) -> None:
+    """One process, then two under each strategy in turn, in one run -> as one process all along."""
+    settings = {
+        "optim": {
+            "name": "momentum",
+            "rate": 1e-4,
+            "ema": 0.5,
+        },  # larger steps tell any two ways to add apart
+        "schedule": {"name": "fixed", "warmup": 0},
+        "summaries": {"every_steps": 1},
+    }
+    synced = {"batch_norm": "synced"}
+    train(config(photos, tmp_path / "alone", steps=5, deploy=synced, **settings), Screen())
+    run = tmp_path / "run"
+    train(config(photos, run, steps=1, deploy=synced, **settings), Screen())
+    for steps, strategy in enumerate(SERVERS, 2):
+        deploy = two(strategy, shares=[3, 1], **synced)
+        summary, _ = run_two(config(photos, run, steps=steps, deploy=deploy, **settings), tmp_path / "said")
+        assert (summary["state"], summary["steps"]) == ("finished", steps)
+        assert ended_after(run) == steps
+    train(config(photos, run, steps=5, deploy={**synced, "strategy": "auto"}, **settings), Screen())
+    assert _numbers(run) == pytest.approx(_numbers(tmp_path / "alone"), rel=1e-3)
+    first, second = newest_tensors(run), newest_tensors(tmp_path / "alone")
+    assert first.keys() == second.keys()
+    for kind in ("task/", "ema/"):
+        names = [name for name in first if name.startswith(kind)]
+        assert distance({n: first[n] for n in names}, {n: second[n] for n in names}) < 1e-3

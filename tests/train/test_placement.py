@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from torch import nn
 
 from boxcrew.plan.plan import Clone, Plan, Replica
@@ -21,15 +22,15 @@ def test_every_tensor_and_stage_has_a_device() -> None:
     assert found["parameters"] == {name: "cpu" for name, _ in NET.named_parameters()}
     assert found["buffers"] == {name: "cpu" for name, _ in NET.named_buffers()}
     assert found["clones"] == [
-        {"name": "clone_0", "device": "cuda:0", "samples": 5},
-        {"name": "clone_1", "device": "cpu", "samples": 3},
+        {"name": "clone_0", "replica": 0, "device": "cuda:0", "samples": 5},
+        {"name": "clone_1", "replica": 0, "device": "cpu", "samples": 3},
     ]
     assert found["stages"]["forward, loss, backward"] == ["cuda:0", "cpu"]
     assert found["inputs_device"] == found["optimizer_device"] == found["parameter_device"] == "cpu"
 
 
 def test_one_clone_needs_no_name() -> None:
-    assert placement(plan_of(6), NET)["clones"] == [{"name": "", "device": "cpu", "samples": 6}]
+    assert placement(plan_of(6), NET)["clones"] == [{"name": "", "replica": 0, "device": "cpu", "samples": 6}]
 
 
 def test_the_table_names_every_role_in_the_classic_words() -> None:
@@ -60,3 +61,15 @@ def test_replicas_keep_and_update_for_themselves() -> None:
     rows = roles(plan_of(4, 4, replicas=replicas, strategy="ddp"), NET, "sgd")
     assert [who for who, _, _ in rows] == ["inputs device", "clone_0", "clone_1", "every replica", "chief"]
     assert rows[3][1] == "keeps 240 parameters (960 B), adds up gradients with the others, applies sgd"
+
+
+@pytest.mark.parametrize(("strategy", "home"), [("ddp", "every replica"), ("fsdp", "1/2 on every replica")])
+def test_tensors_of_replicas_are_on_all_of_them(strategy: str, home: str) -> None:
+    replicas = tuple(Replica(clones=(Clone(device=f"cuda:{i}", share=4),)) for i in range(2))
+    found = placement(plan_of(4, 4, replicas=replicas, strategy=strategy, device="cuda:0"), NET)
+    assert set(found["parameters"].values()) == {home}
+    assert set(found["buffers"].values()) == {"every replica"}
+    assert [(clone["replica"], clone["device"]) for clone in found["clones"]] == [
+        (0, "cuda:0"),
+        (1, "cuda:1"),
+    ]

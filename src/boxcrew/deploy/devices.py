@@ -13,7 +13,7 @@ class Devices:
 
     def choose(self, name: str) -> None:
         """Of several accelerators, the one that torch takes where nobody says which."""
-        if name != "cpu":
+        if self._is_torchs_own(name):
             torch.accelerator.set_device_index(self.find(name))
 
     def limit(self, name: str, fraction: float) -> None:
@@ -29,6 +29,10 @@ class Devices:
 
     def release(self, name: str) -> None:
         """Gives memory that was freed, but kept, back to the device."""
-        accelerator = torch.accelerator.current_accelerator(check_available=True)
-        if accelerator is not None and accelerator.type == self.find(name).type:
+        if self._is_torchs_own(name):
             torch.accelerator.empty_cache()
+
+    def _is_torchs_own(self, name: str) -> bool:
+        """Whether it is of the kind of accelerator that torch's common interface is for here."""
+        accelerator = torch.accelerator.current_accelerator(check_available=True)
+        return accelerator is not None and accelerator.type == self.find(name).type

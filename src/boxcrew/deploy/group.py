@@ -200,11 +200,10 @@ class Processes(Group):
             try:
                 yield
             except LOST as error:
-                text = str(error).partition("\n")[0]
                 if not any(word in str(error).lower() for word in _BROKEN):
                     raise  # a fault of ours, not of the way between
                 raise BoxcrewError(
-                    self._who_failed() or f"another replica is gone: {text}",
+                    self._who_failed() or "another process is gone: the connection to it is broken",
                     advice="boxcrew resume goes on from the last checkpoint",
                 ) from error
 

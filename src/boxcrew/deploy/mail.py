@@ -39,10 +39,11 @@ class Mail:
         head = torch.tensor(list(text), dtype=torch.uint8)
         parts = [torch.tensor([len(text)]), head]
         parts += [_packed(letter.tensors.values())] if letter.tensors else []
-        for part in parts:
-            work = dist.isend(part, to)
-            assert work is not None
-            self.under_way.setdefault(to, []).append((work, part))
+        with self._waiting():  # not long, but the other may be gone
+            for part in parts:
+                work = dist.isend(part, to)
+                assert work is not None
+                self.under_way.setdefault(to, []).append((work, part))
 
     def receive(self, sender: int | None = None) -> Letter:
         """The next from that process, or from any."""
