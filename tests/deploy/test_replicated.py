@@ -26,6 +26,12 @@ from boxcrew.testing.processes import in_all_processes
 BATCH = 8
 ALONE = ("single", "clones")  # strategies for one process
 WAYS = [((8,), 2), ((4, 4), 1), ((5, 3), 2), ((3, 3, 2), 1), ((2, 2, 2, 2), 2)]  # shares, and parts of a step
+CASES = [
+    (name, *way)
+    for name in STRATEGIES.names()
+    for way in WAYS
+    if name not in ALONE and (len(way[0]) > 1 or name == "parameter_server")  # test_contract.py has the rest
+]
 TOLERANCE = {"normed": 1e-6, "idle": 1e-6, "ssdlite": 1e-10}
 STOP = 3  # the step after which a run is to go on elsewhere
 
@@ -118,14 +124,11 @@ def learnt_alone(name: str, accumulation: int) -> tuple[dict[str, Tensor], list[
     return task.state_dict(), losses + norms
 
 
-@pytest.mark.parametrize(("shares", "accumulation"), WAYS)
-@pytest.mark.parametrize(
-    ("strategy", "servers"),
-    [(name, 2 if name == "parameter_server" else 0) for name in STRATEGIES.names() if name not in ALONE],
-)
+@pytest.mark.parametrize(("strategy", "shares", "accumulation"), CASES)
 def test_any_number_of_replicas_with_any_shares_learn_the_same(
-    strategy: str, servers: int, shares: tuple[int, ...], accumulation: int, tmp_path: Path
+    strategy: str, shares: tuple[int, ...], accumulation: int, tmp_path: Path
 ) -> None:
+    servers = 2 if strategy == "parameter_server" else 0
     alone, one = (
         plan_of(BATCH, accumulation=accumulation),
         plan(strategy, *shares, accumulation=accumulation, servers=servers),
