@@ -61,6 +61,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
         "FIRST": 0.6,
         "LONGER": 2.0,
         "LAST_WORDS": 0.1,
+        "GOODBYE": 0.1,
     }.items():
         monkeypatch.setattr(pulse, name, value)
 

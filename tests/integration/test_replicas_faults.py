@@ -266,11 +266,10 @@ def test_loader_workers_and_a_plan_that_is_replayed(config: MakeConfig, photos: 
     assert _numbers(tmp_path / "again") == wanted
 
 
-@pytest.mark.parametrize("strategy", SERVERS)
-def test_frozen_statistics(config: MakeConfig, photos: Path, tmp_path: Path, strategy: str) -> None:
+def test_frozen_statistics(config: MakeConfig, photos: Path, tmp_path: Path) -> None:
     """-> they stay as they were, and the split does not matter to what is learnt."""
     frozen = {"batch_norm": "frozen"}
-    run_two(config(photos, tmp_path / "two", deploy=two(strategy, **frozen), steps=3), tmp_path / "said")
+    run_two(config(photos, tmp_path / "two", deploy=two(**frozen), steps=3), tmp_path / "said")
     train(config(photos, tmp_path / "one", deploy=frozen, steps=3), Screen())
     found, wanted = newest_tensors(tmp_path / "two"), newest_tensors(tmp_path / "one")
     assert found.keys() == wanted.keys()
