@@ -127,15 +127,18 @@ class Reduction:
 
 
 def _packed(parameters: Sequence[nn.Parameter]) -> list[list[nn.Parameter]]:
-    """In the order given, parts of at most BUCKET_BYTES where a parameter alone is not more."""
+    """In the order given, in parts of about BUCKET_BYTES; a bias does not travel alone because the weights
+    after it are large.
+    """
     packed: list[list[nn.Parameter]] = []
-    room = 0
+    filled = 0
     for parameter in parameters:
         size = parameter.numel() * parameter.element_size()
         same = packed and packed[-1][0].dtype == parameter.dtype
-        if not same or size > room:
+        full = filled + size > BUCKET_BYTES and filled >= BUCKET_BYTES // 8
+        if not same or full:
             packed.append([])
-            room = BUCKET_BYTES
+            filled = 0
         packed[-1].append(parameter)
-        room -= size
+        filled += size
     return packed
