@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 
 from boxcrew.core.types import Batch, Losses
 from boxcrew.detectors.base import DetectorNet
 from boxcrew.detectors.ssd import Ssd, SsdConfig
-from boxcrew.tasks.account import workload_of
+from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
+from boxcrew.tasks.account import Ledger, workload_of
 from boxcrew.tasks.detection import DetectionTask
+from boxcrew.testing import learning
 
 
 class Chain(nn.Module):
@@ -111,7 +114,29 @@ def detector_batch(num: int) -> Batch:
 def test_ssd300() -> None:
     detector: DetectorNet = Ssd(SsdConfig(size=300), tuple("abcdefgh"))
     found = workload_of(Heads(detector), detector_batch, slots=1, averages=False)
-    print(found.activations, ssd300_by_hand())
-    whole = workload_of(DetectionTask(detector), detector_batch, slots=1, averages=False)
-    print(whole.activations)
     assert found.activations.each == ssd300_by_hand()
+    assert found.activations.fixed < 100  # the loss itself
+    assert found.parameters == found.gradients == sum(4 * p.numel() for p in detector.parameters())
+    whole = workload_of(DetectionTask(detector), detector_batch, slots=1, averages=False)
+    # The loss keeps little more than what was predicted: 8732 boxes with 9 scores and 4 offsets.
+    assert 0 < whole.activations.each - found.activations.each < 2 * 4 * 8732 * (9 + 4)
+
+
+@pytest.mark.parametrize("batch", [4, 8])
+def test_it_is_what_a_step_on_the_cpu_holds(batch: int) -> None:
+    """The same ledger over a real step: what is worked out without data is what is there with them."""
+    detector = SsdLite(SsdLiteConfig(size=learning.SIZE, backbone="mobilenetv3_small_050"), ("cup", "pot"))
+    task = DetectionTask(detector).train()
+
+    def examples(num: int) -> Batch:
+        return learning.make_batch(num, step=0)
+
+    found = workload_of(task, examples, slots=0, averages=False)
+    real = examples(batch)
+    known = [*task.parameters(), *task.buffers(), real.inputs, *real.targets.values()]
+    ledger = Ledger(known)
+    with ledger:
+        losses = task(real, "train")
+        assert ledger.live == pytest.approx(found.activations.at(batch), rel=0.01)
+        losses.total().backward()
+    assert ledger.peak == pytest.approx(found.step.at(batch), rel=0.02)
