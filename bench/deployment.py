@@ -211,9 +211,12 @@ def _by_hand(setup: Setup) -> Callable[[], None]:
 def _deployed(setup: Setup, strategy: str) -> Callable[[], None]:
     from boxcrew.api import run_config
     from boxcrew.deploy.deployment import deploy
+    from boxcrew.deploy.group import Processes
+    from boxcrew.deploy.seat import Seat
     from boxcrew.detectors.base import build_detector
     from boxcrew.hardware.probe import probe_machine
     from boxcrew.tasks.detection import DetectionTask
+    from boxcrew.testing.processes import free_port
     from boxcrew.train.optim import build_optimizer
     from boxcrew.train.planning import choose_plan
 
@@ -221,7 +224,9 @@ def _deployed(setup: Setup, strategy: str) -> Callable[[], None]:
     config = run_config(setup.recipe, wishes)
     detector = build_detector(config.detector, CLASSES)
     task = DetectionTask(detector).train()
-    deployment = deploy(choose_plan(config, probe_machine(), detector))
+    # With a group of processes, though of one: messages are sent, and come back.
+    group = Processes(Seat(rank=0, size=1, port=free_port())) if strategy == "ddp" else None
+    deployment = deploy(choose_plan(config, probe_machine(), detector), group=group)
     deployment.__enter__()  # for the life of this process
     deployment.place(task)
     optimizer = build_optimizer(task, config.optim, backbone_prefix=f"detector.{detector.backbone_prefix()}")
