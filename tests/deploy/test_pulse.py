@@ -147,7 +147,8 @@ def test_a_chief_that_stays_waits_for_the_others_but_not_for_ever(monkeypatch: p
 def test_who_fails_says_why_and_the_others_hear_it() -> None:
     board = Shared()
     chief, other = Watched(board, 0), Watched(board, 1)
-    other.pulse.close(failed="no more paper")
+    other.pulse.fail("no more paper")
+    other.pulse.close()
     assert chief.told.wait(3)
     assert chief.noticed == ["replica 1 failed: no more paper"]
 

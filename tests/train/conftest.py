@@ -59,9 +59,9 @@ def make_trainer() -> MakeTrainer:
                 schedule=ScheduleConfig(name="fixed", warmup=0),
                 rate=rate,
                 clip=None,
+                seed=0,
             ),
             hooks=hooks,
-            seed=0,
             guard=guard or Guard(GuardConfig(), warn=_nowhere, last_good=_none),
         )
 

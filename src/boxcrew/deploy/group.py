@@ -37,7 +37,7 @@ class Group:
     """One replica alone: everything is said and added up already."""
 
     hosts: Sequence[Host] = ()  # where the replicas are, if somebody asked
-    num_here = 1  # replicas on this host
+    num_here = 1  # processes on this host
     rank = 0
     size = 1  # replicas; ranks from there on are parameter servers
 
@@ -123,7 +123,6 @@ class Processes(Group):
         self._servers = _part_of_all(range(self.size, seat.size), num_servers)
         self._mail = Mail(self.waiting)
         self._told = 0
-        self._failed: str | None = None  # why
         # With a connection of its own: the other may be waiting for what the chief has to tell.
         board = PrefixStore(f"boxcrew/{seat.attempt}", place.clone())
         self._pulse = Pulse(board, rank=self.rank, size=seat.size, on_loss=self._end, num_replicas=self.size)
@@ -184,12 +183,10 @@ class Processes(Group):
         end_process(what)
 
     def fail(self, why: str) -> None:
-        self._failed = why
-        with suppress(*LOST):  # the chief, who keeps the store, may be gone already
-            self._store.set(f"failed/{self.rank}", why)
+        self._pulse.fail(why)
 
     def close(self) -> None:
-        self._pulse.close(failed=self._failed)
+        self._pulse.close()
         with suppress(*LOST):  # of a group that has lost a member
             dist.destroy_process_group()
 
@@ -210,11 +207,9 @@ class Processes(Group):
     def _who_failed(self) -> str | None:
         end = time.monotonic() + LAST_WORDS
         while time.monotonic() < end:
-            for rank in range(len(self._present)):
-                with suppress(*LOST):  # the store may be gone
-                    if rank != self.rank and self._store.check([f"failed/{rank}"]):
-                        why = self._store.get(f"failed/{rank}").decode()
-                        return f"{process_name(rank, self.size)} failed: {why}"
+            said = self._pulse.failed()
+            if said is not None:
+                return said
             time.sleep(0.05)
         return None
 

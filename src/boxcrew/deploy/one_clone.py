@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from abc import abstractmethod
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -69,11 +68,9 @@ class OneClone(Local):
 
     def _pieces(self, batch: Batch) -> list[Piece]:
         """Fewer samples than planned where some could not be read. At least one piece."""
-        planned = [len(piece) for piece in self.plan.pieces(self.group.rank)]
+        sizes = [sum(counts) for counts in self.plan.dealt(self.group.rank, len(batch))]
         if batch.is_blank:
-            return [Piece(batch, counts=False)] * (len(planned) if self.needs_every_part else 1)
-        ends = [min(end, len(batch)) for end in itertools.accumulate(planned, initial=0)]
-        sizes = [after - before for before, after in itertools.pairwise(ends)]
+            return [Piece(batch, counts=False)] * (len(sizes) if self.needs_every_part else 1)
         parts = iter(batch.split(sizes))
         stand_in = batch.select([0, 0])  # a BatchNorm may need two
         pieces = [

@@ -61,6 +61,7 @@ class Pulse:
         self._count = 0
         self._busy_since: float | None = None  # None: it waits for others, or may take its time
         self._is_reading = False
+        self._failed: str | None = None  # why
         self._segment = 0.0  # the longest stretch of the step at hand
         self._longest = 0.0  # of the steps before
         self._heard = dict.fromkeys(self._others, "")  # the last sign of each
@@ -103,17 +104,32 @@ class Pulse:
         finally:
             self._busy_since = time.monotonic() if was_busy else None
 
-    def close(self, *, failed: str | None = None) -> None:
-        """The others need not look any more, or they hear why it has `failed`. A chief that has not stays
-        until they have ended, or for a moment: they would take its end for a failure.
+    def fail(self, why: str) -> None:
+        """From now on, that is this one's sign."""
+        self._failed = why
+        with suppress(*LOST):  # the chief, whose the board is, may be gone already
+            self._board.set(self._key(self._rank), self._sign())
+
+    def failed(self) -> str | None:
+        """Who of the others has failed, and why, in words."""
+        for rank in self._others:
+            with suppress(*LOST):
+                sign = self._seen(rank)
+                if sign.startswith(FAILED):
+                    return f"{process_name(rank, self._num_replicas)} {sign}"
+        return None
+
+    def close(self) -> None:
+        """The others need not look any more, unless this one has failed. A chief that has not stays until
+        they have ended, or for a moment: they would take its end for a failure.
         """
         self._ended.set()
         for thread in self._threads:
             thread.join(timeout=2 * EVERY)
         with suppress(*LOST):  # the chief may have ended before us, and need not know
-            self._board.set(self._key(self._rank), DONE if failed is None else f"{FAILED}{failed}")
+            self._board.set(self._key(self._rank), DONE if self._failed is None else self._sign())
             end = time.monotonic() + GOODBYE
-            stays = failed is None and self._rank == 0
+            stays = self._failed is None and self._rank == 0
             while stays and time.monotonic() < end and not self._all_done():
                 time.sleep(EVERY / 10)
 
@@ -151,6 +167,8 @@ class Pulse:
 
     def _sign(self) -> str:
         """A count, so that each differs from the last; and for how long it has been stuck, if it is."""
+        if self._failed is not None:
+            return f"{FAILED}{self._failed}"
         self._count += 1
         since = self._busy_since
         busy = time.monotonic() - since if since is not None else 0.0
@@ -165,7 +183,7 @@ class Pulse:
         stopped for a while ourselves, nobody else was silent.
         """
         for rank in self._others:
-            sign = self._board.get(self._key(rank)).decode() if self._board.check([self._key(rank)]) else ""
+            sign = self._seen(rank)
             if sign.startswith(FAILED):
                 return rank, f"{process_name(rank, self._num_replicas)} {sign}"
             self._silent[rank] = 0 if sign != self._heard[rank] else self._silent[rank] + 1
@@ -178,6 +196,9 @@ class Pulse:
             if stuck:
                 return rank, f"replica {rank}{MISSED}it has been {stuck}"
         return None
+
+    def _seen(self, rank: int) -> str:
+        return self._board.get(self._key(rank)).decode() if self._board.check([self._key(rank)]) else ""
 
     @staticmethod
     def _key(rank: int) -> str:

@@ -42,9 +42,7 @@ class Plan(Config):
     strategy: Strategy = "single"
     replicas: tuple[Replica, ...] = Field(min_length=1)  # the first is chief
     servers: int = Field(default=0, ge=0)  # processes that keep the parameters, for strategy parameter_server
-    staleness: int | None = Field(
-        default=None, ge=0
-    )  # steps a replica may be ahead of another; None: together
+    staleness: int | None = Field(default=None, ge=0)  # steps one may be ahead of another; None: together
     parameter_device: str
     optimizer_device: str
     inputs_device: str = "cpu"
@@ -199,8 +197,8 @@ class Plan(Config):
         return found
 
     def dealt(self, replica: int, num_samples: int) -> list[list[int]]:
-        """How many of the samples that a replica has of a step each of its clones computes, in every part of
-        which it has any. `num_samples` is less than its share where some could not be read.
+        """How many of the samples that a replica has of a step each of its clones computes, part by part.
+        `num_samples` is less than its share where some could not be read.
         """
         if len(self.replicas) == 1:
             return self.split(num_samples)
@@ -211,7 +209,7 @@ class Plan(Config):
                 taken.append(min(count, num_samples))
                 num_samples -= taken[-1]
             found.append(taken)
-        return [counts for counts in found if sum(counts)]
+        return found
 
     def _clones_of(self, replica: int) -> slice:
         first = sum(len(other.clones) for other in self.replicas[:replica])

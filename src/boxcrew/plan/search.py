@@ -25,9 +25,7 @@ class DeployConfig(Config):
 
     strategy: Strategy | Literal["auto"] = "auto"
     replicas: Count | Literal["auto"] = "auto"  # processes that compute; auto: as many as were started
-    servers: Count | Literal["auto"] = (
-        "auto"  # processes that keep parameters; auto: 1 if the strategy has any
-    )
+    servers: Count | Literal["auto"] = "auto"  # processes that keep parameters, if the strategy has any
     staleness: Annotated[int, Field(ge=0)] | None = None  # steps a replica may be ahead of another
     clones: Count | Literal["auto"] = "auto"  # copies of the model in a process
     clone_on_cpu: bool = False  # all clones on the CPU, also where there are accelerators

@@ -107,12 +107,13 @@ class ScheduleConfig(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """How long a run is, and how far its steps may go on the way."""
+    """How long a run is, how far its steps may go on the way, and what they draw at random."""
 
     length: Length
     schedule: ScheduleConfig
     rate: float  # at its height
     clip: float | None  # the largest norm of a gradient that is stepped with
+    seed: int
 
     def rate_at(self, progress: Progress) -> float:
         """Of the next step."""

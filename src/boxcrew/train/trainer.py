@@ -82,17 +82,12 @@ class Trainer:
         course: Course,
         hooks: Sequence[Hook],
         guard: Guard,
-        seed: int,
-        way_back: Callable[[int], Checkpoint] | None = None,
     ) -> None:
-        """`way_back(step)` finds the checkpoint to go back to from `step`: as the guard does, unless told."""
         self.task = task
         self.deployment = deployment
         self.optimizer = optimizer
         self.course = course
         self.guard = guard
-        self._seed = seed
-        self._way_back = way_back or guard.way_back
         self.step = 0  # steps done
         self.elapsed = 0.0  # seconds of training, over all processes that worked on this run
         self.stop_reason: str | None = None
@@ -201,7 +196,7 @@ class Trainer:
         self._is_stopped = agreed.stop
 
     def _go_back(self) -> None:
-        checkpoint = self._way_back(self.step)
+        checkpoint = self.guard.way_back(self.step)
         before, elapsed = self.guard.state(), self.elapsed
         self.guard.warn(
             f"step {self.step}: {self.guard.failures} steps in a row failed: back to step {checkpoint.step}"
@@ -253,7 +248,7 @@ class Trainer:
         """What layers draw at random depends on the seed, the step and the replica alone: a run that was
         stopped, or that goes back, draws the same without having kept anything.
         """
-        place = (self._seed, self.step, self.deployment.group.rank)
+        place = (self.course.seed, self.step, self.deployment.group.rank)
         torch.manual_seed(int(np.random.SeedSequence(place).generate_state(1, np.uint64)[0]))
 
     def _num_samples(self, batch: Batch) -> int:

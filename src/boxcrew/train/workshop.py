@@ -27,7 +27,7 @@ from boxcrew.evaluate.evaluator import Evaluator
 from boxcrew.evaluate.predictor import Predictor
 from boxcrew.plan.plan import Plan
 from boxcrew.tasks.detection import DetectionTask
-from boxcrew.train.checkpoint import Checkpoint, shared
+from boxcrew.train.checkpoint import Checkpoint
 from boxcrew.train.config import RunConfig
 from boxcrew.train.data import RunData
 from boxcrew.train.guard import Guard
@@ -38,6 +38,7 @@ from boxcrew.train.hooks.stop import GRACE, StopOnSignal
 from boxcrew.train.optim import OptimConfig, build_optimizer
 from boxcrew.train.outcome import Outcome, save_detector, say_result, summarize
 from boxcrew.train.parts import Examiner, Parts
+from boxcrew.train.replicas_guard import ReplicasGuard
 from boxcrew.train.schedule import Course, Length
 from boxcrew.train.screen import Screen
 from boxcrew.train.trainer import Hook, Trainer
@@ -143,8 +144,7 @@ class Workshop:
         deployment.place(self.task)
         images = self._images(deployment.plan.cache_bytes)
         parts = self._parts(deployment, images, from_step=past.step if past else 0)
-        guard = self._guard(parts.saver.last_good)
-        trainer = self._trainer(deployment, parts.hooks, guard, partial(_tell_way_back, deployment, guard))
+        trainer = self._trainer(deployment, parts.hooks, self._guard(deployment, parts.saver.last_good))
         if past is not None:
             trainer.load(past)
         self._say_length(deployment.plan.batch)
@@ -166,11 +166,11 @@ class Workshop:
         deployment.place(self.task)
         images = self._images(deployment.plan.cache_bytes)
         stop = StopOnSignal(self.screen, grace=GRACE)
-        guard = self._guard(lambda _: None)
+        guard = self._guard(deployment, lambda _: None)
         # An average that is divided among the replicas all of them have to keep.
         averages = () if deployment.is_whole else (Ema(self.task, decay=self.config.optim.ema),)
         hooks = (*averages, stop, SkippedReport(self.screen))
-        trainer = self._trainer(deployment, hooks, guard, partial(_hear_way_back, deployment))
+        trainer = self._trainer(deployment, hooks, guard)
         if past is not None:
             trainer.load(past)
         try:
@@ -219,22 +219,19 @@ class Workshop:
             num_processes=deployment.plan.num_processes,
         )
 
-    def _guard(self, last_good: Callable[[int | None], Checkpoint | None]) -> Guard:
-        return Guard(self.config.guard, warn=self.screen.warn, last_good=last_good)
+    def _guard(self, deployment: Deployment, last_good: Callable[[int | None], Checkpoint | None]) -> Guard:
+        if deployment.group.size == 1:
+            return Guard(self.config.guard, warn=self.screen.warn, last_good=last_good)
+        return ReplicasGuard(self.config.guard, deployment, warn=self.screen.warn, last_good=last_good)
 
-    def _trainer(
-        self,
-        deployment: Deployment,
-        hooks: Sequence[Hook],
-        guard: Guard,
-        way_back: Callable[[int], Checkpoint],
-    ) -> Trainer:
+    def _trainer(self, deployment: Deployment, hooks: Sequence[Hook], guard: Guard) -> Trainer:
         optim = self.config.optim
         course = Course(
             length=self.length,
             schedule=self.config.schedule,
             rate=optim.scaled_rate(deployment.plan.batch),
             clip=optim.clip,
+            seed=self.config.seed,
         )
         return Trainer(
             task=self.task,
@@ -243,8 +240,6 @@ class Workshop:
             course=course,
             hooks=(self.freeze, *hooks),
             guard=guard,
-            seed=self.config.seed,
-            way_back=way_back,
         )
 
     def _say_length(self, batch: int) -> None:
@@ -312,26 +307,3 @@ class Workshop:
 
 def optimizer_of(task: DetectionTask, config: OptimConfig) -> Optimizer:
     return build_optimizer(task, config, backbone_prefix=f"detector.{task.detector.backbone_prefix()}")
-
-
-def _hear_way_back(deployment: Deployment, step: int) -> Checkpoint:
-    """From the chief, whose steps fail when ours do."""
-    _require_same_pace(deployment, step)
-    return shared(None, deployment.group)
-
-
-def _require_same_pace(deployment: Deployment, step: int) -> None:
-    if deployment.plan.staleness is not None:
-        raise BoxcrewError(
-            f"step {step}: too many steps in a row have failed, and replicas that are at different steps "
-            "cannot go back together",
-            advice="a lower optim.rate=, or no deploy.staleness=; boxcrew resume goes on from the last "
-            "checkpoint",
-        )
-
-
-def _tell_way_back(deployment: Deployment, guard: Guard, step: int) -> Checkpoint:
-    """To the other replicas, who go back to the same."""
-    _require_same_pace(deployment, step)
-    found = guard.way_back(step)
-    return shared(found, deployment.group) if deployment.group.size > 1 else found

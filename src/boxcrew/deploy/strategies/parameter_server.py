@@ -93,8 +93,7 @@ class ParameterServer(Clones):
         """Replicas that meet at every BatchNorm all need something to compute there."""
         if self.plan.batch_norm != "synced" or len(self.plan.replicas) == 1:
             return
-        parts = [] if batch.is_blank else self.plan.dealt(self.group.rank, len(batch))
-        if len(parts) < len(self.plan.micro_batches(self.plan.batch)):
+        if batch.is_blank or not all(map(any, self.plan.dealt(self.group.rank, len(batch)))):
             raise BoxcrewError(
                 f"replica {self.group.rank} could not read a sample for a part of this step, and "
                 "deploy.batch_norm=synced needs one of each",
