@@ -27,6 +27,7 @@ BENCHES = (
     "train_step",
     "allocator",
     "deployment",
+    "planner",
     "predict",
     "average_precision",
     "data_wait",

@@ -217,6 +217,7 @@ def _deployed(setup: Setup, strategy: str) -> Callable[[], None]:
     from boxcrew.hardware.probe import probe_machine
     from boxcrew.tasks.detection import DetectionTask
     from boxcrew.testing.processes import free_port
+    from boxcrew.train.needs import account_for
     from boxcrew.train.optim import build_optimizer
     from boxcrew.train.planning import choose_plan
 
@@ -226,7 +227,8 @@ def _deployed(setup: Setup, strategy: str) -> Callable[[], None]:
     task = DetectionTask(detector).train()
     # With a group of processes, though of one: messages are sent, and come back.
     group = Processes(Seat(rank=0, size=1, port=free_port())) if strategy == "ddp" else None
-    deployment = deploy(choose_plan(config, probe_machine(), detector), group=group)
+    workload = account_for(config, detector, most_objects=10)
+    deployment = deploy(choose_plan(config, probe_machine(), workload, num_samples=1), group=group)
     deployment.__enter__()  # for the life of this process
     deployment.place(task)
     optimizer = build_optimizer(task, config.optim, backbone_prefix=f"detector.{detector.backbone_prefix()}")

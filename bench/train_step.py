@@ -86,6 +86,7 @@ def measure_ours(setup: Setup) -> dict[str, float]:
     from boxcrew.detectors.base import build_detector
     from boxcrew.hardware.probe import probe_machine
     from boxcrew.tasks.detection import DetectionTask
+    from boxcrew.train.needs import account_for
     from boxcrew.train.optim import build_optimizer
     from boxcrew.train.planning import choose_plan
 
@@ -98,7 +99,8 @@ def measure_ours(setup: Setup) -> dict[str, float]:
     task = DetectionTask(detector)
     prefix = f"detector.{detector.backbone_prefix()}"
     optimizer = build_optimizer(task, config.optim, backbone_prefix=prefix)
-    with deploy(choose_plan(config, probe_machine(), detector)) as deployment:
+    workload = account_for(config, detector, most_objects=10)
+    with deploy(choose_plan(config, probe_machine(), workload, num_samples=1)) as deployment:
         deployment.place(task).train()
 
         def step() -> None:

@@ -37,7 +37,8 @@ def scan_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("scan_cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("boxcrew.data.scan.cache_folder", lambda name: folder / name)
-        patch.setattr("boxcrew.hardware.speed.cache_folder", lambda name: folder / name)
+        for user in ("hardware.speed", "plan.residuals", "train.needs"):
+            patch.setattr(f"boxcrew.{user}.cache_folder", lambda name: folder / name)
         yield
 
 

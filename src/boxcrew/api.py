@@ -16,8 +16,11 @@ from boxcrew.core.errors import BoxcrewError, DataError, UsageError
 from boxcrew.core.types import Detections, Image
 from boxcrew.data.image import IMAGE_SUFFIXES, read_image
 from boxcrew.deploy.group import Group
+from boxcrew.hardware.machine import Machine
+from boxcrew.plan.plan import Plan
 from boxcrew.recipes import DEFAULT, RECIPES
 from boxcrew.report.label_plots import plot_labels
+from boxcrew.report.plan_picture import plot_plan
 from boxcrew.report.predictions import Result
 from boxcrew.report.run_plots import write_plots
 from boxcrew.train.best_effort import BestEffort
@@ -48,9 +51,22 @@ def train_run(config: RunConfig, screen: Screen, group: Group | None = None) -> 
     return _with_plots(train(config, screen, group), screen)
 
 
-def explain_run(config: RunConfig, screen: Screen) -> dict[str, Any]:
-    """Who would do what where; nothing is trained or written."""
-    return explain(config, screen)
+def plan_run(
+    config: RunConfig,
+    screen: Screen,
+    machine: Machine | None = None,
+    *,
+    with_steps: bool = False,
+    picture: Path | None = None,
+) -> dict[str, Any]:
+    """The plan, and who would do what where; nothing is trained, and nothing written but the picture. For
+    this machine, on which a few steps may be tried first, or for one that is described.
+    """
+    plan, explained = explain(config, screen, machine, with_steps=with_steps)
+    if picture is not None and plan.predicted is not None:
+        plot_plan(plan.predicted, picture, title=plan.explain()[0])
+        screen.say(f"picture: {picture}")
+    return explained
 
 
 def follow_run(group: Group) -> None:
@@ -83,6 +99,9 @@ def _with_plots(outcome: Outcome, screen: Screen) -> Outcome:
 
 def _draw(outcome: Outcome) -> None:
     write_plots(outcome.folder)
+    plan = Plan.read(outcome.folder / "plan.json", setting="plan")
+    if plan.predicted is not None:
+        plot_plan(plan.predicted, outcome.folder / "plots" / "plan.png", title=plan.explain()[0])
     records = outcome.data.train
     sizes = [(record.width, record.height) for record in records]
     targets = [record.target for record in records]

@@ -24,12 +24,14 @@ from boxcrew.deploy.strategies.clones import Clones
 from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
 from boxcrew.hardware.machine import Device, Machine
 from boxcrew.plan.plan import Clone, Plan, Replica
-from boxcrew.plan.search import DeployConfig, InputWishes, make_plan
+from boxcrew.plan.search import make_plan
+from boxcrew.plan.wishes import DeployConfig, Order
 from boxcrew.tasks.detection import DetectionTask
 from boxcrew.testing import learning
 from boxcrew.testing.devices import FakeDevices
 from boxcrew.testing.plans import plan_of
 from boxcrew.testing.processes import in_all_processes
+from boxcrew.testing.workloads import a_workload
 from boxcrew.train.hooks.pictures import on_cpu
 from boxcrew.train.placement import placement
 
@@ -41,13 +43,9 @@ MACHINE = Machine(
 
 
 def config(strategy: str = "clones", **wishes: object) -> Plan:
+    deploy = DeployConfig.of({"strategy": strategy, **wishes})
     return make_plan(
-        MACHINE,
-        DeployConfig.of({"strategy": strategy, **wishes}),
-        device="auto",
-        batch=8,
-        inputs=InputWishes(),
-        cpu_format="contiguous",
+        MACHINE, a_workload(inputs=None), Order(deploy=deploy, batch=8, num_samples=80, steps=10)
     )
 
 

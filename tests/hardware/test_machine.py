@@ -25,6 +25,12 @@ def test_round_trip_through_json() -> None:
     assert Machine.of(json.loads(json.dumps(one.tree()))) == one
 
 
+def test_one_written_before_it_said_what_is_free_is_read() -> None:
+    tree = machine(CPU, cores=2).tree()
+    del tree["busy_cores"], tree["devices"][0]["free_bytes"]
+    assert Machine.of(tree) == machine(CPU, cores=2)
+
+
 def test_accelerators_and_headline() -> None:
     assert machine(CPU, GPU, cores=1).accelerators == (GPU,)
     assert machine(CPU, GPU, cores=1).headline() == "1 CPU core, 8.0 GiB, a GPU 16.0 GiB"
@@ -37,6 +43,8 @@ def test_accelerators_and_headline() -> None:
         ({"memory_bytes": -1}, "memory_bytes"),
         ({"memory_bytes": 0}, "memory_bytes"),
         ({"cores": 0}, "cores"),
+        ({"busy_cores": -0.1}, "busy_cores"),
+        ({"devices": [CPU.tree() | {"free_bytes": -1}]}, "free_bytes"),
         ({"devices": []}, "devices"),
         ({"devices": [GPU.tree()]}, "the CPU must be the first, not cuda:0"),
         ({"devices": [CPU.tree(), GPU.tree(), GPU.tree()]}, "cuda:0 is there twice"),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -65,6 +68,134 @@ def test_a_jobs_limits_count_wherever_they_are_set(cgroup: Path, own: str, place
     assert probe.usable_memory() == 200 * MIB
 
 
+@pytest.mark.parametrize(
+    ("own", "files", "left"),
+    [
+        ("", {"memory.max": 300, "memory.current": 100}, 200),
+        ("", {"memory.max": 300}, 300),
+        ("", {"memory.max": 300, "memory.current": 310}, 0),
+        ("0::/job/step", {"job/memory.max": 300, "job/memory.current": 100}, 200),
+        (
+            "0::/job",
+            {"memory.max": 300, "memory.current": 250, "job/memory.max": 100, "job/memory.current": 10},
+            50,
+        ),
+        (
+            "4:memory:/job",
+            {"memory/job/memory.limit_in_bytes": 300, "memory/job/memory.usage_in_bytes": 40},
+            260,
+        ),
+    ],
+)
+def test_what_is_left_of_a_limit_is_free(cgroup: Path, own: str, files: dict[str, int], left: int) -> None:
+    """In MiB."""
+    (cgroup / "own").write_text(own)
+    for name, size in files.items():
+        (cgroup / name).parent.mkdir(parents=True, exist_ok=True)
+        (cgroup / name).write_text(f"{size * MIB}\n")
+    assert probe.free_memory() == left * MIB
+
+
+@pytest.mark.parametrize(
+    ("folder", "limit", "used", "cached"),
+    [
+        (".", "memory.max", "memory.current", "inactive_file"),
+        ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    ],
+)
+def test_files_in_memory_make_way(cgroup: Path, folder: str, limit: str, used: str, cached: str) -> None:
+    (cgroup / folder).mkdir(exist_ok=True)
+    (cgroup / folder / limit).write_text(f"{300 * MIB}\n")
+    (cgroup / folder / used).write_text(f"{290 * MIB}\n")
+    (cgroup / folder / "memory.stat").write_text(f"anon 5\n{cached} {190 * MIB}\nactive_file 7\n")
+    assert probe.free_memory() == 200 * MIB
+    (cgroup / folder / "memory.stat").write_text(f"{cached} {999 * MIB}\n")  # counted a moment later
+    assert probe.free_memory() == 300 * MIB
+
+
+@pytest.mark.parametrize("limit", ["max", str(1 << 60)])
+def test_without_a_limit_what_the_host_has_is_free(
+    cgroup: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=7 * MIB))
+    (cgroup / "memory.max").write_text(limit)
+    (cgroup / "memory.current").write_text(f"{100 * MIB}\n")
+    assert probe.free_memory() == 7 * MIB
+
+
+@pytest.mark.parametrize(
+    ("others", "allowed", "cores", "taken"),
+    [
+        (0.0, 4, 4.0, 0.0),
+        (1.26, 4, 4.0, 1.3),
+        (-0.3, 4, 4.0, 0.0),  # clocks are coarse
+        (4.2, 4, 4.0, 4.0),
+        (0.75, 1, 0.75, 0.5),
+        (1.0, 1, 0.75, 0.75),  # not 0.8: no more than there are
+        (30.0, 64, 2.0, 0.0),  # enough is left for our quota
+        (63.0, 64, 2.0, 1.0),
+    ],
+)
+def test_cores_that_others_take(others: float, allowed: int, cores: float, taken: float) -> None:
+    assert probe.taken_cores(others, num_allowed=allowed, cores=cores) == taken
+
+
+@pytest.fixture
+def on_one_core() -> Iterator[int]:
+    """The number of the only one this process may run on."""
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(allowed)})
+    yield max(allowed)
+    os.sched_setaffinity(0, allowed)
+
+
+@pytest.mark.usefixtures("cgroup", "on_one_core")
+def test_a_busy_process_beside_us_is_seen() -> None:
+    words = [sys.executable, "-S", "-c", "print(flush=True)\nwhile True: pass"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as other:  # may run where we may
+        try:
+            assert other.stdout is not None
+            other.stdout.readline()
+            assert 0.6 <= probe.probe_machine().busy_cores <= 1
+        finally:
+            other.kill()
+
+
+@pytest.mark.parametrize(("here", "elsewhere", "least", "most"), [(0.0, 100.0, 0, 0), (100.0, 0.0, 0.7, 1)])
+def test_only_cores_we_may_run_on_count(
+    cgroup: Path,
+    on_one_core: int,
+    monkeypatch: pytest.MonkeyPatch,
+    here: float,
+    elsewhere: float,
+    least: float,
+    most: float,
+) -> None:
+    def watched(interval: float, percpu: bool) -> list[float]:
+        time.sleep(interval)
+        return [here if cpu == on_one_core else elsewhere for cpu in range(os.cpu_count() or 1)]
+
+    monkeypatch.setattr(psutil, "cpu_percent", watched)
+    assert least <= probe.probe_machine().busy_cores <= most
+
+
+def test_our_own_work_is_not_that_of_others(
+    cgroup: Path, on_one_core: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = 0.0
+
+    def all_busy(interval: float, percpu: bool) -> list[float]:
+        nonlocal own
+        begun, used = time.perf_counter(), time.process_time()
+        while time.perf_counter() < begun + interval:
+            pass
+        own = (time.process_time() - used) / (time.perf_counter() - begun)
+        return [100.0] * (os.cpu_count() or 1)
+
+    monkeypatch.setattr(psutil, "cpu_percent", all_busy)
+    assert probe.probe_machine().busy_cores == pytest.approx(1 - own, abs=0.2)
+
+
 def test_affinity_counts(cgroup: Path) -> None:
     allowed = os.sched_getaffinity(0)
     try:
@@ -84,6 +215,9 @@ def test_this_machine() -> None:
     for device in machine.devices:
         torch.device(device.name)
         assert device.memory_bytes > 0
+    assert 0 <= machine.busy_cores <= machine.cores
+    assert cpu.free_bytes is not None
+    assert 0 < cpu.free_bytes <= cpu.memory_bytes
 
 
 @pytest.mark.parametrize(
@@ -133,13 +267,14 @@ def test_tpus_by_torch_xla(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     (tmp_path / "torch_xla" / "core" / "__init__.py").write_text("")
     (tmp_path / "torch_xla" / "core" / "xla_model.py").write_text(
         "def xla_device_hw(device): return ('TPU', 'TPU', 'CPU')[device.index]\n"
-        "told = ({'bytes_limit': 2**34}, {'kb_total': 2**24}, {})\n"
+        "told = ({'bytes_limit': 2**34, 'bytes_used': 2**33}, {'kb_total': 2**24, 'kb_free': 2**20}, {})\n"
         "def get_memory_info(device): return told[device.index]\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     *_, first, second = probe.probe_machine().devices
     assert (first.name, first.kind, first.model, first.memory_bytes) == ("xla:0", "xla", "TPU", 2**34)
     assert (second.name, second.memory_bytes, second.bf16) == ("xla:1", 2**34, True)
+    assert (first.free_bytes, second.free_bytes) == (2**33, 2**30)
     for name in [name for name in sys.modules if name.startswith("torch_xla")]:
         del sys.modules[name]  # for good: nobody else is to find it
 

@@ -48,6 +48,19 @@ def test_what_was_measured_is_kept_until_the_machine_changes(machine: Machine, t
 
 
 @pytest.mark.usefixtures("moments")
+def test_what_is_free_is_as_now_and_changes_no_speed(machine: Machine, tmp_path: Path) -> None:
+    first = speed.measured(machine, tmp_path)
+    cpu, *others = machine.devices
+    fuller = (cpu.model_copy(update={"free_bytes": 12345}), *others)
+    later = machine.model_copy(update={"busy_cores": machine.cores / 2, "devices": fuller})
+    found = speed.measured(later, tmp_path)
+    assert len(list(tmp_path.iterdir())) == 1
+    assert (found.busy_cores, found.devices[0].free_bytes) == (machine.cores / 2, 12345)
+    assert [device.speeds for device in found.devices] == [device.speeds for device in first.devices]
+    assert found.decoded_pixels == first.decoded_pixels
+
+
+@pytest.mark.usefixtures("moments")
 @pytest.mark.parametrize("text", ["", "{", "{}", "[]"])
 def test_a_damaged_record_is_measured_anew(machine: Machine, tmp_path: Path, text: str) -> None:
     first = speed.measured(machine, tmp_path)

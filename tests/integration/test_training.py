@@ -16,7 +16,9 @@ from safetensors.torch import load_file
 from boxcrew.core.config import read_yaml
 from boxcrew.core.errors import DataError, ModelError, UsageError
 from boxcrew.data.source import Record, Source
-from boxcrew.train import trial
+from boxcrew.plan import search
+from boxcrew.plan.plan import Plan
+from boxcrew.train import probe
 from boxcrew.train.checkpoint import list_checkpoints
 from boxcrew.train.config import RunConfig
 from boxcrew.train.metrics import read_rows
@@ -212,28 +214,35 @@ def test_a_tiny_set_is_learnt(tmp_path: Path, run: Run, write_some: WriteSome) -
         assert reports["best"]["numbers"][name] == pytest.approx(outcome.summary[name], abs=0.02)
 
 
-def test_a_run_that_is_worth_it_tries_ways_to_compute_and_goes_on_in_the_one_it_chose(
+def test_a_run_that_is_worth_it_tries_steps_first_and_is_the_same_for_it(
     photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
-    monkeypatch.setattr(trial, "WORTH_STEPS", 2)
-    run(photos, tmp_path / "run", steps=2)
-    begun = json.loads((tmp_path / "run" / "plan.json").read_text())
-    assert "tried with 4 samples: channels_last on 1 thread" in begun["reasons"][-1]
-    run(photos, tmp_path / "run", steps=4)
-    gone_on = json.loads((tmp_path / "run" / "plan.json").read_text())
-    assert gone_on["memory_format"] == begun["memory_format"]
-    assert gone_on["reasons"][-1] == "memory format as when the run began"
-
-
-def test_a_trial_changes_nothing_of_the_run(
-    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
-) -> None:
-    """But for the way that it chooses, which is the usual one here: nothing is that much faster."""
+    """But for the way that is chosen, which is the usual one here: nothing is that much faster. It goes on in
+    the way it began.
+    """
     run(photos, tmp_path / "plain", steps=3)
-    monkeypatch.setattr(trial, "WORTH_STEPS", 2)
-    monkeypatch.setattr(trial, "CLEARLY", 1e9)
+    monkeypatch.setattr(probe, "WORTH_STEPS", 2)
+    monkeypatch.setattr(search, "CLEARLY", 1e9)
     run(photos, tmp_path / "tried", steps=3)
+    begun = Plan.read(tmp_path / "tried" / "plan.json", setting="plan")
+    assert any("steps of 4 samples were tried: channels_last on 1 thread" in one for one in begun.reasons)
+    assert begun.predicted is not None
+    assert "that were measured" in begun.predicted.basis
     plain, tried = (
         load_file(tmp_path / name / "weights" / "last.safetensors") for name in ("plain", "tried")
     )
     assert all(torch.equal(plain[name], tried[name]) for name in plain)
+    run(photos, tmp_path / "tried", steps=4)
+    gone_on = Plan.read(tmp_path / "tried" / "plan.json", setting="plan")
+    assert gone_on.memory_format == begun.memory_format
+    assert gone_on.reasons[-1] == "memory format as when the run began"
+
+
+def test_the_first_steps_are_held_against_the_plan(photos: Path, tmp_path: Path, run: Run) -> None:
+    outcome = run(photos, tmp_path / "run", steps=STEPS)
+    found = outcome.summary["first_steps"]
+    assert found["measured"]["step_seconds"] > 0
+    assert found["predicted"]["step_seconds"]["low"] < found["predicted"]["step_seconds"]["high"]
+    said = (tmp_path / "run" / "train.log").read_text()
+    assert "s a step (" in said
+    assert "; measured " in said

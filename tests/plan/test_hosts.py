@@ -10,7 +10,9 @@ from boxcrew.core.errors import UsageError
 from boxcrew.hardware.machine import Device, Host, Machine
 from boxcrew.plan.hosts import plan_hosts
 from boxcrew.plan.plan import Plan
-from boxcrew.plan.search import DeployConfig, InputWishes, make_plan
+from boxcrew.plan.search import make_plan
+from boxcrew.plan.wishes import DeployConfig, Order
+from boxcrew.testing.workloads import a_workload
 
 
 def machine(num_gpus: int, *, cores: int = 8, bf16: bool = True) -> Machine:
@@ -26,9 +28,8 @@ def machine(num_gpus: int, *, cores: int = 8, bf16: bool = True) -> Machine:
 
 def plan(*hosts: Host, batch: int = 8, device: str = "auto", **wishes: Any) -> Plan:
     def plan_part(there: Machine, wanted: DeployConfig, samples: int) -> Plan:
-        return make_plan(
-            there, wanted, device=device, batch=samples, inputs=InputWishes(), cpu_format="contiguous"
-        )
+        order = Order(deploy=wanted, device=device, batch=samples, num_samples=1000, steps=1000)
+        return make_plan(there, a_workload(inputs=None), order)
 
     return plan_hosts(hosts, DeployConfig.of(wishes), batch, plan_part)
 

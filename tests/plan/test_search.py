@@ -9,7 +9,9 @@ import pytest
 from boxcrew.core.errors import UsageError
 from boxcrew.hardware.machine import Device, Machine
 from boxcrew.plan.plan import MemoryFormat, Plan
-from boxcrew.plan.search import DeployConfig, InputWishes, make_plan
+from boxcrew.plan.search import make_plan
+from boxcrew.plan.wishes import DeployConfig, Order
+from boxcrew.testing.workloads import a_workload
 
 GIB = 1 << 30
 CPU = Device(name="cpu", kind="cpu", model="a CPU", memory_bytes=64 * GIB)
@@ -39,14 +41,16 @@ def make(
     cpu_format: MemoryFormat = "contiguous",
     **wishes: object,
 ) -> Plan:
-    return make_plan(
-        host,
-        DeployConfig.of(wishes),
+    order = Order(
+        deploy=DeployConfig.of(wishes),
         device=device,
         batch=batch,
-        inputs=InputWishes(workers=workers, cache=cache),
-        cpu_format=cpu_format,
+        workers=workers,
+        cache=cache,
+        num_samples=1000,
+        steps=1000,
     )
+    return make_plan(host, a_workload(depthwise=cpu_format == "channels_last", inputs=None), order)
 
 
 def devices(plan: Plan) -> list[str]:
@@ -83,10 +87,13 @@ def test_precision_follows_from_the_described_device(device: Device, precision: 
     assert (devices(plan), plan.precision) == ([device.name], precision)
 
 
-def test_the_first_accelerator_is_taken_unless_told() -> None:
-    assert devices(make(machine(NEW, OLD))) == ["cuda:0"]
-    assert devices(make(machine(NEW, OLD), device="cuda")) == ["cuda:0"]
-    assert devices(make(machine(NEW, OLD), device="gpu")) == ["cuda:0"]
+def test_all_accelerators_of_a_kind_are_taken_unless_told() -> None:
+    assert devices(make(machine(NEW, OLD))) == ["cuda:0", "cuda:1"]
+    assert devices(make(machine(NEW, OLD), device="cuda")) == ["cuda:0", "cuda:1"]
+    assert devices(make(machine(NEW, OLD), device="gpu")) == ["cuda:0", "cuda:1"]
+    assert devices(make(machine(NEW, OLD), batch=3)) == ["cuda:0"]  # two samples each there are not
+    assert devices(make(machine(NEW, APPLE))) == ["cuda:0"]  # those could not talk to each other
+    assert devices(make(machine(NEW, OLD), replicas=1)) == ["cuda:0"]
     assert devices(make(machine(NEW, OLD), device="cuda:1")) == ["cuda:1"]
     assert devices(make(machine(NEW, OLD), device="cpu")) == ["cpu"]
     assert make(machine(NEW)).loader_workers == 7

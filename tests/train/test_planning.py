@@ -6,18 +6,17 @@ import json
 from pathlib import Path
 
 import pytest
-from torch import nn
 
 from boxcrew.core.errors import UsageError
 from boxcrew.hardware.machine import Device, Machine
 from boxcrew.plan.plan import Plan
+from boxcrew.testing.workloads import a_workload
 from boxcrew.train.config import RunConfig
-from boxcrew.train.planning import as_before, choose_plan, faster_format_on_cpus
+from boxcrew.train.planning import as_before, choose_plan
 
-CPU = Device(name="cpu", kind="cpu", model="a CPU", memory_bytes=1 << 30)
-MACHINE = Machine(platform="Linux", python="3.11", torch="2", cores=4, memory_bytes=1 << 30, devices=(CPU,))
-FULL = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3, groups=2))
-DEPTHWISE = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3, groups=8))
+CPU = Device(name="cpu", kind="cpu", model="a CPU", memory_bytes=1 << 34)
+MACHINE = Machine(platform="Linux", python="3.11", torch="2", cores=4, memory_bytes=1 << 34, devices=(CPU,))
+FULL, DEPTHWISE = a_workload(depthwise=False), a_workload(depthwise=True)
 
 
 def config(**settings: object) -> RunConfig:
@@ -25,22 +24,19 @@ def config(**settings: object) -> RunConfig:
 
 
 def test_settings_reach_the_plan() -> None:
-    plan = choose_plan(config(loader={"workers": 0}, deploy={"threads": 2, "accumulation": 3}), MACHINE, FULL)
+    plan = choose_plan(
+        config(loader={"workers": 0}, deploy={"threads": 2, "accumulation": 3}), MACHINE, FULL, num_samples=60
+    )
     assert (plan.batch, plan.accumulation, plan.threads, plan.loader_workers) == (6, 3, 2, 0)
     assert plan.memory_format == "contiguous"
-    assert choose_plan(config(), MACHINE, DEPTHWISE).memory_format == "channels_last"
-
-
-def test_the_format_follows_the_convolutions() -> None:
-    assert faster_format_on_cpus(FULL) == "contiguous"
-    assert faster_format_on_cpus(DEPTHWISE) == "channels_last"
+    assert choose_plan(config(), MACHINE, DEPTHWISE, num_samples=60).memory_format == "channels_last"
 
 
 def test_a_given_plan_is_used_word_for_word(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
-    written = choose_plan(config(batch=2), MACHINE, FULL).tree() | {"reasons": ["by hand"]}
+    written = choose_plan(config(batch=2), MACHINE, FULL, num_samples=60).tree() | {"reasons": ["by hand"]}
     path.write_text(json.dumps(written))
-    assert choose_plan(config(plan=str(path)), MACHINE, DEPTHWISE) == Plan.of(written)
+    assert choose_plan(config(plan=str(path)), MACHINE, DEPTHWISE, num_samples=60) == Plan.of(written)
 
 
 @pytest.mark.parametrize(
@@ -58,17 +54,17 @@ def test_a_plan_that_is_none_is_refused(tmp_path: Path, text: str | None, said: 
     if text is not None:
         path.write_text(text)
     with pytest.raises(UsageError, match=said):
-        choose_plan(config(plan=str(path)), MACHINE, FULL)
+        choose_plan(config(plan=str(path)), MACHINE, FULL, num_samples=60)
 
 
 def test_a_plan_for_another_machine_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
-    written = choose_plan(config(), MACHINE, FULL).tree()
+    written = choose_plan(config(), MACHINE, FULL, num_samples=60).tree()
     elsewhere = {"clones": [{"device": "cuda:0", "share": 6}]}
     for change in ({"replicas": [elsewhere]}, {"parameter_device": "cuda:0", "optimizer_device": "cuda:0"}):
         path.write_text(json.dumps(written | {"strategy": "clones"} | change))
         with pytest.raises(UsageError, match="device cuda:0 is not on this machine") as caught:
-            choose_plan(config(plan=str(path)), MACHINE, FULL)
+            choose_plan(config(plan=str(path)), MACHINE, FULL, num_samples=60)
         assert caught.value.advice == "it has: cpu"
 
 
@@ -76,7 +72,7 @@ def test_a_plan_for_another_machine_is_refused(tmp_path: Path) -> None:
 def begun(tmp_path: Path) -> Path:
     """A run that a trial gave another format and fewer threads than the rule does."""
     tried = {"memory_format": "contiguous", "threads": 1}
-    plan = choose_plan(config(), MACHINE, DEPTHWISE).model_copy(update=tried)
+    plan = choose_plan(config(), MACHINE, DEPTHWISE, num_samples=60).model_copy(update=tried)
     (tmp_path / "plan.json").write_text(json.dumps(plan.tree()))
     (tmp_path / "hardware.json").write_text(json.dumps(MACHINE.tree()))
     return tmp_path
@@ -84,7 +80,7 @@ def begun(tmp_path: Path) -> Path:
 
 def goes_on(begun: Path, machine: Machine = MACHINE, **settings: object) -> tuple[str, int]:
     now = config(**settings)
-    plan = as_before(choose_plan(now, machine, DEPTHWISE), begun, machine, now)
+    plan = as_before(choose_plan(now, machine, DEPTHWISE, num_samples=60), begun, machine, now)
     return plan.memory_format, plan.threads
 
 
@@ -114,5 +110,5 @@ def test_a_run_goes_on_without_knowing_how_it_began(begun: Path, name: str, text
 
 def test_a_given_plan_wins_over_the_way_a_run_began(begun: Path) -> None:
     path = begun / "given.json"
-    path.write_text(json.dumps(choose_plan(config(), MACHINE, DEPTHWISE).tree()))
+    path.write_text(json.dumps(choose_plan(config(), MACHINE, DEPTHWISE, num_samples=60).tree()))
     assert goes_on(begun, plan=str(path)) == ("channels_last", 4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import traceback
@@ -62,6 +63,22 @@ def train(words: Words = None, *, json: Json = False, explain: Explain = False, 
     from boxcrew.cli.train import train_command
 
     train_command(words or [], as_json=json, only_explain=explain)
+
+
+@app.command(context_settings=_FREE)
+def plan(words: Words = None, *, json: Json = False, debug: Debug = False) -> None:
+    """Show how a run would use the machine, and what it would take: memory, seconds, and why.
+
+    boxcrew plan [RECIPE|FILE.yaml] data=PATH [key=value …] [--assume "2x24GB-gpu, 16 cores, 64GB"]
+
+    Settings as for training. A few steps are tried in a process of their own, in at most 20 s; probe=false
+    leaves that out. goal=fastest|smallest|deadline:2h|budget:8GB says what is best. With --assume the plan is
+    for a machine that is not here, described in words or by a file that 'boxcrew devices --json' wrote.
+    out=plan.json writes the plan, to be edited and used with train … plan=plan.json; out=plan.png draws it.
+    """
+    from boxcrew.cli.plan import plan_command
+
+    plan_command(words or [], as_json=json)
 
 
 @app.command(context_settings=_FREE)
@@ -151,6 +168,9 @@ def recipes(words: Words = None, *, json: Json = False, debug: Debug = False) ->
 def main() -> None:
     """The console script: errors a user can mend are two lines and an exit code."""
     _let_threads_wait_briefly()
+    # Importing makes hundreds of thousands of objects that all stay: looking for garbage among them over and
+    # over takes half a second.
+    gc.set_threshold(100_000, 20, 20)
     # torch's libraries would tell in many lines of addresses what we tell in one.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     debug = "--debug" in sys.argv

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from boxcrew.api import explain_run, follow_run, resume_run, run_config, serve_run, train_run
+from boxcrew.api import follow_run, plan_run, resume_run, run_config, serve_run, train_run
 from boxcrew.cli.output import print_json, screen, settings
 from boxcrew.core.config import Tree, read_yaml
 from boxcrew.core.errors import BoxcrewError, UsageError
@@ -24,7 +24,7 @@ def train_command(words: list[str], *, as_json: bool, only_explain: bool = False
     places, tree = settings(words, positional=1)
     config = run_config(places[0] if places else None, tree)
     if only_explain:
-        explained = explain_run(config, screen(as_json=as_json))
+        explained = plan_run(config, screen(as_json=as_json))
         if as_json:
             print_json(explained)
         return

@@ -1,4 +1,4 @@
-"""What training a task takes, whatever the hardware: bytes and operations, as data."""
+"""What training a task takes, whatever the hardware: bytes, operations, the cost of inputs, as data."""
 
 from __future__ import annotations
 
@@ -12,11 +12,45 @@ class Line(Config):
 
     group = "line"
 
-    fixed: int = Field(ge=0)
+    fixed: int
     each: int = Field(ge=0)  # for each sample
 
     def at(self, num_samples: int) -> int:
         return self.fixed + self.each * num_samples
+
+
+class Peak(Config):
+    """The most that there is at any moment. At some it is what grows with the samples, at others what does
+    not: which is more depends on how many they are.
+    """
+
+    group = "peak"
+
+    moments: tuple[Line, ...] = Field(min_length=1)
+
+    def at(self, num_samples: int) -> int:
+        return max(moment.at(num_samples) for moment in self.moments)
+
+
+class Pass(Config):
+    """Forward and backward of some samples at once."""
+
+    group = "pass"
+
+    activations: Line  # bytes that forward keeps for backward
+    peak: Peak  # bytes at the most, gradients and activations among them
+    operations: int = Field(ge=0)  # of a sample, in convolutions and products; two for each number multiplied
+    traffic: int = Field(ge=0)  # bytes of a sample that operations read and write
+
+
+class Inputs(Config):
+    """What it takes to make samples, measured on one core."""
+
+    group = "inputs"
+
+    seconds: float = Field(gt=0)  # a sample: read, decode, transform
+    kept_seconds: float = Field(gt=0)  # the same of an image that is kept decoded
+    image_bytes: int = Field(gt=0)  # of a decoded image
 
 
 class Workload(Config):
@@ -29,18 +63,34 @@ class Workload(Config):
     parameters: int = Field(ge=0)  # bytes
     gradients: int = Field(ge=0)  # bytes of the parameters that learn
     buffers: int = Field(ge=0)  # bytes
+    largest_layer: int = Field(ge=0)  # bytes of the parameters of one
     slots: int = Field(ge=0)  # tensors that the optimizer keeps for each parameter that learns
     averages: int = Field(ge=0, le=1)  # whether moving averages of parameters and buffers are kept
-    inputs: Line  # bytes of a batch
-    activations: Line  # bytes that forward keeps for backward
-    step: Line  # bytes at the most during forward and backward, gradients and activations among them
-    flops: int = Field(ge=0)  # operations of a sample's forward; backward does twice as many
+    batch: Line  # bytes of a batch
+    whole: Pass
+    recomputed: Pass | None = None  # with activations computed again in backward; None: not looked at
+    forward_operations: int = Field(ge=0)  # of a sample
+    least_samples: int = Field(default=1, ge=1)  # that can be computed at once
+    depthwise: bool = False  # whether the network has depthwise convolutions
+    inputs: Inputs | None = None  # None: not measured
 
-    def kept_bytes(self) -> int:
-        """That stay from step to step: parameters, buffers, the optimizer's and the averages."""
-        whole = self.parameters + self.buffers
-        return whole * (1 + self.averages) + self.slots * self.gradients
+    @property
+    def held(self) -> int:
+        """Bytes of parameters, buffers and their averages."""
+        return (self.parameters + self.buffers) * (1 + self.averages)
 
-    def peak_bytes(self, num_samples: int) -> int:
+    @property
+    def optimizer(self) -> int:
+        """Bytes that the optimizer keeps."""
+        return self.slots * self.gradients
+
+    def pass_of(self, *, recompute: bool) -> Pass:
+        if not recompute:
+            return self.whole
+        assert self.recomputed is not None, "not looked at"
+        return self.recomputed
+
+    def peak_bytes(self, num_samples: int, *, recompute: bool = False) -> int:
         """At the most in a step of so many samples at once."""
-        return self.kept_bytes() + self.inputs.at(num_samples) + self.step.at(num_samples)
+        step = self.pass_of(recompute=recompute).peak.at(num_samples)
+        return self.held + self.optimizer + self.batch.at(num_samples) + step

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,7 @@ from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.registry import Registry
 from boxcrew.core.types import Batch, Losses
 from boxcrew.core.units import format_bytes
+from boxcrew.deploy.cores import on_own_cores
 from boxcrew.deploy.devices import Devices
 from boxcrew.deploy.group import Group
 from boxcrew.deploy.lending import Module
@@ -170,8 +171,14 @@ class Deployment(ABC):
     def set_up(self, undo: ExitStack) -> None:
         """Prepares the process; what restores it goes onto `undo`. Strategies add to it."""
         self.devices.choose(self.own_clones[0].device)
+        if self.plan.pinned:
+            undo.enter_context(on_own_cores(*self.group.place_here))
         undo.callback(torch.set_num_threads, torch.get_num_threads())
         torch.set_num_threads(self.plan.threads)
+        switches: Sequence[Any] = (torch.backends.cuda.matmul, torch.backends.cudnn)
+        for switch in switches:  # by themselves convolutions round, and products do not
+            undo.callback(setattr, switch, "allow_tf32", switch.allow_tf32)
+            switch.allow_tf32 = self.plan.precision == "tf32"
         if self.plan.memory_fraction is not None:
             undo.enter_context(self._limited_memory(self.plan.memory_fraction))
         if "cpu" in self.plan.devices:

@@ -38,6 +38,7 @@ class Group:
 
     hosts: Sequence[Host] = ()  # where the replicas are, if somebody asked
     num_here = 1  # processes on this host
+    place_here = (0, 1)  # of a replica: its number among those on this host, and how many they are
     rank = 0
     size = 1  # replicas; ranks from there on are parameter servers
 
@@ -111,8 +112,11 @@ class Processes(Group):
         num_servers = self._present[0].num_servers
         self.size = seat.size - num_servers
         self.hosts = _hosts(self._present[: self.size], self._present[self.size :])
-        here = [one for one in self._present if one.host == socket.gethostname()]
+        here = [rank for rank, one in enumerate(self._present) if one.host == socket.gethostname()]
         self.num_here = len(here)
+        beside = [rank for rank in here if rank < self.size]
+        if self.rank in beside:
+            self.place_here = (beside.index(self.rank), len(beside))
         if len(here) < seat.size:
             _choose_network(seat.address)
         dist.init_process_group(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from boxcrew.core.errors import BoxcrewError, DataError
+from boxcrew.core.recompute import recomputing
 from boxcrew.core.types import Batch, Losses
 from boxcrew.deploy.buffers import KeptBuffers
 from boxcrew.deploy.deployment import Deployment
@@ -78,7 +79,7 @@ class Local(Deployment):
         does not count is computed, but weighs nothing.
         """
         moved = part.to(device, memory_format=self.format)
-        with self._autocast(device):
+        with self._autocast(device), self._recomputing(task):
             losses: Losses = task(moved, phase)
         if not counts:
             losses = losses.nothing()
@@ -185,4 +186,9 @@ class Local(Deployment):
 
     def _autocast(self, device: torch.device) -> AbstractContextManager[None]:
         dtype = torch.bfloat16 if self.plan.precision == "bf16" else torch.float16
-        return torch.autocast(device.type, dtype=dtype, enabled=self.plan.precision != "fp32")
+        return torch.autocast(device.type, dtype=dtype, enabled=self.plan.precision in {"bf16", "fp16"})
+
+    def _recomputing(self, task: nn.Module) -> AbstractContextManager[None]:
+        if not self.plan.recompute:
+            return nullcontext()
+        return recomputing(task, draws_alone=len(self.own_clones) == 1)

@@ -12,7 +12,13 @@ import torch
 
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # malloc.h
 _MIB = 1 << 20
-_WORDS = ("not enough memory", "DefaultCPUAllocator: can't allocate")  # of torch on CPUs
+MALLOC_WISHES: tuple[tuple[int, int], ...] = (
+    (_M_MMAP_THRESHOLD, 1024 * _MIB),
+    (_M_TRIM_THRESHOLD, 2047 * _MIB),
+    (_M_TOP_PAD, 64 * _MIB),
+)
+_WORDS = ("not enough memory", "DefaultCPUAllocator: can't allocate", "could not create a primitive")
+"""Of torch on CPUs; the last are oneDNN's, who does not say why."""
 
 
 def is_out_of_memory(error: Exception) -> bool:
@@ -30,8 +36,17 @@ def keep_freed_memory() -> bool:
     if platform.libc_ver()[0] != "glibc":
         return False
     library = ctypes.CDLL(None)
-    wishes = ((_M_MMAP_THRESHOLD, 1024 * _MIB), (_M_TRIM_THRESHOLD, 2047 * _MIB), (_M_TOP_PAD, 64 * _MIB))
-    return all(library.mallopt(number, value) == 1 for number, value in wishes)
+    return all(library.mallopt(number, value) == 1 for number, value in MALLOC_WISHES)
+
+
+def peak_memory(device: str) -> int:
+    """Bytes so far: of the device's memory if it has its own, else of this process."""
+    if device.startswith("cuda"):
+        return int(torch.cuda.max_memory_allocated(device))
+    import resource  # not on Windows
+
+    unit = 1 if platform.system() == "Darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def taken() -> int:

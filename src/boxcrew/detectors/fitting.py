@@ -8,7 +8,6 @@ from itertools import product
 
 import torch
 from torch import Tensor
-from torchvision.ops import box_iou
 
 from boxcrew.nets.anchors import Level, default_boxes, to_xyxy
 
@@ -81,6 +80,8 @@ def _quantiles(values: Tensor, at: Sequence[float]) -> list[float]:
 
 
 def _fit(objects: Tensor, layout: Layout, levels: MakeLevels, *, size: int, threshold: float) -> Fit:
+    from torchvision.ops import box_iou
+
     best = box_iou(objects, to_xyxy(default_boxes(levels(layout), size=size))).amax(dim=1)
     return Fit(layout=layout, matched=float((best >= threshold).float().mean()), overlap=float(best.mean()))
 

@@ -9,7 +9,6 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
-from torchvision.ops import batched_nms, box_iou, clip_boxes_to_image
 
 from boxcrew.core.types import Batch, Detections, Losses
 from boxcrew.detectors.base import DetectorConfig, DetectorNet
@@ -96,6 +95,8 @@ class MultiBoxNet(DetectorNet):
         )
 
     def decode(self, raw: tuple[Tensor, ...]) -> list[Detections]:
+        from torchvision.ops import clip_boxes_to_image
+
         scores, offsets = raw
         probabilities = scores.float().softmax(dim=-1)[..., 1:]
         boxes = clip_boxes_to_image(
@@ -104,6 +105,8 @@ class MultiBoxNet(DetectorNet):
         return [self._decode_image(*image) for image in zip(probabilities, boxes, strict=True)]
 
     def _decode_image(self, probabilities: Tensor, boxes: Tensor) -> Detections:
+        from torchvision.ops import batched_nms
+
         best, anchor = probabilities.topk(min(CANDIDATES, len(probabilities)), dim=0)
         labels = torch.arange(best.shape[1], device=best.device).expand_as(best)
         keep = best > self.config.score_threshold
@@ -115,6 +118,8 @@ class MultiBoxNet(DetectorNet):
         """Of the default boxes. In training each object also gets the best of them that is still free,
         however little that overlaps it (`nets/matching.py`).
         """
+        from torchvision.ops import box_iou
+
         anchors = to_xyxy(self.anchors)
         at_once = max(1, _PAIRS // len(anchors))
         parts = [boxes[i : i + at_once] for i in range(0, len(boxes), at_once)]

@@ -35,6 +35,7 @@ class Device(Config):
     kind: str = Field(min_length=1)  # as torch names it: cpu, cuda (AMD's too), xpu, mps, …
     model: str  # as its maker names it
     memory_bytes: int = Field(gt=0)
+    free_bytes: int | None = Field(default=None, ge=0)  # of these, just now; None: not known
     bf16: bool = False  # whether it computes bfloat16 fast, not by emulation
     speeds: Speeds | None = None  # None: not measured
 
@@ -46,6 +47,7 @@ class Machine(Config):
     python: str
     torch: str
     cores: float = Field(gt=0)  # usable at once: affinity and quota respected, so it may be a fraction
+    busy_cores: float = Field(default=0, ge=0)  # of these, taken by others just now
     memory_bytes: int = Field(gt=0)
     numa_nodes: int = Field(default=1, ge=1)  # parts of the memory, each near to some of the cores
     decoded_pixels: float | None = Field(

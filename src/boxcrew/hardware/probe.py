@@ -6,6 +6,8 @@ import importlib
 import importlib.util
 import os
 import platform
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +19,18 @@ from boxcrew.hardware.machine import Device, Machine
 _CGROUP = Path("/sys/fs/cgroup")
 _OWN_GROUPS = Path("/proc/self/cgroup")
 _NODES = Path("/sys/devices/system/node")
+_LOOK = 0.1  # seconds that others are watched for
 
 
 def probe_machine() -> Machine:
-    memory = usable_memory()
-    cpu = Device(name="cpu", kind="cpu", model=_cpu_model(), memory_bytes=memory)
+    memory, cores = usable_memory(), usable_cores()
+    cpu = Device(name="cpu", kind="cpu", model=_cpu_model(), memory_bytes=memory, free_bytes=free_memory())
     return Machine(
         platform=platform.platform(),
         python=platform.python_version(),
         torch=torch.__version__,
-        cores=usable_cores(),
+        cores=cores,
+        busy_cores=taken_cores(_cores_of_others(), num_allowed=len(_allowed()), cores=cores),
         memory_bytes=memory,
         numa_nodes=_numa_nodes(),
         devices=(cpu, *_accelerators(), *_xla_devices()),
@@ -35,8 +39,16 @@ def probe_machine() -> Machine:
 
 def usable_cores() -> float:
     """Cores this process may use at once: its affinity, and the container's quota if there is one."""
-    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min([float(allowed), *_quotas()])
+    return min([float(len(_allowed())), *_quotas()])
+
+
+def taken_cores(others: float, *, num_allowed: int, cores: float) -> float:
+    """How many of our `cores` are gone while `others` use as many of those that we are allowed to run on.
+
+    A quota may be less than these: then others first use what is too much for us anyway.
+    """
+    gone = others - (num_allowed - cores)
+    return min(cores, round(max(0.0, gone), 1))
 
 
 def usable_memory() -> int:
@@ -46,6 +58,48 @@ def usable_memory() -> int:
         *(_read(group / "memory.limit_in_bytes").strip() for group in _groups("memory")),
     ]
     return min([int(psutil.virtual_memory().total), *(int(limit) for limit in limits if limit.isdigit())])
+
+
+def free_memory() -> int:
+    """Bytes of RAM this process could still get: the host's, or what is left of the limit of its container or
+    job if that is less. Files that were read, and not lately, make way.
+    """
+    left = [
+        *(_left(group, "memory.max", "memory.current", "inactive_file") for group in _groups("")),
+        *(
+            _left(group, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+            for group in _groups("memory")
+        ),
+    ]
+    return min([int(psutil.virtual_memory().available), *(size for size in left if size is not None)])
+
+
+def _left(group: Path, limit: str, used: str, files: str) -> int | None:
+    """Bytes; None: this group has no limit."""
+    most, now = _read(group / limit).strip(), _read(group / used).strip()
+    if not most.isdigit():
+        return None
+    stat = dict(line.split() for line in _read(group / "memory.stat").splitlines())
+    kept = int(now or 0) - int(stat.get(files, 0))
+    return int(most) - min(max(0, kept), int(most))
+
+
+def _allowed() -> set[int]:
+    """The CPUs this process may run on."""
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+
+
+def _cores_of_others() -> float:
+    """Of the allowed ones, in use for a moment by all but this process."""
+    allowed, begun, own = _allowed(), time.perf_counter(), _own_seconds()
+    percent = psutil.cpu_percent(interval=_LOOK, percpu=True)
+    own_cores = (_own_seconds() - own) / (time.perf_counter() - begun)
+    return sum(percent[cpu] for cpu in allowed if cpu < len(percent)) / 100 - own_cores
+
+
+def _own_seconds() -> float:
+    times = psutil.Process().cpu_times()
+    return times.user + times.system
 
 
 def _quotas() -> list[float]:
@@ -94,6 +148,15 @@ def _numa_nodes() -> int:
     return len(list(_NODES.glob("node[0-9]*"))) or 1
 
 
+def cores_by_node() -> list[int]:
+    """The cores that this process may use, those near to the same part of the memory together."""
+    allowed = sorted(os.sched_getaffinity(0))
+    nodes: dict[int, int] = {}
+    for place in _NODES.glob("node[0-9]*/cpu[0-9]*"):
+        nodes[int(place.name.removeprefix("cpu"))] = int(place.parent.name.removeprefix("node"))
+    return sorted(allowed, key=lambda core: (nodes.get(core, 0), core))
+
+
 def _accelerators() -> tuple[Device, ...]:
     """By torch's common interface, so that a kind of device it learns to know needs no new branch here; such
     as TPUs by `torch_tpu`.
@@ -132,9 +195,20 @@ def xla_devices(xla: Any, model: Any) -> tuple[Device, ...]:
     for device in xla.devices():
         maker, memory = model.xla_device_hw(device), model.get_memory_info(device)
         if maker != "CPU":
-            size = memory["bytes_limit"] if "bytes_limit" in memory else 1024 * memory["kb_total"]
-            found.append(Device(name=str(device), kind="xla", model=maker, memory_bytes=size, bf16=True))
+            size, free = _xla_memory(memory)
+            found.append(
+                Device(
+                    name=str(device), kind="xla", model=maker, memory_bytes=size, free_bytes=free, bf16=True
+                )
+            )
     return tuple(found)
+
+
+def _xla_memory(told: Mapping[str, int]) -> tuple[int, int]:
+    """All and free bytes, as newer or older ones tell it."""
+    if "bytes_limit" in told:
+        return told["bytes_limit"], told["bytes_limit"] - told["bytes_used"]
+    return 1024 * told["kb_total"], 1024 * told["kb_free"]
 
 
 def _memory(module: Any, index: int) -> int:

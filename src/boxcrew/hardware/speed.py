@@ -20,6 +20,7 @@ from boxcrew.core.errors import UsageError
 from boxcrew.core.files import write_text
 from boxcrew.hardware.machine import Device, Machine, Speeds
 
+QUIET = 0.3  # cores that others may use meanwhile
 MOMENT = 0.2  # seconds that one kind of work is watched for
 SIDE = 1024  # of the matrices
 IMAGES, CHANNELS, MAP = 8, 64, 56  # of the convolution: a middle stage of a usual network
@@ -32,17 +33,18 @@ def measured(machine: Machine, folder: Path | None = None) -> Machine:
     device). `folder` is where they are kept, by default the user's cache.
     """
     folder = folder or cache_folder("machine")
-    file = folder / f"{_fingerprint(machine)}.json" if folder else None
+    file = folder / f"{fingerprint(machine)}.json" if folder else None
     known = _read(file)
     if known is not None:
-        return known
+        return _as_fast_as(known, machine)
     with _threads(max(1, int(machine.cores))):
         devices = tuple(
             d if d.kind == "xla" else d.model_copy(update={"speeds": measure_device(d)})
             for d in machine.devices  # what xla computes it computes later, when nobody looks at a clock
         )
     found = machine.model_copy(update={"devices": devices, "decoded_pixels": measure_decoding()})
-    _write(file, found)
+    if machine.busy_cores < QUIET:  # else a busy moment would stand for the machine for good
+        _write(file, found)
     return found
 
 
@@ -115,10 +117,20 @@ def _threads(num: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _fingerprint(machine: Machine) -> str:
-    """Of everything that may change speeds."""
-    known = json.dumps(machine.tree(), sort_keys=True)
+def fingerprint(machine: Machine) -> str:
+    """Of everything that may change speeds; what is free just now does not."""
+    lasting = machine.model_dump(
+        mode="json", exclude={"busy_cores": True, "devices": {"__all__": {"free_bytes"}}}
+    )
+    known = json.dumps(lasting, sort_keys=True)
     return hashlib.blake2b(known.encode(), digest_size=16).hexdigest()
+
+
+def _as_fast_as(known: Machine, machine: Machine) -> Machine:
+    """`machine` as it is just now, with the speeds that were measured before."""
+    speeds = {device.name: device.speeds for device in known.devices}
+    devices = tuple(d.model_copy(update={"speeds": speeds.get(d.name)}) for d in machine.devices)
+    return machine.model_copy(update={"devices": devices, "decoded_pixels": known.decoded_pixels})
 
 
 def _read(file: Path | None) -> Machine | None:

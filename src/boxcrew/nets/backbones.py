@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import timm
 import torch
 from torch import Tensor, nn
 
@@ -20,6 +19,8 @@ class Backbone(nn.Module):
     """
 
     def __init__(self, name: str, *, finest_stride: int) -> None:
+        import timm
+
         super().__init__()
         if not timm.is_model(name):
             raise UsageError(f"detector.backbone={name}: no such timm network; {suggest(name, _names())}")
@@ -50,9 +51,13 @@ class Backbone(nn.Module):
 
     def expected_normalization(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Mean and deviation of 0..1 pixels that timm's weights for this network want."""
+        import timm
+
         found = timm.get_pretrained_cfg(self.name)
         return (found.mean, found.std) if found else (IMAGENET_MEAN, IMAGENET_STD)
 
 
 def _names() -> list[str]:
+    import timm
+
     return list(timm.list_models())

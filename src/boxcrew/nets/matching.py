@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torchvision.ops import box_iou
 
 NO_MATCH = -1
 
@@ -34,6 +33,8 @@ def match(boxes: Tensor, valid: Tensor, anchors: Tensor, *, threshold: float) ->
 
 
 def _match_some(boxes: Tensor, valid: Tensor, anchors: Tensor, *, threshold: float) -> Tensor:
+    from torchvision.ops import box_iou
+
     num_images, num_objects = valid.shape
     iou = box_iou(boxes.reshape(-1, 4), anchors).reshape(num_images, num_objects, -1)
     iou = iou.masked_fill(~valid[..., None], -1.0)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import timm
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
@@ -126,6 +125,8 @@ def packaged_weights(name: str) -> Weights:
 
 def timm_weights(name: str) -> Weights:
     """Downloads what timm has for a network: only because the user asked for it by name."""
+    import timm
+
     try:
         model = timm.create_model(name, features_only=True, pretrained=True)
     except (OSError, RuntimeError) as error:

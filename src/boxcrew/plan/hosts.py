@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from boxcrew.core.errors import UsageError
 from boxcrew.hardware.machine import Host, Machine
 from boxcrew.plan.plan import Plan, Replica
-from boxcrew.plan.search import DeployConfig, shares_of
+from boxcrew.plan.shares import shares_of
+from boxcrew.plan.wishes import DeployConfig
 
 PlanPart = Callable[[Machine, DeployConfig, int], Plan]
 """For a machine, with these wishes and as many samples of each step."""
@@ -29,7 +30,9 @@ def plan_hosts(hosts: Sequence[Host], wishes: DeployConfig, batch: int, plan_par
     computing = [host for host in hosts if host.ranks]
     for host in computing:
         own = [share for rank in host.ranks for share in shares[rank * clones : (rank + 1) * clones]]
-        part = {"strategy": strategy, "replicas": len(host.ranks), "shares": tuple(own), "accumulation": 1}
+        part = {"strategy": strategy, "replicas": len(host.ranks), "shares": tuple(own)}
+        if wishes.accumulation != "auto":  # of the whole batch, not of a host's part
+            part["accumulation"] = 1
         parts.append(plan_part(host.machine, wishes.model_copy(update=part), sum(own)))
     joined = _joined(computing, parts, wishes, batch)
     return joined.because(f"{len(hosts)} hosts: {', '.join(host.name for host in hosts)}")
@@ -44,11 +47,15 @@ def _joined(hosts: Sequence[Host], parts: Sequence[Plan], wishes: DeployConfig, 
     common = {
         "replicas": [placed[rank].tree() for rank in sorted(placed)],
         "batch": batch,
-        "accumulation": wishes.accumulation,
+        "accumulation": max(part.accumulation for part in parts)
+        if wishes.accumulation == "auto"
+        else wishes.accumulation,
+        "recompute": any(part.recompute for part in parts),
         "precision": chiefs.precision if len({part.precision for part in parts}) == 1 else "fp32",
         "threads": min(part.threads for part in parts),
         "loader_workers": min(part.loader_workers for part in parts),
         "cache_bytes": min(part.cache_bytes for part in parts),
         "reasons": list(dict.fromkeys(reason for part in parts for reason in part.reasons)),
     }
-    return Plan.of(chiefs.tree() | common)
+    slowest = max((part.predicted for part in parts if part.predicted), key=lambda p: p.step.likely)
+    return Plan.of(chiefs.tree() | common | {"predicted": slowest.tree(), "rejected": []})

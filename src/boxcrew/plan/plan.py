@@ -10,9 +10,11 @@ from pydantic import Field, model_validator
 from boxcrew.core.config import Config
 from boxcrew.core.errors import UsageError
 from boxcrew.core.units import counted, format_bytes
+from boxcrew.plan.prediction import Prediction
 
 Strategy = Literal["single", "clones", "ddp", "fsdp", "parameter_server"]
-Precision = Literal["fp32", "bf16", "fp16"]
+Precision = Literal["fp32", "tf32", "bf16", "fp16"]
+"""Of convolutions and products; tf32 is what recent accelerators make of fp32 if they may round."""
 MemoryFormat = Literal["contiguous", "channels_last"]
 BatchNorm = Literal["first", "synced", "frozen"]
 """Whose statistics BatchNorms learn: of the first clone, each clone being normalised by its own (the rule of
@@ -48,14 +50,19 @@ class Plan(Config):
     inputs_device: str = "cpu"
     batch: int = Field(ge=1)  # samples a step, over all clones
     accumulation: int = Field(default=1, ge=1)  # micro-batches a step: the same gradient in less memory
+    recompute: bool = False  # activations in backward instead of keeping them: the same in less memory
     batch_norm: BatchNorm = "first"
     precision: Precision = "fp32"
     memory_format: MemoryFormat = "contiguous"
     threads: int = Field(ge=1)  # of a replica's process, shared by its clones on the CPU
     loader_workers: int = Field(ge=0)  # of a replica
+    pinned: bool = False  # each replica to cores of its own, near to each other
     memory_fraction: float | None = Field(default=None, gt=0, le=1)  # of each device's memory, at most
     cache_bytes: int = Field(default=0, ge=0)  # of main memory for decoded images
+    goal: str = "fastest"
+    predicted: Prediction | None = None  # None: of a plan that was written by hand
     reasons: tuple[str, ...] = ()
+    rejected: tuple[str, ...] = ()  # what else was looked at, and why not
 
     @model_validator(mode="after")
     def _shares_add_up(self) -> Self:
@@ -82,6 +89,8 @@ class Plan(Config):
                 f"plan: optimizer_device {self.optimizer_device}: updates are made where the parameters are "
                 f"({self.parameter_device})"
             )
+        if self.precision == "tf32" and any(not clone.device.startswith("cuda") for clone in self.clones):
+            raise UsageError(f"plan: precision tf32 is for cuda devices, not {self._devices()}")
         if self.strategy in {"single", "clones"} and len(self.replicas) > 1:
             raise UsageError(f"plan: strategy {self.strategy} is for one replica, not {len(self.replicas)}")
         if self.strategy == "single" and [c.device for c in self.clones] != [self.parameter_device]:
@@ -177,14 +186,12 @@ class Plan(Config):
 
     def micro_batches(self, num_samples: int) -> list[int]:
         """Sizes of the parts that `num_samples` are computed in: as equal as can be."""
-        parts = min(self.accumulation, num_samples)
-        small, extra = divmod(num_samples, parts)
-        return [small + 1] * extra + [small] * (parts - extra)
+        return equal_parts(num_samples, min(self.accumulation, num_samples))
 
     def split(self, num_samples: int) -> list[list[int]]:
         """How many of `num_samples` consecutive samples each clone computes, part by part."""
         shares = tuple(clone.share for clone in self.clones)
-        return [list(counts) for counts in _dealt(shares, tuple(self.micro_batches(num_samples)))]
+        return [list(counts) for counts in deal_out(shares, tuple(self.micro_batches(num_samples)))]
 
     def pieces(self, replica: int) -> list[range]:
         """The positions within a step of the samples that a replica computes: one range for each part."""
@@ -263,8 +270,14 @@ class Plan(Config):
         return " + ".join(f"{clone.device} ({clone.share})" for clone in self.clones)
 
 
+def equal_parts(num_samples: int, num_parts: int) -> list[int]:
+    """As equal as can be, larger ones first."""
+    small, extra = divmod(num_samples, num_parts)
+    return [small + 1] * extra + [small] * (num_parts - extra)
+
+
 @cache
-def _dealt(shares: tuple[int, ...], parts: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+def deal_out(shares: tuple[int, ...], parts: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
     """Parts of so many samples, each dealt out to clones. The first clone gets one of every part, also where
     its share is less than that, for its statistics are kept; then whose share is furthest behind gets the
     next. Over all parts of a full batch that gives each clone just its share.

@@ -1,236 +1,233 @@
-"""Choosing a plan for a machine."""
+"""Choosing a plan: a pure function of a machine, a workload and what is asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from pydantic import Field
-
-from boxcrew.core.config import Config, commas
 from boxcrew.core.errors import UsageError
+from boxcrew.core.units import counted, format_bytes, format_duration
+from boxcrew.core.workload import Workload
 from boxcrew.hardware.machine import Device, Machine
-from boxcrew.plan.plan import BatchNorm, Clone, MemoryFormat, Plan, Precision, Replica, Strategy
+from boxcrew.plan.candidate import Candidate
+from boxcrew.plan.cost import Costs
+from boxcrew.plan.knowledge import Knowledge
+from boxcrew.plan.memory import capacity_of
+from boxcrew.plan.places import Layout, layouts_of
+from boxcrew.plan.plan import Clone, MemoryFormat, Plan, Precision, Replica
+from boxcrew.plan.reasons import most_workers, reasons_for, rejected
+from boxcrew.plan.shares import shares_of
+from boxcrew.plan.wishes import Order
 
 CACHE_SHARE = 8  # one part in so many of the memory may hold decoded images
-
-Count = Annotated[int, Field(ge=1)]
-
-
-class DeployConfig(Config):
-    """What the user fixes; all that is `auto` the planner chooses."""
-
-    group = "deploy"
-
-    strategy: Strategy | Literal["auto"] = "auto"
-    replicas: Count | Literal["auto"] = "auto"  # processes that compute; auto: as many as were started
-    servers: Count | Literal["auto"] = "auto"  # processes that keep parameters, if the strategy has any
-    staleness: Annotated[int, Field(ge=0)] | None = None  # steps a replica may be ahead of another
-    clones: Count | Literal["auto"] = "auto"  # copies of the model in a process
-    clone_on_cpu: bool = False  # all clones on the CPU, also where there are accelerators
-    shares: Annotated[tuple[Count, ...], commas] | None = (
-        None  # samples of a step for each clone; None: equal
-    )
-    batch_norm: BatchNorm = "first"
-    optimizer_device: Literal["auto", "cpu"] = "auto"  # cpu: parameters and optimizer stay in main memory
-    precision: Precision | Literal["auto"] = "auto"
-    memory_format: MemoryFormat | Literal["auto"] = "auto"
-    threads: Count | Literal["auto"] = "auto"
-    accumulation: int = Field(default=1, ge=1)
-    memory_fraction: float | None = Field(default=None, gt=0, le=1)  # of each device's memory, at most
+CLEARLY = 1.05
+"""Only a way this much faster replaces the usual one. Of close ones the machine's mood would choose, and two
+runs of one seed would differ in their last bits.
+"""
+EASILY = 0.7  # loader workers should be done in this part of a step: they are not always as fast
 
 
-@dataclass(frozen=True, kw_only=True)
-class InputWishes:
-    """What the user fixes about the making of batches."""
-
-    workers: int | Literal["auto"] = "auto"
-    cache: int | Literal["auto"] = "auto"  # bytes
-
-
-def make_plan(
-    machine: Machine,
-    wishes: DeployConfig,
-    *,
-    device: str,
-    batch: int,
-    inputs: InputWishes,
-    cpu_format: MemoryFormat,
-) -> Plan:
-    """A plan for this machine. `cpu_format` is the faster memory format of the model at hand on CPUs."""
-    num = 1 if wishes.replicas == "auto" else wishes.replicas
-    chosen, reason = _devices(machine, wishes, device, num)
-    strategy = _strategy(wishes, chosen, num)
-    on_cpu = all(one.kind == "cpu" for one in chosen)
-    cores = max(1, int(machine.cores) // num)
-    # A CPU that trains has no core to spare: one worker only hides the reading behind the computing.
-    workers = min(cores - 1, 1 if on_cpu else 8) if inputs.workers == "auto" else inputs.workers
-    if wishes.accumulation > batch:
-        raise UsageError(
-            f"deploy.accumulation={wishes.accumulation}: more parts than batch={batch} has samples"
-        )
-    shares = shares_of(wishes, batch, len(chosen))
-    clones = [Clone(device=one.name, share=share) for one, share in zip(chosen, shares, strict=True)]
-    keeper = "cpu" if strategy in {"clones", "parameter_server"} else chosen[0].name
-    return Plan(
-        strategy=strategy,
-        replicas=_replicas(clones, num),
-        servers=num_servers(wishes) if strategy == "parameter_server" else 0,
-        staleness=wishes.staleness,
-        parameter_device=keeper,
-        optimizer_device=keeper,
-        batch=batch,
-        accumulation=wishes.accumulation,
-        batch_norm=wishes.batch_norm,
-        precision=_precision(chosen) if wishes.precision == "auto" else wishes.precision,
-        memory_format=_format(chosen, cpu_format) if wishes.memory_format == "auto" else wishes.memory_format,
-        threads=cores if wishes.threads == "auto" else wishes.threads,
-        loader_workers=workers,
-        memory_fraction=wishes.memory_fraction,
-        cache_bytes=_cache(machine, inputs, workers) // num,
-        reasons=(reason,),
-    )
+def make_plan(machine: Machine, workload: Workload, order: Order, knowledge: Knowledge | None = None) -> Plan:
+    """The best for the goal. An error says what would fit where nothing does."""
+    costs = Costs(machine=machine, workload=workload, order=order, knowledge=knowledge or Knowledge())
+    layouts = layouts_of(machine, order)
+    ways = [way for layout in layouts for way in _ways(costs, layout)]
+    fitting = [_with_workers(costs, one) for way in ways if (one := _fitted(costs, way)) is not None]
+    tight = not fitting and order.goal.kind != "budget"
+    if tight:  # the margin is there for surprises; without it there may still be room
+        lean = [_smallest(costs, way) for way in ways]
+        fitting = [one for one in lean if all(m.peak <= m.capacity for m in costs.memory(one))]
+    if not fitting:
+        raise _too_large(costs, ways)
+    chosen = _choose(costs, fitting)
+    reasons = [layouts[0].reason, *reasons_for(costs, chosen, fitting, ways)]
+    if tight:
+        reasons.append("memory is tight: there is less room than predictions may be off by")
+    others = [*fitting, *(way for way in ways if way not in fitting)]
+    told = {"reasons": tuple(reasons), "rejected": tuple(rejected(costs, chosen, others))}
+    return _plan(costs, chosen).model_copy(update=told)
 
 
-def num_servers(wishes: DeployConfig) -> int:
-    """That are asked for."""
-    if wishes.servers != "auto":
-        return wishes.servers
-    return 1 if wishes.strategy == "parameter_server" else 0
-
-
-def _replicas(clones: Sequence[Clone], num: int) -> tuple[Replica, ...]:
-    """As many clones in each."""
-    each = len(clones) // num
-    return tuple(Replica(clones=tuple(clones[i * each : (i + 1) * each])) for i in range(num))
-
-
-def _strategy(wishes: DeployConfig, chosen: Sequence[Device], num: int) -> Strategy:
-    """`ddp` for several processes; `clones` where one has several, or where the parameters do not live where
-    they are computed with; `parameter_server` only if asked for.
-    """
-    offloaded = wishes.optimizer_device == "cpu" and chosen[0].kind != "cpu"
-    if wishes.strategy == "parameter_server" or (wishes.strategy == "auto" and wishes.servers != "auto"):
-        return "parameter_server"
-    for name, value in (("servers", wishes.servers), ("staleness", wishes.staleness)):
-        if value not in {"auto", None}:
-            raise UsageError(
-                f"deploy.{name}={value}: not with deploy.strategy={wishes.strategy}",
-                advice="deploy.strategy=parameter_server has servers",
+def _ways(costs: Costs, layout: Layout) -> Iterator[Candidate]:
+    """All that a layout leaves open, the usual first."""
+    order, num = costs.order, layout.replicas
+    precision = order.deploy.precision
+    if precision == "auto":
+        precision = fast_precision(layout.devices)
+        if precision == "fp16" and layout.strategy == "fsdp":  # which has none
+            precision = "fp32"
+    for recompute in _recomputing(costs, layout):
+        for memory_format, threads in _computing(costs, layout, precision):
+            way = Candidate(
+                strategy=layout.strategy,
+                devices=layout.devices,
+                shares=(1,) * len(layout.devices),
+                replicas=num,
+                servers=layout.servers,
+                keeper=layout.keeper,
+                recompute=recompute,
+                precision=precision,
+                memory_format=memory_format,
+                threads=threads,
+                workers=_usual_workers(costs, layout),
             )
-    if num > 1 and offloaded:
-        raise UsageError(f"deploy.optimizer_device=cpu: not with deploy.replicas={num}")
-    if num > 1:
-        fitting: list[Strategy] = ["ddp", "fsdp"]
-        what = f"deploy.replicas={num}"
-    elif offloaded or len(chosen) > 1:
-        fitting = ["clones"]
-        what = "deploy.optimizer_device=cpu" if offloaded else f"{len(chosen)} clones"
-    else:
-        fitting = ["single", "clones", "ddp", "fsdp"]
-        what = "one clone"
-    if wishes.strategy not in {"auto", *fitting}:
+            speeds = [1 / max(1e-12, costs.pace(one, way).each) for one in way.devices]
+            least = costs.workload.least_samples
+            shares = shares_of(order.deploy, order.batch, len(layout.devices), speeds, least=least)
+            yield replace(way, shares=tuple(shares), cache=_cache(costs, way) // num)
+
+
+def _recomputing(costs: Costs, layout: Layout) -> list[bool]:
+    """Whether to, as far as it was looked at. Divided parameters would have to come once more, too."""
+    asked = costs.order.deploy.recompute
+    if asked != "auto":
+        return [asked]
+    return [False, True] if costs.workload.recomputed and layout.strategy != "fsdp" else [False]
+
+
+def _computing(costs: Costs, layout: Layout, precision: Precision) -> list[tuple[MemoryFormat, int]]:
+    """Memory formats and threads: on CPUs those of the rule, and others that were measured."""
+    wishes = costs.order.deploy
+    on_cpu = all(device.kind == "cpu" for device in layout.devices)
+    rule: MemoryFormat = "channels_last" if not on_cpu or costs.workload.depthwise else "contiguous"
+    usual = (
+        rule if wishes.memory_format == "auto" else wishes.memory_format,
+        max(1, int(costs.machine.cores) // layout.replicas) if wishes.threads == "auto" else wishes.threads,
+    )
+    if not on_cpu:
+        return [usual]
+    measured = [
+        (one.memory_format, one.threads)
+        for one in costs.knowledge.timings
+        if (one.device, one.precision) == ("cpu", precision)
+        and wishes.memory_format in {"auto", one.memory_format}
+        and wishes.threads in {"auto", one.threads}
+    ]
+    return list(dict.fromkeys([usual, *measured]))
+
+
+def _fitted(costs: Costs, way: Candidate) -> Candidate | None:
+    """In as few parts as fit into memory; None if none do. What only saves time is given up first."""
+    for parts in _parts(costs, way):
+        for candidate in _leaner(costs, replace(way, parts=parts)):
+            if costs.fits(candidate):
+                return candidate
+    return None
+
+
+def _leaner(costs: Costs, candidate: Candidate) -> Iterator[Candidate]:
+    """As it is; with fewer decoded images kept; with fewer loader workers."""
+    yield candidate
+    if costs.order.cache == "auto":
+        main = costs.memory(candidate)[0]
+        kept = max(0, candidate.cache - max(0, main.needed - main.capacity) // candidate.replicas)
+        yield replace(candidate, cache=kept)
+        candidate = replace(candidate, cache=0)
+        yield candidate
+    if costs.order.workers == "auto":
+        for workers in sorted({0, 1} & set(range(candidate.workers)), reverse=True):
+            yield replace(candidate, workers=workers)
+
+
+def _parts(costs: Costs, way: Candidate) -> Iterator[int]:
+    """Those that make a difference, and leave every clone as many samples as it can compute."""
+    asked = costs.order.deploy.accumulation
+    if asked != "auto":
+        if asked > costs.order.batch:
+            raise UsageError(
+                f"deploy.accumulation={asked}: more parts than batch={costs.order.batch} has samples"
+            )
+        yield asked
+        return
+    least = min(costs.workload.least_samples, *way.shares)
+    last = 0
+    for parts in range(1, min(way.shares) // least + 1):
+        dealt = replace(way, parts=parts).dealt() if parts > 1 else (way.shares,)
+        most = max(map(max, dealt))
+        if most != last and min(map(min, dealt)) >= least:
+            last = most
+            yield parts
+
+
+def _choose(costs: Costs, fitting: Sequence[Candidate]) -> Candidate:
+    goal = costs.order.goal
+    if goal.kind == "smallest":
+        return min((_smallest(costs, one) for one in fitting), key=lambda one: _smallness(costs, one))
+    fastest = _clearly_fastest(costs, [one for one in fitting if one.strategy == fitting[0].strategy])
+    if goal.seconds is None:
+        return fastest
+    lean = [_smallest(costs, one) for one in fitting]
+    faster = [_with_workers(costs, one) for one in lean]
+    in_time = [
+        one for one in (*lean, *faster, *fitting) if costs.predict(one).run.likely <= 1.001 * goal.seconds
+    ]
+    if not in_time:
+        best = costs.predict(fastest)
         raise UsageError(
-            f"deploy.strategy={wishes.strategy}: not with {what}",
-            advice=f"deploy.strategy={fitting[0]} does it",
+            f"goal={goal}: the fastest plan takes about {best.run}",
+            advice=f"a deadline of {format_duration(best.run.high)}, fewer epochs= or steps=, a smaller "
+            "size=, or more devices",
         )
-    return fitting[0] if wishes.strategy == "auto" else wishes.strategy
+    return min(in_time, key=lambda one: _smallness(costs, one))
 
 
-def _devices(
-    machine: Machine, wishes: DeployConfig, wanted: str, num_replicas: int
-) -> tuple[list[Device], str]:
-    """One for each clone, and why these."""
-    if wishes.clone_on_cpu and wanted not in {"auto", "cpu"}:
-        raise UsageError(f"deploy.clone_on_cpu=true: but device={wanted}", advice="leave one of them out")
-    if num_replicas > 1:
-        return _of_replicas(machine, wishes, wanted, num_replicas)
-    if "," in wanted:
-        names = wanted.split(",")
-        if wishes.clones not in {"auto", len(names)}:
-            raise UsageError(f"deploy.clones={wishes.clones}: device= names {len(names)} devices")
-        return _listed(machine, names)
-    num = 1 if wishes.clones == "auto" else wishes.clones
-    if wishes.clone_on_cpu:
-        return [machine.devices[0]] * num, "deploy.clone_on_cpu: all clones are on the CPU"
-    if num == 1:
-        device, reason = _device(machine, wanted)
-        return [device], reason
-    return _accelerators(machine, wanted, num, f"deploy.clones={num}")
+def _clearly_fastest(costs: Costs, fitting: Sequence[Candidate]) -> Candidate:
+    """The first, or one that is clearly faster."""
+    best = min(fitting, key=lambda one: costs.step(one).wall)
+    usual = fitting[0]
+    return usual if costs.step(usual).wall <= CLEARLY * costs.step(best).wall else best
 
 
-def _of_replicas(machine: Machine, wishes: DeployConfig, wanted: str, num: int) -> tuple[list[Device], str]:
-    clones = 1 if wishes.clones == "auto" else wishes.clones
-    if clones > 1 and not num_servers(wishes):
-        raise UsageError(
-            f"deploy.clones={clones}: with several replicas each has one clone",
-            advice="deploy.strategy=parameter_server has several",
-        )
-    what = f"deploy.replicas={num}" + (f" deploy.clones={clones}" if clones > 1 else "")
-    if "," in wanted:
-        devices, reason = _listed(machine, wanted.split(","))
-        if len(devices) != num * clones:
-            raise UsageError(f"{what}: device= names {len(devices)} devices")
-        return devices, reason
-    if wishes.clone_on_cpu or wanted == "cpu" or not machine.accelerators:
-        _device(machine, wanted)
-        return [machine.devices[0]] * num * clones, f"{what}: processes that share the CPU"
-    return _accelerators(machine, wanted, num * clones, what)
+def _smallest(costs: Costs, candidate: Candidate) -> Candidate:
+    """The same with as few samples at once as can be, and nothing that only saves time."""
+    lean = candidate
+    if costs.order.deploy.accumulation == "auto":
+        lean = replace(lean, parts=list(_parts(costs, candidate))[-1])
+    if costs.order.workers == "auto":
+        lean = replace(lean, workers=0)
+    return replace(lean, cache=0) if costs.order.cache == "auto" else lean
 
 
-def _accelerators(machine: Machine, wanted: str, num: int, what: str) -> tuple[list[Device], str]:
-    pool = [one for one in machine.accelerators if wanted in {"auto", "gpu", one.kind, one.name}]
-    if num > len(pool):
-        raise UsageError(
-            f"{what}: more than there are accelerators for device={wanted} ({len(pool)})",
-            advice="fewer of them, or all on the CPU with deploy.clone_on_cpu=true",
-        )
-    return pool[:num], f"{what}: one on each accelerator"
+def _smallness(costs: Costs, candidate: Candidate) -> tuple[int, int, float]:
+    """Bytes on the devices that compute, then on all, then seconds."""
+    memory, names = costs.memory(candidate), {device.name for device in candidate.devices}
+    computing = max(one.needed for one in memory if one.device in names)
+    return computing, sum(one.needed for one in memory), costs.step(candidate).wall
 
 
-def _listed(machine: Machine, names: Sequence[str]) -> tuple[list[Device], str]:
-    devices = [_device(machine, name.strip())[0] for name in names]
-    return devices, f"device={','.join(names)} was asked for"
+def _with_workers(costs: Costs, chosen: Candidate) -> Candidate:
+    """As few loader workers as hide their work."""
+    if costs.order.workers != "auto" or costs.workload.inputs is None:
+        return chosen
+    options = [replace(chosen, workers=num) for num in range(most_workers(costs, chosen) + 1)]
+    options = [one for one in options if costs.fits(one)] or [chosen]
+    best = min(costs.step(one).wall for one in options)
+    near = [one for one in options if costs.step(one).wall <= 1.01 * best]
+    easy = [one for one in near if costs.step(one).inputs <= EASILY * costs.step(one).wall]
+    return (easy or near)[0]
 
 
-def _device(machine: Machine, wanted: str) -> tuple[Device, str]:
-    names = [device.name for device in machine.devices]
-    if wanted == "auto":
-        if machine.accelerators:
-            return machine.accelerators[0], "the first accelerator computes"
-        return machine.devices[0], "no accelerator here: the CPU computes"
-    for device in machine.devices:
-        if wanted in {device.name, device.kind} or (wanted == "gpu" and device.kind != "cpu"):
-            return device, f"device={wanted} was asked for"
-    raise UsageError(f"device={wanted}: not on this machine", advice=f"it has: {', '.join(names)}")
+def _usual_workers(costs: Costs, layout: Layout) -> int:
+    if costs.order.workers != "auto":
+        return costs.order.workers
+    return usual_workers(costs.machine.cores // layout.replicas, layout.devices)
 
 
-def shares_of(wishes: DeployConfig, batch: int, num_clones: int) -> list[int]:
-    if wishes.shares is None:
-        if num_clones > batch:
-            raise UsageError(f"{num_clones} clones: more than batch={batch} has samples")
-        share, extra = divmod(batch, num_clones)
-        return [share + 1] * extra + [share] * (num_clones - extra)
-    told = ",".join(map(str, wishes.shares))
-    if len(wishes.shares) != num_clones:
-        raise UsageError(f"deploy.shares={told}: {len(wishes.shares)} shares for {num_clones} clones")
-    if sum(wishes.shares) != batch:
-        raise UsageError(
-            f"deploy.shares={told}: add up to {sum(wishes.shares)}, but batch={batch}",
-            advice="a share is how many of the batch's samples a clone computes",
-        )
-    return list(wishes.shares)
+def usual_workers(cores: float, devices: Sequence[Device]) -> int:
+    """A CPU that trains has no core to spare: one worker only hides the reading behind the computing."""
+    return min(max(1, int(cores)) - 1, 1 if all(one.kind == "cpu" for one in devices) else 8)
 
 
-def _cache(machine: Machine, inputs: InputWishes, workers: int) -> int:
-    """Processes that are not forked do not share memory."""
-    if workers and not machine.platform.startswith("Linux"):
+def _cache(costs: Costs, way: Candidate) -> int:
+    """Bytes of the whole machine. Processes that are not forked do not share memory."""
+    if way.workers and not costs.machine.platform.startswith("Linux"):
         return 0
-    return machine.memory_bytes // CACHE_SHARE if inputs.cache == "auto" else inputs.cache
+    if costs.order.cache != "auto":
+        return costs.order.cache
+    return capacity_of(costs.machine.devices[0], costs.order) // CACHE_SHARE
 
 
-def _precision(devices: Sequence[Device]) -> Precision:
+def fast_precision(devices: Sequence[Device]) -> Precision:
     """What all of them compute fast: clones of one model must not differ in more than their share."""
     # bf16 needs no loss scaling, but only recent CUDA devices compute it fast; old ones have fp16.
     if any(device.kind != "cuda" for device in devices):
@@ -238,5 +235,48 @@ def _precision(devices: Sequence[Device]) -> Precision:
     return "bf16" if all(device.bf16 for device in devices) else "fp16"
 
 
-def _format(devices: Sequence[Device], cpu_format: MemoryFormat) -> MemoryFormat:
-    return cpu_format if all(device.kind == "cpu" for device in devices) else "channels_last"
+def _too_large(costs: Costs, ways: Sequence[Candidate]) -> UsageError:
+    """Says what would fit."""
+    lean = [_smallest(costs, way) for way in ways]
+    least = min(lean, key=lambda one: max(m.needed / m.capacity for m in costs.memory(one)))
+    short = max(costs.memory(least), key=lambda one: one.needed / one.capacity)
+    samples = counted(max(least.at_once), "sample")
+    need = "needs" if max(least.at_once) == 1 else "need"
+    what = f"goal={costs.order.goal}: " if costs.order.goal.kind == "budget" else ""
+    return UsageError(
+        f"{what}nothing fits: {samples} at once {need} {format_bytes(short.needed)} on {short.device}, "
+        f"and there are {format_bytes(short.capacity)}",
+        advice=f"a device with {format_bytes(short.needed)}, a smaller size= or detector"
+        + ("" if costs.order.deploy.accumulation == "auto" else ", or a higher deploy.accumulation="),
+    )
+
+
+def _plan(costs: Costs, chosen: Candidate) -> Plan:
+    order, wishes = costs.order, costs.order.deploy
+    clones = [
+        Clone(device=one.name, share=share) for one, share in zip(chosen.devices, chosen.shares, strict=True)
+    ]
+    each = len(clones) // chosen.replicas
+    return Plan(
+        goal=str(order.goal),
+        strategy=chosen.strategy,
+        replicas=tuple(
+            Replica(clones=tuple(clones[i * each : (i + 1) * each])) for i in range(chosen.replicas)
+        ),
+        servers=chosen.servers,
+        staleness=wishes.staleness,
+        parameter_device=chosen.keeper,
+        optimizer_device=chosen.keeper,
+        batch=order.batch,
+        accumulation=chosen.parts,
+        recompute=chosen.recompute,
+        batch_norm=wishes.batch_norm,
+        precision=chosen.precision,
+        memory_format=chosen.memory_format,
+        threads=chosen.threads,
+        loader_workers=chosen.workers,
+        pinned=chosen.on_cpu and 1 < chosen.replicas <= costs.machine.cores,
+        memory_fraction=wishes.memory_fraction,
+        cache_bytes=chosen.cache,
+        predicted=costs.predict(chosen),
+    )

@@ -4,31 +4,38 @@ from __future__ import annotations
 
 import copy
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import flop_registry
 
+from boxcrew.core.recompute import recomputing
 from boxcrew.core.types import Batch, Losses
-from boxcrew.core.workload import Line, Workload
+from boxcrew.core.workload import Line, Pass, Peak, Workload
+from boxcrew.tasks.operations import operations
 
-FEW, MORE = 2, 4  # samples that a step is looked at with; BatchNorms of single cells refuse one
+FEW, MORE = 2, 4  # samples that a step is looked at with; of one some operators work in another order
+VERSION = 1  # of how it is done: what was worked out by another is not to be used
 
 
 class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Inside, notes the bytes of all tensors that are made for as long as they live, and the operations of
-    convolutions and products. `known` are not counted.
+    """Inside, notes the bytes of all tensors that are made for as long as they live, the operations of
+    convolutions and products, and the bytes that operators read and write. The bytes of `known` are not held
+    against anybody.
     """
 
     def __init__(self, known: Iterable[Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.live = 0  # bytes, now
         self.peak = 0  # and at the most
-        self.flops = 0
+        self.course: list[int] = []  # and after every operator
+        self.operations = 0
+        self.traffic = 0
         self._known = {tensor.untyped_storage()._cdata for tensor in known}
         self._held: dict[int, weakref.ref[torch.UntypedStorage]] = {}
 
@@ -41,12 +48,14 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         given = dict(kwargs or {})
         made = func(*args, **given)
-        count = flop_registry.get(func._overloadpacket)
-        if count is not None:
-            self.flops += count(*args, **given, out_val=made)
-        for leaf in tree_leaves(made):
-            if isinstance(leaf, Tensor):
-                self._note(leaf.untyped_storage())
+        self.operations += operations(func, args, made)
+        results = [leaf for leaf in tree_leaves(made) if isinstance(leaf, Tensor)]
+        if not func.is_view:
+            read = [leaf for leaf in tree_leaves(args) if isinstance(leaf, Tensor)]
+            self.traffic += sum(tensor.nbytes for tensor in (*read, *results))
+        for tensor in results:
+            self._note(tensor.untyped_storage())
+        self.course.append(self.live)
         return made
 
     def _note(self, storage: torch.UntypedStorage) -> None:
@@ -67,34 +76,106 @@ Examples = Callable[[int], Batch]
 """A batch of so many samples, as large in every respect as the task can meet."""
 
 
-def workload_of(task: nn.Module, examples: Examples, *, slots: int, averages: bool) -> Workload:
-    """`slots`: tensors that the optimizer keeps for each parameter that learns now."""
+def workload_of(
+    task: nn.Module, examples: Examples, *, slots: int, averages: bool, recompute: bool = False
+) -> Workload:
+    """`slots`: tensors that the optimizer keeps for each parameter that learns now. `recompute`: also what a
+    step takes that computes activations again.
+    """
     bare = copy.deepcopy(task).to("meta")
     few, more = (_account(bare, examples(num)) for num in (FEW, MORE))
+    again = None
+    if recompute:
+        again = _pass(*(_account(bare, examples(num), recomputing(bare)) for num in (FEW, MORE)))
     return Workload(
         parameters=_size(task.parameters()),
         gradients=_size(p for p in task.parameters() if p.requires_grad),
         buffers=_size(task.buffers()),
+        largest_layer=max(_size(layer.parameters(recurse=False)) for layer in task.modules()),
         slots=slots,
         averages=int(averages),
-        inputs=_line(few["inputs"], more["inputs"]),
-        activations=_line(few["activations"], more["activations"]),
-        step=_line(few["step"], more["step"]),
-        flops=few["flops"] // FEW,
+        batch=Line(fixed=0, each=_size(_tensors(examples(1)))),
+        whole=_pass(few, more),
+        recomputed=again,
+        forward_operations=few.forward_operations // FEW,
+        least_samples=_least(bare, examples),
+        depthwise=has_depthwise(task),
     )
 
 
-def _account(bare: nn.Module, batch: Batch) -> dict[str, int]:
-    """Of one step."""
+@dataclass(frozen=True, kw_only=True)
+class _Step:
+    """What a ledger has found of one."""
+
+    activations: int
+    course: Sequence[int]  # bytes, after every operator
+    forward_operations: int
+    operations: int
+    traffic: int
+
+
+def _account(bare: nn.Module, batch: Batch, way: AbstractContextManager[None] | None = None) -> _Step:
     batch = batch.to("meta")
-    inputs = [batch.inputs, *batch.targets.values()]
-    ledger = Ledger([*bare.parameters(), *bare.buffers(), *inputs])
-    with ledger:
+    ledger = Ledger([*bare.parameters(), *bare.buffers(), *_tensors(batch)])
+    with way or nullcontext(), ledger:
         losses: Losses = bare(batch, "train")
-        activations, flops = ledger.live, ledger.flops
+        activations, forward = ledger.live, ledger.operations
         losses.total().backward()  # type: ignore[no-untyped-call]
     bare.zero_grad(set_to_none=True)
-    return {"inputs": _size(inputs), "activations": activations, "step": ledger.peak, "flops": flops}
+    return _Step(
+        activations=activations,
+        course=tuple(ledger.course),
+        forward_operations=forward,
+        operations=ledger.operations,
+        traffic=ledger.traffic,
+    )
+
+
+def _pass(few: _Step, more: _Step) -> Pass:
+    return Pass(
+        activations=_line(few.activations, more.activations),
+        peak=_peak(few.course, more.course),
+        operations=(more.operations - few.operations) // (MORE - FEW),
+        traffic=(more.traffic - few.traffic) // (MORE - FEW),
+    )
+
+
+def _peak(few: Sequence[int], more: Sequence[int]) -> Peak:
+    """From the bytes after every operator. Moments that others exceed for any number of samples are left
+    out.
+    """
+    steepest: dict[int, int] = {}
+    for line in map(_line, few, more):
+        steepest[line.each] = max(line.fixed, steepest.get(line.each, line.fixed))
+    kept: list[Line] = []
+    for each in sorted(steepest, reverse=True):
+        line = Line(fixed=steepest[each], each=each)
+        if all(line.at(1) > other.at(1) for other in kept):
+            kept.append(line)
+    return Peak(moments=tuple(kept))
+
+
+def _least(bare: nn.Module, examples: Examples) -> int:
+    """The fewest samples: in training mode BatchNorms of single cells refuse one."""
+    try:
+        _account(bare, examples(1))
+    except ValueError as error:
+        if "more than 1 value per channel" not in str(error):
+            raise
+        return 2
+    return 1
+
+
+def has_depthwise(model: nn.Module) -> bool:
+    """Convolutions of each channel by itself: networks of those are faster channels-last on CPUs, most others
+    are not (docs/decisions/0005).
+    """
+    layers = [layer for layer in model.modules() if isinstance(layer, nn.Conv2d)]
+    return any(1 < layer.groups == layer.in_channels for layer in layers)
+
+
+def _tensors(batch: Batch) -> list[Tensor]:
+    return [batch.inputs, *batch.targets.values()]
 
 
 def _size(tensors: Iterable[Tensor]) -> int:
@@ -102,5 +183,5 @@ def _size(tensors: Iterable[Tensor]) -> int:
 
 
 def _line(few: int, more: int) -> Line:
-    each = (more - few) // (MORE - FEW)
-    return Line(fixed=max(0, few - FEW * each), each=max(0, each))
+    each = max(0, (more - few) // (MORE - FEW))
+    return Line(fixed=few - FEW * each, each=each)

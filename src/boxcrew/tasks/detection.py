@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from boxcrew.core.types import Batch, Losses
+import numpy as np
+
+from boxcrew.core.types import Batch, Losses, Sample, Target
+from boxcrew.data.collate import collate
 from boxcrew.detectors.base import DetectorNet
 from boxcrew.tasks.base import Task
 
@@ -15,3 +18,10 @@ class DetectionTask(Task):
     def forward(self, batch: Batch, phase: str = "train") -> Losses:
         assert phase in self.phases
         return self.detector.losses(batch)
+
+
+def largest_batch(num_samples: int, *, size: int, num_objects: int) -> Batch:
+    """Black squares of that side, each with as many objects."""
+    image = np.zeros((size, size, 3), dtype=np.uint8)
+    target = Target.of([[0, 0, size, size]] * num_objects, [0] * num_objects)
+    return collate([Sample(image=image, target=target, key="")] * num_samples)

@@ -14,7 +14,7 @@ from boxcrew.data.loader import LoaderConfig
 from boxcrew.data.transforms.pipeline import TransformsConfig
 from boxcrew.detectors.base import DetectorConfig, detector_config_class
 from boxcrew.detectors.ssdlite import SsdLiteConfig
-from boxcrew.plan.search import DeployConfig
+from boxcrew.plan.wishes import DeployConfig, Goal, GoalSetting
 from boxcrew.train.guard import GuardConfig
 from boxcrew.train.init import InitConfig, Scratch, init_config_class
 from boxcrew.train.optim import OptimConfig
@@ -108,6 +108,8 @@ class RunConfig(Config):
     batch: int = Field(default=16, ge=1)  # samples a step, over all devices
     device: str = "auto"
     plan: Path | None = None  # a plan.json to use as it is
+    goal: GoalSetting = Goal()  # of the plan: fastest, smallest, deadline:2h, budget:8GB
+    probe: bool | Literal["auto"] = "auto"  # whether steps are tried before; auto: if the run is long
     detector: Annotated[
         SerializeAsAny[DetectorConfig], chosen_by("name", default="ssdlite", lookup=detector_config_class)
     ] = SsdLiteConfig()

@@ -13,8 +13,11 @@ from boxcrew.detectors.base import DetectorNet, build_detector, detector_config_
 from boxcrew.evaluate.predictor import Predictor
 from boxcrew.hardware.probe import probe_machine
 from boxcrew.nets.weights import find_weights, read_weights
-from boxcrew.plan.search import DeployConfig, InputWishes, make_plan
-from boxcrew.train.planning import faster_format_on_cpus
+from boxcrew.plan.places import layouts_of
+from boxcrew.plan.plan import Clone, Plan, Replica
+from boxcrew.plan.search import fast_precision, usual_workers
+from boxcrew.plan.wishes import DeployConfig, Order
+from boxcrew.tasks.account import has_depthwise
 
 Which = Literal["best", "last"]
 
@@ -46,17 +49,27 @@ def load_detector(place: Path, *, which: Which = "best", device: str = "auto", b
         detector.load_state_dict(weights.state)
     except RuntimeError as error:
         raise ModelError(f"{path}: does not fit its own description: {str(error).splitlines()[0]}") from None
-    plan = make_plan(
-        probe_machine(),
-        DeployConfig(),
-        device=device,
-        batch=batch,
-        inputs=InputWishes(cache=0),  # each image is looked at once
-        cpu_format=faster_format_on_cpus(detector),
-    )
-    deployment = deploy(plan)
+    deployment = deploy(_plan_for(detector, device=device, batch=batch))
     deployment.place(detector).eval()
     detector = deployment.lend(detector)
     pipeline = eval_pipeline(TransformsConfig.of(meta["transforms"]), config.size, config.size)
     predictor = Predictor(detector=detector, pipeline=pipeline, move=deployment.move)
     return Loaded(detector=detector, predictor=predictor, deployment=deployment, path=path, meta=meta)
+
+
+def _plan_for(detector: DetectorNet, *, device: str, batch: int) -> Plan:
+    """To look, not to learn: on one device, of which it needs little."""
+    machine = probe_machine()
+    order = Order(device=device, batch=batch, deploy=DeployConfig(replicas=1), num_samples=batch, steps=1)
+    chosen = layouts_of(machine, order)[0].devices[0]
+    is_faster = chosen.kind != "cpu" or has_depthwise(detector)
+    return Plan(
+        replicas=(Replica(clones=(Clone(device=chosen.name, share=batch),)),),
+        parameter_device=chosen.name,
+        optimizer_device=chosen.name,
+        batch=batch,
+        precision=fast_precision([chosen]),
+        memory_format="channels_last" if is_faster else "contiguous",
+        threads=max(1, int(machine.cores)),
+        loader_workers=usual_workers(machine.cores, [chosen]),
+    )

@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 
 from boxcrew.core.config import Config
 from boxcrew.core.errors import UsageError
+from boxcrew.tasks.detection import DetectionTask
 from boxcrew.train.ftrl import Ftrl
 
 OptimizerName = Literal[
@@ -65,6 +66,10 @@ class OptimConfig(Config):
             scaled = f"{self.scaled_rate(batch):.3g}"
             return [f"{stated}: for batch {batch} it is {scaled} (optim.rescale={self.rescale})"]
         return [f"{stated} and used for {batch} as it is (optim.rescale=linear or sqrt would scale it)"]
+
+
+def optimizer_of(task: DetectionTask, config: OptimConfig) -> Optimizer:
+    return build_optimizer(task, config, backbone_prefix=f"detector.{task.detector.backbone_prefix()}")
 
 
 def build_optimizer(task: nn.Module, config: OptimConfig, *, backbone_prefix: str) -> Optimizer:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from boxcrew.core.units import format_bytes, format_count, format_duration
+from boxcrew.deploy.memory import peak_memory
 from boxcrew.detectors.base import DetectorNet
 from boxcrew.nets.weights import save_weights
 from boxcrew.train.config import RunConfig
@@ -86,14 +85,6 @@ def summarize(
         "milliseconds": best.get("milliseconds", {}),
         "classes": best["classes"],
     }
-
-
-def peak_memory(device: str) -> int:
-    """Of the device's memory if it has its own, else of this process."""
-    if device.startswith("cuda"):
-        return int(torch.cuda.max_memory_allocated(device))
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def say_result(outcome: Outcome, screen: Screen) -> None:

@@ -24,6 +24,7 @@ from boxcrew.train.hooks.saver import Saver
 from boxcrew.train.hooks.skipped import SkippedReport
 from boxcrew.train.hooks.stop import GRACE, StopOnSignal
 from boxcrew.train.hooks.summaries import Summaries
+from boxcrew.train.hooks.verification import Verification
 from boxcrew.train.metrics import Metrics
 from boxcrew.train.outcome import save_detector
 from boxcrew.train.screen import Screen
@@ -53,10 +54,12 @@ class Parts:
         *,
         ema: Ema,
         examiner: Examiner,
+        verification: Verification,
         from_step: int,
         num_processes: int = 1,
     ) -> None:
         self.ema = ema
+        self.verification = verification
         self.files = BestEffort(screen.warn)
         shown_in = folder / "tensorboard" if config.summaries.tensorboard else None
         self._board = Board(shown_in, from_step=from_step, warn=screen.warn)
@@ -89,6 +92,7 @@ class Parts:
         self._progress = ProgressReport(folder, screen, self.files)
         self.hooks: tuple[Hook, ...] = (
             ema,
+            verification,
             self.summaries,
             pictures,
             self.examination,

@@ -5,32 +5,105 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from torch import nn
-
 from boxcrew.core.errors import UsageError
+from boxcrew.core.workload import Line, Pass, Peak, Workload
 from boxcrew.hardware.machine import Host, Machine
 from boxcrew.hardware.probe import probe_machine
+from boxcrew.hardware.speed import measured
 from boxcrew.plan.hosts import plan_hosts
-from boxcrew.plan.plan import MemoryFormat, Plan
-from boxcrew.plan.search import DeployConfig, InputWishes, make_plan, num_servers
+from boxcrew.plan.knowledge import Knowledge
+from boxcrew.plan.places import num_servers
+from boxcrew.plan.plan import Plan
+from boxcrew.plan.search import make_plan
+from boxcrew.plan.wishes import DeployConfig, Order
 from boxcrew.train.config import RunConfig
+from boxcrew.train.schedule import Length
 
-MEASURED = ("memory_format", "threads")  # what a trial may change (train/trial.py)
+MEASURED = ("memory_format", "threads")  # what a probe may change (train/probe.py)
+_NO_BYTES = Line(fixed=0, each=0)
+_NO_PASS = Pass(activations=_NO_BYTES, peak=Peak(moments=(_NO_BYTES,)), operations=0, traffic=0)
+NOTHING = Workload(
+    parameters=0,
+    gradients=0,
+    buffers=0,
+    largest_layer=0,
+    slots=0,
+    averages=0,
+    batch=_NO_BYTES,
+    whole=_NO_PASS,
+    recomputed=_NO_PASS,
+    forward_operations=0,
+)
+"""A task that takes nothing: what cannot be planned for it cannot be for any."""
 
 
-def choose_plan(config: RunConfig, machine: Machine, model: nn.Module, *, hosts: Sequence[Host] = ()) -> Plan:
+def choose_plan(
+    config: RunConfig,
+    machine: Machine,
+    workload: Workload,
+    *,
+    num_samples: int,
+    hosts: Sequence[Host] = (),
+    knowledge: Knowledge | None = None,
+) -> Plan:
     """The plan in `plan=`, word for word, or one made for this machine, or for these hosts with the replicas
     that are there.
     """
-    alone = Host(name="", machine=machine, ranks=(0,))
-    return _plan(config, hosts or (alone,), faster_format_on_cpus(model))
+    if config.plan is not None:
+        plan = _read_plan(config, config.plan, hosts or (Host(name="", machine=machine, ranks=(0,)),))
+        _require_own_devices(plan, hosts)
+        return plan
+    order = order_of(config, num_samples)
+
+    def plan_part(there: Machine, wishes: DeployConfig, batch: int) -> Plan:
+        part = order.model_copy(update={"deploy": wishes, "batch": batch})
+        return make_plan(there, workload, part, knowledge)
+
+    if len(hosts) > 1:
+        plan = plan_hosts(hosts, config.deploy, config.batch, plan_part)
+    else:
+        wishes = config.deploy
+        if hosts and wishes.replicas == "auto":
+            wishes = wishes.model_copy(update={"replicas": len(hosts[0].ranks)})
+        plan = plan_part(hosts[0].machine if hosts else machine, wishes, config.batch)
+    _require_own_devices(plan, hosts)
+    return plan.model_copy(update={"task": task_name(config)})
+
+
+def order_of(config: RunConfig, num_samples: int) -> Order:
+    """What the settings ask of a plan, for a training set of that size."""
+    length = Length.of(
+        steps=config.steps,
+        epochs=config.epochs,
+        seconds=config.time,
+        num_samples=num_samples,
+        batch=config.batch,
+    )
+    return Order(
+        deploy=config.deploy,
+        goal=config.goal,
+        device=config.device,
+        batch=config.batch,
+        workers=config.loader.workers,
+        cache=config.loader.cache,
+        num_samples=num_samples,
+        steps=float(length.steps),
+        seconds=length.seconds,
+        prefetch=config.loader.prefetch,
+    )
 
 
 def planned_processes(config: RunConfig) -> tuple[int, int]:
     """How many replicas and parameter servers the settings ask for on this machine; what cannot be is refused
     before any process is started.
     """
-    plan = _plan(config, (Host(name="", machine=probe_machine(), ranks=(0,)),), "contiguous")
+    machine = probe_machine()
+    if len(machine.accelerators) > 1:  # which of them are worth it depends on their speeds
+        machine = measured(machine)
+    if config.plan is not None:
+        plan = _read_plan(config, config.plan, (Host(name="", machine=machine, ranks=(0,)),))
+        return len(plan.replicas), plan.servers
+    plan = make_plan(machine, NOTHING, order_of(config, num_samples=config.batch), Knowledge(libraries=0))
     return len(plan.replicas), plan.servers
 
 
@@ -46,49 +119,28 @@ def planned_servers(config: RunConfig, num_processes: int) -> int:
     return servers
 
 
-def _plan(config: RunConfig, hosts: Sequence[Host], cpu_format: MemoryFormat) -> Plan:
-    if config.plan is not None:
-        plan = Plan.read(config.plan, setting="plan")
-        if plan.task not in {None, task_name(config)}:
-            raise UsageError(
-                f"plan={config.plan}: was made for {plan.task}, not for {task_name(config)}",
-                advice="leave plan= out, and one is made; or take its task out if you know better",
-            )
-        if len(hosts) > 1:
-            require_replicas(plan, sum(len(host.ranks) for host in hosts))
-        for host in hosts:
-            there = plan.replicas if len(hosts) == 1 else [plan.replicas[rank] for rank in host.ranks]
-            devices = [clone.device for replica in there for clone in replica.clones]
-            devices += [plan.parameter_device] if 0 in host.ranks else []
-            _require_devices(devices, host.machine, config.plan)
-        _require_own_devices(plan, hosts)
-        return plan
-
-    def plan_part(machine: Machine, wishes: DeployConfig, batch: int) -> Plan:
-        return make_plan(
-            machine,
-            wishes,
-            device=config.device,
-            batch=batch,
-            inputs=InputWishes(workers=config.loader.workers, cache=config.loader.cache),
-            cpu_format=cpu_format,
+def _read_plan(config: RunConfig, path: Path, hosts: Sequence[Host]) -> Plan:
+    plan = Plan.read(path, setting="plan")
+    if plan.task not in {None, task_name(config)}:
+        raise UsageError(
+            f"plan={path}: was made for {plan.task}, not for {task_name(config)}",
+            advice="leave plan= out, and one is made; or take its task out if you know better",
         )
-
     if len(hosts) > 1:
-        plan = plan_hosts(hosts, config.deploy, config.batch, plan_part)
-    else:
-        wishes = config.deploy
-        if wishes.replicas == "auto":
-            wishes = wishes.model_copy(update={"replicas": len(hosts[0].ranks)})
-        plan = plan_part(hosts[0].machine, wishes, config.batch)
-    _require_own_devices(plan, hosts)
-    return plan.model_copy(update={"task": task_name(config)})
+        require_replicas(plan, sum(len(host.ranks) for host in hosts))
+    for host in hosts:
+        there = plan.replicas if len(hosts) == 1 else [plan.replicas[rank] for rank in host.ranks]
+        devices = [clone.device for replica in there for clone in replica.clones]
+        devices += [plan.parameter_device] if 0 in host.ranks else []
+        _require_devices(devices, host.machine, path)
+    return plan
 
 
 def _require_own_devices(plan: Plan, hosts: Sequence[Host]) -> None:
     """No accelerator has two replicas."""
-    for host in hosts:
-        there = plan.replicas if len(hosts) == 1 else [plan.replicas[rank] for rank in host.ranks]
+    ranks = [host.ranks for host in hosts] if len(hosts) > 1 else [range(len(plan.replicas))]
+    for own in ranks:
+        there = [plan.replicas[rank] for rank in own]
         names = [clone.device for replica in there for clone in replica.clones if clone.device != "cpu"]
         for name in names:
             if names.count(name) > 1:
@@ -137,14 +189,9 @@ def as_before(plan: Plan, folder: Path, machine: Machine, config: RunConfig) -> 
     left = [name for name in MEASURED if getattr(config.deploy, name) == "auto"]
     if not left or not same_cpu or before.replicas != plan.replicas:
         return plan
-    kept = plan.model_copy(update={name: getattr(before, name) for name in left})
-    return kept.because(f"{' and '.join(left).replace('_', ' ')} as when the run began")
-
-
-def faster_format_on_cpus(model: nn.Module) -> MemoryFormat:
-    """Networks of depthwise convolutions run about 1.5 to 2.3 times faster channels-last on CPUs, those of
-    full convolutions 1.6 to 1.8 times slower. Both are figures from elsewhere (docs/decisions/0005).
-    """
-    convolutions = [module for module in model.modules() if isinstance(module, nn.Conv2d)]
-    depthwise = any(c.groups > 1 and c.groups == c.in_channels for c in convolutions)
-    return "channels_last" if depthwise else "contiguous"
+    kept: dict[str, object] = {name: getattr(before, name) for name in left}
+    if before.predicted is not None and before.accumulation == plan.accumulation:
+        kept["predicted"] = before.predicted
+    return plan.model_copy(update=kept).because(
+        f"{' and '.join(left).replace('_', ' ')} as when the run began"
+    )

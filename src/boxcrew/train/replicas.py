@@ -20,8 +20,9 @@ from boxcrew.train.checkpoint import Checkpoint, shared
 from boxcrew.train.config import RunConfig
 from boxcrew.train.data import digest, load_data
 from boxcrew.train.hooks.stop import left_to_others
+from boxcrew.train.optim import optimizer_of
 from boxcrew.train.screen import Screen
-from boxcrew.train.workshop import Workshop, optimizer_of
+from boxcrew.train.workshop import Workshop
 
 
 def tell_others(workshop: Workshop, plan: Plan, past: Checkpoint | None, group: Group) -> None:

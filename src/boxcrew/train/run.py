@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,21 +17,26 @@ from boxcrew.core.version import VERSION
 from boxcrew.deploy.deployment import Deployment, deploy
 from boxcrew.deploy.group import Group
 from boxcrew.detectors.base import DetectorNet, build_detector
-from boxcrew.hardware.machine import Machine
-from boxcrew.hardware.probe import probe_machine
+from boxcrew.hardware.machine import Host, Machine
+from boxcrew.hardware.probe import probe_machine, usable_cores
+from boxcrew.plan.explain import expectations, memory_table
+from boxcrew.plan.plan import Plan
 from boxcrew.train.changes import as_settled, changes_since, record, require_same_batch, sentences
 from boxcrew.train.checkpoint import Checkpoint, list_checkpoints, newest_checkpoint
 from boxcrew.train.config import RunConfig
-from boxcrew.train.data import data_report, fit_to, load_data
+from boxcrew.train.data import RunData, data_report, fit_to, load_data
 from boxcrew.train.directory import held_folder, require_run
 from boxcrew.train.hooks.freeze import Freeze
 from boxcrew.train.init import Resume
+from boxcrew.train.needs import workload_for
 from boxcrew.train.outcome import Outcome, describe_network
 from boxcrew.train.placement import placement, roles
-from boxcrew.train.planning import as_before, choose_plan, require_replicas
+from boxcrew.train.planner import Planner
+from boxcrew.train.planning import as_before, require_replicas
+from boxcrew.train.probe import is_worth_it
 from boxcrew.train.replicas import tell_others
+from boxcrew.train.schedule import Length
 from boxcrew.train.screen import Screen
-from boxcrew.train.trial import is_worth_it
 from boxcrew.train.workshop import Workshop
 
 
@@ -58,7 +64,8 @@ def _train(config: RunConfig, folder: Path, screen: Screen, group: Group) -> Out
     torch.manual_seed(config.seed)
     detector = build_detector(config.detector, data.source.classes)
     screen.say(describe_network(detector))
-    plan = choose_plan(config, machine, detector, hosts=group.hosts)
+    planner = _planner(config, machine, detector, data, hosts=group.hosts)
+    plan = planner.plan()
     require_replicas(plan, group.size)
     workshop = Workshop.of(config, plan, data, detector=detector, folder=folder, screen=screen)
     start = _begin(config, detector, own, screen)
@@ -73,9 +80,9 @@ def _train(config: RunConfig, folder: Path, screen: Screen, group: Group) -> Out
         workshop.refuse_finished(own)
     if begun_in is not None:
         plan = as_before(plan, begun_in, machine, config)
-    elif config.plan is None and plan.num_processes == 1 and is_worth_it(workshop.length):
-        plan = workshop.try_ways(plan)
-    planned = (*plan.explain(), *config.optim.explain(plan.batch))
+    elif config.plan is None and plan.num_processes == 1 and _is_to_try(config, workshop.length):
+        planner, plan = _tried(planner, plan, workshop)
+    planned = (*plan.explain(), *expectations(plan), *config.optim.explain(plan.batch))
     if config.plan is not None:
         planned = (f"{config.plan}, word for word: batch=, device= and deploy.* have no say", *planned)
     for line in (*sentences(changes, config), *(f"plan: {line}" for line in planned)):
@@ -88,23 +95,65 @@ def _train(config: RunConfig, folder: Path, screen: Screen, group: Group) -> Out
     tell_others(workshop, plan, past, group)
     try:
         with deployment:
-            return workshop.run(deployment, past)
+            return workshop.run(deployment, past, planner)
     finally:
         screen.close_log()
 
 
-def explain(config: RunConfig, screen: Screen) -> dict[str, Any]:
-    """Who would do what where, without doing it: nothing is trained, and no run directory is made. A long run
-    on a CPU tries memory formats first, and may then compute in another.
+def _planner(
+    config: RunConfig,
+    machine: Machine,
+    detector: DetectorNet,
+    data: RunData,
+    *,
+    hosts: Sequence[Host] = (),
+    is_here: bool = True,
+) -> Planner:
+    """Activations that are computed again are a last resort, and only looked at then."""
+    asked = config.deploy.recompute is True or config.plan is not None
+    for recompute in (asked, True):
+        workload = workload_for(config, detector, data, recompute=recompute)
+        found = Planner.of(
+            config, machine, workload, num_samples=len(data.train), hosts=hosts, is_here=is_here
+        )
+        if recompute or found.fits:
+            break
+    return found
+
+
+def _is_to_try(config: RunConfig, length: Length) -> bool:
+    return is_worth_it(length) if config.probe == "auto" else config.probe
+
+
+def _tried(planner: Planner, plan: Plan, workshop: Workshop) -> tuple[Planner, Plan]:
+    """The planner that knows what a few steps take, and its plan."""
+    workshop.screen.say("trying a few steps in a process of their own")
+    batch = workshop.first_batch(plan.micro_batches(plan.batch)[0])
+    planner = planner.with_steps_tried(plan, workshop.data.source.classes, batch)
+    for failure in planner.knowledge.failures:
+        workshop.screen.warn(failure)
+    return planner, planner.plan()
+
+
+def explain(
+    config: RunConfig, screen: Screen, machine: Machine | None = None, *, with_steps: bool = False
+) -> tuple[Plan, dict[str, Any]]:
+    """The plan, and who would do what where, without doing it: nothing is trained, and no run directory is
+    made. For this machine, or for one that is not here. `with_steps`: a few are tried first, if it is here.
     """
     config = config.anchored()
-    machine = probe_machine()
-    screen.say(f"machine: {machine.headline()}")
-    data = load_data(config.data, seed=config.seed, workers=max(1, int(machine.cores)), screen=screen)
+    is_here = machine is None
+    machine = machine or probe_machine()
+    screen.say(f"machine: {machine.headline()}{'' if is_here else ' (assumed)'}")
+    data = load_data(config.data, seed=config.seed, workers=max(1, int(usable_cores())), screen=screen)
     config = fit_to(data, config, screen)
     detector = build_detector(config.detector, data.source.classes)
-    plan = choose_plan(config, machine, detector)
-    for line in (*plan.explain(), *config.optim.explain(plan.batch)):
+    planner = _planner(config, machine, detector, data, is_here=is_here)
+    plan = planner.plan()
+    if with_steps and is_here and config.plan is None and plan.num_processes == 1:
+        workshop = Workshop.of(config, plan, data, detector=detector, folder=Path(), screen=screen)
+        planner, plan = _tried(planner, plan, workshop)
+    for line in (*plan.explain(), *expectations(plan), *config.optim.explain(plan.batch)):
         screen.say(f"plan: {line}")
     screen.table(
         f"who does what ({plan.strategy})",
@@ -112,7 +161,11 @@ def explain(config: RunConfig, screen: Screen) -> dict[str, Any]:
         roles(plan, detector, config.optim.name),
         numbers=False,
     )
-    return {"plan": plan.tree(), **placement(plan, detector)}
+    if plan.predicted is not None:
+        screen.table(f"memory at the peak of a step (goal {plan.goal})", *memory_table(plan))
+    for line in plan.rejected:
+        screen.say(f"not chosen: {line}")
+    return plan, {"plan": plan.tree(), "workload": planner.workload.tree(), **placement(plan, detector)}
 
 
 def resume(folder: Path, changes: Tree, screen: Screen, group: Group | None = None) -> Outcome:

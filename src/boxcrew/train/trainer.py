@@ -95,6 +95,7 @@ class Trainer:
         self._is_stopped = False  # all replicas know of it
         self._hooks = hooks
         self._batches: Callable[[int], Iterator[Batch]] | None = None
+        self._stream_is_old = False  # batches are to be read from others
         self._batch: Batch | None = None  # of the last step of this process
 
     @property
@@ -126,10 +127,15 @@ class Trainer:
         while not self._is_over or self._must_go_back:
             if self._must_go_back:
                 self._go_back()
-            self._follow(batches(self.step))
+            self._follow(self._batches(self.step))
         self.deployment.settle()
         for hook in self._hooks:
             hook.end(self)
+
+    def read_from(self, batches: Callable[[int], Iterator[Batch]]) -> None:
+        """From the next step on, from others that give the same batches."""
+        self._batches = batches
+        self._stream_is_old = True
 
     def attend(self) -> None:
         """To the chief, while its hooks are at work or it finishes; it lets the others go on with `call`."""
@@ -166,8 +172,9 @@ class Trainer:
         return self.guard.has_enough and not self._is_stopped
 
     def _follow(self, stream: Iterator[Batch]) -> None:
-        """To the end of the run, or until it must go back."""
-        while not self._is_over and not self.guard.has_enough:
+        """To the end of the run, or until it must go back or read otherwise."""
+        self._stream_is_old = False
+        while not self._is_over and not self.guard.has_enough and not self._stream_is_old:
             report = self._do_step(stream)
             begun = time.monotonic()
             for hook in self._hooks:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,11 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from torch.optim import Optimizer
-
 from boxcrew.core.errors import BoxcrewError, ModelError, UsageError
 from boxcrew.core.files import write_json
-from boxcrew.core.units import format_bytes, format_duration
+from boxcrew.core.types import Batch
+from boxcrew.core.units import counted, format_bytes, format_duration
 from boxcrew.data.image_cache import ImageCache
 from boxcrew.data.loader import TrainLoader
 from boxcrew.data.source import ImageReader
@@ -25,6 +23,7 @@ from boxcrew.deploy.slots import check_slots
 from boxcrew.detectors.base import DetectorNet
 from boxcrew.evaluate.evaluator import Evaluator
 from boxcrew.evaluate.predictor import Predictor
+from boxcrew.plan.explain import expectations
 from boxcrew.plan.plan import Plan
 from boxcrew.tasks.detection import DetectionTask
 from boxcrew.train.checkpoint import Checkpoint
@@ -35,14 +34,16 @@ from boxcrew.train.hooks.ema import Ema
 from boxcrew.train.hooks.freeze import Freeze
 from boxcrew.train.hooks.skipped import SkippedReport
 from boxcrew.train.hooks.stop import GRACE, StopOnSignal
-from boxcrew.train.optim import OptimConfig, build_optimizer
+from boxcrew.train.hooks.verification import Verification
+from boxcrew.train.needs import freeze_for
+from boxcrew.train.optim import optimizer_of
 from boxcrew.train.outcome import Outcome, save_detector, say_result, summarize
 from boxcrew.train.parts import Examiner, Parts
+from boxcrew.train.planner import Measured, Planner
 from boxcrew.train.replicas_guard import ReplicasGuard
 from boxcrew.train.schedule import Course, Length
 from boxcrew.train.screen import Screen
 from boxcrew.train.trainer import Hook, Trainer
-from boxcrew.train.trial import SAMPLES, fastest, ways_of
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,12 +76,7 @@ class Workshop:
             folder=folder,
             data=data,
             task=task,
-            freeze=Freeze(
-                task,
-                trainable=config.trainable,
-                unfreeze=config.unfreeze,
-                norms_learn=plan.batch_norm != "frozen",
-            ),
+            freeze=freeze_for(config, task, norms_learn=plan.batch_norm != "frozen"),
             length=Length.of(
                 steps=config.steps,
                 epochs=config.epochs,
@@ -128,22 +124,16 @@ class Workshop:
             return
         raise UsageError(f"run={self.folder}: already finished at step {own.step}", advice=advice)
 
-    def try_ways(self, plan: Plan) -> Plan:
-        """The plan, or one that computes the same in a way that is clearly faster here."""
-        ways = ways_of(plan, self.config.deploy)
-        if len(ways) == 1:
-            return plan
-        self.screen.say(f"trying {len(ways)} ways to compute")
-        task = copy.deepcopy(self.task)
-        self.freeze.set_learning(task, fraction=0.0)
-        num_samples = min(SAMPLES, plan.micro_batches(plan.batch)[0])
-        return fastest(ways, task, next(self._loader(num_samples, self.data.source).batches()))
+    def first_batch(self, num_samples: int) -> Batch:
+        """To try steps with."""
+        return next(self._loader(num_samples, self.data.source).batches())
 
-    def run(self, deployment: Deployment, past: Checkpoint | None) -> Outcome:
+    def run(self, deployment: Deployment, past: Checkpoint | None, planner: Planner) -> Outcome:
         """From `past`, or from what the detector was filled with, to the end."""
         deployment.place(self.task)
         images = self._images(deployment.plan.cache_bytes)
-        parts = self._parts(deployment, images, from_step=past.step if past else 0)
+        verification = Verification(partial(self._judge, planner, images))
+        parts = self._parts(deployment, images, verification, from_step=past.step if past else 0)
         trainer = self._trainer(deployment, parts.hooks, self._guard(deployment, parts.saver.last_good))
         if past is not None:
             trainer.load(past)
@@ -199,10 +189,35 @@ class Workshop:
 
     def _write_summary(self, trainer: Trainer, parts: Parts, *, state: str) -> dict[str, Any]:
         summary = summarize(self.folder, trainer, parts.summaries, parts.examination, state=state)
+        summary["first_steps"] = parts.verification.to_json()
         parts.files.write("summary.json", partial(write_json, self.folder / "summary.json", summary))
         return summary
 
-    def _parts(self, deployment: Deployment, images: ImageReader, *, from_step: int) -> Parts:
+    def _judge(self, planner: Planner, images: ImageReader, trainer: Trainer, found: Measured) -> None:
+        """Says whether the plan was right. If not, it is made anew, once; what comes of the run stays the
+        same to the last bit, so all that can change now is who makes the batches.
+        """
+        deployment = trainer.deployment
+        plan = deployment.plan
+        if plan.predicted is None or plan.num_processes > 1:
+            return
+        said, as_expected = planner.verdict(plan, found)
+        self.screen.say(said)
+        planner.remember(plan, found)
+        if as_expected:
+            return
+        deployment.plan = planner.replanned(plan, found)
+        write_json(self.folder / "plan.json", deployment.plan.tree())
+        for line in expectations(deployment.plan):
+            self.screen.say(f"planned anew: {line}")
+        if deployment.plan.loader_workers != plan.loader_workers:
+            num = counted(deployment.plan.loader_workers, "loader worker")
+            self.screen.say(f"planned anew: {num} from here on")
+            trainer.read_from(self._share(deployment, images).batches)
+
+    def _parts(
+        self, deployment: Deployment, images: ImageReader, verification: Verification, *, from_step: int
+    ) -> Parts:
         ema = Ema(self.task, decay=self.config.optim.ema)
         examiner = Examiner(
             evaluator=self._evaluator(deployment, images),
@@ -215,6 +230,7 @@ class Workshop:
             self.screen,
             ema=ema,
             examiner=examiner,
+            verification=verification,
             from_step=from_step,
             num_processes=deployment.plan.num_processes,
         )
@@ -303,7 +319,3 @@ class Workshop:
             workers=workers,
             places=places,
         )
-
-
-def optimizer_of(task: DetectionTask, config: OptimConfig) -> Optimizer:
-    return build_optimizer(task, config, backbone_prefix=f"detector.{task.detector.backbone_prefix()}")

@@ -1,0 +1,186 @@
+"""The planner's predictions against real runs, and its choices against all others.
+
+python -m bench planner              # about an hour on two cores
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.child import boxcrew, train
+from bench.row import Row, alternate
+from bench.small_set import write_small
+
+PHOTOS = 64
+POINTS = {
+    "starter": ((256, 320), (4, 8, 16)),
+    "ssdlite_efficientnet_lite0": ((256, 320), (4, 8, 16)),
+    "ssdlite_mobilenetv2": ((256, 320), (4, 8, 16)),
+    "ssdlite320_mobilenetv3": ((256, 320), (4, 8, 16)),
+    "ssd300_vgg16": ((300,), (2, 4, 8)),
+    "ssd512_vgg16": ((512,), (2, 4, 6)),  # the same at its other size
+}
+HEAVY = ("ssd300_vgg16", "ssd512_vgg16")
+STEPS, HEAVY_STEPS = 15, 7
+SWEPT, HEAVY_SWEPT = (8, 16), (1, 2)  # batches of the sweep
+COMMAND = "python -m bench planner"
+Point = dict[str, Any]
+
+
+def rows() -> list[Row]:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        data = write_small("shelf", folder / "data", num_train=PHOTOS, num_val=2)
+        points = [point for recipe in POINTS for point in _points(recipe, data, folder)]
+        choices = [_choice(recipe, data) for recipe in POINTS]
+        answer = _answer(data)
+    return [*_predictions(points), *choices, answer]
+
+
+def _points(recipe: str, data: Path, folder: Path) -> list[Point]:
+    """A real run for each size and batch, of some steps, which says what it predicted and measured."""
+    sizes, batches = POINTS[recipe]
+    steps = HEAVY_STEPS if recipe in HEAVY else STEPS
+    found = []
+    for size in sizes:
+        for batch in batches:
+            run = folder / f"{recipe}-{size}-{batch}"
+            words = [f"data={data}", f"size={size}", f"batch={batch}", f"steps={steps}", "probe=true"]
+            summary = train(run, recipe, *words, "init=scratch", "summaries.tensorboard=false")
+            found.append(_point(f"`{recipe}` {size} px, batch {batch}", summary["first_steps"]))
+            print(json.dumps(found[-1]), file=sys.stderr)
+    return found
+
+
+def _point(name: str, first: dict[str, Any]) -> Point:
+    predicted, measured = first["predicted"], first["measured"]
+    likely = predicted["step_seconds"]["likely"]
+    return {
+        "name": name,
+        "step": likely / measured["step_seconds"] - 1,
+        "epoch": likely / measured["mean_step_seconds"] - 1,
+        "memory": predicted["peak_bytes"] / measured["peak_bytes"] - 1,
+        "bytes": measured["peak_bytes"],
+        "is_under_the_most": measured["peak_bytes"] <= predicted["most_bytes"],
+    }
+
+
+def _predictions(points: Sequence[Point]) -> list[Row]:
+    over = [point["name"] for point in points if not point["is_under_the_most"]]
+    return [
+        _errors("peak memory", "memory", points, 0.08, 0.15),
+        Row(
+            what="peak memory that was more than the plan said at most",
+            ours=f"{len(over)} of {len(points)} runs",
+            theirs="aim: none",
+            verdict="met" if not over else f"missed: {', '.join(over)}",
+            command=COMMAND,
+            detail="the same runs",
+        ),
+        _errors("seconds of a step", "step", points, 0.10, 0.25),
+        _errors("seconds of an epoch", "epoch", points, 0.10, None),
+    ]
+
+
+def _errors(what: str, key: str, points: Sequence[Point], aim: float, worst_aim: float | None) -> Row:
+    errors = {point["name"]: point[key] for point in points}
+    median = statistics.median(map(abs, errors.values()))
+    worst = max(errors, key=lambda name: abs(errors[name]))
+    met = median <= aim and (worst_aim is None or abs(errors[worst]) <= worst_aim)
+    aims = f"aim: median {aim:.0%}" + (f", worst {worst_aim:.0%}" if worst_aim else "")
+    return Row(
+        what=f"predicted {what}, after the probe, against measured",
+        ours=f"median {median:.1%} off, worst {errors[worst]:+.1%} ({worst})",
+        theirs=aims,
+        verdict="met" if met else "missed",
+        command=COMMAND,
+        detail=f"{len(points)} runs of `boxcrew train` with {PHOTOS} photos, {STEPS} steps ({HEAVY_STEPS} of "
+        f"the last two); medians of the steps after the third, an epoch by their mean; all: "
+        + ", ".join(f"{name} {error:+.0%}" for name, error in errors.items()),
+    )
+
+
+def _choice(recipe: str, data: Path) -> Row:
+    """The plan that is chosen, against all that a sweep measures, and against what people begin with."""
+    batches = HEAVY_SWEPT if recipe in HEAVY else SWEPT
+    swept = _child(recipe, data, ",".join(map(str, batches)))
+    ratios, told = [], []
+    for batch in batches:
+        alike = [way for way in swept if way["batch"] == batch]
+        chosen = _chosen(recipe, data, batch)
+        own = next(way for way in alike if _way(way) == chosen)
+        best = max(alike, key=lambda way: float(way["images_per_second"]))
+        ratios.append(own["images_per_second"] / best["images_per_second"])
+        told.append(
+            f"batch {batch}: {own['images_per_second']:.2f} of {best['images_per_second']:.2f} images/s"
+        )
+    batch = batches[-1]
+    naive, ours = alternate(
+        [lambda: _naive(recipe, data, batch), lambda: _one(recipe, data, batch, chosen)], repeats=3
+    )
+    near, gain = min(ratios) >= 0.95, ours / naive
+    return Row(
+        what=f"the plan chosen for `{recipe}`",
+        ours=f"{min(ratios):.1%} of the best of {len(swept)} that were measured; "
+        f"{gain:.2f} x the images/s of naive defaults",
+        theirs="aim: 95 %, 1.5 x",
+        verdict=f"{'met' if near else 'missed'}, {'met' if gain >= 1.5 else 'missed'}",
+        command=COMMAND,
+        detail=f"threads x workers x memory format x batch, real loader and steps; {'; '.join(told)}; naive: "
+        f"contiguous, 2 threads, 8 workers, nothing told to OpenMP or the allocator, batch {batch}: "
+        f"{naive:.2f} images/s against {ours:.2f}, medians of 3 processes each, taking turns",
+    )
+
+
+def _way(way: dict[str, Any]) -> tuple[str, int, int]:
+    return way["format"], way["threads"], way["workers"]
+
+
+def _chosen(recipe: str, data: Path, batch: int) -> tuple[str, int, int]:
+    words = boxcrew("plan", recipe, f"data={data}", f"batch={batch}", "init=scratch", "--json")
+    plan = json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)["plan"]
+    return plan["memory_format"], plan["threads"], plan["loader_workers"]
+
+
+def _child(recipe: str, data: Path, batches: str, *words: str, **environment: str) -> Any:
+    command = [sys.executable, "-m", "bench.planner_sweep", recipe, str(data), batches, *words]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=os.environ | environment)
+    return json.loads(done.stdout)
+
+
+def _naive(recipe: str, data: Path, batch: int) -> float:
+    return float(_child(recipe, data, str(batch), "naive"))
+
+
+def _one(recipe: str, data: Path, batch: int, chosen: tuple[str, int, int]) -> float:
+    words = [str(word) for word in chosen]
+    return float(_child(recipe, data, str(batch), *words, GOMP_SPINCOUNT="5000"))
+
+
+def _answer(data: Path) -> Row:
+    def ask() -> float:
+        begun = time.monotonic()
+        words = boxcrew("plan", f"data={data}", "probe=false")
+        subprocess.run(words, check=True, capture_output=True)
+        return time.monotonic() - begun
+
+    ask()  # what is looked at once is kept: images, speeds of the machine
+    (seconds,) = alternate([ask], repeats=5)
+    return Row(
+        what="`boxcrew plan` without the probe",
+        ours=f"{seconds:.1f} s",
+        theirs="aim: under 5 s",
+        verdict="met" if seconds < 5 else "missed",
+        command=COMMAND,
+        detail=f"`starter`, {PHOTOS} photos that were looked at before, start of the process included; "
+        "median of 5",
+    )

@@ -1,0 +1,129 @@
+"""One recipe under many plans, in one process: images a second of each, with real loaders and real steps.
+
+    python -m bench.planner_sweep RECIPE DATA BATCH[,BATCH]
+    python -m bench.planner_sweep RECIPE DATA BATCH naive
+    python -m bench.planner_sweep RECIPE DATA BATCH FORMAT THREADS WORKERS
+
+prints JSON: a list of {format, threads, workers, batch, images_per_second}; or those of one way alone.
+`naive` is what people begin with: contiguous, a thread for each core, 8 workers, an allocator that nobody
+has told anything.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+import time
+from collections.abc import Generator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from boxcrew.api import run_config
+from boxcrew.data.image_cache import ImageCache
+from boxcrew.data.loader import TrainLoader
+from boxcrew.data.transforms.pipeline import train_pipeline
+from boxcrew.data.workers import Workers
+from boxcrew.deploy import memory
+from boxcrew.deploy.deployment import deploy
+from boxcrew.detectors.base import build_detector
+from boxcrew.hardware.probe import usable_cores
+from boxcrew.plan.plan import Clone, Plan, Replica
+from boxcrew.tasks.detection import DetectionTask
+from boxcrew.train.config import RunConfig
+from boxcrew.train.data import RunData, fit_to, load_data
+from boxcrew.train.needs import freeze_for
+from boxcrew.train.optim import optimizer_of
+from boxcrew.train.screen import Screen
+
+SECONDS, STEPS = 3.0, 3  # of each: at least
+AGAIN = 4  # so many of the best are measured again, in turns, with the rest left alone
+ROUNDS = 3
+
+
+def main(recipe: str, data: str, batches: str, *way: str) -> None:
+    config, loaded = _load(recipe, data)
+    if way:
+        print(json.dumps(_measure(config, loaded, _only(int(batches), *way))))
+        return
+    sizes = [int(size) for size in batches.split(",")]
+    cores = int(usable_cores())
+    ways = [
+        _way(*one)
+        for one in itertools.product(
+            ("channels_last", "contiguous"), range(1, cores + 1), range(cores + 1), sizes
+        )
+    ]
+    found = [_measure(config, loaded, way) for way in ways]
+    best = sorted(range(len(ways)), key=lambda i: -found[i])[:AGAIN]
+    for _ in range(ROUNDS):
+        for i in best:
+            found[i] = (found[i] + _measure(config, loaded, ways[i])) / 2
+    print(json.dumps([way | {"images_per_second": speed} for way, speed in zip(ways, found, strict=True)]))
+
+
+def _only(batch: int, memory_format: str, *numbers: str) -> dict[str, Any]:
+    if memory_format != "naive":
+        threads, workers = map(int, numbers)
+        return _way(memory_format, threads, workers, batch)
+    memory.MALLOC_WISHES = ()
+    return _way("contiguous", int(usable_cores()), 8, batch)
+
+
+def _way(memory_format: str, threads: int, workers: int, batch: int) -> dict[str, Any]:
+    return {"format": memory_format, "threads": threads, "workers": workers, "batch": batch}
+
+
+def _load(recipe: str, data: str) -> tuple[RunConfig, RunData]:
+    config = run_config(recipe, {"data": data, "init": "scratch"})
+    loaded = load_data(config.data, seed=0, workers=1, screen=Screen())
+    return fit_to(loaded, config, Screen()), loaded
+
+
+def _measure(config: RunConfig, data: RunData, way: dict[str, Any]) -> float:
+    plan = Plan(
+        replicas=(Replica(clones=(Clone(device="cpu", share=way["batch"]),)),),
+        parameter_device="cpu",
+        optimizer_device="cpu",
+        batch=way["batch"],
+        memory_format=way["format"],
+        threads=way["threads"],
+        loader_workers=way["workers"],
+    )
+    task = DetectionTask(build_detector(config.detector, data.source.classes))
+    freeze_for(config, task).set_learning(task, fraction=0.0)
+    with deploy(plan) as deployment, closing(_batches(config, data, way)) as batches:
+        deployment.place(task)
+        optimizer = optimizer_of(task, config.optim)
+
+        def step() -> None:
+            deployment.gradients(task, next(batches), "train")
+            deployment.update(optimizer, max_norm=config.optim.clip)
+
+        step()
+        step()
+        begun, steps = time.perf_counter(), 0
+        while steps < STEPS or time.perf_counter() < begun + SECONDS:
+            step()
+            steps += 1
+        return steps * float(way["batch"]) / (time.perf_counter() - begun)
+
+
+def _batches(config: RunConfig, data: RunData, way: dict[str, Any]) -> Generator[Any, None, None]:
+    size = config.detector.size
+    images = ImageCache(data.source, data.train, budget=1 << 30)
+    loader = TrainLoader(
+        images,
+        data.train,
+        train_pipeline(config.transforms, size, size),
+        batch=way["batch"],
+        seed=0,
+        workers=Workers(num=way["workers"]),
+    )
+    yield from loader.batches()
+
+
+if __name__ == "__main__":
+    assert Path(sys.argv[2]).exists()
+    main(*sys.argv[1:])

@@ -1,0 +1,34 @@
+"""Cores of their own for replicas that share a CPU."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from boxcrew.hardware.probe import cores_by_node
+
+
+@contextmanager
+def on_own_cores(index: int, num: int) -> Iterator[None]:
+    """Inside, this process and those that it starts stay on one of `num` parts of the cores. Where the system
+    does not let us say so, they go wherever it likes.
+    """
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    with suppress(OSError):
+        os.sched_setaffinity(0, part_of(cores_by_node(), index, num))
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            os.sched_setaffinity(0, before)
+
+
+def part_of(cores: Sequence[int], index: int, num: int) -> list[int]:
+    """Consecutive ones, as equal in number as can be; one at least."""
+    assert 0 <= index < num
+    begin, end = index * len(cores) // num, (index + 1) * len(cores) // num
+    return list(cores[begin : max(end, begin + 1)])

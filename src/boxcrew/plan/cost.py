@@ -1,0 +1,212 @@
+"""What a candidate costs: seconds of a step by who waits for whom, and bytes on every device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from boxcrew.core.workload import Workload
+from boxcrew.hardware.machine import Device, Machine
+from boxcrew.plan.candidate import Candidate
+from boxcrew.plan.knowledge import Knowledge
+from boxcrew.plan.memory import memory_of
+from boxcrew.plan.prediction import Bound, Interval, Memory, Prediction, Span
+from boxcrew.plan.speed import Pace, pace_of, speeds_of, update_seconds
+from boxcrew.plan.wishes import Order
+
+HIDDEN = 0.9  # of backward can cover messages with gradients; 95 % of them were (docs/benchmarks.md)
+HIDDEN_PARTS = 0.5  # of messages with divided parameters is covered
+MESSAGES = 4  # on one host a byte that is sent is copied so many times
+DRAWN_PARTS = 8  # of a step, in its timeline
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepTime:
+    """Seconds of a step: of each clone's work, of messages that nothing covers, of updates, of inputs."""
+
+    compute: tuple[float, ...]
+    messages: float
+    update: float
+    inputs: float  # until the samples of a step are made
+    wall: float  # all in all
+    spread: float
+    basis: str
+
+    @property
+    def bound(self) -> Bound:
+        if self.inputs > 1.02 * (max(self.compute) + self.messages + self.update):
+            return "input"
+        return "communication" if self.messages > max(self.compute) else "compute"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Costs:
+    """For one task on one machine."""
+
+    machine: Machine
+    workload: Workload
+    order: Order
+    knowledge: Knowledge
+    _paces: dict[tuple[object, ...], Pace] = field(default_factory=dict, repr=False)
+
+    def memory(self, candidate: Candidate) -> list[Memory]:
+        return memory_of(candidate, self.machine, self.workload, self.knowledge, self.order)
+
+    def fits(self, candidate: Candidate) -> bool:
+        return all(one.fits for one in self.memory(candidate))
+
+    def pace(self, device: Device, candidate: Candidate) -> Pace:
+        key = (
+            device.name,
+            candidate.memory_format,
+            candidate.precision,
+            candidate.threads,
+            candidate.recompute,
+        )
+        if key not in self._paces:
+            self._paces[key] = pace_of(
+                device,
+                candidate.memory_format,
+                candidate.precision,
+                candidate.threads,
+                machine=self.machine,
+                workload=self.workload,
+                knowledge=self.knowledge,
+                recompute=candidate.recompute,
+            )
+        return self._paces[key]
+
+    def step(self, candidate: Candidate, *, kept: bool = True) -> StepTime:
+        """`kept`: as in all epochs after the first, when decoded images are kept."""
+        paces = [self.pace(device, candidate) for device in candidate.devices]
+        compute = self._compute(candidate, paces)
+        update = self._update(candidate)
+        messages = self._messages(candidate, max(compute))
+        inputs = self._inputs(candidate, kept=kept)
+        busiest = max(compute) + messages + update
+        making = inputs / max(1, candidate.workers) / candidate.replicas
+        spread_out = self._of_cores(candidate, paces, compute, inputs)
+        wall = max(busiest + making if candidate.workers == 0 else max(busiest, making), spread_out)
+        return StepTime(
+            compute=tuple(compute),
+            messages=messages,
+            update=update,
+            inputs=making,
+            wall=max(wall, 1e-9),
+            spread=max(pace.spread for pace in paces),
+            basis=paces[0].basis,
+        )
+
+    def _compute(self, candidate: Candidate, paces: list[Pace]) -> list[float]:
+        """Of each clone. Those of one process on the CPU share its threads, and so take turns in effect."""
+        found = [
+            min(candidate.parts, share) * pace.fixed + pace.each * share
+            for pace, share in zip(paces, candidate.shares, strict=True)
+        ]
+        if candidate.on_cpu and candidate.replicas == 1 and len(found) > 1:
+            found = [sum(found)] * len(found)
+        return [seconds * self._crowding(candidate) for seconds in found]
+
+    def _crowding(self, candidate: Candidate) -> float:
+        """How much longer threads take that others want cores of too. What was measured has it in it."""
+        if not candidate.on_cpu or self.knowledge.timings or not self.machine.busy_cores:
+            return 1.0
+        free = max(0.25 * self.machine.cores, self.machine.cores - self.machine.busy_cores)
+        return max(1.0, candidate.threads * candidate.replicas / free)
+
+    def _update(self, candidate: Candidate) -> float:
+        keeper = next(one for one in self.machine.devices if one.name == candidate.keeper)
+        seconds = update_seconds(self.workload, speeds_of(keeper, self.machine)[0])
+        seconds *= self.pace(candidate.devices[0], candidate).corrected
+        return seconds / (candidate.replicas if candidate.strategy == "fsdp" else 1)
+
+    def _messages(self, candidate: Candidate, compute: float) -> float:
+        """Between clones and processes, as far as nothing covers them."""
+        link = min(self._link(device) for device in candidate.devices)
+        num, gradients, parameters = candidate.replicas, self.workload.gradients, self.workload.parameters
+        backward = compute * (1 - self._forward_part()) / candidate.parts
+        if candidate.strategy == "ddp" and num > 1:
+            sent = 2 * (num - 1) / num * gradients / link
+            return max(0.0, sent - HIDDEN * backward)
+        if candidate.strategy == "fsdp" and num > 1:
+            sent = (2 * candidate.parts * parameters + gradients) * (num - 1) / num / link
+            return sent - min(HIDDEN_PARTS * sent, compute)
+        if candidate.strategy == "parameter_server" or candidate.offloaded:
+            return (gradients + parameters) / link
+        return 0.0
+
+    def _link(self, device: Device) -> float:
+        """Bytes a second between it and the others."""
+        speeds = speeds_of(device, self.machine)[0]
+        return speeds.from_host_bytes or speeds.copy_bytes / MESSAGES
+
+    def _forward_part(self) -> float:
+        return self.workload.forward_operations / max(1, self.workload.whole.operations)
+
+    def _inputs(self, candidate: Candidate, *, kept: bool) -> float:
+        """Core-seconds for the samples of a step."""
+        inputs = self.workload.inputs
+        if inputs is None:
+            return 0.0
+        all_images = self.order.num_samples * inputs.image_bytes
+        held = min(1.0, candidate.cache * candidate.replicas / all_images) if kept else 0.0
+        return self.order.batch * (held * inputs.kept_seconds + (1 - held) * inputs.seconds)
+
+    def _of_cores(
+        self, candidate: Candidate, paces: list[Pace], compute: list[float], inputs: float
+    ) -> float:
+        """If all work were spread over the cores evenly."""
+        work = inputs
+        if candidate.on_cpu:
+            per_replica = compute[:: max(1, len(compute) // candidate.replicas)]
+            work += sum(seconds * candidate.threads * paces[0].parallel for seconds in per_replica)
+        return work / self.machine.cores
+
+    def predict(self, candidate: Candidate) -> Prediction:
+        step = self.step(candidate)
+        per_epoch = self.order.num_samples / self.order.batch
+        first = Interval.around(self.step(candidate, kept=False).wall, step.spread)
+        later = Interval.around(step.wall, step.spread)
+        begun = min(self.order.steps, per_epoch)
+        run = first.times(begun).plus(later.times(self.order.steps - begun))
+        if self.order.seconds is not None and self.order.seconds < run.likely:
+            run = Interval.around(self.order.seconds, 0.0)
+        return Prediction(
+            memory=tuple(self.memory(candidate)),
+            step=later,
+            epoch=later.times(per_epoch),
+            run=run,
+            images_per_second=self.order.batch / step.wall,
+            bound=step.bound,
+            timeline=tuple(self._timeline(candidate, step)),
+            basis=step.basis,
+        )
+
+    def _timeline(self, candidate: Candidate, step: StepTime) -> list[Span]:
+        spans = []
+        if candidate.workers and step.inputs:
+            spans.append(Span(lane="loader workers", name="read and transform", begin=0, end=step.inputs))
+        begin = step.inputs if candidate.workers == 0 else 0.0
+        if begin:
+            spans.append(Span(lane="cpu", name="read and transform", begin=0, end=begin))
+        ends = []
+        for index, (device, seconds) in enumerate(zip(candidate.devices, step.compute, strict=True)):
+            lane = device.name if len(candidate.devices) == 1 else f"clone_{index} on {device.name}"
+            spans += self._passes(lane, begin, seconds, candidate.parts)
+            ends.append(begin + seconds)
+        end = max(ends)
+        if step.messages:
+            spans.append(Span(lane="messages", name="add up gradients", begin=end, end=end + step.messages))
+        after = end + step.messages
+        spans.append(Span(lane=candidate.keeper, name="update", begin=after, end=after + step.update))
+        return spans
+
+    def _passes(self, lane: str, begin: float, seconds: float, parts: int) -> list[Span]:
+        parts = min(parts, DRAWN_PARTS)
+        each, forward = seconds / parts, self._forward_part()
+        found = []
+        for part in range(parts):
+            start = begin + part * each
+            turn = start + forward * each
+            found.append(Span(lane=lane, name="forward", begin=start, end=turn))
+            found.append(Span(lane=lane, name="backward", begin=turn, end=start + each))
+        return found

@@ -1,0 +1,63 @@
+"""What was measured of a task on this machine: single steps before a run, and whole runs before this one."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from boxcrew.core.config import Config
+from boxcrew.plan.plan import MemoryFormat, Precision
+
+
+class Timing(Config):
+    """Steps of so many samples at once, on one device."""
+
+    group = "timings"
+
+    device: str
+    memory_format: MemoryFormat
+    threads: int = Field(ge=1)
+    precision: Precision
+    samples: int = Field(ge=1)
+    seconds: float = Field(gt=0)  # of a step with its update
+    core_seconds: float | None = Field(default=None, gt=0)  # of all threads together
+    num_bytes: int | None = Field(default=None, gt=0)  # at the peak, besides what was there before the model
+
+
+class Residual(Config):
+    """How far off the last predictions of a way to compute were: measured / predicted."""
+
+    group = "residuals"
+
+    device: str
+    memory_format: MemoryFormat
+    seconds: float = Field(gt=0)
+    num_bytes: float = Field(gt=0)
+
+
+class Knowledge(Config):
+    """For one task on one machine."""
+
+    group = "knowledge"
+
+    timings: tuple[Timing, ...] = ()
+    failures: tuple[str, ...] = ()  # ways that could not be tried, and why
+    residuals: tuple[Residual, ...] = ()
+    libraries: int | None = Field(default=None, ge=0)  # bytes of a process before it holds any of the model
+
+    def steps_on(
+        self, device: str, memory_format: MemoryFormat, precision: Precision, threads: int | None = None
+    ) -> list[Timing]:
+        """The smallest first. With any number of threads, if not said."""
+        found = [
+            one
+            for one in self.timings
+            if (one.device, one.memory_format, one.precision) == (device, memory_format, precision)
+            and threads in {None, one.threads}
+        ]
+        return sorted(found, key=lambda one: one.samples)
+
+    def residual(self, device: str, memory_format: MemoryFormat) -> Residual | None:
+        for one in self.residuals:
+            if (one.device, one.memory_format) == (device, memory_format):
+                return one
+        return None

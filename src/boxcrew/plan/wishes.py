@@ -1,0 +1,112 @@
+"""What is asked of a plan: the settings that fix a part of it, and the goal."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Annotated, Literal, Self
+
+from pydantic import BeforeValidator, ByteSize, Field, PlainSerializer, TypeAdapter, ValidationError
+
+from boxcrew.core.config import Config, commas
+from boxcrew.core.errors import UsageError
+from boxcrew.core.units import format_bytes, format_duration, parse_duration
+from boxcrew.plan.plan import BatchNorm, MemoryFormat, Precision, Strategy
+
+Count = Annotated[int, Field(ge=1)]
+GoalKind = Literal["fastest", "smallest", "deadline", "budget"]
+
+
+class DeployConfig(Config):
+    """What the user fixes; all that is `auto` the planner chooses."""
+
+    group = "deploy"
+
+    strategy: Strategy | Literal["auto"] = "auto"
+    replicas: Count | Literal["auto"] = "auto"  # processes that compute; auto: one for each accelerator
+    servers: Count | Literal["auto"] = "auto"  # processes that keep parameters, if the strategy has any
+    staleness: Annotated[int, Field(ge=0)] | None = None  # steps a replica may be ahead of another
+    clones: Count | Literal["auto"] = "auto"  # copies of the model in a process
+    clone_on_cpu: bool = False  # all clones on the CPU, also where there are accelerators
+    shares: Annotated[tuple[Count, ...], commas] | None = (
+        None  # samples of a step for each clone; None: by the speeds of the devices
+    )
+    batch_norm: BatchNorm = "first"
+    optimizer_device: Literal["auto", "cpu"] = "auto"  # cpu: parameters and optimizer stay in main memory
+    precision: Precision | Literal["auto"] = "auto"
+    memory_format: MemoryFormat | Literal["auto"] = "auto"
+    threads: Count | Literal["auto"] = "auto"
+    accumulation: Count | Literal["auto"] = "auto"  # parts of a step; auto: as few as fit into memory
+    recompute: bool | Literal["auto"] = "auto"  # activations in backward; auto: only if nothing else fits
+    memory_fraction: float | None = Field(default=None, gt=0, le=1)  # of each device's memory, at most
+
+
+class Goal(Config):
+    """What the best plan is."""
+
+    group = "goal"
+
+    kind: GoalKind = "fastest"
+    seconds: float | None = Field(default=None, gt=0)  # of the whole training, for a deadline
+    num_bytes: int | None = Field(default=None, gt=0)  # of each device, for a budget
+
+    @classmethod
+    def parse(cls, text: object) -> Self:
+        """From `fastest`, `smallest`, `deadline:2h` or `budget:8GB`."""
+        if isinstance(text, cls):
+            return text
+        kind, _, limit = str(text).partition(":")
+        if kind in {"fastest", "smallest"} and not limit:
+            return cls(kind="fastest" if kind == "fastest" else "smallest")
+        if kind == "deadline" and limit:
+            return cls.of({"kind": "deadline", "seconds": _parse_seconds(limit)})
+        if kind == "budget" and limit:
+            return cls(kind="budget", num_bytes=_parse_bytes(limit))
+        raise UsageError(
+            f"goal={text}: no such goal", advice="there are: fastest, smallest, deadline:2h, budget:8GB"
+        )
+
+    def exactly(self) -> str:
+        """What `parse` makes the same of."""
+        if self.seconds is not None:
+            return f"deadline:{Decimal(repr(self.seconds)):f}"
+        return f"budget:{self.num_bytes}B" if self.num_bytes is not None else self.kind
+
+    def __str__(self) -> str:
+        if self.seconds is not None:
+            return f"deadline:{format_duration(self.seconds)}"
+        return f"budget:{format_bytes(self.num_bytes)}" if self.num_bytes is not None else self.kind
+
+
+def _parse_seconds(text: str) -> float:
+    try:
+        return parse_duration(text)
+    except UsageError as error:
+        raise UsageError(f"goal=deadline:{error.message}", advice=error.advice) from None
+
+
+def _parse_bytes(text: str) -> int:
+    try:
+        num = int(TypeAdapter(ByteSize).validate_python(text))
+    except ValidationError:
+        raise UsageError(f"goal=budget:{text}: not a size", advice="write it like 8GB or 512MiB") from None
+    if num <= 0:
+        raise UsageError(f"goal=budget:{text}: a budget must be above zero")
+    return num
+
+
+GoalSetting = Annotated[Goal, BeforeValidator(Goal.parse), PlainSerializer(Goal.exactly)]
+
+
+class Order(Config):
+    """All that is asked for."""
+
+    deploy: DeployConfig = DeployConfig()
+    goal: Goal = Goal()
+    device: str = "auto"
+    batch: int = Field(ge=1)  # samples a step, over all clones: what is learnt depends on it, so it stays
+    workers: int | Literal["auto"] = "auto"
+    cache: int | Literal["auto"] = "auto"  # bytes for decoded images
+    num_samples: int = Field(ge=1)  # of an epoch
+    steps: float = Field(gt=0)  # of the run
+    seconds: float | None = None  # of the run, if the clock ends it
+    prefetch: int = 4  # batches that each worker makes ahead

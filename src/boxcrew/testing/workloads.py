@@ -1,0 +1,31 @@
+"""Workloads that no task has, for tests of plans."""
+
+from __future__ import annotations
+
+from boxcrew.core.workload import Inputs, Line, Pass, Peak, Workload
+
+MIB = 1 << 20
+
+
+def a_workload(*, activations: int = 100 * MIB, **changes: object) -> Workload:
+    """Of a network of 20 MiB with Adam; `activations` are bytes of a sample. Images are quick to read."""
+    kept = Line(fixed=MIB, each=activations)
+    most = Line(fixed=30 * MIB, each=activations + activations // 10)
+    less = Line(fixed=30 * MIB, each=activations // 3)
+    whole = Pass(activations=kept, peak=Peak(moments=(most,)), operations=6 * 10**9, traffic=5 * activations)
+    again = Pass(activations=less, peak=Peak(moments=(less,)), operations=8 * 10**9, traffic=7 * activations)
+    usual = {
+        "parameters": 20 * MIB,
+        "gradients": 20 * MIB,
+        "buffers": 0,
+        "largest_layer": 4 * MIB,
+        "slots": 2,
+        "averages": 0,
+        "batch": Line(fixed=0, each=300_000).tree(),
+        "whole": whole.tree(),
+        "recomputed": again.tree(),
+        "forward_operations": 2 * 10**9,
+        "least_samples": 2,
+        "inputs": Inputs(seconds=0.01, kept_seconds=0.002, image_bytes=MIB).tree(),
+    }
+    return Workload.of(usual | changes)

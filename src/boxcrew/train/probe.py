@@ -1,0 +1,260 @@
+"""A few real steps before a run, in a process of their own: how long they take, and how much memory.
+
+A process of its own, because on a CPU nobody says that memory is short: whoever takes too much is killed. It
+may be killed at any time; what it has found by then stands.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from typing import Any
+
+import psutil
+import torch
+
+from boxcrew.core.errors import BoxcrewError
+from boxcrew.core.parent import die_with
+from boxcrew.core.types import Batch
+from boxcrew.deploy.deployment import Deployment, deploy
+from boxcrew.deploy.memory import is_out_of_memory, limited, peak_memory
+from boxcrew.detectors.base import build_detector
+from boxcrew.plan.knowledge import Timing
+from boxcrew.plan.plan import Clone, MemoryFormat, Plan, Precision, Replica
+from boxcrew.tasks.detection import DetectionTask
+from boxcrew.train.config import RunConfig
+from boxcrew.train.needs import freeze_for
+from boxcrew.train.optim import optimizer_of
+from boxcrew.train.schedule import Length
+
+SECONDS = 20.0  # in all, with the start of the process
+FEW = 4  # samples: enough to tell ways apart
+ROUNDS = 3  # of timed steps
+CLOSE = 1.25  # a way that is this much slower with few samples is not tried with many
+WORTH_STEPS, WORTH_SECONDS = 200, 120.0  # a shorter run would not earn the probe back
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """To compute."""
+
+    device: str
+    memory_format: MemoryFormat
+    threads: int
+    precision: Precision
+
+    def __str__(self) -> str:
+        return f"{self.memory_format} on {self.threads} thread{'s' if self.threads > 1 else ''}"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Job:
+    config: RunConfig
+    classes: tuple[str, ...]
+    batch: Batch  # as many samples as a step computes at once
+    ways: tuple[Way, ...]
+    memory: int  # bytes that it may take
+    least: int = 1  # samples that can be computed at once
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    timings: tuple[Timing, ...]
+    failures: tuple[str, ...]
+
+
+def is_worth_it(length: Length) -> bool:
+    seconds_do = length.seconds is None or length.seconds >= WORTH_SECONDS
+    return seconds_do and length.steps >= WORTH_STEPS
+
+
+def probe(job: Job, *, seconds: float = SECONDS) -> Found:
+    """What a child process finds out in that time. A probe never ends a run: what fails is told."""
+    ends = time.monotonic() + seconds
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe(duplex=False)
+    child = context.Process(target=_work, args=(theirs, _packed(job), psutil.Process().pid, seconds))
+    child.start()
+    theirs.close()
+    try:
+        found = list(_received(ours, ends))
+        child.join(timeout=max(0.0, ends - time.monotonic()))
+        died = not child.is_alive() and child.exitcode
+    finally:
+        child.kill()
+        child.join()
+        ours.close()
+    timings = tuple(Timing.of(one) for one in found if isinstance(one, dict))
+    failures = [one for one in found if isinstance(one, str)]
+    if died:
+        failures.append(f"the probe's process ended with exit code {child.exitcode}")
+    elif not timings and not failures:
+        failures.append(f"the probe had no time for a step in {seconds:.0f} s")
+    return Found(timings=timings, failures=tuple(failures))
+
+
+def _received(ours: Connection, ends: float) -> Iterator[Any]:
+    while (left := ends - time.monotonic()) > 0 and ours.poll(left):
+        try:
+            yield ours.recv()
+        except EOFError:
+            return
+
+
+def _packed(job: Job) -> dict[str, Any]:
+    """Plain values: tensors would travel through /dev/shm, which is small in containers."""
+    batch = job.batch
+    return {
+        "config": job.config.tree(),
+        "classes": job.classes,
+        "inputs": batch.inputs.numpy(),
+        "targets": {name: value.numpy() for name, value in batch.targets.items()},
+        "keys": batch.keys,
+        "ways": job.ways,
+        "memory": job.memory,
+        "least": job.least,
+    }
+
+
+def _unpacked(packed: dict[str, Any]) -> Job:
+    batch = Batch(
+        inputs=torch.from_numpy(packed["inputs"]),
+        targets={name: torch.from_numpy(value) for name, value in packed["targets"].items()},
+        keys=packed["keys"],
+    )
+    return Job(
+        config=RunConfig.of(packed["config"]),
+        classes=packed["classes"],
+        batch=batch,
+        ways=packed["ways"],
+        memory=packed["memory"],
+        least=packed["least"],
+    )
+
+
+def _work(theirs: Connection, packed: dict[str, Any], parent: int, seconds: float) -> None:
+    """The child's whole life. The time that its start took is taken off."""
+    die_with(parent)
+    begun = psutil.Process().create_time()
+    left = seconds - (time.time() - begun)
+    _Probe(_unpacked(packed), ends=time.monotonic() + 0.9 * left, tell=theirs.send).run()
+
+
+class _Probe:
+    def __init__(self, job: Job, *, ends: float, tell: Callable[[Any], None]) -> None:
+        self._job = job
+        self._ends = ends
+        self._tell = tell
+        self._before = 0  # bytes, before there was a model
+
+    def run(self) -> None:
+        """All ways with few samples; then those that were fast with as many as a step has, or as time
+        allows.
+        """
+        few = max(self._job.least, min(FEW, len(self._job.batch)))
+        seconds = {way: self._try(way, few) for way in self._job.ways}
+        known = {way: found for way, found in seconds.items() if found is not None}
+        for way, found in sorted(known.items(), key=lambda pair: pair[1]):
+            if found > CLOSE * min(known.values()):
+                continue
+            many = min(len(self._job.batch), int(few * (self._ends - time.monotonic()) / (2.5 * found)))
+            if many > few:
+                self._try(way, many)
+
+    def _try(self, way: Way, num: int) -> float | None:
+        """Seconds of a step; None where there was no time for one, or it failed."""
+        if time.monotonic() > self._ends:
+            return None
+        try:
+            return self._timed(way, num)
+        except (RuntimeError, ValueError, MemoryError, BoxcrewError) as error:
+            what = "not enough memory" if is_out_of_memory(error) else str(error).partition("\n")[0]
+            self._tell(f"{way} with {num} samples could not be tried: {what}")
+            return None
+
+    def _timed(self, way: Way, num: int) -> float:
+        torch.manual_seed(self._job.config.seed)
+        plan = _plan_for(way, num)
+        deployment = deploy(plan)
+        if way.device == "cpu" and not self._before:
+            self._before = psutil.Process().memory_info().rss
+        step = self._step(deployment, self._job.batch.select([i % len(self._job.batch) for i in range(num)]))
+        with limited(self._job.memory):
+            times = [step()]  # the first also makes room and plans of its own
+            while len(times) <= ROUNDS and time.monotonic() + times[-1][0] < self._ends:
+                times.append(step())
+        counted = sorted(times[1:] or times)
+        seconds, cores = counted[len(counted) // 2]
+        peak = peak_memory(way.device) - self._before
+        timing = Timing(
+            device=way.device,
+            memory_format=way.memory_format,
+            threads=way.threads,
+            precision=way.precision,
+            samples=num,
+            seconds=seconds,
+            core_seconds=max(cores, 1e-6) if way.device == "cpu" else None,
+            num_bytes=max(1, peak),
+        )
+        self._tell(timing.tree())
+        return seconds
+
+    def _step(self, deployment: Deployment, batch: Batch) -> Callable[[], tuple[float, float]]:
+        """Does a step as in training; gives its seconds, and those of all threads."""
+        config = self._job.config
+        task = DetectionTask(build_detector(config.detector, self._job.classes))
+        freeze_for(config, task).set_learning(task, fraction=0.0)
+        deployment.place(task)
+        optimizer = optimizer_of(task, config.optim)
+
+        def take() -> tuple[float, float]:
+            with deployment:
+                begun, worked = time.perf_counter(), time.process_time()
+                deployment.gradients(task, batch, "train")
+                deployment.update(optimizer, max_norm=config.optim.clip)
+                return time.perf_counter() - begun, time.process_time() - worked
+
+        return take
+
+
+def _plan_for(way: Way, num: int) -> Plan:
+    return Plan(
+        replicas=(Replica(clones=(Clone(device=way.device, share=num),)),),
+        parameter_device=way.device,
+        optimizer_device=way.device,
+        batch=num,
+        precision=way.precision,
+        memory_format=way.memory_format,
+        threads=way.threads,
+        loader_workers=0,
+    )
+
+
+def ways_of(plan: Plan, config: RunConfig, *, busy_cores: float) -> tuple[Way, ...]:
+    """The plan's own first; others differ in what was left to us. Only for CPUs there is a choice."""
+    own = Way(
+        device=plan.clones[0].device,
+        memory_format=plan.memory_format,
+        threads=plan.threads,
+        precision=plan.precision,
+    )
+    if any(clone.device != "cpu" for clone in plan.clones):
+        return (own,)
+    formats: Sequence[MemoryFormat] = (own.memory_format,)
+    if config.deploy.memory_format == "auto":
+        other: MemoryFormat = "contiguous" if own.memory_format == "channels_last" else "channels_last"
+        formats = (own.memory_format, other)
+    found = [replace(own, memory_format=one) for one in formats]
+    return (*found, *(replace(own, threads=num) for num in _fewer_threads(own.threads, config, busy_cores)))
+
+
+def _fewer_threads(threads: int, config: RunConfig, busy_cores: float) -> list[int]:
+    """Cores that are halves of one compute no more, and one that others use is waited for by all."""
+    if config.deploy.threads != "auto":
+        return []
+    found = [threads // 2] if threads >= 4 else []
+    free = max(1, int(threads - busy_cores))
+    return [*found, *([free] if busy_cores >= 0.5 and free < threads and free not in found else [])]

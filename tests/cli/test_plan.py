@@ -1,0 +1,135 @@
+"""`boxcrew plan`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from boxcrew.plan.plan import Plan
+from boxcrew.testing.tiny import TINY
+
+Call = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("boxcrew.hardware.speed.MOMENT", 0.001)
+
+
+@pytest.fixture
+def plan(boxcrew: Call, tiny_set: Path) -> Call:
+    """The command, on a few images and without trying steps."""
+
+    def run(*words: str) -> Any:
+        return boxcrew("plan", f"data={tiny_set}", *TINY, "batch=8", "probe=false", *words)
+
+    return run
+
+
+def test_a_plan_is_told_with_what_it_takes_and_why(plan: Call, tmp_path: Path) -> None:
+    done = plan()
+    assert done.code == 0, done.err
+    for said in (
+        "plan: single on cpu, batch 8",
+        "no accelerator here: the CPU computes",
+        "expected: ",
+        "s a step (",
+        "bound by computing",
+        "parameter device",
+        "activations",
+        "there are",
+        "not chosen: ",
+    ):
+        assert said in done.out
+    assert not list(tmp_path.iterdir()), "nothing is written"
+
+
+def test_for_a_machine_that_is_not_here(plan: Call) -> None:
+    done = plan("--assume", "2x24GB-gpu, 16 cores, 64GB", "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    made = Plan.of(found["plan"])
+    assert (made.strategy, made.devices, made.threads) == ("ddp", ("cuda:0", "cuda:1"), 8)
+    assert made.predicted is not None
+    assert [one.device for one in made.predicted.memory] == ["cpu", "cuda:0", "cuda:1"]
+    assert found["parameters"]
+    assert found["workload"]["parameters"] > 0
+
+
+def test_for_a_machine_that_is_described_in_a_file(boxcrew: Call, plan: Call, tmp_path: Path) -> None:
+    (tmp_path / "there.json").write_text(boxcrew("devices", "--json").out)
+    done = plan("--assume", "there.json")
+    assert done.code == 0, done.err
+    assert "(assumed)" in done.out
+
+
+def test_a_plan_is_written_edited_and_replayed(
+    boxcrew: Call, plan: Call, tiny_set: Path, tmp_path: Path
+) -> None:
+    done = plan("out=plan.json")
+    assert done.code == 0, done.err
+    file = tmp_path / "plan.json"
+    edited = json.loads(file.read_text()) | {"accumulation": 2, "memory_format": "contiguous"}
+    file.write_text(json.dumps(edited))
+    words = (f"data={tiny_set}", *TINY, "steps=2", "plan=plan.json", "out=run")
+    done = boxcrew("train", *words)
+    assert done.code == 0, done.err
+    followed = Plan.read(tmp_path / "run" / "plan.json", setting="plan")
+    assert (followed.accumulation, followed.memory_format, followed.batch) == (2, "contiguous", 8)
+    file.write_text(json.dumps(edited | {"batch": 9}))
+    refused = boxcrew("train", *words[:-1], "out=other")
+    assert refused.code == 2
+    assert "the clones' shares 8 are not the batch of 9" in refused.err
+
+
+def test_a_plan_is_drawn_and_nothing_is_overwritten(plan: Call, tmp_path: Path) -> None:
+    done = plan("out=plan.png")
+    assert done.code == 0, done.err
+    assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
+    again = plan("out=plan.png")
+    assert again.code == 2
+    assert "out=plan.png: is there already" in again.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["goal=quickest"], "goal"),
+        (["goal=deadline:soon"], "soon: not a duration"),
+        (["goal=deadline:1s", "epochs=100"], "the fastest plan takes about"),
+        (["goal=budget:10MB"], "nothing fits"),
+        (["--assume", "2x24GB-gpoo"], "2x24GB-gpoo"),
+        (["--assume", "0x24GB-gpu"], "0x24GB-gpu"),
+        (["--assume", "nowhere.json"], "nowhere.json"),
+        (["out=plan.txt"], "neither a plan nor a picture"),
+        (["out=nowhere/plan.png"], "no such directory"),
+        (["plan=nowhere.json"], "plan=nowhere.json: No such file"),
+        (["device=cuda:3"], "device=cuda:3: not on this machine"),
+        (["gaol=fastest"], "gaol"),
+    ],
+)
+def test_what_cannot_be_is_one_clear_error(plan: Call, words: list[str], said: str) -> None:
+    done = plan(*words)
+    assert done.code == 2, (done.out, done.err)
+    assert said in done.err
+    assert done.err.count("error: ") == 1
+
+
+def test_a_description_with_unknown_fields(boxcrew: Call, plan: Call, tmp_path: Path) -> None:
+    machine = json.loads(boxcrew("devices", "--json").out) | {"colour": "grey"}
+    (tmp_path / "there.json").write_text(json.dumps(machine))
+    done = plan("--assume", "there.json")
+    assert done.code == 2
+    assert "colour: no such setting" in done.err
+
+
+def test_a_plan_for_another_task_is_refused(boxcrew: Call, plan: Call, tiny_set: Path) -> None:
+    assert plan("out=plan.json").code == 0
+    done = boxcrew("plan", "ssd300_vgg16", f"data={tiny_set}", "probe=false", "plan=plan.json")
+    assert done.code == 2
+    assert "was made for detection by ssdlite, not for detection by ssd" in done.err

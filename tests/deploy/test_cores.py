@@ -1,0 +1,57 @@
+"""Cores of their own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from boxcrew.deploy.cores import on_own_cores, part_of
+from boxcrew.deploy.deployment import Deployment
+from boxcrew.hardware import probe
+from boxcrew.plan.plan import Clone, Replica
+from boxcrew.testing.plans import plan_of
+from boxcrew.testing.processes import in_processes
+
+
+@pytest.mark.parametrize("num", [1, 2, 3, 8])
+@pytest.mark.parametrize("cores", [1, 2, 5, 64])
+def test_parts_are_of_one_core_at_least_and_leave_none_out(cores: int, num: int) -> None:
+    parts = [part_of(range(cores), index, num) for index in range(num)]
+    assert all(parts)
+    if cores >= num:
+        assert sorted(core for part in parts for core in part) == list(range(cores))
+        assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def test_a_process_stays_on_its_part_while_told_to() -> None:
+    before = os.sched_getaffinity(0)
+    with on_own_cores(0, len(before)):
+        assert os.sched_getaffinity(0) == {min(before)}
+    assert os.sched_getaffinity(0) == before
+
+
+def test_cores_near_to_the_same_memory_are_together(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for core, node in ((0, 0), (1, 1), (2, 0), (3, 1)):
+        (tmp_path / f"node{node}" / f"cpu{core}").mkdir(parents=True)
+    monkeypatch.setattr(probe, "_NODES", tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
+    assert probe.cores_by_node() == [0, 2, 1, 3]
+    assert part_of(probe.cores_by_node(), 1, 2) == [1, 3]
+
+
+def _note_cores(deployment: Deployment, file: Path) -> None:
+    assert deployment.plan.pinned
+    torch.save(sorted(os.sched_getaffinity(0)), file)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_replicas_do_not_share_cores(tmp_path: Path) -> None:
+    replicas = (Replica(clones=(Clone(device="cpu", share=1),)),) * 2
+    plan = plan_of(2, replicas=replicas, strategy="ddp", pinned=True)
+    first, second = in_processes(plan, _note_cores, tmp_path)
+    assert first
+    assert second
+    assert not set(first) & set(second)

@@ -1,0 +1,150 @@
+"""Every strategy learns the same, in less memory, when activations are computed again in backward."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from boxcrew.core.errors import BoxcrewError
+from boxcrew.deploy.deployment import deploy
+from boxcrew.deploy.group import Group
+from boxcrew.deploy.server import Server
+from boxcrew.deploy.strategies import fsdp
+from boxcrew.plan.plan import BatchNorm, Clone, MemoryFormat, Plan, Precision, Replica
+from boxcrew.tasks.account import Ledger
+from boxcrew.testing import learning
+from boxcrew.testing.plans import plan_of
+from boxcrew.testing.processes import in_all_processes
+
+BATCH = 8
+Learnt = tuple[dict[str, Tensor], list[float]]
+"""What a task is after some steps, and their losses and norms."""
+
+
+def learnt(one: Plan) -> Learnt:
+    with deploy(one) as deployment:
+        task = deployment.place(learning.make_task("ssdlite"))
+        losses, norms = learning.learn(deployment, task, steps=range(3))
+    return task.state_dict(), losses + norms
+
+
+def require_same(found: Learnt, wanted: Learnt) -> None:
+    """To the bit."""
+    assert found[1] == wanted[1]
+    assert found[0].keys() == wanted[0].keys()
+    for name, value in wanted[0].items():
+        assert torch.equal(found[0][name], value), name
+
+
+@pytest.mark.parametrize(
+    ("accumulation", "precision", "memory_format"),
+    [(1, "fp32", "contiguous"), (3, "fp32", "channels_last"), (2, "bf16", "channels_last")],
+)
+def test_one_clone(accumulation: int, precision: Precision, memory_format: MemoryFormat) -> None:
+    one = plan_of(BATCH, accumulation=accumulation, precision=precision, memory_format=memory_format)
+    require_same(learnt(one.model_copy(update={"recompute": True})), learnt(one))
+
+
+@pytest.mark.parametrize("batch_norm", ["first", "synced"])
+def test_clones_in_one_process(batch_norm: BatchNorm) -> None:
+    one = plan_of(5, 3, strategy="clones", batch_norm=batch_norm, accumulation=2)
+    require_same(learnt(one.model_copy(update={"recompute": True})), learnt(one))
+
+
+def several(strategy: str, batch_norm: BatchNorm) -> Plan:
+    """Two replicas, and whom they need besides."""
+    shares = (5, 3)
+    return plan_of(
+        *shares,
+        strategy=strategy,
+        replicas=tuple(Replica(clones=(Clone(device="cpu", share=share),)) for share in shares),
+        servers=1 if strategy == "parameter_server" else 0,
+        batch_norm=batch_norm,
+        accumulation=2,
+    )
+
+
+def play(one: Plan, group: Group, file: Path) -> None:
+    """A frozen backbone thaws after two steps."""
+    fsdp.UNIT_BYTES = 1  # every layer comes and goes by itself
+    found = []
+    for recompute in (False, True):
+        task = learning.make_task("ssdlite")
+        if group.is_server:
+            Server(one, group, task, torch.optim.SGD(task.parameters(), lr=0.05)).run()
+            continue
+        with deploy(one.model_copy(update={"recompute": recompute}), group=group) as deployment:
+            placed = deployment.place(task)
+            told = []
+            for learns, steps in ((False, range(2)), (True, range(2, 4))):
+                placed.get_submodule("detector.backbone").requires_grad_(requires_grad=learns)
+                losses, norms = learning.learn(deployment, placed, steps=steps)
+                told += losses + norms
+            found.append((dict(deployment.whole(placed.state_dict())), told))
+    torch.save(found, file)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "batch_norm"),
+    [
+        ("ddp", "synced"),
+        ("ddp", "first"),
+        ("fsdp", "synced"),
+        ("parameter_server", "synced"),
+    ],
+)
+def test_replicas(strategy: str, batch_norm: BatchNorm, tmp_path: Path) -> None:
+    one = several(strategy, batch_norm)
+    for whole, again in in_all_processes(one, partial(play, one), tmp_path)[: len(one.replicas)]:
+        require_same(again, whole)
+
+
+def test_a_step_takes_less_memory() -> None:
+    """With real tensors, as the strategy has them."""
+    peaks = []
+    for recompute in (False, True):
+        with deploy(plan_of(BATCH, recompute=recompute)) as deployment:
+            task = deployment.place(learning.make_task("ssdlite"))
+            batch = learning.make_batch(BATCH, step=0)
+            ledger = Ledger([*task.parameters(), *task.buffers(), batch.inputs, *batch.targets.values()])
+            with ledger:
+                deployment.gradients(task, batch, "train")
+        peaks.append(ledger.peak)
+    whole, again = peaks
+    assert again < 0.7 * whole
+
+
+class Dropping(learning.NormedTask):
+    def __init__(self) -> None:
+        super().__init__()
+        self.features.insert(3, nn.Dropout(0.5))
+
+
+def gradients(one: Plan, task: nn.Module) -> list[Tensor | None]:
+    torch.manual_seed(5)
+    with deploy(one) as deployment:
+        deployment.gradients(deployment.place(task), learning.make_batch(BATCH, step=0), "train")
+    return [parameter.grad for parameter in task.parameters()]
+
+
+def test_what_is_dropped_is_dropped_again() -> None:
+    found = []
+    for recompute in (False, True):
+        torch.manual_seed(0)
+        found.append(gradients(plan_of(BATCH, recompute=recompute), Dropping()))
+    for one, other in zip(*found, strict=True):
+        assert one is not None
+        assert other is not None
+        assert torch.equal(one, other)
+
+
+def test_clones_that_draw_from_one_source_are_refused() -> None:
+    one = plan_of(4, 4, strategy="clones")
+    gradients(one, Dropping())
+    with pytest.raises(BoxcrewError, match="draw random numbers") as refused:
+        gradients(one.model_copy(update={"recompute": True}), Dropping())
+    assert "deploy.recompute=false" in refused.value.advice

@@ -1,0 +1,94 @@
+"""When the first steps have been watched for long enough."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from boxcrew.train.hooks.verification import ENOUGH_STEPS, LEFT_OUT, Verification
+from boxcrew.train.planner import Measured
+from boxcrew.train.schedule import Progress
+from boxcrew.train.trainer import StepReport
+
+
+class Deployment:
+    class Plan:
+        predicted = None
+
+    class Clone:
+        device = "cpu"
+
+    plan = Plan()
+    own_clones = (Clone(),)
+
+
+class Trainer:
+    deployment = Deployment()
+
+
+def report(seconds: float, *, wait: float = 0.0, fault: str | None = None) -> StepReport:
+    return StepReport(
+        progress=Progress(step=1, epoch=0.1, fraction=0.1),
+        loss=1.0,
+        terms={},
+        rate=0.1,
+        gradient_norm=1.0,
+        seconds=seconds,
+        data_wait=wait,
+        num_samples=4,
+        skipped=(),
+        fault=fault,
+    )
+
+
+@pytest.fixture
+def found() -> list[Measured]:
+    return []
+
+
+@pytest.fixture
+def watch(found: list[Measured]) -> Verification:
+    return Verification(lambda _, measured: found.append(measured))
+
+
+def after(watch: Verification, *reports: StepReport) -> None:
+    trainer: Any = Trainer()
+    for one in reports:
+        watch.after_step(trainer, one)
+
+
+def test_the_first_steps_are_left_out_and_the_rest_judged_once(
+    watch: Verification, found: list[Measured]
+) -> None:
+    after(watch, *[report(9.0)] * LEFT_OUT, *[report(0.5, wait=0.1)] * (ENOUGH_STEPS - 1))
+    assert not found
+    after(watch, report(0.5, wait=0.1), report(7.0))
+    assert [(one.step_seconds, one.wait_seconds) for one in found] == [(0.5, 0.1)]
+    assert found[0].peak_bytes > 1 << 20
+    told = watch.to_json()
+    assert told is not None
+    assert told["measured"]["mean_step_seconds"] == pytest.approx(0.5)
+
+
+def test_of_long_steps_fewer_are_enough(watch: Verification, found: list[Measured]) -> None:
+    after(watch, *[report(4.0)] * (LEFT_OUT + 3))
+    assert [one.step_seconds for one in found] == [4.0]
+
+
+def test_a_short_run_is_judged_at_its_end_if_there_is_anything_to_judge(
+    watch: Verification, found: list[Measured]
+) -> None:
+    trainer: Any = Trainer()
+    after(watch, *[report(0.1)] * (LEFT_OUT + 2))
+    watch.end(trainer)
+    assert not found
+    assert watch.to_json() is None
+    after(watch, report(0.1))
+    watch.end(trainer)
+    assert len(found) == 1
+
+
+def test_a_step_that_failed_tells_nothing(watch: Verification, found: list[Measured]) -> None:
+    after(watch, *[report(0.1)] * LEFT_OUT, *[report(5.0, fault="not finite")] * 20)
+    assert not found

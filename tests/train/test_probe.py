@@ -1,0 +1,104 @@
+"""Steps that are tried in a process of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from boxcrew.plan.plan import MemoryFormat
+from boxcrew.testing import learning
+from boxcrew.testing.plans import plan_of
+from boxcrew.train.config import RunConfig
+from boxcrew.train.probe import Found, Job, Way, is_worth_it, probe, ways_of
+from boxcrew.train.schedule import ENDLESS, Length
+
+GIB = 1 << 30
+NETWORK = {"name": "ssdlite", "backbone": "mobilenetv3_small_050", "size": learning.SIZE}
+
+
+def config(**settings: Any) -> RunConfig:
+    return RunConfig.of({"steps": 1, "batch": 6, "detector": NETWORK, **settings})
+
+
+def way(memory_format: MemoryFormat = "channels_last", threads: int = 1) -> Way:
+    return Way(device="cpu", memory_format=memory_format, threads=threads, precision="fp32")
+
+
+def found_by(*ways: Way, memory: int = 8 * GIB, seconds: float = 60.0, **settings: Any) -> Found:
+    job = Job(
+        config=config(**settings),
+        classes=("cup", "pot"),
+        batch=learning.make_batch(6, step=0),
+        ways=ways,
+        memory=memory,
+        least=2,
+    )
+    return probe(job, seconds=seconds)
+
+
+def test_every_way_is_timed_with_few_samples_and_the_fast_ones_with_all() -> None:
+    found = found_by(way(), way("contiguous"))
+    assert not found.failures
+    few = [one for one in found.timings if one.samples == 4]
+    assert [one.memory_format for one in few] == ["channels_last", "contiguous"]
+    many = [one for one in found.timings if one.samples == 6]
+    fastest = min(few, key=lambda one: one.seconds)
+    assert fastest.memory_format in {one.memory_format for one in many}
+    for one in found.timings:
+        assert one.core_seconds is not None
+        assert 0 < one.seconds < 60
+        assert one.core_seconds < 2 * one.seconds + 0.1
+        assert one.num_bytes is not None
+        assert 1 << 20 < one.num_bytes < 4 * GIB
+
+
+def test_where_memory_is_short_it_is_told_and_the_caller_lives() -> None:
+    """A real process with a real limit: it has less than it needs to begin."""
+    found = found_by(way(), memory=200 << 20)
+    assert not found.timings
+    assert "channels_last on 1 thread with 4 samples could not be tried: not enough memory" in found.failures
+
+
+def test_what_fails_is_told() -> None:
+    found = found_by(way(), optim={"name": "momentum", "rate": 1e-3}, trainable="detector.head*")
+    assert not found.timings
+    assert "could not be tried: trainable: 'detector.head*' matches no parameter" in found.failures[0]
+
+
+def test_without_time_nothing_is_found() -> None:
+    found = found_by(way(), seconds=0.3)
+    assert not found.timings
+    assert found.failures == ("the probe had no time for a step in 0 s",)
+
+
+def test_ways_differ_in_what_was_left_to_us() -> None:
+    own = plan_of(6, memory_format="channels_last", threads=2)
+    assert [str(one) for one in ways_of(own, config(), busy_cores=0)] == [
+        "channels_last on 2 threads",
+        "contiguous on 2 threads",
+    ]
+    fixed = config(deploy={"memory_format": "channels_last", "threads": 2})
+    assert [str(one) for one in ways_of(own, fixed, busy_cores=2)] == ["channels_last on 2 threads"]
+    many = plan_of(6, memory_format="channels_last", threads=8)
+    assert {one.threads for one in ways_of(many, config(), busy_cores=0)} == {8, 4}
+
+
+def test_where_others_are_at_work_fewer_threads_are_tried() -> None:
+    own = plan_of(6, memory_format="channels_last", threads=2)
+    assert [one.threads for one in ways_of(own, config(), busy_cores=0.9)] == [2, 2, 1]
+    assert [one.threads for one in ways_of(own, config(), busy_cores=0.2)] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("steps", "seconds", "worth"),
+    [
+        (199, None, False),
+        (200, None, True),
+        (ENDLESS, 119.0, False),
+        (ENDLESS, 120.0, True),
+        (100, 3600.0, False),
+    ],
+)
+def test_short_runs_do_without(*, steps: int, seconds: float | None, worth: bool) -> None:
+    assert is_worth_it(Length(steps=steps, seconds=seconds, steps_per_epoch=10)) == worth
