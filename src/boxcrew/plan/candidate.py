@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from boxcrew.core.units import counted
 from boxcrew.hardware.machine import Device
 from boxcrew.plan.plan import MemoryFormat, Precision, Strategy, deal_out, equal_parts
 
@@ -45,4 +46,4 @@ class Candidate:
         return deal_out(self.shares, tuple(sizes))
 
     def way(self) -> str:
-        return f"{self.memory_format} on {self.threads} thread{'s' if self.threads > 1 else ''}"
+        return f"{self.memory_format} on {counted(self.threads, 'thread')}"

@@ -44,17 +44,20 @@ class Knowledge(Config):
     residuals: tuple[Residual, ...] = ()
     libraries: int | None = Field(default=None, ge=0)  # bytes of a process before it holds any of the model
 
+    def on_device(self, device: str, precision: Precision) -> list[Timing]:
+        """In any way, the smallest first."""
+        found = [one for one in self.timings if (one.device, one.precision) == (device, precision)]
+        return sorted(found, key=lambda one: one.samples)
+
     def steps_on(
         self, device: str, memory_format: MemoryFormat, precision: Precision, threads: int | None = None
     ) -> list[Timing]:
         """The smallest first. With any number of threads, if not said."""
-        found = [
+        return [
             one
-            for one in self.timings
-            if (one.device, one.memory_format, one.precision) == (device, memory_format, precision)
-            and threads in {None, one.threads}
+            for one in self.on_device(device, precision)
+            if one.memory_format == memory_format and threads in {None, one.threads}
         ]
-        return sorted(found, key=lambda one: one.samples)
 
     def residual(self, device: str, memory_format: MemoryFormat) -> Residual | None:
         for one in self.residuals:

@@ -118,11 +118,7 @@ def _overhead(
     """Of the allocator and of libraries on the CPU: as measured, else a share of what is held."""
     if not inside:
         return 0
-    timings = [
-        one
-        for one in knowledge.steps_on("cpu", candidate.memory_format, candidate.precision)
-        if one.num_bytes is not None
-    ]
+    timings = [one for one in knowledge.on_device("cpu", candidate.precision) if one.num_bytes is not None]
     if not timings or candidate.recompute:
         factor = _corrected("cpu", candidate, knowledge)
         return max(0, int(held * (1 + CPU_OVERHEAD) * factor) - held)

@@ -56,7 +56,7 @@ def _ways(costs: Costs, layout: Layout) -> Iterator[Candidate]:
         precision = fast_precision(layout.devices)
         if precision == "fp16" and layout.strategy == "fsdp":  # which has none
             precision = "fp32"
-    for recompute in _recomputing(costs, layout):
+    for recompute in _recomputing(costs):
         for memory_format, threads in _computing(costs, layout, precision):
             way = Candidate(
                 strategy=layout.strategy,
@@ -77,12 +77,12 @@ def _ways(costs: Costs, layout: Layout) -> Iterator[Candidate]:
             yield replace(way, shares=tuple(shares), cache=_cache(costs, way) // num)
 
 
-def _recomputing(costs: Costs, layout: Layout) -> list[bool]:
-    """Whether to, as far as it was looked at. Divided parameters would have to come once more, too."""
+def _recomputing(costs: Costs) -> list[bool]:
+    """Whether to, as far as it was looked at."""
     asked = costs.order.deploy.recompute
     if asked != "auto":
         return [asked]
-    return [False, True] if costs.workload.recomputed and layout.strategy != "fsdp" else [False]
+    return [False, True] if costs.workload.recomputed else [False]
 
 
 def _computing(costs: Costs, layout: Layout, precision: Precision) -> list[tuple[MemoryFormat, int]]:

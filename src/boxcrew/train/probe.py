@@ -19,6 +19,7 @@ import torch
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.parent import die_with
 from boxcrew.core.types import Batch
+from boxcrew.core.units import counted
 from boxcrew.deploy.deployment import Deployment, deploy
 from boxcrew.deploy.memory import is_out_of_memory, limited, peak_memory
 from boxcrew.detectors.base import build_detector
@@ -33,7 +34,6 @@ from boxcrew.train.schedule import Length
 SECONDS = 20.0  # in all, with the start of the process
 FEW = 4  # samples: enough to tell ways apart
 ROUNDS = 3  # of timed steps
-CLOSE = 1.25  # a way that is this much slower with few samples is not tried with many
 WORTH_STEPS, WORTH_SECONDS = 200, 120.0  # a shorter run would not earn the probe back
 
 
@@ -47,7 +47,7 @@ class Way:
     precision: Precision
 
     def __str__(self) -> str:
-        return f"{self.memory_format} on {self.threads} thread{'s' if self.threads > 1 else ''}"
+        return f"{self.memory_format} on {counted(self.threads, 'thread')}"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -151,44 +151,55 @@ class _Probe:
         self._before = 0  # bytes, before there was a model
 
     def run(self) -> None:
-        """All ways with few samples; then those that were fast with as many as a step has, or as time
-        allows.
+        """The usual way first, with as few samples as can be, with few, and with as many as a step has or as
+        time allows: so long it has the memory for itself. Then the other ways; and with many those of them
+        that were faster.
         """
-        few = max(self._job.least, min(FEW, len(self._job.batch)))
-        seconds = {way: self._try(way, few) for way in self._job.ways}
-        known = {way: found for way, found in seconds.items() if found is not None}
-        for way, found in sorted(known.items(), key=lambda pair: pair[1]):
-            if found > CLOSE * min(known.values()):
-                continue
-            many = min(len(self._job.batch), int(few * (self._ends - time.monotonic()) / (2.5 * found)))
-            if many > few:
+        usual, *others = self._job.ways
+        few, most = self._job.least, len(self._job.batch)
+        found = self._try(usual, few)
+        if found is None:
+            return
+        if few < FEW <= most and FEW * found / few * ROUNDS * len(self._job.ways) < 0.5 * self._left:
+            few, found = FEW, self._try(usual, FEW) or found
+        share = 0.5 if others else 0.9
+        many = min(most, int(share * self._left / (2.5 * found / few)))
+        if many > few:
+            self._try(usual, many)
+        for way in others:
+            other = self._try(way, few)
+            if other is not None and other < found and many > few:
                 self._try(way, many)
+
+    @property
+    def _left(self) -> float:
+        """Seconds."""
+        return self._ends - time.monotonic()
 
     def _try(self, way: Way, num: int) -> float | None:
         """Seconds of a step; None where there was no time for one, or it failed."""
-        if time.monotonic() > self._ends:
+        if self._left < 0:
             return None
         try:
             return self._timed(way, num)
         except (RuntimeError, ValueError, MemoryError, BoxcrewError) as error:
             what = "not enough memory" if is_out_of_memory(error) else str(error).partition("\n")[0]
-            self._tell(f"{way} with {num} samples could not be tried: {what}")
+            self._tell(f"{way} with {counted(num, 'sample')} could not be tried: {what}")
             return None
 
     def _timed(self, way: Way, num: int) -> float:
         torch.manual_seed(self._job.config.seed)
-        plan = _plan_for(way, num)
-        deployment = deploy(plan)
-        if way.device == "cpu" and not self._before:
-            self._before = psutil.Process().memory_info().rss
+        deployment = deploy(_plan_for(way, num))
+        if not self._before:
+            self._before = psutil.Process().memory_info().rss if way.device == "cpu" else 0
         step = self._step(deployment, self._job.batch.select([i % len(self._job.batch) for i in range(num)]))
         with limited(self._job.memory):
             times = [step()]  # the first also makes room and plans of its own
-            while len(times) <= ROUNDS and time.monotonic() + times[-1][0] < self._ends:
+            while len(times) <= ROUNDS and times[-1][0] < self._left:
                 times.append(step())
-        counted = sorted(times[1:] or times)
-        seconds, cores = counted[len(counted) // 2]
-        peak = peak_memory(way.device) - self._before
+        kept = sorted(times[1:] or times)
+        seconds, cores = kept[len(kept) // 2]
+        is_usual = way == self._job.ways[0]
         timing = Timing(
             device=way.device,
             memory_format=way.memory_format,
@@ -197,7 +208,7 @@ class _Probe:
             samples=num,
             seconds=seconds,
             core_seconds=max(cores, 1e-6) if way.device == "cpu" else None,
-            num_bytes=max(1, peak),
+            num_bytes=max(1, peak_memory(way.device) - self._before) if is_usual else None,
         )
         self._tell(timing.tree())
         return seconds
