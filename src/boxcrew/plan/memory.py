@@ -15,10 +15,11 @@ MIB = 1 << 20
 PROCESS = 900 * MIB  # of libraries, where it is not known
 CONTEXT = 600 * MIB  # that an accelerator's own libraries take
 WORKER = 64 * MIB  # of a loader process, besides the batches that it makes ahead
-CPU_OVERHEAD, MARGIN = 0.3, 0.15
+CPU_OVERHEAD, MARGIN = 0.3, 0.2
 """What the C library's allocator takes besides on CPUs, as a share of what a step holds, and by how much it
 may be more: torch's own figures are 12 to 35 % below what a process has in memory (measured elsewhere), ours
 were 6 to 53 % (docs/concepts/planning.md)."""
+LATER = 128 * MIB  # of a process: libraries that only evaluation and pictures need
 LEAST_OVERHEAD, MOST_OVERHEAD = 0.05, 0.5
 MOST_OFF = 1.5
 OTHER_OVERHEAD = 0.1  # on accelerators: not measured, for there was none
@@ -81,7 +82,7 @@ def _main_memory(
         inputs=batches,
         workers=_of_workers(candidate, workload, order),
         overhead=overhead,
-        margin=int(MARGIN * (kept + batches)),
+        margin=int(MARGIN * (kept + batches)) + LATER * each,
         capacity=capacity_of(machine.devices[0], order, taken=libraries),
     )
 
