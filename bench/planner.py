@@ -31,7 +31,7 @@ POINTS = {
 }
 HEAVY = ("ssd300_vgg16", "ssd512_vgg16")
 STEPS, HEAVY_STEPS = 15, 7
-SWEPT, HEAVY_SWEPT = (8, 16), (1, 2)  # batches of the sweep
+SWEPT, HEAVY_SWEPT = (8, 16), (2,)  # batches of the sweep
 COMMAND = "python -m bench planner"
 Point = dict[str, Any]
 
@@ -112,12 +112,14 @@ def _errors(what: str, key: str, points: Sequence[Point], aim: float, worst_aim:
 def _choice(recipe: str, data: Path) -> Row:
     """The plan that is chosen, against all that a sweep measures, and against what people begin with."""
     batches = HEAVY_SWEPT if recipe in HEAVY else SWEPT
-    swept = _child(recipe, data, ",".join(map(str, batches)))
+    chosen = {batch: _chosen(recipe, data, batch) for batch in batches}
+    named = [str(word) for batch, way in chosen.items() for word in (*way, batch)]
+    swept = _child(recipe, data, ",".join(map(str, batches)), "sweep", *named)
+    print(json.dumps(swept), file=sys.stderr)
     ratios, told = [], []
     for batch in batches:
         alike = [way for way in swept if way["batch"] == batch]
-        chosen = _chosen(recipe, data, batch)
-        own = next(way for way in alike if _way(way) == chosen)
+        own = next(way for way in alike if _way(way) == chosen[batch])
         best = max(alike, key=lambda way: float(way["images_per_second"]))
         ratios.append(own["images_per_second"] / best["images_per_second"])
         told.append(
@@ -125,7 +127,7 @@ def _choice(recipe: str, data: Path) -> Row:
         )
     batch = batches[-1]
     naive, ours = alternate(
-        [lambda: _naive(recipe, data, batch), lambda: _one(recipe, data, batch, chosen)], repeats=3
+        [lambda: _naive(recipe, data, batch), lambda: _one(recipe, data, batch, chosen[batch])], repeats=3
     )
     near, gain = min(ratios) >= 0.95, ours / naive
     return Row(

@@ -1,10 +1,11 @@
 """One recipe under many plans, in one process: images a second of each, with real loaders and real steps.
 
-    python -m bench.planner_sweep RECIPE DATA BATCH[,BATCH]
+    python -m bench.planner_sweep RECIPE DATA BATCH[,BATCH] sweep FORMAT THREADS WORKERS BATCH …
     python -m bench.planner_sweep RECIPE DATA BATCH naive
     python -m bench.planner_sweep RECIPE DATA BATCH FORMAT THREADS WORKERS
 
-prints JSON: a list of {format, threads, workers, batch, images_per_second}; or those of one way alone.
+prints JSON: a list of {format, threads, workers, batch, images_per_second}, of which the best and those
+that are named are measured several times; or the images a second of one way alone.
 `naive` is what people begin with: contiguous, a thread for each core, 8 workers, an allocator that nobody
 has told anything.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import statistics
 import sys
 import time
 from collections.abc import Generator
@@ -37,16 +39,17 @@ from boxcrew.train.needs import freeze_for
 from boxcrew.train.optim import optimizer_of
 from boxcrew.train.screen import Screen
 
-SECONDS, STEPS = 3.0, 3  # of each: at least
-AGAIN = 4  # so many of the best are measured again, in turns, with the rest left alone
-ROUNDS = 3
+SECONDS, STEPS = 2.0, 3  # of each: at least
+AGAIN = 2  # so many of the best, of each batch, are measured again in turns
+ROUNDS = 2
 
 
 def main(recipe: str, data: str, batches: str, *way: str) -> None:
     config, loaded = _load(recipe, data)
-    if way:
+    if way[0] != "sweep":
         print(json.dumps(_measure(config, loaded, _only(int(batches), *way))))
         return
+    named = [_way(f, int(t), int(w), int(b)) for f, t, w, b in zip(*[iter(way[1:])] * 4, strict=True)]
     sizes = [int(size) for size in batches.split(",")]
     cores = int(usable_cores())
     ways = [
@@ -55,12 +58,16 @@ def main(recipe: str, data: str, batches: str, *way: str) -> None:
             ("channels_last", "contiguous"), range(1, cores + 1), range(cores + 1), sizes
         )
     ]
-    found = [_measure(config, loaded, way) for way in ways]
-    best = sorted(range(len(ways)), key=lambda i: -found[i])[:AGAIN]
+    found = [[_measure(config, loaded, way)] for way in ways]
+    again = [i for i, way in enumerate(ways) if way in named]
+    for size in sizes:
+        alike = [i for i, way in enumerate(ways) if way["batch"] == size]
+        again += sorted(alike, key=lambda i: -found[i][0])[:AGAIN]
     for _ in range(ROUNDS):
-        for i in best:
-            found[i] = (found[i] + _measure(config, loaded, ways[i])) / 2
-    print(json.dumps([way | {"images_per_second": speed} for way, speed in zip(ways, found, strict=True)]))
+        for i in dict.fromkeys(again):
+            found[i].append(_measure(config, loaded, ways[i]))
+    medians = [statistics.median(speeds) for speeds in found]
+    print(json.dumps([way | {"images_per_second": speed} for way, speed in zip(ways, medians, strict=True)]))
 
 
 def _only(batch: int, memory_format: str, *numbers: str) -> dict[str, Any]:

@@ -261,9 +261,9 @@ def test_an_accumulation_that_is_too_low_is_said() -> None:
 def test_decoded_images_are_not_kept_where_the_model_needs_the_room() -> None:
     """They only save time; without them there is room."""
     tiny = a_workload(activations=2 * MIB)
-    plan = plan_for("1 core, 1.15GB", tiny, cache=0)
+    plan = plan_for("1 core, 1.3GB", tiny, cache=0)
     assert predicted(plan).on("cpu").fits
-    plan = plan_for("1 core, 1.15GB", tiny)
+    plan = plan_for("1 core, 1.3GB", tiny)
     assert predicted(plan).on("cpu").fits
 
 
