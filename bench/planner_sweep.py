@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import statistics
 import sys
 import time
@@ -21,6 +22,9 @@ from collections.abc import Generator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+
+if "naive" not in sys.argv:  # as the command has it, before torch is there
+    os.environ.setdefault("GOMP_SPINCOUNT", "5000")
 
 from boxcrew.api import run_config
 from boxcrew.data.image_cache import ImageCache

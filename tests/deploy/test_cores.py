@@ -37,7 +37,7 @@ def test_cores_near_to_the_same_memory_are_together(monkeypatch: pytest.MonkeyPa
     for core, node in ((0, 0), (1, 1), (2, 0), (3, 1)):
         (tmp_path / f"node{node}" / f"cpu{core}").mkdir(parents=True)
     monkeypatch.setattr(probe, "_NODES", tmp_path)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
+    monkeypatch.setattr(probe, "_allowed", lambda: {0, 1, 2, 3})
     assert probe.cores_by_node() == [0, 2, 1, 3]
     assert part_of(probe.cores_by_node(), 1, 2) == [1, 3]
 

@@ -289,6 +289,7 @@ def test_accelerators_that_tell_less() -> None:
 def test_parts_of_the_memory_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "_NODES", tmp_path)
     assert probe.probe_machine().numa_nodes == 1
-    for name in ("node0", "node1", "possible"):
-        (tmp_path / name).mkdir()
-    assert probe.probe_machine().numa_nodes == 2
+    monkeypatch.setattr(probe, "_allowed", lambda: {0, 1})
+    for name in ("node0/cpu0", "node1/cpu1", "node2/cpu2", "node3", "possible"):
+        (tmp_path / name).mkdir(parents=True)
+    assert probe.probe_machine().numa_nodes == 2  # with cores that we may use

@@ -14,7 +14,8 @@ from boxcrew.hardware.probe import probe_machine
 
 @pytest.fixture(scope="module")
 def machine() -> Machine:
-    return probe_machine()
+    """At rest, whatever else this one does: while others are at work nothing is kept."""
+    return probe_machine().model_copy(update={"busy_cores": 0.0})
 
 
 @pytest.fixture
@@ -74,3 +75,19 @@ def test_a_damaged_record_is_measured_anew(machine: Machine, tmp_path: Path, tex
 def test_a_place_that_cannot_be_written_is_no_error(machine: Machine, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert speed.measured(machine, tmp_path / "file" / "folder").devices[0].speeds is not None
+
+
+@pytest.mark.usefixtures("moments")
+def test_what_is_measured_while_others_are_at_work_is_not_kept(machine: Machine, tmp_path: Path) -> None:
+    busy = machine.model_copy(update={"busy_cores": 1.0})
+    assert speed.measured(busy, tmp_path).devices[0].speeds is not None
+    assert not list(tmp_path.iterdir())
+
+
+def test_another_process_measures_the_same(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = speed.measured_apart(machine)
+    assert found.devices[0].speeds is not None
+    assert found.decoded_pixels is not None
+    assert (found.cores, found.devices[0].model) == (machine.cores, machine.devices[0].model)
+    monkeypatch.setattr(speed, "APART", 0.01)
+    assert speed.measured_apart(machine) == machine  # no time: not known

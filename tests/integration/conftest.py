@@ -105,6 +105,7 @@ def real(shared_data: Path, tmp_path: Path) -> VocSet:
 
 NURSERY = """
 import json, os, sys, traceback
+import timm
 import boxcrew.train.run
 for line in sys.stdin:
     job = json.loads(line)

@@ -85,7 +85,7 @@ def test_explains_itself() -> None:
     assert plan(cache_bytes=3 << 30).explain()[0].endswith("2 loader workers, 3.0 GiB for decoded images")
     first, *reasons = plan(accumulation=4).explain()
     assert first == ("single on cuda:0, batch 32 in 4 parts, bf16, contiguous, 4 threads, 2 loader workers")
-    assert reasons == ["because"]
+    assert reasons == ["BatchNorms see one of the 4 parts of a step at a time", "because"]
     assert "parts" not in plan().explain()[0]
 
 

@@ -145,7 +145,11 @@ def test_the_next_prediction_is_what_was_measured(machine: str, mebibytes: int, 
     first = planned(machine, workload)
     seconds, _ = measurable(first)
     known = Residual(
-        device=first.clones[0].device, memory_format=first.memory_format, seconds=factor, num_bytes=1
+        device=first.clones[0].device,
+        memory_format=first.memory_format,
+        precision=first.precision,
+        seconds=factor,
+        num_bytes=1,
     )
     second = planned(machine, workload, known)
     assert measurable(second)[0] == pytest.approx(factor * seconds, rel=0.01)
@@ -167,7 +171,11 @@ def test_the_next_prediction_of_memory_is_what_was_measured(machine: str, factor
     workload = a_workload(inputs=None)
     first = planned(machine, workload)
     known = Residual(
-        device=first.clones[0].device, memory_format=first.memory_format, seconds=1, num_bytes=factor
+        device=first.clones[0].device,
+        memory_format=first.memory_format,
+        precision=first.precision,
+        seconds=1,
+        num_bytes=factor,
     )
     _, num_bytes = measurable(planned(machine, workload, known))
     assert num_bytes == pytest.approx(factor * measurable(first)[1], rel=0.01)

@@ -17,12 +17,12 @@ from matplotlib.text import Text
 
 from boxcrew.plan.prediction import Interval, Memory, Prediction, Span
 from boxcrew.report import plan_picture
-from boxcrew.report.plan_picture import _KINDS, _headroom, _lanes, _number, plot_plan
+from boxcrew.report.plan_picture import _headroom, _lanes, _number, plot_plan
 from boxcrew.report.style import DPI, SERIES, save
 
 MIB = 2**20
 GIB = 2**30
-NONE = dict.fromkeys((*_KINDS, "margin"), 0)
+NONE = dict.fromkeys((*Memory.kinds, "margin"), 0)
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ def test_kinds_that_no_device_holds_are_not_in_the_legend(draw: Draw) -> None:
 
 def test_all_kinds_are_drawn() -> None:
     one = usual("cpu", GIB, GIB)
-    assert sum(getattr(one, kind) for kind in _KINDS) == one.peak
+    assert sum(getattr(one, kind) for kind in Memory.kinds) == one.peak
 
 
 def test_bars_are_as_long_as_the_share(draw: Draw, read_png: Any, tmp_path: Path) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from boxcrew.core.errors import UsageError
-from boxcrew.hardware.machine import Device, Machine
+from boxcrew.hardware.machine import Device, Host, Machine
 from boxcrew.plan.plan import Plan
 from boxcrew.testing.workloads import a_workload
 from boxcrew.train.config import RunConfig
-from boxcrew.train.planning import as_before, choose_plan
+from boxcrew.train.planning import as_before, choose_plan, planned_processes
 
 CPU = Device(name="cpu", kind="cpu", model="a CPU", memory_bytes=1 << 34)
 MACHINE = Machine(platform="Linux", python="3.11", torch="2", cores=4, memory_bytes=1 << 34, devices=(CPU,))
@@ -88,6 +88,29 @@ def test_a_run_goes_on_in_the_way_it_began(begun: Path) -> None:
     assert goes_on(begun) == ("contiguous", 1)
 
 
+def test_a_run_goes_on_in_as_many_parts_whatever_fits_by_now(begun: Path) -> None:
+    plan = Plan.read(begun / "plan.json", setting="plan")
+    (begun / "plan.json").write_text(plan.model_copy(update={"accumulation": 3}).model_dump_json())
+    now = config()
+    made = choose_plan(now, MACHINE, DEPTHWISE, num_samples=60)
+    assert made.accumulation == 1
+    assert as_before(made, begun, MACHINE, now).accumulation == 3
+    now = config(deploy={"accumulation": 2})
+    made = choose_plan(now, MACHINE, DEPTHWISE, num_samples=60)
+    assert as_before(made, begun, MACHINE, now).accumulation == 2
+
+
+def test_a_run_goes_on_with_as_many_processes_as_it_began_with(
+    begun: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = MACHINE.model_copy(update={"numa_nodes": 2})
+    monkeypatch.setattr("boxcrew.train.planning.probe_machine", lambda: large)
+    assert planned_processes(config(), begun) == (1, 0)
+    assert planned_processes(config(deploy={"replicas": 3}), begun) == (3, 0)
+    (begun / "plan.json").unlink()
+    assert planned_processes(config(), begun) == (2, 0)
+
+
 def test_settings_win_over_the_way_a_run_began(begun: Path) -> None:
     assert goes_on(begun, deploy={"threads": 3}) == ("contiguous", 3)
     assert goes_on(begun, deploy={"memory_format": "channels_last"}) == ("channels_last", 1)
@@ -112,3 +135,21 @@ def test_a_given_plan_wins_over_the_way_a_run_began(begun: Path) -> None:
     path = begun / "given.json"
     path.write_text(json.dumps(choose_plan(config(), MACHINE, DEPTHWISE, num_samples=60).tree()))
     assert goes_on(begun, plan=str(path)) == ("channels_last", 4)
+
+
+def test_who_is_alone_plans_for_one_process_whatever_the_machine_has() -> None:
+    """Nodes of a large machine get a replica each only if somebody starts them."""
+    large = MACHINE.model_copy(update={"numa_nodes": 2})
+    assert len(choose_plan(config(), large, FULL, num_samples=60).replicas) == 2
+    alone = Host(name="", machine=large, ranks=(0,))
+    assert len(choose_plan(config(), large, FULL, num_samples=60, hosts=(alone,)).replicas) == 1
+    both = Host(name="", machine=large, ranks=(0, 1))
+    assert len(choose_plan(config(), large, FULL, num_samples=60, hosts=(both,)).replicas) == 2
+
+
+def test_as_many_processes_are_started_as_are_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = MACHINE.model_copy(update={"numa_nodes": 2})
+    monkeypatch.setattr("boxcrew.train.planning.probe_machine", lambda: large)
+    assert planned_processes(config()) == (2, 0)
+    assert planned_processes(config(deploy={"replicas": 1})) == (1, 0)
+    assert planned_processes(config(deploy={"strategy": "parameter_server", "replicas": 3})) == (3, 1)

@@ -58,6 +58,7 @@ def test_where_memory_is_short_it_is_told_and_the_caller_lives() -> None:
     """A real process with a real limit: it has less than it needs to begin."""
     found = found_by(way(), memory=200 << 20)
     assert not found.timings
+    assert found.too_many == 2
     assert "channels_last on 1 thread with 2 samples could not be tried: not enough memory" in found.failures
 
 
@@ -70,7 +71,12 @@ def test_what_fails_is_told() -> None:
 def test_without_time_nothing_is_found() -> None:
     found = found_by(way(), seconds=0.3)
     assert not found.timings
-    assert found.failures == ("the probe had no time for a step in 0 s",)
+    assert found.failures == ("there was no time to try a step in 0.3 s",)
+
+
+def test_where_no_process_can_be_started_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "/nowhere/python")
+    assert found_by(way()).failures == ("steps cannot be tried: No such file or directory",)
 
 
 def test_ways_differ_in_what_was_left_to_us() -> None:

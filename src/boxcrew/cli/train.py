@@ -37,7 +37,7 @@ def resume_command(words: list[str], *, as_json: bool) -> None:
         raise UsageError("resume: which run?", advice="boxcrew resume run=runs/detect/train")
     folder = Path(str(tree.pop("run")))
     work = partial(resume_run, folder, tree, screen(as_json=as_json))
-    _run(_stored(folder, tree), work, as_json=as_json)
+    _run(_stored(folder, tree), work, as_json=as_json, begun_in=folder)
 
 
 def _stored(folder: Path, changes: Tree) -> RunConfig | None:
@@ -46,13 +46,19 @@ def _stored(folder: Path, changes: Tree) -> RunConfig | None:
     return RunConfig.of(read_yaml(file)).changed(changes) if file.is_file() else None
 
 
-def _run(config: RunConfig | None, work: Callable[[Group], Outcome], *, as_json: bool) -> None:
+def _run(
+    config: RunConfig | None,
+    work: Callable[[Group], Outcome],
+    *,
+    as_json: bool,
+    begun_in: Path | None = None,
+) -> None:
     """As one process of those that somebody started, or alone; or starts several, and waits for them."""
     if LAUNCHER in os.environ:
         die_with(int(os.environ[LAUNCHER]))
     seat = seat_of(os.environ)
     if seat is None:
-        num_replicas, num_servers = (1, 0) if config is None else planned_processes(config)
+        num_replicas, num_servers = (1, 0) if config is None else planned_processes(config, begun_in)
         if num_replicas + num_servers > 1:
             from boxcrew.deploy.launch import start_processes  # slow to import, and rarely needed
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from boxcrew.hardware.probe import cores_by_node
+
+_THREADS = Path("/proc/self/task")
 
 
 @contextmanager
@@ -18,13 +21,19 @@ def on_own_cores(index: int, num: int) -> Iterator[None]:
         yield
         return
     before = os.sched_getaffinity(0)
-    with suppress(OSError):
-        os.sched_setaffinity(0, part_of(cores_by_node(), index, num))
+    _stay_on(part_of(cores_by_node(), index, num))
     try:
         yield
     finally:
-        with suppress(OSError):
-            os.sched_setaffinity(0, before)
+        _stay_on(before)
+
+
+def _stay_on(cores: Iterable[int]) -> None:
+    """All threads that there are by now; those that they start do what they do."""
+    threads = [int(place.name) for place in _THREADS.iterdir()] if _THREADS.is_dir() else [0]
+    for thread in threads:
+        with suppress(OSError):  # one that has ended just now
+            os.sched_setaffinity(thread, cores)
 
 
 def part_of(cores: Sequence[int], index: int, num: int) -> list[int]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import platform
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import psutil
 import torch
 
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # malloc.h
 _MIB = 1 << 20
+_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 MALLOC_WISHES: tuple[tuple[int, int], ...] = (
     (_M_MMAP_THRESHOLD, 1024 * _MIB),
     (_M_TRIM_THRESHOLD, 2047 * _MIB),
@@ -39,14 +42,27 @@ def keep_freed_memory() -> bool:
     return all(library.mallopt(number, value) == 1 for number, value in MALLOC_WISHES)
 
 
-def peak_memory(device: str) -> int:
-    """Bytes so far: of the device's memory if it has its own, else of this process."""
-    if device.startswith("cuda"):
-        return int(torch.cuda.max_memory_allocated(device))
+def peak_memory(device: str) -> int | None:
+    """Bytes so far: of the device's tensors if it has memory of its own, else of this process. None where
+    nobody counts.
+    """
+    if device != "cpu":
+        module = torch.get_device_module(device.partition(":")[0])
+        return int(module.max_memory_allocated(device)) if hasattr(module, "max_memory_allocated") else None
+    # Not what the system says of resources: that is also of the process that started this one.
+    found = re.search(r"VmHWM:\s*(\d+) kB", _STATUS.read_text()) if _STATUS.is_file() else None
+    if found is not None:
+        return 1024 * int(found[1])
     import resource  # not on Windows
 
     unit = 1 if platform.system() == "Darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def forget_peak() -> None:
+    """From here on `peak_memory` of the CPU is that of what follows, where the system (Linux) can do it."""
+    with suppress(OSError):
+        _CLEAR.write_text("5")
 
 
 def taken() -> int:

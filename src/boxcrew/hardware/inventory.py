@@ -49,11 +49,17 @@ def assumed(text: str) -> Machine:
     what is there, and some of it is never free.
     """
     if text.lower().endswith(".json") or "/" in text:
-        return Machine.read(Path(text), setting="assume")
+        return _at_rest(Machine.read(Path(text), setting="assume"))
     try:
         return _machine(text, _items(text.split(",")))
     except UsageError as error:
         raise UsageError(f"assume={text}: {error.message}", advice=_ADVICE) from None
+
+
+def _at_rest(machine: Machine) -> Machine:
+    """What was free or busy when it was described is not so when it will be used."""
+    devices = tuple(device.model_copy(update={"free_bytes": None}) for device in machine.devices)
+    return machine.model_copy(update={"busy_cores": 0.0, "devices": devices})
 
 
 def _items(words: Sequence[str]) -> Mapping[str, list[re.Match[str]]]:

@@ -92,7 +92,10 @@ def _allowed() -> set[int]:
 def _cores_of_others() -> float:
     """Of the allowed ones, in use for a moment by all but this process."""
     allowed, begun, own = _allowed(), time.perf_counter(), _own_seconds()
-    percent = psutil.cpu_percent(interval=_LOOK, percpu=True)
+    try:
+        percent = psutil.cpu_percent(interval=_LOOK, percpu=True)
+    except (OSError, psutil.Error):  # a system that does not tell
+        return 0.0
     own_cores = (_own_seconds() - own) / (time.perf_counter() - begun)
     return sum(percent[cpu] for cpu in allowed if cpu < len(percent)) / 100 - own_cores
 
@@ -145,16 +148,22 @@ def _cpu_model() -> str:
 
 
 def _numa_nodes() -> int:
-    return len(list(_NODES.glob("node[0-9]*"))) or 1
+    """Those with cores that this process may use."""
+    return len({node for core, node in _nodes().items() if core in _allowed()}) or 1
 
 
 def cores_by_node() -> list[int]:
     """The cores that this process may use, those near to the same part of the memory together."""
-    allowed = sorted(os.sched_getaffinity(0))
-    nodes: dict[int, int] = {}
-    for place in _NODES.glob("node[0-9]*/cpu[0-9]*"):
-        nodes[int(place.name.removeprefix("cpu"))] = int(place.parent.name.removeprefix("node"))
-    return sorted(allowed, key=lambda core: (nodes.get(core, 0), core))
+    nodes = _nodes()
+    return sorted(_allowed(), key=lambda core: (nodes.get(core, 0), core))
+
+
+def _nodes() -> dict[int, int]:
+    """Of every core, the part of the memory that is near to it."""
+    places = _NODES.glob("node[0-9]*/cpu[0-9]*")
+    return {
+        int(place.name.removeprefix("cpu")): int(place.parent.name.removeprefix("node")) for place in places
+    }
 
 
 def _accelerators() -> tuple[Device, ...]:

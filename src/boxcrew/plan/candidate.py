@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from boxcrew.core.units import counted
-from boxcrew.hardware.machine import Device
-from boxcrew.plan.plan import MemoryFormat, Precision, Strategy, deal_out, equal_parts
+from boxcrew.hardware.machine import Device, Machine
+from boxcrew.plan.plan import MemoryFormat, Plan, Precision, Strategy, deal_out, equal_parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,3 +47,23 @@ class Candidate:
 
     def way(self) -> str:
         return f"{self.memory_format} on {counted(self.threads, 'thread')}"
+
+
+def candidate_of(plan: Plan, machine: Machine) -> Candidate:
+    """What a plan would cost is asked of it; its devices must be there."""
+    devices = {device.name: device for device in machine.devices}
+    return Candidate(
+        strategy=plan.strategy,
+        devices=tuple(devices[clone.device] for clone in plan.clones),
+        shares=tuple(clone.share for clone in plan.clones),
+        replicas=len(plan.replicas),
+        servers=plan.servers,
+        keeper=plan.parameter_device,
+        parts=plan.accumulation,
+        recompute=plan.recompute,
+        precision=plan.precision,
+        memory_format=plan.memory_format,
+        threads=plan.threads,
+        workers=plan.loader_workers,
+        cache=plan.cache_bytes,
+    )

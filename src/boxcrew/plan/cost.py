@@ -32,8 +32,13 @@ class StepTime:
     basis: str
 
     @property
+    def busy(self) -> float:
+        """Seconds in which the devices compute, send or update."""
+        return max(self.compute) + self.messages + self.update
+
+    @property
     def bound(self) -> Bound:
-        if self.inputs > 1.02 * (max(self.compute) + self.messages + self.update):
+        if self.inputs > 1.02 * self.busy:
             return "input"
         return "communication" if self.messages > max(self.compute) else "compute"
 
@@ -52,6 +57,9 @@ class Costs:
         return memory_of(candidate, self.machine, self.workload, self.knowledge, self.order)
 
     def fits(self, candidate: Candidate) -> bool:
+        too_many = self.knowledge.too_many
+        if too_many is not None and max(candidate.at_once) >= too_many and not candidate.recompute:
+            return False
         return all(one.fits for one in self.memory(candidate))
 
     def pace(self, device: Device, candidate: Candidate) -> Pace:

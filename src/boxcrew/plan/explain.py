@@ -6,9 +6,6 @@ from boxcrew.core.units import format_bytes
 from boxcrew.plan.plan import Plan
 from boxcrew.plan.prediction import Memory
 
-_PARTS = (
-    "libraries", "parameters", "gradients", "optimizer", "activations", "inputs", "overhead", "workers",
-)  # fmt: skip
 _BOUNDS = {
     "compute": "computing, not by reading",
     "input": "reading: the devices wait for samples",
@@ -44,7 +41,7 @@ def memory_table(plan: Plan) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     names = [
         devices[0] if len(devices) == 1 else f"{len(devices)} x {devices[0]}…" for devices in alike.values()
     ]
-    rows = [(part, *(format_bytes(getattr(one, part)) for one in alike)) for part in _PARTS]
+    rows = [(part, *(format_bytes(getattr(one, part)) for one in alike)) for part in Memory.kinds]
     rows += [
         ("in all", *(format_bytes(one.peak) for one in alike)),
         ("at most", *(format_bytes(one.needed) for one in alike)),

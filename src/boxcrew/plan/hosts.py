@@ -57,5 +57,15 @@ def _joined(hosts: Sequence[Host], parts: Sequence[Plan], wishes: DeployConfig, 
         "cache_bytes": min(part.cache_bytes for part in parts),
         "reasons": list(dict.fromkeys(reason for part in parts for reason in part.reasons)),
     }
-    slowest = max((part.predicted for part in parts if part.predicted), key=lambda p: p.step.likely)
-    return Plan.of(chiefs.tree() | common | {"predicted": slowest.tree(), "rejected": []})
+    return Plan.of(chiefs.tree() | common | {"predicted": _slowest(parts, batch), "rejected": []})
+
+
+def _slowest(parts: Sequence[Plan], batch: int) -> dict[str, object] | None:
+    """What is expected of the host that all wait for. Its part has another batch than the whole."""
+    known = [(part.predicted, part.batch) for part in parts if part.predicted is not None]
+    if not known:
+        return None
+    slowest, own = max(known, key=lambda pair: pair[0].step.likely)
+    speed = slowest.images_per_second * batch / own
+    whole = {"epoch": slowest.epoch.times(own / batch), "images_per_second": speed}
+    return slowest.model_copy(update=whole).tree()

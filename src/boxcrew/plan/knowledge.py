@@ -30,7 +30,8 @@ class Residual(Config):
 
     device: str
     memory_format: MemoryFormat
-    seconds: float = Field(gt=0)
+    precision: Precision = "fp32"
+    seconds: float = Field(gt=0)  # of forward, backward and update
     num_bytes: float = Field(gt=0)
 
 
@@ -41,6 +42,7 @@ class Knowledge(Config):
 
     timings: tuple[Timing, ...] = ()
     failures: tuple[str, ...] = ()  # ways that could not be tried, and why
+    too_many: int | None = Field(default=None, ge=1)  # samples at once that were found not to fit
     residuals: tuple[Residual, ...] = ()
     libraries: int | None = Field(default=None, ge=0)  # bytes of a process before it holds any of the model
 
@@ -59,8 +61,8 @@ class Knowledge(Config):
             if one.memory_format == memory_format and threads in {None, one.threads}
         ]
 
-    def residual(self, device: str, memory_format: MemoryFormat) -> Residual | None:
+    def residual(self, device: str, memory_format: MemoryFormat, precision: Precision) -> Residual | None:
         for one in self.residuals:
-            if (one.device, one.memory_format) == (device, memory_format):
+            if (one.device, one.memory_format, one.precision) == (device, memory_format, precision):
                 return one
         return None

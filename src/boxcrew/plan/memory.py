@@ -17,10 +17,9 @@ CONTEXT = 600 * MIB  # that an accelerator's own libraries take
 WORKER = 64 * MIB  # of a loader process, besides the batches that it makes ahead
 CPU_OVERHEAD, MARGIN = 0.3, 0.2
 """What the C library's allocator takes besides on CPUs, as a share of what a step holds, and by how much it
-may be more: torch's own figures are 12 to 35 % below what a process has in memory (measured elsewhere), ours
-were 6 to 53 % (docs/concepts/planning.md)."""
+may be more: it took 6 to 53 % here (docs/decisions/0016)."""
 LATER = 128 * MIB  # of a process: libraries that only evaluation and pictures need
-LEAST_OVERHEAD, MOST_OVERHEAD = 0.05, 0.5
+LEAST_OVERHEAD, MOST_OVERHEAD = 0.05, 1.5
 MOST_OFF = 1.5
 OTHER_OVERHEAD = 0.1  # on accelerators: not measured, for there was none
 HALF = 0.55  # of activations in two-byte numbers, with what stays in four
@@ -83,7 +82,7 @@ def _main_memory(
         workers=_of_workers(candidate, workload, order),
         overhead=overhead,
         margin=int(MARGIN * (kept + batches)) + LATER * each,
-        capacity=capacity_of(machine.devices[0], order, taken=libraries),
+        capacity=capacity_of(machine.devices[0], order, taken=libraries * each),
     )
 
 
@@ -129,7 +128,7 @@ def _overhead(
 
 def _corrected(device: str, candidate: Candidate, knowledge: Knowledge) -> float:
     """By how much earlier predictions were too low. What a small network was off by is mostly not its own."""
-    residual = knowledge.residual(device, candidate.memory_format)
+    residual = knowledge.residual(device, candidate.memory_format, candidate.precision)
     return 1.0 if residual is None else min(MOST_OFF, max(1 / MOST_OFF, residual.num_bytes))
 
 

@@ -255,7 +255,8 @@ class Plan(Config):
         if self.batch_norm == "frozen":
             return ["BatchNorms keep the statistics they begin with"]
         if len(self.clones) == 1:
-            return []
+            parts = f"BatchNorms see one of the {self.accumulation} parts of a step at a time"
+            return [parts] if self.accumulation > 1 else []
         if self.batch_norm == "synced":
             return ["BatchNorms learn the statistics of all clones together, as one clone would"]
         return [

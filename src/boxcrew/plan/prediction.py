@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -50,6 +50,9 @@ class Memory(Config):
     """Bytes of one device's memory at the peak, by what they are for."""
 
     group = "memory"
+    kinds: ClassVar[tuple[str, ...]] = (
+        "libraries", "parameters", "gradients", "optimizer", "activations", "inputs", "overhead", "workers",
+    )  # fmt: skip
 
     device: str
     libraries: int = Field(ge=0)  # what processes take before they hold any of the model

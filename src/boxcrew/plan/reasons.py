@@ -122,8 +122,7 @@ def _inputs(costs: Costs, chosen: Candidate) -> list[str]:
         return []
     step = costs.step(chosen)
     batch = costs.order.batch
-    busy = max(step.compute) + step.messages + step.update
-    feeds, takes = batch / max(step.inputs, 1e-9), batch / max(busy, 1e-9)
+    feeds, takes = batch / max(step.inputs, 1e-9), batch / max(step.busy, 1e-9)
     who = counted(chosen.workers, "worker") if chosen.workers else "the process itself"
     who += " in each replica" if chosen.workers and chosen.replicas > 1 else ""
     verb = "feeds" if chosen.workers <= 1 else "feed"

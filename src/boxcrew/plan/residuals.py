@@ -30,12 +30,15 @@ def remember(machine: Machine, task: str, residual: Residual, folder: Path | Non
     file = _file(machine, folder)
     if file is None:
         return
-    way = (residual.device, residual.memory_format)
-    others = [one for one in recall(machine, task, folder) if (one.device, one.memory_format) != way]
+    others = [one for one in recall(machine, task, folder) if _way(one) != _way(residual)]
     known = _read(file) | {task: [one.tree() for one in (*others, residual)]}
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
         write_text(file, json.dumps(known))
+
+
+def _way(residual: Residual) -> tuple[str, str, str]:
+    return residual.device, residual.memory_format, residual.precision
 
 
 def _file(machine: Machine, folder: Path | None) -> Path | None:

@@ -9,7 +9,7 @@ from boxcrew.core.errors import UsageError
 from boxcrew.core.units import counted, format_bytes, format_duration
 from boxcrew.core.workload import Workload
 from boxcrew.hardware.machine import Device, Machine
-from boxcrew.plan.candidate import Candidate
+from boxcrew.plan.candidate import Candidate, candidate_of
 from boxcrew.plan.cost import Costs
 from boxcrew.plan.knowledge import Knowledge
 from boxcrew.plan.memory import capacity_of
@@ -46,6 +46,12 @@ def make_plan(machine: Machine, workload: Workload, order: Order, knowledge: Kno
     others = [*fitting, *(way for way in ways if way not in fitting)]
     told = {"reasons": tuple(reasons), "rejected": tuple(rejected(costs, chosen, others))}
     return _plan(costs, chosen).model_copy(update=told)
+
+
+def with_enough_workers(costs: Costs, plan: Plan) -> Plan:
+    """The same with as many loader workers as it needs, and what it is expected to take by what is known."""
+    chosen = _with_workers(costs, candidate_of(plan, costs.machine))
+    return plan.model_copy(update={"loader_workers": chosen.workers, "predicted": costs.predict(chosen)})
 
 
 def _ways(costs: Costs, layout: Layout) -> Iterator[Candidate]:
@@ -120,13 +126,21 @@ def _leaner(costs: Costs, candidate: Candidate) -> Iterator[Candidate]:
     yield candidate
     if costs.order.cache == "auto":
         main = costs.memory(candidate)[0]
-        kept = max(0, candidate.cache - max(0, main.needed - main.capacity) // candidate.replicas)
-        yield replace(candidate, cache=kept)
+        lack = -(-max(0, main.needed - main.capacity) // candidate.replicas)
+        yield replace(candidate, cache=max(0, _used_cache(costs, candidate) - lack))
         candidate = replace(candidate, cache=0)
         yield candidate
     if costs.order.workers == "auto":
         for workers in sorted({0, 1} & set(range(candidate.workers)), reverse=True):
             yield replace(candidate, workers=workers)
+
+
+def _used_cache(costs: Costs, candidate: Candidate) -> int:
+    """Of a replica: no more than the images of the set."""
+    inputs = costs.workload.inputs
+    if inputs is None:
+        return candidate.cache
+    return min(candidate.cache, costs.order.num_samples * inputs.image_bytes // candidate.replicas)
 
 
 def _parts(costs: Costs, way: Candidate) -> Iterator[int]:

@@ -142,7 +142,7 @@ def _computed(
     if device.kind == "cpu":
         cores = max(1.0, machine.cores)
         seconds *= SERIAL + (1 - SERIAL) * cores / min(threads, cores)
-    residual = knowledge.residual(device.name, memory_format)
+    residual = knowledge.residual(device.name, memory_format, precision)
     if residual is not None:
         spread, basis = KNOWN, "earlier runs on this machine"
     corrected = 1.0 if residual is None else residual.seconds

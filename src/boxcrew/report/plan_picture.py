@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 _Lanes = dict[str, list[list[Span]]]
 _Look = dict[str, Any]  # what matplotlib takes by name
 
-_KINDS = ("libraries", "parameters", "gradients", "optimizer", "activations", "inputs", "overhead", "workers")
 _COLOURS = (*SERIES, MUTED, "#7a5195")  # of kinds of memory, and of what is done during a step
 _BAD = SERIES[1]
 _DARK = frozenset((*SERIES[:3], MUTED, "#7a5195"))  # colours on which white is read best
@@ -101,7 +100,7 @@ def _draw_parts(axes: Axes, memory: Sequence[Memory]) -> list[_Label]:
 def _stack(axes: Axes, row: int, memory: Memory, *, whole: int, edge: float) -> list[_Label]:
     """Bars of all that is needed, one after the other, as shares of `whole` bytes; `edge` in points."""
     labels, begin = [], 0.0
-    for kind, colour in zip((*_KINDS, "margin"), (*_COLOURS, "white"), strict=True):
+    for kind, colour in zip((*Memory.kinds, "margin"), (*_COLOURS, "white"), strict=True):
         count: int = getattr(memory, kind)
         share = count / whole
         plain: _Look = {"facecolor": colour, "edgecolor": "white", "linewidth": edge * (share >= _THIN)}
@@ -139,8 +138,8 @@ def _explain_parts(axes: Axes, memory: Sequence[Memory]) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    colours = dict(zip(_KINDS, _COLOURS, strict=True))
-    shown = {kind: colours[kind] for kind in _KINDS if any(getattr(one, kind) for one in memory)}
+    colours = dict(zip(Memory.kinds, _COLOURS, strict=True))
+    shown = {kind: colours[kind] for kind in Memory.kinds if any(getattr(one, kind) for one in memory)}
     handles: list[Artist] = [Patch(color=colour, label=kind) for kind, colour in shown.items()]
     if any(one.margin for one in memory):
         handles.append(Patch(label="margin", **_MARGIN))

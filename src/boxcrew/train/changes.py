@@ -12,7 +12,19 @@ from boxcrew.core.errors import UsageError
 from boxcrew.plan.plan import Plan
 from boxcrew.train.config import LIMITS, RunConfig
 
-FREE = {*LIMITS, "device", "plan", "loader", "deploy", "saver", "evaluation", "summaries", "guard"}
+FREE = {
+    *LIMITS,
+    "device",
+    "plan",
+    "goal",
+    "probe",
+    "loader",
+    "deploy",
+    "saver",
+    "evaluation",
+    "summaries",
+    "guard",
+}
 """Settings, and groups of them, that say nothing about the steps already done."""
 
 UNFREE = {"evaluation.metric"}  # what `best` means: values of two metrics cannot be compared

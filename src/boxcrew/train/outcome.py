@@ -81,7 +81,7 @@ def summarize(
         "train_seconds": trainer.elapsed,
         "images_per_second": summaries.num_images / max(summaries.seconds, 1e-9),
         "data_wait_share": summaries.data_wait / max(summaries.seconds, 1e-9),
-        "peak_memory_bytes": max(peak_memory(clone.device) for clone in trainer.deployment.own_clones),
+        "peak_memory_bytes": max(peak_memory(clone.device) or 0 for clone in trainer.deployment.own_clones),
         "milliseconds": best.get("milliseconds", {}),
         "classes": best["classes"],
     }

@@ -16,11 +16,14 @@ from boxcrew.core.types import Batch
 from boxcrew.core.units import format_bytes
 from boxcrew.core.workload import Workload
 from boxcrew.hardware.machine import Host, Machine
-from boxcrew.hardware.speed import measured
+from boxcrew.hardware.speed import QUIET, measured
+from boxcrew.plan.candidate import candidate_of
+from boxcrew.plan.cost import Costs
 from boxcrew.plan.knowledge import Knowledge, Residual, Timing
 from boxcrew.plan.memory import capacity_of
 from boxcrew.plan.plan import Plan
 from boxcrew.plan.residuals import recall, remember
+from boxcrew.plan.search import with_enough_workers
 from boxcrew.train.config import RunConfig
 from boxcrew.train.planning import choose_plan, order_of, task_name
 from boxcrew.train.probe import Job, probe, ways_of
@@ -32,7 +35,7 @@ class Measured:
 
     step_seconds: float
     wait_seconds: float  # of them, for data
-    peak_bytes: int  # of the first clone's device, or of the process that computes on the CPU
+    peak_bytes: int | None  # of the first clone's device, or of the process that computes on the CPU
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -59,6 +62,8 @@ class Planner:
         knowledge = Knowledge()
         if is_here:
             machine = measured(machine)
+            if sum(len(host.ranks) for host in hosts) > 1:  # replicas that begin together are no others
+                machine = machine.model_copy(update={"busy_cores": 0.0})
             libraries = psutil.Process().memory_info().rss - workload.parameters - workload.buffers
             residuals = recall(machine, _key(config))
             knowledge = Knowledge(residuals=residuals, libraries=max(0, libraries))
@@ -81,7 +86,22 @@ class Planner:
         return plan.predicted is None or all(one.fits for one in plan.predicted.memory)
 
     def plan(self) -> Plan:
-        return self._plan(self.config, self.knowledge)
+        """Of one that was given, what it is expected to take is worked out anew: it may have been edited."""
+        plan = choose_plan(
+            self.config,
+            self.machine,
+            self.workload,
+            num_samples=self.num_samples,
+            hosts=self.hosts,
+            knowledge=self.knowledge,
+        )
+        if self.config.plan is None:
+            return plan
+        is_here = len(self.hosts) <= 1
+        costs, predicted = self._costs(self.knowledge), None
+        if is_here:
+            predicted = costs.predict(candidate_of(plan, self.machine))
+        return plan.model_copy(update={"predicted": predicted})
 
     def with_steps_tried(self, plan: Plan, classes: tuple[str, ...], batch: Batch) -> Planner:
         """The same, knowing what a few steps of this batch, which is computed at once, take here."""
@@ -95,75 +115,76 @@ class Planner:
             least=self.workload.least_samples,
         )
         found = probe(job)
-        update = {"timings": found.timings, "failures": found.failures}
+        update = {"timings": found.timings, "failures": found.failures, "too_many": found.too_many}
         return replace(self, knowledge=self.knowledge.model_copy(update=update))
 
     def verdict(self, plan: Plan, found: Measured) -> tuple[str, bool]:
         """Predicted against measured, in a sentence; and whether it was as expected."""
         assert plan.predicted is not None
-        step, memory = plan.predicted.step, plan.predicted.on(plan.clones[0].device).measurable
-        slower, larger = found.step_seconds / step.likely - 1, found.peak_bytes / memory - 1
-        margin = plan.predicted.on(plan.clones[0].device).margin
-        as_expected = found.step_seconds in step and found.peak_bytes <= memory + margin
-        return (
-            f"predicted {step.likely:.3g} s a step ({step.low:.3g} to {step.high:.3g}) and "
-            f"{format_bytes(memory)} (at most {format_bytes(memory + margin)}); measured "
-            f"{found.step_seconds:.3g} s ({slower:+.0%}), {format_bytes(found.peak_bytes)} ({larger:+.0%})",
-            as_expected,
-        )
+        step, memory = plan.predicted.step, plan.predicted.on(plan.clones[0].device)
+        slower = found.step_seconds / step.likely - 1
+        said = f"predicted {step.likely:.3g} s a step ({step.low:.3g} to {step.high:.3g})"
+        as_measured = f"measured {found.step_seconds:.3g} s ({slower:+.0%})"
+        as_expected = found.step_seconds in step
+        if found.peak_bytes is not None:
+            most = memory.measurable + memory.margin
+            larger = found.peak_bytes / memory.measurable - 1
+            said += f" and {format_bytes(memory.measurable)} (at most {format_bytes(most)})"
+            as_measured += f", {format_bytes(found.peak_bytes)} ({larger:+.0%})"
+            as_expected = as_expected and found.peak_bytes <= most
+        return f"{said}; {as_measured}", as_expected
 
     def replanned(self, plan: Plan, found: Measured) -> Plan:
         """With what the run itself has shown. What decides its numbers to the last bit stays as it began."""
+        device, peak = plan.clones[0].device, found.peak_bytes
         timing = Timing(
-            device=plan.clones[0].device,
+            device=device,
             memory_format=plan.memory_format,
             threads=plan.threads,
             precision=plan.precision,
             samples=plan.micro_batches(plan.batch)[0],
             seconds=max(1e-6, (found.step_seconds - found.wait_seconds) / plan.accumulation),
-            num_bytes=max(1, found.peak_bytes - (self.knowledge.libraries or 0)),
+            num_bytes=None if peak is None else max(1, peak - self._libraries_on(device)),
         )
-        knowledge = self.knowledge.model_copy(update={"timings": (timing,)})
-        again = self._plan(self._settled(plan), knowledge)
-        return plan.model_copy(
-            update={"loader_workers": again.loader_workers, "predicted": again.predicted}
-        ).because("planned anew after the first steps")
+        costs = self._costs(self.knowledge.model_copy(update={"timings": (timing,), "failures": ()}))
+        return with_enough_workers(costs, plan).because("planned anew after the first steps")
 
     def remember(self, plan: Plan, found: Measured) -> None:
-        """How far off a prediction by the speeds of the machine alone would have been."""
-        libraries = self.knowledge.libraries or 0
-        bare = self._plan(self._settled(plan), Knowledge(libraries=self.knowledge.libraries))
-        assert bare.predicted is not None
+        """How far off a prediction by the speeds of the machine alone would have been. Not while others are
+        at work: they are not the machine's.
+        """
+        if self.machine.busy_cores >= QUIET:
+            return
+        device = plan.clones[0].device
+        bare, candidate = (
+            self._costs(Knowledge(libraries=self.knowledge.libraries)),
+            candidate_of(plan, self.machine),
+        )
+        predicted = bare.predict(candidate).on(device).measurable
+        libraries = self._libraries_on(device)
+        larger = 1.0
+        if found.peak_bytes is not None:
+            larger = max(1, found.peak_bytes - libraries) / max(1, predicted - libraries)
         residual = Residual(
-            device=plan.clones[0].device,
+            device=device,
             memory_format=plan.memory_format,
-            seconds=max(1e-6, found.step_seconds - found.wait_seconds) / bare.predicted.step.likely,
-            num_bytes=max(1, found.peak_bytes - libraries)
-            / max(1, bare.predicted.on(plan.clones[0].device).measurable - libraries),
+            precision=plan.precision,
+            seconds=max(1e-6, found.step_seconds - found.wait_seconds) / max(1e-9, bare.step(candidate).busy),
+            num_bytes=larger,
         )
         remember(self.machine, _key(self.config), residual)
 
-    def _settled(self, plan: Plan) -> RunConfig:
-        """The settings, with all that may not change as the plan has it."""
-        fixed = {
-            name: getattr(plan, name)
-            for name in ("memory_format", "threads", "precision", "accumulation", "recompute")
-        }
-        deploy = self.config.deploy.model_copy(update=fixed)
-        return self.config.model_copy(update={"deploy": deploy})
+    def _libraries_on(self, device: str) -> int:
+        """Bytes that are measured there besides the model's."""
+        return (self.knowledge.libraries or 0) if device == "cpu" else 0
 
-    def _plan(self, config: RunConfig, knowledge: Knowledge) -> Plan:
-        return choose_plan(
-            config,
-            self.machine,
-            self.workload,
-            num_samples=self.num_samples,
-            hosts=self.hosts,
-            knowledge=knowledge,
-        )
+    def _costs(self, knowledge: Knowledge) -> Costs:
+        order = order_of(self.config, self.num_samples)
+        return Costs(machine=self.machine, workload=self.workload, order=order, knowledge=knowledge)
 
 
 def _key(config: RunConfig) -> str:
     """Of what was measured: the task with all that changes its network."""
-    known = json.dumps({"detector": config.detector.tree(), "trainable": config.trainable}, sort_keys=True)
+    tree = config.tree()
+    known = json.dumps({name: tree[name] for name in ("detector", "trainable", "optim")}, sort_keys=True)
     return f"{task_name(config)} {hashlib.blake2b(known.encode(), digest_size=8).hexdigest()}"

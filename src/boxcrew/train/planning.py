@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from boxcrew.core.errors import UsageError
 from boxcrew.core.workload import Line, Pass, Peak, Workload
@@ -19,7 +21,8 @@ from boxcrew.plan.wishes import DeployConfig, Order
 from boxcrew.train.config import RunConfig
 from boxcrew.train.schedule import Length
 
-MEASURED = ("memory_format", "threads")  # what a probe may change (train/probe.py)
+KEPT = ("memory_format", "threads", "accumulation", "recompute", "precision")
+"""What was left to us when a run began, and decides its numbers to the last bit."""
 _NO_BYTES = Line(fixed=0, each=0)
 _NO_PASS = Pass(activations=_NO_BYTES, peak=Peak(moments=(_NO_BYTES,)), operations=0, traffic=0)
 NOTHING = Workload(
@@ -65,7 +68,7 @@ def choose_plan(
         wishes = config.deploy
         if hosts and wishes.replicas == "auto":
             wishes = wishes.model_copy(update={"replicas": len(hosts[0].ranks)})
-        plan = plan_part(hosts[0].machine if hosts else machine, wishes, config.batch)
+        plan = plan_part(machine, wishes, config.batch)
     _require_own_devices(plan, hosts)
     return plan.model_copy(update={"task": task_name(config)})
 
@@ -93,11 +96,16 @@ def order_of(config: RunConfig, num_samples: int) -> Order:
     )
 
 
-def planned_processes(config: RunConfig) -> tuple[int, int]:
-    """How many replicas and parameter servers the settings ask for on this machine; what cannot be is refused
-    before any process is started.
+def planned_processes(config: RunConfig, begun_in: Path | None = None) -> tuple[int, int]:
+    """How many replicas and parameter servers the settings ask for on this machine, or a run that goes on had
+    when it began; what cannot be is refused before any process is started.
     """
     machine = probe_machine()
+    if begun_in is not None and config.plan is None and config.deploy.replicas == "auto":
+        with suppress(UsageError):
+            before = Plan.read(begun_in / "plan.json", setting="plan")
+            if {*before.devices} <= {device.name for device in machine.devices}:
+                return len(before.replicas), before.servers
     if len(machine.accelerators) > 1:  # which of them are worth it depends on their speeds
         machine = measured(machine)
     if config.plan is not None:
@@ -186,12 +194,25 @@ def as_before(plan: Plan, folder: Path, machine: Machine, config: RunConfig) -> 
     except UsageError as error:
         return plan.because(f"how the run began to compute is not known: {error.message}")
     same_cpu = (then.cores, then.devices[0].model) == (machine.cores, machine.devices[0].model)
-    left = [name for name in MEASURED if getattr(config.deploy, name) == "auto"]
-    if not left or not same_cpu or before.replicas != plan.replicas:
+    left = [name for name in KEPT if getattr(config.deploy, name) == "auto"]
+    if not left or not same_cpu or _without_shares(before) != _without_shares(plan):
         return plan
-    kept: dict[str, object] = {name: getattr(before, name) for name in left}
-    if before.predicted is not None and before.accumulation == plan.accumulation:
-        kept["predicted"] = before.predicted
-    return plan.model_copy(update=kept).because(
-        f"{' and '.join(left).replace('_', ' ')} as when the run began"
-    )
+    kept = {name: getattr(before, name) for name in left}
+    if config.deploy.shares is None:
+        kept["replicas"] = before.replicas
+    try:
+        same = Plan.of(plan.tree() | _trees(kept))
+    except UsageError as error:
+        return plan.because(f"not as the run began: {error.message}")
+    return same.because(f"{', '.join(left).replace('_', ' ')} as when the run began")
+
+
+def _without_shares(plan: Plan) -> list[list[str]]:
+    """Who computes, whatever the speeds of the devices have been found to be."""
+    return [[clone.device for clone in replica.clones] for replica in plan.replicas]
+
+
+def _trees(values: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: [one.tree() for one in value] if name == "replicas" else value for name, value in values.items()
+    }

@@ -6,11 +6,15 @@ may be killed at any time; what it has found by then stands.
 
 from __future__ import annotations
 
-import multiprocessing
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 import psutil
@@ -21,7 +25,7 @@ from boxcrew.core.parent import die_with
 from boxcrew.core.types import Batch
 from boxcrew.core.units import counted
 from boxcrew.deploy.deployment import Deployment, deploy
-from boxcrew.deploy.memory import is_out_of_memory, limited, peak_memory
+from boxcrew.deploy.memory import forget_peak, is_out_of_memory, limited, peak_memory
 from boxcrew.detectors.base import build_detector
 from boxcrew.plan.knowledge import Timing
 from boxcrew.plan.plan import Clone, MemoryFormat, Plan, Precision, Replica
@@ -62,8 +66,9 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    timings: tuple[Timing, ...]
-    failures: tuple[str, ...]
+    timings: tuple[Timing, ...] = ()
+    failures: tuple[str, ...] = ()
+    too_many: int | None = None  # samples at once that there was not enough memory for
 
 
 def is_worth_it(length: Length) -> bool:
@@ -73,78 +78,100 @@ def is_worth_it(length: Length) -> bool:
 
 def probe(job: Job, *, seconds: float = SECONDS) -> Found:
     """What a child process finds out in that time. A probe never ends a run: what fails is told."""
-    ends = time.monotonic() + seconds
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe(duplex=False)
-    child = context.Process(target=_work, args=(theirs, _packed(job), psutil.Process().pid, seconds))
-    child.start()
-    theirs.close()
+    lines: list[str] = []
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as last_words:
+        torch.save(_packed(job, ends=time.monotonic() + seconds), given)
+        given.seek(0)
+        try:
+            child = subprocess.Popen(
+                [sys.executable, "-m", "boxcrew.train.probe"],
+                stdin=given,
+                stdout=subprocess.PIPE,
+                stderr=last_words,
+                text=True,
+                start_new_session=True,  # Ctrl-C is ours to hear
+            )
+        except OSError as error:
+            return Found(failures=(f"steps cannot be tried: {error.strerror}",))
+        code = _watched(child, lines, seconds)
+        last_words.seek(0)
+        said = last_words.read().decode(errors="replace").strip().rpartition("\n")[2]
+    found = _understood(lines)
+    if code:
+        died = f"the process that tries steps ended with exit code {code}: {said}"
+        return replace(found, failures=(*found.failures, died))
+    if not found.timings and not found.failures:
+        return replace(found, failures=(f"there was no time to try a step in {seconds:.3g} s",))
+    return found
+
+
+def _watched(child: subprocess.Popen[str], lines: list[str], seconds: float) -> int | None:
+    """Gathers what it says, ends it when its time is up; gives its exit code if it ended by itself."""
+    assert child.stdout is not None
+    reader = threading.Thread(target=lines.extend, args=(child.stdout,), daemon=True)
+    reader.start()
     try:
-        found = list(_received(ours, ends))
-        child.join(timeout=max(0.0, ends - time.monotonic()))
-        died = not child.is_alive() and child.exitcode
+        return child.wait(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        return None
     finally:
         child.kill()
-        child.join()
-        ours.close()
-    timings = tuple(Timing.of(one) for one in found if isinstance(one, dict))
-    failures = [one for one in found if isinstance(one, str)]
-    if died:
-        failures.append(f"the probe's process ended with exit code {child.exitcode}")
-    elif not timings and not failures:
-        failures.append(f"the probe had no time for a step in {seconds:.0f} s")
-    return Found(timings=timings, failures=tuple(failures))
+        child.wait()
+        reader.join()
+        child.stdout.close()
 
 
-def _received(ours: Connection, ends: float) -> Iterator[Any]:
-    while (left := ends - time.monotonic()) > 0 and ours.poll(left):
-        try:
-            yield ours.recv()
-        except EOFError:
-            return
+def _understood(lines: Sequence[str]) -> Found:
+    """The last line may be cut."""
+    told: list[dict[str, Any]] = [json.loads(line) for line in lines if line.endswith("\n")]
+    return Found(
+        timings=tuple(Timing.of(one["timing"]) for one in told if "timing" in one),
+        failures=tuple(one["failure"] for one in told if "failure" in one),
+        too_many=min((one["too_many"] for one in told if "too_many" in one), default=None),
+    )
 
 
-def _packed(job: Job) -> dict[str, Any]:
-    """Plain values: tensors would travel through /dev/shm, which is small in containers."""
-    batch = job.batch
+def _packed(job: Job, *, ends: float) -> dict[str, Any]:
+    """Plain values and tensors."""
     return {
         "config": job.config.tree(),
         "classes": job.classes,
-        "inputs": batch.inputs.numpy(),
-        "targets": {name: value.numpy() for name, value in batch.targets.items()},
-        "keys": batch.keys,
-        "ways": job.ways,
+        "inputs": job.batch.inputs,
+        "targets": dict(job.batch.targets),
+        "keys": job.batch.keys,
+        "ways": [astuple(way) for way in job.ways],
         "memory": job.memory,
         "least": job.least,
+        "parent": os.getpid(),
+        "ends": ends,
     }
 
 
-def _unpacked(packed: dict[str, Any]) -> Job:
-    batch = Batch(
-        inputs=torch.from_numpy(packed["inputs"]),
-        targets={name: torch.from_numpy(value) for name, value in packed["targets"].items()},
-        keys=packed["keys"],
-    )
-    return Job(
+def main() -> None:
+    """The child's whole life: what it finds goes line by line to its standard output, and nothing else."""
+    results = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    packed = torch.load(sys.stdin.buffer, weights_only=True)
+    die_with(packed["parent"])
+    names = ("device", "memory_format", "threads", "precision")
+    job = Job(
         config=RunConfig.of(packed["config"]),
-        classes=packed["classes"],
-        batch=batch,
-        ways=packed["ways"],
+        classes=tuple(packed["classes"]),
+        batch=Batch(inputs=packed["inputs"], targets=packed["targets"], keys=tuple(packed["keys"])),
+        ways=tuple(Way(**dict(zip(names, one, strict=True))) for one in packed["ways"]),
         memory=packed["memory"],
         least=packed["least"],
     )
 
+    def tell(found: dict[str, Any]) -> None:
+        print(json.dumps(found), file=results)
 
-def _work(theirs: Connection, packed: dict[str, Any], parent: int, seconds: float) -> None:
-    """The child's whole life. The time that its start took is taken off."""
-    die_with(parent)
-    begun = psutil.Process().create_time()
-    left = seconds - (time.time() - begun)
-    _Probe(_unpacked(packed), ends=time.monotonic() + 0.9 * left, tell=theirs.send).run()
+    left = packed["ends"] - time.monotonic()
+    _Probe(job, ends=time.monotonic() + 0.9 * left, tell=tell).run()
 
 
 class _Probe:
-    def __init__(self, job: Job, *, ends: float, tell: Callable[[Any], None]) -> None:
+    def __init__(self, job: Job, *, ends: float, tell: Callable[[dict[str, Any]], None]) -> None:
         self._job = job
         self._ends = ends
         self._tell = tell
@@ -177,6 +204,7 @@ class _Probe:
         config = self._job.config.detector
         with torch.no_grad():
             build_detector(config, self._job.classes).eval()(torch.zeros(1, 3, config.size, config.size))
+        forget_peak()
         self._before = psutil.Process().memory_info().rss
 
     @property
@@ -191,8 +219,11 @@ class _Probe:
         try:
             return self._timed(way, num)
         except (RuntimeError, ValueError, MemoryError, BoxcrewError) as error:
-            what = "not enough memory" if is_out_of_memory(error) else str(error).partition("\n")[0]
-            self._tell(f"{way} with {counted(num, 'sample')} could not be tried: {what}")
+            what = str(error).partition("\n")[0]
+            if is_out_of_memory(error):
+                self._tell({"too_many": num})
+                what = "not enough memory"
+            self._tell({"failure": f"{way} with {counted(num, 'sample')} could not be tried: {what}"})
             return None
 
     def _timed(self, way: Way, num: int) -> float:
@@ -203,10 +234,12 @@ class _Probe:
             times = [step()]  # the first also makes room and plans of its own
             while len(times) <= ROUNDS and times[-1][0] < self._left:
                 times.append(step())
+        if deployment.plan.accumulation > 1:  # it helped itself, with fewer at once
+            raise MemoryError
         kept = sorted(times[1:] or times)
         seconds, cores = kept[len(kept) // 2]
         is_usual = way == self._job.ways[0]
-        before = self._before if way.device == "cpu" else 0
+        peak, before = peak_memory(way.device), self._before if way.device == "cpu" else 0
         timing = Timing(
             device=way.device,
             memory_format=way.memory_format,
@@ -215,16 +248,16 @@ class _Probe:
             samples=num,
             seconds=seconds,
             core_seconds=max(cores, 1e-6) if way.device == "cpu" else None,
-            num_bytes=max(1, peak_memory(way.device) - before) if is_usual else None,
+            num_bytes=None if peak is None or not is_usual else max(1, peak - before),
         )
-        self._tell(timing.tree())
+        self._tell({"timing": timing.tree()})
         return seconds
 
     def _step(self, deployment: Deployment, batch: Batch) -> Callable[[], tuple[float, float]]:
         """Does a step as in training; gives its seconds, and those of all threads."""
         config = self._job.config
         task = DetectionTask(build_detector(config.detector, self._job.classes))
-        freeze_for(config, task).set_learning(task, fraction=0.0)
+        freeze_for(config, task).set_learning(task, fraction=1.0)  # as the workload is
         deployment.place(task)
         optimizer = optimizer_of(task, config.optim)
 
@@ -276,3 +309,7 @@ def _fewer_threads(threads: int, config: RunConfig, busy_cores: float) -> list[i
     found = [threads // 2] if threads >= 4 else []
     free = max(1, int(threads - busy_cores))
     return [*found, *([free] if busy_cores >= 0.5 and free < threads and free not in found else [])]
+
+
+if __name__ == "__main__":
+    main()

@@ -64,7 +64,8 @@ def _train(config: RunConfig, folder: Path, screen: Screen, group: Group) -> Out
     torch.manual_seed(config.seed)
     detector = build_detector(config.detector, data.source.classes)
     screen.say(describe_network(detector))
-    planner = _planner(config, machine, detector, data, hosts=group.hosts)
+    hosts = group.hosts or (Host(name="", machine=machine, ranks=(0,)),)
+    planner = _planner(config, machine, detector, data, hosts=hosts)
     plan = planner.plan()
     require_replicas(plan, group.size)
     workshop = Workshop.of(config, plan, data, detector=detector, folder=folder, screen=screen)
@@ -80,7 +81,7 @@ def _train(config: RunConfig, folder: Path, screen: Screen, group: Group) -> Out
         workshop.refuse_finished(own)
     if begun_in is not None:
         plan = as_before(plan, begun_in, machine, config)
-    elif config.plan is None and plan.num_processes == 1 and _is_to_try(config, workshop.length):
+    elif _can_try(config, plan) and _is_to_try(config, workshop.length):
         planner, plan = _tried(planner, plan, workshop)
     planned = (*plan.explain(), *expectations(plan), *config.optim.explain(plan.batch))
     if config.plan is not None:
@@ -110,7 +111,7 @@ def _planner(
     is_here: bool = True,
 ) -> Planner:
     """Activations that are computed again are a last resort, and only looked at then."""
-    asked = config.deploy.recompute is True or config.plan is not None
+    asked = config.deploy.recompute is True or config.plan is not None or config.goal.kind == "smallest"
     for recompute in (asked, True):
         workload = workload_for(config, detector, data, recompute=recompute)
         found = Planner.of(
@@ -119,6 +120,12 @@ def _planner(
         if recompute or found.fits:
             break
     return found
+
+
+def _can_try(config: RunConfig, plan: Plan) -> bool:
+    """A TPU has no room for a second process."""
+    on_xla = any(clone.device.startswith("xla") for clone in plan.clones)
+    return config.plan is None and plan.num_processes == 1 and not on_xla
 
 
 def _is_to_try(config: RunConfig, length: Length) -> bool:
@@ -132,7 +139,11 @@ def _tried(planner: Planner, plan: Plan, workshop: Workshop) -> tuple[Planner, P
     planner = planner.with_steps_tried(plan, workshop.data.source.classes, batch)
     for failure in planner.knowledge.failures:
         workshop.screen.warn(failure)
-    return planner, planner.plan()
+    try:
+        return planner, planner.plan()
+    except UsageError as error:  # what was predicted before seemed to fit, and may
+        workshop.screen.warn(f"the steps that were tried say otherwise: {error.message}")
+        return planner, plan
 
 
 def explain(
@@ -150,7 +161,7 @@ def explain(
     detector = build_detector(config.detector, data.source.classes)
     planner = _planner(config, machine, detector, data, is_here=is_here)
     plan = planner.plan()
-    if with_steps and is_here and config.plan is None and plan.num_processes == 1:
+    if with_steps and is_here and _can_try(config, plan):
         workshop = Workshop.of(config, plan, data, detector=detector, folder=Path(), screen=screen)
         planner, plan = _tried(planner, plan, workshop)
     for line in (*plan.explain(), *expectations(plan), *config.optim.explain(plan.batch)):

@@ -19,6 +19,7 @@ from boxcrew.data.source import ImageReader
 from boxcrew.data.transforms.pipeline import eval_pipeline, train_pipeline
 from boxcrew.data.workers import Workers
 from boxcrew.deploy.deployment import Deployment
+from boxcrew.deploy.memory import forget_peak
 from boxcrew.deploy.slots import check_slots
 from boxcrew.detectors.base import DetectorNet
 from boxcrew.evaluate.evaluator import Evaluator
@@ -131,6 +132,7 @@ class Workshop:
     def run(self, deployment: Deployment, past: Checkpoint | None, planner: Planner) -> Outcome:
         """From `past`, or from what the detector was filled with, to the end."""
         deployment.place(self.task)
+        forget_peak()
         images = self._images(deployment.plan.cache_bytes)
         verification = Verification(partial(self._judge, planner, images))
         parts = self._parts(deployment, images, verification, from_step=past.step if past else 0)
@@ -199,15 +201,20 @@ class Workshop:
         """
         deployment = trainer.deployment
         plan = deployment.plan
-        if plan.predicted is None or plan.num_processes > 1:
+        if plan.predicted is None or plan.num_processes > 1 or self.config.unfreeze:  # it is of the end then
             return
         said, as_expected = planner.verdict(plan, found)
         self.screen.say(said)
-        planner.remember(plan, found)
-        if as_expected:
+        try:
+            planner.remember(plan, found)
+            if as_expected:
+                return
+            anew = planner.replanned(plan, found)
+            write_json(self.folder / "plan.json", anew.tree())
+            deployment.plan = anew
+        except (UsageError, OSError) as error:  # no reason to end a run that works
+            self.screen.warn(f"not planned anew: {error}")
             return
-        deployment.plan = planner.replanned(plan, found)
-        write_json(self.folder / "plan.json", deployment.plan.tree())
         for line in expectations(deployment.plan):
             self.screen.say(f"planned anew: {line}")
         if deployment.plan.loader_workers != plan.loader_workers:

@@ -15,6 +15,7 @@ from boxcrew.train.trainer import StepReport
 class Deployment:
     class Plan:
         predicted = None
+        num_processes = 1
 
     class Clone:
         device = "cpu"
@@ -65,6 +66,7 @@ def test_the_first_steps_are_left_out_and_the_rest_judged_once(
     assert not found
     after(watch, report(0.5, wait=0.1), report(7.0))
     assert [(one.step_seconds, one.wait_seconds) for one in found] == [(0.5, 0.1)]
+    assert found[0].peak_bytes is not None
     assert found[0].peak_bytes > 1 << 20
     told = watch.to_json()
     assert told is not None

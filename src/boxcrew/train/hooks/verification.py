@@ -70,6 +70,7 @@ class Verification(Hook):
             wait_seconds=statistics.median(report.data_wait for report in self._reports),
             peak_bytes=peak_memory(trainer.deployment.own_clones[0].device),
         )
-        self._predicted = trainer.deployment.plan.predicted
+        plan = trainer.deployment.plan
+        self._predicted = plan.predicted if plan.num_processes == 1 else None  # else it is of all of them
         self._device = trainer.deployment.own_clones[0].device
         self._judge(trainer, self.found)
