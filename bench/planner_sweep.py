@@ -43,9 +43,10 @@ from boxcrew.train.needs import freeze_for
 from boxcrew.train.optim import optimizer_of
 from boxcrew.train.screen import Screen
 
-SECONDS, STEPS = 2.0, 3  # of each: at least
+SECONDS, STEPS = 1.5, 2  # of each: at least
 AGAIN = 2  # so many of the best, of each batch, are measured again in turns
 ROUNDS = 2
+LONG = 1.0  # seconds: after one step that takes as many, none is left out
 
 
 def main(recipe: str, data: str, batches: str, *way: str) -> None:
@@ -112,8 +113,10 @@ def _measure(config: RunConfig, data: RunData, way: dict[str, Any]) -> float:
             deployment.gradients(task, next(batches), "train")
             deployment.update(optimizer, max_norm=config.optim.clip)
 
+        begun = time.perf_counter()
         step()
-        step()
+        if time.perf_counter() - begun < LONG:
+            step()
         begun, steps = time.perf_counter(), 0
         while steps < STEPS or time.perf_counter() < begun + SECONDS:
             step()
