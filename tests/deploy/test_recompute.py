@@ -91,10 +91,8 @@ def play(one: Plan, group: Group, file: Path) -> None:
 @pytest.mark.parametrize(
     ("strategy", "batch_norm"),
     [
-        ("ddp", "synced"),
         ("ddp", "first"),
         ("fsdp", "synced"),
-        ("parameter_server", "synced"),
     ],
 )
 def test_replicas(strategy: str, batch_norm: BatchNorm, tmp_path: Path) -> None:

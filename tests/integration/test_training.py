@@ -235,7 +235,7 @@ def test_a_run_that_is_worth_it_tries_steps_first_and_is_the_same_for_it(
     run(photos, tmp_path / "tried", steps=4)
     gone_on = Plan.read(tmp_path / "tried" / "plan.json", setting="plan")
     assert gone_on.memory_format == begun.memory_format
-    assert gone_on.reasons[-1] == "memory format as when the run began"
+    assert gone_on.reasons[-1] == "memory format, accumulation, recompute, precision as when the run began"
 
 
 def test_the_first_steps_are_held_against_the_plan(photos: Path, tmp_path: Path, run: Run) -> None:
