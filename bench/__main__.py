@@ -28,6 +28,7 @@ BENCHES = (
     "allocator",
     "deployment",
     "planner",
+    "plan_choice",
     "predict",
     "average_precision",
     "data_wait",

@@ -14,7 +14,7 @@ from boxcrew.hardware.probe import probe_machine
 
 @pytest.fixture(scope="module")
 def machine() -> Machine:
-    """At rest, whatever else this one does: while others are at work nothing is kept."""
+    """At rest, whatever else this one does."""
     return probe_machine().model_copy(update={"busy_cores": 0.0})
 
 
@@ -78,10 +78,15 @@ def test_a_place_that_cannot_be_written_is_no_error(machine: Machine, tmp_path: 
 
 
 @pytest.mark.usefixtures("moments")
-def test_what_is_measured_while_others_are_at_work_is_not_kept(machine: Machine, tmp_path: Path) -> None:
+def test_what_was_measured_while_others_were_at_work_stands_until_they_are_not(
+    machine: Machine, tmp_path: Path
+) -> None:
     busy = machine.model_copy(update={"busy_cores": 1.0})
-    assert speed.measured(busy, tmp_path).devices[0].speeds is not None
-    assert not list(tmp_path.iterdir())
+    first = speed.measured(busy, tmp_path).devices[0].speeds
+    assert speed.measured(busy, tmp_path).devices[0].speeds == first
+    quiet = speed.measured(machine, tmp_path).devices[0].speeds
+    assert quiet != first
+    assert speed.measured(busy, tmp_path).devices[0].speeds == quiet
 
 
 def test_another_process_measures_the_same(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

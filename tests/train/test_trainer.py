@@ -150,3 +150,35 @@ def test_every_step_and_replica_draws_other_numbers(make_trainer: MakeTrainer) -
         trainer._draw_anew()
         seeds.add(torch.initial_seed())
     assert len(seeds) == 4
+
+
+def test_batches_may_come_from_others_in_the_middle_of_a_run(make_trainer: MakeTrainer) -> None:
+    """What is learnt is the same, and who gave them before is let go."""
+    plain = make_trainer(Dropping(), [], steps=5)
+    plain.fit(batches)
+    ended: list[int] = []
+
+    def first(step: int) -> Iterator[Batch]:
+        try:
+            yield from batches(step)
+        finally:
+            ended.append(step)
+
+    begun: list[int] = []
+
+    def second(step: int) -> Iterator[Batch]:
+        begun.append(step)
+        return batches(step)
+
+    class Changing(Hook):
+        name = "changing"
+
+        def after_step(self, trainer: Trainer, report: StepReport) -> None:
+            if trainer.step == 2:
+                trainer.read_from(second)
+
+    changing = make_trainer(Dropping(), [Changing()], steps=5)
+    changing.fit(first)
+    assert (ended, begun, changing.step) == ([0], [2], 5)
+    for own, other in zip(plain.task.parameters(), changing.task.parameters(), strict=True):
+        assert torch.equal(own, other)

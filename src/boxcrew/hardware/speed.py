@@ -33,16 +33,16 @@ PHOTO = (1280, 960)
 
 def measured(machine: Machine, folder: Path | None = None) -> Machine:
     """The same with the speeds of all its devices: as known from before, or measured now (about two seconds a
-    device). `folder` is where they are kept, by default the user's cache.
+    device). What was measured while others were at work stands until they are not. `folder` is where it is
+    kept, by default the user's cache.
     """
     folder = folder or cache_folder("machine")
     file = folder / f"{fingerprint(machine)}.json" if folder else None
     known = _read(file)
-    if known is not None:
+    if known is not None and (known.busy_cores < QUIET or machine.busy_cores >= QUIET):
         return _as_fast_as(known, machine)
     found = measured_apart(machine) if machine.accelerators else measure(machine)
-    if machine.busy_cores < QUIET:  # else a busy moment would stand for the machine for good
-        _write(file, found)
+    _write(file, found)
     return found
 
 

@@ -10,7 +10,7 @@ from boxcrew.plan.candidate import Candidate
 from boxcrew.plan.knowledge import Knowledge
 from boxcrew.plan.memory import memory_of
 from boxcrew.plan.prediction import Bound, Interval, Memory, Prediction, Span
-from boxcrew.plan.speed import Pace, pace_of, speeds_of, update_seconds
+from boxcrew.plan.speed import Pace, Paces, Way, speeds_of, update_seconds
 from boxcrew.plan.wishes import Order
 
 HIDDEN = 0.9  # of backward can cover messages with gradients; 95 % of them were (docs/benchmarks.md)
@@ -71,16 +71,15 @@ class Costs:
             candidate.recompute,
         )
         if key not in self._paces:
-            self._paces[key] = pace_of(
-                device,
-                candidate.memory_format,
-                candidate.precision,
-                candidate.threads,
-                machine=self.machine,
-                workload=self.workload,
-                knowledge=self.knowledge,
+            way = Way(
+                device=device,
+                memory_format=candidate.memory_format,
+                precision=candidate.precision,
+                threads=candidate.threads,
                 recompute=candidate.recompute,
             )
+            paces = Paces(machine=self.machine, workload=self.workload, knowledge=self.knowledge)
+            self._paces[key] = paces.of(way)
         return self._paces[key]
 
     def step(self, candidate: Candidate, *, kept: bool = True) -> StepTime:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from boxcrew.core.workload import Workload
 from boxcrew.hardware.machine import Device, Machine, Speeds
@@ -44,74 +44,91 @@ class Pace:
         return self.fixed + self.each * samples
 
 
-def pace_of(
-    device: Device,
-    memory_format: MemoryFormat,
-    precision: Precision,
-    threads: int,
-    *,
-    machine: Machine,
-    workload: Workload,
-    knowledge: Knowledge,
-    recompute: bool,
-) -> Pace:
-    """Of one clone on a device; on a CPU with so many threads."""
-    slower = _recomputing(workload) if recompute else 1.0
-    update = update_seconds(workload, speeds_of(device, machine)[0])
-    same = knowledge.steps_on(
-        device.name, memory_format, precision, threads if device.kind == "cpu" else None
-    )
-    if same:
-        return _measured(same, slower, update)
-    other = knowledge.steps_on(device.name, memory_format, precision)
-    if other:  # with another number of threads
-        pace = _measured(other, slower, update)
-        factor = _with_threads(other[-1], threads)
-        return Pace(
-            fixed=pace.fixed * factor,
-            each=pace.each * factor,
-            spread=KNOWN,
-            basis=pace.basis,
-            parallel=pace.parallel,
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """To compute on one device."""
+
+    device: Device
+    memory_format: MemoryFormat
+    precision: Precision
+    threads: int  # on a CPU
+    recompute: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paces:
+    """Of one task on one machine."""
+
+    machine: Machine
+    workload: Workload
+    knowledge: Knowledge
+
+    def of(self, way: Way) -> Pace:
+        """As measured; else as measured with another number of threads; else by the speeds of the device."""
+        name, on_cpu = way.device.name, way.device.kind == "cpu"
+        same = self.knowledge.steps_on(
+            name, way.memory_format, way.precision, way.threads if on_cpu else None
         )
-    return _computed(
-        device,
-        memory_format,
-        precision,
-        threads,
-        machine=machine,
-        workload=workload,
-        knowledge=knowledge,
-        slower=slower,
-    )
+        if same:
+            return self._measured(same, way)
+        other = self.knowledge.steps_on(name, way.memory_format, way.precision)
+        if not other:
+            return self._computed(way)
+        pace, factor = self._measured(other, way), _with_threads(other[-1], way.threads)
+        return replace(pace, fixed=pace.fixed * factor, each=pace.each * factor, spread=KNOWN)
 
+    def _slower(self, way: Way) -> float:
+        if not way.recompute:
+            return 1.0
+        return self.workload.pass_of(recompute=True).operations / max(1, self.workload.whole.operations)
 
-def _recomputing(workload: Workload) -> float:
-    return workload.pass_of(recompute=True).operations / max(1, workload.whole.operations)
+    def _measured(self, timings: Sequence[Timing], way: Way) -> Pace:
+        """A line through the smallest and the largest number of samples, the update left out; through the
+        origin if it would rise less than nothing.
+        """
+        small, large, slower = timings[0], timings[-1], self._slower(way)
+        update = update_seconds(self.workload, speeds_of(way.device, self.machine)[0])
+        first, last = (max(0.1 * one.seconds, one.seconds - update) for one in (small, large))
+        each, fixed = last / large.samples, 0.0
+        if large.samples > small.samples:
+            slope = (last - first) / (large.samples - small.samples)
+            if 0 < slope < each:
+                each, fixed = slope, last - slope * large.samples
+        parallel = 1.0
+        if large.core_seconds is not None:
+            parallel = min(1.0, large.core_seconds / (large.seconds * large.threads))
+        sizes = " and ".join(dict.fromkeys(str(one.samples) for one in (small, large)))
+        return Pace(
+            fixed=fixed * slower,
+            each=each * slower,
+            spread=MEASURED,
+            basis=f"steps of {sizes} samples that were measured",
+            parallel=parallel,
+        )
 
-
-def _measured(timings: Sequence[Timing], slower: float, update: float) -> Pace:
-    """A line through the smallest and the largest number of samples, the update left out; through the origin
-    if it would rise less than nothing.
-    """
-    small, large = timings[0], timings[-1]
-    first, last = (max(0.1 * one.seconds, one.seconds - update) for one in (small, large))
-    each, fixed = last / large.samples, 0.0
-    if large.samples > small.samples:
-        slope = (last - first) / (large.samples - small.samples)
-        if 0 < slope < each:
-            each, fixed = slope, last - slope * large.samples
-    parallel = 1.0
-    if large.core_seconds is not None:
-        parallel = min(1.0, large.core_seconds / (large.seconds * large.threads))
-    sizes = " and ".join(dict.fromkeys(str(one.samples) for one in (small, large)))
-    return Pace(
-        fixed=fixed * slower,
-        each=each * slower,
-        spread=MEASURED,
-        basis=f"steps of {sizes} samples that were measured",
-        parallel=parallel,
-    )
+    def _computed(self, way: Way) -> Pace:
+        """Operations at the speed of convolutions, and what is read and written at that of memory."""
+        speeds, spread, basis = speeds_of(way.device, self.machine)
+        last = way.memory_format == "channels_last"
+        rate = speeds.convolution_channels_last if last else speeds.convolution
+        whole, on_cpu = self.workload.whole, way.device.kind == "cpu"
+        faster = 1.0 if on_cpu else FASTER[way.precision]
+        seconds = whole.operations / (rate * faster * 1e9) + whole.traffic / speeds.copy_bytes
+        if on_cpu:
+            cores = max(1.0, self.machine.cores)
+            seconds *= SERIAL + (1 - SERIAL) * cores / min(way.threads, cores)
+        residual = self.knowledge.residual(way.device.name, way.memory_format, way.precision)
+        if residual is not None:
+            spread, basis = KNOWN, "earlier runs on this machine"
+        corrected = 1.0 if residual is None else residual.seconds
+        return Pace(
+            fixed=0.0,
+            each=seconds * self._slower(way) * corrected,
+            spread=spread,
+            basis=basis,
+            parallel=1.0 if on_cpu and way.threads == 1 else 1 - SERIAL,
+            corrected=corrected,
+        )
 
 
 def _with_threads(known: Timing, threads: int) -> float:
@@ -121,40 +138,6 @@ def _with_threads(known: Timing, threads: int) -> float:
         idle = known.threads - known.core_seconds / known.seconds
         alone = min(1.0, max(0.0, idle / (known.threads - 1)))
     return alone + (1 - alone) * known.threads / threads
-
-
-def _computed(
-    device: Device,
-    memory_format: MemoryFormat,
-    precision: Precision,
-    threads: int,
-    *,
-    machine: Machine,
-    workload: Workload,
-    knowledge: Knowledge,
-    slower: float,
-) -> Pace:
-    """Operations at the speed of convolutions, and what is read and written at that of memory."""
-    speeds, spread, basis = speeds_of(device, machine)
-    rate = speeds.convolution_channels_last if memory_format == "channels_last" else speeds.convolution
-    faster = FASTER[precision] if device.kind != "cpu" else 1.0
-    seconds = workload.whole.operations / (rate * faster * 1e9) + workload.whole.traffic / speeds.copy_bytes
-    if device.kind == "cpu":
-        cores = max(1.0, machine.cores)
-        seconds *= SERIAL + (1 - SERIAL) * cores / min(threads, cores)
-    residual = knowledge.residual(device.name, memory_format, precision)
-    if residual is not None:
-        spread, basis = KNOWN, "earlier runs on this machine"
-    corrected = 1.0 if residual is None else residual.seconds
-    alone = device.kind == "cpu" and threads == 1
-    return Pace(
-        fixed=0.0,
-        each=seconds * slower * corrected,
-        spread=spread,
-        basis=basis,
-        parallel=1.0 if alone else 1 - SERIAL,
-        corrected=corrected,
-    )
 
 
 def speeds_of(device: Device, machine: Machine) -> tuple[Speeds, float, str]:
