@@ -1,5 +1,5 @@
-"""The plan that is chosen, against all others that a sweep measures, and against what people begin with: about
-25 minutes on two cores.
+"""The plan that is chosen, against all others that a sweep measures, and against what people begin with:
+about 25 minutes on two cores.
 """
 
 from __future__ import annotations

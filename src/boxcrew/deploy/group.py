@@ -213,6 +213,7 @@ class Processes(Group):
         while time.monotonic() < end:
             said = self._pulse.failed()
             if said is not None:
+                time.sleep(max(0.0, end - time.monotonic()))  # who started us is to see that one end first
                 return said
             time.sleep(0.05)
         return None

@@ -147,7 +147,7 @@ class Pulse:
                 self._board.set(self._key(self._rank), self._sign())
                 lost = self._look()
                 if lost is not None and MISSED not in lost[1]:
-                    self._ended.wait(EVERY)  # the main thread may come by it, and say more
+                    self._ended.wait(LAST_WORDS)  # the main thread may come by it, and say more
             except LOST as error:
                 lost = 0, f"replica 0{MISSED}it cannot be reached: {str(error).partition(chr(10))[0]}"
                 self._ended.wait(LAST_WORDS)
