@@ -158,3 +158,15 @@ def test_of_an_edited_plan_it_is_worked_out_anew_what_it_takes(tmp_path: Path) -
 def test_a_residual_of_another_precision_is_not_used() -> None:
     known = Residual(device="cpu", memory_format="contiguous", precision="bf16", seconds=9.0, num_bytes=1.0)
     assert Knowledge(residuals=(known,)).residual("cpu", "contiguous", "fp32") is None
+
+
+def test_of_a_plan_with_another_batch_the_images_are_its_own(tmp_path: Path) -> None:
+    """What is given with `plan=` has the only say."""
+    larger = planner(batch=16).plan()
+    file = tmp_path / "plan.json"
+    file.write_text(larger.model_dump_json())
+    given = planner(plan=str(file)).plan()
+    assert given.batch == 16
+    assert given.predicted is not None
+    assert larger.predicted is not None
+    assert given.predicted.images_per_second == pytest.approx(larger.predicted.images_per_second)

@@ -43,13 +43,18 @@ def workload_for(
     """Of the whole run: as it is when all has joined that is ever to learn, and for images with as many
     objects as any has. `recompute`: also with activations computed again, which takes longer to find out.
     """
-    most = max(len(record.target) for record in data.train)
+    most = most_objects(data)
     inputs = measure_inputs(config, data, size=detector.config.size)
     found = _kept(
         _key(config, detector, most, recompute=recompute),
         lambda: account_for(config, detector, most, recompute=recompute),
     )
     return found.model_copy(update={"inputs": inputs})
+
+
+def most_objects(data: RunData) -> int:
+    """Of a training image."""
+    return max(len(record.target) for record in data.train)
 
 
 def account_for(

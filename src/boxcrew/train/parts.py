@@ -36,6 +36,7 @@ class Examiner:
     """How it is found out what was learnt, and on which data."""
 
     evaluator: Evaluator
+    ema: Ema  # what is examined
     predictor: Callable[[Trainer], Predictor]  # with what was learnt by now
     data: RunData
 
@@ -52,13 +53,12 @@ class Parts:
         config: RunConfig,
         screen: Screen,
         *,
-        ema: Ema,
         examiner: Examiner,
         verification: Verification,
         from_step: int,
         num_processes: int = 1,
     ) -> None:
-        self.ema = ema
+        self.ema = examiner.ema
         self.verification = verification
         self.files = BestEffort(screen.warn)
         shown_in = folder / "tensorboard" if config.summaries.tensorboard else None
@@ -73,7 +73,7 @@ class Parts:
             board=self._board,
             files=self.files,
         )
-        best = Best(folder=folder, ema=ema, config=config, screen=screen, files=self.files)
+        best = Best(folder=folder, ema=self.ema, config=config, screen=screen, files=self.files)
         self.examination = Examination(
             examiner.examine,
             config.evaluation,
@@ -91,7 +91,7 @@ class Parts:
         self._stop = StopOnSignal(screen, grace=GRACE if num_processes > 1 else 0.0)
         self._progress = ProgressReport(folder, screen, self.files)
         self.hooks: tuple[Hook, ...] = (
-            ema,
+            self.ema,
             verification,
             self.summaries,
             pictures,

@@ -87,7 +87,18 @@ class Planner:
 
     def plan(self) -> Plan:
         """Of one that was given, what it is expected to take is worked out anew: it may have been edited."""
-        plan = choose_plan(
+        plan = self._chosen()
+        return plan if self.config.plan is None else self.expecting(plan)
+
+    def expecting(self, plan: Plan) -> Plan:
+        """The same with what it is expected to take, as far as that is known: not of several hosts."""
+        predicted = None
+        if len(self.hosts) <= 1:
+            predicted = self._costs(self.knowledge, plan).predict(candidate_of(plan, self.machine))
+        return plan.model_copy(update={"predicted": predicted})
+
+    def _chosen(self) -> Plan:
+        return choose_plan(
             self.config,
             self.machine,
             self.workload,
@@ -95,13 +106,6 @@ class Planner:
             hosts=self.hosts,
             knowledge=self.knowledge,
         )
-        if self.config.plan is None:
-            return plan
-        is_here = len(self.hosts) <= 1
-        costs, predicted = self._costs(self.knowledge), None
-        if is_here:
-            predicted = costs.predict(candidate_of(plan, self.machine))
-        return plan.model_copy(update={"predicted": predicted})
 
     def with_steps_tried(self, plan: Plan, classes: tuple[str, ...], batch: Batch) -> Planner:
         """The same, knowing what a few steps of this batch, which is computed at once, take here."""
@@ -146,7 +150,7 @@ class Planner:
             seconds=max(1e-6, (found.step_seconds - found.wait_seconds) / plan.accumulation),
             num_bytes=None if peak is None else max(1, peak - self._libraries_on(device)),
         )
-        costs = self._costs(self.knowledge.model_copy(update={"timings": (timing,), "failures": ()}))
+        costs = self._costs(self.knowledge.model_copy(update={"timings": (timing,), "failures": ()}), plan)
         return with_enough_workers(costs, plan).because("planned anew after the first steps")
 
     def remember(self, plan: Plan, found: Measured) -> None:
@@ -156,10 +160,8 @@ class Planner:
         if self.machine.busy_cores >= QUIET:
             return
         device = plan.clones[0].device
-        bare, candidate = (
-            self._costs(Knowledge(libraries=self.knowledge.libraries)),
-            candidate_of(plan, self.machine),
-        )
+        bare = self._costs(Knowledge(libraries=self.knowledge.libraries), plan)
+        candidate = candidate_of(plan, self.machine)
         predicted = bare.predict(candidate).on(device).measurable
         libraries = self._libraries_on(device)
         larger = 1.0
@@ -178,8 +180,9 @@ class Planner:
         """Bytes that are measured there besides the model's."""
         return (self.knowledge.libraries or 0) if device == "cpu" else 0
 
-    def _costs(self, knowledge: Knowledge) -> Costs:
-        order = order_of(self.config, self.num_samples)
+    def _costs(self, knowledge: Knowledge, plan: Plan) -> Costs:
+        """Of a plan, whose batch may be another than that of the settings."""
+        order = order_of(self.config, self.num_samples).model_copy(update={"batch": plan.batch})
         return Costs(machine=self.machine, workload=self.workload, order=order, knowledge=knowledge)
 
 

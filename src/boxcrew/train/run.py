@@ -28,7 +28,7 @@ from boxcrew.train.data import RunData, data_report, fit_to, load_data
 from boxcrew.train.directory import held_folder, require_run
 from boxcrew.train.hooks.freeze import Freeze
 from boxcrew.train.init import Resume
-from boxcrew.train.needs import workload_for
+from boxcrew.train.needs import account_for, most_objects, workload_for
 from boxcrew.train.outcome import Outcome, describe_network
 from boxcrew.train.placement import placement, roles
 from boxcrew.train.planner import Planner
@@ -80,7 +80,7 @@ def _train(config: RunConfig, folder: Path, screen: Screen, group: Group) -> Out
         require_same_batch(folder, plan)
         workshop.refuse_finished(own)
     if begun_in is not None:
-        plan = as_before(plan, begun_in, machine, config)
+        plan = planner.expecting(as_before(plan, begun_in, machine, config))
     elif _can_try(config, plan) and _is_to_try(config, workshop.length):
         planner, plan = _tried(planner, plan, workshop)
     planned = (*plan.explain(), *expectations(plan), *config.optim.explain(plan.batch))
@@ -112,14 +112,12 @@ def _planner(
 ) -> Planner:
     """Activations that are computed again are a last resort, and only looked at then."""
     asked = config.deploy.recompute is True or config.plan is not None or config.goal.kind == "smallest"
-    for recompute in (asked, True):
-        workload = workload_for(config, detector, data, recompute=recompute)
-        found = Planner.of(
-            config, machine, workload, num_samples=len(data.train), hosts=hosts, is_here=is_here
-        )
-        if recompute or found.fits:
-            break
-    return found
+    workload = workload_for(config, detector, data, recompute=asked)
+    found = Planner.of(config, machine, workload, num_samples=len(data.train), hosts=hosts, is_here=is_here)
+    if asked or found.fits:
+        return found
+    again = account_for(config, detector, most_objects(data), recompute=True)
+    return replace(found, workload=workload.model_copy(update={"recomputed": again.recomputed}))
 
 
 def _can_try(config: RunConfig, plan: Plan) -> bool:

@@ -228,6 +228,7 @@ class Workshop:
         ema = Ema(self.task, decay=self.config.optim.ema)
         examiner = Examiner(
             evaluator=self._evaluator(deployment, images),
+            ema=ema,
             predictor=partial(self._predictor, ema),
             data=self.data,
         )
@@ -235,7 +236,6 @@ class Workshop:
             self.folder,
             self.config,
             self.screen,
-            ema=ema,
             examiner=examiner,
             verification=verification,
             from_step=from_step,
