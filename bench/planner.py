@@ -49,6 +49,7 @@ def _points(recipe: str, data: Path, folder: Path) -> list[Point]:
         for batch in batches:
             run = folder / f"{recipe}-{size}-{batch}"
             words = [f"data={data}", f"size={size}", f"batch={batch}", f"steps={steps}", "probe=true"]
+            words += ["evaluation.every_epochs=1000"]  # as in a run that is not over after its first steps
             summary = train(run, recipe, *words, "init=scratch", "summaries.tensorboard=false")
             found.append(_point(f"`{recipe}` {size} px, batch {batch}", summary["first_steps"]))
             print(json.dumps(found[-1]), file=sys.stderr)

@@ -15,6 +15,7 @@ from boxcrew.plan.knowledge import Knowledge, Timing
 from boxcrew.plan.plan import MemoryFormat, Plan
 from boxcrew.plan.prediction import Prediction
 from boxcrew.plan.search import make_plan
+from boxcrew.plan.speed import BESIDE
 from boxcrew.plan.wishes import DeployConfig, Goal, Order
 from boxcrew.testing.workloads import MIB, a_workload
 
@@ -428,7 +429,22 @@ def test_a_step_takes_what_it_was_measured_to_take(mebibytes: int) -> None:
     assert predicted(plan).step.likely == pytest.approx(1.0, rel=0.01)
 
 
+def test_a_run_takes_a_little_longer_than_steps_that_were_tried_alone() -> None:
+    known = Knowledge(timings=(timing("contiguous", 1.0).model_copy(update={"alone": True}),))
+    plan = plan_for("8 cores, 64GB", a_workload(inputs=None), knowledge=known)
+    assert predicted(plan).step.likely == pytest.approx(BESIDE, rel=0.01)
+
+
 # Reading.
+
+
+def test_threads_that_have_all_cores_wait_for_the_one_that_reads() -> None:
+    reading = a_workload(inputs=slow_images(0.001))
+    alone, beside = (
+        predicted(plan_for("8 cores, 32GB", workload, batch=16, workers=1)).step.likely
+        for workload in (a_workload(inputs=None), reading)
+    )
+    assert beside - alone == pytest.approx(16 * 0.001)
 
 
 def test_the_slower_images_are_read_the_more_workers_read_them() -> None:

@@ -16,6 +16,9 @@ from boxcrew.plan.wishes import Order
 HIDDEN = 0.9  # of backward can cover messages with gradients; 95 % of them were (docs/benchmarks.md)
 HIDDEN_PARTS = 0.5  # of messages with divided parameters is covered
 MESSAGES = 4  # on one host a byte that is sent is copied so many times
+HANDED_OVER = (
+    0.005  # seconds until a worker's batch is here and the loop is on: 5.2 to 5.9 ms, whatever its size
+)
 DRAWN_PARTS = 8  # of a step, in its timeline
 
 
@@ -92,7 +95,7 @@ class Costs:
         busiest = max(compute) + messages + update
         making = inputs / max(1, candidate.workers) / candidate.replicas
         spread_out = self._of_cores(candidate, paces, compute, inputs)
-        wall = max(busiest + making if candidate.workers == 0 else max(busiest, making), spread_out)
+        wall = max(self._wall(candidate, busiest, making, inputs / candidate.replicas), spread_out)
         return StepTime(
             compute=tuple(compute),
             messages=messages,
@@ -102,6 +105,15 @@ class Costs:
             spread=max(pace.spread for pace in paces),
             basis=paces[0].basis,
         )
+
+    def _wall(self, candidate: Candidate, busiest: float, making: float, core_seconds: float) -> float:
+        """Until what is busiest is done and the next samples are there, which take that long to make, in all
+        of so many core-seconds. Threads that have all cores wait for the one whose core makes samples.
+        """
+        if candidate.workers == 0:
+            return busiest + making
+        all_busy = candidate.on_cpu and candidate.threads * candidate.replicas >= self.machine.cores
+        return max(busiest + (core_seconds if all_busy else 0.0), making)
 
     def _compute(self, candidate: Candidate, paces: list[Pace]) -> list[float]:
         """Of each clone. Those of one process on the CPU share its threads, and so take turns in effect."""

@@ -21,6 +21,7 @@ class Timing(Config):
     seconds: float = Field(gt=0)  # of a step with its update
     core_seconds: float | None = Field(default=None, gt=0)  # of all threads together
     num_bytes: int | None = Field(default=None, gt=0)  # at the peak, besides what was there before the model
+    alone: bool = False  # with nothing beside: not in a run
 
 
 class Residual(Config):

@@ -13,6 +13,7 @@ from boxcrew.plan.plan import MemoryFormat, Precision
 MEASURED, KNOWN, COMPUTED, ASSUMED = 0.2, 0.3, 1.0, 2.0
 """By how much times may be off that rest on steps measured just now, on earlier runs, on the speeds of a
 device, or on those of a middling one."""
+BESIDE = 1.04  # steps of a run take so much longer than those that were tried: batches come from elsewhere
 SERIAL = 0.1  # of a step's work is done by one thread while others wait, where nothing is known
 FASTER = {"fp32": 1.0, "tf32": 1.5, "bf16": 2.0, "fp16": 2.0}
 """Than fp32 on accelerators: rough, and only until it is measured."""
@@ -86,7 +87,8 @@ class Paces:
         """A line through the smallest and the largest number of samples, the update left out; through the
         origin if it would rise less than nothing.
         """
-        small, large, slower = timings[0], timings[-1], self._slower(way)
+        small, large = timings[0], timings[-1]
+        slower = self._slower(way) * (BESIDE if large.alone else 1.0)
         update = update_seconds(self.workload, speeds_of(way.device, self.machine)[0])
         first, last = (max(0.1 * one.seconds, one.seconds - update) for one in (small, large))
         each, fixed = last / large.samples, 0.0

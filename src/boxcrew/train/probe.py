@@ -249,6 +249,7 @@ class _Probe:
             seconds=seconds,
             core_seconds=max(cores, 1e-6) if way.device == "cpu" else None,
             num_bytes=None if peak is None or not is_usual else max(1, peak - before),
+            alone=True,
         )
         self._tell({"timing": timing.tree()})
         return seconds
