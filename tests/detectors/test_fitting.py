@@ -31,7 +31,7 @@ def objects(scale: float, spread: float = 0.2, num: int = 200) -> Tensor:
 
 def matched(config: SsdLiteConfig, boxes: Tensor) -> float:
     layout = config.layout
-    fit = fit_layout(boxes, [layout], config._levels_of, size=config.size, threshold=config.match_iou)
+    fit = fit_layout(boxes, [layout], config._levels_of, threshold=config.match_iou)
     return fit.matched
 
 

@@ -7,8 +7,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torchvision.ops import box_iou
 
-from boxcrew.nets.anchors import MAX_GROWTH, BoxCode, Level, default_boxes, paper_shapes, to_xyxy
+from boxcrew.nets.anchors import (
+    MAX_GROWTH,
+    BoxCode,
+    Level,
+    best_overlaps,
+    default_boxes,
+    paper_shapes,
+    to_xyxy,
+)
 
 # Caffe's SSD: side of the map, step, smallest and largest side of its boxes, ratios.
 SSD300 = [
@@ -110,3 +119,15 @@ def test_wild_offsets_decode_to_finite_boxes() -> None:
     assert boxes.isfinite().all()
     assert float(boxes[0, 2] - boxes[0, 0]) == pytest.approx(20 * 62.5, rel=1e-3)
     assert pytest.approx(4.13517, abs=1e-3) == MAX_GROWTH
+
+
+def test_the_best_overlap_is_found_without_looking_at_all() -> None:
+    """Also of boxes at the rim, larger than any default box, and smaller."""
+    generator = torch.Generator().manual_seed(0)
+    corners = torch.rand((2000, 2, 2), generator=generator).sort(dim=1).values
+    boxes = corners.reshape(-1, 4)
+    boxes[:500, 2:] = boxes[:500, :2] + 0.02
+    boxes[500] = torch.tensor([0.0, 0.0, 1.0, 1.0])
+    levels = ssd300_levels()
+    every = box_iou(boxes, to_xyxy(default_boxes(levels, size=1))).amax(dim=1)
+    torch.testing.assert_close(best_overlaps(boxes, levels), every)

@@ -9,7 +9,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from boxcrew.nets.anchors import Level, default_boxes, to_xyxy
+from boxcrew.nets.anchors import Level, best_overlaps
 
 SMALLEST_AT = (0.01, 0.05, 0.1, 0.2)  # quantiles of the objects' sizes that the smallest default box may have
 LARGEST_AT = (0.6, 0.7, 0.8, 0.9, 0.97)
@@ -36,16 +36,14 @@ class Fit:
     overlap: float  # mean of the best overlaps
 
 
-def fit_layout(
-    objects: Tensor, candidates: Iterable[Layout], levels: MakeLevels, *, size: int, threshold: float
-) -> Fit:
+def fit_layout(objects: Tensor, candidates: Iterable[Layout], levels: MakeLevels, *, threshold: float) -> Fit:
     """The layout whose default boxes match most of the objects, (N, 4) xyxy as shares of the input, N > 0.
 
     Ties, and what differs by less than a hundredth, are settled by the mean overlap. Among finest strides the
     coarsest that is nearly as good wins: it has a quarter of the cells.
     """
     some = objects[:: -(-len(objects) // _MAX_OBJECTS)]
-    fits = [_fit(some * size, layout, levels, size=size, threshold=threshold) for layout in candidates]
+    fits = [_fit(some, layout, levels, threshold=threshold) for layout in candidates]
     best_of = {
         stride: max((fit for fit in fits if fit.layout.finest_stride == stride), key=_goodness)
         for stride in sorted({fit.layout.finest_stride for fit in fits}, reverse=True)
@@ -79,10 +77,8 @@ def _quantiles(values: Tensor, at: Sequence[float]) -> list[float]:
     return [float(value) for value in torch.quantile(values, torch.tensor(at)).clamp(0.01, 0.95)]
 
 
-def _fit(objects: Tensor, layout: Layout, levels: MakeLevels, *, size: int, threshold: float) -> Fit:
-    from torchvision.ops import box_iou
-
-    best = box_iou(objects, to_xyxy(default_boxes(levels(layout), size=size))).amax(dim=1)
+def _fit(objects: Tensor, layout: Layout, levels: MakeLevels, *, threshold: float) -> Fit:
+    best = best_overlaps(objects, levels(layout))
     return Fit(layout=layout, matched=float((best >= threshold).float().mean()), overlap=float(best.mean()))
 
 

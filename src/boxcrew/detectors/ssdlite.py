@@ -69,7 +69,7 @@ class SsdLiteConfig(MultiBoxConfig):
             min_scale=None if self.min_scale == "auto" else self.min_scale,
             max_scale=None if self.max_scale == "auto" else self.max_scale,
         )
-        fit = fit_layout(boxes, candidates, self._levels_of, size=self.size, threshold=self.match_iou)
+        fit = fit_layout(boxes, candidates, self._levels_of, threshold=self.match_iou)
         layout = fit.layout
         said = (
             f"default boxes fitted to {len(boxes)} objects: {layout.min_scale:.2f} to {layout.max_scale:.2f} "

@@ -49,6 +49,25 @@ def _level_boxes(level: Level) -> Tensor:
     return boxes.reshape(-1, 4)
 
 
+def best_overlaps(boxes: Tensor, levels: Sequence[Level]) -> Tensor:
+    """(N,) the IoU of boxes (N, 4) xyxy, as fractions of the input, with the best of the default boxes. Of
+    all that have one shape that of the nearest cell is the best: no others are looked at.
+    """
+    return torch.stack([_best_of_level(boxes, level) for level in levels]).amax(dim=0)
+
+
+def _best_of_level(boxes: Tensor, level: Level) -> Tensor:
+    step, cells = torch.tensor(level.step), torch.tensor((level.width, level.height))
+    nearest = ((boxes[:, :2] + boxes[:, 2:]) / 2 / step - 0.5).round().clamp(min=0).minimum(cells - 1)
+    centres = ((nearest + 0.5) * step)[:, None]
+    shapes = torch.tensor(level.shapes).clamp(max=1.0)[None]
+    low = (centres - shapes / 2).maximum(boxes[:, None, :2])
+    high = (centres + shapes / 2).minimum(boxes[:, None, 2:])
+    shared = (high - low).clamp(min=0).prod(dim=2)
+    areas = (boxes[:, 2:] - boxes[:, :2]).prod(dim=1)[:, None] + shapes.prod(dim=2)
+    return (shared / (areas - shared)).amax(dim=1)
+
+
 def to_xyxy(boxes: Tensor) -> Tensor:
     """(..., 4) centre and size -> corners."""
     centre, half = boxes[..., :2], boxes[..., 2:] / 2

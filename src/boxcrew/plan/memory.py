@@ -21,6 +21,8 @@ may be more: it took 6 to 53 % here (docs/decisions/0016)."""
 LATER = 128 * MIB  # of a process: libraries that only evaluation and pictures need
 LEAST_OVERHEAD, MOST_OVERHEAD = 0.05, 1.5
 MOST_OFF = 1.5
+ONE_MEASURED = {"contiguous": 0.8, "channels_last": 0.35}
+"""The same share where only one number of samples was measured: convolutions copy what is contiguous."""
 OTHER_OVERHEAD = 0.1  # on accelerators: not measured, for there was none
 HALF = 0.55  # of activations in two-byte numbers, with what stays in four
 
@@ -122,7 +124,7 @@ def _overhead(
     if not timings or candidate.recompute:
         factor = _corrected("cpu", candidate, knowledge)
         return max(0, int(held * (1 + CPU_OVERHEAD) * factor) - held)
-    fixed, share = _fitted(timings, workload)
+    fixed, share = _fitted(timings, workload, ONE_MEASURED[candidate.memory_format])
     return max(0, len(inside) * fixed + int(share * held))
 
 
@@ -132,13 +134,13 @@ def _corrected(device: str, candidate: Candidate, knowledge: Knowledge) -> float
     return 1.0 if residual is None else min(MOST_OFF, max(1 / MOST_OFF, residual.num_bytes))
 
 
-def _fitted(timings: Sequence[Timing], workload: Workload) -> tuple[int, float]:
+def _fitted(timings: Sequence[Timing], workload: Workload, usual: float) -> tuple[int, float]:
     """Bytes besides, and the share of what is held that comes on top: a line through the smallest and the
-    largest step that was measured, within what is plausible.
+    largest step that was measured, within what is plausible; of the `usual` slope through a single one.
     """
     held = [workload.peak_bytes(one.samples) for one in timings]
     besides = [(one.num_bytes or 0) - bytes_held for one, bytes_held in zip(timings, held, strict=True)]
-    share = CPU_OVERHEAD
+    share = usual
     if held[-1] > held[0]:
         share = (besides[-1] - besides[0]) / (held[-1] - held[0])
     share = min(MOST_OVERHEAD, max(LEAST_OVERHEAD, share))

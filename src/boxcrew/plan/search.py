@@ -24,6 +24,7 @@ CLEARLY = 1.05
 """Only a way this much faster replaces the usual one. Of close ones the machine's mood would choose, and two
 runs of one seed would differ in their last bits.
 """
+NEGLIGIBLE = 0.01  # part of a step that reading may take without a worker to hide it
 EASILY = 0.7  # loader workers should be done in this part of a step: they are not always as fast
 
 
@@ -217,8 +218,15 @@ def _with_workers(costs: Costs, chosen: Candidate) -> Candidate:
     options = [one for one in options if costs.fits(one)] or [chosen]
     best = min(costs.step(one).wall for one in options)
     near = [one for one in options if costs.step(one).wall <= 1.01 * best]
+    near = [one for one in near if not _waits(costs, one)] or near
     easy = [one for one in near if costs.step(one).inputs <= EASILY * costs.step(one).wall]
     return (easy or near)[0]
+
+
+def _waits(costs: Costs, candidate: Candidate) -> bool:
+    """Whether steps wait for samples that nobody makes ahead: the disk is not always as quick as it was."""
+    step = costs.step(candidate)
+    return candidate.workers == 0 and step.inputs > NEGLIGIBLE * step.wall
 
 
 def _usual_workers(costs: Costs, layout: Layout) -> int:

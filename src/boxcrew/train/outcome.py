@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from boxcrew.core.units import format_bytes, format_count, format_duration
 from boxcrew.deploy.memory import peak_memory
@@ -33,6 +32,8 @@ class Outcome:
 
 
 def describe_network(detector: DetectorNet) -> str:
+    from torch.utils.flop_counter import FlopCounterMode  # slow to import, and a plan does without
+
     parameters = sum(p.numel() for p in detector.parameters())
     size = detector.config.size
     was_training = detector.training

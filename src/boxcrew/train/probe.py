@@ -37,7 +37,7 @@ from boxcrew.train.schedule import Length
 
 SECONDS = 20.0  # in all, with the start of the process
 FEW = 4  # samples: enough to tell ways apart
-ROUNDS = 3  # of timed steps
+ROUNDS, ENOUGH = 3, 1.0  # of timed steps, or as many as take so many seconds
 WORTH_STEPS, WORTH_SECONDS = 200, 120.0  # a shorter run would not earn the probe back
 
 
@@ -232,7 +232,7 @@ class _Probe:
         step = self._step(deployment, self._job.batch.select([i % len(self._job.batch) for i in range(num)]))
         with limited(self._job.memory):
             times = [step()]  # the first also makes room and plans of its own
-            while len(times) <= ROUNDS and times[-1][0] < self._left:
+            while _are_too_few(times[1:]) and times[-1][0] < self._left:
                 times.append(step())
         if deployment.plan.accumulation > 1:  # it helped itself, with fewer at once
             raise MemoryError
@@ -270,6 +270,10 @@ class _Probe:
                 return time.perf_counter() - begun, time.process_time() - worked
 
         return take
+
+
+def _are_too_few(times: Sequence[tuple[float, float]]) -> bool:
+    return len(times) < ROUNDS and sum(seconds for seconds, _ in times) < ENOUGH
 
 
 def _plan_for(way: Way, num: int) -> Plan:
