@@ -11,7 +11,6 @@ from pydantic import ByteSize, TypeAdapter
 from boxcrew.core.errors import UsageError
 from boxcrew.core.workload import Inputs, Line, Pass, Peak, Workload
 from boxcrew.hardware.inventory import assumed
-from boxcrew.plan.cost import SHARED
 from boxcrew.plan.knowledge import Knowledge, Timing
 from boxcrew.plan.plan import MemoryFormat, Plan
 from boxcrew.plan.prediction import Prediction
@@ -445,7 +444,7 @@ def test_threads_that_have_all_cores_wait_for_the_one_that_reads() -> None:
         predicted(plan_for("8 cores, 32GB", workload, batch=16, workers=1)).step.likely
         for workload in (a_workload(inputs=None), reading)
     )
-    assert beside - alone == pytest.approx(SHARED * 16 * 0.001)
+    assert beside - alone == pytest.approx(16 * 0.001)
 
 
 def test_the_slower_images_are_read_the_more_workers_read_them() -> None:

@@ -19,7 +19,6 @@ MESSAGES = 4  # on one host a byte that is sent is copied so many times
 HANDED_OVER = (
     0.005  # seconds until a worker's batch is here and the loop is on: 5.2 to 5.9 ms, whatever its size
 )
-SHARED = 0.75  # of what readers take of cores that compute, computing waits: at least half, at most all
 DRAWN_PARTS = 8  # of a step, in its timeline
 
 
@@ -114,7 +113,7 @@ class Costs:
         if candidate.workers == 0:
             return busiest + making
         all_busy = candidate.on_cpu and candidate.threads * candidate.replicas >= self.machine.cores
-        return max(busiest + (SHARED * core_seconds if all_busy else 0.0), making)
+        return max(busiest + (core_seconds if all_busy else 0.0), making)
 
     def _compute(self, candidate: Candidate, paces: list[Pace]) -> list[float]:
         """Of each clone. Those of one process on the CPU share its threads, and so take turns in effect."""

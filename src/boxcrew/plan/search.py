@@ -24,7 +24,7 @@ CLEARLY = 1.05
 """Only a way this much faster replaces the usual one. Of close ones the machine's mood would choose, and two
 runs of one seed would differ in their last bits.
 """
-NEGLIGIBLE = 0.01  # part of a step that reading may take without a worker to hide it
+NEGLIGIBLE = 0.05  # part of a step that reading may take without a worker to hide it
 EASILY = 0.7  # loader workers should be done in this part of a step: they are not always as fast
 
 
