@@ -34,9 +34,10 @@ def planner(machine: Machine = CPU, *, libraries: int = 500 * MIB, **settings: o
 def as_predicted(plan: Plan, *, slower: float = 1.0, larger: float = 1.0) -> Measured:
     assert plan.predicted is not None
     memory = plan.predicted.on(plan.clones[0].device)
+    first, later = plan.predicted.at_first.likely, plan.predicted.step.likely
     return Measured(
-        step_seconds=slower * plan.predicted.step.likely,
-        wait_seconds=0.0,
+        step_seconds=slower * first,
+        wait_seconds=slower * (first - later),  # for images that are not kept yet
         peak_bytes=int(larger * memory.measurable),
     )
 
@@ -75,7 +76,7 @@ def test_a_new_plan_expects_what_was_measured_and_computes_as_before() -> None:
     found = as_predicted(plan, slower=3.0, larger=1.4)
     anew = one.replanned(plan, found)
     assert anew.predicted is not None
-    assert anew.predicted.step.likely == pytest.approx(found.step_seconds, rel=0.05)
+    assert anew.predicted.step.likely == pytest.approx(found.step_seconds - found.wait_seconds, rel=0.05)
     assert found.peak_bytes is not None
     assert anew.predicted.on("cpu").measurable == pytest.approx(found.peak_bytes, rel=0.1)
     may_change = {"predicted", "loader_workers", "reasons"}
@@ -116,7 +117,7 @@ def test_the_next_plan_knows_how_far_off_this_one_was(machine: Machine, slower: 
     )
     predicted = again.plan().predicted
     assert predicted is not None
-    assert predicted.step.likely == pytest.approx(found.step_seconds, rel=0.1)
+    assert predicted.step.likely == pytest.approx(found.step_seconds - found.wait_seconds, rel=0.1)
     assert found.peak_bytes is not None
     assert predicted.on(plan.clones[0].device).measurable == pytest.approx(found.peak_bytes, rel=0.05)
 

@@ -192,6 +192,7 @@ class Costs:
         return Prediction(
             memory=tuple(self.memory(candidate)),
             step=later,
+            first=first,
             epoch=later.times(per_epoch),
             run=run,
             images_per_second=self.order.batch / step.wall,

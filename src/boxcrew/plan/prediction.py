@@ -109,13 +109,19 @@ class Prediction(Config):
     group = "predicted"
 
     memory: tuple[Memory, ...] = Field(min_length=1)  # of every device that holds something, the CPU first
-    step: Interval  # seconds of a step
+    step: Interval  # seconds of a step, once decoded images are kept
+    first: Interval | None = None  # seconds of a step before; None: the same
     epoch: Interval  # seconds of an epoch, once decoded images are kept
     run: Interval  # seconds of the whole training
     images_per_second: float = Field(gt=0)
     bound: Bound  # what a step waits for
     timeline: tuple[Span, ...] = ()
     basis: str  # what it rests on, in words: `two steps in a child process`, `the machine's speeds`
+
+    @property
+    def at_first(self) -> Interval:
+        """Seconds of a run's first steps."""
+        return self.first or self.step
 
     def on(self, device: str) -> Memory:
         return next(one for one in self.memory if one.device == device)

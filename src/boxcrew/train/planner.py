@@ -125,7 +125,7 @@ class Planner:
     def verdict(self, plan: Plan, found: Measured) -> tuple[str, bool]:
         """Predicted against measured, in a sentence; and whether it was as expected."""
         assert plan.predicted is not None
-        step, memory = plan.predicted.step, plan.predicted.on(plan.clones[0].device)
+        step, memory = plan.predicted.at_first, plan.predicted.on(plan.clones[0].device)
         slower = found.step_seconds / step.likely - 1
         said = f"predicted {step.likely:.3g} s a step ({step.low:.3g} to {step.high:.3g})"
         as_measured = f"measured {found.step_seconds:.3g} s ({slower:+.0%})"

@@ -40,7 +40,7 @@ class Verification(Hook):
             return {"measured": measured}
         memory = self._predicted.on(self._device)
         predicted = {
-            "step_seconds": self._predicted.step.tree(),
+            "step_seconds": self._predicted.at_first.tree(),
             "peak_bytes": memory.measurable,
             "most_bytes": memory.measurable + memory.margin,
         }
