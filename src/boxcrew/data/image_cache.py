@@ -6,7 +6,8 @@ import math
 import mmap
 import multiprocessing
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from multiprocessing.synchronize import Lock
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from boxcrew.core.types import Image
 from boxcrew.data.source import ImageReader, Record
 
 REDUCTIONS = (1, 2, 4, 8)
+Pixels = npt.NDArray[np.uint8]
 LOCK_SECONDS = 10.0  # it is held for microseconds
 Place = npt.NDArray[np.int64]
 """Where images begin in the memory, and their heights and widths."""
@@ -36,8 +38,8 @@ class ImageCache:
         kept = list(records)
         self._rows = {record.key: row for row, record in enumerate(kept)}
         most = sum(record.width * record.height * 3 for record in kept) * 4 // 3  # all reductions of all
-        self._pixels = _shared_bytes(min(budget, most))
-        cells = _shared_bytes(_CELL * (1 + len(kept) * len(REDUCTIONS) * 3))
+        self._pixels = shared_bytes(min(budget, most))
+        cells = shared_bytes(_CELL * (1 + len(kept) * len(REDUCTIONS) * 3))
         numbers: npt.NDArray[np.int64] = cells.view(np.int64)
         self._used = numbers[:1]  # bytes of `_pixels`
         # (records, reductions, 3): where an image begins in `_pixels`, its height and its width.
@@ -93,17 +95,8 @@ class ImageCache:
             if held:
                 place[:] = (start, *image.shape[:2])
 
-    @contextmanager
-    def _hold(self) -> Iterator[bool]:
-        """The lock; False where it cannot be had, because a process that held it was killed: nothing waits
-        for ever, images are then read without the cache.
-        """
-        held = self._lock.acquire(timeout=LOCK_SECONDS)
-        try:
-            yield held
-        finally:
-            if held:
-                self._lock.release()
+    def _hold(self) -> AbstractContextManager[bool]:
+        return hold(self._lock)
 
     def _view(self, start: int, shape: tuple[int, ...]) -> Image:
         return self._pixels[start : start + math.prod(shape)].reshape(shape)
@@ -116,8 +109,21 @@ def _as_it_is(images: ImageReader) -> ImageReader:
     return images
 
 
-def _shared_bytes(count: int) -> npt.NDArray[np.uint8]:
+def shared_bytes(count: int) -> Pixels:
     """Memory that stays the same one over a fork. It is taken from the system only as it is written to, and,
     unlike that of /dev/shm, not limited by what a container has there.
     """
     return np.frombuffer(mmap.mmap(-1, max(1, count)), dtype=np.uint8)[:count]
+
+
+@contextmanager
+def hold(lock: Lock) -> Iterator[bool]:
+    """The lock; False where it cannot be had, because a process that held it was killed: nothing waits for
+    ever, images are then read without the cache.
+    """
+    held = lock.acquire(timeout=LOCK_SECONDS)
+    try:
+        yield held
+    finally:
+        if held:
+            lock.release()

@@ -14,9 +14,12 @@ Kind = Literal[
     "image-without-annotation", "annotation-without-image",
     # boxes and classes
     "box-malformed", "box-nan", "box-empty", "box-outside", "box-swapped", "box-overhang",
-    "box-larger-than-image", "unknown-class", "class-id-gap", "duplicate-class",
+    "box-larger-than-image", "box-small", "unknown-class", "class-id-gap", "duplicate-class",
     # the set as a whole
     "duplicate-id", "duplicate-image", "leak", "no-split", "made-split", "data-yaml",
+    # labelled examples
+    "class-empty", "label-missing", "row-malformed", "value-missing", "value-unknown", "column-constant",
+    "text-unreadable", "text-cut",
     # writing it in another format
     "lost-flag",
 ]  # fmt: skip

@@ -30,8 +30,8 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class _File(NamedTuple):
-    key: str
+class ScannedFile(NamedTuple):
+    key: str  # unique in the set
     path: Path
     split: str
 
@@ -45,28 +45,40 @@ def scan(
     the user's. Images that are drawn, not read, are not looked at.
     """
     files = [
-        _File(record.key, record.path, split)
+        ScannedFile(record.key, record.path, split)
         for split, records in source.splits.items()
         for record in records
         if record.path
     ]
+    problems = scan_files(source.root, files, workers=workers, cache=cache, progress=progress)
+    left_out = {problem.file for problem in problems if problem.action == "left out"}
+    return source.without(left_out, problems) if problems else source
+
+
+def scan_files(
+    root: Path,
+    files: Sequence[ScannedFile],
+    *,
+    workers: int,
+    cache: Path | None = None,
+    progress: Progress | None = None,
+) -> tuple[Problem, ...]:
+    """What speaks against image files of the set at `root`, as `scan` says it; `file` is a key."""
     if not files:
-        return source
-    known = ScanCache(source.root, cache or cache_folder("scan"))
+        return ()
+    known = ScanCache(root, cache or cache_folder("scan"))
     looks = dict(_looks(files, known, workers, progress))
     looks |= _digests([file for file in files if looks[file.key].kind is None], looks, workers)
     known.keep(looks)
     unusable = _unusable(files, looks)
     leaks = _leaks([file for file in files if file.key not in unusable], looks)
-    left_out = {key for key, problem in (unusable | leaks).items() if problem.action == "left out"}
-    problems = (*unusable.values(), *leaks.values())
-    return source.without(left_out, problems) if problems else source
+    return (*unusable.values(), *leaks.values())
 
 
 def _looks(
-    files: Sequence[_File], known: ScanCache, workers: int, progress: Progress | None
+    files: Sequence[ScannedFile], known: ScanCache, workers: int, progress: Progress | None
 ) -> Iterator[tuple[str, Look]]:
-    def look(file: _File) -> Look:
+    def look(file: ScannedFile) -> Look:
         stamp = stamp_of(file.path)
         return known.get(file.key, stamp) or _look(file.path, stamp or (0, 0, 0))
 
@@ -85,7 +97,7 @@ def _look(path: Path, stamp: Stamp) -> Look:
     return Look(stamp)
 
 
-def _digests(files: Sequence[_File], looks: dict[str, Look], workers: int) -> dict[str, Look]:
+def _digests(files: Sequence[ScannedFile], looks: dict[str, Look], workers: int) -> dict[str, Look]:
     """Looks with a digest, for those files that may have the content of one in another split: those of other
     lengths or endings have not, and reading all of them would take longer than the rest.
     """
@@ -96,9 +108,11 @@ def _digests(files: Sequence[_File], looks: dict[str, Look], workers: int) -> di
     return {file.key: replace(looks[file.key], digest=digest) for file, digest in found}
 
 
-def _in_several_splits(files: Sequence[_File], trait: Callable[[_File], Hashable]) -> list[_File]:
+def _in_several_splits(
+    files: Sequence[ScannedFile], trait: Callable[[ScannedFile], Hashable]
+) -> list[ScannedFile]:
     """Those that share a trait with one of another split."""
-    groups: dict[Hashable, list[_File]] = defaultdict(list)
+    groups: dict[Hashable, list[ScannedFile]] = defaultdict(list)
     for file in files:
         groups[trait(file)].append(file)
     several = (group for group in groups.values() if len({file.split for file in group}) > 1)
@@ -123,7 +137,7 @@ def _digest(path: Path) -> str:
         return ""
 
 
-def _unusable(files: Iterable[_File], looks: dict[str, Look]) -> dict[str, Problem]:
+def _unusable(files: Iterable[ScannedFile], looks: dict[str, Look]) -> dict[str, Problem]:
     problems = {}
     for file in files:
         look = looks[file.key]
@@ -132,12 +146,12 @@ def _unusable(files: Iterable[_File], looks: dict[str, Look]) -> dict[str, Probl
     return problems
 
 
-def _leaks(files: Sequence[_File], looks: dict[str, Look]) -> dict[str, Problem]:
+def _leaks(files: Sequence[ScannedFile], looks: dict[str, Look]) -> dict[str, Problem]:
     """Images whose content an earlier split has too. They are left out of the later one, so that what is
     measured was never trained on; but a split of which nothing would remain is left as it is.
     """
-    first: dict[str, _File] = {}
-    twins: dict[str, list[tuple[_File, _File]]] = defaultdict(list)
+    first: dict[str, ScannedFile] = {}
+    twins: dict[str, list[tuple[ScannedFile, ScannedFile]]] = defaultdict(list)
     for file in files:
         digest = looks[file.key].digest
         other = first.setdefault(digest, file) if digest else file

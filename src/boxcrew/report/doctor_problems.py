@@ -45,6 +45,7 @@ MEANINGS: dict[Kind, str] = {
     "box-swapped": "Box with swapped corners",
     "box-overhang": "Box that reaches out of the image",
     "box-larger-than-image": "Box larger than the image",
+    "box-small": "Box too small to be an example",
     "unknown-class": "Class that no list of classes has",
     "class-id-gap": "Class numbers that no class has",
     "duplicate-class": "Two classes of one name",
@@ -54,6 +55,14 @@ MEANINGS: dict[Kind, str] = {
     "no-split": "Files that belong to no split",
     "made-split": "Validation split that had to be made",
     "data-yaml": "Entry of data.yaml that is not so",
+    "class-empty": "Class without training examples",
+    "label-missing": "Example without label",
+    "row-malformed": "Row with too few or too many values",
+    "value-missing": "Value that is missing or no number",
+    "value-unknown": "Value that training has not seen",
+    "column-constant": "Column that is the same everywhere",
+    "text-unreadable": "Text that cannot be read",
+    "text-cut": "Text longer than the limit",
     "lost-flag": "Flag that the format cannot hold",
 }
 

@@ -1,0 +1,61 @@
+"""Sets that lie in a folder for each class, be it below folders of splits or not."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from boxcrew.data.layout import names_in, split_of_folder, suffix_of
+from boxcrew.data.problem import Problem
+from boxcrew.data.source import SOURCES
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassFolder:
+    split: str | None  # None where the set has no splits
+    label: str
+    path: Path
+
+
+def class_folders(root: Path) -> list[ClassFolder]:
+    """`root/<class>`, or `root/<split>/<class>` where a folder named like a split holds folders itself: a
+    class may well be called 'train'.
+    """
+    folders = _folders_in(root)
+    divided = [
+        ClassFolder(split=split, label=inner.name, path=inner)
+        for folder in folders
+        if (split := split_of_folder(folder.name))
+        for inner in _folders_in(folder)
+    ]
+    return divided or [ClassFolder(split=None, label=folder.name, path=folder) for folder in folders]
+
+
+def strays(root: Path, folders: Collection[ClassFolder]) -> list[Problem]:
+    """What lies beside the splits, where there are splits."""
+    if all(folder.split is None for folder in folders):
+        return []
+    what = "lies in none of the set's split folders"
+    return [
+        Problem(kind="no-split", file=folder.name, what=what, action="left out")
+        for folder in _folders_in(root)
+        if split_of_folder(folder.name) is None
+    ]
+
+
+def has_classes_of(root: Path, suffixes: Collection[str]) -> bool:
+    """Whether a class folder holds a file of one of the suffixes (lower case), no deeper."""
+    return root.is_dir() and any(
+        suffix_of(name) in suffixes for folder in class_folders(root) for name in names_in(folder.path)
+    )
+
+
+def is_annotated(path: Path) -> bool:
+    """Whether it is a set of images with boxes. Such sets have folders of images and texts too."""
+    return any(SOURCES.get(name).detect(path) for name in SOURCES.names())
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    visible = (name for name in names_in(folder) if not name.startswith((".", "__")))
+    return [path for name in visible if (path := folder / name).is_dir()]

@@ -1,0 +1,145 @@
+"""Columns of words as numbers: standardised, or a feature for each category.
+
+A column is described by JSON values, so that new rows can be made the same inputs: a numeric one by `name`,
+`mean` and `deviation`, a categorical one by `name` and `categories`, with `other` where rare ones share a
+feature and `missing` where having no value has one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from boxcrew.core.types import Bools, Floats
+
+Column = Mapping[str, Any]
+MISSING = frozenset({"", "?", "na", "n/a", "nan", "null"})
+"""In lower case."""
+MOST_CATEGORIES = 32
+_NUMERIC_SHARE = 0.95  # of the values that are there: so many make words among numbers mistakes
+_LARGEST = 1e30  # a number beyond it is no measurement, and its square no number
+_FARTHEST = 1e4  # deviations from the mean, for rows that training has not seen the like of
+_SMALLEST_DEVIATION = 1e-30
+
+
+def learn_column(name: str, words: Sequence[str]) -> Column | None:
+    """What the training rows tell about a column; None if it is the same everywhere."""
+    missing = missing_in(words)
+    numbers = _numbers(words)
+    num_words = int((np.isnan(numbers) & ~missing).sum())
+    if num_words <= (1 - _NUMERIC_SHARE) * (~missing).sum():
+        return _learn_numeric(name, numbers[_is_usable(numbers)])
+    counts = Counter(word for word, is_missing in zip(words, missing, strict=True) if not is_missing)
+    if len(counts) + missing.any() < 2:
+        return None
+    common = sorted(counts, key=lambda word: (-counts[word], word))[:MOST_CATEGORIES]
+    return {
+        "name": name,
+        "categories": sorted(common),
+        "other": len(counts) > len(common),
+        "missing": bool(missing.any()),
+    }
+
+
+def _learn_numeric(name: str, numbers: npt.NDArray[np.float64]) -> Column | None:
+    if not len(numbers) or numbers.min() == numbers.max():
+        return None
+    deviation = max(float(numbers.std()), _SMALLEST_DEVIATION)
+    return {"name": name, "mean": float(numbers.mean()), "deviation": deviation}
+
+
+def missing_in(words: Sequence[str]) -> Bools:
+    return np.array([word.lower() in MISSING for word in words], dtype=np.bool_)
+
+
+def unusable_in(column: Column, words: Sequence[str]) -> Bools:
+    """Where there is no value, or in a numeric column no number that can be used."""
+    return missing_in(words) if "categories" in column else ~_is_usable(_numbers(words))
+
+
+def unknown_in(column: Column, words: Sequence[str]) -> Bools:
+    """Where there is a category that training has not seen: of many, those that are rare count as seen."""
+    if "categories" not in column or column["other"]:
+        return np.zeros(len(words), dtype=np.bool_)
+    known = {*column["categories"]}
+    return np.array([word not in known for word in words], dtype=np.bool_) & ~missing_in(words)
+
+
+def num_features(columns: Sequence[Column]) -> int:
+    return sum(_width(column) for column in columns)
+
+
+def encode_columns(columns: Sequence[Column], words: Mapping[str, Sequence[str]], count: int) -> Floats:
+    """(count, features) from the words of each column, by its name."""
+    encoded = np.zeros((count, num_features(columns)), dtype=np.float32)
+    first = 0
+    for column in columns:
+        width = _width(column)
+        _encode(column, words[column["name"]], encoded[:, first : first + width])
+        first += width
+    return encoded
+
+
+def encode_rows(meaning: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Floats:
+    """(N, features) the inputs of new rows, by the `meaning` of the set that was trained on. A row has words
+    or numbers by column; those it lacks (or None) are missing, those nobody asks for are not looked at.
+    """
+    columns = meaning["columns"]
+    words = {column["name"]: [_word(row.get(column["name"])) for row in rows] for column in columns}
+    return encode_columns(columns, words, len(rows))
+
+
+def _word(value: Any) -> str:
+    return "" if value is None else str(value).strip()
+
+
+def _width(column: Column) -> int:
+    if "categories" not in column:
+        return 1
+    return len(column["categories"]) + int(column["other"]) + int(column["missing"])
+
+
+def _encode(column: Column, words: Sequence[str], into: Floats) -> None:
+    """Fills zeros, which stand for the mean and for no known category."""
+    if "categories" in column:
+        features = _features(column, words)
+        known = np.flatnonzero(features >= 0)
+        into[known, features[known]] = 1
+        return
+    numbers = _numbers(words)
+    usable = _is_usable(numbers)
+    standard = (numbers[usable] - column["mean"]) / column["deviation"]
+    into[usable, 0] = np.clip(standard, -_FARTHEST, _FARTHEST)
+
+
+def _features(column: Column, words: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Which feature is 1 for each word; -1 for none."""
+    places = {word: place for place, word in enumerate(column["categories"])}
+    other = len(places) if column["other"] else -1
+    missing = len(places) + column["other"] if column["missing"] else -1
+    features = np.array([places.get(word, other) for word in words], dtype=np.int64)
+    return np.where(missing_in(words), missing, features)
+
+
+def _numbers(words: Sequence[str]) -> npt.NDArray[np.float64]:
+    """NaN for what is no number."""
+    try:
+        return np.array([*map(float, words)], dtype=np.float64)
+    except ValueError:
+        return np.array([_number(word) for word in words], dtype=np.float64)
+
+
+def _number(word: str) -> float:
+    try:
+        return float(word)
+    except ValueError:
+        return float("nan")
+
+
+def _is_usable(numbers: npt.NDArray[np.float64]) -> Bools:
+    usable: Bools = np.abs(numbers) < _LARGEST  # false for NaN
+    return usable

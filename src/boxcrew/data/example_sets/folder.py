@@ -1,0 +1,152 @@
+"""Image folders: a folder for each class, below folders of splits or not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from boxcrew.core.errors import DataError
+from boxcrew.core.types import Image, Target
+from boxcrew.data.class_folders import ClassFolder, class_folders, has_classes_of, is_annotated, strays
+from boxcrew.data.cuts import Cut, labels_of, read_when_asked, settle_cuts
+from boxcrew.data.examples import EXAMPLE_FORMATS, ExampleFormat, ExampleSet, Wanted
+from boxcrew.data.image import IMAGE_SUFFIXES, ImageError, read_header, read_image
+from boxcrew.data.labelled import held_out, made_split
+from boxcrew.data.layout import files_below, names_in, require_folder, suffix_of
+from boxcrew.data.pictures import Shape, shape_for
+from boxcrew.data.problem import Problem
+from boxcrew.data.scan import ScannedFile, scan_files
+from boxcrew.data.source import SPLITS, Record
+
+_NAMED = 3  # files that a message names
+_NO_BOXES = Target.of([], [])
+Splits = dict[str, list[Cut]]
+
+
+@EXAMPLE_FORMATS.register("folder")
+class FolderFormat(ExampleFormat):
+    """Images may be of any size: all are brought to one, their proportions not kept."""
+
+    name = "folder"
+
+    @classmethod
+    def detect(cls, path: Path) -> bool:
+        return has_classes_of(path, IMAGE_SUFFIXES) and not is_annotated(path)
+
+    @classmethod
+    def looked_for(cls) -> str:
+        return "folders of images, one for each class, below train/ and val/ or not"
+
+    @classmethod
+    def open(cls, path: Path, wanted: Wanted) -> ExampleSet:
+        require_folder(path, "image folder")
+        names, splits, problems = _find(path)
+        if not splits:
+            advice = f"the first problem: {problems[0]}" if problems else f"looked for {cls.looked_for()}"
+            raise DataError(f"{path}: has no usable image in a folder of its class", advice=advice)
+        splits, made = _hold_out(path, splits, seed=wanted.seed)
+        splits, unusable = _readable(path, splits, workers=wanted.workers)
+        problems += (*made, *unusable)
+        settled, left = settle_cuts(path, names, splits, problems)
+        shape = shape_for(wanted, _own_shape(left))
+        return ExampleSet(
+            root=path,
+            format=cls.name,
+            kind="pictures",
+            classes=settled.classes,
+            shape=shape,
+            splits=read_when_asked(_Files(), left, shape),
+            problems=(*problems, *settled.problems),
+        )
+
+
+class _Files:
+    """Reads what records name."""
+
+    def read(self, record: Record, *, reduction: int = 1) -> Image:
+        assert record.path is not None
+        return read_image(record.path, reduction=reduction)
+
+
+def _find(root: Path) -> tuple[list[str], Splits, list[Problem]]:
+    """The names of the classes, and the images whose header can be read: as training, if there are no
+    splits.
+    """
+    folders = class_folders(root)
+    names = sorted({folder.label for folder in folders})
+    splits: Splits = {}
+    problems = strays(root, folders)
+    for folder in folders:
+        problems += _others(root, folder)
+        for file in files_below(folder.path, IMAGE_SUFFIXES):
+            key = file.relative_to(root).as_posix()
+            try:
+                cut = _whole(file, key, names.index(folder.label))
+            except ImageError as error:
+                what = error.message.removeprefix(f"{file}: ")
+                problems.append(Problem(kind=error.kind, file=key, what=what, action="left out"))
+            else:
+                splits.setdefault(folder.split or "train", []).append(cut)
+    return names, splits, problems
+
+
+def _whole(file: Path, key: str, label: int) -> Cut:
+    """An image as one example."""
+    header = read_header(file)
+    width, height = header.width, header.height
+    return Cut(
+        record=Record(key=key, path=file, width=width, height=height, target=_NO_BOXES),
+        boxes=np.array([[0, 0, width, height]], dtype=np.int64),
+        labels=np.array([label], dtype=np.int64),
+        keys=(key,),
+    )
+
+
+def _others(root: Path, folder: ClassFolder) -> list[Problem]:
+    """That there are files which are no images, if so."""
+    visible = (name for name in names_in(folder.path) if not name.startswith("."))
+    others = (name for name in visible if suffix_of(name) not in IMAGE_SUFFIXES)
+    names = [name for name in others if not (folder.path / name).is_dir()]
+    if not names:
+        return []
+    listed = ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
+    what = f"holds {len(names)} files that are no images by their names: {listed}"
+    place = folder.path.relative_to(root).as_posix()
+    return [Problem(kind="not-an-image", file=place, what=what, value=listed, action="noted")]
+
+
+def _hold_out(root: Path, splits: Splits, *, seed: int) -> tuple[Splits, tuple[Problem, ...]]:
+    """With a validation split, made where there is none."""
+    train = splits.get("train", [])
+    if not train or "val" in splits:
+        return splits, ()
+    chosen = held_out([cut.record.key for cut in train], labels_of(train), seed=seed)
+    if not chosen.any():
+        return splits, ()
+    divided: Splits = {"train": [], "val": []}
+    for cut, is_held in zip(train, chosen.tolist(), strict=True):
+        divided["val" if is_held else "train"].append(cut)
+    return {**splits, **divided}, made_split(root, chosen, seed=seed)
+
+
+def _readable(root: Path, splits: Splits, *, workers: int) -> tuple[Splits, tuple[Problem, ...]]:
+    """Without what cannot be read, and without what an earlier split has too."""
+    files = [
+        ScannedFile(cut.record.key, cut.record.path, split)
+        for split in SPLITS
+        for cut in splits.get(split, ())
+        if cut.record.path
+    ]
+    problems = scan_files(root, files, workers=workers)
+    lost = {problem.file for problem in problems if problem.action == "left out"}
+    return {
+        split: [cut for cut in cuts if cut.record.key not in lost] for split, cuts in splits.items()
+    }, problems
+
+
+def _own_shape(splits: Mapping[str, Sequence[Cut]]) -> Shape | None:
+    """None if the images differ."""
+    sizes = {(cut.record.height, cut.record.width) for cuts in splits.values() for cut in cuts}
+    return (*sizes.pop(), 3) if len(sizes) == 1 else None

@@ -1,0 +1,182 @@
+"""Text files: running text that is to be continued, or texts of classes that are to be told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from boxcrew.core.errors import DataError
+from boxcrew.data.alphabet import encode_texts, meaning_of_texts
+from boxcrew.data.class_folders import class_folders, has_classes_of, strays
+from boxcrew.data.corpus import open_corpus
+from boxcrew.data.examples import EXAMPLE_FORMATS, ExampleFormat, ExampleSet, Wanted
+from boxcrew.data.image import IMAGE_SUFFIXES
+from boxcrew.data.labelled import Labelled, held_out, made_split, settle
+from boxcrew.data.layout import files_below, names_in, split_of_file, stem_of, suffix_of
+from boxcrew.data.plain_text import read_utf8
+from boxcrew.data.problem import Problem
+
+_SUFFIXES = frozenset({".txt"})
+_ABOUT = frozenset({"classes", "copying", "copyright", "labels", "licence", "license", "notice", "readme"})
+"""Files of these names, in lower case, speak about the data."""
+
+
+@EXAMPLE_FORMATS.register("text")
+class TextFormat(ExampleFormat):
+    """One file, or files named after splits, are running text. Of several files each is a class, and a line
+    an example; in a folder for each class a file is an example.
+    """
+
+    name = "text"
+
+    @classmethod
+    def detect(cls, path: Path) -> bool:
+        if path.is_file():
+            return suffix_of(path.name) in _SUFFIXES
+        if not _files(path) and not has_classes_of(path, _SUFFIXES):
+            return False
+        # Texts lie beside data of every kind.
+        has_images = any(suffix_of(name) in IMAGE_SUFFIXES for name in names_in(path))
+        others = (EXAMPLE_FORMATS.get(name) for name in EXAMPLE_FORMATS.names() if name != cls.name)
+        return not has_images and not any(other.detect(path) for other in others)
+
+    @classmethod
+    def looked_for(cls) -> str:
+        return "a .txt file, or .txt files for each class"
+
+    @classmethod
+    def open(cls, path: Path, wanted: Wanted) -> ExampleSet:
+        files = [path] if path.is_file() else _files(path)
+        splits = {split_of_file(file.stem): file for file in files}
+        if len(files) == 1:
+            return open_corpus(path, {"train": read_utf8(files[0])}, wanted, format=cls.name)
+        if "train" in splits and None not in splits and len(splits) == len(files):
+            texts = {str(split): read_utf8(file) for split, file in splits.items()}
+            return open_corpus(path, texts, wanted, format=cls.name)
+        if not files and not has_classes_of(path, _SUFFIXES):
+            raise DataError(f"{path}: has no text files", advice=f"looked for {cls.looked_for()}")
+        return _open_classes(path, files, wanted)
+
+
+class _Text(NamedTuple):
+    split: str
+    label: str
+    key: str
+    text: str  # not empty
+
+
+def _files(folder: Path) -> list[Path]:
+    """Texts in a folder, but for those about it."""
+    names = (name for name in names_in(folder) if not name.startswith("."))
+    return [
+        folder / name
+        for name in names
+        if suffix_of(name) in _SUFFIXES and stem_of(name).lower() not in _ABOUT
+    ]
+
+
+def _open_classes(root: Path, files: Sequence[Path], wanted: Wanted) -> ExampleSet:
+    problems: list[Problem] = []
+    if files:
+        names = [file.stem for file in files]
+        texts = list(_lines(root, files, problems))
+    else:
+        names = sorted({folder.label for folder in class_folders(root)})
+        texts = list(_whole_files(root, problems))
+    splits = {split: [text for text in texts if text.split == split] for split in {t.split for t in texts}}
+    splits, made = _hold_out(root, names, splits, seed=wanted.seed)
+    numbers = {name: number for number, name in enumerate(names)}
+    meaning = _meaning([text.text for text in texts], [text.text for text in splits.get("train", ())], wanted)
+    problems += (*made, *_cut(root, texts, meaning["length"]))
+    parts = {
+        split: Labelled(
+            inputs=encode_texts(meaning, [text.text for text in part]),
+            labels=np.array([numbers[text.label] for text in part], dtype=np.int64),
+            keys=[text.key for text in part],
+        )
+        for split, part in splits.items()
+    }
+    settled, examples = settle(root, names, parts, problems)
+    return ExampleSet(
+        root=root,
+        format=TextFormat.name,
+        kind="tokens",
+        classes=settled.classes,
+        shape=(meaning["length"],),
+        splits=examples,
+        problems=(*problems, *settled.problems),
+        meaning=meaning,
+    )
+
+
+def _meaning(texts: Sequence[str], train: Sequence[str], wanted: Wanted) -> Mapping[str, Any]:
+    """As before, or else by the training texts, with room for the longest of all."""
+    if wanted.meaning and "length" in wanted.meaning:
+        return wanted.meaning
+    length = min(max(map(len, texts), default=0), wanted.length)
+    return meaning_of_texts((text[:length] for text in train), length=length)
+
+
+def _lines(root: Path, files: Iterable[Path], problems: list[Problem]) -> Iterator[_Text]:
+    """Of files that are a class each; what cannot be read is added to `problems`."""
+    for file in files:
+        content = _read(root, file, problems)
+        for number, line in enumerate(content.split("\n"), 1):
+            if text := line.strip():
+                yield _Text("train", file.stem, f"{file.name}:{number}", text)
+
+
+def _whole_files(root: Path, problems: list[Problem]) -> Iterator[_Text]:
+    """Of folders that are a class each; what cannot be read or is empty is added to `problems`."""
+    folders = class_folders(root)
+    problems += strays(root, folders)
+    for folder in folders:
+        for file in files_below(folder.path, _SUFFIXES):
+            if text := _read(root, file, problems).strip():
+                key = file.relative_to(root).as_posix()
+                yield _Text(folder.split or "train", folder.label, key, text)
+
+
+def _read(root: Path, file: Path, problems: list[Problem]) -> str:
+    """Empty if it cannot be read."""
+    what, text = "has no text", ""
+    try:
+        text = read_utf8(file)
+    except DataError as error:
+        what = error.message.removeprefix(f"{file}: ")
+    if not text.strip():
+        place = file.relative_to(root).as_posix()
+        problems.append(Problem(kind="text-unreadable", file=place, what=what, action="left out"))
+    return text
+
+
+def _hold_out(
+    root: Path, names: Sequence[str], splits: dict[str, list[_Text]], *, seed: int
+) -> tuple[dict[str, list[_Text]], tuple[Problem, ...]]:
+    """With a validation split, made where there is none. Equal texts stay together: what is measured must not
+    have been trained on.
+    """
+    train = splits.get("train", [])
+    if not train or "val" in splits:
+        return splits, ()
+    labels = np.array([names.index(text.label) for text in train], dtype=np.int64)
+    chosen = held_out([text.text for text in train], labels, seed=seed)
+    if not chosen.any():
+        return splits, ()
+    divided: dict[str, list[_Text]] = {"train": [], "val": []}
+    for text, is_held in zip(train, chosen.tolist(), strict=True):
+        divided["val" if is_held else "train"].append(text)
+    return {**splits, **divided}, made_split(root, chosen, seed=seed)
+
+
+def _cut(root: Path, texts: Iterable[_Text], length: int) -> tuple[Problem, ...]:
+    """That some are too long, if so."""
+    longer = [text for text in texts if len(text.text) > length]
+    if not longer:
+        return ()
+    what = f"{len(longer)} texts longer than length={length} are cut; the first: {longer[0].key}"
+    value = str(len(longer))
+    return (Problem(kind="text-cut", file=str(root), what=what, value=value, action="repaired"),)

@@ -1,0 +1,179 @@
+"""Sets of examples that have one label each, or none: pictures, rows of numbers, texts."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from boxcrew.core.errors import DataError
+from boxcrew.core.registry import Registry
+from boxcrew.core.types import Ints
+from boxcrew.data.problem import Problem
+
+Array = npt.NDArray[Any]
+
+Kind = Literal["pictures", "numbers", "tokens"]
+"""What an input is: uint8 (height, width, channels), float32 (features,) or int64 (length,)."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Fetched:
+    """Inputs of one shape, joined, of those that could be read."""
+
+    inputs: Array  # (n, …)
+    labels: Ints  # (n,)
+    indices: Ints  # (n,) of the examples, among those asked for, in their order
+    skipped: tuple[str, ...] = ()  # what could not be read, in words
+
+
+class Examples(ABC):
+    """The examples of one split. It is sent to loader processes: what it holds is shared with them."""
+
+    labels: Ints  # (N,) 0..C-1; zeros where there is nothing to tell apart
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @abstractmethod
+    def key(self, index: int) -> str:
+        """Names the example in messages and files; unique in its set."""
+
+    @abstractmethod
+    def fetch(self, indices: Sequence[int] | Ints) -> Fetched:
+        """The inputs of these, in this order."""
+
+    @property
+    def input_bytes(self) -> int:
+        """Of main memory, what one more example takes where it is read and kept; 0 where all are there."""
+        return 0
+
+    @property
+    def kept_bytes(self) -> int:
+        """Of main memory that all take which are kept once they have been read."""
+        return 0
+
+    def keeping(self, num_bytes: int) -> Examples:  # noqa: ARG002 - where all are there
+        """The same, with so many bytes for those that have been read."""
+        return self
+
+    def first(self, num: int) -> Examples:
+        return Some(self, min(num, len(self)))
+
+
+class Some(Examples):
+    """The first of others."""
+
+    def __init__(self, examples: Examples, num: int) -> None:
+        self._examples = examples
+        self.labels = examples.labels[:num]
+
+    def key(self, index: int) -> str:
+        return self._examples.key(index)
+
+    def fetch(self, indices: Sequence[int] | Ints) -> Fetched:
+        return self._examples.fetch(indices)
+
+
+class InMemory(Examples):
+    """Of inputs that are there already."""
+
+    def __init__(self, inputs: Array, labels: Ints, keys: Sequence[str] | str) -> None:
+        """`keys`: one each, or what all begin with, to be numbered from 0."""
+        assert len(inputs) == len(labels)
+        self.inputs = inputs
+        self.labels = labels
+        self._keys = keys
+
+    def key(self, index: int) -> str:
+        return f"{self._keys}[{index}]" if isinstance(self._keys, str) else self._keys[index]
+
+    def fetch(self, indices: Sequence[int] | Ints) -> Fetched:
+        chosen = np.asarray(indices, dtype=np.int64)
+        return Fetched(inputs=self.inputs[chosen], labels=self.labels[chosen], indices=chosen)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """How examples are to be given, where that is open."""
+
+    size: int | None = None  # side of pictures; None: their own where all have the same up to 256, else 32
+    colours: bool | None = None  # pictures of 3 channels, else of 1; None: as they are
+    length: int = 128  # of texts, in characters
+    label: str | None = None  # the column that is to be learnt; None: the last
+    seed: int = 0  # for splits, where there are none
+    workers: int = 1  # threads that may look at files
+    meaning: Mapping[str, Any] | None = None  # that of a set before, whose inputs these are to be like
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ExampleSet:
+    """Opened: something wrong with single examples is a `Problem`; a set of which nothing is left raises
+    `DataError`.
+    """
+
+    root: Path
+    format: str
+    kind: Kind
+    classes: tuple[str, ...]  # empty where there is nothing to tell apart
+    shape: tuple[int, ...]  # of one input
+    splits: Mapping[str, Examples]  # the keys are among SPLITS; "train" is one of them
+    problems: tuple[Problem, ...] = ()
+    meaning: Mapping[str, Any] = field(default_factory=dict)
+    """What else must be known to make inputs of the same kind from new data, as JSON values: columns with
+    their means and deviations, an alphabet."""
+
+    def split(self, name: str) -> Examples:
+        if name not in self.splits:
+            raise DataError(f"{self.root}: has no split {name!r}", advice=f"it has: {', '.join(self.splits)}")
+        return self.splits[name]
+
+
+class ExampleFormat(ABC):
+    """A way in which such sets are stored."""
+
+    name: ClassVar[str]  # the name it is registered under
+
+    @classmethod
+    @abstractmethod
+    def detect(cls, path: Path) -> bool:
+        """Whether `path` (a file or directory that exists) looks like this format. Cheap."""
+
+    @classmethod
+    @abstractmethod
+    def looked_for(cls) -> str:
+        """One line for the message that no format fits: what `detect` looks for."""
+
+    @classmethod
+    @abstractmethod
+    def open(cls, path: Path, wanted: Wanted) -> ExampleSet: ...
+
+
+EXAMPLE_FORMATS: Registry[type[ExampleFormat]] = Registry("data format", "boxcrew.data.example_sets")
+"""Members say `@EXAMPLE_FORMATS.register("idx")` in `data/example_sets/idx.py`, and so on."""
+
+
+def open_examples(path: str | Path, wanted: Wanted, *, format: str = "auto") -> ExampleSet:
+    """Opens the set at `path` (or an embedded one, by its name), detecting its format unless told."""
+    if format != "auto":
+        return EXAMPLE_FORMATS.get(format).open(Path(path), wanted)
+    if str(path) in EXAMPLE_FORMATS.names() and not Path(path).exists():
+        return EXAMPLE_FORMATS.get(str(path)).open(Path(path), wanted)
+    path = Path(path)
+    if not path.exists():
+        raise DataError(f"{path}: no such file or directory", advice="give data= the path of a data set")
+    fitting = [name for name in EXAMPLE_FORMATS.names() if EXAMPLE_FORMATS.get(name).detect(path)]
+    if len(fitting) == 1:
+        return EXAMPLE_FORMATS.get(fitting[0]).open(path, wanted)
+    if fitting:
+        names = " and ".join(fitting)
+        raise DataError(f"{path}: looks like {names}", advice=f"say which: data.format={fitting[0]}")
+    looked = "; ".join(
+        f"{name}: {EXAMPLE_FORMATS.get(name).looked_for()}" for name in EXAMPLE_FORMATS.names()
+    )
+    raise DataError(f"{path}: not a data set in any known format", advice=f"looked for {looked}")

@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from boxcrew.core.errors import DataError
+from boxcrew.data.columns import encode_rows
+from boxcrew.data.examples import ExampleSet, Wanted, open_examples
+from boxcrew.data.problem import Problem
+from boxcrew.data.table import read_table
+
+HEADER = "size,colour,kind"
+
+
+def write(file: Path, *rows: str, header: str = HEADER) -> Path:
+    file.write_text("\n".join([header, *rows]) + "\n")
+    return file
+
+
+def plain_rows(count: int = 20) -> list[str]:
+    return [f"{index},{('red', 'blue')[index % 2]},{('a', 'b')[index // 2 % 2]}" for index in range(count)]
+
+
+def only(opened: ExampleSet, kind: str) -> Problem:
+    (found,) = [problem for problem in opened.problems if problem.kind == kind]
+    return found
+
+
+def refused(path: Path, wanted: Wanted | None = None) -> DataError:
+    with pytest.raises(DataError) as raised:
+        open_examples(path, wanted or Wanted())
+    assert str(path) in raised.value.message
+    assert raised.value.advice
+    return raised.value
+
+
+def whole(opened: ExampleSet, split: str) -> np.ndarray:
+    part = opened.split(split)
+    return part.fetch(range(len(part))).inputs
+
+
+def test_numbers_are_standardised_by_training_rows_and_words_become_features(tmp_path: Path) -> None:
+    opened = open_examples(write(tmp_path / "a.csv", *plain_rows(50)), Wanted(seed=1))
+    assert (opened.kind, opened.shape, opened.classes) == ("numbers", (3,), ("a", "b"))
+    assert {name: len(part) for name, part in opened.splits.items()} == {"train": 40, "val": 10}
+    train = whole(opened, "train")
+    assert train.dtype == np.float32
+    assert train[:, 0].mean() == pytest.approx(0, abs=1e-6)
+    assert train[:, 0].std() == pytest.approx(1, abs=1e-6)
+    part = opened.split("val")
+    line = int(part.key(0).removeprefix("a.csv:"))
+    size = line - 2
+    column = opened.meaning["columns"][0]
+    expected = [(size - column["mean"]) / column["deviation"], size % 2 == 1, size % 2 == 0]  # blue, red
+    assert whole(opened, "val")[0] == pytest.approx(np.array(expected, dtype=np.float32), rel=1e-5)
+    assert opened.classes[part.labels[0]] == "ab"[size // 2 % 2]
+
+
+def test_new_rows_become_the_same_inputs(tmp_path: Path) -> None:
+    opened = open_examples(write(tmp_path / "a.csv", *plain_rows()), Wanted())
+    part = opened.split("train")
+    lines = [int(part.key(index).removeprefix("a.csv:")) for index in range(len(part))]
+    rows = [{"size": line - 2, "colour": ("red", "blue")[line % 2], "more": "x"} for line in lines]
+    assert np.array_equal(encode_rows(opened.meaning, rows), whole(opened, "train"))
+    absent = encode_rows(opened.meaning, [{"size": None, "colour": "mauve"}, {"size": "1e99"}])
+    assert not absent.any()
+    far = encode_rows(opened.meaning, [{"size": 1e29}])
+    assert np.isfinite(far).all()
+
+
+def test_the_label_may_be_another_column_than_the_last(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.csv", *plain_rows())
+    opened = open_examples(file, Wanted(label="colour"))
+    assert opened.classes == ("blue", "red")
+    assert opened.meaning["label"] == "colour"
+    assert [column["name"] for column in opened.meaning["columns"]] == ["size", "kind"]
+    error = refused(file, Wanted(label="color"))
+    assert "has no column 'color'" in error.message
+    assert error.advice == "did you mean 'colour'?"
+
+
+def test_classes_that_are_integers_are_in_their_order(tmp_path: Path) -> None:
+    rows = [f"{index},red,{(10, 9, '2.0')[index % 3]}" for index in range(12)]
+    assert open_examples(write(tmp_path / "a.csv", *rows), Wanted()).classes == ("2", "9", "10")
+
+
+def test_labels_that_are_measurements_are_refused(tmp_path: Path) -> None:
+    rows = [f"{index},red,{index * 0.37:.2f}" for index in range(150)]
+    error = refused(write(tmp_path / "a.csv", *rows))
+    assert "labels that are not integers" in error.message
+    assert "regression is not done" in error.message
+    rows = [f"{index},red,name{index}" for index in range(150)]
+    assert "150 different values in 150 rows" in refused(write(tmp_path / "b.csv", *rows)).message
+
+
+def test_missing_values_are_repaired_and_counted(tmp_path: Path) -> None:
+    rows = plain_rows(40)
+    for place, text in ((3, ",red,a"), (5, "NaN,red,b"), (7, "inf,?,b"), (9, "n/a,NA,a")):
+        rows[place] = text
+    opened = open_examples(write(tmp_path / "a.csv", *rows), Wanted(seed=4))
+    assert np.isfinite(whole(opened, "train")).all()
+    told = [problem for problem in opened.problems if problem.kind == "value-missing"]
+    counts = [int(problem.what.split(": ")[1].split()[0]) for problem in told if "'size'" in problem.what]
+    assert sum(counts) == 4
+    assert all(problem.action == "repaired" for problem in told)
+    colour = opened.meaning["columns"][1]
+    assert colour["categories"] == ["blue", "red"]
+    assert colour["missing"]
+    assert encode_rows(opened.meaning, [{"size": opened.meaning["columns"][0]["mean"]}]).tolist() == [
+        [0, 0, 0, 1]
+    ]
+
+
+def test_a_word_among_numbers_is_a_missing_value(tmp_path: Path) -> None:
+    rows = plain_rows(100)
+    rows[30] = "about 30,red,b"
+    opened = open_examples(write(tmp_path / "a.csv", *rows), Wanted())
+    problem = only(opened, "value-missing")
+    assert problem.at == "from line 32"
+    assert problem.value == "about 30"
+    assert "mean" in opened.meaning["columns"][0]
+
+
+def test_rows_that_cannot_be_used_are_left_out_with_their_lines(tmp_path: Path) -> None:
+    rows = plain_rows()
+    rows[4], rows[6], rows[8] = "4,red", "6,red,a,b", "8,red,"
+    rows[10] = '10,"a ""quoted""\nred",a'
+    opened = open_examples(write(tmp_path / "a.csv", *rows), Wanted())
+    ragged = [problem for problem in opened.problems if problem.kind == "row-malformed"]
+    assert [problem.at for problem in ragged] == ["line 6", "line 8"]
+    assert "has 2 values, not the 3 of the header" in ragged[0].what
+    assert ragged[0].action == "left out"
+    assert only(opened, "label-missing").at == "from line 10"
+    keys = {part.key(index) for part in opened.splits.values() for index in range(len(part))}
+    assert len(keys) == 17
+    assert "a.csv:12" in keys
+    assert "a.csv:13" not in keys
+    assert "a.csv:14" in keys
+
+
+def test_constant_columns_are_left_out(tmp_path: Path) -> None:
+    rows = [f"0.1,same,{index},{'ab'[index % 2]}" for index in range(20)]
+    opened = open_examples(write(tmp_path / "a.csv", *rows, header="v,w,x,y"), Wanted())
+    assert [column["name"] for column in opened.meaning["columns"]] == ["x"]
+    constant = [problem.value for problem in opened.problems if problem.kind == "column-constant"]
+    assert constant == ["v", "w"]
+    rows = [f"0.1,same,{'ab'[index % 2]}" for index in range(20)]
+    assert "no column beside 'kind'" in refused(write(tmp_path / "b.csv", *rows)).message
+
+
+def test_rare_categories_share_a_feature(tmp_path: Path) -> None:
+    rows = [f"{index},c{index % 50 if index < 50 else index % 30},{'ab'[index % 2]}" for index in range(400)]
+    opened = open_examples(write(tmp_path / "a.csv", *rows), Wanted())
+    column = opened.meaning["columns"][1]
+    assert len(column["categories"]) == 32
+    assert column["other"]
+    assert {f"c{index}" for index in range(30)} <= set(column["categories"])
+    assert opened.shape == (1 + 33,)
+    assert encode_rows(opened.meaning, [{"colour": "never seen"}])[0, 33] == 1
+
+
+@pytest.mark.parametrize(
+    ("header", "told"),
+    [
+        ("size,size,kind", "columns 1 and 2 are both called 'size'"),
+        ("size,,kind", "column 2 has no name"),
+        ("5.1,3.5,setosa", "its first line is no header: 5.1, 3.5, setosa"),
+        ("3,1,0", "its first line is no header"),
+    ],
+)
+def test_wrong_headers_are_refused(tmp_path: Path, header: str, told: str) -> None:
+    assert told in refused(write(tmp_path / "a.csv", *plain_rows(), header=header)).message
+
+
+def test_files_that_are_no_text_or_have_no_rows_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_bytes(f"{HEADER}\n1,caf".encode() + b"\xe9,a\n")
+    assert "is not UTF-8: byte 0xe9 at offset 22" in refused(file).message
+    file.write_text("")
+    assert "is empty" in refused(file).message
+    file.write_text(f"{HEADER}\n1,2\n")
+    error = refused(file)
+    assert "has no rows to train on" in error.message
+    assert "line 2" in error.advice
+    assert "only one class to train on: 'a'" in refused(write(file, "1,red,a", "2,blue,a")).message
+    write(file, *plain_rows(), '1,"' + "x" * 200_000)
+    assert "line 22: field larger" in refused(file).message
+
+
+def test_other_separators(tmp_path: Path) -> None:
+    rows = [row.replace(",", ";") for row in plain_rows()]
+    opened = open_examples(write(tmp_path / "a.csv", *rows, header=HEADER.replace(",", "; ")), Wanted())
+    assert opened.shape == (3,)
+
+
+def test_a_folder_with_splits(tmp_path: Path) -> None:
+    write(tmp_path / "train.csv", *plain_rows())
+    write(tmp_path / "val.csv", "a,,mauve", "c,3,red", header="kind,size,colour")
+    write(tmp_path / "test.csv", "3,red", header="size,colour")
+    opened = open_examples(tmp_path, Wanted())
+    assert {name: len(part) for name, part in opened.splits.items()} == {"train": 20, "val": 1}
+    assert opened.classes == ("a", "b")
+    assert opened.split("val").key(0) == "val.csv:2"
+    assert whole(opened, "val")[0, 1:].tolist() == [0, 0]
+    kinds = {problem.kind: problem for problem in opened.problems}
+    assert kinds["label-missing"].file == "test.csv"
+    assert kinds["value-unknown"].value == "mauve"
+    assert kinds["value-missing"].at == "from line 2"
+    assert kinds["class-empty"].value == "c"
+    write(tmp_path / "val.csv", "1,a", header="siz,kind")
+    with pytest.raises(DataError, match=r"has no column 'size', but train\.csv has") as raised:
+        open_examples(tmp_path, Wanted())
+    assert raised.value.advice == "did you mean 'siz'?"
+
+
+def test_rows_are_made_like_those_of_a_set_before(tmp_path: Path) -> None:
+    first = open_examples(write(tmp_path / "a.csv", *plain_rows()), Wanted(label="kind"))
+    other = write(tmp_path / "b.csv", *[f"b,{100 + n},mauve" if n % 2 else f"a,{n},red" for n in range(10)])
+    other.write_text(other.read_text().replace(HEADER, "kind,size,colour"))
+    opened = open_examples(other, Wanted(meaning=first.meaning))
+    assert opened.meaning == first.meaning
+    assert opened.classes == ("a", "b")
+    for part in opened.splits.values():
+        rows = [int(part.key(index).removeprefix("b.csv:")) - 2 for index in range(len(part))]
+        words = [{"size": 100 + n if n % 2 else n, "colour": "mauve" if n % 2 else "red"} for n in rows]
+        inputs = part.fetch(range(len(part))).inputs
+        assert np.array_equal(inputs, encode_rows(first.meaning, words))
+    assert open_examples(other, Wanted(label="kind", meaning={})).shape == (3,)
+    write(other, "1,a", "2,b", header="siz,kind")
+    error = refused(other, Wanted(meaning=first.meaning))
+    assert "has no column 'size', which was learnt from" in error.message
+
+
+def test_rows_by_their_names(tmp_path: Path) -> None:
+    table, problems = read_table(write(tmp_path / "a.csv", "1,red,a", "2", " 3 , blue ,b"))
+    assert list(table.named_rows()) == [
+        (2, {"size": "1", "colour": "red", "kind": "a"}),
+        (4, {"size": "3", "colour": "blue", "kind": "b"}),
+    ]
+    assert [problem.at for problem in problems] == ["line 3"]

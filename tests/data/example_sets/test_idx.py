@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import gzip
+import struct
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from boxcrew.core.errors import DataError
+from boxcrew.data.example_sets.idx import read_idx
+from boxcrew.data.examples import Wanted, open_examples
+from boxcrew.testing.made_examples import make_idx
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return make_idx(tmp_path)
+
+
+def refused(folder: Path) -> DataError:
+    with pytest.raises(DataError) as raised:
+        open_examples(folder, Wanted())
+    return raised.value
+
+
+def test_pictures_labels_and_splits(folder: Path) -> None:
+    opened = open_examples(folder, Wanted())
+    assert (opened.kind, opened.shape, opened.classes) == ("pictures", (12, 12, 1), ("0", "1", "2"))
+    assert {name: len(part) for name, part in opened.splits.items()} == {"train": 54, "val": 6, "test": 9}
+    values = [part.fetch(range(len(part))).inputs[:, 0, 0, 0] for part in opened.splits.values()]
+    for part, found in zip(opened.splits.values(), values, strict=True):
+        assert part.labels.tolist() == [int(value) % 3 for value in found]
+    assert sorted([*values[0], *values[1]]) == list(range(60))
+    assert opened.split("val").key(0) == f"train[{values[1][0]}]"
+    assert [problem.kind for problem in opened.problems] == ["made-split"]
+
+
+def test_the_validation_split_depends_on_the_seed_alone(folder: Path) -> None:
+    def held(seed: int) -> list[str]:
+        part = open_examples(folder, Wanted(seed=seed)).split("val")
+        return [part.key(index) for index in range(len(part))]
+
+    assert held(1) == held(1)
+    assert held(1) != held(2)
+
+
+def test_pictures_are_converted_to_what_is_wanted(folder: Path) -> None:
+    opened = open_examples(folder, Wanted(size=6, colours=True))
+    assert opened.shape == (6, 6, 3)
+    part = opened.split("test")
+    inputs = part.fetch([4]).inputs[0]
+    assert (inputs[:3] == 4).all()
+    assert (inputs[3:] == 104).all()
+
+
+def test_classes_have_names_where_a_file_tells_them(folder: Path) -> None:
+    (folder / "classes.txt").write_text("shirt\nshoe\nbag\nhat\n")
+    opened = open_examples(folder, Wanted())
+    assert opened.classes == ("shirt", "shoe", "bag")
+    assert any(problem.kind == "class-empty" and problem.value == "hat" for problem in opened.problems)
+    (folder / "classes.txt").write_text("shirt\nshoe\n")
+    assert "names 2 classes, but there are labels up to 2" in refused(folder).message
+
+
+def test_files_that_are_not_packed(folder: Path) -> None:
+    for file in list(folder.iterdir()):
+        (folder / file.stem).write_bytes(gzip.decompress(file.read_bytes()))
+        file.unlink()
+    assert len(open_examples(folder, Wanted()).split("test")) == 9
+
+
+@pytest.mark.parametrize("at", [0, 3, 10, 40, -20, -1])
+def test_a_file_cut_anywhere_is_named(folder: Path, at: int) -> None:
+    file = folder / "train-images-idx3-ubyte.gz"
+    file.write_bytes(file.read_bytes()[:at])
+    error = refused(folder)
+    assert str(file) in error.message
+    assert error.advice
+
+
+@pytest.mark.parametrize("at", [0, 3, 7, 15, 16, 500, -1])
+def test_a_plain_file_cut_anywhere_is_named(folder: Path, at: int) -> None:
+    packed = folder / "train-images-idx3-ubyte.gz"
+    (folder / packed.stem).write_bytes(gzip.decompress(packed.read_bytes())[:at])
+    assert str(folder / packed.stem) in refused(folder).message
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"PK\x03\x04" + bytes(40), "is not IDX: it begins with 504b0304"),
+        (bytes([0, 0, 0x0D, 3]) + bytes(40), "numbers of type float32"),
+        (bytes([0, 0, 0x08, 1]) + bytes(40), "has 1 axes, not 3"),
+        (
+            bytes([0, 0, 0x08, 3]) + struct.pack(">3I", 1, 2, 2) + bytes(5),
+            "says 1 x 2 x 2 bytes, but it has more",
+        ),
+    ],
+)
+def test_other_content_is_named(tmp_path: Path, content: bytes, told: str) -> None:
+    file = tmp_path / "train-images-idx3-ubyte"
+    file.write_bytes(content)
+    with pytest.raises(DataError) as raised:
+        read_idx(file, num_axes=3)
+    assert told in raised.value.message
+    assert str(file) in raised.value.message
+
+
+def test_labels_must_fit_the_pictures(folder: Path) -> None:
+    labels = folder / "t10k-labels-idx1-ubyte.gz"
+    labels.write_bytes((folder / "train-labels-idx1-ubyte.gz").read_bytes())
+    assert "has 60 labels, but t10k-images-idx3-ubyte.gz has 9 pictures" in refused(folder).message
+    labels.unlink()
+    assert "has no t10k-labels-idx1-ubyte" in refused(folder).message
+
+
+def test_fashion_mnist(shared_data: Path) -> None:
+    begun = time.perf_counter()
+    opened = open_examples(shared_data / "fashion_mnist", Wanted())
+    assert time.perf_counter() - begun < 5  # about one second on two slow cores
+    assert opened.format == "idx"
+    assert {name: len(part) for name, part in opened.splits.items()} == {
+        "train": 54_000,
+        "val": 6_000,
+        "test": 10_000,
+    }
+    assert opened.shape == (28, 28, 1)
+    assert np.bincount(opened.split("test").labels).tolist() == [1000] * 10
+    assert opened.split("test").labels[:5].tolist() == [9, 2, 1, 1, 6]

@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from boxcrew.core.errors import DataError
+from boxcrew.data.alphabet import decode_tokens, encode_text, num_tokens
+from boxcrew.data.example_sets.text import TextFormat
+from boxcrew.data.examples import Examples, ExampleSet, Wanted, open_examples
+from boxcrew.testing.made_examples import make_crops, make_folder, make_idx
+
+
+def whole(part: Examples) -> np.ndarray:
+    return part.fetch(range(len(part))).inputs
+
+
+def texts(opened: ExampleSet, split: str) -> list[str]:
+    return [decode_tokens(opened.meaning, tokens) for tokens in whole(opened.split(split))]
+
+
+def kinds(opened: ExampleSet) -> list[tuple[str, str, str]]:
+    return [(problem.kind, problem.file, problem.action) for problem in opened.problems]
+
+
+def refused(path: Path, wanted: Wanted | None = None) -> DataError:
+    with pytest.raises(DataError) as raised:
+        open_examples(path, wanted or Wanted())
+    assert str(path) in raised.value.message
+    assert raised.value.advice
+    return raised.value
+
+
+def test_running_text_becomes_windows(tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    text = "".join(chr(ord("a") + index % 23) for index in range(1000))
+    file.write_text(text)
+    opened = open_examples(file, Wanted(length=20))
+    assert (opened.kind, opened.classes, opened.shape) == ("tokens", (), (21,))
+    assert opened.meaning["alphabet"] == "abcdefghijklmnopqrstuvw"
+    assert num_tokens(opened.meaning) == 24
+    train = texts(opened, "train")
+    assert train == [text[start : start + 21] for start in range(0, 880, 10)]
+    val = texts(opened, "val")
+    assert val == [text[900 + start : 921 + start] for start in range(0, 80, 20)]
+    told = "".join(window[1:] for window in val)
+    assert told == text[901:981]  # each character once
+    assert opened.split("val").key(2) == "val[40]"
+    assert kinds(opened) == [("made-split", str(file), "noted")]
+    assert "the last 100 of its 1000 characters" in opened.problems[0].what
+
+
+def test_characters_of_validation_that_training_lacks_are_unknown(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("abcdefghij" * 9 + "abcdeéghij")
+    opened = open_examples(tmp_path, Wanted(length=9))
+    assert texts(opened, "val") == ["abcde\ufffdghij"]
+    assert whole(opened.split("val"))[0, 5] == 0
+    assert whole(opened.split("train")).min() == 1
+
+
+def test_files_named_like_splits_are_the_splits_of_a_text(tmp_path: Path) -> None:
+    for name, text in (("ptb.train", "abcd" * 30), ("ptb.valid", "dcba" * 20), ("ptb.test", "bbbb" * 10)):
+        (tmp_path / f"{name}.txt").write_text(text)
+    (tmp_path / "README.txt").write_text("about it")
+    opened = open_examples(tmp_path, Wanted(length=10))
+    assert list(opened.splits) == ["train", "val", "test"]
+    assert opened.problems == ()
+    assert set("".join(texts(opened, "test"))) == {"b"}
+
+
+def test_texts_that_are_too_short_or_empty_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    file.write_text("x" * 50)
+    error = refused(file, Wanted(length=25))
+    assert "has only 50 characters, but length=25 needs 52" in error.message
+    assert "length=24 at most" in error.advice
+    assert len(open_examples(file, Wanted(length=24)).split("val")) == 1
+    file.write_text(" \n\n")
+    assert "has no text to train on" in refused(file).message
+
+
+def test_running_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    file.write_bytes("Größe".encode("latin-1") * 100)
+    assert "is not UTF-8: byte 0xf6 at offset 2" in refused(file).message
+
+
+def write_names(folder: Path) -> None:
+    (folder / "one.txt").write_text("\n".join(f"a{'b' * index}" for index in range(20)) + "\n\n")
+    (folder / "two.txt").write_text("\r\n".join(f"c{'d' * index}" for index in range(20)))
+
+
+def test_of_several_files_each_is_a_class_and_a_line_an_example(tmp_path: Path) -> None:
+    write_names(tmp_path)
+    opened = open_examples(tmp_path, Wanted())
+    assert (opened.classes, opened.shape) == (("one", "two"), (20,))
+    assert {name: len(part) for name, part in opened.splits.items()} == {"train": 32, "val": 8}
+    for split, part in opened.splits.items():
+        for text, label, key in zip(
+            texts(opened, split), part.labels, [part.key(i) for i in range(len(part))], strict=True
+        ):
+            assert text[0] == "ac"[label]
+            assert key == f"{opened.classes[label]}.txt:{len(text)}"
+    assert num_tokens(opened.meaning) == 6
+    row = encode_text(opened.meaning, "axb")
+    assert row.tolist() == [2, 1, 3] + [0] * 17
+
+
+def test_equal_texts_are_in_one_split(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.txt").write_text("".join(f"{name}{index % 30}\n" for index in range(300)))
+    opened = open_examples(tmp_path, Wanted())
+    assert not set(texts(opened, "train")) & set(texts(opened, "val"))
+    assert len(opened.split("val")) == 120
+
+
+def test_long_texts_are_cut_and_counted_once(tmp_path: Path) -> None:
+    write_names(tmp_path)
+    opened = open_examples(tmp_path, Wanted(length=15))
+    assert opened.shape == (15,)
+    (told,) = [problem for problem in opened.problems if problem.kind == "text-cut"]
+    assert told.what.startswith("10 texts longer than length=15 are cut")
+    assert told.action == "repaired"
+    assert len(encode_text(opened.meaning, "a" * 40)) == 15
+
+
+def test_a_folder_for_each_class(tmp_path: Path) -> None:
+    for name in ("pos", "neg"):
+        (tmp_path / name).mkdir()
+        for index in range(6):
+            (tmp_path / name / f"{index}.txt").write_text(f"{name}\n{index}\n")
+    (tmp_path / "neg" / "bad.txt").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "neg" / "none.txt").write_text("\n")
+    opened = open_examples(tmp_path, Wanted())
+    assert opened.classes == ("neg", "pos")
+    assert sum(len(part) for part in opened.splits.values()) == 12
+    assert set(kinds(opened)) == {
+        ("text-unreadable", "neg/bad.txt", "left out"),
+        ("text-unreadable", "neg/none.txt", "left out"),
+        ("made-split", str(tmp_path), "noted"),
+    }
+    assert all(text[:3] in {"pos", "neg"} and text[3] == "\n" for text in texts(opened, "train"))
+
+
+def test_folders_of_splits_with_folders_of_classes(tmp_path: Path) -> None:
+    for split in ("train", "test"):
+        for name in ("pos", "neg"):
+            (tmp_path / split / name).mkdir(parents=True)
+            for index in range(5):
+                (tmp_path / split / name / f"{index}.txt").write_text(f"{split} {name} {index}")
+    opened = open_examples(tmp_path, Wanted())
+    assert {name: len(part) for name, part in opened.splits.items()} == {"train": 8, "val": 2, "test": 10}
+    assert all(text.startswith("test") for text in texts(opened, "test"))
+    assert all(text.startswith("train") for text in texts(opened, "val"))
+
+
+def test_a_class_of_which_nothing_can_be_read_is_dropped(tmp_path: Path) -> None:
+    write_names(tmp_path)
+    (tmp_path / "three.txt").write_bytes(b"\xff" * 10)
+    opened = open_examples(tmp_path, Wanted())
+    assert opened.classes == ("one", "two")
+    assert ("class-empty", str(tmp_path), "noted") in kinds(opened)
+    (tmp_path / "two.txt").write_text("")
+    assert "only one class to train on: 'one'" in refused(tmp_path).message
+
+
+def test_what_is_only_in_another_split_is_refused(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / "val" / name).mkdir(parents=True)
+        (tmp_path / "val" / name / "1.txt").write_text(name)
+    assert "has nothing to train on" in refused(tmp_path).message
+
+
+def test_other_sets_with_text_files_are_none(tmp_path: Path) -> None:
+    for name, make in (("idx", make_idx), ("folder", make_folder), ("crops", make_crops)):
+        (tmp_path / name).mkdir()
+        folder = make(tmp_path / name)
+        (folder / "notes.txt").write_text("something")
+        (folder / "README.txt").write_text("about it")
+        assert not TextFormat.detect(folder)
+        assert open_examples(folder, Wanted()).format == name
+
+
+def test_surnames(shared_data: Path) -> None:
+    opened = open_examples(shared_data / "text" / "names", Wanted())
+    assert len(opened.classes) == 18
+    assert {"made-split"} == {problem.kind for problem in opened.problems}
+    assert not set(texts(opened, "train")) & set(texts(opened, "val"))
+    assert 0.19 < len(opened.split("val")) / 20_050 < 0.21
+
+
+def test_tinyshakespeare(shared_data: Path) -> None:
+    opened = open_examples(shared_data / "text" / "tinyshakespeare", Wanted(length=128))
+    assert len(opened.meaning["alphabet"]) == 65
+    assert texts(opened, "train")[0].startswith("First Citizen:\nBefore we proceed")
+    assert len(opened.split("val")) == 111_538 // 128
+
+
+def test_texts_are_made_like_those_of_a_set_before(tmp_path: Path) -> None:
+    (tmp_path / "now").mkdir()
+    write_names(tmp_path / "now")
+    before = {"alphabet": "abx", "unknown": 1, "length": 7}
+    opened = open_examples(tmp_path / "now", Wanted(meaning=before))
+    assert (opened.shape, opened.meaning) == ((7,), before)
+    (told,) = [problem for problem in opened.problems if problem.kind == "text-cut"]
+    assert told.value == "26"
+    part = opened.split("train")
+    for row, label in zip(whole(part), part.labels, strict=True):
+        assert set(row.tolist()) <= ({0, 2, 3} if label == 0 else {0, 1})
+    learnt = open_examples(tmp_path / "now", Wanted(meaning={"alphabet": "x", "unknown": 0}))
+    assert learnt.meaning["alphabet"] == "abcd"  # what was before is not of the same sort
+
+
+def test_running_text_is_made_like_that_of_a_set_before(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("abc" * 100)
+    before = {"alphabet": "bx", "unknown": 0}
+    opened = open_examples(tmp_path, Wanted(length=5, meaning=before))
+    assert opened.meaning == before
+    assert whole(opened.split("train"))[0].tolist() == [0, 1, 0, 0, 1, 0]
+    assert open_examples(tmp_path, Wanted(length=5, meaning={})).meaning["alphabet"] == "abc"
