@@ -3,28 +3,53 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from boxcrew.core.types import Image
 from boxcrew.data.loader import EvalLoader
 from boxcrew.data.source import ImageReader, Record, Source
 from boxcrew.data.workers import Workers
+from boxcrew.evaluate.board import show_curves
 from boxcrew.evaluate.detection import evaluate_detections
+from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.evaluate.metric import DetectionReport, Judged
 from boxcrew.evaluate.predictor import Predictor, Seconds
 from boxcrew.nets.layers import eval_mode
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
 
 TIMED_IMAGES = 16  # enough to know what resizing costs
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Evaluation:
+class DetectionEvaluation(Evaluation):
     report: DetectionReport
     judged: tuple[Judged, ...]
     speed: Seconds
-    seconds: float  # the whole took
-    skipped: tuple[str, ...]  # images that could not be read
+    seconds: float
+    skipped: tuple[str, ...]
+
+    @property
+    def numbers(self) -> Mapping[str, float]:
+        return self.report.numbers
+
+    def sentence(self) -> str:
+        numbers = self.report.numbers
+        return (
+            f"AP {numbers['AP']:.3f}  AP50 {numbers['AP50']:.3f}  AP75 {numbers['AP75']:.3f}, "
+            f"{len(self.judged)} images"
+        )
+
+    def by_class(self) -> Mapping[str, float]:
+        return {f"AP/{one.name}": one.AP for one in self.report.classes if one.AP is not None}
+
+    def to_json(self) -> dict[str, Any]:
+        return {"milliseconds": self.speed.milliseconds(), **self.report.to_json()}
+
+    def show(self, writer: SummaryWriter, step: int) -> None:
+        show_curves(writer, self.report, step)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -35,7 +60,9 @@ class Evaluator:
     batch: int
     workers: Workers
 
-    def __call__(self, predictor: Predictor, *, progress: Callable[[int], None] | None = None) -> Evaluation:
+    def __call__(
+        self, predictor: Predictor, *, progress: Callable[[int], None] | None = None
+    ) -> DetectionEvaluation:
         """`progress` is told how many images are done."""
         begun = time.monotonic()
         judged: list[Judged] = []
@@ -56,18 +83,13 @@ class Evaluator:
             speed += seconds
             if progress:
                 progress(len(judged))
-        return Evaluation(
+        return DetectionEvaluation(
             report=evaluate_detections(judged, self.source.classes),
             judged=tuple(judged),
             speed=speed + self._resize_time(predictor, len(judged)),
             seconds=time.monotonic() - begun,
             skipped=tuple(skipped),
         )
-
-    def picture(self, judged: Judged) -> Image:
-        """The photo of an examined image."""
-        record = next(record for record in self.records if record.key == judged.key)
-        return self.source.read(record)
 
     def _resize_time(self, predictor: Predictor, num_images: int) -> Seconds:
         """Loader processes hide this cost, so it is measured on a few images and scaled up."""

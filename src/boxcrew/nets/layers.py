@@ -35,10 +35,10 @@ class Normalize(nn.Module):
     std: Tensor
 
     def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
-        """`mean` and `std` (3,) are of 0..1 pixels, RGB."""
+        """`mean` and `std`, a number for each channel, are of 0..1 pixels."""
         super().__init__()
-        self.register_buffer("mean", torch.empty(3))
-        self.register_buffer("std", torch.empty(3))
+        self.register_buffer("mean", torch.empty(len(mean)))
+        self.register_buffer("std", torch.empty(len(std)))
         self.set(mean, std)
 
     def set(self, mean: Sequence[float], std: Sequence[float]) -> None:
@@ -46,9 +46,9 @@ class Normalize(nn.Module):
         self.std.copy_(torch.tensor(std) * 255)
 
     def forward(self, images: Tensor) -> Tensor:
-        """(B, 3, H, W) uint8 or float, 0..255 -> float of about unit size, in the same memory format."""
-        mean = self.mean.reshape(1, 3, 1, 1)
-        return (images.to(mean.dtype) - mean) / self.std.reshape(1, 3, 1, 1)
+        """(B, C, H, W) uint8 or float, 0..255 -> float of about unit size, in the same memory format."""
+        mean = self.mean.reshape(1, -1, 1, 1)
+        return (images.to(mean.dtype) - mean) / self.std.reshape(1, -1, 1, 1)
 
 
 class L2Norm(nn.Module):

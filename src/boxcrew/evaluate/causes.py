@@ -1,0 +1,199 @@
+"""The four causes of bad training, each as a check that says what to do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from boxcrew.core.units import counted, format_count
+from boxcrew.data.problem import Kind, Problem
+from boxcrew.evaluate.label_noise import LabelNoise
+
+Cause = Literal["missing features", "too complex", "imbalance", "noise"]
+
+MOST = 3
+"""Lines of advice that a screen shows."""
+
+# Limits from which on something is said.
+_IMBALANCE = 5.0  # times as many examples of the commonest class as of the rarest
+_PARAMETERS = 100.0  # for each example
+_ACCURACY_GAP = 0.1
+_LOSS_GAP = 0.2  # nats
+_LOSS_RATIO = 1.25  # and so many times as large: of large losses a small part is no gap
+_NOISE = 0.02  # of the labels
+_LACKING = 0.01  # of the examples; not a limit, only what a weight is measured by
+
+_NAMED = 3  # suspects or classes in a sentence
+_NAME, _PLACE = 14, 40  # characters that the name of a class, and a place in the data, may take
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advice:
+    """One line for people: what is the matter, and what to do."""
+
+    cause: Cause
+    what: str
+    remedy: str
+    weight: float  # how many times over its limit; the heavier, the sooner said
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.remedy}"
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def worst(advice: Iterable[Advice], limit: int = MOST) -> tuple[Advice, ...]:
+    """The heaviest first, but a second of one cause only after the first of every other."""
+    said: Counter[Cause] = Counter()
+    turns = []
+    for one in sorted(advice, key=lambda one: -one.weight):
+        turns.append((said[one.cause], one))
+        said[one.cause] += 1
+    return tuple(one for _, one in sorted(turns, key=lambda turn: turn[0]))[:limit]
+
+
+BALANCE = "set task.class_weights=true, task.balanced=true or task.focal=2"
+
+
+def imbalance(counts: Sequence[int], classes: Sequence[str], *, remedy: str = BALANCE) -> tuple[Advice, ...]:
+    """Of the training examples of each class; classes without any are told by themselves."""
+    found: list[Advice] = []
+    present = sorted((count, name) for count, name in zip(counts, classes, strict=True) if count)
+    absent = [_start(name) for count, name in zip(counts, classes, strict=True) if not count]
+    if absent:
+        more = f" and {len(absent) - _NAMED} more" if len(absent) > _NAMED else ""
+        what = f"train has no example of {', '.join(absent[:_NAMED])}{more}"
+        weight = max(counts) / _IMBALANCE  # as if there were one
+        found.append(
+            Advice(cause="imbalance", what=what, remedy="add some, or take the class away", weight=weight)
+        )
+    if present and (ratio := present[-1][0] / present[0][0]) > _IMBALANCE:
+        (few, rare), (many, common) = present[0], present[-1]
+        what = f"{many} examples of {_start(common)}, {few} of {_start(rare)} ({ratio:.0f} to 1)"
+        found.append(Advice(cause="imbalance", what=what, remedy=remedy, weight=ratio / _IMBALANCE))
+    return tuple(found)
+
+
+def too_complex(num_parameters: int, num_examples: int, *, from_scratch: bool) -> tuple[Advice, ...]:
+    """Before training; `num_examples` of a text are its characters. It is a guess, so it has the least
+    weight: what is measured comes first.
+    """
+    if not from_scratch or num_parameters <= _PARAMETERS * num_examples:
+        return ()
+    what = f"{format_count(num_parameters)} parameters learn from {num_examples} examples"
+    remedy = "take a smaller network, init=pretrained, augmentation or more data"
+    return (Advice(cause="too complex", what=what, remedy=remedy, weight=1.0),)
+
+
+def gap(
+    *,
+    train_loss: float,
+    val_loss: float,
+    train_accuracy: float | None = None,
+    val_accuracy: float | None = None,
+) -> tuple[Advice, ...]:
+    """Between what was learnt and new examples, both measured in evaluation mode; losses in nats."""
+    found: list[tuple[float, str]] = []
+    if val_loss > _LOSS_RATIO * train_loss:
+        weight = (val_loss - train_loss) / _LOSS_GAP
+        found.append((weight, f"loss is {train_loss:.3g} on what was learnt, {val_loss:.3g} on new examples"))
+    if train_accuracy is not None and val_accuracy is not None:
+        weight = (train_accuracy - val_accuracy) / _ACCURACY_GAP
+        shares = f"{train_accuracy:.3f} on what was learnt, {val_accuracy:.3f} on new examples"
+        found.append((weight, f"accuracy is {shares}"))
+    weight, what = max(found, default=(0.0, ""))
+    if not weight > 1:  # nor is a number that is not one
+        return ()
+    remedy = "try dropout, optim.weight_decay=, augmentation, evaluation.patience=5"
+    return (Advice(cause="too complex", what=what, remedy=remedy, weight=weight),)
+
+
+def noise(found: LabelNoise, key: Callable[[int], str] = str) -> tuple[Advice, ...]:
+    """`key` names a suspect, as `Examples.key` does."""
+    if found.rate <= _NOISE:
+        return ()
+    what = f"about {found.rate:.0%} of the labels seem wrong"
+    remedy = "task.smoothing=0.1 makes them matter less"
+    if found.suspects:
+        first = ", ".join(_end(key(place), _PLACE // 2) for place in found.suspects[:_NAMED])
+        remedy = f"look at {counted(len(found.suspects), 'suspect')}, first {first}"
+    return (Advice(cause="noise", what=what, remedy=remedy, weight=found.rate / _NOISE),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Lack:
+    cause: Cause
+    kinds: frozenset[Kind]  # of problems
+    noun: str
+    said: str
+    remedy: str
+
+
+_UNREADABLE: frozenset[Kind] = frozenset(
+    {
+        "missing-file",
+        "not-an-image",
+        "unreadable-image",
+        "truncated-image",
+        "image-bomb",
+        "unreadable-annotation",
+        "row-malformed",
+        "text-unreadable",
+    }
+)
+_LACKS = (
+    _Lack(
+        cause="missing features",
+        kinds=frozenset({"value-missing"}),
+        noun="value",
+        said="missing",
+        remedy="fill them in, or leave the columns out",
+    ),
+    _Lack(
+        cause="missing features",
+        kinds=frozenset({"column-constant"}),
+        noun="column",
+        said="without any change",
+        remedy="leave out what tells nothing",
+    ),
+    _Lack(
+        cause="missing features",
+        kinds=frozenset({"label-missing", "image-without-annotation"}),
+        noun="example",
+        said="without label",
+        remedy="label or remove what has none",
+    ),
+    _Lack(
+        cause="noise",
+        kinds=_UNREADABLE,
+        noun="example",
+        said="that cannot be read",
+        remedy="restore or remove what is broken",
+    ),
+)
+
+
+def missing(problems: Sequence[Problem], num_examples: int) -> tuple[Advice, ...]:
+    """What the data lacks, and what of it cannot be read, of so many examples in all."""
+    groups = [(lack, [one for one in problems if one.kind in lack.kinds]) for lack in _LACKS]
+    return tuple(_lacking(lack, mine, num_examples) for lack, mine in groups if mine)
+
+
+def _lacking(lack: _Lack, problems: Sequence[Problem], num_examples: int) -> Advice:
+    what = f"{counted(len(problems), lack.noun)} {lack.said} (first: {_end(problems[0].where, _PLACE)})"
+    weight = len(problems) / (_LACKING * max(1, num_examples))
+    return Advice(cause=lack.cause, what=what, remedy=lack.remedy, weight=weight)
+
+
+def _start(name: str) -> str:
+    name = " ".join(name.split())
+    return name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
+
+
+def _end(place: str, limit: int) -> str:
+    """Of a path, the end says most."""
+    place = " ".join(place.split())
+    return place if len(place) <= limit else f"…{place[1 - limit :]}"

@@ -1,0 +1,99 @@
+"""Networks that tell classes apart: what comes before the scores, and what other weights can fill."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import timm
+from torch import Tensor, nn
+
+from boxcrew.core.errors import UsageError
+from boxcrew.core.registry import suggest
+from boxcrew.nets.layers import Normalize
+from boxcrew.nets.network import Network
+
+
+class Classifier(Network):
+    """`body` has `features` and a linear `head`; pictures, uint8 (B, C, H, W), are normalised before."""
+
+    def __init__(self, body: nn.Module, classes: tuple[str, ...], normalize: Normalize | None) -> None:
+        super().__init__(classes)
+        self.body = body
+        self.normalize = normalize
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Scores before softmax, (B, C)."""
+        scores: Tensor = self.body(self.prepared(inputs))
+        return scores
+
+    def features(self, inputs: Tensor) -> Tensor:
+        """(B, D): what the scores are made of."""
+        found: Tensor = self.body.features(self.prepared(inputs))  # type: ignore[operator]
+        return found
+
+    def prepared(self, inputs: Tensor) -> Tensor:
+        return inputs if self.normalize is None else self.normalize(inputs)
+
+    def class_tensors(self) -> Mapping[str, int]:
+        return {"body.head.weight": 1, "body.head.bias": 1}
+
+    def backbone_prefix(self) -> str | None:
+        return "body.backbone." if isinstance(self.body, TimmBody) else None
+
+    def normalization(self) -> Normalize | None:
+        return self.normalize
+
+    def expected_normalization(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        assert isinstance(self.body, TimmBody)
+        settings = self.body.backbone.pretrained_cfg
+        return tuple(settings["mean"]), tuple(settings["std"])
+
+
+class Rows(nn.Module):
+    """A picture read row by row, from the top, by a network for sequences."""
+
+    def __init__(self, reader: nn.Module) -> None:
+        super().__init__()
+        self.reader = reader
+
+    @property
+    def head(self) -> nn.Module:
+        return self.reader.get_submodule("head")
+
+    def features(self, pictures: Tensor) -> Tensor:
+        found: Tensor = self.reader.features(_rows(pictures))  # type: ignore[operator]
+        return found
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        scores: Tensor = self.reader(_rows(pictures))
+        return scores
+
+
+def _rows(pictures: Tensor) -> Tensor:
+    """(B, C, H, W) -> (B, H, C * W)"""
+    return pictures.transpose(1, 2).flatten(2)
+
+
+class TimmBody(nn.Module):
+    """Any of timm's networks, with a head for other classes."""
+
+    def __init__(
+        self, name: str, num_classes: int, *, channels: int, dropout: float, drop_path: float
+    ) -> None:
+        super().__init__()
+        if name not in timm.list_models():
+            raise UsageError(
+                f"net.backbone={name}: timm has no such model; {suggest(name, timm.list_models())}"
+            )
+        options = {"drop_path_rate": drop_path} if drop_path > 0 else {}
+        self.backbone = timm.create_model(name, pretrained=False, num_classes=0, in_chans=channels, **options)
+        self.dropout = nn.Dropout(dropout)
+        self.head = nn.Linear(self.backbone.num_features, num_classes)
+
+    def features(self, pictures: Tensor) -> Tensor:
+        found: Tensor = self.backbone(pictures)
+        return found
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        scores: Tensor = self.head(self.dropout(self.features(pictures)))
+        return scores

@@ -1,0 +1,98 @@
+"""A generator of pictures and its critic (DCGAN, Radford et al. 2016)."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Literal
+
+from torch import Tensor, nn
+from torch.nn.utils import parametrizations
+
+from boxcrew.core.errors import UsageError
+from boxcrew.nets.layers import SingleCellNorm
+
+Norm = Literal["none", "batch", "layer"]
+
+_COARSEST = {28: 7, 32: 4, 64: 4}  # side of a picture -> side of the smallest map; between them it doubles
+
+
+class Generator(nn.Module):
+    """Numbers drawn at random -> pictures: maps grow twice as large, and half as deep, again and again."""
+
+    def __init__(self, latent: int, channels: int, size: int, *, width: int = 64) -> None:
+        """`width`: channels of the last map before the picture."""
+        super().__init__()
+        self.latent = latent
+        self.side = _coarsest(size)
+        depths = _depths(size, width)[::-1]
+        self.first = nn.Linear(latent, depths[0] * self.side**2, bias=False)
+        self.first_norm = SingleCellNorm(depths[0])
+        self.activation = nn.ReLU(inplace=True)
+        layers: list[nn.Module] = []
+        for inputs, outputs in itertools.pairwise(depths):
+            layers += [_doubling(inputs, outputs, bias=False), SingleCellNorm(outputs), nn.ReLU(inplace=True)]
+        self.layers = nn.Sequential(*layers)
+        self.last = _doubling(depths[-1], channels, bias=True)
+
+    def forward(self, latent: Tensor) -> Tensor:
+        """(B, latent) of a standard normal distribution -> (B, channels, size, size) -1..1."""
+        maps = self.first(latent).unflatten(1, (-1, self.side, self.side))
+        maps = self.layers(self.activation(self.first_norm(maps)))
+        pictures: Tensor = self.last(maps).tanh()
+        return pictures
+
+
+class Critic(nn.Module):
+    """Pictures -> how real each looks: the mirror image of the generator.
+
+    With a gradient penalty the norm is "none" or "layer": a batch's statistics would make a sample's gradient
+    depend on the others.
+    """
+
+    def __init__(
+        self, channels: int, size: int, *, width: int = 64, spectral_norm: bool = False, norm: Norm = "none"
+    ) -> None:
+        """`width`: channels of the first map."""
+        super().__init__()
+        depths = (channels, *_depths(size, width))
+        layers: list[nn.Module] = []
+        for i, (inputs, outputs) in enumerate(itertools.pairwise(depths)):
+            norms = _norms(norm, outputs) if i > 0 else []  # as in the paper, none on the pictures themselves
+            halving = nn.Conv2d(inputs, outputs, 4, stride=2, padding=1, bias=not norms)
+            layers += [halving, *norms, nn.LeakyReLU(0.2)]
+        self.layers = nn.Sequential(*layers)
+        self.head = nn.Linear(depths[-1] * _coarsest(size) ** 2, 1)
+        if spectral_norm:
+            for layer in (*self.layers, self.head):
+                if isinstance(layer, nn.Conv2d | nn.Linear):
+                    parametrizations.spectral_norm(layer)
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """(B, channels, size, size) -1..1 -> (B,), greater where more real."""
+        scores: Tensor = self.head(self.layers(pictures).flatten(1))
+        return scores.squeeze(1)
+
+
+def _coarsest(size: int) -> int:
+    if size not in _COARSEST:
+        sizes = ", ".join(map(str, _COARSEST))
+        raise UsageError(
+            f"size={size}: the generator has pictures of {sizes} pixels", advice="give size= one"
+        )
+    return _COARSEST[size]
+
+
+def _depths(size: int, width: int) -> list[int]:
+    """Of the maps, finest first."""
+    num_halvings = (size // _coarsest(size)).bit_length() - 1
+    return [width << i for i in range(num_halvings)]
+
+
+def _doubling(inputs: int, outputs: int, *, bias: bool) -> nn.ConvTranspose2d:
+    return nn.ConvTranspose2d(inputs, outputs, 4, stride=2, padding=1, bias=bias)
+
+
+def _norms(norm: Norm, channels: int) -> list[nn.Module]:
+    if norm == "batch":
+        return [SingleCellNorm(channels)]
+    return [nn.GroupNorm(1, channels)] if norm == "layer" else []

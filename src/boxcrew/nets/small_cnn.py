@@ -1,0 +1,87 @@
+"""A convolutional network for small pictures."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from boxcrew.nets.activations import Activation, activation_layer
+from boxcrew.nets.layers import SingleCellNorm
+from boxcrew.nets.regularise import DropPath
+
+_LARGE = 40  # pixels a side from which the first convolution halves the picture
+
+
+class SmallCnn(nn.Module):
+    """Three stages of residual blocks, each at half the size and twice the width of the one before."""
+
+    def __init__(
+        self,
+        channels: int,
+        size: int,
+        num_classes: int,
+        *,
+        width: int = 32,
+        depth: int = 1,
+        activation: Activation = "relu",
+        dropout: float = 0.0,
+        drop_path: float = 0.0,
+    ) -> None:
+        """For pictures of `size` pixels a side, 8 at least. `width`: channels of the first stage; `depth`:
+        blocks of a stage; `drop_path`: how often the last block is left out, the first ones less often.
+        """
+        super().__init__()
+        stride = 1 if size < _LARGE else 2
+        self.convolution = nn.Conv2d(channels, width, 3, stride=stride, padding=1, bias=False)
+        self.norm = SingleCellNorm(width)
+        self.activation = activation_layer(activation)
+        self.pooling = nn.MaxPool2d(2)
+        self.stages = nn.ModuleList()
+        inputs = width
+        for stage, outputs in enumerate((width, 2 * width, 4 * width)):
+            blocks = []
+            for block in range(depth):
+                # Linear decay of what survives (Huang et al. 2016, equation 4).
+                p = drop_path * (stage * depth + block + 1) / (3 * depth)
+                blocks.append(ResidualBlock(inputs, outputs, activation=activation, drop_path=p))
+                inputs = outputs
+            self.stages.append(nn.Sequential(*blocks))
+        self.dropout = nn.Dropout(dropout)
+        self.head = nn.Linear(inputs, num_classes)
+
+    def features(self, pictures: Tensor) -> Tensor:
+        """(B, channels, H, W) of about unit size -> (B, 4 * width)."""
+        maps = self.convolution(pictures)
+        maps = self.activation(self.norm(maps))
+        for stage in self.stages:
+            maps = self.pooling(maps)
+            maps = stage(maps)
+        means: Tensor = maps.mean(dim=(2, 3))
+        return means
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """(B, channels, H, W) of about unit size -> scores before softmax (B, C)."""
+        scores: Tensor = self.head(self.dropout(self.features(pictures)))
+        return scores
+
+
+class ResidualBlock(nn.Module):
+    """Two 3x3 convolutions and a shortcut around them (He et al. 2016, figure 2)."""
+
+    def __init__(self, inputs: int, outputs: int, *, activation: Activation, drop_path: float) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
+        self.first_norm = SingleCellNorm(outputs)
+        self.second = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.second_norm = SingleCellNorm(outputs)
+        self.drop_path = DropPath(drop_path)
+        self.activation = activation_layer(activation)
+        self.shortcut = nn.Sequential()
+        if inputs != outputs:
+            self.shortcut.append(nn.Conv2d(inputs, outputs, 1, bias=False))
+            self.shortcut.append(SingleCellNorm(outputs))
+
+    def forward(self, maps: Tensor) -> Tensor:
+        inner = self.activation(self.first_norm(self.first(maps)))
+        inner = self.second_norm(self.second(inner))
+        result: Tensor = self.activation(self.shortcut(maps) + self.drop_path(inner))
+        return result
