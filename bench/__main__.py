@@ -38,6 +38,8 @@ BENCHES = (
     "starter",
     "overfit",
     "recipes",
+    "loops",
+    "networks",
     "accuracy",
 )
 TAKES_WORDS = "accuracy"  # what stands behind its name are its own words

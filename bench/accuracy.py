@@ -19,6 +19,7 @@ from bench.child import in_child, train
 from bench.curves import LOOKS, PLOT, Curve, Curves, Point, plot_curves, read_curves, write_curves
 from bench.machine import commit, machine_line
 from bench.peers import is_installed, run_peer
+from bench.photos import photos
 from bench.real_data import real_data, real_weights
 from bench.row import Row
 from boxcrew.api import run_config
@@ -31,9 +32,7 @@ from boxcrew.evaluate.detection import evaluate_detections
 from boxcrew.evaluate.metric import Judged
 from boxcrew.hardware.probe import usable_cores
 from boxcrew.recipes import DEFAULT
-from boxcrew.train.config import DataConfig
-from boxcrew.train.data import RunData, load_data
-from boxcrew.train.screen import Screen
+from boxcrew.tasks.detection import Detection, require_detection
 
 SETS = ("groceries8_voc", "fashion8_coco", "bccd_voc")
 OURS = {
@@ -133,7 +132,7 @@ def _torchvision(data: Path, seconds: float) -> Measured:
 
 def _ultralytics(place: Path, seconds: float) -> Measured:
     cores = max(1, int(usable_cores()))
-    data = load_data(DataConfig(path=str(place)), seed=0, workers=cores, screen=Screen())
+    data = photos(place, workers=cores)
     size = _size(OURS["scratch"])
     with tempfile.TemporaryDirectory() as name:
         root, out = Path(name) / "data", Path(name) / "out"
@@ -151,10 +150,10 @@ def _ultralytics(place: Path, seconds: float) -> Measured:
 
 def _size(words: tuple[str, ...]) -> int:
     places, settings = parse_words(words)
-    return run_config(places[0], settings).detector.size
+    return require_detection(run_config(places[0], settings).task).detector.size
 
 
-def _point(data: RunData, seconds: float, file: Path) -> Point:
+def _point(data: Detection, seconds: float, file: Path) -> Point:
     found = json.loads(file.read_text())
     stems = file_stems(data.source)
     judged = [

@@ -11,6 +11,7 @@ from bench.real_data import real_data
 from bench.row import Row
 from bench.small_set import write_small
 from boxcrew.recipes import RECIPES
+from boxcrew.tasks.detection import require_detection
 
 NUM_PHOTOS, NUM_VAL = 120, 2
 BATCH = 8  # of every recipe: what counts is the time of an image, and large ones would take hours here
@@ -32,7 +33,7 @@ def rows(*, steps: int = 60) -> list[Row]:
 
 
 def _row(recipe: str, data: Path, run: Path, steps: int) -> Row:
-    heavy = RECIPES.get(recipe)().detector.name == HEAVY
+    heavy = require_detection(RECIPES.get(recipe)().task).detector.name == HEAVY
     steps, batch = (min(steps, HEAVY_STEPS), HEAVY_BATCH) if heavy else (steps, BATCH)
     limits = (f"steps={steps}", f"batch={batch}", "summaries.every_steps=1", "evaluation.every_epochs=1000")
     summary = train(run, recipe, f"data={data}", "init=scratch", *limits)

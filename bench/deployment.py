@@ -187,11 +187,11 @@ def _by_hand(setup: Setup) -> Callable[[], None]:
 
     from boxcrew.api import run_config
     from boxcrew.detectors.base import build_detector
-    from boxcrew.tasks.detection import DetectionTask
+    from boxcrew.tasks.detection import DetectionTask, require_detection
     from boxcrew.train.optim import build_optimizer
 
     config = run_config(setup.recipe, {"batch": setup.batch})
-    detector = build_detector(config.detector, CLASSES)
+    detector = build_detector(require_detection(config.task).detector, CLASSES)
     task = DetectionTask(detector).to(memory_format=torch.channels_last).train()
     optimizer = build_optimizer(task, config.optim, backbone_prefix=f"detector.{detector.backbone_prefix()}")
     batch = _batch(setup)
@@ -215,7 +215,7 @@ def _deployed(setup: Setup, strategy: str) -> Callable[[], None]:
     from boxcrew.deploy.seat import Seat
     from boxcrew.detectors.base import build_detector
     from boxcrew.hardware.probe import probe_machine
-    from boxcrew.tasks.detection import DetectionTask
+    from boxcrew.tasks.detection import DetectionTask, largest_batch, require_detection
     from boxcrew.testing.processes import free_port
     from boxcrew.train.needs import account_for
     from boxcrew.train.optim import build_optimizer
@@ -223,11 +223,12 @@ def _deployed(setup: Setup, strategy: str) -> Callable[[], None]:
 
     wishes = {"batch": setup.batch, "deploy": {"strategy": strategy, "memory_format": "channels_last"}}
     config = run_config(setup.recipe, wishes)
-    detector = build_detector(config.detector, CLASSES)
+    detector = build_detector(require_detection(config.task).detector, CLASSES)
     task = DetectionTask(detector).train()
     # With a group of processes, though of one: messages are sent, and come back.
     group = Processes(Seat(rank=0, size=1, port=free_port())) if strategy == "ddp" else None
-    workload = account_for(config, detector, most_objects=10)
+    examples = partial(largest_batch, size=detector.config.size, num_objects=10)
+    workload = account_for(config, task, examples)
     deployment = deploy(choose_plan(config, probe_machine(), workload, num_samples=1), group=group)
     deployment.__enter__()  # for the life of this process
     deployment.place(task)

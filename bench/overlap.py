@@ -56,7 +56,7 @@ def _replica(rank: int, port: int, folder: str) -> None:
     from boxcrew.core.types import Sample
     from boxcrew.data.collate import collate
     from boxcrew.detectors.base import build_detector
-    from boxcrew.tasks.detection import DetectionTask
+    from boxcrew.tasks.detection import DetectionTask, require_detection
 
     torch.set_num_threads(1)
     group = Timed(Seat(rank=rank, size=2, port=port))
@@ -76,7 +76,9 @@ def _replica(rank: int, port: int, folder: str) -> None:
     torch.manual_seed(0)
     times: dict[str, Any] = {}
     with deploy(plan, group=group) as deployment:
-        task = deployment.place(DetectionTask(build_detector(run_config(RECIPE, {}).detector, CLASSES)))
+        task = deployment.place(
+            DetectionTask(build_detector(require_detection(run_config(RECIPE, {}).task).detector, CLASSES))
+        )
         task.train().register_forward_pre_hook(lambda *_: times.update(forward=time.monotonic()))
         task.register_forward_hook(lambda *_: times.update(backward=time.monotonic()))
         first = next(task.parameters())  # its gradient comes last

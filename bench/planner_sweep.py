@@ -27,18 +27,14 @@ if "naive" not in sys.argv:  # as the command has it, before torch is there
     os.environ.setdefault("GOMP_SPINCOUNT", "5000")
 
 from boxcrew.api import run_config
-from boxcrew.data.image_cache import ImageCache
-from boxcrew.data.loader import TrainLoader
-from boxcrew.data.transforms.pipeline import train_pipeline
 from boxcrew.data.workers import Workers
 from boxcrew.deploy import memory
 from boxcrew.deploy.deployment import deploy
-from boxcrew.detectors.base import build_detector
 from boxcrew.hardware.probe import usable_cores
 from boxcrew.plan.plan import Clone, Plan, Replica
-from boxcrew.tasks.detection import DetectionTask
+from boxcrew.tasks.base import Feed, Subject
 from boxcrew.train.config import RunConfig
-from boxcrew.train.data import RunData, fit_to, load_data
+from boxcrew.train.data import load_subject, settled
 from boxcrew.train.needs import freeze_for
 from boxcrew.train.optim import optimizer_of
 from boxcrew.train.screen import Screen
@@ -87,13 +83,13 @@ def _way(memory_format: str, threads: int, workers: int, batch: int) -> dict[str
     return {"format": memory_format, "threads": threads, "workers": workers, "batch": batch}
 
 
-def _load(recipe: str, data: str) -> tuple[RunConfig, RunData]:
+def _load(recipe: str, data: str) -> tuple[RunConfig, Subject]:
     config = run_config(recipe, {"data": data, "init": "scratch"})
-    loaded = load_data(config.data, seed=0, workers=1, screen=Screen())
-    return fit_to(loaded, config, Screen()), loaded
+    subject, config = settled(load_subject(config, workers=1, screen=Screen()), config, Screen())
+    return config, subject
 
 
-def _measure(config: RunConfig, data: RunData, way: dict[str, Any]) -> float:
+def _measure(config: RunConfig, subject: Subject, way: dict[str, Any]) -> float:
     plan = Plan(
         replicas=(Replica(clones=(Clone(device="cpu", share=way["batch"]),)),),
         parameter_device="cpu",
@@ -103,9 +99,9 @@ def _measure(config: RunConfig, data: RunData, way: dict[str, Any]) -> float:
         threads=way["threads"],
         loader_workers=way["workers"],
     )
-    task = DetectionTask(build_detector(config.detector, data.source.classes))
+    task = subject.task()
     freeze_for(config, task).set_learning(task, fraction=0.0)
-    with deploy(plan) as deployment, closing(_batches(config, data, way)) as batches:
+    with deploy(plan) as deployment, closing(_batches(subject, way)) as batches:
         deployment.place(task)
         optimizer = optimizer_of(task, config.optim)
 
@@ -124,18 +120,9 @@ def _measure(config: RunConfig, data: RunData, way: dict[str, Any]) -> float:
         return steps * float(way["batch"]) / (time.perf_counter() - begun)
 
 
-def _batches(config: RunConfig, data: RunData, way: dict[str, Any]) -> Generator[Any, None, None]:
-    size = config.detector.size
-    images = ImageCache(data.source, data.train, budget=1 << 30)
-    loader = TrainLoader(
-        images,
-        data.train,
-        train_pipeline(config.transforms, size, size),
-        batch=way["batch"],
-        seed=0,
-        workers=Workers(num=way["workers"]),
-    )
-    yield from loader.batches()
+def _batches(subject: Subject, way: dict[str, Any]) -> Generator[Any, None, None]:
+    feed = Feed(batch=way["batch"], seed=0, workers=Workers(num=way["workers"]))
+    yield from subject.keeping(1 << 30).loader(feed).batches()
 
 
 if __name__ == "__main__":

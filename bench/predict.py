@@ -51,15 +51,15 @@ def measure_ours() -> dict[str, float]:
 
     from boxcrew.api import Detector, run_config
     from boxcrew.detectors.base import build_detector
-    from boxcrew.tasks.detection import DetectionTask
-    from boxcrew.train.outcome import save_detector
+    from boxcrew.tasks.detection import DetectionTask, require_detection
+    from boxcrew.train.outcome import save_task
 
     config = run_config("ssdlite320_mobilenetv3", {})
     torch.manual_seed(0)
-    task = DetectionTask(build_detector(config.detector, CLASSES))
+    task = DetectionTask(build_detector(require_detection(config.task).detector, CLASSES))
     with tempfile.TemporaryDirectory() as folder:
         weights = Path(folder) / "weights" / "best.safetensors"
-        save_detector(weights, task, config, step=0)
+        save_task(weights, task, config.task, {"classes": list(CLASSES)}, step=0)
         detector = Detector.load(weights, device="cpu")
     photo = _photo()
     return _time(lambda: detector.predict(photo, score=0.0))

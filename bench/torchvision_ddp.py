@@ -21,15 +21,14 @@ from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
 from torchvision.models import get_model
 
+from bench.photos import photos
 from bench.torchvision_data import Photos, Preset, as_lists, preset
-from boxcrew.train.config import DataConfig
-from boxcrew.train.data import RunData, load_data
-from boxcrew.train.screen import Screen
+from boxcrew.tasks.detection import Detection
 
 Examples = tuple[list[Tensor], list[dict[str, Tensor]]]
 
 
-def batches(data: RunData, name: Preset, batch: int) -> Iterator[Examples]:
+def batches(data: Detection, name: Preset, batch: int) -> Iterator[Examples]:
     photos = Photos(data.train, preset(name, backend="pil"), backend="pil")
     sampler: DistributedSampler[int] = DistributedSampler(photos)
     loader: DataLoader[Any] = DataLoader(
@@ -57,7 +56,7 @@ def main(words: list[str]) -> None:
     size, batch, num_steps, threads = map(int, words[2:])
     torch.set_num_threads(threads)
     dist.init_process_group("gloo")
-    data = load_data(DataConfig(path=place), seed=0, workers=1, screen=Screen())
+    data = photos(place)
     torch.manual_seed(0)
     num_classes = 1 + len(data.source.classes)
     model = get_model(name, weights=None, weights_backbone=None, num_classes=num_classes).train()

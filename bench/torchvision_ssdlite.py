@@ -30,15 +30,14 @@ from torchvision.models.detection.anchor_utils import DefaultBoxGenerator
 from torchvision.models.detection.ssd import SSD
 
 from bench.curves import LOOKS, Point
+from bench.photos import photos
 from bench.torchvision_data import Photos, as_lists, preset
 from boxcrew.core.types import Detections
 from boxcrew.data.source import Record
 from boxcrew.evaluate.detection import evaluate_detections
 from boxcrew.evaluate.metric import Judged
 from boxcrew.hardware.probe import usable_cores
-from boxcrew.train.config import DataConfig
-from boxcrew.train.data import RunData, load_data
-from boxcrew.train.screen import Screen
+from boxcrew.tasks.detection import Detection
 
 SIZE, BATCH = 320, 8
 RATE, DECAY = 1e-3, 0.02
@@ -81,7 +80,7 @@ def build(num_classes: int, weights: Path) -> nn.Module:
     return network
 
 
-def train(data: RunData, weights: Path, seconds: float) -> tuple[list[Point], str]:
+def train(data: Detection, weights: Path, seconds: float) -> tuple[list[Point], str]:
     """What was reached when, and how it was trained."""
     torch.manual_seed(0)
     torch.set_num_threads(max(1, int(usable_cores())))
@@ -155,7 +154,7 @@ def _is_faster_channels_last(model: nn.Module, examples: Examples) -> bool:
     return seconds[1] < seconds[0]
 
 
-def _look(model: nn.Module, data: RunData, elapsed: float) -> Point:
+def _look(model: nn.Module, data: Detection, elapsed: float) -> Point:
     model.eval()
     judged = [_judge(model, record) for record in data.val]
     model.train()
@@ -180,7 +179,7 @@ def _judge(model: nn.Module, record: Record) -> Judged:
 def main(words: list[str]) -> None:
     place, weights, seconds = words[0], Path(words[1]), float(words[2])
     cores = max(1, int(usable_cores()))
-    data = load_data(DataConfig(path=place), seed=0, workers=cores, screen=Screen())
+    data = photos(place, workers=cores)
     points, how = train(data, weights, seconds)
     print(json.dumps({"points": [asdict(point) for point in points], "how": how}))
 

@@ -85,7 +85,7 @@ def measure_ours(setup: Setup) -> dict[str, float]:
     from boxcrew.deploy.deployment import deploy
     from boxcrew.detectors.base import build_detector
     from boxcrew.hardware.probe import probe_machine
-    from boxcrew.tasks.detection import DetectionTask
+    from boxcrew.tasks.detection import DetectionTask, largest_batch, require_detection
     from boxcrew.train.needs import account_for
     from boxcrew.train.optim import build_optimizer
     from boxcrew.train.planning import choose_plan
@@ -95,11 +95,12 @@ def measure_ours(setup: Setup) -> dict[str, float]:
     pairs = zip(images, targets, strict=True)
     batch = collate([Sample(image=image, target=target, key="") for image, target in pairs])
     torch.manual_seed(0)
-    detector = build_detector(config.detector, CLASSES)
+    detector = build_detector(require_detection(config.task).detector, CLASSES)
     task = DetectionTask(detector)
     prefix = f"detector.{detector.backbone_prefix()}"
     optimizer = build_optimizer(task, config.optim, backbone_prefix=prefix)
-    workload = account_for(config, detector, most_objects=10)
+    examples = partial(largest_batch, size=detector.config.size, num_objects=10)
+    workload = account_for(config, task, examples)
     with deploy(choose_plan(config, probe_machine(), workload, num_samples=1)) as deployment:
         deployment.place(task).train()
 

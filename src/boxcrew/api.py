@@ -23,9 +23,10 @@ from boxcrew.report.label_plots import plot_labels
 from boxcrew.report.plan_picture import plot_plan
 from boxcrew.report.predictions import Result
 from boxcrew.report.run_plots import write_plots
+from boxcrew.tasks.detection import Detection, predictor, require_detection
 from boxcrew.train.best_effort import BestEffort
 from boxcrew.train.config import RunConfig
-from boxcrew.train.loading import Loaded, Which, load_detector
+from boxcrew.train.loading import Loaded, Which, load_task
 from boxcrew.train.outcome import Outcome
 from boxcrew.train.replicas import follow, serve
 from boxcrew.train.run import explain, resume, train
@@ -102,10 +103,14 @@ def _draw(outcome: Outcome) -> None:
     plan = Plan.read(outcome.folder / "plan.json", setting="plan")
     if plan.predicted is not None:
         plot_plan(plan.predicted, outcome.folder / "plots" / "plan.png", title=plan.explain()[0])
-    records = outcome.data.train
-    sizes = [(record.width, record.height) for record in records]
-    targets = [record.target for record in records]
-    plot_labels(targets, outcome.data.source.classes, sizes, outcome.folder / "plots" / "labels.png")
+    if isinstance(outcome.subject, Detection):
+        _draw_labels(outcome.subject, outcome.folder / "plots" / "labels.png")
+
+
+def _draw_labels(subject: Detection, file: Path) -> None:
+    sizes = [(record.width, record.height) for record in subject.train]
+    targets = [record.target for record in subject.train]
+    plot_labels(targets, subject.source.classes, sizes, file)
 
 
 class Detector:
@@ -117,12 +122,13 @@ class Detector:
     def __init__(self, loaded: Loaded, place: Path) -> None:
         self._loaded = loaded
         self._place = place
-        self.classes: tuple[str, ...] = loaded.detector.classes
+        self._predictor = predictor(require_detection(loaded.config), loaded.task, loaded.deployment.move)
+        self.classes: tuple[str, ...] = loaded.task.network.classes
 
     @classmethod
     def load(cls, place: str | Path, *, weights: Which = "best", device: str = "auto") -> Self:
         """From a run directory, or a weight file of one."""
-        return cls(load_detector(Path(place), which=weights, device=device), Path(place))
+        return cls(load_task(Path(place), which=weights, device=device), Path(place))
 
     @classmethod
     def train(cls, recipe: str | None = None, *, verbose: bool = True, **settings: Any) -> Self:
@@ -166,7 +172,7 @@ class Detector:
 
     def _results(self, photos: Sequence[tuple[Path | None, Image]], score: float) -> list[Result]:
         with self._loaded.deployment:
-            found, _ = self._loaded.predictor([image for _, image in photos])
+            found, _ = self._predictor([image for _, image in photos])
         return [
             Result(path=path, image=image, found=_above(one, score), classes=self.classes)
             for (path, image), one in zip(photos, found, strict=True)

@@ -57,6 +57,12 @@ def test_train_val_resume_and_predict_one_after_the_other(
     assert len(list((out / "images").iterdir())) == len(list(photos.iterdir()))
 
 
+def test_photos_to_predict_must_be_named_and_be_there(boxcrew: Call, tiny_run: Path) -> None:
+    for words, code, told in (((), 2, "source= is missing"), (("source=no*.jpg",), 3, "no photo there")):
+        said = boxcrew("predict", f"run={tiny_run}", *words)
+        assert (said.code, told in said.err) == (code, True), said.err
+
+
 def test_val_of_a_finished_run_equals_what_training_said(boxcrew: Call, tiny_run: Path) -> None:
     measured = boxcrew("val", f"run={tiny_run}", "--json")
     stored = json.loads((tiny_run / "evaluation.json").read_text())

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from boxcrew.cli.main import main
+from boxcrew.data.example_sets.products import ProductScenes
+from boxcrew.tasks import features
 from boxcrew.testing.tiny import TINY
 
 ROOT = Path(__file__).parents[2]
@@ -34,9 +36,36 @@ def commands() -> list[tuple[str, str]]:
     ]
 
 
+OTHERS = {"fc", "cnn", "rnn", "gan"}
+QUICK = ["steps=1", "batch=4", "loader.workers=0", "evaluation.batch=64"]
+
+
+def make_small(patch: pytest.MonkeyPatch) -> None:
+    """The embedded set of product pictures, and what is learnt from it to compare pictures by."""
+    patch.setattr(features, "STEPS", 1)
+    patch.setattr(ProductScenes, "num_images", {"train": 12, "val": 4, "test": 4})
+
+
+@pytest.fixture(scope="module")
+def other_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of recipes that are not for detectors."""
+    folder = tmp_path_factory.mktemp("others")
+    with pytest.MonkeyPatch.context() as patch:
+        make_small(patch)
+        for recipe, place in (("rnn", "sequence/talk"), ("gan", "gan/made")):
+            patch.setattr(sys, "argv", ["boxcrew", "train", recipe, *QUICK, f"out={folder / place}"])
+            with pytest.raises(SystemExit):
+                main()
+    return folder
+
+
 @pytest.fixture
-def desk(tmp_path: Path, tiny_set: Path, tiny_run: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def desk(
+    tmp_path: Path, tiny_set: Path, tiny_run: Path, other_runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
     """A directory with all that the documentation speaks of."""
+    make_small(monkeypatch)
+    shutil.copytree(other_runs, tmp_path / "runs")
     shutil.copytree(tiny_set, tmp_path / "photos")
     new = tmp_path / "photos" / "new"
     new.mkdir()
@@ -50,6 +79,9 @@ def desk(tmp_path: Path, tiny_set: Path, tiny_run: Path, monkeypatch: pytest.Mon
 
 def shortened(words: list[str]) -> list[str]:
     """The same command on a network that trains in seconds: later settings win over earlier ones."""
+    if words[0] == "train" and words[1] in OTHERS:
+        words = [word for word in words if not word.startswith("name=")]  # they are there
+        return [*words, *QUICK]
     if words[0] == "train":
         shared_out = any(word.startswith("deploy.shares=") for word in words)
         batch = ["batch=8"] if shared_out else []  # the starter's, which the shares add up to

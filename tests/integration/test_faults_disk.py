@@ -261,7 +261,7 @@ def test_a_directory_that_cannot_be_made(
 ) -> None:
     """The run directory would lie in a file -> refused before the data is even looked at."""
     (tmp_path / "file").write_text("mine")
-    monkeypatch.setattr("boxcrew.train.run.load_data", lambda *_, **__: pytest.fail("looked at the data"))
+    monkeypatch.setattr("boxcrew.train.run.load_subject", lambda *_, **__: pytest.fail("looked at the data"))
     with pytest.raises(UsageError, match="cannot be written to: Not a directory"):
         run(photos, tmp_path / "file" / "run")
     assert (tmp_path / "file").read_text() == "mine"

@@ -326,12 +326,12 @@ def test_a_second_ctrl_c_stops_at_once_without_harm(
     """In the middle of a step, with a checkpoint just being written."""
     original = Trainer._compute
 
-    def compute(self: Trainer, batch: Batch) -> dict[str, float]:
+    def compute(self: Trainer, batch: Batch, phase: str) -> dict[str, float]:
         if self.step == step - 1:
             monkeypatch.undo()
             signal.raise_signal(signal.SIGINT)
             signal.raise_signal(signal.SIGINT)
-        return original(self, batch)
+        return original(self, batch, phase)
 
     monkeypatch.setattr(Trainer, "_compute", compute)
     out = tmp_path / "run"

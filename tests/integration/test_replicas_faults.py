@@ -168,14 +168,14 @@ def test_memory_runs_out_on_one_replica(config: MakeConfig, photos: Path, tmp_pa
 
 
 def _other_data(rank: int) -> None:
-    original = replicas.load_data  # type: ignore[attr-defined]
+    original = replicas.load_subject  # type: ignore[attr-defined]
 
     def load(given: Any, **settings: Any) -> Any:
-        found = original(given, **settings)
+        found: Any = original(given, **settings)
         return replace(found, train=found.train[:-1])
 
     if rank:
-        replicas.load_data = load  # type: ignore[attr-defined,assignment]
+        replicas.load_subject = load  # type: ignore[attr-defined,assignment]
 
 
 def test_data_that_differ(config: MakeConfig, photos: Path, tmp_path: Path) -> None:

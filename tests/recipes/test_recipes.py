@@ -9,11 +9,22 @@ from boxcrew.detectors.base import build_detector
 from boxcrew.detectors.multibox import MultiBoxNet
 from boxcrew.detectors.ssdlite import SsdLiteConfig
 from boxcrew.recipes import DEFAULT, RECIPES, describe
-from boxcrew.tasks.detection import DetectionTask
+from boxcrew.tasks.base import TASKS
+from boxcrew.tasks.detection import DetectionTask, require_detection
 from boxcrew.train.config import RunConfig
 from boxcrew.train.hooks.freeze import Freeze
 
 NAMES = RECIPES.names()
+DETECTORS = [name for name in NAMES if RECIPES.get(name)().task.name == "detection"]
+FACTS = {
+    "classes": ["one", "two"],
+    "counts": [3, 4],
+    "kind": "pictures",
+    "shape": [32, 32, 3],
+    "meaning": {},
+    "mean": [0.5, 0.5, 0.5],
+    "std": [0.2, 0.2, 0.2],
+}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -23,21 +34,22 @@ def test_a_recipe_is_the_same_after_a_way_through_plain_values(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_its_detector_can_be_built_and_its_patterns_match(name: str) -> None:
+def test_its_network_can_be_built_and_its_patterns_match(name: str) -> None:
     config = RECIPES.get(name)()
     with torch.random.fork_rng():
-        task = DetectionTask(build_detector(config.detector, ("one", "two")))
+        task = TASKS.get(config.task.name).build(config.task, FACTS)
     Freeze(task, trainable=config.trainable, unfreeze=config.unfreeze)
-    assert isinstance(task.detector, MultiBoxNet)
-    assert len(task.detector.anchors) > 1000
+    if name in DETECTORS:
+        assert isinstance(task.network, MultiBoxNet)
+        assert len(task.network.anchors) > 1000
 
 
 @pytest.mark.parametrize("finest_stride", [8, 16])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", DETECTORS)
 def test_all_that_weights_do_not_fill_learns(name: str, finest_stride: int) -> None:
     """Wherever the first map is put: a layer that is both random and frozen would spoil what follows it."""
     config = RECIPES.get(name)()
-    detector = config.detector
+    detector = require_detection(config.task).detector
     if isinstance(detector, SsdLiteConfig) and detector.finest_stride == "auto":
         detector = detector.model_copy(update={"finest_stride": finest_stride})
     with torch.random.fork_rng():

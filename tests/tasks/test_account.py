@@ -21,13 +21,14 @@ from boxcrew.detectors.base import DETECTORS, DetectorNet
 from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks.account import Ledger, workload_of
-from boxcrew.tasks.detection import DetectionTask, largest_batch
+from boxcrew.tasks.base import Task
+from boxcrew.tasks.detection import DetectionTask, largest_batch, require_detection
 from boxcrew.testing import learning
 
 CLASSES = tuple("abcdefgh")
 
 
-class Chain(nn.Module):
+class Chain(Task):
     """Layers in a row, and the sum of what comes out as the loss."""
 
     def __init__(self, *layers: nn.Module) -> None:
@@ -40,7 +41,7 @@ class Chain(nn.Module):
         return Losses(terms={"sum": found.sum()}, weight=found.new_ones(()))
 
 
-class Heads(nn.Module):
+class Heads(Task):
     """A detector without its loss."""
 
     def __init__(self, detector: DetectorNet) -> None:
@@ -364,7 +365,7 @@ BY_HAND = {"ssdlite320_mobilenetv3": ssdlite320, "ssd300_vgg16": ssd300}
 @functools.cache
 def detector_of(recipe: str) -> DetectorNet:
     """Without numbers."""
-    config = RECIPES.get(recipe)().detector
+    config = require_detection(RECIPES.get(recipe)().task).detector
     with torch.device("meta"):
         return DETECTORS.get(config.name)(config, CLASSES).to("meta")
 

@@ -13,6 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from boxcrew.detectors.ssd import Ssd, SsdConfig
 from boxcrew.recipes.ssd import ssd300_vgg16
 from boxcrew.tasks.account import Ledger
+from boxcrew.tasks.detection import require_detection
 
 SAMPLES = 2
 
@@ -125,7 +126,7 @@ def test_what_is_done_number_by_number_does_not_count() -> None:
 
 
 def test_of_a_whole_detector_forward_is_what_torch_counts() -> None:
-    config = ssd300_vgg16().detector
+    config = require_detection(ssd300_vgg16().task).detector
     assert isinstance(config, SsdConfig)
     with torch.device("meta"):
         detector = Ssd(config, tuple("abcdefgh")).to("meta")

@@ -12,9 +12,10 @@ from boxcrew.core.types import Target
 from boxcrew.data.problem import Kind, Problem
 from boxcrew.data.source import Record
 from boxcrew.data.writers import write_source
+from boxcrew.tasks.detection import Detection
 from boxcrew.testing.sources import DrawnSource
-from boxcrew.train.config import DataConfig
-from boxcrew.train.data import SHOWN_PROBLEMS, data_report, load_data, say_problems
+from boxcrew.train.config import RunConfig
+from boxcrew.train.data import SHOWN_PROBLEMS, load_subject, say_problems
 from boxcrew.train.screen import Screen
 
 
@@ -30,14 +31,21 @@ def said(screen: Screen, path: Path) -> str:
     return path.read_text()
 
 
+def load(folder: Path, *, screen: Screen | None = None, **data: object) -> Detection:
+    config = RunConfig.of({"epochs": 1, "data": {"path": str(folder), **data}})
+    subject = load_subject(config, workers=2, screen=screen or Screen())
+    assert isinstance(subject, Detection)
+    return subject
+
+
 def test_what_is_there_is_said_and_counted(folder: Path, tmp_path: Path) -> None:
     screen = Screen()
-    data = load_data(DataConfig(path=str(folder)), seed=0, workers=2, screen=screen)
+    data = load(folder, screen=screen)
     assert (len(data.train), len(data.val)) == (4, 4)
     assert f"data: {folder} (voc): train 4, val 4, test 4 images, 18 boxes, 3 classes" in said(
         screen, tmp_path / "log"
     )
-    report = json.loads(json.dumps(data_report(data.source)))
+    report = json.loads(json.dumps(data.report()))
     assert report["classes"] == ["tea pot", "Kanne", "茶"]
     for split in report["splits"].values():
         assert (split["images"], split["boxes"], split["images_without_boxes"]) == (4, 6, 1)
@@ -45,10 +53,10 @@ def test_what_is_there_is_said_and_counted(folder: Path, tmp_path: Path) -> None
 
 
 def test_another_split_can_be_evaluated(folder: Path) -> None:
-    data = load_data(DataConfig(path=str(folder), val="test"), seed=0, workers=1, screen=Screen())
+    data = load(folder, val="test")
     assert all(record.key in {r.key for r in data.source.split("test")} for record in data.val)
     with pytest.raises(DataError, match="no split 'dev'") as caught:
-        load_data(DataConfig(path=str(folder), val="dev"), seed=0, workers=1, screen=Screen())
+        load(folder, val="dev")
     assert caught.value.advice == "it has: train, val, test"
 
 
@@ -58,9 +66,9 @@ def test_many_problems_are_said_in_short(folder: Path, tmp_path: Path) -> None:
             path.write_bytes(b"no image")
     screen = Screen()
     with pytest.raises(DataError):
-        load_data(DataConfig(path=str(folder), val="absent"), seed=0, workers=2, screen=screen)
-    data = load_data(DataConfig(path=str(folder), val="train"), seed=0, workers=2, screen=screen)
-    count = len(data.source.problems)
+        load(folder, val="absent", screen=screen)
+    data = load(folder, val="train", screen=screen)
+    count = len(data.problems)
     assert count > SHOWN_PROBLEMS
     text = said(screen, tmp_path / "log")
     assert text.count("warning") == SHOWN_PROBLEMS + 1
@@ -82,14 +90,13 @@ def test_the_first_of_every_kind_is_shown(tmp_path: Path) -> None:
 
 
 def test_strict_stops_at_what_is_more_than_noted(folder: Path) -> None:
-    config = DataConfig(path=str(folder), strict=True)
-    noted = load_data(config, seed=0, workers=1, screen=Screen()).source.problems
+    noted = load(folder, strict=True).problems
     assert {problem.action for problem in noted} == {"noted"}
     for name in ("train_00", "train_01"):
         page = next((folder / "Annotations").glob(f"*{name[-2:]}*.xml"))
         page.write_text("<annotation>")
         with pytest.raises(DataError, match=r"problems, and data\.strict=true; the first: .*\.xml") as caught:
-            load_data(config, seed=0, workers=1, screen=Screen())
+            load(folder, strict=True)
     assert f"{folder}: 2 problems" in caught.value.message
     assert caught.value.exit_code == 3
 
@@ -105,4 +112,4 @@ def test_a_set_without_a_box_cannot_be_learnt_from(tmp_path: Path) -> None:
     source.splits = {name: tuple(map(without, records)) for name, records in source.splits.items()}
     write_source(source, tmp_path / "set", format="voc")
     with pytest.raises(DataError, match="no training image has a box"):
-        load_data(DataConfig(path=str(tmp_path / "set")), seed=0, workers=1, screen=Screen())
+        load(tmp_path / "set")

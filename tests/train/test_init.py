@@ -48,7 +48,7 @@ def old() -> SsdLite:
 @pytest.fixture(scope="module")
 def old_file(old: SsdLite, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("weights") / "old.safetensors"
-    save_weights(path, old.state_dict(), {"classes": list(OLD)})
+    save_weights(path, old.state_dict(), {"facts": {"classes": list(OLD)}})
     return path
 
 

@@ -30,7 +30,7 @@ def make(folder: Path, *, from_step: int) -> Metrics:
 def fill(folder: Path, *, from_step: int, steps: range, results: tuple[int, ...]) -> Metrics:
     metrics = make(folder, from_step=from_step)
     for step in steps:
-        metrics.add(at(step), step * 1.5, {"loss": 1 / step})
+        metrics.add(at(step), step * 1.5, {"loss": 1 / step, "rate": 0.1})
         if step in results:
             metrics.add_result(at(step), step * 1.5, {"AP": step / 10, "AP/cup": 0.5})
     return metrics
@@ -45,7 +45,7 @@ def test_rows_and_results(tmp_path: Path) -> None:
     fill(tmp_path, from_step=0, steps=range(1, 7), results=(3, 6))
     rows = read_rows(tmp_path / "metrics.jsonl")
     assert len(rows) == 8
-    assert rows[0] == {"step": 1, "epoch": 0.3333, "time": 1.5, "loss": 1.0}
+    assert rows[0] == {"step": 1, "epoch": 0.3333, "time": 1.5, "loss": 1.0, "rate": 0.1}
     assert [row["step"] for row in table(tmp_path)] == ["3", "6"]
     assert table(tmp_path)[1] == {"step": "6", "epoch": "2.0", "time": "9.0", "AP": "0.6", "AP/cup": "0.5"}
 

@@ -28,7 +28,7 @@ def way(memory_format: MemoryFormat = "channels_last", threads: int = 1) -> Way:
 def found_by(*ways: Way, memory: int = 8 * GIB, seconds: float = 60.0, **settings: Any) -> Found:
     job = Job(
         config=config(**settings),
-        classes=("cup", "pot"),
+        facts={"classes": ["cup", "pot"]},
         batch=learning.make_batch(6, step=0),
         ways=ways,
         memory=memory,

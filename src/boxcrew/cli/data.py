@@ -14,7 +14,8 @@ from boxcrew.data.scan import scan
 from boxcrew.data.source import Source, open_source
 from boxcrew.data.writers import WRITERS, write_source
 from boxcrew.hardware.probe import usable_cores
-from boxcrew.train.data import data_report, say_problems
+from boxcrew.tasks.detection import source_report
+from boxcrew.train.data import say_problems
 from boxcrew.train.screen import Screen
 
 SHEET_IMAGES = 16
@@ -61,7 +62,7 @@ def _make(places: list[str], tree: dict[str, Any], say: Screen) -> dict[str, Any
     _say_counts(source, say)
     say_problems((*source.problems, *lost), say, rest="--json names all")
     say.say(f"written: {config.out} ({config.format}); train on it with: boxcrew train data={config.out}")
-    return {"out": str(config.out), "format": config.format, **data_report(source)}
+    return {"out": str(config.out), "format": config.format, **source_report(source)}
 
 
 def _look(places: list[str], tree: dict[str, Any], say: Screen) -> dict[str, Any]:
@@ -76,7 +77,7 @@ def _look(places: list[str], tree: dict[str, Any], say: Screen) -> dict[str, Any
     if config.out is not None:
         _write_sheet(source, config.out)
         say.say(f"contact sheet: {config.out}")
-    return data_report(source)
+    return source_report(source)
 
 
 def _write_sheet(source: Source, out: Path) -> None:
@@ -90,7 +91,7 @@ def _write_sheet(source: Source, out: Path) -> None:
 
 
 def _say_counts(source: Source, say: Screen) -> None:
-    report = data_report(source)
+    report = source_report(source)
     names = list(report["splits"])
     rows = [("images", *(str(report["splits"][n]["images"]) for n in names))]
     rows += [

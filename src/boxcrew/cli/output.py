@@ -29,3 +29,9 @@ def settings(words: list[str], *, positional: int = 0) -> tuple[list[str], Tree]
     if len(places) > positional:
         raise UsageError(f"{places[positional]}: not understood", advice="settings are written key=value")
     return places, tree
+
+
+def require(tree: Tree, key: str, *, example: str) -> None:
+    """A setting that a command cannot do without."""
+    if key not in tree:
+        raise UsageError(f"{key}= is missing", advice=example)

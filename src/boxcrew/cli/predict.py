@@ -1,56 +1,29 @@
-"""`boxcrew predict`."""
+"""`boxcrew predict`: what it does depends on what was trained."""
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
-from pydantic import Field
+from boxcrew.cli.output import require, settings
+from boxcrew.cli.predict_classes import predict_classes
+from boxcrew.cli.predict_photos import predict_photos
+from boxcrew.cli.predict_pictures import predict_pictures
+from boxcrew.cli.predict_text import predict_text
+from boxcrew.train.loading import described
 
-from boxcrew.api import Detector, find_photos
-from boxcrew.cli.output import print_json, screen, settings
-from boxcrew.core.config import Config
-from boxcrew.core.errors import DataError, UsageError
-from boxcrew.report.predictions import PredictionFolder
-from boxcrew.train.directory import choose_folder
-from boxcrew.train.loading import Which
-
-
-class PredictConfig(Config):
-    """`boxcrew predict`."""
-
-    run: Path
-    source: str  # a photo, a folder, or a glob pattern
-    out: Path | None = None  # None: runs/detect/predict[-2, …]
-    score: float = Field(default=0.25, ge=0, le=1)  # what is found with less is not shown
-    weights: Which = "best"
-    device: str = "auto"
+_BY_TASK = {
+    "detection": predict_photos,
+    "classification": predict_classes,
+    "language": predict_text,
+    "gan": predict_pictures,
+}
 
 
 def predict_command(words: list[str], *, as_json: bool) -> None:
     _, tree = settings(words)
-    for needed in ("run", "source"):
-        if needed not in tree:
-            raise UsageError(f"predict: {needed}= is missing", advice="boxcrew predict run=DIR source=PHOTO")
-    config = PredictConfig.of(tree)
-    say = screen(as_json=as_json)
-    photos = find_photos(config.source)
-    detector = Detector.load(config.run, weights=config.weights, device=config.device)
-    folder = PredictionFolder(config.out or choose_folder(None, "predict"), detector.classes)
-    results = []
-    for photo in photos:
-        try:
-            result = detector.predict(photo, score=config.score)
-        except DataError as error:
-            say.warn(f"left out: {error.message}")
-            continue
-        folder.add(result)
-        results.append(result.to_json())
-        counts = ", ".join(f"{n} {name}" for name, n in Counter(result.names).most_common())
-        say.say(f"{photo}: {counts or 'nothing found'}")
-    folder.close()
-    say.say(f"results: {folder.folder} (images/, labels/, predictions.json, coco.json)")
-    if as_json:
-        print_json({"out": str(folder.folder), "results": results})
-    if not results:
-        raise DataError(f"source={config.source}: none of {len(photos)} photos could be read")
+    require(tree, "run", example="boxcrew predict run=DIR source=PHOTO")
+    meta = described(Path(str(tree["run"])), which=str(tree.get("weights", "best")))[1]
+    task, classes = meta["task"]["name"], meta["facts"]["classes"]
+    if task == "sequence":
+        task = "classification" if classes else "language"
+    _BY_TASK[task](tree, as_json=as_json)

@@ -50,7 +50,7 @@ class Inputs(Config):
 
     seconds: float = Field(gt=0)  # a sample: read, decode, transform
     kept_seconds: float = Field(gt=0)  # the same of an image that is kept decoded
-    image_bytes: int = Field(gt=0)  # of a decoded image
+    image_bytes: int = Field(ge=0)  # of a decoded image; 0: nothing has to be decoded
 
 
 class Workload(Config):

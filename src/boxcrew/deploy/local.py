@@ -22,6 +22,7 @@ from boxcrew.deploy.lending import Module, skeleton, with_values
 from boxcrew.deploy.memory import is_out_of_memory
 from boxcrew.plan.plan import Plan
 
+PICTURES = 4  # dimensions
 FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 
 
@@ -51,7 +52,11 @@ class Local(Deployment):
         return module if values is None else with_values(skeleton(module), values)
 
     def move(self, inputs: Tensor) -> Tensor:
-        return inputs.to(self.device, memory_format=self.format, non_blocking=True)
+        return inputs.to(self.device, memory_format=self.format_of(inputs), non_blocking=True)
+
+    def format_of(self, inputs: Tensor) -> torch.memory_format:
+        """Only pictures have channels that can come last."""
+        return self.format if inputs.ndim == PICTURES else torch.preserve_format
 
     def gradients(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
         self._buffers.keep(task)
@@ -78,7 +83,7 @@ class Local(Deployment):
         """Forward and backward of one part on one device; gradients are added to those that are there. What
         does not count is computed, but weighs nothing.
         """
-        moved = part.to(device, memory_format=self.format)
+        moved = part.to(device, memory_format=self.format_of(part.inputs))
         with self._autocast(device), self._recomputing(task):
             losses: Losses = task(moved, phase)
         if not counts:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Self
 
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from boxcrew.core.config import Config
 from boxcrew.core.registry import Registry
 from boxcrew.core.types import Batch, Detections, Losses
 from boxcrew.nets.layers import Normalize
+from boxcrew.nets.network import Network
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -36,16 +37,16 @@ class DetectorConfig(Config):
         return self, ""
 
 
-class DetectorNet(nn.Module, ABC):
+class DetectorNet(Network):
     """A network that finds boxes. Images are (B, 3, size, size), RGB, 0..255, uint8 or float."""
 
     config_class: ClassVar[type[DetectorConfig]]
+    background_rows = 1
     normalize: Normalize
 
     def __init__(self, config: DetectorConfig, classes: tuple[str, ...]) -> None:
-        super().__init__()
+        super().__init__(classes)
         self.config = config
-        self.classes = classes
 
     @abstractmethod
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
@@ -69,18 +70,16 @@ class DetectorNet(nn.Module, ABC):
         return None
 
     @abstractmethod
-    def class_tensors(self) -> Mapping[str, int]:
-        """State names of the tensors with a row for each class, and how many blocks of rows each has. A block
-        is the background's row, then one for each class: what lets another set's detector be carried over.
-        """
+    def class_tensors(self) -> Mapping[str, int]: ...
 
     @abstractmethod
-    def backbone_prefix(self) -> str:
-        """State names beginning so belong to the feature extractor, which pretrained weights fill."""
+    def backbone_prefix(self) -> str: ...
+
+    def normalization(self) -> Normalize:
+        return self.normalize
 
     @abstractmethod
-    def expected_normalization(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Mean and deviation of 0..1 pixels that published weights for the backbone want."""
+    def expected_normalization(self) -> tuple[tuple[float, ...], tuple[float, ...]]: ...
 
 
 DETECTORS: Registry[type[DetectorNet]] = Registry("detector", "boxcrew.detectors")

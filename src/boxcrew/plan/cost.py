@@ -167,7 +167,7 @@ class Costs:
         if inputs is None:
             return 0.0
         all_images = self.order.num_samples * inputs.image_bytes
-        held = min(1.0, candidate.cache * candidate.replicas / all_images) if kept else 0.0
+        held = min(1.0, candidate.cache * candidate.replicas / all_images) if kept and all_images else 0.0
         return self.order.batch * (held * inputs.kept_seconds + (1 - held) * inputs.seconds)
 
     def _of_cores(

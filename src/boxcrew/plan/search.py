@@ -244,6 +244,8 @@ def _cache(costs: Costs, way: Candidate) -> int:
     """Bytes of the whole machine. Processes that are not forked do not share memory."""
     if way.workers and not costs.machine.platform.startswith("Linux"):
         return 0
+    if costs.workload.inputs is not None and not costs.workload.inputs.image_bytes:
+        return 0
     if costs.order.cache != "auto":
         return costs.order.cache
     return capacity_of(costs.machine.devices[0], costs.order) // CACHE_SHARE

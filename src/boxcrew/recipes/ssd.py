@@ -7,6 +7,7 @@ from typing import Literal
 from boxcrew.detectors.ssd import SsdConfig
 from boxcrew.plan.wishes import DeployConfig
 from boxcrew.recipes import RECIPES
+from boxcrew.tasks.detection import DetectionConfig
 from boxcrew.train.config import RunConfig
 from boxcrew.train.optim import OptimConfig
 from boxcrew.train.schedule import ScheduleConfig
@@ -42,7 +43,7 @@ def _paper(size: Literal[300, 512], *, batch: int) -> RunConfig:
     return RunConfig(
         epochs=120,
         batch=batch,
-        detector=SsdConfig(size=size),
+        task=DetectionConfig(detector=SsdConfig(size=size)),
         optim=OptimConfig(name="momentum", rate=1e-3, weight_decay=5e-4, clip=10.0, stated_for=batch),
         schedule=ScheduleConfig(name="step", at=(0.67, 0.83), warmup=0.02),
         deploy=DeployConfig(),

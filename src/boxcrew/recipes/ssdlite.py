@@ -5,6 +5,7 @@ from __future__ import annotations
 from boxcrew.data.transforms.pipeline import TransformsConfig
 from boxcrew.detectors.ssdlite import SsdLiteConfig
 from boxcrew.recipes import RECIPES
+from boxcrew.tasks.detection import DetectionConfig
 from boxcrew.train.config import RunConfig
 from boxcrew.train.init import Pretrained, Scratch
 from boxcrew.train.optim import OptimConfig
@@ -29,18 +30,20 @@ def starter() -> RunConfig:
         init=Pretrained(weights="efficientnet_lite0"),
         # The later stages of the backbone, and all that is not the backbone.
         trainable=("detector.backbone.body.blocks.[3456]*", "detector.[!b]*", "detector.b[!a]*"),
-        detector=SsdLiteConfig(
-            backbone="tf_efficientnet_lite0",
-            size=256,
-            finest_stride="auto",
-            neck=160,
-            levels=3,
-            min_scale="auto",
-            max_scale="auto",
-            spacing="growing",
+        task=DetectionConfig(
+            detector=SsdLiteConfig(
+                backbone="tf_efficientnet_lite0",
+                size=256,
+                finest_stride="auto",
+                neck=160,
+                levels=3,
+                min_scale="auto",
+                max_scale="auto",
+                spacing="growing",
+            ),
+            # A short run on few photos has no time to learn from strongly zoomed ones.
+            transforms=TransformsConfig(expand=1.0, crop=False, jitter=0.2),
         ),
-        # A short run on few photos has no time to learn from strongly zoomed ones.
-        transforms=TransformsConfig(expand=1.0, crop=False, jitter=0.2),
         optim=OptimConfig(
             name="adamw",
             rate=3e-3,
@@ -65,7 +68,7 @@ def ssdlite_efficientnet_lite0() -> RunConfig:
         epochs=50,
         batch=16,
         init=Pretrained(weights="efficientnet_lite0"),
-        detector=SsdLiteConfig(backbone="tf_efficientnet_lite0"),
+        task=DetectionConfig(detector=SsdLiteConfig(backbone="tf_efficientnet_lite0")),
         optim=_FINE_TUNED,
     )
 
@@ -82,7 +85,7 @@ def ssdlite_mobilenetv2() -> RunConfig:
         epochs=50,
         batch=16,
         init=Pretrained(weights="mobilenetv2_100"),
-        detector=SsdLiteConfig(backbone="mobilenetv2_100"),
+        task=DetectionConfig(detector=SsdLiteConfig(backbone="mobilenetv2_100")),
         optim=_FINE_TUNED,
     )
 
@@ -99,7 +102,9 @@ def ssdlite320_mobilenetv3() -> RunConfig:
         epochs=300,
         batch=24,
         init=Scratch(),
-        detector=SsdLiteConfig(backbone="mobilenetv3_large_100", size=320, min_scale=0.2, max_scale=0.95),
+        task=DetectionConfig(
+            detector=SsdLiteConfig(backbone="mobilenetv3_large_100", size=320, min_scale=0.2, max_scale=0.95)
+        ),
         optim=OptimConfig(name="momentum", rate=0.05, weight_decay=4e-5, clip=10.0, stated_for=24),
         schedule=ScheduleConfig(name="cosine", warmup=0.01),
     )

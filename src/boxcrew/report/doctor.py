@@ -21,6 +21,7 @@ from boxcrew.detectors.base import DetectorConfig
 from boxcrew.detectors.objects import counted_objects
 from boxcrew.detectors.reach import Reach, reach
 from boxcrew.hardware.probe import usable_cores
+from boxcrew.tasks.detection import DetectionConfig, require_detection
 from boxcrew.train.config import RunConfig
 from boxcrew.train.data import say_problems
 from boxcrew.train.screen import Screen
@@ -98,6 +99,7 @@ def examine(config: RunConfig, screen: Screen, *, run: Path | None = None) -> Ex
     records = [record for records in source.splits.values() for record in records]
     if not any(len(record.target) for record in records):
         raise DataError(f"{config.data.path}: no image has a box", advice="annotate some images first")
+    task = require_detection(config.task)
     statistics = {name: split_statistics(part, source.classes) for name, part in source.splits.items()}
     with screen.progress("comparing the splits") as progress:
         alike = near_duplicates(source, workers=workers, progress=progress)
@@ -105,17 +107,17 @@ def examine(config: RunConfig, screen: Screen, *, run: Path | None = None) -> Ex
         path=config.data.path,
         source=source,
         statistics=statistics,
-        advice=advise(statistics, source.classes, keeps_shape=config.transforms.resize == "letterbox"),
+        advice=advise(statistics, source.classes, keeps_shape=task.transforms.resize == "letterbox"),
         near_duplicates=alike,
-        detector=config.detector,
-        transforms=config.transforms,
-        reach=_reach(config, source),
+        detector=task.detector,
+        transforms=task.transforms,
+        reach=_reach(task, source),
         run=run,
         suspects=find_suspects(run, source, screen, device=config.device) if run else None,
     )
 
 
-def _reach(config: RunConfig, source: Source) -> Reach | None:
+def _reach(config: DetectionConfig, source: Source) -> Reach | None:
     """Over all splits, of the detector that a run would build: what is `auto` is fitted to `train`."""
     learnt = source.splits.get("train", ())
     _, objects = counted_objects(*_targets(learnt))

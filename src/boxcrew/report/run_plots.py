@@ -8,6 +8,7 @@ from typing import Any
 
 from boxcrew.core.errors import DataError
 from boxcrew.evaluate.metric import DetectionReport
+from boxcrew.report.classification_plots import write_classification_plots
 from boxcrew.report.detection_plots import plot_classes, plot_confusion, plot_f1, plot_precision_recall
 from boxcrew.report.training_plots import plot_results
 
@@ -30,11 +31,27 @@ def write_plots(run_dir: Path) -> list[Path]:
         plot_results(_read_rows(metrics), folder / "results.png")
         written.append(folder / "results.png")
     if evaluation.exists():
-        report = _read_report(evaluation)
-        for name, plot in _OF_A_REPORT.items():
-            plot(report, folder / name)
-            written.append(folder / name)
+        written += _of_report(evaluation, folder)
     return written
+
+
+def _of_report(file: Path, folder: Path) -> list[Path]:
+    """What there is to draw depends on what was examined."""
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+        data["numbers"]  # which every evaluation has
+        if "calibration" in data:
+            return write_classification_plots(data, folder)
+        report = DetectionReport.from_json(data) if "curves" in data else None
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise DataError(
+            f"{file}: not an evaluation: {error}", advice="evaluate the run again with `boxcrew val`"
+        ) from error
+    if report is None:
+        return []
+    for name, plot in _OF_A_REPORT.items():
+        plot(report, folder / name)
+    return [folder / name for name in _OF_A_REPORT]
 
 
 def _read_rows(file: Path) -> list[dict[str, Any]]:
@@ -50,12 +67,3 @@ def _read_rows(file: Path) -> list[dict[str, Any]]:
                 f"{file}:{number}: not a line of JSON: {line[:60]!r}", advice="remove the line"
             ) from error
     return rows
-
-
-def _read_report(file: Path) -> DetectionReport:
-    try:
-        return DetectionReport.from_json(json.loads(file.read_text(encoding="utf-8")))
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise DataError(
-            f"{file}: not an evaluation: {error}", advice="evaluate the run again with `boxcrew val`"
-        ) from error

@@ -36,8 +36,12 @@ _AFTER_LOSSES = (
     _Panel(title="Speed", keys=("images_per_second",), unit="images / s"),
     _Panel(title="Waiting for data", keys=("data_wait",), unit="share of the time", bounded=True),
     _Panel(title="Average precision", keys=("AP", "AP50", "AP75"), bounded=True),
-    _Panel(title="At the best score threshold", keys=("precision", "recall", "F1"), bounded=True),
-    _Panel(title="Accuracy", keys=("accuracy", "accuracy_top5"), bounded=True),
+    _Panel(title="Precision and recall", keys=("precision", "recall", "F1"), bounded=True),
+    _Panel(title="Accuracy", keys=("accuracy", "accuracy5"), bounded=True),
+    _Panel(title="Loss on the validation set", keys=("val_loss",)),
+    _Panel(title="Calibration error", keys=("ECE",)),
+    _Panel(title="Perplexity", keys=("perplexity",)),
+    _Panel(title="Fréchet distance", keys=("frechet",)),
 )
 
 

@@ -17,7 +17,9 @@ from torch.utils._pytree import tree_leaves
 from boxcrew.core.recompute import recomputing
 from boxcrew.core.types import Batch, Losses
 from boxcrew.core.workload import Line, Pass, Peak, Workload
+from boxcrew.tasks.base import Task
 from boxcrew.tasks.operations import operations
+from boxcrew.tasks.phases import learning_in
 
 FEW, MORE = 2, 4  # samples that a step is looked at with; of one some operators work in another order
 VERSION = 1  # of how it is done: what was worked out by another is not to be used
@@ -77,7 +79,7 @@ Examples = Callable[[int], Batch]
 
 
 def workload_of(
-    task: nn.Module, examples: Examples, *, slots: int, averages: bool, recompute: bool = False
+    task: Task, examples: Examples, *, slots: int, averages: bool, recompute: bool = False
 ) -> Workload:
     """`slots`: tensors that the optimizer keeps for each parameter that learns now. `recompute`: also what a
     step takes that computes activations again.
@@ -114,14 +116,20 @@ class _Step:
     traffic: int
 
 
-def _account(bare: nn.Module, batch: Batch, way: AbstractContextManager[None] | None = None) -> _Step:
+def _account(bare: Task, batch: Batch, way: AbstractContextManager[None] | None = None) -> _Step:
     batch = batch.to("meta")
     ledger = Ledger([*bare.parameters(), *bare.buffers(), *_tensors(batch)])
+    activations = forward = 0
     with way or nullcontext(), ledger:
-        losses: Losses = bare(batch, "train")
-        activations, forward = ledger.live, ledger.operations
-        losses.total().backward()  # type: ignore[no-untyped-call]
-    bare.zero_grad(set_to_none=True)
+        for phase in bare.phases:
+            before = ledger.operations
+            with learning_in(bare, phase):
+                losses: Losses = bare(batch, phase)
+                activations = max(activations, ledger.live)
+                forward += ledger.operations - before
+                losses.total().backward()  # type: ignore[no-untyped-call]
+            del losses
+            bare.zero_grad(set_to_none=True)
     return _Step(
         activations=activations,
         course=tuple(ledger.course),
@@ -155,7 +163,7 @@ def _peak(few: Sequence[int], more: Sequence[int]) -> Peak:
     return Peak(moments=tuple(kept))
 
 
-def _least(bare: nn.Module, examples: Examples) -> int:
+def _least(bare: Task, examples: Examples) -> int:
     """The fewest samples: in training mode BatchNorms of single cells refuse one."""
     try:
         _account(bare, examples(1))

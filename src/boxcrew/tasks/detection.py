@@ -2,15 +2,58 @@
 
 from __future__ import annotations
 
-import numpy as np
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from boxcrew.core.types import Batch, Losses, Sample, Target
+import numpy as np
+import torch
+from pydantic import SerializeAsAny
+from torch import Tensor
+
+from boxcrew.core.config import chosen_by
+from boxcrew.core.errors import DataError, UsageError
+from boxcrew.core.types import Batch, Image, Losses, Sample, Target
+from boxcrew.core.units import format_count
 from boxcrew.data.collate import collate
-from boxcrew.detectors.base import DetectorNet
-from boxcrew.tasks.base import Task
+from boxcrew.data.image_cache import ImageCache
+from boxcrew.data.loader import TrainLoader
+from boxcrew.data.problem import Problem
+from boxcrew.data.scan import scan
+from boxcrew.data.source import ImageReader, Record, Source, open_source
+from boxcrew.data.transforms.pipeline import TransformsConfig, eval_pipeline, train_pipeline
+from boxcrew.detectors.base import DetectorConfig, DetectorNet, build_detector, detector_config_class
+from boxcrew.detectors.objects import counted_objects
+from boxcrew.detectors.ssdlite import SsdLiteConfig
+from boxcrew.evaluate.evaluation import Evaluation
+from boxcrew.evaluate.evaluator import DetectionEvaluation, Evaluator
+from boxcrew.evaluate.predictor import Predictor
+from boxcrew.nets.layers import eval_mode
+from boxcrew.tasks.base import (
+    TASKS,
+    Exam,
+    Facts,
+    Feed,
+    Loader,
+    Opening,
+    Sheets,
+    Subject,
+    Table,
+    Task,
+    TaskConfig,
+)
+from boxcrew.tasks.detection_pictures import draw_batch, draw_found
+
+METRICS = (
+    "AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl",
+    "AP50_voc07", "AP50_voc12", "precision", "recall", "F1",
+)  # fmt: skip
 
 
 class DetectionTask(Task):
+    network_name = "detector"
+
     def __init__(self, detector: DetectorNet) -> None:
         super().__init__()
         self.detector = detector
@@ -20,8 +63,218 @@ class DetectionTask(Task):
         return self.detector.losses(batch)
 
 
+class DetectionConfig(TaskConfig):
+    hoisted = ("detector", "transforms")
+    aliases: ClassVar[Mapping[str, str]] = {"size": "detector.size"}
+    choices: ClassVar[Mapping[str, str]] = {"detector": "name"}
+    default_data = "shelf"
+    metrics: ClassVar[Mapping[str, bool]] = dict.fromkeys(METRICS, True)
+    folder = "detect"
+    sample = "an image"
+    balance = "add photos of the rare ones; evaluation.metric=AP50 counts all classes alike"
+
+    name: Literal["detection"] = "detection"
+    detector: Annotated[
+        SerializeAsAny[DetectorConfig], chosen_by("name", default="ssdlite", lookup=detector_config_class)
+    ] = SsdLiteConfig()
+    transforms: TransformsConfig = TransformsConfig()
+
+    @property
+    def title(self) -> str:
+        return f"detection by {self.detector.name}"
+
+
+def require_detection(config: TaskConfig) -> DetectionConfig:
+    """`UsageError` where a task is another."""
+    if not isinstance(config, DetectionConfig):
+        raise UsageError(f"task={config.name}: this is for detectors only")
+    return config
+
+
+@TASKS.register("detection")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Detection(Subject):
+    """Photos with boxes."""
+
+    config_class = DetectionConfig
+
+    config: DetectionConfig
+    source: Source
+    train: tuple[Record, ...]
+    val: tuple[Record, ...]
+    images: ImageReader  # the source, or a cache before it
+
+    @classmethod
+    def open(cls, config: TaskConfig, opening: Opening) -> Self:
+        assert isinstance(config, DetectionConfig)
+        data = opening.data
+        source = open_source(data.path, format=data.format, seed=opening.seed)
+        source = scan(source, workers=opening.workers, progress=opening.progress)
+        if opening.facts is not None and source.classes != tuple(opening.facts["classes"]):
+            source = source.with_classes(tuple(opening.facts["classes"]))
+        return cls.of(config, source, val=data.val)
+
+    @classmethod
+    def of(cls, config: DetectionConfig, source: Source, *, val: str = "val") -> Self:
+        train = source.split("train")
+        return cls(config=config, source=source, train=train, val=source.split(val), images=source)
+
+    @classmethod
+    def build(cls, config: TaskConfig, facts: Facts) -> DetectionTask:
+        assert isinstance(config, DetectionConfig)
+        return DetectionTask(build_detector(config.detector, tuple(facts["classes"])))
+
+    @property
+    def facts(self) -> Facts:
+        return {"classes": list(self.source.classes)}
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        return self.source.problems
+
+    @property
+    def num_train(self) -> int:
+        return len(self.train)
+
+    def require_learnable(self) -> None:
+        if not any(len(record.target) for record in self.train):
+            raise DataError(
+                f"{self.source.root}: no training image has a box", advice="annotate some images first"
+            )
+
+    def settled(self) -> tuple[Self, str]:
+        """Default boxes, for the objects to learn from."""
+        sizes = [(record.width, record.height) for record in self.train]
+        _, objects = counted_objects([record.target for record in self.train], sizes)
+        detector, said = objects.fit(self.config.detector, self.config.transforms)
+        return replace(self, config=self.config.model_copy(update={"detector": detector})), said
+
+    def class_counts(self) -> Mapping[str, int]:
+        labels = np.concatenate([record.target.labels for record in self.train])
+        counts = np.bincount(labels, minlength=len(self.source.classes)).tolist()
+        return dict(zip(self.source.classes, counts, strict=True))
+
+    def headline(self) -> str:
+        splits = self.source.splits
+        counts = ", ".join(f"{name} {len(records)}" for name, records in splits.items())
+        boxes = sum(len(record.target) for records in splits.values() for record in records)
+        return f"({self.source.format}): {counts} images, {boxes} boxes, {len(self.source.classes)} classes"
+
+    def report(self) -> dict[str, Any]:
+        return source_report(self.source)
+
+    def digest(self) -> str:
+        seen = hashlib.blake2b(digest_size=16)
+        for record in self.train:
+            seen.update(f"{record.key} {record.width} {record.height}".encode())
+            seen.update(record.target.boxes.tobytes())
+            seen.update(record.target.labels.tobytes())
+        return seen.hexdigest()
+
+    def describe(self, task: Task) -> str:
+        from torch.utils.flop_counter import FlopCounterMode  # slow to import, and a plan does without
+
+        detector, size = task.network, self.config.detector.size
+        with FlopCounterMode(display=False) as counter, torch.no_grad(), eval_mode(detector):
+            detector(torch.zeros(1, 3, size, size))
+        parameters = format_count(sum(p.numel() for p in detector.parameters()))
+        flops = counter.get_total_flops() / 1e9
+        name = self.config.detector.name
+        return f"detector: {name} at {size} px: {parameters} parameters, {flops:.1f} GFLOPs an image"
+
+    def largest_batch(self, num_samples: int) -> Batch:
+        most = max(len(record.target) for record in self.train)
+        return largest_batch(num_samples, size=self.config.detector.size, num_objects=most)
+
+    def cost_key(self) -> Mapping[str, Any]:
+        return {"most_objects": max(len(record.target) for record in self.train)}
+
+    def keeping(self, num_bytes: int) -> Self:
+        if not num_bytes:
+            return self
+        return replace(self, images=ImageCache(self.source, (*self.train, *self.val), budget=num_bytes))
+
+    @property
+    def kept_bytes(self) -> int | None:
+        return self.images.used_bytes if isinstance(self.images, ImageCache) else None
+
+    @property
+    def read_bytes(self) -> int:
+        return 3 * sum(record.width * record.height for record in self.train) // len(self.train)
+
+    @property
+    def most_read_bytes(self) -> int:
+        return 3 * max(record.width * record.height for record in self.train)
+
+    def loader(self, feed: Feed) -> Loader:
+        size = self.config.detector.size
+        return TrainLoader(
+            self.images,
+            self.train,
+            train_pipeline(self.config.transforms, size, size),
+            batch=feed.batch,
+            seed=feed.seed,
+            workers=feed.workers,
+            places=feed.places,
+        )
+
+    def examine(self, task: Task, move: Callable[[Tensor], Tensor], exam: Exam) -> DetectionEvaluation:
+        evaluator = Evaluator(
+            source=self.source, images=self.images, records=self.val, batch=exam.batch, workers=exam.workers
+        )
+        return evaluator(predictor(self.config, task, move), progress=exam.progress)
+
+    def draw_batch(self, batch: Batch, num: int) -> Sheets:
+        return draw_batch(self.source, self.train, batch, num)
+
+    def draw_found(self, evaluation: Evaluation, num: int) -> Sheets:
+        assert isinstance(evaluation, DetectionEvaluation)
+        return draw_found(self.source, self.val, evaluation.judged[:num])
+
+    @classmethod
+    def scores(cls, report: Mapping[str, Any]) -> Table:
+        classes = report["classes"]
+        rows = [_row("all", report["numbers"], sum(one["num_objects"] for one in classes))]
+        rows += [_row(one["name"], one, one["num_objects"]) for one in classes]
+        return Table(columns=("class", "objects", "precision", "recall", "AP50", "AP"), rows=tuple(rows))
+
+
+def predictor(config: DetectionConfig, task: Task, move: Callable[[Tensor], Tensor]) -> Predictor:
+    """`move` brings inputs to the task's device."""
+    assert isinstance(task.network, DetectorNet)
+    pipeline = eval_pipeline(config.transforms, config.detector.size, config.detector.size)
+    return Predictor(detector=task.network, pipeline=pipeline, move=move)
+
+
+def _row(name: str, numbers: Mapping[str, Any], num_objects: int) -> tuple[str, ...]:
+    cells = (numbers[key] for key in ("precision", "recall", "AP50", "AP"))
+    return (name, str(num_objects), *("-" if v is None or v < 0 else f"{v:.3f}" for v in cells))
+
+
+def source_report(source: Source) -> dict[str, Any]:
+    """What a data set holds, and what is wrong with it."""
+    return {
+        "root": str(source.root),
+        "format": source.format,
+        "classes": list(source.classes),
+        "splits": {name: _split_report(records, source.classes) for name, records in source.splits.items()},
+        "problems": [problem.to_json() for problem in source.problems],
+    }
+
+
+def _split_report(records: tuple[Record, ...], classes: tuple[str, ...]) -> dict[str, Any]:
+    labels = np.concatenate([record.target.labels for record in records])
+    counts = np.bincount(labels, minlength=len(classes))
+    return {
+        "images": len(records),
+        "boxes": len(labels),
+        "images_without_boxes": sum(len(record.target) == 0 for record in records),
+        "boxes_by_class": dict(zip(classes, counts.tolist(), strict=True)),
+    }
+
+
 def largest_batch(num_samples: int, *, size: int, num_objects: int) -> Batch:
     """Black squares of that side, each with as many objects."""
-    image = np.zeros((size, size, 3), dtype=np.uint8)
+    image: Image = np.zeros((size, size, 3), dtype=np.uint8)
     target = Target.of([[0, 0, size, size]] * num_objects, [0] * num_objects)
     return collate([Sample(image=image, target=target, key="")] * num_samples)

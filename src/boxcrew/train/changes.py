@@ -55,13 +55,20 @@ def changes_since(folder: Path, config: RunConfig) -> Changes:
 
 def as_settled(folder: Path, config: RunConfig) -> RunConfig:
     """The settings, with what they leave to the data (`auto`) as it was settled when the run began."""
-    stored = RunConfig.of(read_yaml(folder / "config.yaml")).detector.tree()
-    left = {
-        name: stored[name]
-        for name, value in config.detector.tree().items()
-        if value == "auto" and name in stored
-    }
-    return config.model_copy(update={"detector": config.detector.model_copy(update=left)})
+    stored = RunConfig.of(read_yaml(folder / "config.yaml")).task.tree()
+    task = type(config.task).of(_with_settled(config.task.tree(), stored))
+    return config.model_copy(update={"task": task})
+
+
+def _with_settled(tree: Tree, stored: Tree) -> Tree:
+    found: Tree = {}
+    for name, value in tree.items():
+        before = stored.get(name)
+        if isinstance(value, dict):
+            found[name] = _with_settled(value, before if isinstance(before, dict) else {})
+        else:
+            found[name] = before if value == "auto" and name in stored else value
+    return found
 
 
 def require_same_batch(folder: Path, plan: Plan) -> None:

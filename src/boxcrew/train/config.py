@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, model_validator
 
-from boxcrew.core.config import Config, Names, Tree, chosen_by, merge
+from boxcrew.core.config import Config, Names, Tree, chosen_by, merge, put
 from boxcrew.core.errors import UsageError
+from boxcrew.core.registry import suggest
 from boxcrew.core.units import parse_duration
+from boxcrew.data.config import DataConfig
 from boxcrew.data.loader import LoaderConfig
-from boxcrew.data.transforms.pipeline import TransformsConfig
-from boxcrew.detectors.base import DetectorConfig, detector_config_class
-from boxcrew.detectors.ssdlite import SsdLiteConfig
 from boxcrew.plan.wishes import DeployConfig, Goal, GoalSetting
+from boxcrew.tasks.base import TaskConfig, task_config_class
 from boxcrew.train.guard import GuardConfig
 from boxcrew.train.init import InitConfig, Scratch, init_config_class
 from boxcrew.train.optim import OptimConfig
 from boxcrew.train.schedule import ScheduleConfig
 
-
-class DataConfig(Config):
-    group = "data"
-    shorthand = "path"
-
-    path: str = "shelf"  # a data set's directory or file, or the name of an embedded one
-    format: str = "auto"  # voc, coco, yolo
-    val: str = "val"  # the split that is evaluated
-    strict: bool = False  # stop at data that has to be repaired or left out
+USUAL = "detection"  # the task of settings that name none
 
 
 def _duration(value: object) -> object:
@@ -55,18 +49,12 @@ class SaverConfig(Config):
     keep_every_hours: float | None = Field(default=None, gt=0)  # one of each n hours of training, for good
 
 
-Metric = Literal[
-    "AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl",
-    "AP50_voc07", "AP50_voc12", "precision", "recall", "F1",
-]  # fmt: skip
-
-
 class EvaluationConfig(Config):
     group = "evaluation"
 
     every_epochs: float | None = Field(default=None, gt=0)  # None: five times in the run and at the end
     batch: int = Field(default=16, ge=1)
-    metric: Metric = "AP"  # what `best` means
+    metric: str = "auto"  # what `best` means; auto: the task's first
     patience: int | None = Field(default=None, ge=1)  # evaluations without a better one before stopping
 
 
@@ -80,18 +68,13 @@ class SummariesConfig(Config):
     images: int = Field(default=8, ge=0)  # pictures of each kind
 
 
-class TaskConfig(Config):
-    group = "task"
-    shorthand = "name"
-
-    name: Literal["detection"] = "detection"
-
-
 class RunConfig(Config):
     """One training, whole. `out` is the run directory; without it a fresh one under `runs/` is made."""
 
-    task: TaskConfig = TaskConfig()
-    data: DataConfig = DataConfig()
+    task: Annotated[
+        SerializeAsAny[TaskConfig], chosen_by("name", default=USUAL, lookup=task_config_class)
+    ] = Field(default_factory=lambda: task_config_class(USUAL).of({}))
+    data: DataConfig = Field(default_factory=lambda given: DataConfig(path=given["task"].default_data))
     out: Path | None = None
     name: str | None = None  # of the run directory under runs/<task>/
     seed: int = Field(default=0, ge=0)
@@ -110,11 +93,7 @@ class RunConfig(Config):
     plan: Path | None = None  # a plan.json to use as it is
     goal: GoalSetting = Goal()  # of the plan: fastest, smallest, deadline:2h, budget:8GB
     probe: bool | Literal["auto"] = "auto"  # whether steps are tried before; auto: if the run is long
-    detector: Annotated[
-        SerializeAsAny[DetectorConfig], chosen_by("name", default="ssdlite", lookup=detector_config_class)
-    ] = SsdLiteConfig()
     loader: LoaderConfig = LoaderConfig()
-    transforms: TransformsConfig = TransformsConfig()
     optim: OptimConfig = OptimConfig()
     schedule: ScheduleConfig = ScheduleConfig()
     saver: SaverConfig = SaverConfig()
@@ -137,6 +116,35 @@ class RunConfig(Config):
             raise UsageError("the run has no end", advice="set steps=, epochs= or time=")
         return self
 
+    @model_validator(mode="after")
+    def _can_be_judged(self) -> Self:
+        known = list(self.task.metrics)
+        if self.evaluation.metric not in {"auto", *known}:
+            raise UsageError(
+                f"evaluation.metric={self.evaluation.metric}: not measured; "
+                f"{suggest(self.evaluation.metric, known)}"
+            )
+        return self
+
+    @property
+    def metric(self) -> str:
+        """What `best` means."""
+        named = self.evaluation.metric
+        return next(iter(self.task.metrics)) if named == "auto" else named
+
+    @classmethod
+    def of(cls, value: object) -> Self:
+        """In a tree, groups of the task stand beside those of training."""
+        return super().of(_gathered(value) if isinstance(value, Mapping) else value)
+
+    def tree(self) -> Tree:
+        found: Tree = {}
+        for name, value in super().tree().items():
+            found[name] = value
+            if name == "task":
+                found |= {group: value.pop(group) for group in self.task.hoisted}
+        return found
+
     def anchored(self) -> RunConfig:
         """The same with the path of the data made absolute: a run may be resumed from anywhere."""
         if not Path(self.data.path).exists():
@@ -148,23 +156,50 @@ class RunConfig(Config):
         """These settings with others put over them. A limit given (steps, epochs, time) replaces all three:
         who asks for 1000 steps does not want a recipe's epochs to end them.
         """
-        base = self.tree()
+        base, kind = self.tree(), _task_class(settings, self.task.name)
         if any(settings.get(limit) is not None for limit in LIMITS):
             base |= dict.fromkeys(LIMITS)
-        return RunConfig.of(merge(base, expand(settings), choices=CHOICES))
+        if not isinstance(self.task, kind):  # what was said of another task means nothing for this one
+            base = {name: value for name, value in base.items() if name not in {*self.task.hoisted, "data"}}
+        return RunConfig.of(merge(base, expand(settings, kind), choices={**CHOICES, **kind.choices}))
 
 
 LIMITS = ("steps", "epochs", "time")
-CHOICES = {"detector": "name", "init": "kind", "optim": "name", "schedule": "name", "data": "path"}
+CHOICES = {"task": "name", "init": "kind", "optim": "name", "schedule": "name", "data": "path"}
 """For each group the setting that says what the others mean."""
 
 
-def expand(settings: Tree) -> Tree:
-    """`size` at the top is the detector's."""
-    if "size" not in settings:
-        return settings
-    rest = {key: value for key, value in settings.items() if key != "size"}
-    detector = rest.get("detector", {})
-    if not isinstance(detector, dict):
-        detector = {"name": detector}
-    return rest | {"detector": {**detector, "size": settings["size"]}}
+def _task_class(settings: Mapping[str, Any], otherwise: str) -> type[TaskConfig]:
+    task = settings.get("task", otherwise)
+    if isinstance(task, TaskConfig):
+        return type(task)
+    return task_config_class(
+        str(task.get("name", task.get("", otherwise)) if isinstance(task, Mapping) else task)
+    )
+
+
+def _gathered(settings: Mapping[str, Any]) -> Tree:
+    """With the groups of the task in their place, and its data where none is named."""
+    kind = _task_class(settings, USUAL)
+    known = [*RunConfig.model_fields, *kind.hoisted]
+    for name in settings:
+        if name not in known:
+            raise UsageError(f"{name}: no such setting; {suggest(str(name), known)}")
+    tree = {name: value for name, value in settings.items() if name not in kind.hoisted}
+    groups = {name: settings[name] for name in kind.hoisted if name in settings}
+    if groups:
+        task = tree.get("task", {})
+        tree["task"] = {**(task if isinstance(task, Mapping) else {"name": task}), **groups}
+    data = tree.get("data")
+    if isinstance(data, Mapping) and not {"path", ""} & data.keys():
+        tree["data"] = {"path": kind.default_data, **data}
+    return tree
+
+
+def expand(settings: Tree, kind: type[TaskConfig]) -> Tree:
+    """With short words, such as `size`, at the places that they stand for."""
+    tree = copy.deepcopy({name: value for name, value in settings.items() if name not in kind.aliases})
+    for name, key in kind.aliases.items():
+        if name in settings:
+            put(tree, key, settings[name])
+    return tree

@@ -10,32 +10,32 @@ from pathlib import Path
 from boxcrew.core.errors import UsageError
 from boxcrew.train.lock import LOCK, locked
 
-RUNS = Path("runs") / "detect"
+RUNS = Path("runs")
 
 
-def choose_folder(out: Path | None, name: str | None) -> Path:
-    """`out` itself, or the first free of runs/detect/<name>, <name>-2, …; nothing is made yet."""
+def choose_folder(out: Path | None, usual: Path) -> Path:
+    """`out` itself, or the first free of runs/<usual>, <usual>-2, …; nothing is made yet."""
     if out is not None:
         _refuse_foreign(out)
         return out
-    return next(folder for folder in _names(name) if not folder.exists())
+    return next(folder for folder in _names(usual) if not folder.exists())
 
 
 @contextmanager
-def held_folder(out: Path | None, name: str | None, say: Callable[[str], None]) -> Iterator[Path]:
+def held_folder(out: Path | None, usual: Path, say: Callable[[str], None]) -> Iterator[Path]:
     """The same, made and locked. Of runs that ask at once for the same free name each gets one of its own."""
     with ExitStack() as stack:
         if out is not None:
-            folder = choose_folder(out, name)
+            folder = choose_folder(out, usual)
             stack.enter_context(locked(folder, say))
         else:
-            folder = _claim(stack, name, say)
+            folder = _claim(stack, usual, say)
         yield folder
 
 
-def _claim(stack: ExitStack, name: str | None, say: Callable[[str], None]) -> Path:
+def _claim(stack: ExitStack, usual: Path, say: Callable[[str], None]) -> Path:
     """Whoever makes a directory has it: the system lets only one."""
-    for folder in _names(name):
+    for folder in _names(usual):
         if not folder.exists():
             with suppress(FileExistsError):
                 stack.enter_context(locked(folder, say, new=True))
@@ -43,8 +43,8 @@ def _claim(stack: ExitStack, name: str | None, say: Callable[[str], None]) -> Pa
     raise AssertionError  # names do not end
 
 
-def _names(name: str | None) -> Iterator[Path]:
-    first = RUNS / (name or "train")
+def _names(usual: Path) -> Iterator[Path]:
+    first = RUNS / usual
     yield first
     for number in count(2):
         yield first.with_name(f"{first.name}-{number}")

@@ -16,7 +16,7 @@ from torch import Tensor
 from boxcrew.core.config import Config, Names, commas
 from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.core.registry import suggest
-from boxcrew.detectors.base import DetectorNet
+from boxcrew.nets.network import Network
 from boxcrew.nets.torchvision_names import is_torchvision_ssd300, ssd300_from_torchvision
 from boxcrew.nets.weights import (
     State,
@@ -69,8 +69,8 @@ class InitConfig(Config, ABC):
         InitConfig.kinds[cls.__name__.lower()] = cls
 
     @abstractmethod
-    def fill(self, detector: DetectorNet) -> InitReport:
-        """Fills the detector's parameters in place, and says what it did."""
+    def fill(self, network: Network) -> InitReport:
+        """Fills the network's parameters in place, and says what it did."""
 
 
 def init_config_class(kind: str) -> type[InitConfig]:
@@ -84,7 +84,7 @@ class Scratch(InitConfig):
 
     kind: Literal["scratch"] = "scratch"
 
-    def fill(self, detector: DetectorNet) -> InitReport:  # noqa: ARG002 - networks are made filled
+    def fill(self, network: Network) -> InitReport:  # noqa: ARG002 - networks are made filled
         return InitReport(kind=self.kind, source="scratch: random weights from the seed")
 
 
@@ -99,10 +99,15 @@ class Pretrained(InitConfig):
     mean: Colour | None = None  # of 0..1 pixels, where the file's differ from the usual
     std: Colour | None = None
 
-    def fill(self, detector: DetectorNet) -> InitReport:
+    def fill(self, network: Network) -> InitReport:
+        prefix, normalize = network.backbone_prefix(), network.normalization()
+        if prefix is None:
+            raise UsageError(
+                "init=pretrained: this network has no backbone that published weights are for",
+                advice="init=scratch, or init=finetune init.checkpoint= with weights of the same network",
+            )
         weights = self._weights()
-        prefix = detector.backbone_prefix()
-        wanted = {n.removeprefix(prefix): t for n, t in _floats(detector).items() if n.startswith(prefix)}
+        wanted = {n.removeprefix(prefix): t for n, t in _floats(network).items() if n.startswith(prefix)}
         fitted, how = fit(wanted, weights.state)
         if len(fitted) < len(wanted) / 2:  # a few shapes agree by chance in any two networks
             raise ModelError(
@@ -110,9 +115,10 @@ class Pretrained(InitConfig):
                 f"the backbone, which has {len(wanted)}",
                 advice=f"its first is {_describe(weights.state)}; the backbone's is {_describe(wanted)}",
             )
-        _load(detector, {prefix + name: value for name, value in fitted.items()})
-        usual_mean, usual_std = detector.expected_normalization()
-        detector.normalize.set(self.mean or weights.mean or usual_mean, self.std or weights.std or usual_std)
+        _load(network, {prefix + name: value for name, value in fitted.items()})
+        if normalize is not None:
+            usual_mean, usual_std = network.expected_normalization()
+            normalize.set(self.mean or weights.mean or usual_mean, self.std or weights.std or usual_std)
         used = {id(value) for value in fitted.values()}
         return InitReport(
             kind=self.kind,
@@ -141,35 +147,35 @@ class Resume(InitConfig):
     kind: Literal["resume"] = "resume"
     run: Path
 
-    def fill(self, detector: DetectorNet) -> InitReport:  # noqa: ARG002 - the trainer loads more than weights
+    def fill(self, network: Network) -> InitReport:  # noqa: ARG002 - the trainer loads more than weights
         return InitReport(kind=self.kind, source=f"resume: the newest checkpoint of {self.run}")
 
 
 class Finetune(InitConfig):
-    """A whole detector trained before, for these classes or others; torchvision's `ssd300_vgg16` too."""
+    """A whole network trained before, for these classes or others; torchvision's `ssd300_vgg16` too."""
 
     kind: Literal["finetune"] = "finetune"
     checkpoint: Path  # a run directory, or a weight file
     exclude: Names = ()  # patterns of names to leave out
     rename: dict[str, str] = Field(default_factory=dict)  # beginnings in the file -> what they are here
 
-    def fill(self, detector: DetectorNet) -> InitReport:
+    def fill(self, network: Network) -> InitReport:
         weights = read_weights(find_weights(self.checkpoint, which="best"))
         state = self._renamed(weights)
         excluded = matching(state, self.exclude, "init.exclude")
         offered = {name: value for name, value in state.items() if name not in excluded}
-        old_classes = tuple((weights.meta or {}).get("classes", detector.classes))
-        rows = remake_class_rows(detector, offered, old_classes)
-        wanted = _floats(detector)
+        old_classes = tuple((weights.meta or {}).get("facts", {}).get("classes", network.classes))
+        rows = remake_class_rows(network, offered, old_classes)
+        wanted = _floats(network)
         same = {
             n: t for n, t in offered.items() if n in wanted and t.shape == wanted[n].shape and n not in rows
         }
         if not same:
             raise ModelError(
-                f"{weights.source}: none of its tensors fits this detector",
-                advice=f"its first is {_describe(state)}; the detector's is {_describe(wanted)}",
+                f"{weights.source}: none of its tensors fits this network",
+                advice=f"its first is {_describe(state)}; the network's is {_describe(wanted)}",
             )
-        _load(detector, same | rows)
+        _load(network, same | rows)
         return InitReport(
             kind=self.kind,
             source=weights.source,
@@ -182,7 +188,7 @@ class Finetune(InitConfig):
                 if name not in same and name not in rows and t.is_floating_point()
             ),
             missing=tuple(name for name in wanted if name not in same and name not in rows),
-            kept_classes=tuple(name for name in detector.classes if name in old_classes) if rows else (),
+            kept_classes=tuple(name for name in network.classes if name in old_classes) if rows else (),
         )
 
     def _renamed(self, weights: Weights) -> State:
@@ -216,35 +222,38 @@ def matching(names: Sequence[str] | State, patterns: Sequence[str], setting: str
     return found
 
 
-def remake_class_rows(detector: DetectorNet, offered: State, old_classes: tuple[str, ...]) -> State:
-    """The class heads for this detector's classes: rows of the background and of classes known by name come
+def remake_class_rows(network: Network, offered: State, old_classes: tuple[str, ...]) -> State:
+    """The class heads for this network's classes: rows of the background and of classes known by name come
     from `offered`, the others keep their random start. Empty where the classes are the same, in order.
     """
-    if old_classes == detector.classes:
+    if old_classes == network.classes:
         return {}
-    pairs = [(0, 0)]  # new row, old row: the background
-    pairs += [(1 + i, 1 + old_classes.index(c)) for i, c in enumerate(detector.classes) if c in old_classes]
-    new_rows, old_rows = (list(rows) for rows in zip(*pairs, strict=True))
-    state = detector.state_dict()
+    first = network.background_rows
+    pairs = [(row, row) for row in range(first)]  # new row, old row
+    pairs += [
+        (first + i, first + old_classes.index(c)) for i, c in enumerate(network.classes) if c in old_classes
+    ]
+    new_rows, old_rows = ([pair[side] for pair in pairs] for side in (0, 1))
+    state = network.state_dict()
     remade: State = {}
-    for name, blocks in detector.class_tensors().items():
-        if name not in offered or len(offered[name]) != blocks * (1 + len(old_classes)):
+    for name, blocks in network.class_tensors().items():
+        if name not in offered or len(offered[name]) != blocks * (first + len(old_classes)):
             continue
         if offered[name].shape[1:] != state[name].shape[1:]:
             continue
-        old = offered[name].reshape(blocks, 1 + len(old_classes), *offered[name].shape[1:])
-        new = state[name].clone().reshape(blocks, 1 + len(detector.classes), *state[name].shape[1:])
+        old = offered[name].reshape(blocks, first + len(old_classes), *offered[name].shape[1:])
+        new = state[name].clone().reshape(blocks, first + len(network.classes), *state[name].shape[1:])
         new[:, new_rows] = old[:, old_rows].to(new.dtype)
         remade[name] = new.reshape(state[name].shape)
     return remade
 
 
-def _floats(detector: DetectorNet) -> dict[str, Tensor]:
-    return {name: t for name, t in detector.state_dict().items() if torch.is_floating_point(t)}
+def _floats(network: Network) -> dict[str, Tensor]:
+    return {name: t for name, t in network.state_dict().items() if torch.is_floating_point(t)}
 
 
-def _load(detector: DetectorNet, tensors: State) -> None:
-    state = detector.state_dict()
+def _load(network: Network, tensors: State) -> None:
+    state = network.state_dict()
     with torch.no_grad():
         for name, value in tensors.items():
             state[name].copy_(value)

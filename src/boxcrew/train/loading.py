@@ -1,68 +1,73 @@
-"""A trained detector, back from its file and ready to look at photos."""
+"""A trained network, back from its file and ready for work."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from torch import nn
+
 from boxcrew.core.errors import ModelError
-from boxcrew.data.transforms.pipeline import TransformsConfig, eval_pipeline
 from boxcrew.deploy.deployment import Deployment, deploy
-from boxcrew.detectors.base import DetectorNet, build_detector, detector_config_class
-from boxcrew.evaluate.predictor import Predictor
 from boxcrew.hardware.probe import probe_machine
-from boxcrew.nets.weights import find_weights, read_weights
+from boxcrew.nets.weights import Weights, find_weights, read_weights
 from boxcrew.plan.places import layouts_of
 from boxcrew.plan.plan import Clone, Plan, Replica
 from boxcrew.plan.search import fast_precision, usual_workers
 from boxcrew.plan.wishes import DeployConfig, Order
 from boxcrew.tasks.account import has_depthwise
+from boxcrew.tasks.base import TASKS, Facts, Task, TaskConfig
 
 Which = Literal["best", "last"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Loaded:
-    """A detector on its device. Use `deployment` as a context while it works."""
+    """A task on its device, in evaluation mode. Use `deployment` as a context while it works."""
 
-    detector: DetectorNet
-    predictor: Predictor
+    task: Task
+    config: TaskConfig
+    facts: Facts
     deployment: Deployment
     path: Path  # of the weights
-    meta: dict[str, Any]  # what was written with them
 
 
-def load_detector(place: Path, *, which: Which = "best", device: str = "auto", batch: int = 1) -> Loaded:
+def load_task(place: Path, *, which: Which = "best", device: str = "auto", batch: int = 1) -> Loaded:
     """From a run directory or a weight file that boxcrew wrote."""
-    path = find_weights(place, which=which)
-    weights = read_weights(path)
-    if weights.meta is None:
-        raise ModelError(
-            f"{path}: tensors without a description: not written by boxcrew",
-            advice="give a run directory, or train with init=finetune init.checkpoint=FILE",
-        )
-    meta = dict(weights.meta)
-    config = detector_config_class(meta["detector"]["name"]).of(meta["detector"])
-    detector = build_detector(config, tuple(meta["classes"]))
+    weights, meta = described(place, which=which)
+    path = Path(weights.source)
+    kind = TASKS.get(meta["task"]["name"])
+    config = kind.config_class.of(meta["task"])
+    task = kind.build(config, meta["facts"])
     try:
-        detector.load_state_dict(weights.state)
+        task.network.load_state_dict(weights.state)
     except RuntimeError as error:
         raise ModelError(f"{path}: does not fit its own description: {str(error).splitlines()[0]}") from None
-    deployment = deploy(_plan_for(detector, device=device, batch=batch))
-    deployment.place(detector).eval()
-    detector = deployment.lend(detector)
-    pipeline = eval_pipeline(TransformsConfig.of(meta["transforms"]), config.size, config.size)
-    predictor = Predictor(detector=detector, pipeline=pipeline, move=deployment.move)
-    return Loaded(detector=detector, predictor=predictor, deployment=deployment, path=path, meta=meta)
+    deployment = deploy(_plan_for(task, device=device, batch=batch))
+    deployment.place(task).eval()
+    task = deployment.lend(task)
+    return Loaded(task=task, config=config, facts=meta["facts"], deployment=deployment, path=path)
 
 
-def _plan_for(detector: DetectorNet, *, device: str, batch: int) -> Plan:
+def described(place: Path, *, which: str) -> tuple[Weights, Mapping[str, Any]]:
+    """Weights, and what was written with them: the task's settings and facts."""
+    weights = read_weights(find_weights(place, which=which))
+    if weights.meta is None or "task" not in weights.meta:
+        raise ModelError(
+            f"{weights.source}: tensors without a description: not written by boxcrew",
+            advice="give a run directory, or train with init=finetune init.checkpoint=FILE",
+        )
+    return weights, weights.meta
+
+
+def _plan_for(model: nn.Module, *, device: str, batch: int) -> Plan:
     """To look, not to learn: on one device, of which it needs little."""
     machine = probe_machine()
     order = Order(device=device, batch=batch, deploy=DeployConfig(replicas=1), num_samples=batch, steps=1)
     chosen = layouts_of(machine, order)[0].devices[0]
-    is_faster = chosen.kind != "cpu" or has_depthwise(detector)
+    is_faster = chosen.kind != "cpu" or has_depthwise(model)
     return Plan(
         replicas=(Replica(clones=(Clone(device=chosen.name, share=batch),)),),
         parameter_device=chosen.name,

@@ -74,7 +74,7 @@ class Metrics:
         rows = [row for row in read_rows(self._lines) if row["step"] <= step]
         text = "".join(json.dumps(row) + "\n" for row in rows)
         self._files.write(self._lines.name, partial(write_text, self._lines, text))
-        self.results = [row for row in rows if "AP" in row]
+        self.results = [row for row in rows if "rate" not in row]  # lines of steps have one
         self._write_table()
 
     def _write_table(self) -> None:

@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 from boxcrew.core.config import Config
 from boxcrew.core.errors import UsageError
-from boxcrew.tasks.detection import DetectionTask
+from boxcrew.tasks.base import Task
 from boxcrew.train.ftrl import Ftrl
 
 OptimizerName = Literal[
@@ -22,8 +22,19 @@ OptimizerName = Literal[
 ]
 
 
+_BETA2 = 0.999  # adam, adamw
 _RATES = {"sgd": 1e-2, "adagrad": 1e-2, "adadelta": 1.0, "ftrl": 0.05}
 """Where an optimizer's usual rate is not that of the others, a thousandth."""
+
+
+class PhaseConfig(Config):
+    """What is otherwise for the parameters that learn in one phase of a step."""
+
+    group = "optim.phases"
+
+    rate: float | None = Field(default=None, gt=0)
+    momentum: float | None = Field(default=None, ge=0, lt=1)
+    weight_decay: float | None = Field(default=None, ge=0)
 
 
 class OptimConfig(Config):
@@ -40,6 +51,7 @@ class OptimConfig(Config):
     ema: float = Field(default=0.0, ge=0, lt=1)  # decay of the moving average of the weights; 0 keeps none
     stated_for: int | None = Field(default=None, ge=1)  # the batch that `rate` was chosen for
     rescale: Literal["off", "linear", "sqrt"] = "off"  # how the rate follows the batch away from that
+    phases: dict[str, PhaseConfig] = Field(default_factory=dict)  # of tasks that have several
 
     @model_validator(mode="after")
     def _scales_from_something(self) -> Self:
@@ -68,31 +80,60 @@ class OptimConfig(Config):
         return [f"{stated} and used for {batch} as it is (optim.rescale=linear or sqrt would scale it)"]
 
 
-def optimizer_of(task: DetectionTask, config: OptimConfig) -> Optimizer:
-    return build_optimizer(task, config, backbone_prefix=f"detector.{task.detector.backbone_prefix()}")
+def optimizer_of(task: Task, config: OptimConfig) -> Optimizer:
+    """One for all phases: in each it steps with those parameters that have a gradient."""
+    unknown = config.phases.keys() - set(task.phases)
+    if unknown:
+        raise UsageError(f"optim.phases: {min(unknown)}: this task has {' and '.join(task.phases)}")
+    backbone = task.network.backbone_prefix()
+    prefix = None if backbone is None else f"{task.network_name}.{backbone}"
+    optimizer = build_optimizer(task, config, backbone_prefix=prefix, phase_of=partial(_phase_of, task))
+    optimizer.register_step_post_hook(lambda *_: task.constrain())
+    return optimizer
 
 
-def build_optimizer(task: nn.Module, config: OptimConfig, *, backbone_prefix: str) -> Optimizer:
+def _phase_of(task: Task, name: str) -> str:
+    return next(phase for phase in task.phases if task.learns_in(phase, name))
+
+
+def build_optimizer(
+    task: nn.Module,
+    config: OptimConfig,
+    *,
+    backbone_prefix: str | None,
+    phase_of: Callable[[str], str] = lambda _: "train",
+) -> Optimizer:
     """For all parameters of the task; those without a gradient (frozen ones) are left as they are."""
-    kinds: dict[tuple[bool, bool], list[nn.Parameter]] = {}
+    kinds: dict[tuple[str, bool, bool], list[nn.Parameter]] = {}
     for name, parameter in task.named_parameters():
-        kind = (name.startswith(backbone_prefix), parameter.ndim >= 2)
-        kinds.setdefault(kind, []).append(parameter)
+        in_backbone = backbone_prefix is not None and name.startswith(backbone_prefix)
+        kinds.setdefault((phase_of(name), in_backbone, parameter.ndim >= 2), []).append(parameter)
     groups = [
-        {
-            "params": parameters,
-            "weight_decay": config.weight_decay if decays else 0.0,
-            "rate_scale": config.backbone_rate if in_backbone else 1.0,
-        }
-        for (in_backbone, decays), parameters in kinds.items()
+        {"params": parameters, **_options(config, phase, in_backbone=in_backbone, decays=decays)}
+        for (phase, in_backbone, decays), parameters in kinds.items()
     ]
     return _builders(config)[config.name](groups, lr=config.rate)
+
+
+def _options(config: OptimConfig, phase: str, *, in_backbone: bool, decays: bool) -> dict[str, Any]:
+    """Of a group of parameters."""
+    own = config.phases.get(phase, PhaseConfig())
+    decay = config.weight_decay if own.weight_decay is None else own.weight_decay
+    scale = 1.0 if own.rate is None else own.rate / config.rate
+    options: dict[str, Any] = {
+        "weight_decay": decay if decays else 0.0,
+        "rate_scale": scale * (config.backbone_rate if in_backbone else 1.0),
+    }
+    if own.momentum is not None:
+        adam = config.name in {"adam", "adamw"}
+        options |= {"betas": (own.momentum, _BETA2)} if adam else {"momentum": own.momentum}
+    return options
 
 
 def _builders(config: OptimConfig) -> Mapping[str, Callable[..., Optimizer]]:
     at_once: dict[str, Any] = {"foreach": True}  # one call for all parameters, on every kind of device
     momentum = {"momentum": config.momentum, **at_once}
-    betas = {"betas": (config.momentum, 0.999), **at_once}
+    betas = {"betas": (config.momentum, _BETA2), **at_once}
     return {
         "sgd": partial(torch.optim.SGD, **at_once),
         "momentum": partial(torch.optim.SGD, **momentum),

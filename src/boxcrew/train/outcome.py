@@ -7,15 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
-
-from boxcrew.core.units import format_bytes, format_count, format_duration
+from boxcrew.core.units import format_bytes, format_duration
 from boxcrew.deploy.memory import peak_memory
-from boxcrew.detectors.base import DetectorNet
 from boxcrew.nets.weights import save_weights
-from boxcrew.train.config import RunConfig
-from boxcrew.train.data import RunData
+from boxcrew.tasks.base import Facts, Subject, Task, TaskConfig
 from boxcrew.train.hooks.evaluation import Examination
 from boxcrew.train.hooks.summaries import Summaries
 from boxcrew.train.screen import Screen
@@ -25,41 +20,17 @@ from boxcrew.train.trainer import Trainer
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
     folder: Path
-    data: RunData
+    subject: Subject
     summary: dict[str, Any]
     interrupted: bool
     trouble: str | None = None  # files that could not be written in the end, and why
 
 
-def describe_network(detector: DetectorNet) -> str:
-    from torch.utils.flop_counter import FlopCounterMode  # slow to import, and a plan does without
-
-    parameters = sum(p.numel() for p in detector.parameters())
-    size = detector.config.size
-    was_training = detector.training
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
-        detector.eval()(torch.zeros(1, 3, size, size))
-    detector.train(was_training)
-    flops = counter.get_total_flops() / 1e9
-    return (
-        f"detector: {detector.config.name} at {size} px: {format_count(parameters)} parameters, "
-        f"{flops:.1f} GFLOPs an image"
-    )
-
-
-def save_detector(path: Path, task: nn.Module, config: RunConfig, *, step: int) -> None:
-    """Weights with all that is needed to use them: classes, detector and transform settings."""
-    detector = task.get_submodule("detector")
-    assert isinstance(detector, DetectorNet)
+def save_task(path: Path, task: Task, config: TaskConfig, facts: Facts, *, step: int) -> None:
+    """Weights with all that is needed to use them."""
     path.parent.mkdir(exist_ok=True)
-    meta = {
-        "format": 1,
-        "classes": list(detector.classes),
-        "detector": config.detector.tree(),
-        "transforms": config.transforms.tree(),
-        "step": step,
-    }
-    save_weights(path, detector.state_dict(), meta)
+    meta = {"format": 2, "task": config.tree(), "facts": dict(facts), "step": step}
+    save_weights(path, task.network.state_dict(), meta)
 
 
 def summarize(
@@ -90,8 +61,9 @@ def summarize(
 
 def say_result(outcome: Outcome, screen: Screen) -> None:
     summary = outcome.summary
-    if summary["classes"]:
-        say_scores(f"best weights, step {summary['best_step']}", {"numbers": summary, **summary}, screen)
+    if summary["best_step"] is not None and summary["milliseconds"]:
+        report = {"numbers": summary, **summary}
+        say_scores(f"best weights, step {summary['best_step']}", report, type(outcome.subject), screen)
     seconds, memory = format_duration(summary["train_seconds"]), format_bytes(summary["peak_memory_bytes"])
     screen.say(
         f"training: {seconds}, {summary['images_per_second']:.1f} images/s, "
@@ -106,16 +78,9 @@ def say_result(outcome: Outcome, screen: Screen) -> None:
         screen.say(f"to go on: boxcrew resume run={outcome.folder}")
 
 
-def say_scores(title: str, report: dict[str, Any], screen: Screen) -> None:
-    """A table of the classes. `report` has `numbers`, `classes` and `milliseconds`."""
-    classes = report["classes"]
-    rows = [_row("all", report["numbers"], sum(c["num_objects"] for c in classes))]
-    rows += [_row(c["name"], c, c["num_objects"]) for c in classes]
-    screen.table(title, ("class", "objects", "precision", "recall", "AP50", "AP"), rows)
+def say_scores(title: str, report: dict[str, Any], kind: type[Subject], screen: Screen) -> None:
+    """A table. `report` is the JSON of an evaluation."""
+    table = kind.scores(report)
+    screen.table(title, table.columns, table.rows)
     times = ", ".join(f"{name} {ms:.1f}" for name, ms in report["milliseconds"].items())
-    screen.say(f"speed: {times} ms an image")
-
-
-def _row(name: str, numbers: dict[str, Any], num_objects: int) -> tuple[str, ...]:
-    cells = (numbers[key] for key in ("precision", "recall", "AP50", "AP"))
-    return (name, str(num_objects), *("-" if v is None or v < 0 else f"{v:.3f}" for v in cells))
+    screen.say(f"speed: {times} ms {kind.config_class.sample}")

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from boxcrew.core.files import write_json
 from boxcrew.core.units import format_duration
-from boxcrew.evaluate.evaluator import Evaluation, Evaluator
-from boxcrew.evaluate.predictor import Predictor
+from boxcrew.evaluate.evaluation import Evaluation
+from boxcrew.nets.layers import eval_mode
+from boxcrew.tasks.base import Exam, Subject
 from boxcrew.train.best_effort import BestEffort
 from boxcrew.train.board import Board
 from boxcrew.train.config import RunConfig
-from boxcrew.train.data import RunData
 from boxcrew.train.hooks.ema import Ema
 from boxcrew.train.hooks.evaluation import Examination
 from boxcrew.train.hooks.pictures import Pictures
@@ -26,7 +26,7 @@ from boxcrew.train.hooks.stop import GRACE, StopOnSignal
 from boxcrew.train.hooks.summaries import Summaries
 from boxcrew.train.hooks.verification import Verification
 from boxcrew.train.metrics import Metrics
-from boxcrew.train.outcome import save_detector
+from boxcrew.train.outcome import save_task
 from boxcrew.train.screen import Screen
 from boxcrew.train.trainer import Hook, Trainer
 
@@ -35,13 +35,16 @@ from boxcrew.train.trainer import Hook, Trainer
 class Examiner:
     """How it is found out what was learnt, and on which data."""
 
-    evaluator: Evaluator
+    subject: Subject
     ema: Ema  # what is examined
-    predictor: Callable[[Trainer], Predictor]  # with what was learnt by now
-    data: RunData
+    exam: Exam
 
     def examine(self, trainer: Trainer, progress: Callable[[int], None]) -> Evaluation:
-        return self.evaluator(self.predictor(trainer), progress=progress)
+        learnt = self.ema.learnt(trainer)
+        with eval_mode(learnt):
+            return self.subject.examine(
+                learnt, trainer.deployment.move, replace(self.exam, progress=progress)
+            )
 
 
 class Parts:
@@ -65,18 +68,11 @@ class Parts:
         self._board = Board(shown_in, from_step=from_step, warn=screen.warn)
         self._metrics = Metrics(folder, board=self._board, files=self.files, from_step=from_step)
         self.summaries = Summaries(self._metrics, every_steps=config.summaries.every_steps)
-        pictures = Pictures(
-            folder,
-            config.summaries,
-            examiner.data,
-            examiner.evaluator,
-            board=self._board,
-            files=self.files,
-        )
-        best = Best(folder=folder, ema=self.ema, config=config, screen=screen, files=self.files)
+        pictures = Pictures(folder, config.summaries, examiner.subject, board=self._board, files=self.files)
+        best = Best(folder=folder, examiner=examiner, screen=screen, files=self.files)
         self.examination = Examination(
             examiner.examine,
-            config.evaluation,
+            config,
             self._metrics,
             keep_best=best.keep,
             on_result=(best.say, pictures.on_result),
@@ -121,8 +117,7 @@ class Best:
     """Keeps the weights that did best so far, with the report that says how well."""
 
     folder: Path
-    ema: Ema
-    config: RunConfig
+    examiner: Examiner
     screen: Screen
     files: BestEffort
 
@@ -131,23 +126,20 @@ class Best:
         return self.files.write("weights/best.safetensors", partial(self._store, trainer, evaluation))
 
     def say(self, trainer: Trainer, evaluation: Evaluation, is_best: bool) -> None:  # noqa: FBT001
-        numbers = evaluation.report.numbers
         mark = " (best so far)" if is_best else ""
-        self.screen.say(
-            f"step {trainer.step}: AP {numbers['AP']:.3f}  AP50 {numbers['AP50']:.3f}  "
-            f"AP75 {numbers['AP75']:.3f}, {len(evaluation.judged)} images in "
-            f"{format_duration(evaluation.seconds)}{mark}"
-        )
+        took = format_duration(evaluation.seconds)
+        self.screen.say(f"step {trainer.step}: {evaluation.sentence()} in {took}{mark}")
         for problem in evaluation.skipped:
             self.screen.warn(f"left out of the evaluation: {problem}")
 
     def _store(self, trainer: Trainer, evaluation: Evaluation) -> None:
         path = self.folder / "weights" / "best.safetensors"
-        save_detector(path, self.ema.learnt(trainer), self.config, step=trainer.step)
+        subject, learnt = self.examiner.subject, self.examiner.ema.learnt(trainer)
+        save_task(path, learnt, subject.config, subject.facts, step=trainer.step)
         report = {
             "step": trainer.step,
-            "milliseconds": evaluation.speed.milliseconds(),
+            "task": subject.config.name,
             "evaluated_at": time.strftime("%Y-%m-%dT%H:%M:%S"),
-            **evaluation.report.to_json(),
+            **evaluation.to_json(),
         }
         write_json(self.folder / "evaluation.json", report)

@@ -24,6 +24,7 @@ from boxcrew.plan.memory import capacity_of
 from boxcrew.plan.plan import Plan
 from boxcrew.plan.residuals import recall, remember
 from boxcrew.plan.search import with_enough_workers
+from boxcrew.tasks.base import Facts
 from boxcrew.train.config import RunConfig
 from boxcrew.train.planning import choose_plan, order_of, task_name
 from boxcrew.train.probe import Job, probe, ways_of
@@ -107,12 +108,12 @@ class Planner:
             knowledge=self.knowledge,
         )
 
-    def with_steps_tried(self, plan: Plan, classes: tuple[str, ...], batch: Batch) -> Planner:
+    def with_steps_tried(self, plan: Plan, facts: Facts, batch: Batch) -> Planner:
         """The same, knowing what a few steps of this batch, which is computed at once, take here."""
         order = order_of(self.config, self.num_samples)
         job = Job(
             config=self.config,
-            classes=classes,
+            facts=facts,
             batch=batch,
             ways=ways_of(plan, self.config, busy_cores=self.machine.busy_cores),
             memory=capacity_of(self.machine.devices[0], order),
@@ -189,5 +190,6 @@ class Planner:
 def _key(config: RunConfig) -> str:
     """Of what was measured: the task with all that changes its network."""
     tree = config.tree()
-    known = json.dumps({name: tree[name] for name in ("detector", "trainable", "optim")}, sort_keys=True)
+    parts = {name: tree[name] for name in ("trainable", "optim")} | {"task": config.task.tree()}
+    known = json.dumps(parts, sort_keys=True)
     return f"{task_name(config)} {hashlib.blake2b(known.encode(), digest_size=8).hexdigest()}"

@@ -160,7 +160,7 @@ def _require_own_devices(plan: Plan, hosts: Sequence[Host]) -> None:
 
 def task_name(config: RunConfig) -> str:
     """What a plan says that it is for."""
-    return f"detection by {config.detector.name}"
+    return config.task.title
 
 
 def require_replicas(plan: Plan, num: int) -> None:

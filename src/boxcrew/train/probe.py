@@ -26,10 +26,10 @@ from boxcrew.core.types import Batch
 from boxcrew.core.units import counted
 from boxcrew.deploy.deployment import Deployment, deploy
 from boxcrew.deploy.memory import forget_peak, is_out_of_memory, limited, peak_memory
-from boxcrew.detectors.base import build_detector
 from boxcrew.plan.knowledge import Timing
 from boxcrew.plan.plan import Clone, MemoryFormat, Plan, Precision, Replica
-from boxcrew.tasks.detection import DetectionTask
+from boxcrew.tasks.base import TASKS, Facts, Task
+from boxcrew.tasks.phases import learning_in
 from boxcrew.train.config import RunConfig
 from boxcrew.train.needs import freeze_for
 from boxcrew.train.optim import optimizer_of
@@ -57,7 +57,7 @@ class Way:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Job:
     config: RunConfig
-    classes: tuple[str, ...]
+    facts: Facts
     batch: Batch  # as many samples as a step computes at once
     ways: tuple[Way, ...]
     memory: int  # bytes that it may take
@@ -135,7 +135,7 @@ def _packed(job: Job, *, ends: float) -> dict[str, Any]:
     """Plain values and tensors."""
     return {
         "config": job.config.tree(),
-        "classes": job.classes,
+        "facts": json.dumps(dict(job.facts)),
         "inputs": job.batch.inputs,
         "targets": dict(job.batch.targets),
         "keys": job.batch.keys,
@@ -156,7 +156,7 @@ def main() -> None:
     names = ("device", "memory_format", "threads", "precision")
     job = Job(
         config=RunConfig.of(packed["config"]),
-        classes=tuple(packed["classes"]),
+        facts=json.loads(packed["facts"]),
         batch=Batch(inputs=packed["inputs"], targets=packed["targets"], keys=tuple(packed["keys"])),
         ways=tuple(Way(**dict(zip(names, one, strict=True))) for one in packed["ways"]),
         memory=packed["memory"],
@@ -200,12 +200,16 @@ class _Probe:
                 self._try(way, many)
 
     def _load_libraries(self) -> None:
-        """A look at one image brings in all that the run itself has loaded by now, and is not to count."""
-        config = self._job.config.detector
+        """A look at one sample brings in all that the run itself has loaded by now, and is not to count."""
         with torch.no_grad():
-            build_detector(config, self._job.classes).eval()(torch.zeros(1, 3, config.size, config.size))
+            task = self._task().eval()
+            task.network(task.network_inputs(self._job.batch)[:1])
         forget_peak()
         self._before = psutil.Process().memory_info().rss
+
+    def _task(self) -> Task:
+        config = self._job.config.task
+        return TASKS.get(config.name).build(config, self._job.facts)
 
     @property
     def _left(self) -> float:
@@ -257,7 +261,7 @@ class _Probe:
     def _step(self, deployment: Deployment, batch: Batch) -> Callable[[], tuple[float, float]]:
         """Does a step as in training; gives its seconds, and those of all threads."""
         config = self._job.config
-        task = DetectionTask(build_detector(config.detector, self._job.classes))
+        task = self._task()
         freeze_for(config, task).set_learning(task, fraction=1.0)  # as the workload is
         deployment.place(task)
         optimizer = optimizer_of(task, config.optim)
@@ -265,8 +269,10 @@ class _Probe:
         def take() -> tuple[float, float]:
             with deployment:
                 begun, worked = time.perf_counter(), time.process_time()
-                deployment.gradients(task, batch, "train")
-                deployment.update(optimizer, max_norm=config.optim.clip)
+                for phase in task.phases:
+                    with learning_in(task, phase):
+                        deployment.gradients(task, batch, phase)
+                        deployment.update(optimizer, max_norm=config.optim.clip)
                 return time.perf_counter() - begun, time.process_time() - worked
 
         return take

@@ -13,12 +13,11 @@ from boxcrew.deploy.deployment import deploy
 from boxcrew.deploy.group import Group
 from boxcrew.deploy.seat import process_name
 from boxcrew.deploy.server import Server
-from boxcrew.detectors.base import build_detector
 from boxcrew.plan.plan import Plan
-from boxcrew.tasks.detection import DetectionTask
+from boxcrew.tasks.base import TASKS
 from boxcrew.train.checkpoint import Checkpoint, shared
 from boxcrew.train.config import RunConfig
-from boxcrew.train.data import digest, load_data
+from boxcrew.train.data import load_subject
 from boxcrew.train.hooks.stop import left_to_others
 from boxcrew.train.optim import optimizer_of
 from boxcrew.train.screen import Screen
@@ -34,8 +33,8 @@ def tell_others(workshop: Workshop, plan: Plan, past: Checkpoint | None, group: 
             "folder": str(workshop.folder.resolve()),
             "config": workshop.config.tree(),
             "plan": plan.tree(),
-            "data": digest(workshop.data),
-            "classes": workshop.data.source.classes,
+            "data": workshop.subject.digest(),
+            "facts": workshop.subject.facts,
             "goes_on": past is not None,
         }
     )
@@ -49,14 +48,14 @@ def follow(group: Group, screen: Screen) -> None:
     config, plan, folder = RunConfig.of(told["config"]), Plan.of(told["plan"]), Path(told["folder"])
     _open_log(screen, folder, f"replica_{group.rank}")
     try:
-        data = load_data(config.data, seed=config.seed, workers=1, screen=screen)
-        if digest(data) != told["data"]:
+        subject = load_subject(config, workers=1, screen=screen)
+        if subject.digest() != told["data"]:
             raise DataError(
                 f"{config.data.path}: is not the data that the chief has", advice="has it changed just now?"
             )
         torch.manual_seed(config.seed)
-        detector = build_detector(config.detector, data.source.classes)
-        workshop = Workshop.of(config, plan, data, detector=detector, folder=folder, screen=screen)
+        task = subject.task()
+        workshop = Workshop.of(config, plan, subject, task=task, folder=folder, screen=screen)
         past = shared(None, group) if told["goes_on"] else None
         with deploy(plan, group=group) as deployment:
             workshop.follow(deployment, past)
@@ -80,7 +79,7 @@ def serve(group: Group, screen: Screen) -> None:
     name = process_name(group.rank, group.size)
     _open_log(screen, folder, name)
     try:
-        task = DetectionTask(build_detector(config.detector, tuple(told["classes"])))
+        task = TASKS.get(config.task.name).build(config.task, told["facts"])
         server = Server(plan, group, task, optimizer_of(task, config.optim))
         screen.say(f"{name}: keeps {counted(server.num_kept, 'tensor')}")
         with left_to_others():

@@ -16,20 +16,20 @@ from boxcrew.core.files import write_json, write_text
 from boxcrew.core.version import VERSION
 from boxcrew.deploy.deployment import Deployment, deploy
 from boxcrew.deploy.group import Group
-from boxcrew.detectors.base import DetectorNet, build_detector
 from boxcrew.hardware.machine import Host, Machine
 from boxcrew.hardware.probe import probe_machine, usable_cores
 from boxcrew.plan.explain import expectations, memory_table
 from boxcrew.plan.plan import Plan
+from boxcrew.tasks.base import Subject, Task
 from boxcrew.train.changes import as_settled, changes_since, record, require_same_batch, sentences
 from boxcrew.train.checkpoint import Checkpoint, list_checkpoints, newest_checkpoint
 from boxcrew.train.config import RunConfig
-from boxcrew.train.data import RunData, data_report, fit_to, load_data
+from boxcrew.train.data import load_subject, settled
 from boxcrew.train.directory import held_folder, require_run
 from boxcrew.train.hooks.freeze import Freeze
 from boxcrew.train.init import Resume
-from boxcrew.train.needs import account_for, most_objects, workload_for
-from boxcrew.train.outcome import Outcome, describe_network
+from boxcrew.train.needs import account_for, workload_for
+from boxcrew.train.outcome import Outcome
 from boxcrew.train.placement import placement, roles
 from boxcrew.train.planner import Planner
 from boxcrew.train.planning import as_before, require_replicas
@@ -37,7 +37,7 @@ from boxcrew.train.probe import is_worth_it
 from boxcrew.train.replicas import tell_others
 from boxcrew.train.schedule import Length
 from boxcrew.train.screen import Screen
-from boxcrew.train.workshop import Workshop
+from boxcrew.train.workshop import Workshop, stored_advice
 
 
 def train(config: RunConfig, screen: Screen, group: Group | None = None) -> Outcome:
@@ -45,7 +45,8 @@ def train(config: RunConfig, screen: Screen, group: Group | None = None) -> Outc
     as their chief.
     """
     config = config.anchored()
-    with held_folder(config.out, config.name, screen.say) as folder:
+    usual = Path(config.task.folder) / (config.name or "train")
+    with held_folder(config.out, usual, screen.say) as folder:
         return _train(config, folder, screen, group or Group())
 
 
@@ -59,19 +60,20 @@ def _train(config: RunConfig, folder: Path, screen: Screen, group: Group) -> Out
     machine = probe_machine()
     screen.say(f"boxcrew {VERSION}, torch {torch.__version__}, Python {platform.python_version()}")
     screen.say(f"machine: {machine.headline()}")
-    data = load_data(config.data, seed=config.seed, workers=max(1, int(machine.cores)), screen=screen)
-    config = fit_to(data, config, screen)
+    subject = load_subject(config, workers=max(1, int(machine.cores)), screen=screen)
+    subject, config = settled(subject, config, screen)
     torch.manual_seed(config.seed)
-    detector = build_detector(config.detector, data.source.classes)
-    screen.say(describe_network(detector))
+    task = subject.task()
+    screen.say(subject.describe(task))
     hosts = group.hosts or (Host(name="", machine=machine, ranks=(0,)),)
-    planner = _planner(config, machine, detector, data, hosts=hosts)
+    planner = _planner(config, machine, subject, task, hosts=hosts)
     plan = planner.plan()
     require_replicas(plan, group.size)
-    workshop = Workshop.of(config, plan, data, detector=detector, folder=folder, screen=screen)
-    start = _begin(config, detector, own, screen)
+    workshop = Workshop.of(config, plan, subject, task=task, folder=folder, screen=screen)
+    start = _begin(config, task, own, screen)
+    advice = _advice(workshop, past, screen)
     if past is None:
-        _warn_of_idle(detector, workshop.freeze, start, screen)
+        _warn_of_idle(task, workshop.freeze, start, screen)
         if plan.batch_norm == "frozen" and config.init.kind == "scratch":
             screen.warn("deploy.batch_norm=frozen with init=scratch: BatchNorms never learn any statistics")
     if past is not None:
@@ -89,7 +91,7 @@ def _train(config: RunConfig, folder: Path, screen: Screen, group: Group) -> Out
     for line in (*sentences(changes, config), *(f"plan: {line}" for line in planned)):
         screen.say(line)
     deployment = deploy(plan, group=group)
-    _write_records(workshop, machine, deployment, start)
+    _write_records(workshop, machine, deployment, start, advice)
     if own is not None:
         record(folder, changes, step=own.step)
     screen.open_log(folder / "train.log")
@@ -104,19 +106,19 @@ def _train(config: RunConfig, folder: Path, screen: Screen, group: Group) -> Out
 def _planner(
     config: RunConfig,
     machine: Machine,
-    detector: DetectorNet,
-    data: RunData,
+    subject: Subject,
+    task: Task,
     *,
     hosts: Sequence[Host] = (),
     is_here: bool = True,
 ) -> Planner:
     """Activations that are computed again are a last resort, and only looked at then."""
     asked = config.deploy.recompute is True or config.plan is not None or config.goal.kind == "smallest"
-    workload = workload_for(config, detector, data, recompute=asked)
-    found = Planner.of(config, machine, workload, num_samples=len(data.train), hosts=hosts, is_here=is_here)
+    workload = workload_for(config, subject, task, recompute=asked)
+    found = Planner.of(config, machine, workload, num_samples=subject.num_train, hosts=hosts, is_here=is_here)
     if asked or found.fits:
         return found
-    again = account_for(config, detector, most_objects(data), recompute=True)
+    again = account_for(config, task, subject.largest_batch, recompute=True)
     return replace(found, workload=workload.model_copy(update={"recomputed": again.recomputed}))
 
 
@@ -134,7 +136,7 @@ def _tried(planner: Planner, plan: Plan, workshop: Workshop) -> tuple[Planner, P
     """The planner that knows what a few steps take, and its plan."""
     workshop.screen.say("trying a few steps in a process of their own")
     batch = workshop.first_batch(plan.micro_batches(plan.batch)[0])
-    planner = planner.with_steps_tried(plan, workshop.data.source.classes, batch)
+    planner = planner.with_steps_tried(plan, workshop.subject.facts, batch)
     for failure in planner.knowledge.failures:
         workshop.screen.warn(failure)
     try:
@@ -154,27 +156,27 @@ def explain(
     is_here = machine is None
     machine = machine or probe_machine()
     screen.say(f"machine: {machine.headline()}{'' if is_here else ' (assumed)'}")
-    data = load_data(config.data, seed=config.seed, workers=max(1, int(usable_cores())), screen=screen)
-    config = fit_to(data, config, screen)
-    detector = build_detector(config.detector, data.source.classes)
-    planner = _planner(config, machine, detector, data, is_here=is_here)
+    subject = load_subject(config, workers=max(1, int(usable_cores())), screen=screen)
+    subject, config = settled(subject, config, screen)
+    task = subject.task()
+    planner = _planner(config, machine, subject, task, is_here=is_here)
     plan = planner.plan()
     if with_steps and is_here and _can_try(config, plan):
-        workshop = Workshop.of(config, plan, data, detector=detector, folder=Path(), screen=screen)
+        workshop = Workshop.of(config, plan, subject, task=task, folder=Path(), screen=screen)
         planner, plan = _tried(planner, plan, workshop)
     for line in (*plan.explain(), *expectations(plan), *config.optim.explain(plan.batch)):
         screen.say(f"plan: {line}")
     screen.table(
         f"who does what ({plan.strategy})",
         ("who", "does", "where"),
-        roles(plan, detector, config.optim.name),
+        roles(plan, task.network, config.optim.name),
         numbers=False,
     )
     if plan.predicted is not None:
         screen.table(f"memory at the peak of a step (goal {plan.goal})", *memory_table(plan))
     for line in plan.rejected:
         screen.say(f"not chosen: {line}")
-    return plan, {"plan": plan.tree(), "workload": planner.workload.tree(), **placement(plan, detector)}
+    return plan, {"plan": plan.tree(), "workload": planner.workload.tree(), **placement(plan, task.network)}
 
 
 def resume(folder: Path, changes: Tree, screen: Screen, group: Group | None = None) -> Outcome:
@@ -228,23 +230,32 @@ def _other_checkpoint(config: RunConfig) -> Checkpoint | None:
     return replace(newest, state={**newest.state, "hooks": {**hooks, "evaluation": examined}})
 
 
-def _begin(
-    config: RunConfig, detector: DetectorNet, own: Checkpoint | None, screen: Screen
-) -> dict[str, Any]:
+def _begin(config: RunConfig, task: Task, own: Checkpoint | None, screen: Screen) -> dict[str, Any]:
     """Fills the parameters: the run's own checkpoint wins over everything, and that is said."""
     if own is not None:
         passed_over = f"; init={config.init.kind} is passed over" if config.init.kind != "scratch" else ""
         screen.say(f"init: going on from this run's own checkpoint at step {own.step}{passed_over}")
         return {"kind": "own checkpoint", "step": own.step, "passed_over": config.init.kind}
-    report = config.init.fill(detector)
+    report = config.init.fill(task.network)
     screen.say(report.sentence())
     return report.to_json()
 
 
-def _warn_of_idle(detector: DetectorNet, freeze: Freeze, start: dict[str, Any], screen: Screen) -> None:
+def _advice(workshop: Workshop, past: Checkpoint | None, screen: Screen) -> list[dict[str, Any]]:
+    """On the data and the network, before training; a run that goes on has had it."""
+    if past is not None:
+        return stored_advice(workshop.folder)
+    from_scratch = workshop.config.init.kind == "scratch"
+    found = workshop.subject.advice(workshop.task, from_scratch=from_scratch)
+    for one in found:
+        screen.say(f"advice: {one}")
+    return [one.to_json() for one in found]
+
+
+def _warn_of_idle(task: Task, freeze: Freeze, start: dict[str, Any], screen: Screen) -> None:
     """A layer left at random numbers for good spoils all that follows it, and nothing else would say so."""
-    remade = start["remade"] if set(detector.classes) <= set(start["kept_classes"]) else ()
-    filled = {f"detector.{name}" for name in (*start["loaded"], *remade)}
+    remade = start["remade"] if set(task.network.classes) <= set(start["kept_classes"]) else ()
+    filled = {f"{task.network_name}.{name}" for name in (*start["loaded"], *remade)}
     idle = sorted(freeze.never_learn - filled)
     if idle:
         screen.warn(
@@ -254,7 +265,11 @@ def _warn_of_idle(detector: DetectorNet, freeze: Freeze, start: dict[str, Any], 
 
 
 def _write_records(
-    workshop: Workshop, machine: Machine, deployment: Deployment, start: dict[str, Any]
+    workshop: Workshop,
+    machine: Machine,
+    deployment: Deployment,
+    start: dict[str, Any],
+    advice: list[dict[str, Any]],
 ) -> None:
     """All that is decided, before the first step."""
     folder = workshop.folder
@@ -264,7 +279,7 @@ def _write_records(
         raise UsageError(f"out={folder}: cannot be written to: {error.strerror}") from None
     write_json(folder / "plan.json", deployment.plan.tree())
     write_json(folder / "hardware.json", machine.tree())
-    write_json(folder / "data_report.json", data_report(workshop.data.source))
-    write_json(folder / "placement.json", placement(deployment.plan, workshop.task.detector))
+    write_json(folder / "data_report.json", {**workshop.subject.report(), "advice": advice})
+    write_json(folder / "placement.json", placement(deployment.plan, workshop.task.network))
     if not (folder / "init.json").is_file():  # how a run began stays true however often it goes on
         write_json(folder / "init.json", start)

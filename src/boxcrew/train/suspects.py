@@ -18,7 +18,8 @@ from boxcrew.data.workers import Workers
 from boxcrew.evaluate.evaluator import Evaluator
 from boxcrew.evaluate.metric import Judged, f1
 from boxcrew.evaluate.verdicts import MATCH_IOU, Verdicts, crowded, verdicts
-from boxcrew.train.loading import load_detector
+from boxcrew.tasks.detection import predictor, require_detection
+from boxcrew.train.loading import load_task
 from boxcrew.train.screen import Screen
 
 Kind = Literal["missing-label", "wrong-class", "wrong-box", "unfindable"]
@@ -87,9 +88,10 @@ def find_suspects(
     """What the best weights of `run` (a run directory or weight file) say against the labels of all splits of
     `source`; as `suspects_of`. Labels of classes that the run does not know are not judged.
     """
-    loaded = load_detector(run, device=device, batch=_BATCH)
-    if source.classes != loaded.detector.classes:
-        source = source.with_classes(loaded.detector.classes)
+    loaded = load_task(run, device=device, batch=_BATCH)
+    if source.classes != loaded.task.network.classes:
+        source = source.with_classes(loaded.task.network.classes)
+    look = predictor(require_detection(loaded.config), loaded.task, loaded.deployment.move)
     workers = Workers(num=loaded.deployment.plan.loader_workers)
     judged: dict[str, tuple[Judged, ...]] = {}
     with loaded.deployment, screen.progress("comparing labels with what is found") as progress:
@@ -97,7 +99,7 @@ def find_suspects(
             evaluator = Evaluator(
                 source=source, images=source, records=records, batch=_BATCH, workers=workers
             )
-            evaluation = evaluator(loaded.predictor, progress=partial(_tell, progress, source, judged))
+            evaluation = evaluator(look, progress=partial(_tell, progress, source, judged))
             judged[split] = evaluation.judged
             for problem in evaluation.skipped:
                 screen.warn(f"left out: {problem}")

@@ -18,6 +18,7 @@ from boxcrew.core.types import Batch
 from boxcrew.deploy.deployment import Deployment, Standing
 from boxcrew.deploy.slots import Slots
 from boxcrew.tasks.base import Task
+from boxcrew.tasks.phases import learning_in
 from boxcrew.train.checkpoint import Checkpoint
 from boxcrew.train.guard import Guard
 from boxcrew.train.optim import set_rate
@@ -224,10 +225,14 @@ class Trainer:
         set_rate(self.optimizer, rate)
         self._draw_anew()
         self.deployment.meet()
+        terms: dict[str, float] = {}
         with self.deployment.group.at_work():
-            terms = self._compute(batch)
-            loss = sum(terms.values())
-            norm, fault = self._update(loss)
+            for phase in self.task.phases_of(self.step):
+                found, norm, fault = self._do_phase(batch, phase)
+                terms |= found
+                if fault is not None:
+                    break
+        loss = sum(terms.values())
         self.step += 1
         self._batch = batch
         if fault is None:
@@ -251,6 +256,12 @@ class Trainer:
             fault=fault,
         )
 
+    def _do_phase(self, batch: Batch, phase: str) -> tuple[dict[str, float], float, str | None]:
+        """The terms of its loss, the norm of its gradient, and why no update was made, if so."""
+        with learning_in(self.task, phase):
+            terms = self._compute(batch, phase)
+            return terms, *self._update(sum(terms.values()))
+
     def _draw_anew(self) -> None:
         """What layers draw at random depends on the seed, the step and the replica alone: a run that was
         stopped, or that goes back, draws the same without having kept anything.
@@ -263,10 +274,10 @@ class Trainer:
         others = self.deployment.plan.batch - len(self.deployment.positions)
         return others if batch.is_blank else len(batch) + others
 
-    def _compute(self, batch: Batch) -> dict[str, float]:
+    def _compute(self, batch: Batch, phase: str) -> dict[str, float]:
         """Gradients, and the terms of the loss."""
         parts = self.deployment.plan.accumulation
-        losses = self.deployment.gradients(self.task, batch, "train")
+        losses = self.deployment.gradients(self.task, batch, phase)
         if self.deployment.plan.accumulation > parts:
             self.guard.warn(
                 f"step {self.step + 1}: memory ran out: steps are computed in "

@@ -1,4 +1,4 @@
-"""Examining a trained detector on any data set that has its classes."""
+"""Examining what was trained on any data set that has its classes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from pydantic import Field
 
 from boxcrew.core.config import Config, read_yaml
 from boxcrew.core.errors import DataError
-from boxcrew.data.scan import scan
-from boxcrew.data.source import Record, Source, open_source
+from boxcrew.data.config import DataConfig
 from boxcrew.data.workers import Workers
-from boxcrew.evaluate.evaluator import Evaluator
 from boxcrew.hardware.probe import usable_cores
+from boxcrew.tasks.base import TASKS, Exam, Opening, Subject
 from boxcrew.train.config import RunConfig
 from boxcrew.train.data import say_problems
-from boxcrew.train.loading import Loaded, Which, load_detector
+from boxcrew.train.loading import Loaded, Which, load_task
 from boxcrew.train.outcome import say_scores
 from boxcrew.train.screen import Screen
 
@@ -38,30 +37,25 @@ def validate(config: ValConfig, screen: Screen) -> dict[str, Any]:
     names: tuple[Which, ...] = ("best", "last") if config.weights == "both" else (config.weights,)
     reports: dict[str, Any] = {}
     for name in names:
-        loaded = load_detector(config.run, which=name, device=config.device, batch=config.batch)
-        source, records = _records(config, loaded, screen)
-        reports[name] = _examine(config, loaded, source, records, screen)
+        loaded = load_task(config.run, which=name, device=config.device, batch=config.batch)
+        reports[name] = _examine(config, loaded, _subject(config, loaded, screen), screen)
     return reports
 
 
-def _examine(
-    config: ValConfig, loaded: Loaded, source: Source, records: tuple[Record, ...], screen: Screen
-) -> dict[str, Any]:
-    workers = Workers(num=loaded.deployment.plan.loader_workers)
-    evaluator = Evaluator(source=source, images=source, records=records, batch=config.batch, workers=workers)
+def _examine(config: ValConfig, loaded: Loaded, subject: Subject, screen: Screen) -> dict[str, Any]:
+    exam = Exam(batch=config.batch, workers=Workers(num=loaded.deployment.plan.loader_workers))
     with loaded.deployment:
-        evaluation = evaluator(loaded.predictor)
+        evaluation = subject.examine(loaded.task, loaded.deployment.move, exam)
     for problem in evaluation.skipped:
         screen.warn(f"left out: {problem}")
-    report = evaluation.report.to_json()
-    report["milliseconds"] = evaluation.speed.milliseconds()
-    report["weights"] = str(loaded.path)
-    say_scores(f"{loaded.path} on {config.split}, {len(records)} images", report, screen)
+    report = {**evaluation.to_json(), "weights": str(loaded.path)}
+    say_scores(f"{loaded.path} on {config.split}: {evaluation.sentence()}", report, type(subject), screen)
     return report
 
 
-def _records(config: ValConfig, loaded: Loaded, screen: Screen) -> tuple[Source, tuple[Record, ...]]:
-    """The split, checked, with the detector's own numbering of the classes."""
+def _subject(config: ValConfig, loaded: Loaded, screen: Screen) -> Subject:
+    """The data, checked, as the network knows it."""
+    kind = TASKS.get(loaded.config.name)
     path, format_, seed = config.data, config.format, 0
     stored = config.run / "config.yaml"
     if path is None and stored.is_file():
@@ -69,10 +63,14 @@ def _records(config: ValConfig, loaded: Loaded, screen: Screen) -> tuple[Source,
         path, format_, seed = own.data.path, own.data.format, own.seed
     if path is None:
         raise DataError(f"run={config.run}: a weight file has no data of its own", advice="give data=…")
-    source = open_source(path, format=format_, seed=seed)
-    with screen.progress("looking at the images") as progress:
-        source = scan(source, workers=max(1, int(usable_cores())), progress=progress)
-    if source.classes != loaded.detector.classes:
-        source = source.with_classes(loaded.detector.classes)
-    say_problems(source.problems, screen, rest="boxcrew data --json names all")
-    return source, source.split(config.split)
+    with screen.progress("looking at the data") as progress:
+        opening = Opening(
+            data=DataConfig(path=path, format=format_, val=config.split),
+            seed=seed,
+            workers=max(1, int(usable_cores())),
+            progress=progress,
+            facts=loaded.facts,
+        )
+        subject = kind.open(loaded.config, opening)
+    say_problems(subject.problems, screen, rest="boxcrew data --json names all")
+    return subject

@@ -13,23 +13,17 @@ from boxcrew.core.errors import BoxcrewError, ModelError, UsageError
 from boxcrew.core.files import write_json
 from boxcrew.core.types import Batch
 from boxcrew.core.units import counted, format_bytes, format_duration
-from boxcrew.data.image_cache import ImageCache
-from boxcrew.data.loader import TrainLoader
-from boxcrew.data.source import ImageReader
-from boxcrew.data.transforms.pipeline import eval_pipeline, train_pipeline
 from boxcrew.data.workers import Workers
 from boxcrew.deploy.deployment import Deployment
 from boxcrew.deploy.memory import forget_peak
 from boxcrew.deploy.slots import check_slots
-from boxcrew.detectors.base import DetectorNet
-from boxcrew.evaluate.evaluator import Evaluator
-from boxcrew.evaluate.predictor import Predictor
+from boxcrew.evaluate.causes import Advice
+from boxcrew.nets.layers import eval_mode
 from boxcrew.plan.explain import expectations
 from boxcrew.plan.plan import Plan
-from boxcrew.tasks.detection import DetectionTask
+from boxcrew.tasks.base import Exam, Feed, Loader, Subject, Task
 from boxcrew.train.checkpoint import Checkpoint
 from boxcrew.train.config import RunConfig
-from boxcrew.train.data import RunData
 from boxcrew.train.guard import Guard
 from boxcrew.train.hooks.ema import Ema
 from boxcrew.train.hooks.freeze import Freeze
@@ -38,7 +32,7 @@ from boxcrew.train.hooks.stop import GRACE, StopOnSignal
 from boxcrew.train.hooks.verification import Verification
 from boxcrew.train.needs import freeze_for
 from boxcrew.train.optim import optimizer_of
-from boxcrew.train.outcome import Outcome, save_detector, say_result, summarize
+from boxcrew.train.outcome import Outcome, save_task, say_result, summarize
 from boxcrew.train.parts import Examiner, Parts
 from boxcrew.train.planner import Measured, Planner
 from boxcrew.train.replicas_guard import ReplicasGuard
@@ -53,8 +47,8 @@ class Workshop:
 
     config: RunConfig
     folder: Path
-    data: RunData
-    task: DetectionTask
+    subject: Subject
+    task: Task
     freeze: Freeze
     length: Length
     screen: Screen
@@ -64,32 +58,31 @@ class Workshop:
         cls,
         config: RunConfig,
         plan: Plan,
-        data: RunData,
+        subject: Subject,
         *,
-        detector: DetectorNet,
+        task: Task,
         folder: Path,
         screen: Screen,
     ) -> Self:
-        """For a detector, its data and a plan, by the settings of the run."""
-        task = DetectionTask(detector)
+        """For a task, its data and a plan, by the settings of the run."""
         return cls(
             config=config,
             folder=folder,
-            data=data,
+            subject=subject,
             task=task,
             freeze=freeze_for(config, task, norms_learn=plan.batch_norm != "frozen"),
             length=Length.of(
                 steps=config.steps,
                 epochs=config.epochs,
                 seconds=config.time,
-                num_samples=len(data.train),
+                num_samples=subject.num_train,
                 batch=plan.batch,
             ),
             screen=screen,
         )
 
     def require_fit(self, own: Checkpoint) -> None:
-        """An error, before anything is written, where the checkpoint is of another detector or optimizer."""
+        """An error, before anything is written, where the checkpoint is of another network or optimizer."""
         advice = "give the settings and the data that the run began with, or another out="
         prefix = "task/"
         state = {n.removeprefix(prefix): t for n, t in own.tensors.items() if n.startswith(prefix)}
@@ -100,10 +93,11 @@ class Workshop:
             raise ModelError(f"{self.folder}: its checkpoint does not fit: {reason}", advice=advice) from None
         report = self.folder / "data_report.json"
         classes = json.loads(report.read_text(encoding="utf-8"))["classes"] if report.is_file() else []
-        if classes and tuple(classes) != self.data.source.classes:
+        now = self.subject.facts["classes"]
+        if classes and classes != now:
             raise ModelError(
                 f"{self.folder}: was begun with the classes {', '.join(classes)}; "
-                f"the data has {', '.join(self.data.source.classes)}",
+                f"the data has {', '.join(now)}",
                 advice=advice,
             )
         check_slots(optimizer_of(self.task, self.config.optim), own.state["optimizer"])
@@ -127,21 +121,21 @@ class Workshop:
 
     def first_batch(self, num_samples: int) -> Batch:
         """To try steps with."""
-        return next(self._loader(num_samples, self.data.source).batches())
+        return next(self.subject.loader(Feed(batch=num_samples, seed=self.config.seed)).batches())
 
     def run(self, deployment: Deployment, past: Checkpoint | None, planner: Planner) -> Outcome:
-        """From `past`, or from what the detector was filled with, to the end."""
+        """From `past`, or from what the network was filled with, to the end."""
         deployment.place(self.task)
         forget_peak()
-        images = self._images(deployment.plan.cache_bytes)
-        verification = Verification(partial(self._judge, planner, images))
-        parts = self._parts(deployment, images, verification, from_step=past.step if past else 0)
+        subject = self._keeping(deployment.plan.cache_bytes)
+        verification = Verification(partial(self._judge, planner, subject))
+        parts = self._parts(deployment, subject, verification, from_step=past.step if past else 0)
         trainer = self._trainer(deployment, parts.hooks, self._guard(deployment, parts.saver.last_good))
         if past is not None:
             trainer.load(past)
         self._say_length(deployment.plan.batch)
         try:
-            trainer.fit(self._share(deployment, images).batches)
+            trainer.fit(self._share(deployment, subject).batches)
         except BoxcrewError as error:
             trainer.stop(error.message)
             self._write_summary(trainer, parts, state="failed")
@@ -149,14 +143,14 @@ class Workshop:
             raise
         finally:
             parts.close()
-        if isinstance(images, ImageCache):
-            self.screen.say(f"decoded images kept in memory: {format_bytes(images.used_bytes)}")
+        if subject.kept_bytes is not None:
+            self.screen.say(f"decoded images kept in memory: {format_bytes(subject.kept_bytes)}")
         return self._finish(trainer, parts)
 
     def follow(self, deployment: Deployment, past: Checkpoint | None) -> None:
         """The same steps in a replica that is not the chief: nothing is examined, shown or written."""
         deployment.place(self.task)
-        images = self._images(deployment.plan.cache_bytes)
+        subject = self._keeping(deployment.plan.cache_bytes)
         stop = StopOnSignal(self.screen, grace=GRACE)
         guard = self._guard(deployment, lambda _: None)
         # An average that is divided among the replicas all of them have to keep.
@@ -166,7 +160,7 @@ class Workshop:
         if past is not None:
             trainer.load(past)
         try:
-            trainer.fit(self._share(deployment, images).batches)
+            trainer.fit(self._share(deployment, subject).batches)
             trainer.attend()
         finally:
             stop.restore()
@@ -174,28 +168,43 @@ class Workshop:
 
     def _finish(self, trainer: Trainer, parts: Parts) -> Outcome:
         last = self.folder / "weights" / "last.safetensors"
-        save = partial(save_detector, last, parts.ema.learnt(trainer), self.config, step=trainer.step)
+        learnt, facts = parts.ema.learnt(trainer), self.subject.facts
+        save = partial(save_task, last, learnt, self.subject.config, facts, step=trainer.step)
+        advice = self._advice(trainer, parts) if not trainer.interrupted else ()
         trainer.deployment.call("")  # the others may end
         parts.files.write("weights/last.safetensors", save)
         state = "interrupted" if trainer.interrupted else "finished"
-        summary = self._write_summary(trainer, parts, state=state)
+        summary = self._write_summary(trainer, parts, state=state, advice=advice)
         outcome = Outcome(
             folder=self.folder,
             summary=summary,
             interrupted=trainer.interrupted,
-            data=self.data,
+            subject=self.subject,
             trouble=parts.trouble(),
         )
         say_result(outcome, self.screen)
         return outcome
 
-    def _write_summary(self, trainer: Trainer, parts: Parts, *, state: str) -> dict[str, Any]:
+    def _advice(self, trainer: Trainer, parts: Parts) -> tuple[Advice, ...]:
+        """What the trained network says about its training."""
+        learnt = parts.ema.learnt(trainer)
+        exam = Exam(batch=self.config.evaluation.batch, workers=self._workers(trainer.deployment))
+        with eval_mode(learnt):
+            found = self.subject.advice_after(learnt, trainer.deployment.move, exam)
+        for one in found:
+            self.screen.say(f"advice: {one}")
+        return found
+
+    def _write_summary(
+        self, trainer: Trainer, parts: Parts, *, state: str, advice: Sequence[Advice] = ()
+    ) -> dict[str, Any]:
         summary = summarize(self.folder, trainer, parts.summaries, parts.examination, state=state)
         summary["first_steps"] = parts.verification.to_json()
+        summary["advice"] = [*stored_advice(self.folder), *(one.to_json() for one in advice)]
         parts.files.write("summary.json", partial(write_json, self.folder / "summary.json", summary))
         return summary
 
-    def _judge(self, planner: Planner, images: ImageReader, trainer: Trainer, found: Measured) -> None:
+    def _judge(self, planner: Planner, subject: Subject, trainer: Trainer, found: Measured) -> None:
         """Says whether the plan was right. If not, it is made anew, once; what comes of the run stays the
         same to the last bit, so all that can change now is who makes the batches.
         """
@@ -220,17 +229,15 @@ class Workshop:
         if deployment.plan.loader_workers != plan.loader_workers:
             num = counted(deployment.plan.loader_workers, "loader worker")
             self.screen.say(f"planned anew: {num} from here on")
-            trainer.read_from(self._share(deployment, images).batches)
+            trainer.read_from(self._share(deployment, subject).batches)
 
     def _parts(
-        self, deployment: Deployment, images: ImageReader, verification: Verification, *, from_step: int
+        self, deployment: Deployment, subject: Subject, verification: Verification, *, from_step: int
     ) -> Parts:
-        ema = Ema(self.task, decay=self.config.optim.ema)
         examiner = Examiner(
-            evaluator=self._evaluator(deployment, images),
-            ema=ema,
-            predictor=partial(self._predictor, ema),
-            data=self.data,
+            subject=subject,
+            ema=Ema(self.task, decay=self.config.optim.ema),
+            exam=Exam(batch=self.config.evaluation.batch, workers=self._workers(deployment)),
         )
         return Parts(
             self.folder,
@@ -279,50 +286,27 @@ class Workshop:
             pin_memory=any(clone.device.startswith("cuda") for clone in deployment.plan.clones),
         )
 
-    def _images(self, cache_bytes: int) -> ImageReader:
-        if not cache_bytes:
-            return self.data.source
+    def _keeping(self, num_bytes: int) -> Subject:
         try:
-            return ImageCache(self.data.source, (*self.data.train, *self.data.val), budget=cache_bytes)
+            return self.subject.keeping(num_bytes)
         except OSError as error:  # a limit that cannot be asked for
             self.screen.warn(f"no memory for decoded images: {error.strerror}; they are read each time")
-            return self.data.source
+            return self.subject
 
-    def _evaluator(self, deployment: Deployment, images: ImageReader) -> Evaluator:
-        return Evaluator(
-            source=self.data.source,
-            images=images,
-            records=self.data.val,
-            batch=self.config.evaluation.batch,
-            workers=self._workers(deployment),
-        )
-
-    def _predictor(self, ema: Ema, trainer: Trainer) -> Predictor:
-        detector = ema.learnt(trainer).get_submodule("detector")
-        assert isinstance(detector, DetectorNet)
-        size = detector.config.size
-        pipeline = eval_pipeline(self.config.transforms, size, size)
-        return Predictor(detector=detector, pipeline=pipeline, move=trainer.deployment.move)
-
-    def _share(self, deployment: Deployment, images: ImageReader) -> TrainLoader:
+    def _share(self, deployment: Deployment, subject: Subject) -> Loader:
         """What this replica computes of each step."""
-        workers, places = self._workers(deployment), deployment.positions
-        return self._loader(deployment.plan.batch, images, workers, places)
-
-    def _loader(
-        self,
-        batch: int,
-        images: ImageReader,
-        workers: Workers | None = None,
-        places: Sequence[int] | None = None,
-    ) -> TrainLoader:
-        size = self.task.detector.config.size
-        return TrainLoader(
-            images,
-            self.data.train,
-            train_pipeline(self.config.transforms, size, size),
-            batch=batch,
+        feed = Feed(
+            batch=deployment.plan.batch,
             seed=self.config.seed,
-            workers=workers,
-            places=places,
+            workers=self._workers(deployment),
+            places=deployment.positions,
         )
+        return subject.loader(feed)
+
+
+def stored_advice(folder: Path) -> list[dict[str, Any]]:
+    """What a run was told before it began."""
+    place = folder / "data_report.json"
+    report = json.loads(place.read_text(encoding="utf-8")) if place.is_file() else {}
+    advice: list[dict[str, Any]] = report.get("advice", [])
+    return advice

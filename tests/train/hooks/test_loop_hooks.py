@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import torch
@@ -15,14 +15,16 @@ from torch import nn
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.types import Batch, Detections, Losses, Target
 from boxcrew.evaluate.detection import evaluate_detections
-from boxcrew.evaluate.evaluator import Evaluation
+from boxcrew.evaluate.evaluation import Evaluation
+from boxcrew.evaluate.evaluator import DetectionEvaluation
 from boxcrew.evaluate.metric import Judged
 from boxcrew.evaluate.predictor import Seconds
 from boxcrew.tasks.base import Task
+from boxcrew.tasks.detection import DetectionConfig
 from boxcrew.train.best_effort import BestEffort
 from boxcrew.train.board import Board
 from boxcrew.train.checkpoint import list_checkpoints
-from boxcrew.train.config import EvaluationConfig, Metric, SaverConfig
+from boxcrew.train.config import EvaluationConfig, RunConfig, SaverConfig
 from boxcrew.train.guard import Guard, GuardConfig
 from boxcrew.train.hooks.evaluation import Examination
 from boxcrew.train.hooks.progress import ProgressReport
@@ -65,7 +67,7 @@ def evaluation(score: float) -> Evaluation:
     boxes = torch.tensor([[0.0, 0.0, 100.0, 100.0 * score]])
     found = Detections(boxes=boxes, scores=torch.ones(1), labels=torch.zeros(1, dtype=torch.long))
     judged = (Judged(key="a", width=100, height=100, target=target, found=found),)
-    return Evaluation(
+    return DetectionEvaluation(
         report=evaluate_detections(judged, ("cup",)), judged=judged, speed=Seconds(), seconds=0.1, skipped=()
     )
 
@@ -92,7 +94,7 @@ def examination(folder: Path, told: Told, scores: list[float], **settings: Any) 
     rest = iter(scores)
     return Examination(
         lambda trainer, progress: evaluation(next(rest, scores[-1])),
-        EvaluationConfig(**settings),
+        RunConfig(epochs=1, evaluation=EvaluationConfig(**settings)),
         make_metrics(folder),
         keep_best=lambda trainer, result: True,
         on_result=(told,),
@@ -156,7 +158,7 @@ def test_a_resumed_examination_remembers(make_trainer: MakeTrainer, tmp_path: Pa
 
 
 def test_every_metric_that_can_be_set_is_one_that_is_measured() -> None:
-    assert set(get_args(Metric)) <= set(evaluation(0.8).report.numbers)
+    assert set(DetectionConfig.metrics) <= set(evaluation(0.8).numbers)
 
 
 class Interrupt(Hook):
@@ -256,7 +258,7 @@ def test_best_is_what_could_be_stored(make_trainer: MakeTrainer, tmp_path: Path)
     scores = iter([0.6, 0.9, 0.8, 0.7, 0.7])
     hook = Examination(
         lambda trainer, progress: evaluation(next(scores)),
-        EvaluationConfig(),
+        RunConfig(epochs=1),
         make_metrics(tmp_path),
         keep_best=lambda trainer, result: trainer.step != 2,
         on_result=(told,),

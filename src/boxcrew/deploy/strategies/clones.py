@@ -121,7 +121,7 @@ class Clones(Local):
         return copy.deepcopy(lent).to(self._first_device)
 
     def move(self, inputs: Tensor) -> Tensor:
-        return inputs.to(self._first_device, memory_format=self.format, non_blocking=True)
+        return inputs.to(self._first_device, memory_format=self.format_of(inputs), non_blocking=True)
 
     @property
     def _first_device(self) -> torch.device:

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from boxcrew.evaluate.evaluator import Evaluation
-from boxcrew.train.config import EvaluationConfig
+from boxcrew.evaluate.evaluation import Evaluation
+from boxcrew.train.config import RunConfig
 from boxcrew.train.metrics import Metrics
 from boxcrew.train.trainer import Hook, StepReport, Trainer
 
@@ -31,14 +31,16 @@ class Examination(Hook):
     def __init__(
         self,
         examine: Callable[[Trainer, Callable[[int], None]], Evaluation],
-        config: EvaluationConfig,
+        config: RunConfig,
         metrics: Metrics,
         *,
         keep_best: Callable[[Trainer, Evaluation], bool],
         on_result: Sequence[Callable[[Trainer, Evaluation, bool], None]],
     ) -> None:
         self._examine = examine
-        self._config = config
+        self._config = config.evaluation
+        self._metric = config.metric
+        self._higher_is_better = config.task.metrics[config.metric]
         self._metrics = metrics
         self._keep_best = keep_best
         self._on_result = on_result
@@ -83,7 +85,7 @@ class Examination(Hook):
         self._count, self._step = state["count"], state["step"]
         self._without_gain = state["without_gain"]
         # A run that goes back keeps the best weights that it has stored since.
-        if self.best is None or (state["best"] is not None and state["best"] >= self.best):
+        if self.best is None or (state["best"] is not None and not self._is_better(self.best, state["best"])):
             self.best, self.best_step = state["best"], state["best_step"]
 
     def _run(self, trainer: Trainer) -> bool:
@@ -101,18 +103,20 @@ class Examination(Hook):
         self._judge(trainer, evaluation)
         return True
 
+    def _is_better(self, value: float, other: float) -> bool:
+        return value > other if self._higher_is_better else value < other
+
     def _judge(self, trainer: Trainer, evaluation: Evaluation) -> None:
-        numbers = dict(evaluation.report.numbers)
-        value = numbers[self._config.metric]
-        is_best = self.best is None or value > self.best
+        numbers = dict(evaluation.numbers)
+        value = numbers[self._metric]
+        is_best = self.best is None or self._is_better(value, self.best)
         self._without_gain = 0 if is_best else self._without_gain + 1
         if is_best and self._keep_best(trainer, evaluation):  # best is what is stored
             self.best, self.best_step = value, trainer.step
-        by_class = {f"AP/{c.name}": c.AP for c in evaluation.report.classes if c.AP is not None}
-        self._metrics.add_result(trainer.progress, trainer.elapsed, numbers | by_class)
+        self._metrics.add_result(trainer.progress, trainer.elapsed, {**numbers, **evaluation.by_class()})
         for tell in self._on_result:
             tell(trainer, evaluation, is_best)
         if self._config.patience and self._without_gain >= self._config.patience:
             trainer.stop(
-                f"no better {self._config.metric} in {self._without_gain} evaluations (evaluation.patience)"
+                f"no better {self._metric} in {self._without_gain} evaluations (evaluation.patience)"
             )

@@ -1,0 +1,18 @@
+"""A data set of photos, opened and looked at as training does it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from boxcrew.core.config import Tree
+from boxcrew.tasks.detection import Detection
+from boxcrew.train.config import RunConfig
+from boxcrew.train.data import load_subject
+from boxcrew.train.screen import Screen
+
+
+def photos(place: str | Path, *, workers: int = 1) -> Detection:
+    config: Tree = {"epochs": 1, "data": str(place)}
+    subject = load_subject(RunConfig.of(config), workers=workers, screen=Screen())
+    assert isinstance(subject, Detection)
+    return subject

@@ -1,0 +1,108 @@
+"""`boxcrew predict` with a classifier: the class of each picture, row or text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from boxcrew.api import find_photos
+from boxcrew.cli.output import print_json, require, screen
+from boxcrew.core.config import Config, Tree
+from boxcrew.core.errors import DataError
+from boxcrew.core.files import write_json
+from boxcrew.data.alphabet import encode_text
+from boxcrew.data.columns import encode_rows
+from boxcrew.data.example_loader import as_tensor
+from boxcrew.data.examples import Array
+from boxcrew.data.image import read_image
+from boxcrew.data.pictures import fit
+from boxcrew.data.plain_text import read_utf8
+from boxcrew.data.table import read_table
+from boxcrew.tasks.base import Facts
+from boxcrew.train.directory import choose_folder
+from boxcrew.train.loading import Loaded, Which, load_task
+from boxcrew.train.screen import Screen
+
+AT_ONCE = 64
+SHOWN = 5  # classes, the likeliest
+
+
+class PredictConfig(Config):
+    run: Path
+    source: str  # pictures: a file, a folder or a glob pattern; rows: a CSV file; texts: a file, one a line
+    out: Path | None = None
+    weights: Which = "best"
+    device: str = "auto"
+
+
+def predict_classes(tree: Tree, *, as_json: bool) -> None:
+    require(tree, "source", example="boxcrew predict run=DIR source=PICTURE")
+    config = PredictConfig.of(tree)
+    say = screen(as_json=as_json)
+    loaded = load_task(config.run, which=config.weights, device=config.device, batch=AT_ONCE)
+    folder = choose_folder(config.out, Path(loaded.config.folder) / "predict")
+    results = []
+    for keys, inputs in _batches(_inputs(config.source, loaded.facts, say)):
+        for key, chances in zip(keys, _chances(loaded, inputs), strict=True):
+            results.append(_result(key, chances, loaded.facts["classes"]))
+            best = results[-1]["classes"][0]
+            say.say(f"{key}: {best['name']} {best['probability']:.2f}")
+    if not results:
+        raise DataError(f"source={config.source}: nothing there could be read")
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "predictions.json", results)
+    say.say(f"results: {folder / 'predictions.json'}")
+    if as_json:
+        print_json({"out": str(folder), "results": results})
+
+
+def _inputs(source: str, facts: Facts, say: Screen) -> Iterator[tuple[str, Array]]:
+    if facts["kind"] == "pictures":
+        height, width, channels = facts["shape"]
+        for photo in find_photos(source):
+            try:
+                yield str(photo), fit(read_image(photo), (height, width, channels))
+            except DataError as error:
+                say.warn(f"left out: {error.message}")
+    elif facts["kind"] == "numbers":
+        table, problems = read_table(Path(source))
+        for problem in problems:
+            say.warn(str(problem))
+        for number, row in table.named_rows():
+            yield f"{source}:{number}", encode_rows(facts["meaning"], [row])[0]
+    else:
+        for number, line in enumerate(read_utf8(Path(source)).splitlines(), start=1):
+            if line.strip():
+                yield f"{source}:{number}", encode_text(facts["meaning"], line)
+
+
+def _batches(inputs: Iterator[tuple[str, Array]]) -> Iterator[tuple[list[str], Array]]:
+    keys: list[str] = []
+    held: list[Array] = []
+    for key, one in inputs:
+        keys.append(key)
+        held.append(one)
+        if len(held) == AT_ONCE:
+            yield keys, np.stack(held)
+            keys, held = [], []
+    if held:
+        yield keys, np.stack(held)
+
+
+def _chances(loaded: Loaded, inputs: Array) -> list[list[float]]:
+    with loaded.deployment, torch.inference_mode():
+        scores = loaded.task.network(loaded.deployment.move(as_tensor(inputs)))
+    found: list[list[float]] = scores.float().softmax(dim=1).cpu().tolist()
+    return found
+
+
+def _result(key: str, chances: list[float], classes: list[str]) -> dict[str, Any]:
+    order = sorted(range(len(classes)), key=lambda label: -chances[label])[:SHOWN]
+    return {
+        "source": key,
+        "classes": [{"name": classes[label], "probability": chances[label]} for label in order],
+    }

@@ -1,0 +1,46 @@
+"""`boxcrew predict` with a GAN: makes pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from pydantic import Field
+
+from boxcrew.cli.output import print_json, screen
+from boxcrew.core.config import Config, Tree
+from boxcrew.data.image import write_image
+from boxcrew.tasks.example_pictures import enlarged
+from boxcrew.tasks.gan import GanConfig, contact_sheet, normal, to_pixels
+from boxcrew.train.directory import choose_folder
+from boxcrew.train.loading import Which, load_task
+
+_STREAM = 20  # of random numbers
+
+
+class PredictConfig(Config):
+    run: Path
+    num: int = Field(default=64, ge=1)  # pictures
+    seed: int = Field(default=0, ge=0)
+    out: Path | None = None
+    weights: Which = "best"
+    device: str = "auto"
+
+
+def predict_pictures(tree: Tree, *, as_json: bool) -> None:
+    config = PredictConfig.of(tree)
+    loaded = load_task(config.run, which=config.weights, device=config.device, batch=config.num)
+    assert isinstance(loaded.config, GanConfig)
+    noise = normal(config.seed, 0, np.arange(config.num), loaded.config.latent, stream=_STREAM)
+    with loaded.deployment, torch.inference_mode():
+        made = to_pixels(loaded.task.network(loaded.deployment.move(torch.from_numpy(noise))))
+    folder = choose_folder(config.out, Path(loaded.config.folder) / "predict")
+    (folder / "images").mkdir(parents=True, exist_ok=True)
+    for number, picture in enumerate(made):
+        write_image(folder / "images" / f"{number:04}.png", enlarged(picture, side=1))
+    write_image(folder / "sheet.png", contact_sheet(made))
+    say = screen(as_json=as_json)
+    say.say(f"results: {folder} (sheet.png, images/)")
+    if as_json:
+        print_json({"out": str(folder), "num": config.num})

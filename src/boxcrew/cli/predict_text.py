@@ -1,0 +1,37 @@
+"""`boxcrew predict` with a language model: goes on with a text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from boxcrew.cli.output import print_json, screen
+from boxcrew.core.config import Config, Tree
+from boxcrew.data.plain_text import read_utf8
+from boxcrew.tasks.sequence import Foreteller
+from boxcrew.train.loading import Which, load_task
+
+
+class PredictConfig(Config):
+    run: Path
+    text: str = ""  # that is to be continued
+    source: Path | None = None  # a file that it stands in
+    num: int = Field(default=400, ge=1)  # characters
+    temperature: float = Field(default=0.8, ge=0)  # the lower, the likelier and the duller
+    seed: int = Field(default=0, ge=0)
+    weights: Which = "best"
+    device: str = "auto"
+
+
+def predict_text(tree: Tree, *, as_json: bool) -> None:
+    config = PredictConfig.of(tree)
+    loaded = load_task(config.run, which=config.weights, device=config.device)
+    net = loaded.task.network
+    assert isinstance(net, Foreteller)
+    text = config.text if config.source is None else read_utf8(config.source)
+    with loaded.deployment:
+        more = net.continued(text, config.num, temperature=config.temperature, seed=config.seed)
+    screen(as_json=as_json).say(f"{text}{more}")
+    if as_json:
+        print_json({"text": text, "continued": more})

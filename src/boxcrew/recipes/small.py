@@ -1,0 +1,88 @@
+"""The classic kinds of networks, on small data."""
+
+from __future__ import annotations
+
+from boxcrew.recipes import RECIPES
+from boxcrew.tasks.augmentation import AugmentConfig
+from boxcrew.tasks.classification import ClassificationConfig
+from boxcrew.tasks.gan import GanConfig
+from boxcrew.tasks.nets import CnnConfig, FcConfig, RnnConfig
+from boxcrew.tasks.sequence import SequenceConfig
+from boxcrew.train.config import EvaluationConfig, RunConfig
+from boxcrew.train.optim import OptimConfig, PhaseConfig
+from boxcrew.train.schedule import ScheduleConfig
+
+_JUDGED = EvaluationConfig(batch=256)
+
+
+@RECIPES.register("fc")
+def fc() -> RunConfig:
+    """A multilayer perceptron: tells pictures or rows of a table apart
+
+    boxcrew train fc data=PATH
+    """
+    return RunConfig(
+        task=ClassificationConfig(net=FcConfig(dropout=0.2)),
+        epochs=12,
+        batch=128,
+        optim=OptimConfig(name="adamw", rate=1e-3, weight_decay=0.01, stated_for=128),
+        schedule=ScheduleConfig(name="cosine", warmup=0.05),
+        evaluation=_JUDGED,
+    )
+
+
+@RECIPES.register("cnn")
+def cnn() -> RunConfig:
+    """A small convolutional network: tells pictures apart
+
+    boxcrew train cnn data=PATH
+    """
+    return RunConfig(
+        task=ClassificationConfig(net=CnnConfig(), augment=AugmentConfig(flip=0.5, shift=2)),
+        epochs=8,
+        batch=128,
+        optim=OptimConfig(name="adamw", rate=3e-3, weight_decay=0.02, stated_for=128),
+        schedule=ScheduleConfig(name="cosine", warmup=0.1),
+        evaluation=_JUDGED,
+    )
+
+
+@RECIPES.register("rnn")
+def rnn() -> RunConfig:
+    """A recurrent network: tells texts apart, or pictures read row by row, and continues running text
+
+    boxcrew train rnn data=PATH
+    """
+    return RunConfig(
+        task=SequenceConfig(net=RnnConfig(hidden=256)),
+        epochs=10,
+        batch=64,
+        optim=OptimConfig(name="adamw", rate=3e-3, weight_decay=0.01, clip=1.0, stated_for=64),
+        schedule=ScheduleConfig(name="cosine", warmup=0.05),
+        evaluation=_JUDGED,
+    )
+
+
+@RECIPES.register("gan")
+def gan() -> RunConfig:
+    """A DCGAN: learns to make pictures like those it is shown
+
+    boxcrew train gan data=PATH
+    The WGAN-GP: task.loss=wasserstein task.penalty=10 task.critic_steps=5 task.spectral_norm=false
+    """
+    return RunConfig(
+        task=GanConfig(),
+        epochs=20,
+        batch=64,
+        optim=OptimConfig(
+            name="adam",
+            rate=2e-4,
+            momentum=0.5,
+            weight_decay=0.0,
+            ema=0.995,
+            stated_for=64,
+            phases={"critic": PhaseConfig(rate=4e-4)},
+        ),
+        schedule=ScheduleConfig(name="fixed", warmup=0.0),
+        evaluation=EvaluationConfig(batch=256, every_epochs=1),
+    )

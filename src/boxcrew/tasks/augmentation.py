@@ -1,0 +1,85 @@
+"""What is done to examples in training."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+from torch import Tensor
+
+from boxcrew.core.config import Config
+from boxcrew.core.types import Ints
+from boxcrew.data.example_loader import Changes, Mix
+from boxcrew.data.examples import Array, Kind
+from boxcrew.data.transforms.draws import draws
+from boxcrew.data.transforms.mixing import Mixed, cutmix, mixup
+from boxcrew.data.transforms.policies import Policy, PolicyName
+from boxcrew.data.transforms.small_pictures import SmallPictures
+from boxcrew.data.transforms.tokens import drop_tokens
+
+Probability = Annotated[float, Field(ge=0, le=1)]
+_PICTURES, _POLICY, _TOKENS = range(3)  # streams of random numbers
+
+
+class AugmentConfig(Config):
+    group = "augment"
+
+    flip: Probability = 0.0  # pictures: left and right change places
+    shift: int = Field(default=0, ge=0)  # pictures: by at most so many pixels
+    erase: Probability = 0.0  # pictures: a rectangle is wiped out
+    policy: PolicyName | Literal["none"] = "none"
+    drop_tokens: Probability = 0.0  # texts: characters become unknown
+    mixup: float = Field(default=0.0, ge=0)  # alpha of the shares of two samples; 0: none are mixed
+    cutmix: float = Field(default=0.0, ge=0)
+
+    def changes(self, kind: Kind, unknown: int = 0) -> Changes:
+        """`unknown`: the token that stands for characters which are not known."""
+        change: _Pictures | _Tokens | None = None
+        if kind == "pictures":
+            plain = SmallPictures(flip=self.flip, shift=self.shift, erase=self.erase)
+            policy = None if self.policy == "none" else Policy(self.policy)
+            change = _Pictures(plain, policy) if policy or plain != SmallPictures() else None
+        elif kind == "tokens" and self.drop_tokens > 0:
+            change = _Tokens(self.drop_tokens, unknown)
+        return Changes(change=change, mix=self._mix() if kind != "tokens" else None)
+
+    def _mix(self) -> Mix | None:
+        if self.mixup and self.cutmix:
+            return partial(_either, mixup_alpha=self.mixup, cutmix_alpha=self.cutmix)
+        if self.mixup:
+            return partial(mixup, alpha=self.mixup)
+        return partial(cutmix, alpha=self.cutmix) if self.cutmix else None
+
+
+def _either(
+    inputs: Tensor, labels: Tensor, *, rng: np.random.Generator, mixup_alpha: float, cutmix_alpha: float
+) -> Mixed:
+    """Of a step the one or the other."""
+    if rng.random() < 0.5:
+        return mixup(inputs, labels, alpha=mixup_alpha, rng=rng)
+    return cutmix(inputs, labels, alpha=cutmix_alpha, rng=rng)
+
+
+class _Pictures:
+    def __init__(self, plain: SmallPictures, policy: Policy | None) -> None:
+        self._plain = plain
+        self._policy = policy
+
+    def __call__(self, inputs: Array, *, seed: int, epochs: Ints, indices: Ints) -> Array:
+        if self._policy is not None:
+            inputs = self._policy(
+                inputs, draws(seed, epochs, indices, self._policy.num_draws, stream=_POLICY)
+            )
+        return self._plain(inputs, draws(seed, epochs, indices, self._plain.num_draws, stream=_PICTURES))
+
+
+class _Tokens:
+    def __init__(self, p: float, unknown: int) -> None:
+        self._p = p
+        self._unknown = unknown
+
+    def __call__(self, inputs: Array, *, seed: int, epochs: Ints, indices: Ints) -> Array:
+        drawn = draws(seed, epochs, indices, inputs.shape[1], stream=_TOKENS)
+        return drop_tokens(inputs, drawn, p=self._p, mask=self._unknown)

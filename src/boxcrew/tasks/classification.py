@@ -1,0 +1,221 @@
+"""Telling classes apart: of pictures, of rows of a table."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from pydantic import Field, SerializeAsAny
+from torch import Tensor
+
+from boxcrew.core.config import chosen_by
+from boxcrew.core.types import Batch, Losses
+from boxcrew.data.example_loader import Changes, in_turn
+from boxcrew.data.examples import Kind
+from boxcrew.evaluate.accuracy import evaluate_classes
+from boxcrew.evaluate.causes import Advice, gap, noise, worst
+from boxcrew.evaluate.classification import ClassificationEvaluation, Seen
+from boxcrew.evaluate.evaluation import Evaluation
+from boxcrew.evaluate.label_noise import label_noise
+from boxcrew.nets.class_losses import Summed, cross_entropy, focal_loss, mixed_loss
+from boxcrew.nets.classifier import Classifier
+from boxcrew.nets.regularise import l1, limit_norms_
+from boxcrew.tasks.augmentation import AugmentConfig
+from boxcrew.tasks.base import TASKS, Exam, Facts, Sheets, Table, Task, TaskConfig
+from boxcrew.tasks.example_pictures import draw_examples
+from boxcrew.tasks.example_subject import ExampleConfig, ExampleSubject
+from boxcrew.tasks.nets import CnnConfig, NetConfig, net_config_class
+from boxcrew.tasks.quick import BATCH, out_of_fold
+
+FOLDS, FOLD_EPOCHS = 3, 4  # of the search for wrong labels
+SHOWN = 32  # examples of an examination that are kept to be looked at
+
+
+class ClassesConfig(ExampleConfig):
+    """How classes are learnt, and networks kept from learning their examples by heart."""
+
+    hoisted = ("net", "augment")
+    metrics: ClassVar[Mapping[str, bool]] = {
+        "accuracy": True,
+        "accuracy5": True,
+        "val_loss": False,
+        "F1": True,
+        "ECE": False,
+    }
+
+    smoothing: float = Field(default=0.0, ge=0, lt=1)  # of labels
+    focal: float = Field(default=0.0, ge=0)  # gamma: how little samples count that are sure already
+    class_weights: bool = False  # whether rare classes count as much as frequent ones
+    balanced: bool = False  # whether rare classes are seen as often as frequent ones
+    l1: float = Field(default=0.0, ge=0)
+    max_norm: float | None = Field(default=None, gt=0)  # of the weights that come into a unit
+    check_labels: bool = False  # whether wrong labels are looked for before training: about a minute
+    net: Annotated[SerializeAsAny[NetConfig], chosen_by("name", default="cnn", lookup=net_config_class)]
+    augment: AugmentConfig = AugmentConfig()
+
+    @property
+    def title(self) -> str:
+        return f"{self.name} by {self.net.name}"
+
+
+class ClassificationConfig(ClassesConfig):
+    default_data = "products"
+    folder = "classify"
+    kinds = frozenset[Kind]({"pictures", "numbers"})
+
+    name: Literal["classification"] = "classification"
+    net: Annotated[SerializeAsAny[NetConfig], chosen_by("name", default="cnn", lookup=net_config_class)] = (
+        CnnConfig()
+    )
+
+
+class ClassificationTask(Task):
+    network_name = "net"
+
+    def __init__(self, net: Classifier, config: ClassesConfig, counts: Tensor) -> None:
+        """`counts` (C,): training examples of each class."""
+        super().__init__()
+        self.net = net
+        self._config = config
+        weights = counts.sum() / counts.clamp(min=1) / len(counts) if config.class_weights else None
+        self.register_buffer("class_weights", weights, persistent=False)
+
+    def forward(self, batch: Batch, phase: str = "train") -> Losses:
+        assert phase in self.phases
+        scores = self.net(batch.inputs)
+        if "share" in batch.targets:
+            total, weight = mixed_loss(lambda labels, share: self._loss(scores, labels, share), batch.targets)
+        else:
+            total, weight = self._loss(scores, batch.targets["labels"])
+        terms = {"class": total}
+        if self._config.l1:
+            # Once a step, however many parts it has: each adds its part of the weight.
+            weights = [p for p in self.net.body.parameters() if p.ndim > 1]
+            terms["l1"] = self._config.l1 * l1(weights) * weight.detach()
+        return Losses(terms=terms, weight=weight.detach())
+
+    def _loss(self, scores: Tensor, labels: Tensor, shares: Tensor | None = None) -> Summed:
+        weights = self.get_buffer("class_weights") if self._config.class_weights else None
+        if self._config.focal:
+            return focal_loss(scores, labels, shares, gamma=self._config.focal, class_weights=weights)
+        return cross_entropy(scores, labels, shares, smoothing=self._config.smoothing, class_weights=weights)
+
+    def constrain(self) -> None:
+        if self._config.max_norm is not None:
+            limit_norms_(self.net.body, self._config.max_norm)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ClassSubject(ExampleSubject):
+    """Of examples that belong to classes."""
+
+    config: ClassesConfig
+
+    @classmethod
+    def build(cls, config: TaskConfig, facts: Facts) -> Task:
+        assert isinstance(config, ClassesConfig)
+        counts = torch.tensor(facts["counts"], dtype=torch.float32)
+        return ClassificationTask(config.net.build(facts), config, counts)
+
+    @property
+    def facts(self) -> Facts:
+        found = super().facts
+        return found if "counts" in found else {**found, "counts": list(self.counts(self.train).values())}
+
+    @property
+    def is_balanced(self) -> bool:
+        return self.config.balanced
+
+    def changes(self) -> Changes:
+        return self.config.augment.changes(self.examples.kind, self.examples.meaning.get("unknown", 0))
+
+    def examine(self, task: Task, move: Callable[[Tensor], Tensor], exam: Exam) -> Evaluation:
+        begun, network_seconds = time.monotonic(), 0.0
+        said: list[Tensor] = []
+        labels: list[Tensor] = []
+        skipped: tuple[str, ...] = ()
+        first: Tensor | None = None
+        for batch in in_turn(self.val, batch=exam.batch, workers=exam.workers):
+            asked = time.perf_counter()
+            with torch.inference_mode():
+                said.append(task.network(move(batch.inputs)).float().softmax(dim=1).cpu())
+            network_seconds += time.perf_counter() - asked
+            labels.append(batch.labels)
+            skipped += batch.skipped
+            first = batch.inputs if first is None else first
+            if exam.progress:
+                exam.progress(sum(map(len, labels)))
+        assert first is not None
+        probabilities, truth = torch.cat(said).numpy(), torch.cat(labels).numpy()
+        shown = min(SHOWN, len(first))
+        return ClassificationEvaluation(
+            report=evaluate_classes(probabilities, truth, self.examples.classes),
+            seen=Seen(inputs=first[:shown], labels=truth[:shown], probabilities=probabilities[:shown]),
+            milliseconds=1000 * network_seconds / len(truth),
+            seconds=time.monotonic() - begun,
+            skipped=skipped,
+        )
+
+    def advice(self, task: Task, *, from_scratch: bool) -> tuple[Advice, ...]:
+        found = super().advice(task, from_scratch=from_scratch)
+        if not self.config.check_labels:
+            return found
+        steps = max(100, min(600, FOLD_EPOCHS * len(self.train) // BATCH))
+        build = partial(self.config.net.build, self.facts)
+        said, was_read = out_of_fold(self.train, build, folds=FOLDS, steps=steps)
+        places = np.flatnonzero(was_read)
+        suspected = noise(
+            label_noise(said[places], self.train.labels[places]), lambda place: self.train.key(places[place])
+        )
+        return worst([*found, *suspected])
+
+    def advice_after(self, task: Task, move: Callable[[Tensor], Tensor], exam: Exam) -> tuple[Advice, ...]:
+        """Whether it knows what it learnt from better than what is new, by as many examples of both."""
+        some = replace(self, val=self.train.first(len(self.val)))
+        learnt, new = (subject.examine(task, move, exam).numbers for subject in (some, self))
+        return gap(
+            train_loss=learnt["val_loss"],
+            val_loss=new["val_loss"],
+            train_accuracy=learnt["accuracy"],
+            val_accuracy=new["accuracy"],
+        )
+
+    def draw_batch(self, batch: Batch, num: int) -> Sheets:
+        if self.examples.kind != "pictures":
+            return {}
+        shown = draw_examples(
+            batch.inputs[:num], batch.targets["labels"][:num].numpy(), self.examples.classes
+        )
+        return {"train/after_augmentation": shown}
+
+    def draw_found(self, evaluation: Evaluation, num: int) -> Sheets:
+        if self.examples.kind != "pictures":
+            return {}
+        assert isinstance(evaluation, ClassificationEvaluation)
+        seen, classes = evaluation.seen, self.examples.classes
+        found = seen.probabilities[:num].argmax(axis=1)
+        scores = seen.probabilities[:num].max(axis=1)
+        return {
+            "val/labels": draw_examples(seen.inputs[:num], seen.labels[:num], classes),
+            "val/predictions": draw_examples(seen.inputs[:num], found, classes, scores),
+        }
+
+    @classmethod
+    def scores(cls, report: Mapping[str, Any]) -> Table:
+        rows = [_row("all", report["numbers"], sum(one["num_examples"] for one in report["classes"]))]
+        rows += [_row(one["name"], one, one["num_examples"]) for one in report["classes"]]
+        return Table(columns=("class", "examples", "precision", "recall", "F1"), rows=tuple(rows))
+
+
+def _row(name: str, numbers: Mapping[str, Any], count: int) -> tuple[str, ...]:
+    return (name, str(count), *(f"{numbers[key]:.3f}" for key in ("precision", "recall", "F1")))
+
+
+@TASKS.register("classification")
+class Classification(ClassSubject):
+    config_class = ClassificationConfig

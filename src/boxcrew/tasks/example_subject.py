@@ -1,0 +1,235 @@
+"""What all kinds of tasks have in common that learn from examples with a label each, or none."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from pydantic import Field
+
+from boxcrew.core.errors import DataError
+from boxcrew.core.types import Batch, Ints
+from boxcrew.core.units import format_count
+from boxcrew.data.example_loader import Changes, ExampleLoader, Stream, as_tensor
+from boxcrew.data.examples import Array, Examples, ExampleSet, Fetched, Kind, Wanted, open_examples
+from boxcrew.data.order import BalancedOrder, SampleOrder
+from boxcrew.data.problem import Problem
+from boxcrew.tasks.base import Facts, Feed, Loader, Opening, Subject, Task, TaskConfig
+
+_MEASURED = 4096  # pictures whose pixels are looked at for their mean
+_DTYPES: dict[Kind, type[np.generic]] = {"pictures": np.uint8, "numbers": np.float32, "tokens": np.int64}
+
+
+class ExampleConfig(TaskConfig):
+    """Settings about the examples."""
+
+    aliases: ClassVar[Mapping[str, str]] = {name: f"task.{name}" for name in ("size", "length", "label")}
+    choices: ClassVar[Mapping[str, str]] = {"net": "name"}
+    kinds: ClassVar[frozenset[Kind]] = frozenset(_DTYPES)  # of inputs that can be learnt from
+
+    size: int | None = Field(default=None, ge=8, le=512)  # side of pictures; None: their own
+    length: int = Field(default=128, ge=2)  # of texts, in characters
+    label: str | None = None  # the column of a table that is learnt; None: the last
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ExampleSubject(Subject):
+    config: ExampleConfig
+    examples: ExampleSet
+    train: Examples
+    val: Examples
+    known: Facts | None = None  # of the network that the data is for, where it is there already
+
+    @classmethod
+    def open(cls, config: TaskConfig, opening: Opening) -> Self:
+        assert isinstance(config, ExampleConfig)
+        wanted = _wanted(config, opening)
+        opened = open_examples(opening.data.path, wanted, format=opening.data.format)
+        if opened.kind not in config.kinds:
+            raise DataError(
+                f"{opening.data.path}: holds {opened.kind}; this task learns from {' or '.join(config.kinds)}"
+            )
+        if opening.facts is not None:
+            opened = known_only(opened, tuple(opening.facts["classes"]))
+        return cls(
+            config=config,
+            examples=opened,
+            train=opened.split("train"),
+            val=opened.split(opening.data.val),
+            known=opening.facts,
+        )
+
+    @property
+    def facts(self) -> Facts:
+        if self.known is not None:
+            return self.known
+        found = {
+            "classes": list(self.examples.classes),
+            "kind": self.examples.kind,
+            "shape": list(self.examples.shape),
+            "meaning": dict(self.examples.meaning),
+        }
+        return found | (_colours(self.train) if self.examples.kind == "pictures" else {})
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        return self.examples.problems
+
+    @property
+    def num_train(self) -> int:
+        return len(self.train)
+
+    def headline(self) -> str:
+        counts = ", ".join(f"{name} {len(part)}" for name, part in self.examples.splits.items())
+        what = {"pictures": "pictures", "numbers": "rows", "tokens": "texts"}[self.examples.kind]
+        shape = " x ".join(map(str, self.examples.shape))
+        classes = f", {len(self.examples.classes)} classes" if self.examples.classes else ""
+        return f"({self.examples.format}): {counts} {what} of {shape}{classes}"
+
+    def report(self) -> dict[str, Any]:
+        return {
+            "root": str(self.examples.root),
+            "format": self.examples.format,
+            "kind": self.examples.kind,
+            "shape": list(self.examples.shape),
+            "classes": list(self.examples.classes),
+            "splits": {
+                name: {"examples": len(part), "by_class": self.counts(part)}
+                for name, part in self.examples.splits.items()
+            },
+            "problems": [problem.to_json() for problem in self.examples.problems],
+        }
+
+    def class_counts(self) -> Mapping[str, int]:
+        return self.counts(self.train)
+
+    def counts(self, part: Examples) -> dict[str, int]:
+        """Examples of each class."""
+        found = Counter(part.labels.tolist())
+        return {name: found[label] for label, name in enumerate(self.examples.classes)}
+
+    def digest(self) -> str:
+        """Of labels, keys and the first inputs: enough to tell two sets apart."""
+        seen = hashlib.blake2b(np.ascontiguousarray(self.train.labels).tobytes(), digest_size=16)
+        for index in range(0, len(self.train), max(1, len(self.train) // 64)):
+            seen.update(self.train.key(index).encode())
+        seen.update(np.ascontiguousarray(self.train.fetch(range(min(64, len(self.train)))).inputs).tobytes())
+        return seen.hexdigest()
+
+    def describe(self, task: Task) -> str:
+        from torch.utils.flop_counter import FlopCounterMode  # slow to import, and a plan does without
+
+        network = task.network
+        was_training = network.training
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            network.eval()(as_tensor(self._zeros(1)))
+        network.train(was_training)
+        parameters = format_count(sum(p.numel() for p in network.parameters()))
+        flops = format_count(counter.get_total_flops())
+        return f"network: {self.config.title}: {parameters} parameters, {flops} FLOPs a sample"
+
+    def _zeros(self, num: int) -> Array:
+        return np.zeros((num, *self.examples.shape), dtype=_DTYPES[self.examples.kind])
+
+    def largest_batch(self, num_samples: int) -> Batch:
+        labels = torch.zeros(num_samples, dtype=torch.int64)
+        return Batch(
+            inputs=as_tensor(self._zeros(num_samples)), targets={"labels": labels}, keys=("",) * num_samples
+        )
+
+    def cost_key(self) -> Mapping[str, Any]:
+        return {}
+
+    def keeping(self, num_bytes: int) -> Self:
+        train = self.train.keeping(num_bytes)
+        return replace(self, train=train, val=self.val.keeping(num_bytes - train.kept_bytes))
+
+    @property
+    def kept_bytes(self) -> int | None:
+        return self.train.kept_bytes + self.val.kept_bytes if self.read_bytes else None
+
+    @property
+    def read_bytes(self) -> int:
+        return self.train.input_bytes
+
+    @property
+    def most_read_bytes(self) -> int:
+        return self.train.input_bytes
+
+    def loader(self, feed: Feed) -> Loader:
+        order = BalancedOrder(self.train.labels, feed.seed) if self.is_balanced else None
+        stream = Stream(
+            examples=self.train,
+            order=order or SampleOrder(len(self.train), feed.seed),
+            blank=self._zeros(2),
+            changes=self.changes(),
+        )
+        return ExampleLoader(stream, batch=feed.batch, workers=feed.workers, places=feed.places)
+
+    @property
+    def is_balanced(self) -> bool:
+        """Whether all classes are learnt from equally often."""
+        return False
+
+    @abstractmethod
+    def changes(self) -> Changes:
+        """What is done to the examples of training."""
+
+
+def _wanted(config: ExampleConfig, opening: Opening) -> Wanted:
+    size, colours = config.size, None
+    if opening.facts is not None and opening.facts["kind"] == "pictures":
+        height, width, channels = opening.facts["shape"]
+        size, colours = height if height == width else None, channels == 3
+    return Wanted(
+        size=size,
+        colours=colours,
+        length=config.length,
+        label=config.label,
+        seed=opening.seed,
+        workers=opening.workers,
+        meaning=None if opening.facts is None else opening.facts["meaning"],
+    )
+
+
+def _colours(examples: Examples) -> dict[str, list[float]]:
+    """Mean and deviation of each channel, of 0..1 pixels, for the network to bring them to unit size."""
+    some = range(0, len(examples), -(-len(examples) // _MEASURED))
+    pictures = examples.fetch(some).inputs
+    pixels = pictures.reshape(-1, pictures.shape[-1]).astype(np.float64) / 255
+    deviation = np.maximum(pixels.std(axis=0), 0.05)  # of pictures of one colour
+    return {"mean": pixels.mean(axis=0).round(6).tolist(), "std": deviation.round(6).tolist()}
+
+
+def known_only(opened: ExampleSet, classes: tuple[str, ...]) -> ExampleSet:
+    """With labels numbered as a network has learnt them; a class that it does not know is an error."""
+    if opened.classes == classes:
+        return opened
+    unknown = [name for name in opened.classes if name not in classes]
+    if unknown:
+        raise DataError(
+            f"{opened.root}: has classes that the network does not know: {', '.join(unknown)}",
+            advice=f"it knows {', '.join(classes) or 'none'}",
+        )
+    numbers = np.array([classes.index(name) for name in opened.classes], dtype=np.int64)
+    splits = {name: _Renumbered(part, numbers[part.labels]) for name, part in opened.splits.items()}
+    return replace(opened, classes=classes, splits=splits)
+
+
+class _Renumbered(Examples):
+    def __init__(self, examples: Examples, labels: Ints) -> None:
+        self._examples = examples
+        self.labels = labels
+
+    def key(self, index: int) -> str:
+        return self._examples.key(index)
+
+    def fetch(self, indices: Sequence[int] | Ints) -> Fetched:
+        found = self._examples.fetch(indices)
+        return replace(found, labels=self.labels[found.indices])

@@ -1,0 +1,157 @@
+"""The networks of tasks that learn from examples: what can be set about each, and how it is built."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import Annotated, Literal
+
+from pydantic import Field
+from torch import nn
+
+from boxcrew.core.config import Config, commas
+from boxcrew.core.errors import UsageError
+from boxcrew.core.registry import suggest
+from boxcrew.data.alphabet import num_tokens
+from boxcrew.nets.activations import Activation
+from boxcrew.nets.classifier import Classifier, Rows, TimmBody
+from boxcrew.nets.filling import Scheme, fill
+from boxcrew.nets.layers import Normalize
+from boxcrew.nets.perceptron import Perceptron
+from boxcrew.nets.recurrent import Cells, SequenceClassifier
+from boxcrew.nets.small_cnn import SmallCnn
+from boxcrew.tasks.base import Facts
+
+Part = Annotated[float, Field(ge=0, lt=1)]
+
+
+class NetConfig(Config):
+    """Settings common to all."""
+
+    group = "net"
+    shorthand = "name"
+
+    name: str
+    fill: Scheme = "auto"  # what weights begin as
+    dropout: Part = 0.0
+
+    def build(self, facts: Facts) -> Classifier:
+        body = self.body(facts)
+        fill(body, self.fill)
+        pixels = Normalize(facts["mean"], facts["std"]) if facts["kind"] == "pictures" else None
+        return Classifier(body, tuple(facts["classes"]), pixels)
+
+    @abstractmethod
+    def body(self, facts: Facts) -> nn.Module: ...
+
+
+class FcConfig(NetConfig):
+    """Fully connected layers."""
+
+    name: Literal["fc"] = "fc"
+    widths: Annotated[tuple[Annotated[int, Field(ge=1)], ...], commas] = (512, 256)
+    activation: Activation = "relu"
+    batch_norm: bool = False
+
+    def body(self, facts: Facts) -> nn.Module:
+        _refuse(self.name, facts, "tokens")
+        return Perceptron(
+            math.prod(facts["shape"]),
+            len(facts["classes"]),
+            self.widths,
+            activation=self.activation,
+            dropout=self.dropout,
+            batch_norm=self.batch_norm,
+        )
+
+
+class CnnConfig(NetConfig):
+    """A small convolutional network."""
+
+    name: Literal["cnn"] = "cnn"
+    width: int = Field(default=32, ge=1)  # channels of the first stage
+    depth: int = Field(default=1, ge=1)  # blocks of a stage
+    activation: Activation = "relu"
+    drop_path: Part = 0.0
+
+    def body(self, facts: Facts) -> nn.Module:
+        _refuse(self.name, facts, "tokens", "numbers")
+        size, _, channels = facts["shape"]
+        return SmallCnn(
+            channels,
+            size,
+            len(facts["classes"]),
+            width=self.width,
+            depth=self.depth,
+            activation=self.activation,
+            dropout=self.dropout,
+            drop_path=self.drop_path,
+        )
+
+
+class TimmConfig(NetConfig):
+    """Any of timm's networks."""
+
+    name: Literal["timm"] = "timm"
+    backbone: str = "tf_efficientnet_lite0"
+    drop_path: Part = 0.0
+
+    def body(self, facts: Facts) -> nn.Module:
+        _refuse(self.name, facts, "tokens", "numbers")
+        channels = facts["shape"][2]
+        return TimmBody(
+            self.backbone,
+            len(facts["classes"]),
+            channels=channels,
+            dropout=self.dropout,
+            drop_path=self.drop_path,
+        )
+
+
+class RnnConfig(NetConfig):
+    """A recurrent network: reads pictures row by row, and texts."""
+
+    name: Literal["rnn"] = "rnn"
+    cells: Literal["lstm", "gru"] = "lstm"
+    hidden: int = Field(default=128, ge=1)
+    layers: int = Field(default=1, ge=1)
+    embedding: int = Field(default=64, ge=1)  # numbers that a character becomes
+    bidirectional: bool = False
+    tied: bool = False  # of text that goes on: scores by the characters' own embeddings
+
+    def stack(self) -> Cells:
+        return Cells(kind=self.cells, hidden=self.hidden, layers=self.layers, dropout=self.dropout)
+
+    def body(self, facts: Facts) -> nn.Module:
+        _refuse(self.name, facts, "numbers")
+        num_classes = len(facts["classes"])
+        if facts["kind"] == "tokens":
+            return SequenceClassifier(
+                self.embedding,
+                num_classes,
+                self.stack(),
+                alphabet=num_tokens(facts["meaning"]),
+                bidirectional=self.bidirectional,
+            )
+        _, width, channels = facts["shape"]
+        reader = SequenceClassifier(
+            width * channels, num_classes, self.stack(), bidirectional=self.bidirectional
+        )
+        return Rows(reader)
+
+
+def _refuse(name: str, facts: Facts, *kinds: str) -> None:
+    if facts["kind"] in kinds:
+        raise UsageError(
+            f"net={name}: not for {facts['kind']}",
+            advice={"tokens": "texts are for net=rnn", "numbers": "tables are for net=fc"}[facts["kind"]],
+        )
+
+
+NETS: dict[str, type[NetConfig]] = {"fc": FcConfig, "cnn": CnnConfig, "timm": TimmConfig, "rnn": RnnConfig}
+
+
+def net_config_class(name: str) -> type[NetConfig]:
+    if name not in NETS:
+        raise UsageError(f"net={name}: no such network; {suggest(name, list(NETS))}")
+    return NETS[name]

@@ -1,0 +1,194 @@
+"""Sequences: those that belong to classes are told apart, running text is continued."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+import torch
+from pydantic import SerializeAsAny
+from torch import Tensor
+
+from boxcrew.core.config import chosen_by
+from boxcrew.core.types import Batch, Losses
+from boxcrew.data.alphabet import decode_tokens, encode_text, num_tokens
+from boxcrew.data.example_loader import in_turn
+from boxcrew.data.examples import Kind
+from boxcrew.evaluate.causes import Advice, gap
+from boxcrew.evaluate.evaluation import Evaluation
+from boxcrew.evaluate.language import LanguageReport, evaluate_language
+from boxcrew.nets.class_losses import cross_entropy
+from boxcrew.nets.filling import fill
+from boxcrew.nets.network import Network
+from boxcrew.nets.recurrent import LanguageModel
+from boxcrew.nets.regularise import limit_norms_
+from boxcrew.tasks.base import TASKS, Exam, Facts, Table, Task, TaskConfig
+from boxcrew.tasks.classification import ClassesConfig, ClassSubject
+from boxcrew.tasks.nets import NetConfig, RnnConfig, net_config_class
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+
+class SequenceConfig(ClassesConfig):
+    default_data = "shop_talk"
+    folder = "sequence"
+    metrics: ClassVar[Mapping[str, bool]] = {
+        "val_loss": False,
+        **ClassesConfig.metrics,
+        "perplexity": False,
+        "bits": False,
+    }
+    kinds = frozenset[Kind]({"pictures", "tokens"})
+
+    name: Literal["sequence"] = "sequence"
+    net: Annotated[SerializeAsAny[NetConfig], chosen_by("name", default="rnn", lookup=net_config_class)] = (
+        RnnConfig()
+    )
+
+
+class Foreteller(Network):
+    """A language model, with what its tokens mean."""
+
+    def __init__(self, model: LanguageModel, meaning: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.model = model
+        self.meaning = meaning
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """int64 (B, T) -> scores before softmax (B, T, alphabet) of what comes after each."""
+        scores: Tensor = self.model(tokens)
+        return scores
+
+    def continued(self, text: str, num: int, *, temperature: float, seed: int) -> str:
+        """What may come after a text, of so many characters."""
+        given = torch.from_numpy(encode_text(self.meaning, text or "\n"))[None]
+        given = given.to(next(self.parameters()).device)
+        drawn = torch.Generator().manual_seed(seed)
+        tokens = self.model.continue_text(given, num, temperature=temperature, generator=drawn)
+        return decode_tokens(self.meaning, tokens[0].cpu().numpy())
+
+
+class LanguageTask(Task):
+    network_name = "net"
+
+    def __init__(self, net: Foreteller, config: SequenceConfig) -> None:
+        super().__init__()
+        self.net = net
+        self._config = config
+
+    def forward(self, batch: Batch, phase: str = "train") -> Losses:
+        """Inputs (B, T + 1): each token but the last foretells the next."""
+        assert phase in self.phases
+        scores = self.net(batch.inputs[:, :-1])
+        total, weight = cross_entropy(scores, batch.inputs[:, 1:], smoothing=self._config.smoothing)
+        return Losses(terms={"character": total}, weight=weight)
+
+    def constrain(self) -> None:
+        if self._config.max_norm is not None:
+            limit_norms_(self.net, self._config.max_norm)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LanguageEvaluation(Evaluation):
+    report: LanguageReport
+    sample: str  # of text that the model goes on with
+    milliseconds: float  # of the network, for a text
+    seconds: float
+    skipped: tuple[str, ...]
+
+    @property
+    def numbers(self) -> Mapping[str, float]:
+        return {"val_loss" if name == "loss" else name: value for name, value in self.report.numbers.items()}
+
+    def sentence(self) -> str:
+        numbers = self.report.numbers
+        return (
+            f"{numbers['loss']:.3f} nats a character  perplexity {numbers['perplexity']:.2f}  "
+            f"{numbers['bits']:.3f} bits, {self.report.num_characters} characters"
+        )
+
+    def show(self, writer: SummaryWriter, step: int) -> None:
+        writer.add_text("val/sample", f"```\n{self.sample}\n```", step)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "milliseconds": {"network": self.milliseconds},
+            **self.report.to_json(),
+            "numbers": dict(self.numbers),
+            "classes": [],
+            "sample": self.sample,
+        }
+
+
+SAMPLE = 200  # characters
+
+
+@TASKS.register("sequence")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sequence(ClassSubject):
+    config_class = SequenceConfig
+
+    config: SequenceConfig
+
+    @property
+    def is_text(self) -> bool:
+        """Whether there is nothing to tell apart: the text is to be continued."""
+        return not self.examples.classes
+
+    @property
+    def num_examples(self) -> int:
+        return self.num_train * self.examples.shape[0] // 2 if self.is_text else self.num_train
+
+    @classmethod
+    def build(cls, config: TaskConfig, facts: Facts) -> Task:
+        assert isinstance(config, SequenceConfig)
+        if facts["classes"]:
+            return super().build(config, facts)
+        net = config.net
+        assert isinstance(net, RnnConfig)
+        model = LanguageModel(
+            num_tokens(facts["meaning"]), net.stack(), embedding=net.embedding, tied=net.tied
+        )
+        fill(model, net.fill)
+        return LanguageTask(Foreteller(model, facts["meaning"]), config)
+
+    def examine(self, task: Task, move: Callable[[Tensor], Tensor], exam: Exam) -> Evaluation:
+        if not self.is_text:
+            return super().examine(task, move, exam)
+        net = task.network
+        assert isinstance(net, Foreteller)
+        begun, network_seconds, nats, count, done = time.monotonic(), 0.0, 0.0, 0, 0
+        for batch in in_turn(self.val, batch=exam.batch, workers=exam.workers):
+            asked = time.perf_counter()
+            with torch.inference_mode():
+                inputs = move(batch.inputs)
+                total, weight = cross_entropy(net(inputs[:, :-1]), inputs[:, 1:])
+            network_seconds += time.perf_counter() - asked
+            nats, count, done = nats + float(total), count + int(weight), done + len(inputs)
+            if exam.progress:
+                exam.progress(done)
+        return LanguageEvaluation(
+            report=evaluate_language(nats, count),
+            sample=net.continued("", SAMPLE, temperature=0.8, seed=0),
+            milliseconds=1000 * network_seconds / max(1, done),
+            seconds=time.monotonic() - begun,
+            skipped=(),
+        )
+
+    def advice_after(self, task: Task, move: Callable[[Tensor], Tensor], exam: Exam) -> tuple[Advice, ...]:
+        if not self.is_text:
+            return super().advice_after(task, move, exam)
+        some = replace(self, val=self.train.first(len(self.val)))
+        learnt, new = (subject.examine(task, move, exam).numbers for subject in (some, self))
+        return gap(train_loss=learnt["val_loss"], val_loss=new["val_loss"])
+
+    @classmethod
+    def scores(cls, report: Mapping[str, Any]) -> Table:
+        if report["classes"]:
+            return super().scores(report)
+        numbers = report["numbers"]
+        names = ("val_loss", "perplexity", "bits")
+        return Table(columns=("text", *names), rows=(("all", *(f"{numbers[name]:.3f}" for name in names)),))

@@ -1,0 +1,126 @@
+"""What holds for every kind of task. Tests call these for each name of the registry."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import torch
+
+from boxcrew.core.types import Batch
+from boxcrew.data.workers import Workers
+from boxcrew.nets.layers import eval_mode
+from boxcrew.tasks.account import workload_of
+from boxcrew.tasks.base import TASKS, Exam, Facts, Feed, Subject, Task
+from boxcrew.tasks.phases import learning_in
+
+BATCH = 6
+
+
+def check_settings(subject: Subject) -> None:
+    """They survive being written, name the kind, and say what best can mean."""
+    config = subject.config
+    assert TASKS.get(config.name) is type(subject)
+    assert type(config).of(json.loads(json.dumps(config.tree()))) == config
+    assert config.metrics
+    assert set(config.hoisted) <= set(type(config).model_fields)
+
+
+def written(facts: Facts) -> Facts:
+    """After a way through a file."""
+    found: Facts = json.loads(json.dumps(dict(facts)))
+    return found
+
+
+def check_build(subject: Subject) -> Task:
+    """Facts are all that a network needs besides settings, and the same seed gives the same one."""
+    tasks = []
+    for facts in (subject.facts, written(subject.facts)):
+        torch.manual_seed(3)
+        tasks.append(type(subject).build(subject.config, facts))
+    first, second = (task.state_dict() for task in tasks)
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    return tasks[0]
+
+
+def check_stream(subject: Subject) -> Batch:
+    """The same samples from any step on, by any number of workers, in whatever shares."""
+    whole = subject.loader(Feed(batch=BATCH, seed=5))
+    steps = list(whole.batches(num_steps=3))
+    _require_same(next(whole.batches(2)), steps[2])
+    _require_same(
+        next(subject.loader(Feed(batch=BATCH, seed=5, workers=Workers(num=2))).batches(1)), steps[1]
+    )
+    for places in ([0, 2], [1, 3, 4, 5]):
+        share = next(subject.loader(Feed(batch=BATCH, seed=5, places=places)).batches(1))
+        _require_same(share, steps[1].select(places))
+    other = next(subject.loader(Feed(batch=BATCH, seed=6)).batches())
+    assert other.keys != steps[0].keys
+    return steps[0]
+
+
+def _require_same(first: Batch, second: Batch) -> None:
+    assert first.keys == second.keys
+    assert torch.equal(first.inputs, second.inputs)
+    assert first.targets.keys() == second.targets.keys()
+    for name, one in first.targets.items():
+        other = second.targets[name]
+        if one.ndim > 1:  # objects of an image are padded to as many as any other of the batch has
+            width = min(one.shape[1], other.shape[1])
+            one, other = one[:, :width], other[:, :width]  # noqa: PLW2901
+        assert torch.equal(one, other), name
+
+
+def check_losses(task: Task, batch: Batch) -> None:
+    """In every phase: sums, so that those of two parts add up to those of the whole, and gradients of just
+    the parameters that learn in it. In evaluation mode, where no sample depends on another.
+    """
+    names = [name for name, _ in task.named_parameters()]
+    for phase in task.phases:
+        with eval_mode(task), learning_in(task, phase):
+            whole = task(batch, phase)
+            parts = [task(part, phase) for part in batch.split([2, len(batch) - 2])]
+            added = parts[0] + parts[1]
+            assert whole.terms.keys() == added.terms.keys()
+            for name, value in whole.terms.items():
+                torch.testing.assert_close(value, added.terms[name], rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(whole.weight, added.weight)
+            task.zero_grad(set_to_none=True)
+            whole.total().backward()
+        moved = {name for name, p in task.named_parameters() if p.grad is not None}
+        assert moved == {name for name in names if task.learns_in(phase, name)} & moved
+        assert moved, phase
+    task.zero_grad(set_to_none=True)
+
+
+def check_account(subject: Subject, task: Task) -> None:
+    """What a step takes can be worked out, and grows with its samples."""
+    found = workload_of(task, subject.largest_batch, slots=1, averages=False)
+    assert found.whole.operations > 0
+    assert found.whole.peak.at(64) > found.whole.peak.at(2)
+
+
+def check_examination(subject: Subject, task: Task) -> None:
+    """Numbers for all metrics that the settings can name are finite, or are not measured on this data."""
+    told: list[int] = []
+    exam = Exam(batch=4, workers=Workers(), progress=told.append)
+    with eval_mode(task):
+        evaluation = subject.examine(task, lambda inputs: inputs, exam)
+    usual = next(iter(subject.config.metrics))
+    assert usual in evaluation.numbers
+    assert all(math.isfinite(value) for value in evaluation.numbers.values())
+    assert told == sorted(told)
+    assert evaluation.sentence()
+    report = json.loads(json.dumps(evaluation.to_json()))
+    assert {"numbers", "classes", "milliseconds"} <= report.keys()
+    table = subject.scores(report)
+    assert all(len(row) == len(table.columns) for row in table.rows)
+    for sheet in subject.draw_found(evaluation, 3).values():
+        assert all(image.ndim == 3 and image.shape[2] == 3 for image in sheet)
+
+
+def check_report(subject: Subject) -> None:
+    report = json.loads(json.dumps(subject.report()))
+    assert report["classes"] == list(subject.facts["classes"])
+    assert subject.headline().startswith(f"({report['format']}): ")

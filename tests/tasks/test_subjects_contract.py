@@ -1,0 +1,107 @@
+"""The contract of every kind of task, on each kind of data that it learns from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from boxcrew.core.config import Tree
+from boxcrew.core.errors import DataError
+from boxcrew.data.config import DataConfig
+from boxcrew.data.image import write_image
+from boxcrew.tasks.base import TASKS, Opening, Subject
+from boxcrew.testing import subjects
+
+
+def write_pictures(folder: Path) -> Path:
+    draw = np.random.default_rng(0)
+    for label, level in (("dark", 60), ("light", 200)):
+        for number in range(12):
+            image = draw.integers(level - 40, level + 40, (16, 20, 3)).astype(np.uint8)
+            (folder / label).mkdir(parents=True, exist_ok=True)
+            write_image(folder / label / f"{number}.png", image)
+    return folder
+
+
+def write_table(file: Path) -> Path:
+    draw = np.random.default_rng(0)
+    rows = [f"{a:.3f},{b:.3f},{'yes' if a > b else 'no'}" for a, b in draw.normal(size=(40, 2))]
+    file.write_text("\n".join(["width,height,wider", *rows]) + "\n")
+    return file
+
+
+def write_words(folder: Path) -> Path:
+    folder.mkdir()
+    for name, letters in (("vowels", "aeiou"), ("others", "bcdfg")):
+        draw = np.random.default_rng(len(letters))
+        words = ["".join(draw.choice(list(letters), size=n)) for n in draw.integers(2, 9, 30)]
+        (folder / f"{name}.txt").write_text("\n".join(words) + "\n")
+    return folder
+
+
+def write_text(file: Path) -> Path:
+    file.write_text("the tea is on the shelf, and the cup is beside it. " * 40)
+    return file
+
+
+WRITERS = {"pictures": write_pictures, "table": write_table, "words": write_words, "text": write_text}
+FC: Tree = {"name": "fc", "widths": [8]}
+GAN: Tree = {"width": 4, "latent": 6}
+MIXED: Tree = {"mixup": 0.4, "cutmix": 1.0}
+READER: Tree = {"hidden": 8, "cells": "gru", "bidirectional": True}
+PENALISED: Tree = {"loss": "wasserstein", "penalty": 10.0, "spectral_norm": False}
+MOVED: Tree = {"flip": 0.5, "shift": 2}
+KINDS: list[tuple[str, str, Tree]] = [
+    ("classification", "pictures", {"net": {"name": "cnn", "width": 4}, "size": 16, "augment": MOVED}),
+    ("classification", "pictures", {"net": FC, "size": 8, "augment": MIXED}),
+    ("classification", "table", {"net": FC, "class_weights": True}),
+    ("sequence", "pictures", {"net": {"hidden": 8}, "size": 12}),
+    ("sequence", "words", {"net": READER, "augment": {"drop_tokens": 0.2}}),
+    ("sequence", "text", {"net": {"hidden": 8}, "length": 16}),
+    ("gan", "pictures", {"size": 28, **GAN}),
+    ("gan", "pictures", {"size": 32, **GAN, **PENALISED}),
+]
+SUFFIXES = {"table": ".csv", "text": ".txt"}
+
+
+@pytest.fixture(params=KINDS, ids=lambda kind: f"{kind[0]}-{kind[1]}")
+def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Subject:
+    name, data, settings = request.param
+    place = WRITERS[data](tmp_path / f"data{SUFFIXES.get(data, '')}")
+    kind = TASKS.get(name)
+    config = kind.config_class.of({"name": name, **settings})
+    return kind.open(config, Opening(data=DataConfig(path=str(place)), seed=0))
+
+
+def test_every_kind_is_looked_at(tiny_set: Path) -> None:
+    assert {name for name, _, _ in KINDS} | {"detection"} == set(TASKS.names())
+    kind = TASKS.get("detection")
+    config = kind.config_class.of(
+        {"name": "detection", "detector": {"backbone": "mobilenetv3_small_050", "size": 96}}
+    )
+    check_all(kind.open(config, Opening(data=DataConfig(path=str(tiny_set)), seed=0)))
+
+
+def test_the_contract(subject: Subject) -> None:
+    check_all(subject)
+
+
+def check_all(subject: Subject) -> None:
+    subjects.check_settings(subject)
+    subjects.check_report(subject)
+    task = subjects.check_build(subject)
+    assert subject.describe(task)
+    batch = subjects.check_stream(subject)
+    subjects.check_losses(task, batch)
+    subjects.check_account(subject, task)
+    subjects.check_examination(subject, task)
+    assert subject.digest() == subject.digest()
+
+
+def test_data_of_another_kind_is_refused(tmp_path: Path) -> None:
+    place = write_table(tmp_path / "data.csv")
+    kind = TASKS.get("gan")
+    with pytest.raises(DataError, match="holds numbers; this task learns from pictures"):
+        kind.open(kind.config_class.of({"name": "gan"}), Opening(data=DataConfig(path=str(place)), seed=0))
