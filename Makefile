@@ -23,7 +23,7 @@ train: $(READY)
 	$(BIN)/boxcrew train $(ARGS)
 
 test: $(READY)
-	$(BIN)/python -m pytest --numprocesses 2 --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 3 --dist worksteal $(ARGS)
 
 check: $(READY)
 	$(BIN)/ruff format --check

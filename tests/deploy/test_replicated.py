@@ -25,7 +25,7 @@ from boxcrew.testing.processes import in_all_processes
 
 BATCH = 8
 ALONE = ("single", "clones")  # strategies for one process
-WAYS = [((8,), 2), ((4, 4), 1), ((5, 3), 2), ((3, 3, 2), 1), ((2, 2, 2, 2), 2)]  # shares, and parts of a step
+WAYS = [((8,), 2), ((5, 3), 2), ((3, 3, 2), 1)]  # shares, and parts of a step
 CASES = [
     (name, *way)
     for name in STRATEGIES.names()
