@@ -122,7 +122,7 @@ def plain(recipe: str) -> float:
                 torch.nn.utils.clip_grad_norm_(task.parameters(), clip)
             optimizer.step()
         if step % 10 == 0:
-            float(loss)
+            float(loss.detach())
     return RECIPES[recipe] / (time.perf_counter() - begun)
 
 

@@ -98,6 +98,13 @@ class Deployment(ABC):
         while not self.is_whole and (word := self.group.say("")):
             answer(word)
 
+    def seed(self, value: int) -> None:
+        """Of what layers draw at random, on all devices."""
+        if set(self.plan.devices) <= {"cpu"}:
+            torch.default_generator.manual_seed(value)
+        else:  # also asks after devices that are not here, which takes a millisecond
+            torch.manual_seed(value)
+
     @abstractmethod
     def place(self, module: nn.Module) -> nn.Module:
         """The module on its devices and in the plan's memory format."""

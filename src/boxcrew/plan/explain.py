@@ -21,7 +21,7 @@ def expectations(plan: Plan) -> list[str]:
     memory = "; ".join(_in_short(one) for one in found.memory)
     return [
         f"expected: {found.step.likely:.3g} s a step ({found.step.low:.3g} to {found.step.high:.3g}), "
-        f"{found.images_per_second:.3g} images/s, bound by {_BOUNDS[found.bound]}",
+        f"{_rate(found.images_per_second)} images/s, bound by {_BOUNDS[found.bound]}",
         f"expected: an epoch in {found.epoch}, the steps of the run in {found.run}, by {found.basis}",
         f"expected: {memory}",
     ]
@@ -48,3 +48,8 @@ def memory_table(plan: Plan) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         ("there are", *(format_bytes(one.capacity) for one in alike)),
     ]
     return ("memory", *names), rows
+
+
+def _rate(value: float) -> str:
+    """To three digits, without an exponent."""
+    return f"{value:.3g}" if value < 1000 else f"{value:.0f}"

@@ -104,7 +104,7 @@ def _measured_ways(costs: Costs, chosen: Candidate, fitting: Sequence[Candidate]
         if (one.strategy, one.recompute) == (chosen.strategy, chosen.recompute)
         and (not one.on_cpu or (one.memory_format, one.threads) in tried)
     }
-    told = ", ".join(f"{way} {seconds:.2f} s" for way, seconds in alike.items())
+    told = ", ".join(f"{way} {seconds:.{2 if seconds >= 0.1 else 4}f} s" for way, seconds in alike.items())
     return [f"steps of {samples} samples were tried: {told}", *costs.knowledge.failures]
 
 

@@ -101,20 +101,20 @@ def measure_inputs(config: RunConfig, subject: Subject) -> Inputs | None:
     num = min(LOOKED_AT, subject.num_train)
     at_once = min(max(AT_ONCE, config.batch), num)  # of many at once each takes less
     num -= num % at_once  # whole batches
-    kept = subject.keeping(num * subject.most_read_bytes)
+    kept = subject.keeping((num + at_once) * subject.most_read_bytes)
     try:
         first, again = (_read(config, kept, num=num, at_once=at_once) for _ in range(2))
     except DataError:
         return None
-    image_bytes = (kept.kept_bytes or 0) // num or subject.read_bytes
-    return Inputs(seconds=max(first, again), kept_seconds=again, image_bytes=image_bytes)
+    return Inputs(seconds=max(first, again), kept_seconds=again, image_bytes=subject.read_bytes)
 
 
 def _read(config: RunConfig, subject: Subject, *, num: int, at_once: int) -> float:
     """Core-seconds a sample."""
-    loader = subject.loader(Feed(batch=at_once, seed=config.seed))
     steps = num // at_once
+    batches = subject.loader(Feed(batch=at_once, seed=config.seed)).batches(num_steps=1 + steps)
+    next(batches)  # only a first batch takes what it takes to begin
     begun = time.process_time()
-    for _ in loader.batches(num_steps=steps):
+    for _ in batches:
         pass
-    return max(1e-6, (time.process_time() - begun) / (steps * at_once))
+    return max(1e-7, (time.process_time() - begun) / (steps * at_once))

@@ -267,7 +267,7 @@ class Trainer:
         stopped, or that goes back, draws the same without having kept anything.
         """
         place = (self.course.seed, self.step, self.deployment.group.rank)
-        torch.manual_seed(int(np.random.SeedSequence(place).generate_state(1, np.uint64)[0]))
+        self.deployment.seed(int(np.random.SeedSequence(place).generate_state(1, np.uint64)[0]))
 
     def _num_samples(self, batch: Batch) -> int:
         """Of the step, over all replicas; of the others it is not known what they could not read."""
