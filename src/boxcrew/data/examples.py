@@ -14,6 +14,7 @@ import numpy.typing as npt
 from boxcrew.core.errors import DataError
 from boxcrew.core.registry import Registry
 from boxcrew.core.types import Ints
+from boxcrew.data.formats import Format, format_of
 from boxcrew.data.problem import Problem
 
 Array = npt.NDArray[Any]
@@ -134,20 +135,10 @@ class ExampleSet:
         return self.splits[name]
 
 
-class ExampleFormat(ABC):
+class ExampleFormat(Format):
     """A way in which such sets are stored."""
 
     name: ClassVar[str]  # the name it is registered under
-
-    @classmethod
-    @abstractmethod
-    def detect(cls, path: Path) -> bool:
-        """Whether `path` (a file or directory that exists) looks like this format. Cheap."""
-
-    @classmethod
-    @abstractmethod
-    def looked_for(cls) -> str:
-        """One line for the message that no format fits: what `detect` looks for."""
 
     @classmethod
     @abstractmethod
@@ -160,20 +151,4 @@ EXAMPLE_FORMATS: Registry[type[ExampleFormat]] = Registry("data format", "boxcre
 
 def open_examples(path: str | Path, wanted: Wanted, *, format: str = "auto") -> ExampleSet:
     """Opens the set at `path` (or an embedded one, by its name), detecting its format unless told."""
-    if format != "auto":
-        return EXAMPLE_FORMATS.get(format).open(Path(path), wanted)
-    if str(path) in EXAMPLE_FORMATS.names() and not Path(path).exists():
-        return EXAMPLE_FORMATS.get(str(path)).open(Path(path), wanted)
-    path = Path(path)
-    if not path.exists():
-        raise DataError(f"{path}: no such file or directory", advice="give data= the path of a data set")
-    fitting = [name for name in EXAMPLE_FORMATS.names() if EXAMPLE_FORMATS.get(name).detect(path)]
-    if len(fitting) == 1:
-        return EXAMPLE_FORMATS.get(fitting[0]).open(path, wanted)
-    if fitting:
-        names = " and ".join(fitting)
-        raise DataError(f"{path}: looks like {names}", advice=f"say which: data.format={fitting[0]}")
-    looked = "; ".join(
-        f"{name}: {EXAMPLE_FORMATS.get(name).looked_for()}" for name in EXAMPLE_FORMATS.names()
-    )
-    raise DataError(f"{path}: not a data set in any known format", advice=f"looked for {looked}")
+    return format_of(path, EXAMPLE_FORMATS, named=format).open(Path(path), wanted)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +14,7 @@ import numpy as np
 from boxcrew.core.errors import DataError
 from boxcrew.core.registry import Registry
 from boxcrew.core.types import Image, Ints, Target
+from boxcrew.data.formats import Format, format_of
 from boxcrew.data.image import read_image
 from boxcrew.data.problem import Problem
 
@@ -38,7 +39,7 @@ class ImageReader(Protocol):
         """As `Source.read`."""
 
 
-class Source(ABC):
+class Source(Format):
     """A data set opened: classes, the records of each split, and what was found wrong on the way.
 
     Opening reads annotations, and of images the headers at most. An annotation or image that cannot be
@@ -59,16 +60,6 @@ class Source(ABC):
         self.classes = classes
         self.splits = splits  # the keys are among SPLITS
         self.problems = problems
-
-    @classmethod
-    @abstractmethod
-    def detect(cls, path: Path) -> bool:
-        """Whether `path` (a file or directory that exists) looks like this format. Cheap."""
-
-    @classmethod
-    @abstractmethod
-    def looked_for(cls) -> str:
-        """One line for the message that no format fits: what `detect` looks for."""
 
     @classmethod
     @abstractmethod
@@ -139,18 +130,4 @@ SOURCES: Registry[type[Source]] = Registry("data format", "boxcrew.data.sources"
 
 def open_source(path: str | Path, *, format: str = "auto", seed: int = 0) -> Source:
     """Opens the data set at `path` (or `shelf`, the embedded one), detecting its format unless told."""
-    if format != "auto":
-        return SOURCES.get(format).open(Path(path), seed=seed)
-    if str(path) in SOURCES.names() and not Path(path).exists():
-        return SOURCES.get(str(path)).open(Path(path), seed=seed)
-    path = Path(path)
-    if not path.exists():
-        raise DataError(f"{path}: no such file or directory", advice="give data= the path of a data set")
-    fitting = [name for name in SOURCES.names() if SOURCES.get(name).detect(path)]
-    if len(fitting) == 1:
-        return SOURCES.get(fitting[0]).open(path, seed=seed)
-    if fitting:
-        names = " and ".join(fitting)
-        raise DataError(f"{path}: looks like {names}", advice=f"say which: data.format={fitting[0]}")
-    looked = "; ".join(f"{name}: {SOURCES.get(name).looked_for()}" for name in SOURCES.names())
-    raise DataError(f"{path}: not a data set in any known format", advice=f"looked for {looked}")
+    return format_of(path, SOURCES, named=format).open(Path(path), seed=seed)
