@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from torch import Tensor, nn
 
 from boxcrew.nets.activations import Activation, activation_layer
@@ -11,42 +13,44 @@ from boxcrew.nets.regularise import DropPath
 _LARGE = 40  # pixels a side from which the first convolution halves the picture
 
 
+@dataclass(frozen=True, kw_only=True)
+class Stages:
+    """The residual blocks of a network."""
+
+    width: int = 32  # channels of the first stage
+    depth: int = 1  # blocks of a stage
+    activation: Activation = "relu"
+    drop_path: float = 0.0  # how often the last block is left out, the first ones less often
+
+    def build(self) -> list[nn.Sequential]:
+        found, inputs = [], self.width
+        for stage, outputs in enumerate((self.width, 2 * self.width, 4 * self.width)):
+            blocks = []
+            for block in range(self.depth):
+                # Linear decay of what survives (Huang et al. 2016, equation 4).
+                p = self.drop_path * (stage * self.depth + block + 1) / (3 * self.depth)
+                blocks.append(ResidualBlock(inputs, outputs, activation=self.activation, drop_path=p))
+                inputs = outputs
+            found.append(nn.Sequential(*blocks))
+        return found
+
+
 class SmallCnn(nn.Module):
     """Three stages of residual blocks, each at half the size and twice the width of the one before."""
 
     def __init__(
-        self,
-        channels: int,
-        size: int,
-        num_classes: int,
-        *,
-        width: int = 32,
-        depth: int = 1,
-        activation: Activation = "relu",
-        dropout: float = 0.0,
-        drop_path: float = 0.0,
+        self, channels: int, size: int, num_classes: int, stages: Stages, *, dropout: float = 0.0
     ) -> None:
-        """For pictures of `size` pixels a side, 8 at least. `width`: channels of the first stage; `depth`:
-        blocks of a stage; `drop_path`: how often the last block is left out, the first ones less often.
-        """
+        """For pictures of `size` pixels a side, 8 at least."""
         super().__init__()
         stride = 1 if size < _LARGE else 2
-        self.convolution = nn.Conv2d(channels, width, 3, stride=stride, padding=1, bias=False)
-        self.norm = SingleCellNorm(width)
-        self.activation = activation_layer(activation)
+        self.convolution = nn.Conv2d(channels, stages.width, 3, stride=stride, padding=1, bias=False)
+        self.norm = SingleCellNorm(stages.width)
+        self.activation = activation_layer(stages.activation)
         self.pooling = nn.MaxPool2d(2)
-        self.stages = nn.ModuleList()
-        inputs = width
-        for stage, outputs in enumerate((width, 2 * width, 4 * width)):
-            blocks = []
-            for block in range(depth):
-                # Linear decay of what survives (Huang et al. 2016, equation 4).
-                p = drop_path * (stage * depth + block + 1) / (3 * depth)
-                blocks.append(ResidualBlock(inputs, outputs, activation=activation, drop_path=p))
-                inputs = outputs
-            self.stages.append(nn.Sequential(*blocks))
+        self.stages = nn.ModuleList(stages.build())
         self.dropout = nn.Dropout(dropout)
-        self.head = nn.Linear(inputs, num_classes)
+        self.head = nn.Linear(4 * stages.width, num_classes)
 
     def features(self, pictures: Tensor) -> Tensor:
         """(B, channels, H, W) of about unit size -> (B, 4 * width)."""

@@ -21,7 +21,7 @@ from boxcrew.core.errors import BoxcrewError
 from boxcrew.data.examples import Examples
 from boxcrew.nets.classifier import Classifier
 from boxcrew.nets.layers import Normalize
-from boxcrew.nets.small_cnn import SmallCnn
+from boxcrew.nets.small_cnn import SmallCnn, Stages
 from boxcrew.nets.weights import read_weights, save_weights
 from boxcrew.tasks.base import Facts
 from boxcrew.tasks.quick import train_quickly
@@ -65,7 +65,7 @@ def _network(facts: Facts) -> Classifier:
     size, _, channels = facts["shape"]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        body = SmallCnn(channels, size, max(2, len(facts["classes"])), width=WIDTH)
+        body = SmallCnn(channels, size, max(2, len(facts["classes"])), Stages(width=WIDTH))
     return Classifier(body, tuple(facts["classes"]), Normalize(facts["mean"], facts["std"]))
 
 

@@ -19,7 +19,7 @@ from boxcrew.nets.filling import Scheme, fill
 from boxcrew.nets.layers import Normalize
 from boxcrew.nets.perceptron import Perceptron
 from boxcrew.nets.recurrent import Cells, SequenceClassifier
-from boxcrew.nets.small_cnn import SmallCnn
+from boxcrew.nets.small_cnn import SmallCnn, Stages
 from boxcrew.tasks.base import Facts
 
 Part = Annotated[float, Field(ge=0, lt=1)]
@@ -77,16 +77,10 @@ class CnnConfig(NetConfig):
     def body(self, facts: Facts) -> nn.Module:
         _refuse(self.name, facts, "tokens", "numbers")
         size, _, channels = facts["shape"]
-        return SmallCnn(
-            channels,
-            size,
-            len(facts["classes"]),
-            width=self.width,
-            depth=self.depth,
-            activation=self.activation,
-            dropout=self.dropout,
-            drop_path=self.drop_path,
+        stages = Stages(
+            width=self.width, depth=self.depth, activation=self.activation, drop_path=self.drop_path
         )
+        return SmallCnn(channels, size, len(facts["classes"]), stages, dropout=self.dropout)
 
 
 class TimmConfig(NetConfig):
