@@ -102,9 +102,10 @@ def test_a_killed_worker_is_a_clear_error_where_results_are_awaited() -> None:
     assert not multiprocessing.active_children()
 
 
-def test_workers_leave_ctrl_c_to_the_parent() -> None:
-    results = fetch_all(slow_square, range(30), Workers(num=2))
-    found = [next(results)]
+@pytest.mark.parametrize("num", [1, 8])
+def test_workers_leave_ctrl_c_to_the_parent_from_their_first_moment(num: int) -> None:
+    results = fetch_all(slow_square, range(30), Workers(num=num))
+    found = [next(results)]  # of the first worker: the last has hardly begun
     for child in multiprocessing.active_children():
         assert child.pid is not None
         os.kill(child.pid, signal.SIGINT)

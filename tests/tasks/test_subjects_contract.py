@@ -46,7 +46,18 @@ def write_text(file: Path) -> Path:
     return file
 
 
-WRITERS = {"pictures": write_pictures, "table": write_table, "words": write_words, "text": write_text}
+def write_one_folder(folder: Path) -> Path:
+    """Pictures that belong to no class."""
+    return write_pictures(folder) / "dark"
+
+
+WRITERS = {
+    "pictures": write_pictures,
+    "one folder": write_one_folder,
+    "table": write_table,
+    "words": write_words,
+    "text": write_text,
+}
 FC: Tree = {"name": "fc", "widths": [8]}
 GAN: Tree = {"width": 4, "latent": 6}
 MIXED: Tree = {"mixup": 0.4, "cutmix": 1.0}
@@ -62,6 +73,7 @@ KINDS: list[tuple[str, str, Tree]] = [
     ("sequence", "text", {"net": {"hidden": 8}, "length": 16}),
     ("gan", "pictures", {"size": 28, **GAN}),
     ("gan", "pictures", {"size": 32, **GAN, **PENALISED}),
+    ("gan", "one folder", {"size": 28, **GAN}),
 ]
 SUFFIXES = {"table": ".csv", "text": ".txt"}
 
@@ -105,3 +117,14 @@ def test_data_of_another_kind_is_refused(tmp_path: Path) -> None:
     kind = TASKS.get("gan")
     with pytest.raises(DataError, match="holds numbers; this task learns from pictures"):
         kind.open(kind.config_class.of({"name": "gan"}), Opening(data=DataConfig(path=str(place)), seed=0))
+
+
+@pytest.mark.parametrize("name", ["classification", "sequence"])
+def test_one_class_is_nothing_to_tell_apart(tmp_path: Path, name: str) -> None:
+    folder = write_pictures(tmp_path)
+    for file in (folder / "light").iterdir():
+        file.write_bytes(b"\x89PNG")
+    kind = TASKS.get(name)
+    with pytest.raises(DataError, match="only one class to train on: 'dark'") as raised:
+        kind.open(kind.config_class.of({"name": name}), Opening(data=DataConfig(path=str(folder)), seed=0))
+    assert "light/" in raised.value.advice

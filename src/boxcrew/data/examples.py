@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -64,21 +64,33 @@ class Examples(ABC):
         return self
 
     def first(self, num: int) -> Examples:
-        return Some(self, min(num, len(self)))
+        return Relabelled(self, self.labels[:num])
 
 
-class Some(Examples):
-    """The first of others."""
+class Relabelled(Examples):
+    """The first of others, with other labels."""
 
-    def __init__(self, examples: Examples, num: int) -> None:
+    def __init__(self, examples: Examples, labels: Ints) -> None:
         self._examples = examples
-        self.labels = examples.labels[:num]
+        self.labels = labels
 
     def key(self, index: int) -> str:
         return self._examples.key(index)
 
     def fetch(self, indices: Sequence[int] | Ints) -> Fetched:
-        return self._examples.fetch(indices)
+        found = self._examples.fetch(indices)
+        return replace(found, labels=self.labels[found.indices])
+
+    @property
+    def input_bytes(self) -> int:
+        return self._examples.input_bytes
+
+    @property
+    def kept_bytes(self) -> int:
+        return self._examples.kept_bytes * len(self) // max(1, len(self._examples))
+
+    def keeping(self, num_bytes: int) -> Relabelled:
+        return Relabelled(self._examples.keeping(num_bytes), self.labels)
 
 
 class InMemory(Examples):

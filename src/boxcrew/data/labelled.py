@@ -82,16 +82,14 @@ class Settled:
 def settle_classes(
     root: Path, names: Sequence[str], labels: Mapping[str, Ints], problems: Sequence[Problem]
 ) -> Settled:
-    """`labels` by split, as places in `names`. `DataError` if there are not two classes to tell apart; the
-    `problems` met so far tell why.
+    """`labels` by split, as places in `names`. `DataError` if training has nothing; the `problems` met so far
+    tell why.
     """
     counts = {split: np.bincount(part, minlength=len(names)) for split, part in labels.items()}
     trained = counts.get("train", np.zeros(len(names), dtype=np.int64)) > 0
     classes = tuple(name for name, is_there in zip(names, trained, strict=True) if is_there)
-    if len(classes) < 2:
-        what = f"has only one class to train on: {classes[0]!r}" if classes else "has nothing to train on"
-        first = f"; the first of {len(problems)} problems: {problems[0]}" if problems else ""
-        raise DataError(f"{root}: {what}", advice=f"two classes or more can be told apart{first}")
+    if not classes:
+        raise DataError(f"{root}: has nothing to train on", advice=first_of(problems) or "it needs examples to train on")
     absent = [name for name, is_there in zip(names, trained, strict=True) if not is_there]
     lost = sum(int(count[~trained].sum()) for count in counts.values())
     return Settled(
@@ -99,6 +97,11 @@ def settle_classes(
         numbers=np.where(trained, np.cumsum(trained) - 1, -1).astype(np.int64),
         problems=(_absence(root, absent, lost),) if absent else (),
     )
+
+
+def first_of(problems: Sequence[Problem]) -> str:
+    """What may be the reason that nothing is left; empty, if it is not known."""
+    return f"the first of {len(problems)} problems: {problems[0]}" if problems else ""
 
 
 def settle(

@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
@@ -20,6 +21,9 @@ from boxcrew.core.parent import die_with
 
 Request = TypeVar("Request")
 Result = TypeVar("Result")
+
+
+LEFT_TO_PARENT = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +65,8 @@ def fetch_all(
         # Forked, workers start at once and share the records; elsewhere the system's own way.
         multiprocessing_context="fork" if workers.num and sys.platform == "linux" else None,
     )
-    results = _without_child_signal(loader)
+    with _signals_held():
+        results = _without_child_signal(loader)
     try:
         yield from results
     except RuntimeError as error:
@@ -76,6 +81,19 @@ def fetch_all(
         shut_down = getattr(results, "_shutdown_workers", None)
         if shut_down is not None:
             shut_down()
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """A process that is started inside is not reached by a signal before it has settled."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, LEFT_TO_PARENT)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _without_child_signal(loader: DataLoader[Result]) -> Iterator[Result]:
@@ -99,8 +117,10 @@ def _settle(parent: int, worker: int) -> None:  # noqa: ARG001
     """First thing in a worker process."""
     # Ctrl-C, and what ends a job or a service, reach the whole group: the parent decides what they mean and
     # ends its workers. They must last until it has finished its step, or the examination it is in.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in LEFT_TO_PARENT:
         signal.signal(number, signal.SIG_IGN)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, LEFT_TO_PARENT)
     die_with(parent)
     # 0, not 1: for 1 OpenCV would wait for the threads of a pool that a fork does not bring along, for ever.
     cv2.setNumThreads(0)

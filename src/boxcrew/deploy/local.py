@@ -72,10 +72,13 @@ class Local(Deployment):
             self.discard(task)  # here, where the error no longer holds on to the tensors of the failed try
             for name in self.plan.devices:
                 self.devices.release(name)
-        # The weight of the whole step is known only now; gradients are linear, so they are divided instead.
+        self.divide(task, total)
+        return total
+
+    def divide(self, task: nn.Module, total: Losses) -> None:
+        """The weight of the whole step is known only now; gradients are linear, so they are divided."""
         gradients = [self.local(p.grad) for p in task.parameters() if p.grad is not None]
         torch._foreach_div_(gradients, total.weight.clamp(min=1))
-        return total
 
     def compute(
         self, task: nn.Module, part: Batch, phase: str, device: torch.device, *, counts: bool = True
@@ -83,13 +86,20 @@ class Local(Deployment):
         """Forward and backward of one part on one device; gradients are added to those that are there. What
         does not count is computed, but weighs nothing.
         """
+        losses = self.forward(task, part, phase, device)
+        if not counts:
+            losses = losses.nothing()
+        self.backward(losses.total())
+        return losses.detach()
+
+    def forward(self, task: nn.Module, part: Batch, phase: str, device: torch.device) -> Losses:
         moved = part.to(device, memory_format=self.format_of(part.inputs))
         with self._autocast(device), self._recomputing(task):
             losses: Losses = task(moved, phase)
-        if not counts:
-            losses = losses.nothing()
-        self._scaler.scale(losses.total()).backward()  # type: ignore[no-untyped-call]
-        return losses.detach()
+        return losses
+
+    def backward(self, loss: Tensor) -> None:
+        self._scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
 
     def add_sums(
         self, own: Losses, num_samples: int, used: Sequence[float] = ()

@@ -16,9 +16,7 @@ from boxcrew.plan.wishes import Order
 HIDDEN = 0.9  # of backward can cover messages with gradients; 95 % of them were (docs/benchmarks.md)
 HIDDEN_PARTS = 0.5  # of messages with divided parameters is covered
 MESSAGES = 4  # on one host a byte that is sent is copied so many times
-HANDED_OVER = (
-    0.005  # seconds until a worker's batch is here and the loop is on: 5.2 to 5.9 ms, whatever its size
-)
+HANDED_OVER = 0.002  # seconds until a worker's batch is here and the loop is on: 1 ms of rows, 5 of photos
 DRAWN_PARTS = 8  # of a step, in its timeline
 
 
@@ -108,12 +106,13 @@ class Costs:
 
     def _wall(self, candidate: Candidate, busiest: float, making: float, core_seconds: float) -> float:
         """Until what is busiest is done and the next samples are there, which take that long to make, in all
-        of so many core-seconds. Threads that have all cores wait for the one whose core makes samples.
+        of so many core-seconds. Threads that have all cores wait for the one whose core makes samples, and
+        for the worker to hand them over.
         """
         if candidate.workers == 0:
             return busiest + making
         all_busy = candidate.on_cpu and candidate.threads * candidate.replicas >= self.machine.cores
-        return max(busiest + (core_seconds if all_busy else 0.0), making)
+        return max(busiest + (core_seconds + HANDED_OVER if all_busy else 0.0), making)
 
     def _compute(self, candidate: Candidate, paces: list[Pace]) -> list[float]:
         """Of each clone. Those of one process on the CPU share its threads, and so take turns in effect."""

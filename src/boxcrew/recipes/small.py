@@ -38,11 +38,13 @@ def cnn() -> RunConfig:
     boxcrew train cnn data=PATH
     """
     return RunConfig(
-        task=ClassificationConfig(net=CnnConfig(), augment=AugmentConfig(flip=0.5, shift=2)),
+        task=ClassificationConfig(
+            net=CnnConfig(dropout=0.1), augment=AugmentConfig(flip=0.5, shift=2), smoothing=0.05
+        ),
         epochs=8,
         batch=128,
-        optim=OptimConfig(name="adamw", rate=3e-3, weight_decay=0.02, stated_for=128),
-        schedule=ScheduleConfig(name="cosine", warmup=0.1),
+        optim=OptimConfig(name="nesterov", rate=0.1, weight_decay=5e-4, stated_for=128),
+        schedule=ScheduleConfig(name="cosine", warmup=0.2),
         evaluation=_JUDGED,
     )
 

@@ -114,6 +114,8 @@ class ClassificationTask(Task):
 class ClassSubject(ExampleSubject):
     """Of examples that belong to classes."""
 
+    least_classes = 2
+
     config: ClassesConfig
 
     @classmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -14,10 +14,11 @@ import torch
 from pydantic import Field
 
 from boxcrew.core.errors import DataError
-from boxcrew.core.types import Batch, Ints
+from boxcrew.core.types import Batch
 from boxcrew.core.units import format_count
 from boxcrew.data.example_loader import Changes, ExampleLoader, Stream, as_tensor
-from boxcrew.data.examples import Array, Examples, ExampleSet, Fetched, Kind, Wanted, open_examples
+from boxcrew.data.examples import Array, Examples, ExampleSet, Kind, Relabelled, Wanted, open_examples
+from boxcrew.data.labelled import first_of
 from boxcrew.data.order import BalancedOrder, SampleOrder
 from boxcrew.data.problem import Problem
 from boxcrew.tasks.base import Facts, Feed, Loader, Opening, Subject, Task, TaskConfig
@@ -40,6 +41,8 @@ class ExampleConfig(TaskConfig):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ExampleSubject(Subject):
+    least_classes: ClassVar[int] = 1
+
     config: ExampleConfig
     examples: ExampleSet
     train: Examples
@@ -55,6 +58,7 @@ class ExampleSubject(Subject):
             raise DataError(
                 f"{opening.data.path}: holds {opened.kind}; this task learns from {' or '.join(config.kinds)}"
             )
+        cls._require_classes(opened)
         if opening.facts is not None:
             opened = known_only(opened, tuple(opening.facts["classes"]))
         return cls(
@@ -64,6 +68,17 @@ class ExampleSubject(Subject):
             val=opened.split(opening.data.val),
             known=opening.facts,
         )
+
+    @classmethod
+    def _require_classes(cls, opened: ExampleSet) -> None:
+        """Where there are any, there must be enough of them."""
+        if 0 < len(opened.classes) < cls.least_classes:
+            advice = "two classes or more can be told apart"
+            first = first_of(opened.problems)
+            raise DataError(
+                f"{opened.root}: has only one class to train on: {opened.classes[0]!r}",
+                advice=f"{advice}; {first}" if first else advice,
+            )
 
     @property
     def facts(self) -> Facts:
@@ -218,18 +233,5 @@ def known_only(opened: ExampleSet, classes: tuple[str, ...]) -> ExampleSet:
             advice=f"it knows {', '.join(classes) or 'none'}",
         )
     numbers = np.array([classes.index(name) for name in opened.classes], dtype=np.int64)
-    splits = {name: _Renumbered(part, numbers[part.labels]) for name, part in opened.splits.items()}
+    splits = {name: Relabelled(part, numbers[part.labels]) for name, part in opened.splits.items()}
     return replace(opened, classes=classes, splits=splits)
-
-
-class _Renumbered(Examples):
-    def __init__(self, examples: Examples, labels: Ints) -> None:
-        self._examples = examples
-        self.labels = labels
-
-    def key(self, index: int) -> str:
-        return self._examples.key(index)
-
-    def fetch(self, indices: Sequence[int] | Ints) -> Fetched:
-        found = self._examples.fetch(indices)
-        return replace(found, labels=self.labels[found.indices])

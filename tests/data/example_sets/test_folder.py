@@ -126,14 +126,13 @@ def test_a_copy_in_another_split_is_left_out_there(tmp_path: Path) -> None:
     assert keys(opened, "val") == ["val/a/own.png"]
 
 
-def test_one_class_is_refused(tmp_path: Path) -> None:
-    write_classes(tmp_path, {"cup": 3})
-    assert "only one class to train on: 'cup'" in refused(tmp_path).message
-    (tmp_path / "bowl").mkdir()
-    (tmp_path / "bowl" / "0.png").write_bytes(b"\x89PNG")
-    error = refused(tmp_path)
-    assert "only one class" in error.message
-    assert "bowl/0.png" in error.advice
+def test_images_without_folders_of_classes_are_of_one(tmp_path: Path) -> None:
+    write_classes(tmp_path / "flat", {"cups": 3})
+    assert open_examples(tmp_path / "flat" / "cups", Wanted()).classes == ("cups",)
+    write_classes(tmp_path / "divided", {"train": 3, "val": 2})
+    opened = open_examples(tmp_path / "divided", Wanted())
+    assert opened.classes == ("divided",)
+    assert {name: len(part) for name, part in opened.splits.items()} == {"train": 3, "val": 2}
 
 
 def test_nothing_to_train_on_is_refused(tmp_path: Path) -> None:

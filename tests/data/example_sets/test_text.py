@@ -161,8 +161,6 @@ def test_a_class_of_which_nothing_can_be_read_is_dropped(tmp_path: Path) -> None
     opened = open_examples(tmp_path, Wanted())
     assert opened.classes == ("one", "two")
     assert ("class-empty", str(tmp_path), "noted") in kinds(opened)
-    (tmp_path / "two.txt").write_text("")
-    assert "only one class to train on: 'one'" in refused(tmp_path).message
 
 
 def test_what_is_only_in_another_split_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Image folders: a folder for each class, below folders of splits or not."""
+"""Image folders: a folder for each class, or one for all, below folders of splits or not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from boxcrew.data.cuts import Cut, labels_of, read_when_asked, settle_cuts
 from boxcrew.data.examples import EXAMPLE_FORMATS, ExampleFormat, ExampleSet, Wanted
 from boxcrew.data.image import IMAGE_SUFFIXES, ImageError, read_header, read_image
 from boxcrew.data.labelled import held_out, made_split
-from boxcrew.data.layout import files_below, names_in, require_folder, suffix_of
+from boxcrew.data.layout import files_below, names_in, require_folder, split_of_folder, suffix_of
 from boxcrew.data.pictures import Shape, shape_for
 from boxcrew.data.problem import Problem
 from boxcrew.data.scan import ScannedFile, scan_files
@@ -33,11 +33,13 @@ class FolderFormat(ExampleFormat):
 
     @classmethod
     def detect(cls, path: Path) -> bool:
-        return has_classes_of(path, IMAGE_SUFFIXES) and not is_annotated(path)
+        if not path.is_dir() or is_annotated(path):
+            return False
+        return has_classes_of(path, IMAGE_SUFFIXES) or _holds_images(path)
 
     @classmethod
     def looked_for(cls) -> str:
-        return "folders of images, one for each class, below train/ and val/ or not"
+        return "images in a folder, or in one for each class, below train/ and val/ or not"
 
     @classmethod
     def open(cls, path: Path, wanted: Wanted) -> ExampleSet:
@@ -74,7 +76,7 @@ def _find(root: Path) -> tuple[list[str], Splits, list[Problem]]:
     """The names of the classes, and the images whose header can be read: as training, if there are no
     splits.
     """
-    folders = class_folders(root)
+    folders = _folders(root)
     names = sorted({folder.label for folder in folders})
     splits: Splits = {}
     problems = strays(root, folders)
@@ -90,6 +92,23 @@ def _find(root: Path) -> tuple[list[str], Splits, list[Problem]]:
             else:
                 splits.setdefault(folder.split or "train", []).append(cut)
     return names, splits, problems
+
+
+def _folders(root: Path) -> list[ClassFolder]:
+    """Images that no folder of a class holds are all of one."""
+    found = class_folders(root)
+    if _holds_images(root) and not has_classes_of(root, IMAGE_SUFFIXES):
+        return [ClassFolder(split=None, label=root.resolve().name, path=root)]
+    if all(folder.split is None and split_of_folder(folder.label) for folder in found):
+        return [
+            ClassFolder(split=split_of_folder(folder.label), label=root.resolve().name, path=folder.path)
+            for folder in found
+        ]
+    return found
+
+
+def _holds_images(folder: Path) -> bool:
+    return any(suffix_of(name) in IMAGE_SUFFIXES for name in names_in(folder))
 
 
 def _whole(file: Path, key: str, label: int) -> Cut:

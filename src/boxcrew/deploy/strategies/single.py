@@ -16,4 +16,13 @@ from boxcrew.deploy.local import Local
 class Single(Local):
     def add_up(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
         parts = batch.split(self.plan.micro_batches(len(batch)))
-        return reduce(operator.add, (self.compute(task, part, phase, self.device) for part in parts))
+        if len(parts) == 1:  # its weight is known before backward: one number to divide, not all gradients
+            losses = self.forward(task, batch, phase, self.device)
+            self.backward(losses.total() / losses.weight.clamp(min=1))
+            return losses.detach()
+        total = reduce(operator.add, (self.compute(task, part, phase, self.device) for part in parts))
+        super().divide(task, total)
+        return total
+
+    def divide(self, task: nn.Module, total: Losses) -> None:
+        """Adding up has done it."""
