@@ -12,6 +12,7 @@ import yaml
 
 from boxcrew.data.image import read_image, write_image
 from boxcrew.data.source import open_source
+from boxcrew.testing.made_examples import write_classes
 from boxcrew.testing.tiny import TINY
 
 Call = Callable[..., Any]
@@ -127,6 +128,30 @@ def test_data_counts_and_names_what_is_wrong(boxcrew: Call, tiny_set: Path, tmp_
     assert victim.name in report["problems"][0]["file"]
     assert report["problems"][0]["kind"] == "truncated-image"
     assert read_image(tmp_path / "sheet.png").shape[2] == 3
+
+
+def test_data_of_examples_is_counted_and_shown(boxcrew: Call, tmp_path: Path) -> None:
+    write_classes(tmp_path / "goods", {"cup": 6, "bowl": 8})
+    (tmp_path / "goods" / "cup" / "9.png").write_bytes(b"not a photo")
+    told = boxcrew("data", "goods", "out=sheet.png", "--json")
+    assert told.code == 0, told.err
+    report = json.loads(told.out)
+    assert (report["format"], report["kind"], report["classes"]) == ("folder", "pictures", ["bowl", "cup"])
+    counts = [split["by_class"] for split in report["splits"].values()]
+    assert {name: sum(one[name] for one in counts) for name in ("bowl", "cup")} == {"bowl": 8, "cup": 6}
+    assert "cup/9.png" in [problem["file"] for problem in report["problems"]]
+    assert read_image(tmp_path / "sheet.png").shape[2] == 3
+    again = boxcrew("data", "goods", "out=sheet.png")
+    assert again.code == 2
+    assert "exists already" in again.err
+
+
+def test_data_of_texts_is_counted_and_cannot_be_drawn(boxcrew: Call, tmp_path: Path) -> None:
+    (tmp_path / "book.txt").write_text("the tea is on the shelf, and the cup is beside it. " * 100)
+    told = boxcrew("data", "book.txt")
+    assert told.code == 0, told.err
+    assert "tokens of" in told.out
+    assert boxcrew("data", "book.txt", "out=sheet.png").code == 2
 
 
 def test_predict_names_and_passes_over_what_it_cannot_read(

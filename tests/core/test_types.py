@@ -69,6 +69,13 @@ def test_losses_add_up_term_by_term() -> None:
         first + Losses(terms={"a": torch.tensor(4.0)}, weight=torch.tensor(1.0))
 
 
+@pytest.mark.parametrize(("weight", "divisor"), [(0.0, 1.0), (0.25, 0.25), (1.0, 1.0), (7.0, 7.0)])
+def test_sums_are_divided_by_their_weight_unless_there_is_none(weight: float, divisor: float) -> None:
+    losses = Losses(terms={"a": torch.tensor(1.0)}, weight=torch.tensor(weight))
+    assert float(losses.divisor) == divisor
+    assert float(losses.weight) == weight
+
+
 def test_the_total_keeps_the_gradient_and_detach_drops_it() -> None:
     value = torch.tensor(2.0, requires_grad=True)
     losses = Losses(terms={"a": value * 3, "b": value * value}, weight=torch.tensor(1.0))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boxcrew.core.errors import DataError
-from boxcrew.data.order import SampleOrder, sample_rng
+from boxcrew.data.order import BalancedOrder, SampleOrder, sample_rng
 
 
 @given(num_samples=st.integers(1, 40), batch=st.integers(1, 90), seed=st.integers(0, 2**40))
@@ -30,6 +30,21 @@ def test_batches_of_any_size_lose_and_repeat_nothing(num_samples: int, batch: in
 def test_a_slice_is_a_part_of_the_one_stream(start: int, count: int) -> None:
     whole = SampleOrder(17, seed=3).slice(0, 600)
     assert SampleOrder(17, seed=3).slice(start, count) == whole[start : start + count]
+
+
+@given(start=st.integers(0, 500), count=st.integers(1, 100))
+def test_a_slice_of_a_balanced_order_is_a_part_of_the_one_stream(start: int, count: int) -> None:
+    labels = np.array([0] * 16 + [1])
+    whole = BalancedOrder(labels, seed=3).slice(0, 600)
+    assert BalancedOrder(labels, seed=3).slice(start, count) == whole[start : start + count]
+
+
+def test_a_sample_that_comes_up_again_is_told_from_the_first_time() -> None:
+    """Its augmentation is drawn from what is told here."""
+    stream = BalancedOrder(np.array([0] * 99 + [1]), seed=0).slice(0, 300)
+    rare = [place for place in stream if place[1] == 99]
+    assert len(rare) > 100
+    assert len(set(stream)) == 300
 
 
 def test_going_back_gives_the_same_again() -> None:

@@ -14,8 +14,8 @@ from boxcrew.data.pictures import Shape, fit, shape_for
         (Wanted(), None, (32, 32, 3)),
         (Wanted(), (300, 200, 3), (32, 32, 3)),
         (Wanted(size=300), (300, 200, 3), (300, 300, 3)),
-        (Wanted(size=16, colours=True), (28, 28, 1), (16, 16, 3)),
-        (Wanted(colours=False), (28, 28, 3), (28, 28, 1)),
+        (Wanted(size=16), (28, 28, 1), (16, 16, 1)),
+        (Wanted(size=16, shape=(40, 300, 3)), (28, 28, 1), (40, 300, 3)),
     ],
 )
 def test_the_shape_of_a_set(wanted: Wanted, own: Shape | None, shape: Shape) -> None:

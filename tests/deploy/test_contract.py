@@ -54,6 +54,14 @@ def test_a_batch_smaller_than_the_parts_or_without_an_object(way: Way) -> None:
     strategies.check_gradients(one, strategies.uneven_batch(1), dtype=torch.float64, tolerance=1e-10)
 
 
+@pytest.mark.parametrize("accumulation", [1, 3])
+@ways
+def test_a_weight_below_one_is_divided_by_too(way: Way, accumulation: int) -> None:
+    """As that of a step of rare classes, or of common ones, with task.class_weights."""
+    batch, one = strategies.uneven_batch(SAMPLES), plan(way, accumulation=accumulation)
+    strategies.check_gradients(one, batch, dtype=torch.float64, tolerance=1e-10, unit=1e-3)
+
+
 @ways
 def test_updates(way: Way) -> None:
     batch = strategies.uneven_batch(SAMPLES)

@@ -49,9 +49,8 @@ def sparse(deployment: Deployment, file: Path) -> None:
         losses = deployment.gradients(task, batch.select(deployment.positions), "train")
         gradients = {name: p.grad for name, p in task.named_parameters() if p.grad is not None}
         found.append((float(losses.total() / losses.weight), {n: g.clone() for n, g in gradients.items()}))
-        assert deployment.reduction is not None
         learns = [p for p in task.parameters() if p.requires_grad]
-        assert deployment.reduction.sent_bytes == sum(p.numel() * p.element_size() for p in learns)
+        assert deployment.reductions["train"].sent_bytes == sum(p.numel() * p.element_size() for p in learns)
         deployment.discard(task)
     torch.save(found, file)
 
@@ -91,8 +90,7 @@ def overlap(deployment: Deployment, file: Path) -> None:
     task = deployment.place(Rare())
     task.get_submodule("idle").requires_grad_(requires_grad=False)  # it would hold all others up
     losses, norms = learning.learn(deployment, task)
-    assert deployment.reduction is not None
-    torch.save((task.state_dict(), losses + norms, deployment.reduction.num_early), file)
+    torch.save((task.state_dict(), losses + norms, deployment.reductions["train"].num_early), file)
 
 
 def _with_small_buckets(deployment: Deployment, file: Path) -> None:

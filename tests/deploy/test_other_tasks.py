@@ -15,13 +15,15 @@ from boxcrew.core.types import Batch
 from boxcrew.deploy.deployment import Deployment, deploy
 from boxcrew.deploy.group import Group
 from boxcrew.deploy.server import Server
+from boxcrew.deploy.strategies import fsdp
+from boxcrew.deploy.strategies.ddp import Ddp
 from boxcrew.plan.plan import Clone, Plan, Replica
 from boxcrew.tasks.base import TASKS, Facts, Task
 from boxcrew.tasks.gan import _with_noise
 from boxcrew.tasks.phases import learning_in
 from boxcrew.testing import learning
 from boxcrew.testing.plans import plan_of
-from boxcrew.testing.processes import in_all_processes
+from boxcrew.testing.processes import in_all_processes, in_processes
 from boxcrew.train.optim import OptimConfig, PhaseConfig, optimizer_of
 
 BATCH, STEPS, LATENT = 8, 4, 5
@@ -46,10 +48,11 @@ KINDS: dict[str, tuple[str, Tree, Facts]] = {
     "fc": ("classification", {"net": {"name": "fc", "widths": [16]}, "l1": 1e-3, "max_norm": 1.0}, PICTURES),
     "cnn": ("classification", {"net": {"name": "cnn", "width": 4}, "class_weights": True}, PICTURES),
     "rows": ("sequence", {"net": {"hidden": 8}}, PICTURES),
-    "text": ("sequence", {"net": {"hidden": 8, "cells": "gru"}}, TEXT),
-    "hinge": ("gan", {**GAN, "loss": "hinge", "spectral_norm": False}, PICTURES),
+    "text": ("sequence", {"net": {"hidden": 8, "cells": "gru"}, "l1": 1e-3}, TEXT),
+    "hinge": ("gan", {**GAN, "loss": "hinge"}, PICTURES),
     "penalised": ("gan", {**GAN, "loss": "wasserstein", "penalty": 10.0, "spectral_norm": False}, PICTURES),
 }
+SPARSE = ("fc", "text")  # have an L1 norm in their loss
 OPTIM = OptimConfig(name="adam", rate=1e-3, weight_decay=0.0)
 RATES = OPTIM.model_copy(update={"phases": {"critic": PhaseConfig(rate=3e-3, momentum=0.5)}})
 
@@ -134,6 +137,59 @@ def test_replicas(strategy: str, servers: int, tmp_path: Path) -> None:
     first, *_ = in_all_processes(one, partial(play_all, one), tmp_path)
     for kind in KINDS:
         require_same(kind, first[kind])
+
+
+def test_what_is_known_of_weights_follows_them_once_a_phase_in_however_many_parts() -> None:
+    """And stays where a step is taken back: replicas without a sample do that alone."""
+    found = []
+    for accumulation in (1, 4):
+        task = make_task("hinge")
+        with torch.no_grad():
+            for parameter in task.parameters():
+                parameter.add_(0.1 * torch.ones_like(parameter).cumsum(0))
+        before = [buffer.clone() for name, buffer in task.named_buffers() if name.endswith(("_u", "_v"))]
+        one = plan_of(BATCH, accumulation=accumulation)
+        with deploy(one) as deployment, learning_in(task, "critic"):
+            deployment.gradients(task, make_batch("hinge", 0), "critic")
+            deployment.discard(task)
+        found.append([buffer for name, buffer in task.named_buffers() if name.endswith(("_u", "_v"))])
+    assert len(before) == 6
+    assert not any(map(torch.equal, found[0][:4], before[:4])), "of the head there is one output only"
+    assert all(map(torch.equal, *found))
+
+
+def test_messages_are_packed_once_for_each_phase() -> None:
+    task = make_task("hinge")
+    with deploy(plan("ddp", BATCH)) as deployment:
+        assert isinstance(deployment, Ddp)
+        learn("hinge", deployment, task)
+        packed = dict(deployment.reductions)
+        learn("hinge", deployment, task)
+        assert packed.keys() == {"critic", "generator"}
+        assert all(deployment.reductions[phase] is packed[phase] for phase in packed)
+
+
+def slopes(kind: str, deployment: Deployment) -> dict[str, torch.Tensor]:
+    task = deployment.place(make_task(kind))
+    deployment.gradients(task, make_batch(kind, 0).select(deployment.positions), "train")
+    found = {name: parameter.grad for name, parameter in task.named_parameters()}
+    return dict(deployment.whole({name: slope for name, slope in found.items() if slope is not None}))
+
+
+def divided_slopes(deployment: Deployment, file: Path) -> None:
+    """With every layer as a unit of its own."""
+    fsdp.UNIT_BYTES = 1
+    torch.save({kind: slopes(kind, deployment) for kind in SPARSE}, file)
+
+
+def test_weights_that_are_divided_are_kept_as_small_by_whoever_has_them(tmp_path: Path) -> None:
+    found, *_ = in_processes(plan("fsdp", 5, 3), divided_slopes, tmp_path)
+    for kind in SPARSE:
+        with deploy(plan("single", BATCH)) as deployment:
+            wanted = slopes(kind, deployment)
+        assert found[kind].keys() == wanted.keys()
+        for name, slope in wanted.items():
+            torch.testing.assert_close(found[kind][name], slope, rtol=1e-3, atol=1e-5)
 
 
 def test_a_gan_learns_in_turns() -> None:

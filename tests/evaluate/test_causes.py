@@ -112,6 +112,16 @@ def test_missing_values_and_columns_that_tell_nothing() -> None:
     assert values.weight > column.weight
 
 
+def test_a_problem_of_many_values_counts_as_many() -> None:
+    problems = [
+        Problem(kind="value-missing", file="a.csv", what="", action="repaired", count=count)
+        for count in (1_500_000, 1)
+    ]
+    values = one(missing(problems, 100_000))
+    assert values.what == "1500001 values missing (first: a.csv)"
+    assert values.weight == pytest.approx(1500.001)
+
+
 def test_the_worst_come_first_and_each_cause_has_its_turn() -> None:
     def advice(cause: str, weight: float) -> Advice:
         return Advice(cause=cause, what=f"{cause} {weight}", remedy="", weight=weight)  # type: ignore[arg-type]

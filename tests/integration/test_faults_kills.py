@@ -39,10 +39,10 @@ train(RunConfig.of(read_yaml(Path(given["settings"]))), Screen())
 IN_A_STEP = """
 original = Trainer._update
 
-def update(self, loss):
+def update(self, loss, phase):
     if self.step == given["step"]:
         die()
-    return original(self, loss)
+    return original(self, loss, phase)
 
 Trainer._update = update
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -129,6 +130,19 @@ def test_a_finished_run_can_be_made_longer(photos: Path, tmp_path: Path, run: Ru
     run(photos, out, steps=2)
     assert resume(out, {"steps": 4}, Screen()).summary["steps"] == 4
     assert [p.name for p in list_checkpoints(out / "checkpoints")] == ["00000003", "00000004"]
+
+
+def test_that_the_data_has_changed_is_said(photos: Path, tmp_path: Path, run: Run) -> None:
+    data, out = tmp_path / "data", tmp_path / "run"
+    shutil.copytree(photos, data)
+    run(data, out, steps=2)
+    said = "the data has changed since this run began"
+    resume(out, {"steps": 3}, Screen())
+    assert said not in (out / "train.log").read_text()
+    split = data / "ImageSets" / "Main" / "train.txt"
+    split.write_text("\n".join(split.read_text().splitlines()[1:]) + "\n")
+    resume(out, {"steps": 4}, Screen())
+    assert said in (out / "train.log").read_text()
 
 
 def test_killed_before_its_summary_a_run_still_gets_one(photos: Path, tmp_path: Path, run: Run) -> None:

@@ -43,10 +43,10 @@ from boxcrew.train.trainer import Trainer
 
 original = Trainer._update
 
-def update(self, loss):
+def update(self, loss, phase):
     if self.step == given["step"]:
         os.kill(os.getpid(), signal.SIGKILL)
-    return original(self, loss)
+    return original(self, loss, phase)
 
 Trainer._update = update
 train(RunConfig.of(read_yaml(Path(given["settings"]))), Screen())

@@ -138,7 +138,7 @@ def test_it_looks_at_places_between_real_and_made() -> None:
 
 @pytest.mark.parametrize("spectral_norm", [False, True])
 def test_penalties_of_parts_add_up(spectral_norm: bool) -> None:
-    critic = Critic(1, 28, width=4, norm="layer", spectral_norm=spectral_norm).eval()
+    critic = Critic(1, 28, width=4, norm="layer", spectral_norm=spectral_norm)
     real, fake, weights = torch.randn(6, 1, 28, 28), torch.randn(6, 1, 28, 28), torch.rand(6)
 
     def gradients(parts: list[slice]) -> list[Tensor]:

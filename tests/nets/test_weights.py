@@ -6,10 +6,12 @@ import os
 import pickle
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import cv2
 import numpy as np
 import pytest
+import timm
 import torch
 from torch import Tensor, nn
 
@@ -25,6 +27,8 @@ from boxcrew.nets.weights import (
     packaged_weights,
     read_weights,
     save_weights,
+    summed_over_colours,
+    timm_weights,
 )
 
 
@@ -212,3 +216,33 @@ def test_torchvision_weights_fill_timms_network_by_order(mobilenet_file: Path, s
     misplaced, _, unfilled = fitted_backbone("mobilenetv2_100", Weights(state=wrong, source=""))
     assert unfilled == 0
     assert agreement(misplaced, images) < 0.5
+
+
+def test_a_first_layer_for_grey_pictures_says_the_same_of_three_equal_channels() -> None:
+    state = {"stem": torch.rand(4, 3, 3, 3), "depthwise": torch.rand(4, 1, 3, 3), "norm": torch.rand(3)}
+    found = summed_over_colours(state)
+    grey = torch.rand(2, 1, 8, 8)
+    torch.testing.assert_close(
+        nn.functional.conv2d(grey, found["stem"]),
+        nn.functional.conv2d(grey.expand(-1, 3, -1, -1), state["stem"]),
+    )
+    assert found["depthwise"] is state["depthwise"]
+    assert found["norm"] is state["norm"]
+
+
+@pytest.mark.parametrize("features_only", [False, True])
+def test_classifiers_get_the_layers_behind_the_maps_too(
+    features_only: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = timm.create_model
+
+    def offline(name: str, *, pretrained: bool, **options: Any) -> Any:
+        """What a download would fill."""
+        assert pretrained
+        return made(name, **options)
+
+    monkeypatch.setattr(timm, "create_model", offline)
+    found = timm_weights("mobilenetv3_small_050", features_only=features_only).state
+    wanted = made("mobilenetv3_small_050", num_classes=0).state_dict()
+    assert (found.keys() == wanted.keys()) == (not features_only)
+    assert any(name.startswith("conv_head") for name in wanted)

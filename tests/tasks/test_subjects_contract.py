@@ -71,6 +71,7 @@ KINDS: list[tuple[str, str, Tree]] = [
     ("sequence", "pictures", {"net": {"hidden": 8}, "size": 12}),
     ("sequence", "words", {"net": READER, "augment": {"drop_tokens": 0.2}}),
     ("sequence", "text", {"net": {"hidden": 8}, "length": 16}),
+    ("sequence", "text", {"net": {"hidden": 8}, "length": 16, "augment": {"drop_tokens": 0.2}, "l1": 1e-3}),
     ("gan", "pictures", {"size": 28, **GAN}),
     ("gan", "pictures", {"size": 32, **GAN, **PENALISED}),
     ("gan", "one folder", {"size": 28, **GAN}),

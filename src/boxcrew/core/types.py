@@ -128,6 +128,11 @@ class Losses:
     terms: Mapping[str, Tensor]  # each a scalar sum over the samples given
     weight: Tensor  # scalar, >= 0: what the sums are to be divided by (SSD: the number of matches)
 
+    @property
+    def divisor(self) -> Tensor:
+        """The weight, or 1 where that is 0 and so are the sums. Without a branch: no device waits."""
+        return self.weight.masked_fill(self.weight == 0, 1)
+
     def total(self) -> Tensor:
         return sum(self.terms.values(), start=self.weight.new_zeros(()))
 

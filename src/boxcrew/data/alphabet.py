@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from boxcrew.core.types import Ints
 
 UNKNOWN_CHARACTER = "\N{REPLACEMENT CHARACTER}"
 PADDING = 0
+
+Unit = Literal["line", "file"]
 
 
 def alphabet_of(texts: Iterable[str]) -> str:
@@ -26,11 +28,11 @@ def meaning_of_text(texts: Iterable[str]) -> dict[str, Any]:
     return {"alphabet": alphabet_of(texts), "unknown": 0}
 
 
-def meaning_of_texts(texts: Iterable[str], *, length: int) -> dict[str, Any]:
+def meaning_of_texts(texts: Iterable[str], *, length: int, unit: Unit = "line") -> dict[str, Any]:
     """For texts of one length: 0 follows those that are shorter, 1 is any character that is not in `texts`,
-    theirs are 2, 3, …
+    theirs are 2, 3, … `unit`: what of a text file was one of them.
     """
-    return {"alphabet": alphabet_of(texts), "unknown": PADDING + 1, "length": length}
+    return {"alphabet": alphabet_of(texts), "unknown": PADDING + 1, "length": length, "unit": unit}
 
 
 def is_of_running_text(meaning: Mapping[str, Any]) -> bool:

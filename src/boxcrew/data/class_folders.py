@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from boxcrew.core.units import counted
 from boxcrew.data.layout import names_in, split_of_folder, suffix_of
 from boxcrew.data.problem import Problem
 from boxcrew.data.source import SOURCES
+
+_NAMED = 3  # files that a message names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +44,35 @@ def strays(root: Path, folders: Collection[ClassFolder]) -> list[Problem]:
         Problem(kind="no-split", file=folder.name, what=what, action="left out")
         for folder in _folders_in(root)
         if split_of_folder(folder.name) is None
+    ]
+
+
+def loose(root: Path, folders: Collection[ClassFolder], suffixes: Collection[str]) -> list[Path]:
+    """Files of one of the suffixes (lower case) that lie beside the folders of classes, in none of them."""
+    beside = [root]
+    if any(folder.split for folder in folders):
+        beside += [folder for folder in _folders_in(root) if split_of_folder(folder.name)]
+    holders = {folder.path for folder in folders}
+    return [
+        place / name
+        for place in beside
+        if place not in holders
+        for name in names_in(place)
+        if suffix_of(name) in suffixes and not name.startswith(".")
+    ]
+
+
+def without_class(root: Path, files: Sequence[Path], noun: str) -> list[Problem]:
+    """That these are left out, if there are any."""
+    if not files:
+        return []
+    names = [file.relative_to(root).as_posix() for file in files]
+    listed = ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
+    what = f"no folder of a class holds {counted(len(names), noun)}: {listed}"
+    return [
+        Problem(
+            kind="label-missing", file=names[0], what=what, value=listed, action="left out", count=len(names)
+        )
     ]
 
 

@@ -14,7 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from boxcrew.core.errors import DataError
+from boxcrew.core.registry import suggest
 from boxcrew.core.types import Bools, Floats
+from boxcrew.data.table import Table
 
 Column = Mapping[str, Any]
 MISSING = frozenset({"", "?", "na", "n/a", "nan", "null"})
@@ -82,6 +85,17 @@ def encode_columns(columns: Sequence[Column], words: Mapping[str, Sequence[str]]
         _encode(column, words[column["name"]], encoded[:, first : first + width])
         first += width
     return encoded
+
+
+def require_columns(table: Table, columns: Sequence[Column]) -> None:
+    """`DataError` if the table lacks some."""
+    lacking = [column["name"] for column in columns if column["name"] not in table.names]
+    if lacking:
+        noun, were = ("column", "was") if len(lacking) == 1 else ("columns", "were")
+        raise DataError(
+            f"{table.file}: has no {noun} {', '.join(map(repr, lacking))}, which {were} learnt from",
+            advice=suggest(lacking[0], table.names),
+        )
 
 
 def encode_rows(meaning: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Floats:

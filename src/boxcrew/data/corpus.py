@@ -46,9 +46,9 @@ def open_corpus(root: Path, texts: Mapping[str, str], wanted: Wanted, *, format:
     Characters that are only in other splits are unknown ones, as are those a set before did not have whose
     meaning is wanted.
     """
-    texts, problems = _hold_out(root, texts, wanted.length)
-    for split, text in texts.items():
-        _require_windows(f"{root}: the text of {split}", text, wanted.length, count=1)
+    texts, made = _hold_out(root, texts, wanted.length)
+    _require_windows(f"{root}: the text of train", texts["train"], wanted.length, count=1)
+    texts, short = _long_enough(root, texts, wanted.length)
     before = wanted.meaning if wanted.meaning and is_of_running_text(wanted.meaning) else None
     meaning = before or meaning_of_text([texts["train"]])
     strides = dict.fromkeys(texts, wanted.length) | {"train": max(1, wanted.length // 2)}
@@ -65,7 +65,7 @@ def open_corpus(root: Path, texts: Mapping[str, str], wanted: Wanted, *, format:
             for split in SPLITS
             if split in texts
         },
-        problems=problems,
+        problems=(*made, *short),
         meaning=meaning,
     )
 
@@ -84,6 +84,24 @@ def _hold_out(
     what = f"has no validation text; the last {num_held} of its {len(text)} characters are taken"
     problem = Problem(kind="made-split", file=str(root), what=what, action="noted")
     return {**texts, "train": text[:-num_held], "val": text[-num_held:]}, (problem,)
+
+
+def _long_enough(
+    root: Path, texts: Mapping[str, str], length: int
+) -> tuple[dict[str, str], tuple[Problem, ...]]:
+    """Without splits that are shorter than a window: whether they are asked for is not known here."""
+    short = [split for split in SPLITS if split in texts and len(texts[split]) <= length]
+    problems = (
+        Problem(
+            kind="text-short",
+            file=str(root),
+            at=split,
+            what=f"has only {len(texts[split])} characters, but length={length} needs {length + 1}",
+            action="left out",
+        )
+        for split in short
+    )
+    return {split: text for split, text in texts.items() if split not in short}, tuple(problems)
 
 
 def _require_windows(what: str, text: str, length: int, *, count: int) -> None:

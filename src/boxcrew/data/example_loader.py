@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -44,6 +45,7 @@ class Changes:
     change: Change | None = None
     mix: Mix | None = None
     extra: Extra | None = None
+    keeps_inputs: bool = False  # whether changed inputs are a target, `unchanged`, as they were before
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -121,6 +123,8 @@ class ExampleLoader:
             epochs = epochs[np.isin(indices, found.indices)]
         place: dict[str, Any] = {"seed": self._order.seed, "epochs": epochs, "indices": found.indices}
         if self._changes.change is not None:
+            if self._changes.keeps_inputs:
+                targets["unchanged"] = inputs
             inputs = self._changes.change(inputs, **place)
         if self._changes.extra is not None:
             targets |= self._changes.extra(**place)
@@ -156,15 +160,7 @@ class ExampleBatch:
 
 def in_turn(examples: Examples, *, batch: int, workers: Workers) -> Iterator[ExampleBatch]:
     """Each example once, in order; `DataError` if none at all could be read."""
-
-    def fetch(start: int) -> dict[str, Any]:
-        found = examples.fetch(np.arange(start, min(start + batch, len(examples))))
-        return {
-            "inputs": as_tensor(found.inputs) if len(found.indices) else None,
-            "labels": torch.from_numpy(found.labels),
-            "skipped": found.skipped,
-        }
-
+    fetch = partial(_fetch, examples, batch)  # by its name: processes that are not forked are sent it
     skipped: tuple[str, ...] = ()
     held: ExampleBatch | None = None  # until it is known whether all that follows was skipped
     for parts in fetch_all(fetch, range(0, len(examples), batch), workers):
@@ -179,6 +175,15 @@ def in_turn(examples: Examples, *, batch: int, workers: Workers) -> Iterator[Exa
         first = f"; the first: {skipped[0]}" if skipped else ""
         raise DataError(f"none of the {len(examples)} examples to evaluate could be read{first}")
     yield replace(held, skipped=held.skipped + skipped)
+
+
+def _fetch(examples: Examples, num: int, start: int) -> dict[str, Any]:
+    found = examples.fetch(np.arange(start, min(start + num, len(examples))))
+    return {
+        "inputs": as_tensor(found.inputs) if len(found.indices) else None,
+        "labels": torch.from_numpy(found.labels),
+        "skipped": found.skipped,
+    }
 
 
 def as_tensor(inputs: Array) -> Tensor:

@@ -63,23 +63,33 @@ class Examples(ABC):
         """The same, with so many bytes for those that have been read."""
         return self
 
-    def first(self, num: int) -> Examples:
-        return Relabelled(self, self.labels[:num])
+    def some(self, num: int) -> Examples:
+        """So many, or all where there are no more, always the same: one of each of as many equal stretches,
+        for sets are often in the order of their classes, or these come in turns.
+        """
+        count = min(num, len(self))
+        ends = np.arange(count + 1) * len(self) // count
+        places = np.random.default_rng(0).integers(ends[:-1], ends[1:])
+        return Relabelled(self, self.labels[places], places)
 
 
 class Relabelled(Examples):
-    """The first of others, with other labels."""
+    """All or some of others, with labels of their own."""
 
-    def __init__(self, examples: Examples, labels: Ints) -> None:
+    def __init__(self, examples: Examples, labels: Ints, places: Ints | None = None) -> None:
+        """`places`: of those that are meant among the others, growing; None: all."""
         self._examples = examples
         self.labels = labels
+        self._places = np.arange(len(examples)) if places is None else places
+        assert len(self._places) == len(labels)
 
     def key(self, index: int) -> str:
-        return self._examples.key(index)
+        return self._examples.key(int(self._places[index]))
 
     def fetch(self, indices: Sequence[int] | Ints) -> Fetched:
-        found = self._examples.fetch(indices)
-        return replace(found, labels=self.labels[found.indices])
+        found = self._examples.fetch(self._places[np.asarray(indices, dtype=np.int64)])
+        mine = np.searchsorted(self._places, found.indices)
+        return replace(found, labels=self.labels[mine], indices=mine)
 
     @property
     def input_bytes(self) -> int:
@@ -90,7 +100,7 @@ class Relabelled(Examples):
         return self._examples.kept_bytes * len(self) // max(1, len(self._examples))
 
     def keeping(self, num_bytes: int) -> Relabelled:
-        return Relabelled(self._examples.keeping(num_bytes), self.labels)
+        return Relabelled(self._examples.keeping(num_bytes), self.labels, self._places)
 
 
 class InMemory(Examples):
@@ -116,7 +126,7 @@ class Wanted:
     """How examples are to be given, where that is open."""
 
     size: int | None = None  # side of pictures; None: their own where all have the same up to 256, else 32
-    colours: bool | None = None  # pictures of 3 channels, else of 1; None: as they are
+    shape: tuple[int, int, int] | None = None  # of pictures, where it is known, whatever their size
     length: int = 128  # of texts, in characters
     label: str | None = None  # the column that is to be learnt; None: the last
     seed: int = 0  # for splits, where there are none
@@ -143,8 +153,32 @@ class ExampleSet:
 
     def split(self, name: str) -> Examples:
         if name not in self.splits:
-            raise DataError(f"{self.root}: has no split {name!r}", advice=f"it has: {', '.join(self.splits)}")
+            why = [str(problem) for problem in self.problems if problem.at == name]
+            raise DataError(
+                f"{self.root}: has no split {name!r}",
+                advice="; ".join([f"it has: {', '.join(self.splits)}", *why]),
+            )
         return self.splits[name]
+
+    def counts(self, part: Examples) -> dict[str, int]:
+        """Examples of each class in a split."""
+        found = np.bincount(part.labels, minlength=len(self.classes)).tolist()
+        return dict(zip(self.classes, found, strict=False))  # of none where there are no classes
+
+    def report(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "root": str(self.root),
+            "format": self.format,
+            "kind": self.kind,
+            "shape": list(self.shape),
+            "classes": list(self.classes),
+            "splits": {
+                name: {"examples": len(part), "by_class": self.counts(part)}
+                for name, part in self.splits.items()
+            },
+            "problems": [problem.to_json() for problem in self.problems],
+        }
 
 
 class ExampleFormat(Format):

@@ -89,7 +89,9 @@ def settle_classes(
     trained = counts.get("train", np.zeros(len(names), dtype=np.int64)) > 0
     classes = tuple(name for name, is_there in zip(names, trained, strict=True) if is_there)
     if not classes:
-        raise DataError(f"{root}: has nothing to train on", advice=first_of(problems) or "it needs examples to train on")
+        raise DataError(
+            f"{root}: has nothing to train on", advice=first_of(problems) or "it needs examples to train on"
+        )
     absent = [name for name, is_there in zip(names, trained, strict=True) if not is_there]
     lost = sum(int(count[~trained].sum()) for count in counts.values())
     return Settled(

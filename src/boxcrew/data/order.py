@@ -26,15 +26,13 @@ class SampleOrder:
 
     def slice(self, start: int, count: int) -> list[tuple[int, int]]:
         """(epoch, index of the sample) at positions start..start + count."""
-        found: list[tuple[int, int]] = []
-        while len(found) < count:
-            epoch, first = divmod(start + len(found), self.num_samples)
-            part = self.epoch(epoch)[first : first + count - len(found)]
-            found.extend((epoch, int(index)) for index in part)
-        return found
+        epochs, indices = self.arrays(start, count)
+        return list(zip(epochs.tolist(), indices.tolist(), strict=True))
 
     def arrays(self, start: int, count: int) -> tuple[Ints, Ints]:
-        """The same: (count,) epochs and (count,) indices."""
+        """The same: (count,) epochs and (count,) indices. No two positions have both in common: what is drawn
+        at random for a sample is drawn from the two.
+        """
         epochs, firsts = np.divmod(np.arange(start, start + count), self.num_samples)
         indices = np.empty(count, dtype=np.int64)
         for epoch in np.unique(epochs).tolist():
@@ -60,6 +58,10 @@ class BalancedOrder(SampleOrder):
         super().__init__(len(labels), seed)
         counts = np.bincount(labels)
         self._chances = np.cumsum(1 / counts[labels]) / np.count_nonzero(counts)
+
+    def arrays(self, start: int, count: int) -> tuple[Ints, Ints]:
+        """Each position is an epoch of its own: a rare sample comes up many times in one of the stream."""
+        return np.arange(start, start + count), super().arrays(start, count)[1]
 
     def _drawn(self, rng: np.random.Generator) -> Ints:
         places = np.searchsorted(self._chances, rng.random(self.num_samples))

@@ -18,13 +18,13 @@ Shape = tuple[int, int, int]
 
 def shape_for(wanted: Wanted, own: Shape | None) -> Shape:
     """Of all pictures of a set. `own` is theirs where all have the same."""
+    if wanted.shape is not None:
+        return wanted.shape
     height, width, channels = own or (DEFAULT_SIDE, DEFAULT_SIDE, 3)
     if max(height, width) > LARGEST_OWN_SIDE:
         height = width = DEFAULT_SIDE
     if wanted.size is not None:
         height = width = wanted.size
-    if wanted.colours is not None:
-        channels = 3 if wanted.colours else 1
     return height, width, channels
 
 

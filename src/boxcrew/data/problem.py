@@ -19,7 +19,7 @@ Kind = Literal[
     "duplicate-id", "duplicate-image", "leak", "no-split", "made-split", "data-yaml",
     # labelled examples
     "class-empty", "label-missing", "row-malformed", "value-missing", "value-unknown", "column-constant",
-    "text-unreadable", "text-cut",
+    "text-unreadable", "text-cut", "text-short", "image-resized",
     # writing it in another format
     "lost-flag",
 ]  # fmt: skip
@@ -40,6 +40,7 @@ class Problem:
     action: Action
     at: str = ""  # where in the file: "line 3", "object 2 (tea)", "annotation 17"
     value: str = ""  # what stands there, where one value is to blame
+    count: int = 1  # of the examples, values or objects that it is about
 
     @property
     def where(self) -> str:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from boxcrew.core.errors import BoxcrewError, DataError
+from boxcrew.core.follow import follow_weights
 from boxcrew.core.recompute import recomputing
 from boxcrew.core.types import Batch, Losses
 from boxcrew.deploy.buffers import KeptBuffers
@@ -58,7 +59,13 @@ class Local(Deployment):
         """Only pictures have channels that can come last."""
         return self.format if inputs.ndim == PICTURES else torch.preserve_format
 
+    def gathered(self, parameter: Tensor) -> Tensor:
+        """All of it, for every replica; where it is divided, all must come by."""
+        return parameter
+
     def gradients(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
+        # Before buffers are kept: a replica without a sample puts them back, and is to know what all know.
+        follow_weights(task, self.gathered)
         self._buffers.keep(task)
         # Its scale is made here and beside the parameters: the first to need it would else make it, on an
         # accelerator, or in several threads at once.
@@ -78,7 +85,7 @@ class Local(Deployment):
     def divide(self, task: nn.Module, total: Losses) -> None:
         """The weight of the whole step is known only now; gradients are linear, so they are divided."""
         gradients = [self.local(p.grad) for p in task.parameters() if p.grad is not None]
-        torch._foreach_div_(gradients, total.weight.clamp(min=1))
+        torch._foreach_div_(gradients, total.divisor)
 
     def compute(
         self, task: nn.Module, part: Batch, phase: str, device: torch.device, *, counts: bool = True

@@ -55,7 +55,7 @@ def worst(advice: Iterable[Advice], limit: int = MOST) -> tuple[Advice, ...]:
     return tuple(one for _, one in sorted(turns, key=lambda turn: turn[0]))[:limit]
 
 
-BALANCE = "set task.class_weights=true, task.balanced=true or task.focal=2"
+BALANCE = "set task.class_weights=true, task.balanced=true or task.focal=2 (with task.smoothing=0)"
 
 
 def imbalance(counts: Sequence[int], classes: Sequence[str], *, remedy: str = BALANCE) -> tuple[Advice, ...]:
@@ -183,8 +183,10 @@ def missing(problems: Sequence[Problem], num_examples: int) -> tuple[Advice, ...
 
 
 def _lacking(lack: _Lack, problems: Sequence[Problem], num_examples: int) -> Advice:
-    what = f"{counted(len(problems), lack.noun)} {lack.said} (first: {_end(problems[0].where, _PLACE)})"
-    weight = len(problems) / (_LACKING * max(1, num_examples))
+    count = sum(one.count for one in problems)
+    noun = lack.noun if count == 1 else f"{lack.noun}s"
+    what = f"{count} {noun} {lack.said} (first: {_end(problems[0].where, _PLACE)})"
+    weight = count / (_LACKING * max(1, num_examples))
     return Advice(cause=lack.cause, what=what, remedy=lack.remedy, weight=weight)
 
 

@@ -1,8 +1,8 @@
 """Losses of networks that tell classes apart. Each gives a sum over the samples and the weight to divide it
 by (`core/types.py`, Losses).
 
-`scores` (…, C) are before softmax, `labels` (…) int64; a label of IGNORED counts neither in the sum nor in
-the weight. `shares` (…), 0..1: how much each label counts, all of them whole if not given.
+`scores` (…, C) are before softmax, `labels` (…) int64. `shares` (…), 0..1: how much each label counts, all of
+them whole if not given.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
-
-IGNORED = -1
 
 Summed = tuple[Tensor, Tensor]
 """A sum and its weight, both scalar."""
@@ -34,7 +32,6 @@ def cross_entropy(
         scores.float().flatten(0, -2),
         labels.flatten(),
         weight=class_weights,
-        ignore_index=IGNORED,
         reduction="none",
         label_smoothing=smoothing,
     )
@@ -50,14 +47,12 @@ def focal_loss(
     class_weights: Tensor | None = None,
 ) -> Summed:
     """Cross entropy in which samples that are sure already count less (Lin et al. 2017, equation 5)."""
-    losses = F.cross_entropy(
-        scores.float().flatten(0, -2), labels.flatten(), ignore_index=IGNORED, reduction="none"
-    )
+    losses = F.cross_entropy(scores.float().flatten(0, -2), labels.flatten(), reduction="none")
     # 1 - p of the true class; never exactly 0, where a power has no slope.
     doubts = -torch.expm1(-losses.clamp(min=torch.finfo(losses.dtype).tiny))
     focused = (doubts**gamma * losses).reshape_as(labels)
     if class_weights is not None:
-        focused = focused * class_weights[labels.clamp(min=0)]
+        focused = focused * class_weights[labels]
     return _summed(focused, labels, shares, class_weights)
 
 
@@ -72,9 +67,7 @@ def mixed_loss(loss: Callable[[Tensor, Tensor], Summed], targets: Mapping[str, T
 
 
 def _summed(losses: Tensor, labels: Tensor, shares: Tensor | None, class_weights: Tensor | None) -> Summed:
-    weights = (labels != IGNORED).to(losses.dtype)
-    if class_weights is not None:
-        weights = weights * class_weights[labels.clamp(min=0)]
+    weights = torch.ones_like(losses) if class_weights is None else class_weights[labels]
     if shares is not None:
         losses, weights = losses * shares, weights * shares
     return losses.sum(), weights.sum()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import timm
 from torch import Tensor, nn
@@ -16,8 +17,16 @@ from boxcrew.nets.network import Network
 class Classifier(Network):
     """`body` has `features` and a linear `head`; pictures, uint8 (B, C, H, W), are normalised before."""
 
-    def __init__(self, body: nn.Module, classes: tuple[str, ...], normalize: Normalize | None) -> None:
-        super().__init__(classes)
+    whole_backbone = True
+
+    def __init__(
+        self,
+        body: nn.Module,
+        classes: tuple[str, ...],
+        normalize: Normalize | None,
+        meaning: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(classes, meaning)
         self.body = body
         self.normalize = normalize
 
@@ -35,7 +44,11 @@ class Classifier(Network):
         return inputs if self.normalize is None else self.normalize(inputs)
 
     def class_tensors(self) -> Mapping[str, int]:
-        return {"body.head.weight": 1, "body.head.bias": 1}
+        head = "body.reader.head" if isinstance(self.body, Rows) else "body.head"
+        return {f"{head}.weight": 1, f"{head}.bias": 1}
+
+    def token_tensors(self) -> tuple[str, ...]:
+        return ("body.embedding.weight",) if "alphabet" in self.meaning else ()
 
     def backbone_prefix(self) -> str | None:
         return "body.backbone." if isinstance(self.body, TimmBody) else None
@@ -86,9 +99,21 @@ class TimmBody(nn.Module):
                 f"net.backbone={name}: timm has no such model; {suggest(name, timm.list_models())}"
             )
         options = {"drop_path_rate": drop_path} if drop_path > 0 else {}
-        self.backbone = timm.create_model(name, pretrained=False, num_classes=0, in_chans=channels, **options)
+        try:
+            self.backbone = timm.create_model(
+                name, pretrained=False, num_classes=0, in_chans=channels, **options
+            )
+        except TypeError as error:
+            if "drop_path_rate" not in str(error):
+                raise
+            raise UsageError(
+                f"net.drop_path={drop_path:g}: {name} has no paths that can be left out",
+                advice="net.drop_path=0, or another net.backbone=",
+            ) from None
         self.dropout = nn.Dropout(dropout)
-        self.head = nn.Linear(self.backbone.num_features, num_classes)
+        # Some have layers behind the maps that `num_features` counts.
+        width = getattr(self.backbone, "head_hidden_size", self.backbone.num_features)
+        self.head = nn.Linear(width, num_classes)
 
     def features(self, pictures: Tensor) -> Tensor:
         found: Tensor = self.backbone(pictures)

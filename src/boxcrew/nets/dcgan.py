@@ -6,10 +6,10 @@ import itertools
 from typing import Literal
 
 from torch import Tensor, nn
-from torch.nn.utils import parametrizations
 
 from boxcrew.core.errors import UsageError
 from boxcrew.nets.layers import SingleCellNorm
+from boxcrew.nets.spectral_norm import add_spectral_norm
 
 Norm = Literal["none", "batch", "layer"]
 
@@ -65,7 +65,7 @@ class Critic(nn.Module):
         if spectral_norm:
             for layer in (*self.layers, self.head):
                 if isinstance(layer, nn.Conv2d | nn.Linear):
-                    parametrizations.spectral_norm(layer)
+                    add_spectral_norm(layer)
 
     def forward(self, pictures: Tensor) -> Tensor:
         """(B, channels, size, size) -1..1 -> (B,), greater where more real."""

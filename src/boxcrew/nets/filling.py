@@ -11,13 +11,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
+from boxcrew.core.follow import follow_weights
+from boxcrew.nets.spectral_norm import POWER_ITERATIONS
+
 Scheme = Literal["auto", "he", "xavier", "orthogonal", "normal"]
 
 Convolution: TypeAlias = nn.Conv1d | nn.Conv2d | nn.Conv3d
 Transposed: TypeAlias = nn.ConvTranspose1d | nn.ConvTranspose2d | nn.ConvTranspose3d
 
 _DCGAN_STD = 0.02  # Radford et al. 2016, section 4
-_POWER_ITERATIONS = 15  # as many as torch's spectral norm begins with
 
 
 @torch.no_grad()
@@ -122,6 +124,5 @@ def _fill_biases(layer: nn.Module) -> None:
 def _settle_norm(layer: nn.Module) -> None:
     """Spectral norms are found step by step, from what they were before; here is a new weight."""
     if parametrize.is_parametrized(layer, "weight"):
-        lists: nn.ModuleDict = layer.parametrizations  # type: ignore[assignment]
-        for _ in range(_POWER_ITERATIONS):
-            lists["weight"]()
+        for _ in range(POWER_ITERATIONS):
+            follow_weights(layer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import nn
 
@@ -12,19 +12,27 @@ from boxcrew.nets.layers import Normalize
 
 
 class Network(nn.Module, ABC):
-    """A network, and the names of what it tells apart, if anything."""
+    """A network, the names of what it tells apart, if anything, and the `meaning` of tokens, if it reads any
+    (`data/alphabet.py`).
+    """
 
     background_rows: ClassVar[int] = 0  # before the classes' rows in each block of a class tensor
+    whole_backbone: ClassVar[bool] = False  # goes on to what a published network gives its classifier
 
-    def __init__(self, classes: tuple[str, ...] = ()) -> None:
+    def __init__(self, classes: tuple[str, ...] = (), meaning: Mapping[str, Any] | None = None) -> None:
         super().__init__()
         self.classes = classes
+        self.meaning = meaning or {}
 
     def class_tensors(self) -> Mapping[str, int]:
         """State names of the tensors with a row for each class, and how many blocks of rows each has: what
         lets another set's network be carried over.
         """
         return {}
+
+    def token_tensors(self) -> tuple[str, ...]:
+        """State names of the tensors with a row for each token: to be carried over by their characters."""
+        return ()
 
     def backbone_prefix(self) -> str | None:
         """State names beginning so belong to the feature extractor, which pretrained weights fill; None:

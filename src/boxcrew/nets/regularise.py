@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
+import torch.distributed
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
@@ -35,8 +37,42 @@ class DropPath(nn.Module):
 
 
 def l1(parameters: Iterable[Tensor]) -> Tensor:
-    """The sum of all absolute values, of one parameter or more."""
-    return torch.stack([parameter.abs().sum() for parameter in parameters]).sum()
+    """The sum of all absolute values, of one parameter or more. Of those that are divided among processes
+    (DTensors) each has its part: all must ask at once, and all are given the sum over the whole.
+    """
+    whole: list[Tensor] = []
+    parts: list[Tensor] = []
+    group: object = None
+    for parameter in parameters:
+        if hasattr(parameter, "to_local"):
+            parts.append(parameter.to_local().abs().sum())
+            group = parameter.device_mesh.get_group()  # type: ignore[attr-defined]
+        else:
+            whole.append(parameter.abs().sum())
+    if parts:
+        whole.append(_OverAll.apply(torch.stack(parts).sum(), group))
+    return torch.stack(whole).sum()
+
+
+class _OverAll(torch.autograd.Function):
+    """The sum over all processes of a group. Their losses are added up, so what comes back is added up too: a
+    process would else have a gradient by its own samples alone, for parts that no other process has.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, part: Tensor, group: Any) -> Tensor:
+        ctx.group = group
+        return _added(part, group)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return _added(gradient, ctx.group), None
+
+
+def _added(part: Tensor, group: Any) -> Tensor:
+    total = part.clone()
+    torch.distributed.all_reduce(total, group=group)
+    return total
 
 
 @torch.no_grad()

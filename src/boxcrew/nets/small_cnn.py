@@ -10,6 +10,7 @@ from boxcrew.nets.activations import Activation, activation_layer
 from boxcrew.nets.layers import SingleCellNorm
 from boxcrew.nets.regularise import DropPath
 
+LEAST_SIZE = 8  # pixels a side, of which three stages leave one
 _LARGE = 40  # pixels a side from which the first convolution halves the picture
 
 
@@ -41,7 +42,7 @@ class SmallCnn(nn.Module):
     def __init__(
         self, channels: int, size: int, num_classes: int, stages: Stages, *, dropout: float = 0.0
     ) -> None:
-        """For pictures of `size` pixels a side, 8 at least."""
+        """For pictures whose shorter side has `size` pixels, LEAST_SIZE at least."""
         super().__init__()
         stride = 1 if size < _LARGE else 2
         self.convolution = nn.Conv2d(channels, stages.width, 3, stride=stride, padding=1, bias=False)

@@ -123,12 +123,15 @@ def packaged_weights(name: str) -> Weights:
     )
 
 
-def timm_weights(name: str) -> Weights:
-    """Downloads what timm has for a network: only because the user asked for it by name."""
+def timm_weights(name: str, *, features_only: bool) -> Weights:
+    """Downloads what timm has for a network: only because the user asked for it by name. Of all layers
+    but the classifier, or of those alone that its maps come from, under the names that they have there.
+    """
     import timm
 
+    options = {"features_only": True} if features_only else {"num_classes": 0}
     try:
-        model = timm.create_model(name, features_only=True, pretrained=True)
+        model = timm.create_model(name, pretrained=True, **options)
     except (OSError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
         raise ModelError(
@@ -137,6 +140,14 @@ def timm_weights(name: str) -> Weights:
         ) from None
     found = timm.get_pretrained_cfg(name)
     return Weights(state=model.state_dict(), source=f"{name} (timm)", mean=found.mean, std=found.std)
+
+
+def summed_over_colours(state: State) -> State:
+    """For pictures of one channel: of three that are alike, the first layer would add up just this."""
+    return {
+        name: value.sum(dim=1, keepdim=True) if value.ndim == 4 and value.shape[1] == 3 else value
+        for name, value in state.items()
+    }
 
 
 def fit(wanted: Mapping[str, Tensor], found: State) -> tuple[State, str]:

@@ -125,11 +125,13 @@ class Costs:
         return [seconds * self._crowding(candidate) for seconds in found]
 
     def _crowding(self, candidate: Candidate) -> float:
-        """How much longer threads take that others want cores of too. What was measured has it in it."""
-        if not candidate.on_cpu or self.knowledge.timings or not self.machine.busy_cores:
+        """How much longer threads take that others want cores of too: all get their turn. What was measured
+        has it in it.
+        """
+        if not candidate.on_cpu or self.knowledge.timings:
             return 1.0
-        free = max(0.25 * self.machine.cores, self.machine.cores - self.machine.busy_cores)
-        return max(1.0, candidate.threads * candidate.replicas / free)
+        wanted = candidate.threads * candidate.replicas + self.machine.busy_cores
+        return max(1.0, wanted / self.machine.cores)
 
     def _update(self, candidate: Candidate) -> float:
         keeper = next(one for one in self.machine.devices if one.name == candidate.keeper)

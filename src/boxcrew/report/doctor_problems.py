@@ -63,6 +63,8 @@ MEANINGS: dict[Kind, str] = {
     "column-constant": "Column that is the same everywhere",
     "text-unreadable": "Text that cannot be read",
     "text-cut": "Text longer than the limit",
+    "text-short": "Text too short for an example",
+    "image-resized": "Images of sizes that cannot be taken as they are",
     "lost-flag": "Flag that the format cannot hold",
 }
 

@@ -166,6 +166,11 @@ class Subject(ABC):
         """What there is to learn from: samples, or characters of a text."""
         return self.num_train
 
+    @property
+    def metrics(self) -> Mapping[str, bool]:
+        """Those of the settings' metrics that are measured on this data."""
+        return self.config.metrics
+
     def require_learnable(self) -> None:  # noqa: B027, most always can
         """`DataError` where there is nothing to learn from the data."""
 

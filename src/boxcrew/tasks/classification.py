@@ -6,14 +6,15 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
-from pydantic import Field, SerializeAsAny
-from torch import Tensor
+from pydantic import Field, SerializeAsAny, model_validator
+from torch import Tensor, nn
 
 from boxcrew.core.config import chosen_by
+from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch, Losses
 from boxcrew.data.example_loader import Changes, in_turn
 from boxcrew.data.examples import Kind
@@ -58,9 +59,27 @@ class ClassesConfig(ExampleConfig):
     net: Annotated[SerializeAsAny[NetConfig], chosen_by("name", default="cnn", lookup=net_config_class)]
     augment: AugmentConfig = AugmentConfig()
 
+    @model_validator(mode="after")
+    def _has_one_loss(self) -> Self:
+        if self.focal and self.smoothing:
+            raise UsageError(
+                f"task.smoothing={self.smoothing:g} with task.focal={self.focal:g}: "
+                "labels are not smoothed for the focal loss",
+                advice="task.smoothing=0 or task.focal=0",
+            )
+        return self
+
     @property
     def title(self) -> str:
         return f"{self.name} by {self.net.name}"
+
+    def penalty(self, net: nn.Module, weight: Tensor) -> dict[str, Tensor]:
+        """Terms of a loss that keep weights small, for samples of that weight."""
+        if not self.l1:
+            return {}
+        # Once a step, however many parts it has: each adds its part of the weight.
+        weights = [parameter for parameter in net.parameters() if parameter.ndim > 1]
+        return {"l1": self.l1 * l1(weights) * weight.detach()}
 
 
 class ClassificationConfig(ClassesConfig):
@@ -92,11 +111,7 @@ class ClassificationTask(Task):
             total, weight = mixed_loss(lambda labels, share: self._loss(scores, labels, share), batch.targets)
         else:
             total, weight = self._loss(scores, batch.targets["labels"])
-        terms = {"class": total}
-        if self._config.l1:
-            # Once a step, however many parts it has: each adds its part of the weight.
-            weights = [p for p in self.net.body.parameters() if p.ndim > 1]
-            terms["l1"] = self._config.l1 * l1(weights) * weight.detach()
+        terms = {"class": total, **self._config.penalty(self.net.body, weight)}
         return Losses(terms=terms, weight=weight.detach())
 
     def _loss(self, scores: Tensor, labels: Tensor, shares: Tensor | None = None) -> Summed:
@@ -127,7 +142,18 @@ class ClassSubject(ExampleSubject):
     @property
     def facts(self) -> Facts:
         found = super().facts
-        return found if "counts" in found else {**found, "counts": list(self.counts(self.train).values())}
+        return (
+            found
+            if "counts" in found
+            else {**found, "counts": list(self.examples.counts(self.train).values())}
+        )
+
+    @property
+    def metrics(self) -> Mapping[str, bool]:
+        measured = dict(self.config.metrics)
+        if len(self.examples.classes) <= 5:  # among the five likeliest it always is
+            del measured["accuracy5"]
+        return measured
 
     @property
     def is_balanced(self) -> bool:
@@ -165,7 +191,7 @@ class ClassSubject(ExampleSubject):
 
     def advice(self, task: Task, *, from_scratch: bool) -> tuple[Advice, ...]:
         found = super().advice(task, from_scratch=from_scratch)
-        if not self.config.check_labels:
+        if not self.config.check_labels or not self.examples.classes:  # running text has no labels
             return found
         steps = max(100, min(600, FOLD_EPOCHS * len(self.train) // BATCH))
         build = partial(self.config.net.build, self.facts)
@@ -178,7 +204,7 @@ class ClassSubject(ExampleSubject):
 
     def advice_after(self, task: Task, move: Callable[[Tensor], Tensor], exam: Exam) -> tuple[Advice, ...]:
         """Whether it knows what it learnt from better than what is new, by as many examples of both."""
-        some = replace(self, val=self.train.first(len(self.val)))
+        some = replace(self, val=self.train.some(len(self.val)))
         learnt, new = (subject.examine(task, move, exam).numbers for subject in (some, self))
         return gap(
             train_loss=learnt["val_loss"],

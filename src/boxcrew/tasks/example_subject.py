@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -42,31 +41,34 @@ class ExampleConfig(TaskConfig):
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ExampleSubject(Subject):
     least_classes: ClassVar[int] = 1
+    tells_classes: ClassVar[bool] = True  # whether labels matter
 
     config: ExampleConfig
     examples: ExampleSet
     train: Examples
     val: Examples
-    known: Facts | None = None  # of the network that the data is for, where it is there already
+    known: Facts  # of the network that the data is for; where there is none yet, what this data decides
 
     @classmethod
     def open(cls, config: TaskConfig, opening: Opening) -> Self:
         assert isinstance(config, ExampleConfig)
-        wanted = _wanted(config, opening)
+        facts, wanted = opening.facts, _wanted(config, opening)
         opened = open_examples(opening.data.path, wanted, format=opening.data.format)
         if opened.kind not in config.kinds:
             raise DataError(
                 f"{opening.data.path}: holds {opened.kind}; this task learns from {' or '.join(config.kinds)}"
             )
-        cls._require_classes(opened)
-        if opening.facts is not None:
-            opened = known_only(opened, tuple(opening.facts["classes"]))
+        if facts is None:
+            cls._require_classes(opened)
+        else:
+            _require_like(opened, facts)
+            opened = known_only(opened, tuple(facts["classes"])) if cls.tells_classes else opened
         return cls(
             config=config,
             examples=opened,
             train=opened.split("train"),
             val=opened.split(opening.data.val),
-            known=opening.facts,
+            known=_decided(opened) if facts is None else facts,
         )
 
     @classmethod
@@ -82,15 +84,7 @@ class ExampleSubject(Subject):
 
     @property
     def facts(self) -> Facts:
-        if self.known is not None:
-            return self.known
-        found = {
-            "classes": list(self.examples.classes),
-            "kind": self.examples.kind,
-            "shape": list(self.examples.shape),
-            "meaning": dict(self.examples.meaning),
-        }
-        return found | (_colours(self.train) if self.examples.kind == "pictures" else {})
+        return self.known
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -108,26 +102,10 @@ class ExampleSubject(Subject):
         return f"({self.examples.format}): {counts} {what} of {shape}{classes}"
 
     def report(self) -> dict[str, Any]:
-        return {
-            "root": str(self.examples.root),
-            "format": self.examples.format,
-            "kind": self.examples.kind,
-            "shape": list(self.examples.shape),
-            "classes": list(self.examples.classes),
-            "splits": {
-                name: {"examples": len(part), "by_class": self.counts(part)}
-                for name, part in self.examples.splits.items()
-            },
-            "problems": [problem.to_json() for problem in self.examples.problems],
-        }
+        return self.examples.report()
 
     def class_counts(self) -> Mapping[str, int]:
-        return self.counts(self.train)
-
-    def counts(self, part: Examples) -> dict[str, int]:
-        """Examples of each class."""
-        found = Counter(part.labels.tolist())
-        return {name: found[label] for label, name in enumerate(self.examples.classes)}
+        return self.examples.counts(self.train)
 
     def digest(self) -> str:
         """Of labels, keys and the first inputs: enough to tell two sets apart."""
@@ -198,19 +176,50 @@ class ExampleSubject(Subject):
 
 
 def _wanted(config: ExampleConfig, opening: Opening) -> Wanted:
-    size, colours = config.size, None
-    if opening.facts is not None and opening.facts["kind"] == "pictures":
-        height, width, channels = opening.facts["shape"]
-        size, colours = height if height == width else None, channels == 3
+    """Where a network is there already, as it takes them."""
+    facts = opening.facts
     return Wanted(
-        size=size,
-        colours=colours,
+        size=config.size,
+        shape=tuple(facts["shape"]) if facts and facts["kind"] == "pictures" else None,
         length=config.length,
         label=config.label,
         seed=opening.seed,
         workers=opening.workers,
-        meaning=None if opening.facts is None else opening.facts["meaning"],
+        meaning=facts["meaning"] if facts else None,
     )
+
+
+def _decided(opened: ExampleSet) -> Facts:
+    """What the data decides about a network."""
+    found = {
+        "classes": list(opened.classes),
+        "kind": opened.kind,
+        "shape": list(opened.shape),
+        "meaning": dict(opened.meaning),
+    }
+    return found | (_colours(opened.split("train")) if opened.kind == "pictures" else {})
+
+
+def _require_like(opened: ExampleSet, facts: Facts) -> None:
+    """What a network cannot take at all is an error."""
+    have, learnt = _sort(opened.kind, opened.classes), _sort(facts["kind"], facts["classes"])
+    if have != learnt:
+        raise DataError(
+            f"{opened.root}: holds {have}, but the network has learnt from {learnt}", advice=f"give {learnt}"
+        )
+    if opened.shape != tuple(facts["shape"]):
+        have, learnt = (" x ".join(map(str, shape)) for shape in (opened.shape, facts["shape"]))
+        raise DataError(
+            f"{opened.root}: gives inputs of {have}, but the network takes {learnt}",
+            advice="give data like that which it has learnt from",
+        )
+
+
+def _sort(kind: Kind, classes: Sequence[str]) -> str:
+    """In words: tokens may be either sort of text, and what is known of one does not fit the other."""
+    if kind != "tokens":
+        return kind
+    return "texts of classes" if classes else "running text"
 
 
 def _colours(examples: Examples) -> dict[str, list[float]]:

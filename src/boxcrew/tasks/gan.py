@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from boxcrew.core.errors import UsageError
@@ -34,7 +34,7 @@ from boxcrew.tasks.example_subject import ExampleConfig, ExampleSubject
 from boxcrew.tasks.features import feature_network
 
 _NOISE, _OTHER_NOISE, _PLACES = 10, 11, 12  # streams of random numbers
-JUDGED = 2000  # pictures that are compared, real and made
+JUDGED = 2000  # pictures that are compared, real and made; distances of fewer are greater
 SHEET = 64  # pictures on a sheet
 
 
@@ -56,6 +56,15 @@ class GanConfig(ExampleConfig):
     norm: Norm = "none"  # of the critic
     fill: Scheme = "normal"
     augment: AugmentConfig = AugmentConfig()
+
+    @model_validator(mode="after")
+    def _sees_each_by_itself(self) -> Self:
+        if self.penalty and self.norm == "batch":
+            raise UsageError(
+                f"task.norm=batch with task.penalty={self.penalty:g}: its critic must see each picture alone",
+                advice="task.norm=layer or none, or task.penalty=0",
+            )
+        return self
 
     @property
     def title(self) -> str:
@@ -158,6 +167,7 @@ class GanEvaluation(Evaluation):
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Generation(ExampleSubject):
     config_class = GanConfig
+    tells_classes = False
 
     config: GanConfig
 
@@ -195,15 +205,22 @@ class Generation(ExampleSubject):
         told = ", ".join(f"{name} {count / 1e6:.2f} M" for name, count in counts.items())
         return f"network: {self.config.title}: parameters: {told}"
 
+    def class_counts(self) -> Mapping[str, int]:
+        """None: it does not learn to tell them apart, so they need no balance."""
+        return {}
+
     def examine(self, task: Task, move: Callable[[Tensor], Tensor], exam: Exam) -> Evaluation:
+        """By features that are learnt from the training examples of this data: only distances that were
+        measured with the same data compare.
+        """
         begun = time.monotonic()
-        look = feature_network(self.train, self.facts)
+        look = feature_network(self.train, {**self.facts, "classes": list(self.examples.classes)})
         real: list[Moments] = []
         made: list[Moments] = []
         skipped: tuple[str, ...] = ()
         sheet: list[Tensor] = []
         generator_seconds, count = 0.0, 0
-        for batch in in_turn(self.val, batch=exam.batch, workers=exam.workers):
+        for batch in in_turn(self.val.some(JUDGED), batch=exam.batch, workers=exam.workers):
             noise = normal(
                 0, 0, np.arange(count, count + len(batch.inputs)), self.config.latent, stream=_NOISE
             )
@@ -219,8 +236,6 @@ class Generation(ExampleSubject):
                 sheet += list(fake[: SHEET - len(sheet)])
             if exam.progress:
                 exam.progress(count)
-            if count >= JUDGED:
-                break
         return GanEvaluation(
             frechet=frechet_distance(reduce(operator.add, real), reduce(operator.add, made)),
             count=count,

@@ -19,7 +19,7 @@ from boxcrew.nets.filling import Scheme, fill
 from boxcrew.nets.layers import Normalize
 from boxcrew.nets.perceptron import Perceptron
 from boxcrew.nets.recurrent import Cells, SequenceClassifier
-from boxcrew.nets.small_cnn import SmallCnn, Stages
+from boxcrew.nets.small_cnn import LEAST_SIZE, SmallCnn, Stages
 from boxcrew.tasks.base import Facts
 
 Part = Annotated[float, Field(ge=0, lt=1)]
@@ -39,7 +39,7 @@ class NetConfig(Config):
         body = self.body(facts)
         fill(body, self.fill)
         pixels = Normalize(facts["mean"], facts["std"]) if facts["kind"] == "pictures" else None
-        return Classifier(body, tuple(facts["classes"]), pixels)
+        return Classifier(body, tuple(facts["classes"]), pixels, facts["meaning"])
 
     @abstractmethod
     def body(self, facts: Facts) -> nn.Module: ...
@@ -76,7 +76,13 @@ class CnnConfig(NetConfig):
 
     def body(self, facts: Facts) -> nn.Module:
         _refuse(self.name, facts, "tokens", "numbers")
-        size, _, channels = facts["shape"]
+        height, width, channels = facts["shape"]
+        size = min(height, width)
+        if size < LEAST_SIZE:
+            raise UsageError(
+                f"net=cnn: the pictures are {width} x {height} pixels, and {LEAST_SIZE} a side are the least",
+                advice=f"size={LEAST_SIZE} or more: they are made squares of so many pixels",
+            )
         stages = Stages(
             width=self.width, depth=self.depth, activation=self.activation, drop_path=self.drop_path
         )

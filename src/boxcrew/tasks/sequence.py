@@ -5,16 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import torch
 from pydantic import SerializeAsAny
 from torch import Tensor
 
 from boxcrew.core.config import chosen_by
+from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch, Losses
 from boxcrew.data.alphabet import decode_tokens, encode_text, num_tokens
-from boxcrew.data.example_loader import in_turn
+from boxcrew.data.example_loader import Changes, in_turn
 from boxcrew.data.examples import Kind
 from boxcrew.evaluate.causes import Advice, gap
 from boxcrew.evaluate.evaluation import Evaluation
@@ -24,7 +25,7 @@ from boxcrew.nets.filling import fill
 from boxcrew.nets.network import Network
 from boxcrew.nets.recurrent import LanguageModel
 from boxcrew.nets.regularise import limit_norms_
-from boxcrew.tasks.base import TASKS, Exam, Facts, Table, Task, TaskConfig
+from boxcrew.tasks.base import TASKS, Exam, Facts, Opening, Table, Task, TaskConfig
 from boxcrew.tasks.classification import ClassesConfig, ClassSubject
 from boxcrew.tasks.nets import NetConfig, RnnConfig, net_config_class
 
@@ -53,14 +54,17 @@ class Foreteller(Network):
     """A language model, with what its tokens mean."""
 
     def __init__(self, model: LanguageModel, meaning: Mapping[str, Any]) -> None:
-        super().__init__()
+        super().__init__(meaning=meaning)
         self.model = model
-        self.meaning = meaning
 
     def forward(self, tokens: Tensor) -> Tensor:
         """int64 (B, T) -> scores before softmax (B, T, alphabet) of what comes after each."""
         scores: Tensor = self.model(tokens)
         return scores
+
+    def token_tensors(self) -> tuple[str, ...]:
+        scores = ("bias",) if self.model.is_tied else ("head.weight", "head.bias")
+        return tuple(f"model.{name}" for name in ("embedding.weight", *scores))
 
     def continued(self, text: str, num: int, *, temperature: float, seed: int) -> str:
         """What may come after a text, of so many characters."""
@@ -80,11 +84,15 @@ class LanguageTask(Task):
         self._config = config
 
     def forward(self, batch: Batch, phase: str = "train") -> Losses:
-        """Inputs (B, T + 1): each token but the last foretells the next."""
+        """Inputs (B, T + 1): each token but the last foretells the next. Where some are hidden, the target
+        `unchanged` has them: they are to be foretold all the same.
+        """
         assert phase in self.phases
         scores = self.net(batch.inputs[:, :-1])
-        total, weight = cross_entropy(scores, batch.inputs[:, 1:], smoothing=self._config.smoothing)
-        return Losses(terms={"character": total}, weight=weight)
+        true = batch.targets.get("unchanged", batch.inputs)
+        total, weight = cross_entropy(scores, true[:, 1:], smoothing=self._config.smoothing)
+        terms = {"character": total, **self._config.penalty(self.net.model, weight)}
+        return Losses(terms=terms, weight=weight)
 
     def constrain(self) -> None:
         if self._config.max_norm is not None:
@@ -124,6 +132,7 @@ class LanguageEvaluation(Evaluation):
 
 
 SAMPLE = 200  # characters
+TEXT_METRICS = ("val_loss", "perplexity", "bits")
 
 
 @TASKS.register("sequence")
@@ -132,6 +141,13 @@ class Sequence(ClassSubject):
     config_class = SequenceConfig
 
     config: SequenceConfig
+
+    @classmethod
+    def open(cls, config: TaskConfig, opening: Opening) -> Self:
+        found = super().open(config, opening)
+        if found.is_text:
+            _refuse_classes(found.config)
+        return found
 
     @property
     def is_text(self) -> bool:
@@ -142,13 +158,24 @@ class Sequence(ClassSubject):
     def num_examples(self) -> int:
         return self.num_train * self.examples.shape[0] // 2 if self.is_text else self.num_train
 
+    @property
+    def metrics(self) -> Mapping[str, bool]:
+        if self.is_text:
+            return {name: self.config.metrics[name] for name in TEXT_METRICS}
+        of_text = set(TEXT_METRICS) - ClassesConfig.metrics.keys()
+        return {name: higher for name, higher in super().metrics.items() if name not in of_text}
+
+    def changes(self) -> Changes:
+        return replace(super().changes(), keeps_inputs=self.is_text)
+
     @classmethod
     def build(cls, config: TaskConfig, facts: Facts) -> Task:
         assert isinstance(config, SequenceConfig)
         if facts["classes"]:
             return super().build(config, facts)
         net = config.net
-        assert isinstance(net, RnnConfig)
+        if not isinstance(net, RnnConfig):
+            raise UsageError(f"net={net.name}: not for running text", advice="texts are for net=rnn")
         model = LanguageModel(
             num_tokens(facts["meaning"]), net.stack(), embedding=net.embedding, tied=net.tied
         )
@@ -181,7 +208,7 @@ class Sequence(ClassSubject):
     def advice_after(self, task: Task, move: Callable[[Tensor], Tensor], exam: Exam) -> tuple[Advice, ...]:
         if not self.is_text:
             return super().advice_after(task, move, exam)
-        some = replace(self, val=self.train.first(len(self.val)))
+        some = replace(self, val=self.train.some(len(self.val)))
         learnt, new = (subject.examine(task, move, exam).numbers for subject in (some, self))
         return gap(train_loss=learnt["val_loss"], val_loss=new["val_loss"])
 
@@ -190,5 +217,15 @@ class Sequence(ClassSubject):
         if report["classes"]:
             return super().scores(report)
         numbers = report["numbers"]
-        names = ("val_loss", "perplexity", "bits")
-        return Table(columns=("text", *names), rows=(("all", *(f"{numbers[name]:.3f}" for name in names)),))
+        values = (f"{numbers[name]:.3f}" for name in TEXT_METRICS)
+        return Table(columns=("text", *TEXT_METRICS), rows=(("all", *values),))
+
+
+def _refuse_classes(config: SequenceConfig) -> None:
+    """Running text has none: what is set about them would be passed over in silence, or worse."""
+    for name in ("focal", "class_weights", "balanced"):
+        if getattr(config, name):
+            raise UsageError(
+                f"task.{name}: this is running text, which has no classes",
+                advice="leave it out, or give a file of texts for each class",
+            )

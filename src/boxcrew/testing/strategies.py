@@ -19,8 +19,10 @@ class WeightedTask(nn.Module):
     batch weigh differently, and some nothing.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, unit: float = 1.0) -> None:
+        """`unit`: what a label weighs."""
         super().__init__()
+        self._unit = unit
         self.features = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.Tanh(), nn.Conv2d(4, 4, 3))
         self.classes = nn.Linear(4, 3)
 
@@ -28,7 +30,7 @@ class WeightedTask(nn.Module):
         assert phase == "train"
         dtype = self.classes.weight.dtype
         found = self.classes(self.features(batch.inputs.to(dtype) / 255).mean(dim=(2, 3)))
-        weights = (batch.targets["labels"] >= 0).sum(dim=1).to(dtype)
+        weights = self._unit * (batch.targets["labels"] >= 0).sum(dim=1).to(dtype)
         errors = found.square().sum(dim=1) - found[:, 0]
         return Losses(
             terms={"class": (errors * weights).sum(), "box": (found[:, 1] * weights.square()).sum()},
@@ -49,27 +51,29 @@ def uneven_batch(num_samples: int) -> Batch:
     )
 
 
-def make_task(dtype: torch.dtype) -> WeightedTask:
+def make_task(dtype: torch.dtype, *, unit: float = 1.0) -> WeightedTask:
     """The same numbers each time."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return WeightedTask().to(dtype)
+        return WeightedTask(unit).to(dtype)
 
 
 def wanted_gradients(task: nn.Module, batch: Batch) -> dict[str, Tensor]:
-    """By the definition: of the sum over all samples, divided by their weight."""
+    """By the definition: of the sum over all samples, divided by their weight if they have one."""
     one = copy.deepcopy(task)
     losses: Losses = one(batch)
-    (losses.total() / losses.weight.clamp(min=1)).backward()  # type: ignore[no-untyped-call]
+    (losses.total() / (float(losses.weight) or 1.0)).backward()  # type: ignore[no-untyped-call]
     return {name: p.grad for name, p in one.named_parameters() if p.grad is not None}
 
 
-def check_gradients(plan: Plan, batch: Batch, *, dtype: torch.dtype, tolerance: float) -> None:
+def check_gradients(
+    plan: Plan, batch: Batch, *, dtype: torch.dtype, tolerance: float, unit: float = 1.0
+) -> None:
     """They are those of the whole batch at once, and what is given back are sums over all of it. A second
-    call after `update` does not see the first.
+    call after `update` does not see the first. `unit`: what a label weighs.
     """
     with deploy(plan) as deployment:
-        task = deployment.place(make_task(dtype))
+        task = deployment.place(make_task(dtype, unit=unit))
         for _ in range(2):
             wanted = wanted_gradients(task, batch)
             whole: Losses = task(batch)

@@ -102,13 +102,15 @@ def check_account(subject: Subject, task: Task) -> None:
 
 
 def check_examination(subject: Subject, task: Task) -> None:
-    """Numbers for all metrics that the settings can name are finite, or are not measured on this data."""
+    """It knows which metrics, of those that the settings can name, are measured here, and all are finite."""
     told: list[int] = []
     exam = Exam(batch=4, workers=Workers(), progress=told.append)
     with eval_mode(task):
         evaluation = subject.examine(task, lambda inputs: inputs, exam)
-    usual = next(iter(subject.config.metrics))
-    assert usual in evaluation.numbers
+    assert next(iter(subject.config.metrics)) in subject.metrics, "what `auto` means"
+    assert subject.metrics == {
+        name: higher for name, higher in subject.config.metrics.items() if name in evaluation.numbers
+    }
     assert all(math.isfinite(value) for value in evaluation.numbers.values())
     assert told == sorted(told)
     assert evaluation.sentence()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from pydantic import Field
@@ -35,7 +35,7 @@ class _State:
     skipped_steps: int = 0  # in the whole run, also in parts that it went back behind
     rollbacks: int = 0
     back_at: int | None = None  # the step of the checkpoint that the run went back to last
-    losses: tuple[float, ...] = ()  # of the last good steps
+    losses: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # of phases, in the last good steps
 
 
 class Guard:
@@ -77,12 +77,14 @@ class Guard:
         """Whether so many steps failed in a row that the run is to go back."""
         return self._state.failures >= self._config.failures
 
-    def fault_of_loss(self, loss: float) -> str | None:
-        """What is wrong with it, in words."""
+    def fault_of_loss(self, loss: float, phase: str) -> str | None:
+        """What is wrong with it, in words. Where a loss may be below 0, as those of GANs, nothing is so many
+        times the usual: then it must only be a number.
+        """
         if not math.isfinite(loss):
             return f"the loss is {loss}"
-        losses, spike = self._state.losses, self._config.spike
-        if spike is None or len(losses) < self._config.window:
+        losses, spike = self._state.losses.get(phase, ()), self._config.spike
+        if spike is None or len(losses) < self._config.window or min(losses) < 0:
             return None
         usual = statistics.median(losses)
         if usual > 0 and loss > spike * usual:
@@ -103,15 +105,20 @@ class Guard:
             return None
         return f"the gradient's norm is {norm}, as in {self._state.overflows - 1} steps before, at any scale"
 
-    def passed(self, loss: float) -> None:
-        losses = (*self._state.losses, loss)[-self._config.window :]
-        self._state = replace(self._state, failures=0, losses=losses)
+    def passed(self, losses: Mapping[str, float]) -> None:
+        """A step, with the loss of each of its phases."""
+        known, window = self._state.losses, self._config.window
+        added = {phase: (*known.get(phase, ()), loss)[-window:] for phase, loss in losses.items()}
+        self._state = replace(self._state, failures=0, losses={**known, **added})
 
-    def failed(self, step: int, fault: str, batch: Batch) -> None:
-        """Counts step number `step`, and names its images."""
+    def failed(self, step: int, fault: str, batch: Batch, *, phase: str | None = None) -> None:
+        """Counts step number `step`, and names its images. `phase`: the one that is left out, where those
+        before it have moved their parameters already.
+        """
         state = self._state
         self._state = replace(state, failures=state.failures + 1, skipped_steps=state.skipped_steps + 1)
-        self.warn(f"step {step} is left out: {fault}; images: {', '.join(batch.keys)}")
+        what = f"step {step}" if phase is None else f"the {phase} phase of step {step}"
+        self.warn(f"{what} is left out: {fault}; images: {', '.join(batch.keys)}")
 
     def way_back(self, step: int) -> Checkpoint:
         """The checkpoint that the run goes back to from `step`; `BoxcrewError` where it has to stop. Where
@@ -149,4 +156,8 @@ class Guard:
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """No state at all is that of a run that had no guard."""
-        self._state = _State(**{**state, "losses": tuple(state.get("losses", ()))})
+        losses = state.get("losses", {})
+        if not isinstance(losses, Mapping):  # as they were kept when all phases had one history
+            losses = {"train": losses}
+        kept = {phase: tuple(values) for phase, values in losses.items()}
+        self._state = _State(**{**state, "losses": kept})

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor
 from boxcrew.core.config import Config, Names, commas
 from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.core.registry import suggest
+from boxcrew.core.units import counted
 from boxcrew.nets.network import Network
 from boxcrew.nets.torchvision_names import is_torchvision_ssd300, ssd300_from_torchvision
 from boxcrew.nets.weights import (
@@ -25,6 +27,7 @@ from boxcrew.nets.weights import (
     fit,
     packaged_weights,
     read_weights,
+    summed_over_colours,
     timm_weights,
 )
 
@@ -37,18 +40,20 @@ class InitReport:
     source: str
     how: str = ""
     loaded: tuple[str, ...] = ()
-    remade: tuple[str, ...] = ()  # carried over for the classes that both sets have
+    remade: tuple[str, ...] = ()  # carried over for the classes or characters that both sets have
     left_out: tuple[str, ...] = ()  # in the file, not used; counters of BatchNorms are not worth a word
     missing: tuple[str, ...] = ()  # in the network, not in the file: they keep their random start
     kept_classes: tuple[str, ...] = ()
+    kept_characters: str = ""
 
     def sentence(self) -> str:
         if not self.loaded and not self.remade:
             return f"init: {self.source}"
         parts = [f"init: {self.kind} from {self.source}: {len(self.loaded)} tensors loaded {self.how}"]
         if self.remade:
-            kept = ", ".join(self.kept_classes) or "none"
-            parts.append(f"{len(self.remade)} re-made for the classes here (kept: {kept})")
+            characters = [counted(len(self.kept_characters), "character")] if self.kept_characters else []
+            kept = ", ".join([*self.kept_classes, *characters]) or "none"
+            parts.append(f"{len(self.remade)} re-made for the data here (kept: {kept})")
         parts.append(f"{len(self.left_out)} left out")
         parts.append(f"{len(self.missing)} not in the file (random start)")
         return ", ".join(parts)
@@ -106,37 +111,38 @@ class Pretrained(InitConfig):
                 "init=pretrained: this network has no backbone that published weights are for",
                 advice="init=scratch, or init=finetune init.checkpoint= with weights of the same network",
             )
-        weights = self._weights()
+        weights = self._weights(features_only=not network.whole_backbone)
+        is_grey = normalize is not None and len(normalize.mean) == 1
+        found = summed_over_colours(weights.state) if is_grey else weights.state
         wanted = {n.removeprefix(prefix): t for n, t in _floats(network).items() if n.startswith(prefix)}
-        fitted, how = fit(wanted, weights.state)
+        fitted, how = fit(wanted, found)
         if len(fitted) < len(wanted) / 2:  # a few shapes agree by chance in any two networks
             raise ModelError(
-                f"init.weights={self.weights}: only {len(fitted)} of its {len(weights.state)} tensors fit "
+                f"init.weights={self.weights}: only {len(fitted)} of its {len(found)} tensors fit "
                 f"the backbone, which has {len(wanted)}",
-                advice=f"its first is {_describe(weights.state)}; the backbone's is {_describe(wanted)}",
+                advice=f"its first is {_describe(found)}; the backbone's is {_describe(wanted)}",
             )
         _load(network, {prefix + name: value for name, value in fitted.items()})
         if normalize is not None:
             usual_mean, usual_std = network.expected_normalization()
-            normalize.set(self.mean or weights.mean or usual_mean, self.std or weights.std or usual_std)
+            colours = (self.mean or weights.mean or usual_mean, self.std or weights.std or usual_std)
+            normalize.set(*((fmean(values),) if is_grey else values for values in colours))
         used = {id(value) for value in fitted.values()}
         return InitReport(
             kind=self.kind,
             source=weights.source,
             how=how,
             loaded=tuple(prefix + name for name in fitted),
-            left_out=tuple(
-                name for name, t in weights.state.items() if id(t) not in used and t.is_floating_point()
-            ),
+            left_out=tuple(name for name, t in found.items() if id(t) not in used and t.is_floating_point()),
             missing=tuple(prefix + name for name in wanted if name not in fitted),
         )
 
-    def _weights(self) -> Weights:
+    def _weights(self, *, features_only: bool) -> Weights:
         if self.weights == "efficientnet_lite0":
             return packaged_weights(self.weights)
         if Path(self.weights).suffix in {".pth", ".pt", ".safetensors", ".bin"}:
             return read_weights(Path(self.weights))
-        return timm_weights(self.weights)
+        return timm_weights(self.weights, features_only=features_only)
 
 
 class Resume(InitConfig):
@@ -164,8 +170,10 @@ class Finetune(InitConfig):
         state = self._renamed(weights)
         excluded = matching(state, self.exclude, "init.exclude")
         offered = {name: value for name, value in state.items() if name not in excluded}
-        old_classes = tuple((weights.meta or {}).get("facts", {}).get("classes", network.classes))
-        rows = remake_class_rows(network, offered, old_classes)
+        facts = (weights.meta or {}).get("facts", {})
+        old_classes = tuple(facts.get("classes", network.classes))
+        tokens = remake_token_rows(network, offered, facts.get("meaning", network.meaning))
+        rows = remake_class_rows(network, offered, old_classes) | tokens
         wanted = _floats(network)
         same = {
             n: t for n, t in offered.items() if n in wanted and t.shape == wanted[n].shape and n not in rows
@@ -189,6 +197,9 @@ class Finetune(InitConfig):
             ),
             missing=tuple(name for name in wanted if name not in same and name not in rows),
             kept_classes=tuple(name for name in network.classes if name in old_classes) if rows else (),
+            kept_characters=_shared(network.meaning["alphabet"], facts["meaning"]["alphabet"])
+            if tokens
+            else "",
         )
 
     def _renamed(self, weights: Weights) -> State:
@@ -226,23 +237,54 @@ def remake_class_rows(network: Network, offered: State, old_classes: tuple[str, 
     """The class heads for this network's classes: rows of the background and of classes known by name come
     from `offered`, the others keep their random start. Empty where the classes are the same, in order.
     """
-    if old_classes == network.classes:
+    background = range(network.background_rows)
+    return _remade(
+        network,
+        offered,
+        network.class_tensors(),
+        (*background, *old_classes),
+        (*background, *network.classes),
+    )
+
+
+def remake_token_rows(network: Network, offered: State, old_meaning: Mapping[str, Any]) -> State:
+    """The same for what has a row for each character."""
+    tensors = dict.fromkeys(network.token_tensors(), 1)
+    if not tensors or "alphabet" not in old_meaning:
         return {}
-    first = network.background_rows
-    pairs = [(row, row) for row in range(first)]  # new row, old row
-    pairs += [
-        (first + i, first + old_classes.index(c)) for i, c in enumerate(network.classes) if c in old_classes
-    ]
-    new_rows, old_rows = ([pair[side] for pair in pairs] for side in (0, 1))
+    return _remade(network, offered, tensors, _token_names(old_meaning), _token_names(network.meaning))
+
+
+RowNames = tuple[str | int, ...]
+"""Numbers are of rows that are the same in any set."""
+
+
+def _shared(ours: str, theirs: str) -> str:
+    return "".join(one for one in ours if one in theirs)
+
+
+def _token_names(meaning: Mapping[str, Any]) -> RowNames:
+    return (*range(meaning["unknown"] + 1), *meaning["alphabet"])
+
+
+def _remade(
+    network: Network, offered: State, tensors: Mapping[str, int], old_names: RowNames, new_names: RowNames
+) -> State:
+    """`tensors`: how many blocks of these rows each has."""
+    if old_names == new_names:
+        return {}
+    old_places = {name: row for row, name in enumerate(old_names)}
+    new_rows = [row for row, name in enumerate(new_names) if name in old_places]
+    old_rows = [old_places[new_names[row]] for row in new_rows]
     state = network.state_dict()
     remade: State = {}
-    for name, blocks in network.class_tensors().items():
-        if name not in offered or len(offered[name]) != blocks * (first + len(old_classes)):
+    for name, blocks in tensors.items():
+        if name not in offered or len(offered[name]) != blocks * len(old_names):
             continue
         if offered[name].shape[1:] != state[name].shape[1:]:
             continue
-        old = offered[name].reshape(blocks, first + len(old_classes), *offered[name].shape[1:])
-        new = state[name].clone().reshape(blocks, first + len(network.classes), *state[name].shape[1:])
+        old = offered[name].reshape(blocks, len(old_names), *offered[name].shape[1:])
+        new = state[name].clone().reshape(blocks, len(new_names), *state[name].shape[1:])
         new[:, new_rows] = old[:, old_rows].to(new.dtype)
         remade[name] = new.reshape(state[name].shape)
     return remade

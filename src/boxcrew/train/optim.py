@@ -27,6 +27,9 @@ _RATES = {"sgd": 1e-2, "adagrad": 1e-2, "adadelta": 1.0, "ftrl": 0.05}
 """Where an optimizer's usual rate is not that of the others, a thousandth."""
 
 
+FUSED_ON = {"cpu", "cuda"}  # kinds of devices that have kernels for it
+
+
 class PhaseConfig(Config):
     """What is otherwise for the parameters that learn in one phase of a step."""
 
@@ -112,7 +115,8 @@ def build_optimizer(
         {"params": parameters, **_options(config, phase, in_backbone=in_backbone, decays=decays)}
         for (phase, in_backbone, decays), parameters in kinds.items()
     ]
-    return _builders(config)[config.name](groups, lr=config.rate)
+    devices = {parameter.device.type for parameter in task.parameters()}
+    return _builders(config, fused=devices <= FUSED_ON)[config.name](groups, lr=config.rate)
 
 
 def _options(config: OptimConfig, phase: str, *, in_backbone: bool, decays: bool) -> dict[str, Any]:
@@ -130,17 +134,19 @@ def _options(config: OptimConfig, phase: str, *, in_backbone: bool, decays: bool
     return options
 
 
-def _builders(config: OptimConfig) -> Mapping[str, Callable[..., Optimizer]]:
+def _builders(config: OptimConfig, *, fused: bool) -> Mapping[str, Callable[..., Optimizer]]:
+    """`fused`: an update goes through memory once, and needs no more of it, where there is such a kernel."""
     at_once: dict[str, Any] = {"foreach": True}  # one call for all parameters, on every kind of device
-    momentum = {"momentum": config.momentum, **at_once}
-    betas = {"betas": (config.momentum, _BETA2), **at_once}
+    best: dict[str, Any] = {"fused": True} if fused else at_once
+    momentum: dict[str, Any] = {"momentum": config.momentum}
+    betas: dict[str, Any] = {"betas": (config.momentum, _BETA2), **best}
     return {
-        "sgd": partial(torch.optim.SGD, **at_once),
-        "momentum": partial(torch.optim.SGD, **momentum),
-        "nesterov": partial(torch.optim.SGD, nesterov=True, **momentum),
+        "sgd": partial(torch.optim.SGD, **best),
+        "momentum": partial(torch.optim.SGD, **momentum, **best),
+        "nesterov": partial(torch.optim.SGD, nesterov=True, **momentum, **best),
         "adam": partial(torch.optim.Adam, **betas),
         "adamw": partial(torch.optim.AdamW, **betas),
-        "rmsprop": partial(torch.optim.RMSprop, **momentum),
+        "rmsprop": partial(torch.optim.RMSprop, **momentum, **at_once),
         "adagrad": partial(torch.optim.Adagrad, **at_once),
         "adadelta": partial(torch.optim.Adadelta, **at_once),
         "ftrl": Ftrl,

@@ -82,5 +82,7 @@ def say_scores(title: str, report: dict[str, Any], kind: type[Subject], screen: 
     """A table. `report` is the JSON of an evaluation."""
     table = kind.scores(report)
     screen.table(title, table.columns, table.rows)
-    times = ", ".join(f"{name} {ms:.1f}" for name, ms in report["milliseconds"].items())
+    times = ", ".join(
+        f"{name} {ms:.1f}" if ms >= 1 else f"{name} {ms:.2g}" for name, ms in report["milliseconds"].items()
+    )
     screen.say(f"speed: {times} ms {kind.config_class.sample}")

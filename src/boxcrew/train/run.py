@@ -272,14 +272,16 @@ def _write_records(
     advice: list[dict[str, Any]],
 ) -> None:
     """All that is decided, before the first step."""
-    folder = workshop.folder
+    folder, subject = workshop.folder, workshop.subject
     try:
         write_text(folder / "config.yaml", to_yaml(workshop.config))
     except OSError as error:
         raise UsageError(f"out={folder}: cannot be written to: {error.strerror}") from None
     write_json(folder / "plan.json", deployment.plan.tree())
     write_json(folder / "hardware.json", machine.tree())
-    write_json(folder / "data_report.json", {**workshop.subject.report(), "advice": advice})
+    write_json(
+        folder / "data_report.json", {**subject.report(), "digest": subject.digest(), "advice": advice}
+    )
     write_json(folder / "placement.json", placement(deployment.plan, workshop.task.network))
     if not (folder / "init.json").is_file():  # how a run began stays true however often it goes on
         write_json(folder / "init.json", start)

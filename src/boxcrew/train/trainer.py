@@ -38,7 +38,7 @@ class StepReport:
     data_wait: float  # seconds of it in which no batch was ready
     num_samples: int
     skipped: tuple[str, ...]  # samples that could not be read, in words
-    fault: str | None = None  # why the parameters were left as they were, in words; then no number is sure
+    fault: str | None = None  # why its last phase left the parameters as they were; then no number is sure
 
 
 class Hook:
@@ -226,26 +226,27 @@ class Trainer:
         self._draw_anew()
         self.deployment.meet()
         terms: dict[str, float] = {}
+        losses: dict[str, float] = {}  # of the phases
         with self.deployment.group.at_work():
             for phase in self.task.phases_of(self.step):
                 found, norm, fault = self._do_phase(batch, phase)
                 terms |= found
+                losses[phase] = sum(found.values())
                 if fault is not None:
                     break
-        loss = sum(terms.values())
         self.step += 1
         self._batch = batch
         if fault is None:
-            self.guard.passed(loss)
+            self.guard.passed(losses)
         else:
             self.deployment.discard(self.task)
-            self.guard.failed(self.step, fault, batch)
+            self.guard.failed(self.step, fault, batch, phase=phase if len(losses) > 1 else None)
         seconds = time.monotonic() - begun
         self.elapsed += seconds
         self._agree()
         return StepReport(
             progress=self.progress,
-            loss=loss,
+            loss=sum(losses.values()),
             terms=terms,
             rate=rate,
             gradient_norm=norm,
@@ -260,7 +261,7 @@ class Trainer:
         """The terms of its loss, the norm of its gradient, and why no update was made, if so."""
         with learning_in(self.task, phase):
             terms = self._compute(batch, phase)
-            return terms, *self._update(sum(terms.values()))
+            return terms, *self._update(sum(terms.values()), phase)
 
     def _draw_anew(self) -> None:
         """What layers draw at random depends on the seed, the step and the replica alone: a run that was
@@ -283,12 +284,12 @@ class Trainer:
                 f"step {self.step + 1}: memory ran out: steps are computed in "
                 f"{self.deployment.plan.accumulation} parts from here on"
             )
-        weight = max(1.0, float(losses.weight))
-        return {name: float(value) / weight for name, value in losses.terms.items()}
+        divisor = float(losses.divisor)
+        return {name: float(value) / divisor for name, value in losses.terms.items()}
 
-    def _update(self, loss: float) -> tuple[float, str | None]:
+    def _update(self, loss: float, phase: str) -> tuple[float, str | None]:
         """The gradient's norm, and why no step was made with it, if so."""
-        fault = self.guard.fault_of_loss(loss)
+        fault = self.guard.fault_of_loss(loss, phase)
         if fault is not None:
             return math.nan, fault
         norm = self.deployment.update(self.optimizer, max_norm=self.course.clip)

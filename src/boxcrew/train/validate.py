@@ -56,17 +56,17 @@ def _examine(config: ValConfig, loaded: Loaded, subject: Subject, screen: Screen
 def _subject(config: ValConfig, loaded: Loaded, screen: Screen) -> Subject:
     """The data, checked, as the network knows it."""
     kind = TASKS.get(loaded.config.name)
-    path, format_, seed = config.data, config.format, 0
+    path, format_ = config.data, config.format
     stored = config.run / "config.yaml"
-    if path is None and stored.is_file():
-        own = RunConfig.of(read_yaml(stored))
-        path, format_, seed = own.data.path, own.data.format, own.seed
+    own = RunConfig.of(read_yaml(stored)) if stored.is_file() else None
+    if path is None and own is not None:
+        path, format_ = own.data.path, own.data.format
     if path is None:
         raise DataError(f"run={config.run}: a weight file has no data of its own", advice="give data=…")
     with screen.progress("looking at the data") as progress:
         opening = Opening(
             data=DataConfig(path=path, format=format_, val=config.split),
-            seed=seed,
+            seed=own.seed if own else 0,  # what was held out of the data in training must be so again
             workers=max(1, int(usable_cores())),
             progress=progress,
             facts=loaded.facts,

@@ -65,6 +65,7 @@ class Workshop:
         screen: Screen,
     ) -> Self:
         """For a task, its data and a plan, by the settings of the run."""
+        _require_measured(config.evaluation.metric, subject)
         return cls(
             config=config,
             folder=folder,
@@ -91,16 +92,25 @@ class Workshop:
         except RuntimeError as error:
             reason = " ".join(str(error).split())
             raise ModelError(f"{self.folder}: its checkpoint does not fit: {reason}", advice=advice) from None
-        report = self.folder / "data_report.json"
-        classes = json.loads(report.read_text(encoding="utf-8"))["classes"] if report.is_file() else []
-        now = self.subject.facts["classes"]
+        self._require_same_data(advice)
+        check_slots(optimizer_of(self.task, self.config.optim), own.state["optimizer"])
+
+    def _require_same_data(self, advice: str) -> None:
+        """The same classes; of anything else that has changed it is said that it has."""
+        place = self.folder / "data_report.json"
+        before = json.loads(place.read_text(encoding="utf-8")) if place.is_file() else {}
+        classes, now = before.get("classes", []), self.subject.facts["classes"]
         if classes and classes != now:
             raise ModelError(
                 f"{self.folder}: was begun with the classes {', '.join(classes)}; "
                 f"the data has {', '.join(now)}",
                 advice=advice,
             )
-        check_slots(optimizer_of(self.task, self.config.optim), own.state["optimizer"])
+        if before.get("digest", self.subject.digest()) != self.subject.digest():
+            self.screen.warn(
+                "the data has changed since this run began: it goes on with what is there now, and not as if "
+                "it had never been stopped"
+            )
 
     def refuse_finished(self, own: Checkpoint) -> None:
         """A run that came to its end has nothing to go on with; one that was killed between its last step and
@@ -302,6 +312,15 @@ class Workshop:
             places=deployment.positions,
         )
         return subject.loader(feed)
+
+
+def _require_measured(metric: str, subject: Subject) -> None:
+    """The settings alone cannot say: which metrics there are depends on the data too."""
+    if metric not in {"auto", *subject.metrics}:
+        raise UsageError(
+            f"evaluation.metric={metric}: not measured on this data",
+            advice=f"it has {', '.join(subject.metrics)}",
+        )
 
 
 def stored_advice(folder: Path) -> list[dict[str, Any]]:

@@ -104,6 +104,7 @@ def test_missing_values_are_repaired_and_counted(tmp_path: Path) -> None:
     told = [problem for problem in opened.problems if problem.kind == "value-missing"]
     counts = [int(problem.what.split(": ")[1].split()[0]) for problem in told if "'size'" in problem.what]
     assert sum(counts) == 4
+    assert sum(problem.count for problem in told) == 6
     assert all(problem.action == "repaired" for problem in told)
     colour = opened.meaning["columns"][1]
     assert colour["categories"] == ["blue", "red"]
@@ -125,16 +126,17 @@ def test_a_word_among_numbers_is_a_missing_value(tmp_path: Path) -> None:
 
 def test_rows_that_cannot_be_used_are_left_out_with_their_lines(tmp_path: Path) -> None:
     rows = plain_rows()
-    rows[4], rows[6], rows[8] = "4,red", "6,red,a,b", "8,red,"
+    rows[4], rows[6], rows[8], rows[9] = "4,red", "6,red,a,b", "8,red,", "9,red,"
     rows[10] = '10,"a ""quoted""\nred",a'
     opened = open_examples(write(tmp_path / "a.csv", *rows), Wanted())
     ragged = [problem for problem in opened.problems if problem.kind == "row-malformed"]
     assert [problem.at for problem in ragged] == ["line 6", "line 8"]
     assert "has 2 values, not the 3 of the header" in ragged[0].what
     assert ragged[0].action == "left out"
-    assert only(opened, "label-missing").at == "from line 10"
+    unlabelled = only(opened, "label-missing")
+    assert (unlabelled.at, unlabelled.count) == ("from line 10", 2)
     keys = {part.key(index) for part in opened.splits.values() for index in range(len(part))}
-    assert len(keys) == 17
+    assert len(keys) == 16
     assert "a.csv:12" in keys
     assert "a.csv:13" not in keys
     assert "a.csv:14" in keys
@@ -229,7 +231,8 @@ def test_rows_are_made_like_those_of_a_set_before(tmp_path: Path) -> None:
     assert open_examples(other, Wanted(label="kind", meaning={})).shape == (3,)
     write(other, "1,a", "2,b", header="siz,kind")
     error = refused(other, Wanted(meaning=first.meaning))
-    assert "has no column 'size', which was learnt from" in error.message
+    assert "has no columns 'size', 'colour', which were learnt from" in error.message
+    assert error.advice == "did you mean 'siz'?"
 
 
 def test_rows_by_their_names(tmp_path: Path) -> None:

@@ -75,6 +75,11 @@ def test_images_of_different_sizes_become_one(tmp_path: Path) -> None:
     write_image(tmp_path / "a" / "large.jpg", draw_blocks(50, width=500, height=300))
     opened = open_examples(tmp_path, Wanted())
     assert opened.shape == (32, 32, 3)
+    (told,) = [problem for problem in opened.problems if problem.kind == "image-resized"]
+    assert (told.what, told.action) == (
+        "9 images of 2 sizes become 32 x 32; size= sets another side",
+        "repaired",
+    )
     places = [(split, keys(opened, split)) for split in opened.splits]
     ((split, index),) = [
         (split, names.index("a/large.jpg")) for split, names in places if "a/large.jpg" in names
@@ -83,7 +88,10 @@ def test_images_of_different_sizes_become_one(tmp_path: Path) -> None:
     blocks = np.random.default_rng(50).integers(0, 256, (5, 5, 3), dtype=np.uint8)
     middles = small[3::6, 3::6][:5, :5]
     assert np.abs(middles - blocks).mean() < 8
-    assert open_examples(tmp_path, Wanted(size=20, colours=False)).shape == (20, 20, 1)
+    asked = open_examples(tmp_path, Wanted(shape=(20, 24, 1)))
+    assert asked.shape == (20, 24, 1)
+    for known in (asked, open_examples(tmp_path, Wanted(size=64))):
+        assert [problem.kind for problem in known.problems] == ["made-split"]
 
 
 def test_images_of_one_size_that_are_large_are_not_taken_as_they_are(tmp_path: Path) -> None:
@@ -93,7 +101,27 @@ def test_images_of_one_size_that_are_large_are_not_taken_as_they_are(tmp_path: P
             write_image(
                 tmp_path / name / f"{index}.jpg", draw_blocks(index + len(name), width=400, height=300)
             )
-    assert open_examples(tmp_path, Wanted()).shape == (32, 32, 3)
+    opened = open_examples(tmp_path, Wanted())
+    assert opened.shape == (32, 32, 3)
+    (told,) = [problem for problem in opened.problems if problem.kind == "image-resized"]
+    assert told.what.startswith("4 images of 400 x 300 pixels become 32 x 32")
+
+
+def test_images_beside_the_folders_of_classes_are_told(tmp_path: Path) -> None:
+    write_classes(tmp_path / "flat", {"a": 4, "b": 4})
+    for name in ("1.png", "2.jpg", "3.png", "4.png", ".hidden.png"):
+        write_image(tmp_path / "flat" / name, draw_blocks(90))
+    (told,) = [p for p in open_examples(tmp_path / "flat", Wanted()).problems if p.kind == "label-missing"]
+    assert (told.file, told.action, told.count) == ("1.png", "left out", 4)
+    assert told.what == "no folder of a class holds 4 images: 1.png, 2.jpg, 3.png, …"
+
+    write_classes(tmp_path / "divided" / "train", {"a": 4, "b": 4})
+    (tmp_path / "divided" / "val").mkdir()
+    for name in ("0.png", "train/5.png", "val/6.png"):
+        write_image(tmp_path / "divided" / name, draw_blocks(90))
+    opened = open_examples(tmp_path / "divided", Wanted())
+    (told,) = [problem for problem in opened.problems if problem.kind == "label-missing"]
+    assert told.what == "no folder of a class holds 3 images: 0.png, train/5.png, val/6.png"
 
 
 def test_what_cannot_be_read_is_left_out_and_named(tmp_path: Path) -> None:

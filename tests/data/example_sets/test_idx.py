@@ -47,7 +47,7 @@ def test_the_validation_split_depends_on_the_seed_alone(folder: Path) -> None:
 
 
 def test_pictures_are_converted_to_what_is_wanted(folder: Path) -> None:
-    opened = open_examples(folder, Wanted(size=6, colours=True))
+    opened = open_examples(folder, Wanted(shape=(6, 6, 3)))
     assert opened.shape == (6, 6, 3)
     part = opened.split("test")
     inputs = part.fetch([4]).inputs[0]

@@ -37,4 +37,4 @@ def test_they_are_the_objects_of_the_shelf(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_they_may_be_grey_and_of_another_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ProductScenes, "num_images", {"train": 4})
-    assert open_examples("products", Wanted(size=8, colours=False)).shape == (8, 8, 1)
+    assert open_examples("products", Wanted(shape=(8, 8, 1))).shape == (8, 8, 1)

@@ -80,6 +80,18 @@ def test_texts_that_are_too_short_or_empty_are_refused(tmp_path: Path) -> None:
     assert "has no text to train on" in refused(file).message
 
 
+def test_a_split_that_is_too_short_is_left_out(tmp_path: Path) -> None:
+    for name, length in (("train", 100), ("val", 30), ("test", 10)):
+        (tmp_path / f"{name}.txt").write_text("x" * length)
+    opened = open_examples(tmp_path, Wanted(length=10))
+    assert list(opened.splits) == ["train", "val"]
+    (told,) = opened.problems
+    assert (told.kind, told.where, told.action) == ("text-short", f"{tmp_path} test", "left out")
+    assert told.what == "has only 10 characters, but length=10 needs 11"
+    assert list(open_examples(tmp_path, Wanted(length=30)).splits) == ["train"]
+    assert "the text of train has only 100" in refused(tmp_path, Wanted(length=100)).message
+
+
 def test_running_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "a.txt"
     file.write_bytes("Größe".encode("latin-1") * 100)
@@ -103,6 +115,7 @@ def test_of_several_files_each_is_a_class_and_a_line_an_example(tmp_path: Path) 
             assert text[0] == "ac"[label]
             assert key == f"{opened.classes[label]}.txt:{len(text)}"
     assert num_tokens(opened.meaning) == 6
+    assert opened.meaning["unit"] == "line"
     row = encode_text(opened.meaning, "axb")
     assert row.tolist() == [2, 1, 3] + [0] * 17
 
@@ -140,6 +153,7 @@ def test_a_folder_for_each_class(tmp_path: Path) -> None:
         ("text-unreadable", "neg/none.txt", "left out"),
         ("made-split", str(tmp_path), "noted"),
     }
+    assert opened.meaning["unit"] == "file"
     assert all(text[:3] in {"pos", "neg"} and text[3] == "\n" for text in texts(opened, "train"))
 
 
@@ -149,7 +163,10 @@ def test_folders_of_splits_with_folders_of_classes(tmp_path: Path) -> None:
             (tmp_path / split / name).mkdir(parents=True)
             for index in range(5):
                 (tmp_path / split / name / f"{index}.txt").write_text(f"{split} {name} {index}")
+    (tmp_path / "train" / "loose.txt").write_text("of no class")
+    (tmp_path / "test" / "README.txt").write_text("about it")
     opened = open_examples(tmp_path, Wanted())
+    assert ("label-missing", "train/loose.txt", "left out") in kinds(opened)
     assert {name: len(part) for name, part in opened.splits.items()} == {"train": 8, "val": 2, "test": 10}
     assert all(text.startswith("test") for text in texts(opened, "test"))
     assert all(text.startswith("train") for text in texts(opened, "val"))

@@ -65,14 +65,12 @@ def test_flips_are_as_often_as_asked() -> None:
 
 def test_shifts_move_the_picture_and_every_one_comes_up() -> None:
     given = pictures(3000, side=10)
-    found = SmallPictures(shift=2, fill=9)(given, drawn(3000))
+    found = SmallPictures(shift=2)(given, drawn(3000))
+    wide = np.pad(given, ((0, 0), (2, 2), (2, 2), (0, 0)), mode="reflect")
     counts = np.zeros((5, 5))
-    for down in range(-2, 3):
-        for right in range(-2, 3):
-            wanted = np.full((3000, 14, 16, 1), 9, dtype=np.uint8)
-            wanted[:, 2 + down : 12 + down, 2 + right : 14 + right] = given
-            moved = (found == wanted[:, 2:-2, 2:-2]).all(axis=(1, 2, 3))
-            counts[down + 2, right + 2] = moved.sum()
+    for top in range(5):
+        for left in range(5):
+            counts[top, left] = (found == wide[:, top : top + 10, left : left + 12]).all(axis=(1, 2, 3)).sum()
     assert counts.sum() == 3000
     assert np.abs(counts / 120 - 1).max() < 0.4
 
@@ -90,7 +88,6 @@ def test_what_comes_in_is_the_mirror_image(shift: int) -> None:
 def test_a_shift_larger_than_the_mirror_image_is_refused() -> None:
     with pytest.raises(UsageError, match=r"augment\.shift=10: pictures of 12 x 10"):
         SmallPictures(shift=10)(pictures(1, side=10), drawn(1))
-    assert (SmallPictures(shift=10, fill=3)(pictures(9, side=10), drawn(9)) == 3).any()
 
 
 def test_a_rectangle_of_one_level_is_erased() -> None:

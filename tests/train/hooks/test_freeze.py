@@ -141,6 +141,18 @@ def test_patterns_that_match_nothing_are_errors(run: Run) -> None:
         run((), {})
 
 
+def test_something_learns_in_every_phase() -> None:
+    class Turns(Layers):
+        phases = ("body", "head")
+
+        def learns_in(self, phase: str, name: str) -> bool:
+            return name.startswith(phase)
+
+    with pytest.raises(UsageError, match="nothing would learn in the phase 'head'"):
+        Freeze(Turns(), trainable=("body.*",), unfreeze={0.5: ("head.*",)})
+    Freeze(Turns(), trainable=("body.*", "head.0.*"), unfreeze={})
+
+
 def test_all_norms_may_keep_their_statistics() -> None:
     net = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4))
     set_train_mode(net, norms_learn=False)

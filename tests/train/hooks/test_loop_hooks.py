@@ -235,6 +235,47 @@ def test_summaries_leave_out_steps_that_failed(make_trainer: MakeTrainer, tmp_pa
     assert (first.num_images, second.num_images) == (4, 2)
 
 
+class Turns(Task):
+    """The critic loses the number of the batch in every step; the generator 10, in every third."""
+
+    phases = ("critic", "generator")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(1, 1)
+
+    def phases_of(self, step: int) -> tuple[str, ...]:
+        return self.phases if step % 3 == 2 else ("critic",)
+
+    def forward(self, batch: Batch, phase: str = "critic") -> Losses:
+        number = batch.inputs.sum() if phase == "critic" else torch.tensor(10.0)
+        total = 0 * self.body(batch.inputs).sum() + number
+        return Losses(terms={phase: total}, weight=torch.tensor(1.0))
+
+
+def test_summaries_are_means_over_the_steps_that_have_a_term(
+    make_trainer: MakeTrainer, tmp_path: Path
+) -> None:
+    make_trainer(Turns(), [Summaries(make_metrics(tmp_path), every_steps=6)], steps=6).fit(batches)
+    (row,) = read_rows(tmp_path / "metrics.jsonl")
+    assert (row["loss/critic"], row["loss/generator"]) == (3.5, 10)
+    assert row["loss"] == pytest.approx(3.5 + 20 / 6)
+
+
+def test_summaries_go_on_from_a_state_that_counted_all_steps_alike(
+    make_trainer: MakeTrainer, tmp_path: Path
+) -> None:
+    hook = Summaries(make_metrics(tmp_path), every_steps=4)
+    sums = {"steps": 2, "loss": 11.0, "loss/class": 11.0, "images": 2, "seconds": 1.0, "data_wait": 0.0}
+    rest = {"rate": 0.1, "num_images": 2, "seconds": 1.0, "data_wait": 0.0}
+    hook.load_state({"sums": sums, **rest})
+    trainer = make_trainer(Falling(), [hook], steps=4)
+    trainer.step = 2
+    trainer.fit(batches)
+    (row,) = read_rows(tmp_path / "metrics.jsonl")
+    assert row["loss"] == row["loss/class"] == (11 + 3 + 4) / 4
+
+
 def test_lines_that_the_disk_does_not_take_come_later(make_trainer: MakeTrainer, tmp_path: Path) -> None:
     said: list[str] = []
     folder = tmp_path / "run"

@@ -109,7 +109,7 @@ def _small(source: Source) -> list[Problem]:
     if not count:
         return []
     what = f"{count} objects have a side under {SMALLEST_SIDE} pixels: no examples"
-    return [Problem(kind="box-small", file=str(source.root), what=what, action="left out")]
+    return [Problem(kind="box-small", file=str(source.root), what=what, action="left out", count=count)]
 
 
 def _made(

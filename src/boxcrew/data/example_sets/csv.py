@@ -16,6 +16,7 @@ from boxcrew.data.columns import (
     learn_column,
     missing_in,
     num_features,
+    require_columns,
     unknown_in,
     unusable_in,
 )
@@ -57,7 +58,8 @@ class CsvFormat(ExampleFormat):
             problems += made_split(path, chosen, seed=wanted.seed)
         settled = settle_classes(path, names, labels, problems)
         if before:
-            columns = _known_columns(tables["train"], before["columns"])
+            columns = before["columns"]
+            require_columns(tables["train"], columns)
         else:
             columns = _learnt_columns(tables["train"], label, problems)
         splits = {}
@@ -119,7 +121,15 @@ def _read(path: Path, wanted: str | None) -> tuple[dict[str, Table], str, list[P
         problems += malformed
         if label not in table.names:
             what = f"has no column {label!r}, the label"
-            problems.append(Problem(kind="label-missing", file=file.name, what=what, action="left out"))
+            problems.append(
+                Problem(
+                    kind="label-missing",
+                    file=file.name,
+                    what=what,
+                    action="left out",
+                    count=max(1, len(table)),
+                )
+            )
             continue
         _require_same(tables.get("train", table), table)
         tables[split], unlabelled = _with_label(table, label)
@@ -157,8 +167,15 @@ def _problem_at(
     table: Table, where: Bools, kind: Kind, what: str, *, value: str = "", action: Action = "left out"
 ) -> Problem:
     """About several rows of a file, with the place of the first."""
-    at = f"from line {table.lines[int(np.argmax(where))]}"
-    return Problem(kind=kind, file=table.file.name, at=at, what=what, value=value, action=action)
+    return Problem(
+        kind=kind,
+        file=table.file.name,
+        at=f"from line {table.lines[int(np.argmax(where))]}",
+        what=what,
+        value=value,
+        action=action,
+        count=int(where.sum()),
+    )
 
 
 def _classes(tables: Mapping[str, Table], label: str) -> tuple[list[str], dict[str, Ints]]:
@@ -203,15 +220,6 @@ def _require_classes(train: Table, label: str, values: Sequence[float | None], n
     if count > len(names) / 2:
         what = f"column {label!r} has {count} different values in {len(names)} rows: those are no classes"
         raise DataError(f"{train.file}: {what}", advice=choose)
-
-
-def _known_columns(train: Table, columns: Sequence[Column]) -> Sequence[Column]:
-    """Those of a set before, which these tables have too."""
-    for column in columns:
-        if column["name"] not in train.names:
-            what = f"{train.file}: has no column {column['name']!r}, which was learnt from"
-            raise DataError(what, advice=suggest(column["name"], train.names))
-    return columns
 
 
 def _learnt_columns(train: Table, label: str, problems: list[Problem]) -> list[Column]:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Image, Target
-from boxcrew.data.class_folders import ClassFolder, class_folders, has_classes_of, is_annotated, strays
+from boxcrew.core.units import counted
+from boxcrew.data.class_folders import (
+    ClassFolder,
+    class_folders,
+    has_classes_of,
+    is_annotated,
+    loose,
+    strays,
+    without_class,
+)
 from boxcrew.data.cuts import Cut, labels_of, read_when_asked, settle_cuts
 from boxcrew.data.examples import EXAMPLE_FORMATS, ExampleFormat, ExampleSet, Wanted
 from boxcrew.data.image import IMAGE_SUFFIXES, ImageError, read_header, read_image
@@ -52,7 +61,10 @@ class FolderFormat(ExampleFormat):
         splits, unusable = _readable(path, splits, workers=wanted.workers)
         problems += (*made, *unusable)
         settled, left = settle_cuts(path, names, splits, problems)
-        shape = shape_for(wanted, _own_shape(left))
+        sizes = Counter((cut.record.height, cut.record.width) for cuts in left.values() for cut in cuts)
+        shape = shape_for(wanted, (*next(iter(sizes)), 3) if len(sizes) == 1 else None)
+        if wanted.size is None and wanted.shape is None:
+            problems += _resized(path, sizes, shape)
         return ExampleSet(
             root=path,
             format=cls.name,
@@ -80,6 +92,7 @@ def _find(root: Path) -> tuple[list[str], Splits, list[Problem]]:
     names = sorted({folder.label for folder in folders})
     splits: Splits = {}
     problems = strays(root, folders)
+    problems += without_class(root, loose(root, folders, IMAGE_SUFFIXES), "image")
     for folder in folders:
         problems += _others(root, folder)
         for file in files_below(folder.path, IMAGE_SUFFIXES):
@@ -165,7 +178,14 @@ def _readable(root: Path, splits: Splits, *, workers: int) -> tuple[Splits, tupl
     }, problems
 
 
-def _own_shape(splits: Mapping[str, Sequence[Cut]]) -> Shape | None:
-    """None if the images differ."""
-    sizes = {(cut.record.height, cut.record.width) for cuts in splits.values() for cut in cuts}
-    return (*sizes.pop(), 3) if len(sizes) == 1 else None
+def _resized(root: Path, sizes: Counter[tuple[int, int]], shape: Shape) -> list[Problem]:
+    """That images do not stay as large as they are though nobody asked for it, if so."""
+    height, width, _ = shape
+    if sizes.keys() == {(height, width)}:
+        return []
+    count, (first_height, first_width) = sizes.total(), min(sizes)
+    found = f"{len(sizes)} sizes" if len(sizes) > 1 else f"{first_width} x {first_height} pixels"
+    what = f"{counted(count, 'image')} of {found} become {width} x {height}; size= sets another side"
+    return [
+        Problem(kind="image-resized", file=str(root), what=what, value=found, action="repaired", count=count)
+    ]

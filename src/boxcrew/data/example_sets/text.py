@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from boxcrew.core.errors import DataError
-from boxcrew.data.alphabet import encode_texts, meaning_of_texts
-from boxcrew.data.class_folders import class_folders, has_classes_of, strays
+from boxcrew.data.alphabet import Unit, encode_texts, meaning_of_texts
+from boxcrew.data.class_folders import class_folders, has_classes_of, loose, strays, without_class
 from boxcrew.data.corpus import open_corpus
 from boxcrew.data.examples import EXAMPLE_FORMATS, ExampleFormat, ExampleSet, Wanted
 from boxcrew.data.image import IMAGE_SUFFIXES
@@ -19,7 +19,7 @@ from boxcrew.data.layout import files_below, names_in, split_of_file, stem_of, s
 from boxcrew.data.plain_text import read_utf8
 from boxcrew.data.problem import Problem
 
-_SUFFIXES = frozenset({".txt"})
+TEXT_SUFFIXES = frozenset({".txt"})
 _ABOUT = frozenset({"classes", "copying", "copyright", "labels", "licence", "license", "notice", "readme"})
 """Files of these names, in lower case, speak about the data."""
 
@@ -35,8 +35,8 @@ class TextFormat(ExampleFormat):
     @classmethod
     def detect(cls, path: Path) -> bool:
         if path.is_file():
-            return suffix_of(path.name) in _SUFFIXES
-        if not _files(path) and not has_classes_of(path, _SUFFIXES):
+            return suffix_of(path.name) in TEXT_SUFFIXES
+        if not _files(path) and not has_classes_of(path, TEXT_SUFFIXES):
             return False
         # Texts lie beside data of every kind.
         has_images = any(suffix_of(name) in IMAGE_SUFFIXES for name in names_in(path))
@@ -56,7 +56,7 @@ class TextFormat(ExampleFormat):
         if "train" in splits and None not in splits and len(splits) == len(files):
             texts = {str(split): read_utf8(file) for split, file in splits.items()}
             return open_corpus(path, texts, wanted, format=cls.name)
-        if not files and not has_classes_of(path, _SUFFIXES):
+        if not files and not has_classes_of(path, TEXT_SUFFIXES):
             raise DataError(f"{path}: has no text files", advice=f"looked for {cls.looked_for()}")
         return _open_classes(path, files, wanted)
 
@@ -71,15 +71,24 @@ class _Text(NamedTuple):
 def _files(folder: Path) -> list[Path]:
     """Texts in a folder, but for those about it."""
     names = (name for name in names_in(folder) if not name.startswith("."))
-    return [
-        folder / name
-        for name in names
-        if suffix_of(name) in _SUFFIXES and stem_of(name).lower() not in _ABOUT
-    ]
+    return [folder / name for name in names if suffix_of(name) in TEXT_SUFFIXES and not _is_about(name)]
+
+
+def _is_about(name: str) -> bool:
+    return stem_of(name).lower() in _ABOUT
+
+
+def texts_in(content: str, unit: Unit) -> Iterator[tuple[int, str]]:
+    """The texts that the content of a file is taken as, each with its line, from 1 on; none is empty."""
+    parts = content.split("\n") if unit == "line" else [content]
+    for number, part in enumerate(parts, start=1):
+        if text := part.strip():
+            yield number, text
 
 
 def _open_classes(root: Path, files: Sequence[Path], wanted: Wanted) -> ExampleSet:
     problems: list[Problem] = []
+    unit: Unit = "line" if files else "file"
     if files:
         names = [file.stem for file in files]
         texts = list(_lines(root, files, problems))
@@ -89,7 +98,9 @@ def _open_classes(root: Path, files: Sequence[Path], wanted: Wanted) -> ExampleS
     splits = {split: [text for text in texts if text.split == split] for split in {t.split for t in texts}}
     splits, made = _hold_out(root, names, splits, seed=wanted.seed)
     numbers = {name: number for number, name in enumerate(names)}
-    meaning = _meaning([text.text for text in texts], [text.text for text in splits.get("train", ())], wanted)
+    meaning = _meaning(
+        [text.text for text in texts], [text.text for text in splits.get("train", ())], wanted, unit
+    )
     problems += (*made, *_cut(root, texts, meaning["length"]))
     parts = {
         split: Labelled(
@@ -112,30 +123,30 @@ def _open_classes(root: Path, files: Sequence[Path], wanted: Wanted) -> ExampleS
     )
 
 
-def _meaning(texts: Sequence[str], train: Sequence[str], wanted: Wanted) -> Mapping[str, Any]:
+def _meaning(texts: Sequence[str], train: Sequence[str], wanted: Wanted, unit: Unit) -> Mapping[str, Any]:
     """As before, or else by the training texts, with room for the longest of all."""
     if wanted.meaning and "length" in wanted.meaning:
         return wanted.meaning
     length = min(max(map(len, texts), default=0), wanted.length)
-    return meaning_of_texts((text[:length] for text in train), length=length)
+    return meaning_of_texts((text[:length] for text in train), length=length, unit=unit)
 
 
 def _lines(root: Path, files: Iterable[Path], problems: list[Problem]) -> Iterator[_Text]:
     """Of files that are a class each; what cannot be read is added to `problems`."""
     for file in files:
-        content = _read(root, file, problems)
-        for number, line in enumerate(content.split("\n"), 1):
-            if text := line.strip():
-                yield _Text("train", file.stem, f"{file.name}:{number}", text)
+        for number, text in texts_in(_read(root, file, problems), "line"):
+            yield _Text("train", file.stem, f"{file.name}:{number}", text)
 
 
 def _whole_files(root: Path, problems: list[Problem]) -> Iterator[_Text]:
     """Of folders that are a class each; what cannot be read or is empty is added to `problems`."""
     folders = class_folders(root)
     problems += strays(root, folders)
+    beside = loose(root, folders, TEXT_SUFFIXES)
+    problems += without_class(root, [file for file in beside if not _is_about(file.name)], "text")
     for folder in folders:
-        for file in files_below(folder.path, _SUFFIXES):
-            if text := _read(root, file, problems).strip():
+        for file in files_below(folder.path, TEXT_SUFFIXES):
+            for _, text in texts_in(_read(root, file, problems), "file"):
                 key = file.relative_to(root).as_posix()
                 yield _Text(folder.split or "train", folder.label, key, text)
 
@@ -178,5 +189,7 @@ def _cut(root: Path, texts: Iterable[_Text], length: int) -> tuple[Problem, ...]
     if not longer:
         return ()
     what = f"{len(longer)} texts longer than length={length} are cut; the first: {longer[0].key}"
-    value = str(len(longer))
-    return (Problem(kind="text-cut", file=str(root), what=what, value=value, action="repaired"),)
+    count = len(longer)
+    return (
+        Problem(kind="text-cut", file=str(root), what=what, value=str(count), action="repaired", count=count),
+    )

@@ -27,8 +27,7 @@ class SmallPictures:
     num_draws: ClassVar[int] = 9
 
     flip: float = 0.0  # probability of left and right changing places
-    shift: int = 0  # pixels up or down, and left or right, at most
-    fill: int | None = None  # the level of what a shift brings in; None: the picture's mirror image
+    shift: int = 0  # pixels up or down, and left or right, at most; the picture's mirror image comes in
     erase: float = 0.0  # probability of a rectangle of one random level
 
     def __call__(self, pictures: Pictures, draws: Draws) -> Pictures:
@@ -37,7 +36,7 @@ class SmallPictures:
         if not len(pictures):
             return pictures
         if self.shift > 0:
-            pictures = _shifted(pictures, draws[:, 1:3], limit=self.shift, fill=self.fill)
+            pictures = _shifted(pictures, draws[:, 1:3], limit=self.shift)
         if self.flip > 0:
             pictures = _flipped(pictures, draws[:, 0] < self.flip)
         if self.erase > 0:
@@ -54,28 +53,24 @@ def _flipped(pictures: Pictures, chosen: npt.NDArray[np.bool_]) -> Pictures:
     return flipped
 
 
-def _shifted(pictures: Pictures, draws: Draws, *, limit: int, fill: int | None) -> Pictures:
+def _shifted(pictures: Pictures, draws: Draws, *, limit: int) -> Pictures:
     height, width = pictures.shape[1:3]
-    windows = sliding_window_view(_padded(pictures, limit, fill), (height, width), axis=(1, 2))
+    windows = sliding_window_view(_padded(pictures, limit), (height, width), axis=(1, 2))
     tops, lefts = (draws * (2 * limit + 1)).astype(np.intp).T
     # Windows come with their rows and columns after the channels.
     shifted: Pictures = windows.transpose(0, 1, 2, 4, 5, 3)[np.arange(len(pictures)), tops, lefts]
     return shifted
 
 
-def _padded(pictures: Pictures, margin: int, fill: int | None) -> Pictures:
+def _padded(pictures: Pictures, margin: int) -> Pictures:
     """np.pad takes several times as long."""
     num, height, width, channels = pictures.shape
-    if fill is None and margin >= min(height, width):
+    if margin >= min(height, width):
         raise UsageError(
             f"augment.shift={margin}: pictures of {width} x {height} have no mirror image so large",
             advice=f"at most {min(height, width) - 1}",
         )
     padded = np.empty((num, height + 2 * margin, width + 2 * margin, channels), dtype=np.uint8)
-    if fill is not None:
-        padded[...] = fill
-        padded[:, margin:-margin, margin:-margin] = pictures
-        return padded
     rows = pictures.reshape(num * height, width, channels)
     wide = cv2.copyMakeBorder(rows, 0, 0, margin, margin, cv2.BORDER_REFLECT_101)
     inner = padded[:, margin:-margin]

@@ -22,15 +22,15 @@ from boxcrew.plan.plan import Plan
 class Ddp(OneClone):
     def __init__(self, plan: Plan, devices: Devices, group: Group) -> None:
         super().__init__(plan, devices, group)
-        self.reduction: Reduction | None = None
-        self._learning: list[nn.Parameter] = []
+        self.reductions: dict[str, Reduction] = {}  # of each phase
+        self._learning: dict[str, list[nn.Parameter]] = {}  # what they are for
 
     def set_up(self, undo: ExitStack) -> None:
         super().set_up(undo)
-        undo.callback(self._forget_reduction)
+        undo.callback(self._forget_reductions)
 
     def compute_all(self, task: nn.Module, pieces: Sequence[Piece], phase: str) -> Losses:
-        reduction = self._reduction_of(task)
+        reduction = self._reduction_of(task, phase)
         *first, last = pieces
         done = [self.compute_piece(task, piece, phase) for piece in first]
         # Messages of BatchNorms and of gradients must leave in one order on all replicas, and where some
@@ -45,19 +45,23 @@ class Ddp(OneClone):
         return total
 
     def discard(self, task: nn.Module) -> None:
-        if self.reduction is not None:
-            self.reduction.abandon()
+        for reduction in self.reductions.values():
+            reduction.abandon()
         super().discard(task)
 
-    def _reduction_of(self, task: nn.Module) -> Reduction:
+    def _reduction_of(self, task: nn.Module, phase: str) -> Reduction:
+        """Made anew where other parameters learn in the phase than before: layers have thawed."""
         learning = [parameter for parameter in task.parameters() if parameter.requires_grad]
-        if self.reduction is None or [*map(id, learning)] != [*map(id, self._learning)]:
-            self._forget_reduction()
-            self._learning = learning
-            self.reduction = Reduction(learning, self.group)
-        return self.reduction
+        known = self.reductions.get(phase)
+        if known is None or [*map(id, learning)] != [*map(id, self._learning[phase])]:
+            if known is not None:
+                known.close()
+            self._learning[phase] = learning
+            self.reductions[phase] = Reduction(learning, self.group)
+        return self.reductions[phase]
 
-    def _forget_reduction(self) -> None:
-        if self.reduction is not None:
-            self.reduction.close()
-            self.reduction = None
+    def _forget_reductions(self) -> None:
+        for reduction in self.reductions.values():
+            reduction.close()
+        self.reductions.clear()
+        self._learning.clear()

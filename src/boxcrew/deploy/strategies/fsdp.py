@@ -67,6 +67,12 @@ class Fsdp(OneClone):
     def local(self, tensor: Tensor) -> Tensor:
         return tensor if not _is_divided(tensor) else tensor.to_local()  # type: ignore[attr-defined]
 
+    def gathered(self, parameter: Tensor) -> Tensor:
+        if not _is_divided(parameter):
+            return parameter
+        whole: Tensor = parameter.full_tensor()  # type: ignore[attr-defined]
+        return whole
+
     def whole(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """In main memory: the device may have no room for all."""
         if self.is_whole:

@@ -18,7 +18,7 @@ class Single(Local):
         parts = batch.split(self.plan.micro_batches(len(batch)))
         if len(parts) == 1:  # its weight is known before backward: one number to divide, not all gradients
             losses = self.forward(task, batch, phase, self.device)
-            self.backward(losses.total() / losses.weight.clamp(min=1))
+            self.backward(losses.total() / losses.divisor)
             return losses.detach()
         total = reduce(operator.add, (self.compute(task, part, phase, self.device) for part in parts))
         super().divide(task, total)

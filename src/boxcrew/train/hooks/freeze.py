@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -34,8 +34,7 @@ class Freeze(Hook):
         self._stages += [
             (share, matching(names, patterns, "unfreeze")) for share, patterns in sorted(unfreeze.items())
         ]
-        if not self._stages[0][1]:
-            raise UsageError("trainable: nothing would learn")
+        _require_learning(task, self._stages[0][1])
         self.never_learn = set(names).difference(*(learning for _, learning in self._stages))
         self._applied = 0
 
@@ -61,6 +60,16 @@ class Freeze(Hook):
             parameter.requires_grad = name in learning
         set_train_mode(task, norms_learn=self._norms_learn)
         return len(due)
+
+
+def _require_learning(task: Task, names: Collection[str]) -> None:
+    """In every phase of a step, of the parameters of these names."""
+    for phase in task.phases:
+        if not any(task.learns_in(phase, name) for name in names):
+            where = f" in the phase {phase!r}" if len(task.phases) > 1 else ""
+            raise UsageError(
+                f"trainable: nothing would learn{where}", advice="let it match some parameters that do, or *"
+            )
 
 
 def set_train_mode(task: nn.Module, *, norms_learn: bool = True) -> None:

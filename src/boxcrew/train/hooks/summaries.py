@@ -20,6 +20,7 @@ class Summaries(Hook):
         self._metrics = metrics
         self._every = every_steps
         self._sums: dict[str, float] = {}  # since the last line
+        self._counts: dict[str, int] = {}  # steps that each is of: not all have every term of the loss
         self._rate = 0.0
         self.num_images = 0
         self.seconds = 0.0
@@ -32,11 +33,11 @@ class Summaries(Hook):
             "data_wait": report.data_wait,
         }
         if report.fault is None:
-            numbers |= {"steps": 1, "loss": report.loss}
+            numbers["loss"] = report.loss
             numbers |= {f"loss/{term}": value for term, value in report.terms.items()}
-            numbers |= {"gradient_norm": report.gradient_norm}
-        sums = {name: self._sums.get(name, 0) + value for name, value in numbers.items()}
-        self._sums = {**self._sums, **sums}
+            numbers["gradient_norm"] = report.gradient_norm
+        self._sums |= {name: self._sums.get(name, 0) + value for name, value in numbers.items()}
+        self._counts |= {name: self._counts.get(name, 0) + 1 for name in numbers}
         self._rate = report.rate
         self.num_images += report.num_samples
         self.seconds += report.seconds
@@ -54,6 +55,7 @@ class Summaries(Hook):
     def state(self) -> dict[str, Any]:
         return {
             "sums": self._sums,
+            "counts": self._counts,
             "rate": self._rate,
             "num_images": self.num_images,
             "seconds": self.seconds,
@@ -62,13 +64,16 @@ class Summaries(Hook):
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         self._sums, self._rate = dict(state["sums"]), state["rate"]
+        steps = self._sums.pop("steps", 0)  # as older runs have counted them, of all numbers alike
+        self._counts = dict(state.get("counts", dict.fromkeys(self._sums, int(steps))))
         self.num_images = state["num_images"]
         self.seconds, self.data_wait = state["seconds"], state["data_wait"]
 
     def _write(self, trainer: Trainer) -> None:
-        sums, self._sums = self._sums, {}
+        sums, counts = self._sums, self._counts
+        self._sums, self._counts = {}, {}
         means = [name for name in sums if name.partition("/")[0] in {"loss", "gradient_norm"}]
-        numbers = {name: sums[name] / sums["steps"] for name in means}  # none, where every step failed
+        numbers = {name: sums[name] / counts[name] for name in means}  # none, where every step failed
         numbers |= {
             "rate": self._rate,
             "images_per_second": sums["images"] / sums["seconds"],

@@ -1,0 +1,28 @@
+"""Run directories without the training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+import yaml
+
+from boxcrew.core.config import Tree
+from boxcrew.tasks.base import TASKS, Opening
+from boxcrew.train.config import RunConfig
+from boxcrew.train.outcome import save_task
+
+
+def untrained_run(folder: Path, settings: Tree) -> Path:
+    """As after a run with these settings, as far as `val` and `predict` look at it; its network has learnt
+    nothing.
+    """
+    config = RunConfig.of({"steps": 1, **settings})
+    subject = TASKS.get(config.task.name).open(config.task, Opening(data=config.data, seed=config.seed))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        task = subject.task()
+    folder.mkdir()
+    (folder / "config.yaml").write_text(yaml.safe_dump(config.tree()), encoding="utf-8")
+    save_task(folder / "weights" / "best.safetensors", task, config.task, subject.facts, step=1)
+    return folder

@@ -1,0 +1,83 @@
+"""What a classifier is given by `boxcrew predict` is made as in training."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from boxcrew.testing.made_examples import make_csv
+from boxcrew.testing.untrained import untrained_run
+
+Call = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def predicted(boxcrew: Call, run: Path, source: Path) -> dict[str, dict[str, float]]:
+    """By source, how likely each class is."""
+    said = boxcrew("predict", f"run={run}", f"source={source}", "--json")
+    assert said.code == 0, said.err
+    return {
+        Path(one["source"]).name: {each["name"]: each["probability"] for each in one["classes"]}
+        for one in json.loads(said.out)["results"]
+    }
+
+
+def reader_of(folder: Path) -> Path:
+    return untrained_run(
+        folder.parent / "run", {"task": {"name": "sequence", "net": {"hidden": 8}}, "data": str(folder)}
+    )
+
+
+def test_a_table_must_have_the_columns_that_were_learnt_from(boxcrew: Call, tmp_path: Path) -> None:
+    task = {"name": "classification", "net": {"name": "fc", "widths": [8]}}
+    run = untrained_run(tmp_path / "run", {"task": task, "data": str(make_csv(tmp_path))})
+    new = tmp_path / "new.csv"
+    new.write_text("colour,height,more\ngreen,12.5,x\nred,11,y\n")
+    assert list(predicted(boxcrew, run, new)) == ["new.csv:2", "new.csv:3"]
+    new.write_text("hight,kind\n12.5,oak\n")
+    said = boxcrew("predict", f"run={run}", f"source={new}")
+    assert said.code == 3
+    assert "has no columns 'height', 'colour', which were learnt from" in said.err
+
+
+def test_lines_are_read_as_in_training(boxcrew: Call, tmp_path: Path) -> None:
+    words = tmp_path / "words"
+    words.mkdir()
+    for name, letter in (("one", "a"), ("two", "b")):
+        (words / f"{name}.txt").write_text("".join(f"{letter * n}\n" for n in range(1, 20)))
+    run = reader_of(words)
+    new = tmp_path / "new.txt"
+    new.write_text("aab\n  aab\t\n\nab\x0cba\n")
+    found = predicted(boxcrew, run, new)
+    assert list(found) == ["new.txt:1", "new.txt:2", "new.txt:4"]
+    assert found["new.txt:1"] == pytest.approx(found["new.txt:2"])
+    assert list(predicted(boxcrew, run, words))[18:20] == ["one.txt:19", "two.txt:1"]
+
+
+def test_files_are_read_whole_where_they_were_in_training(boxcrew: Call, tmp_path: Path) -> None:
+    letters = tmp_path / "letters"
+    for name, word in (("pos", "good"), ("neg", "bad")):
+        (letters / name).mkdir(parents=True)
+        for index in range(6):
+            (letters / name / f"{index}.txt").write_text(f"{word}\n{'x' * index}\nend")
+    run = reader_of(letters)
+    new = tmp_path / "new"
+    new.mkdir()
+    (new / "1.txt").write_text("\ngood\nx\nend\n")
+    (new / "2.txt").write_text("good\nx\nend")
+    (new / "3.txt").write_text(" \n")
+    (new / "4.txt").write_bytes(b"\xff\xfe")
+    found = predicted(boxcrew, run, new)
+    assert list(found) == ["1.txt", "2.txt"]
+    assert found["1.txt"] == pytest.approx(found["2.txt"])
+    assert list(predicted(boxcrew, run, new / "2.txt")) == ["2.txt"]
+    said = boxcrew("predict", f"run={run}", f"source={new / '4.txt'}")
+    assert (said.code, "is not UTF-8" in said.err) == (3, True)

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from boxcrew.core.follow import Follower, follow_weights
+
+
+class Largest(Follower):
+    """Knows the greatest number in a weight."""
+
+    known: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("known", torch.zeros(()))
+
+    def forward(self, weight: Tensor) -> Tensor:
+        return weight
+
+    def follow(self, weight: Tensor) -> None:
+        self.known.copy_(weight.max())
+
+
+class Plain(nn.Module):
+    def forward(self, weight: Tensor) -> Tensor:
+        return weight
+
+
+def test_all_that_follow_weights_do_and_by_all_of_the_weight() -> None:
+    layers = nn.Sequential(nn.Linear(2, 3), nn.Sequential(nn.Linear(3, 1)), nn.Linear(1, 1))
+    first, second = Largest(), Largest()
+    parametrize.register_parametrization(layers[0], "weight", first)
+    parametrize.register_parametrization(layers.get_submodule("1.0"), "weight", second)
+    parametrize.register_parametrization(layers[2], "weight", Plain())
+    with torch.no_grad():
+        for parameter in layers.parameters():
+            parameter.fill_(3)
+    follow_weights(layers)
+    assert (float(first.known), float(second.known)) == (3, 3)
+    follow_weights(layers, lambda weight: weight + 1)
+    assert (float(first.known), float(second.known)) == (4, 4)

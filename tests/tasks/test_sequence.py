@@ -1,0 +1,110 @@
+"""Running text: what of the settings it takes, and what it must refuse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from boxcrew.core.config import Tree
+from boxcrew.core.errors import UsageError
+from boxcrew.data.config import DataConfig
+from boxcrew.nets.class_losses import cross_entropy
+from boxcrew.tasks.base import Feed, Opening
+from boxcrew.tasks.sequence import LanguageTask, Sequence, SequenceConfig
+from boxcrew.testing.plans import plan_of
+from boxcrew.train.config import RunConfig
+from boxcrew.train.screen import Screen
+from boxcrew.train.workshop import Workshop
+
+FEED = Feed(batch=8, seed=5)
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    file = tmp_path / "tea.txt"
+    file.write_text("the tea is on the shelf, and the cup is beside it. " * 40)
+    return file
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Path:
+    folder = tmp_path / "words"
+    folder.mkdir()
+    for name in ("tea", "cup"):
+        (folder / f"{name}.txt").write_text("".join(f"the {name} no {i}\n" for i in range(30)))
+    return folder
+
+
+def opened(place: Path, **settings: Any) -> Sequence:
+    tree: Tree = {"net": {"name": "rnn", "hidden": 8}, "length": 16, **settings}
+    return Sequence.open(SequenceConfig.of(tree), Opening(data=DataConfig(path=str(place)), seed=0))
+
+
+def task_of(subject: Sequence) -> LanguageTask:
+    torch.manual_seed(0)
+    task = subject.task()
+    assert isinstance(task, LanguageTask)
+    return task
+
+
+def test_hidden_characters_are_foretold_all_the_same(text: Path) -> None:
+    subject = opened(text, augment={"drop_tokens": 0.5})
+    task = task_of(subject)
+    hidden, whole = (next(one.loader(FEED).batches()) for one in (subject, opened(text)))
+    assert (hidden.inputs != whole.inputs).float().mean() > 0.4
+    wanted, _ = cross_entropy(task.net(hidden.inputs[:, :-1]), whole.inputs[:, 1:])
+    torch.testing.assert_close(task(hidden).terms["character"], wanted)
+    first, second = (task(part) for part in hidden.split([3, 5]))
+    torch.testing.assert_close((first + second).terms["character"], wanted)
+
+
+def test_weights_are_kept_small(text: Path) -> None:
+    subject = opened(text, l1=0.5)
+    task = task_of(subject)
+    losses = task(next(subject.loader(FEED).batches()))
+    size = sum(float(p.detach().abs().sum()) for p in task.parameters() if p.ndim > 1)
+    assert float(losses.terms["l1"].detach() / losses.weight) == pytest.approx(0.5 * size, rel=1e-5)
+
+
+def test_wrong_labels_are_not_looked_for_where_there_are_none(text: Path) -> None:
+    subject = opened(text, check_labels=True)
+    subject.advice(subject.task(), from_scratch=True)
+
+
+@pytest.mark.parametrize("setting", ["focal", "class_weights", "balanced"])
+def test_what_is_set_about_classes_is_refused(text: Path, words: Path, setting: str) -> None:
+    with pytest.raises(UsageError, match=f"task.{setting}: this is running text, which has no classes"):
+        opened(text, **{setting: 1})
+    assert opened(words, **{setting: 1}).examples.classes == ("cup", "tea")
+
+
+def test_a_network_that_cannot_go_on_with_text_is_refused(text: Path) -> None:
+    with pytest.raises(UsageError, match="net=fc: not for running text") as raised:
+        opened(text, net="fc").task()
+    assert "net=rnn" in raised.value.advice
+
+
+def prepared(subject: Sequence, metric: str, folder: Path) -> Workshop:
+    config = RunConfig.of({"task": subject.config, "epochs": 1, "batch": 4, "evaluation": {"metric": metric}})
+    return Workshop.of(config, plan_of(4), subject, task=subject.task(), folder=folder, screen=Screen())
+
+
+def test_best_can_only_mean_what_is_measured(text: Path, tmp_path: Path) -> None:
+    subject = opened(text)
+    for metric in ("auto", "val_loss", "perplexity", "bits"):
+        prepared(subject, metric, tmp_path)
+    for metric in ("accuracy", "F1"):
+        with pytest.raises(UsageError, match=f"evaluation.metric={metric}: not measured on this data"):
+            prepared(subject, metric, tmp_path)
+
+
+def test_of_classes_others_are_measured(words: Path, tmp_path: Path) -> None:
+    subject = opened(words)
+    prepared(subject, "accuracy", tmp_path)
+    for metric in ("perplexity", "bits", "accuracy5"):
+        with pytest.raises(UsageError, match=f"evaluation.metric={metric}: ") as raised:
+            prepared(subject, metric, tmp_path)
+        assert raised.value.advice == "it has val_loss, accuracy, F1, ECE"
