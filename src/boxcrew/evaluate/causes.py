@@ -22,6 +22,7 @@ _PARAMETERS = 100.0  # for each example
 _ACCURACY_GAP = 0.1
 _LOSS_GAP = 0.2  # nats
 _LOSS_RATIO = 1.25  # and so many times as large: of large losses a small part is no gap
+_WITHOUT_GAIN, _STILL_FALLING = 3, 0.9  # evaluations that are no better while the loss falls below this part
 _NOISE = 0.02  # of the labels
 _LACKING = 0.01  # of the examples; not a limit, only what a weight is measured by
 
@@ -108,6 +109,19 @@ def gap(
     if not weight > 1:  # nor is a number that is not one
         return ()
     remedy = "try dropout, optim.weight_decay=, augmentation, evaluation.patience=5"
+    return (Advice(cause="too complex", what=what, remedy=remedy, weight=weight),)
+
+
+def by_heart(*, best_step: int, loss_then: float, loss_now: float, evaluations: int) -> tuple[Advice, ...]:
+    """While it learns: evaluations have been no better since `best_step`, and the loss in training fell."""
+    if evaluations < _WITHOUT_GAIN or not 0 < loss_now < _STILL_FALLING * loss_then:
+        return ()
+    what = (
+        f"no evaluation was better in {evaluations} since step {best_step}, while the loss fell from "
+        f"{loss_then:.3g} to {loss_now:.3g}"
+    )
+    remedy = f"evaluation.patience={_WITHOUT_GAIN} would stop; augmentation or more data would help"
+    weight = evaluations / _WITHOUT_GAIN
     return (Advice(cause="too complex", what=what, remedy=remedy, weight=weight),)
 
 

@@ -25,6 +25,7 @@ from boxcrew.train.hooks.skipped import SkippedReport
 from boxcrew.train.hooks.stop import GRACE, StopOnSignal
 from boxcrew.train.hooks.summaries import Summaries
 from boxcrew.train.hooks.verification import Verification
+from boxcrew.train.hooks.watch import Watch
 from boxcrew.train.metrics import Metrics
 from boxcrew.train.outcome import save_task
 from boxcrew.train.screen import Screen
@@ -69,13 +70,14 @@ class Parts:
         self._metrics = Metrics(folder, board=self._board, files=self.files, from_step=from_step)
         self.summaries = Summaries(self._metrics, every_steps=config.summaries.every_steps)
         pictures = Pictures(folder, config.summaries, examiner.subject, board=self._board, files=self.files)
+        self.watch = Watch(screen)
         best = Best(folder=folder, examiner=examiner, screen=screen, files=self.files)
         self.examination = Examination(
             examiner.examine,
             config,
             self._metrics,
             keep_best=best.keep,
-            on_result=(best.say, pictures.on_result),
+            on_result=(best.say, self.watch.on_result, pictures.on_result),
         )
         self.saver = Saver(
             folder / "checkpoints",
@@ -91,6 +93,7 @@ class Parts:
             verification,
             self.summaries,
             pictures,
+            self.watch,
             self.examination,
             self.saver,
             self._stop,

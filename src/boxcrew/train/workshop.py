@@ -210,7 +210,8 @@ class Workshop:
     ) -> dict[str, Any]:
         summary = summarize(self.folder, trainer, parts.summaries, parts.examination, state=state)
         summary["first_steps"] = parts.verification.to_json()
-        summary["advice"] = [*stored_advice(self.folder), *(one.to_json() for one in advice)]
+        told = (*parts.watch.advice, *advice)
+        summary["advice"] = [*stored_advice(self.folder), *(one.to_json() for one in told)]
         parts.files.write("summary.json", partial(write_json, self.folder / "summary.json", summary))
         return summary
 
