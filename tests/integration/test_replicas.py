@@ -42,6 +42,7 @@ WORDS = (
     "saver.every_steps=2",
 )
 Start = Callable[..., subprocess.Popen[str]]
+SOON = 20  # seconds, also on a busy machine: by the death of a process, not by how long it is not heard of
 
 
 @pytest.fixture
@@ -113,7 +114,7 @@ def test_a_killed_server_is_named_and_takes_all_with_it(start: Start, tmp_path: 
     processes[2].kill()
     begun = time.monotonic()
     _, err = process.communicate(timeout=30)
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < SOON
     assert process.returncode == 1
     assert "ps_0 was killed by SIGKILL" in err
     assert "Traceback" not in err
@@ -130,7 +131,7 @@ def test_a_killed_chief_is_named_and_takes_all_with_it(start: Start, tmp_path: P
     replicas[0].kill()
     begun = time.monotonic()
     _, err = process.communicate(timeout=30)
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < SOON
     assert process.returncode == 1
     assert "replica 0 was killed by SIGKILL" in err
     assert still_alive(family, after=5) == []
@@ -158,7 +159,7 @@ if os.environ.get("RANK") == "1":
     replicas[1].send_signal(signal.SIGUSR1)
     begun = time.monotonic()
     _, err = process.communicate(timeout=30)
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < SOON
     assert process.returncode == 1
     assert "replica 1: Traceback (most recent call last)" in err
     assert "replica 1 failed: RuntimeError('no more paper')" in err

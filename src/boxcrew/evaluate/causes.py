@@ -56,7 +56,7 @@ def worst(advice: Iterable[Advice], limit: int = MOST) -> tuple[Advice, ...]:
     return tuple(one for _, one in sorted(turns, key=lambda turn: turn[0]))[:limit]
 
 
-BALANCE = "set task.class_weights=true, task.balanced=true or task.focal=2 (with task.smoothing=0)"
+BALANCE = "set task.class_weights=true, task.balanced=true or task.focal=2"
 
 
 def imbalance(counts: Sequence[int], classes: Sequence[str], *, remedy: str = BALANCE) -> tuple[Advice, ...]:

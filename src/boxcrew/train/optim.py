@@ -115,8 +115,13 @@ def build_optimizer(
         {"params": parameters, **_options(config, phase, in_backbone=in_backbone, decays=decays)}
         for (phase, in_backbone, decays), parameters in kinds.items()
     ]
-    devices = {parameter.device.type for parameter in task.parameters()}
-    return _builders(config, fused=devices <= FUSED_ON)[config.name](groups, lr=config.rate)
+    fused = all(map(_can_be_fused, task.parameters()))
+    return _builders(config, fused=fused)[config.name](groups, lr=config.rate)
+
+
+def _can_be_fused(parameter: nn.Parameter) -> bool:
+    """Not where it is divided among processes: kernels for that are not there for all optimizers."""
+    return parameter.device.type in FUSED_ON and not hasattr(parameter, "device_mesh")
 
 
 def _options(config: OptimConfig, phase: str, *, in_backbone: bool, decays: bool) -> dict[str, Any]:
