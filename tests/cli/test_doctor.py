@@ -106,6 +106,8 @@ def test_nothing_useful_left_is_a_data_error(boxcrew: Call, photos: Path, tmp_pa
         ((), 2, "doctor: of which data set?"),
         (("photos",), 2, "doctor: of which data set?"),
         (("photos", "data=shelf"), 2, "a data set is given as data=photos"),
+        (("data=products",), 2, "only photos with boxes are examined"),
+        (("fc", "data=shelf"), 2, "boxcrew data shelf looks at it"),
         (("data=nowhere",), 3, "nowhere: no such file or directory"),
         (("data=shelf", "startr"), 2, "did you mean 'starter'?"),
         (("data=shelf", "detector.sise=3"), 2, "did you mean 'size'?"),

@@ -85,6 +85,8 @@ def test_a_network_that_cannot_go_on_with_text_is_refused(text: Path) -> None:
     with pytest.raises(UsageError, match="net=fc: not for running text") as raised:
         opened(text, net="fc").task()
     assert "net=rnn" in raised.value.advice
+    with pytest.raises(UsageError, match="bidirectional"):
+        opened(text, net={"name": "rnn", "bidirectional": True}).task()
 
 
 def prepared(subject: Sequence, metric: str, folder: Path) -> Workshop:

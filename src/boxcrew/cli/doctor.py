@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from boxcrew.api import run_config
+from boxcrew.cli.data_examples import holds_examples
 from boxcrew.cli.output import print_json, screen, settings
 from boxcrew.core.config import Tree, read_yaml
 from boxcrew.core.errors import DataError, UsageError
@@ -29,6 +30,7 @@ def doctor_command(words: list[str], *, as_json: bool) -> None:
     if "data" not in tree and run is None:
         raise UsageError("doctor: of which data set?", advice="boxcrew doctor data=PATH")
     config = _of_run(run, places, tree) if run else _of_recipe(places, tree)
+    _require_photos(config)
     folder = _choose_folder(config)
     _require_writable(folder)
     say = screen(as_json=as_json)
@@ -59,6 +61,15 @@ def _of_run(run: Path, places: list[str], tree: Tree) -> RunConfig:
         )
     stored = RunConfig.of(read_yaml(require_run(run) / "config.yaml"))
     return stored.changed({"out": None, "name": None, **tree})
+
+
+def _require_photos(config: RunConfig) -> None:
+    """Of other data it would have little to say that `boxcrew data` has not."""
+    path = config.data.path
+    if config.task.name != "detection" or holds_examples(path, config.data.format):
+        raise UsageError(
+            f"doctor: {path}: only photos with boxes are examined", advice=f"boxcrew data {path} looks at it"
+        )
 
 
 def _choose_folder(config: RunConfig) -> Path:

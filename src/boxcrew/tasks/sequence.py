@@ -176,6 +176,8 @@ class Sequence(ClassSubject):
         net = config.net
         if not isinstance(net, RnnConfig):
             raise UsageError(f"net={net.name}: not for running text", advice="texts are for net=rnn")
+        if net.bidirectional:
+            raise UsageError("net.bidirectional: who foretells a text must not read it from its end")
         model = LanguageModel(
             num_tokens(facts["meaning"]), net.stack(), embedding=net.embedding, tied=net.tied
         )
