@@ -122,7 +122,7 @@ def test_what_only_saves_time_is_given_up_before_anything_is_refused(
         make_plan(machine, workload, order(batch, cache=0, workers=0))
     except UsageError:
         return
-    make_plan(machine, workload, order(batch))
+    assert make_plan(machine, workload, order(batch)).batch == batch
 
 
 @given(
