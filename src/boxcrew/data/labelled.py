@@ -103,7 +103,8 @@ def settle_classes(
 
 def first_of(problems: Sequence[Problem]) -> str:
     """What may be the reason that nothing is left; empty, if it is not known."""
-    return f"the first of {len(problems)} problems: {problems[0]}" if problems else ""
+    lost = [problem for problem in problems if problem.action == "left out"]
+    return f"the first of {len(lost)} problems: {lost[0]}" if lost else ""
 
 
 def settle(
