@@ -1,86 +1,154 @@
-"""Steps a second of our trainer, of a loop written by hand, and of Lightning: the same network, optimizer,
-data and number of loader processes, taking turns, each in a process of its own.
+"""Steps a second of our trainer and of Lightning, each against a loop written by hand: the same network,
+optimizer, data and batches. A shared machine changes its speed from one second to the next, so the two loops
+of a comparison run in one process and take turns, block by block.
 
-    python -m bench.loops RECIPE ours|plain STEPS
+    python -m bench.loops RECIPE [fused]
 
-prints what one of them reaches.
+prints the seconds of our blocks and of those of the loop written by hand: with its optimizer as torch makes
+it for who does not ask, or fused, as ours is.
 """
 
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
-from bench.child import in_child, train
-from bench.peers import is_installed, run_peer
+from bench.child import in_child
+from bench.peers import is_installed, run_peer, skipped
 from bench.real_data import real_data
-from bench.row import Row, alternate
+from bench.row import Row
 
-RECIPES = {"fc": 600, "cnn": 120, "rnn": 120, "gan": 100}
-"""With steps that are timed, some seconds of each."""
-WARM = 20  # steps that are not
+RECIPES = {"fc": 60, "cnn": 12, "rnn": 12, "gan": 6}
+"""With the steps of a block, a third of a second or so."""
+PAIRS = 60  # blocks of each loop that count
+WARM = 2  # and before them those that do not
 COMMAND = "python -m bench loops"
 
 
-def rows(*, repeats: int = 5) -> list[Row]:
-    return [row for recipe in RECIPES for row in _rows(recipe, repeats)]
+def rows() -> list[Row]:
+    return [row for recipe in RECIPES for row in _rows(recipe)]
 
 
-def _rows(recipe: str, repeats: int) -> list[Row]:
-    sides: dict[str, Callable[[], float]] = {
-        "ours": partial(_measured, recipe, "ours"),
-        "a loop written by hand": partial(_measured, recipe, "plain"),
-    }
-    if is_installed("lightning"):
-        sides["Lightning"] = partial(_lightning, recipe)
-    ours, *others = alternate(list(sides.values()), repeats=repeats)
-    aims = {"a loop written by hand": 0.97, "Lightning": 1.0}
+def _rows(recipe: str) -> list[Row]:
+    if real_data("fashion_mnist") is None:
+        return []
+    ours, fused = (_Pairs(**in_child("loops", recipe, *words)) for words in ((), ("fused",)))
+    against_hand = Row(
+        what=f"steps of `{recipe}` against a loop written by hand",
+        ours=f"{_speed(recipe, ours.tested):.1f} steps/s",
+        theirs=f"{_speed(recipe, ours.plain):.1f} steps/s",
+        verdict=f"{ours.ratio:.2f} x (aim: at least 0.97 x)",
+        command=COMMAND,
+        detail=f"Fashion-MNIST, {PAIRS} blocks of {RECIPES[recipe]} steps each, taking turns in one process; "
+        "the ratio is the median over the pairs; the same network, batches and optimizer, which the loop has "
+        f"as torch makes it; where it asks for a fused one, as ours is, the ratio is {fused.ratio:.2f}",
+    )
+    what = f"steps of `{recipe}` against Lightning"
+    if not is_installed("lightning"):
+        return [
+            against_hand,
+            skipped(what=what, peer="lightning", ours=against_hand.ours, command=COMMAND),
+        ]
+    theirs = _Pairs(**run_peer("lightning", "lightning_loop", recipe))
     return [
+        against_hand,
         Row(
-            what=f"steps of `{recipe}` against {peer}",
-            ours=f"{ours:.1f} steps/s",
-            theirs=f"{theirs:.1f} steps/s",
-            verdict=f"{ours / theirs:.2f} x (aim: {aims[peer]} x)",
+            what=what,
+            ours=f"{ours.ratio:.3f} x a loop written by hand",
+            theirs=f"{theirs.ratio:.3f} x a loop written by hand",
+            verdict=f"{ours.ratio / theirs.ratio:.2f} x (aim: above 1 x)",
             command=COMMAND,
-            detail=f"Fashion-MNIST, {RECIPES[recipe]} steps after {WARM}, medians of {repeats} processes "
-            "each, taking turns; the recipe's batch, optimizer and augmentation on both sides",
-        )
-        for peer, theirs in zip(list(sides)[1:], others, strict=True)
+            detail="each against the same loop written by hand, as above; Lightning without its logger, "
+            "checkpoints and progress bar, ours with all that it does",
+        ),
     ]
 
 
-def _measured(recipe: str, side: str) -> float:
-    return float(in_child("loops", recipe, side)["steps_per_second"])
+@dataclass(kw_only=True)
+class _Pairs:
+    """Seconds of blocks, in turns."""
+
+    tested: list[float] = field(default_factory=list)
+    plain: list[float] = field(default_factory=list)
+
+    @property
+    def ratio(self) -> float:
+        """Speed of the tested loop, of the plain one's."""
+        return statistics.median(b / a for a, b in zip(self.tested, self.plain, strict=True))
+
+    def print(self) -> None:
+        print(json.dumps({"tested": self.tested[WARM:], "plain": self.plain[WARM:]}))
 
 
-def _lightning(recipe: str) -> float:
-    return float(run_peer("lightning", "lightning_loop", recipe)["steps_per_second"])
+def _speed(recipe: str, seconds: list[float]) -> float:
+    return RECIPES[recipe] / statistics.median(seconds)
 
 
-def ours(recipe: str) -> float:
-    """As a user has it: all hooks at work."""
-    steps = RECIPES[recipe] + WARM
-    with tempfile.TemporaryDirectory() as name:
-        words = [f"data={real_data('fashion_mnist')}", f"steps={steps}", "probe=false"]
-        words += ["evaluation.every_epochs=1000", "loader.workers=0"]
-        summary = train(Path(name) / "run", recipe, *words)
-        seconds = [
-            json.loads(line) for line in (Path(name) / "run" / "metrics.jsonl").read_text().splitlines()
-        ]
-    rows = [row for row in seconds if "images_per_second" in row and row["step"] > WARM]
-    times = [row["time"] for row in rows]
-    steps_seen = rows[-1]["step"] - rows[0]["step"]
-    assert summary["state"] == "finished"
-    return float(steps_seen / (times[-1] - times[0]))
+def num_steps(recipe: str) -> int:
+    """That the tested loop has to do."""
+    return RECIPES[recipe] * (PAIRS + WARM) + 1
 
 
-def parts(recipe: str) -> tuple[Any, Iterator[Any], Any, float | None]:
+@dataclass(frozen=True, kw_only=True)
+class Turns:
+    """A loop that is tested and one written by hand, which takes as many steps after each of its blocks."""
+
+    plain_step: Callable[[], None]
+    block: int
+    pairs: _Pairs = field(default_factory=_Pairs)
+
+    @classmethod
+    def of(cls, recipe: str, *, fused: bool = False) -> Turns:
+        return cls(plain_step=plain_loop(recipe, fused=fused), block=RECIPES[recipe])
+
+    def between(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """The batches, for the loop that is tested: asking for the next it waits while the other works."""
+        begun = 0.0
+        for number, batch in enumerate(batches):
+            if number % self.block == 0:
+                now = time.perf_counter()
+                for _ in range(self.block):
+                    self.plain_step()
+                if number:
+                    self.pairs.tested.append(now - begun)
+                    self.pairs.plain.append(time.perf_counter() - now)
+                begun = time.perf_counter()
+            yield batch
+
+
+def ours(recipe: str, *, fused: bool) -> _Pairs:
+    """As a user has it, all hooks at work; only where its batches come from is changed."""
+    from boxcrew.api import run_config, train_run
+    from boxcrew.data.example_loader import ExampleLoader
+    from boxcrew.train.screen import Screen
+
+    turns = Turns.of(recipe, fused=fused)
+    read = ExampleLoader.batches
+
+    def in_turns(loader: ExampleLoader, *where: Any, **limits: Any) -> Iterator[Any]:
+        return turns.between(read(loader, *where, **limits))
+
+    settings: dict[str, Any] = {
+        "data": str(real_data("fashion_mnist")),
+        "steps": num_steps(recipe),
+        "evaluation": {"every_epochs": 1000},
+        "loader": {"workers": 0},
+        "optim": {"ema": 0.0},  # which the others have not
+    }
+    with tempfile.TemporaryDirectory() as name, mock.patch.object(ExampleLoader, "batches", in_turns):
+        train_run(run_config(recipe, {**settings, "out": str(Path(name) / "run")}), screen=Screen())
+    return turns.pairs
+
+
+def parts(recipe: str, *, fused: bool = False) -> tuple[Any, Iterator[Any], Any, float | None]:
     """The task, its batches, its optimizer and what its gradient is clipped to: the recipe's."""
     import torch
 
@@ -96,36 +164,44 @@ def parts(recipe: str) -> tuple[Any, Iterator[Any], Any, float | None]:
     task = subject.task().train()
     optimizer = optimizer_of(task, config.optim)
     set_rate(optimizer, config.optim.rate)
+    optimizer = optimizer if fused else _as_torch_makes_it(optimizer)
     batches = subject.loader(Feed(batch=config.batch, seed=0)).batches()
     return task, batches, optimizer, config.optim.clip
 
 
-def plain(recipe: str) -> float:
-    """What people write: forward, backward, clip, step; the loss is looked at every tenth step."""
+def _as_torch_makes_it(optimizer: Any) -> Any:
+    """For who does not ask for a kernel."""
+    chosen = {"fused", "foreach"}
+    groups = [{k: v for k, v in group.items() if k not in chosen} for group in optimizer.param_groups]
+    return type(optimizer)(groups, lr=groups[0]["lr"])
+
+
+def plain_loop(recipe: str, *, fused: bool) -> Callable[[], None]:
+    """What people write, a step at a time: forward, backward, clip, step; the loss is looked at."""
     import torch
 
-    torch.set_num_threads(2)
-    task, batches, optimizer, clip = parts(recipe)
-    begun = 0.0
-    for step in range(RECIPES[recipe] + WARM):
-        if step == WARM:
-            begun = time.perf_counter()
+    from boxcrew.core.follow import follow_weights
+
+    task, batches, optimizer, clip = parts(recipe, fused=fused)
+
+    def step() -> None:
         batch = next(batches)
         for phase in task.phases:
             optimizer.zero_grad(set_to_none=True)
             for name, parameter in task.named_parameters() if len(task.phases) > 1 else ():
                 parameter.requires_grad = task.learns_in(phase, name)
+            if len(task.phases) > 1:
+                follow_weights(task)  # of spectral norms, as torch's own do in forward
             losses = task(batch, phase)
             loss = losses.total() / losses.weight
             loss.backward()
             if clip is not None:
                 torch.nn.utils.clip_grad_norm_(task.parameters(), clip)
             optimizer.step()
-        if step % 10 == 0:
             float(loss.detach())
-    return RECIPES[recipe] / (time.perf_counter() - begun)
+
+    return step
 
 
 if __name__ == "__main__":
-    name, side = sys.argv[1:3]
-    print(json.dumps({"steps_per_second": {"ours": ours, "plain": plain}[side](name)}))
+    ours(sys.argv[1], fused="fused" in sys.argv[2:]).print()

@@ -5,9 +5,7 @@ Trainer, as it comes but for what it would write.
 from __future__ import annotations
 
 import importlib
-import json
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +17,10 @@ def main(recipe: str) -> None:
     lightning = importlib.import_module("lightning")
     torch = importlib.import_module("torch")
     loops = importlib.import_module("bench.loops")
+    follow = importlib.import_module("boxcrew.core.follow")
     torch.set_num_threads(2)
+    turns = loops.Turns.of(recipe)
     task, batches, optimizer, clip = loops.parts(recipe)
-    steps, warm = loops.RECIPES[recipe], loops.WARM
-    times: list[float] = []
 
     class Module(lightning.LightningModule):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
@@ -31,7 +29,6 @@ def main(recipe: str) -> None:
             self.automatic_optimization = len(task.phases) == 1
 
         def training_step(self, batch: Any, index: int) -> Any:  # noqa: ARG002
-            times.append(time.perf_counter())
             if self.automatic_optimization:
                 return self._loss(batch, "train")
             for phase in task.phases:  # as its documentation has it for several optimizers
@@ -43,6 +40,8 @@ def main(recipe: str) -> None:
             return None
 
         def _loss(self, batch: Any, phase: str) -> Any:
+            if len(task.phases) > 1:
+                follow.follow_weights(self.task)
             losses = self.task(batch, phase)
             loss = losses.total() / losses.weight
             self.log(phase, loss, batch_size=len(batch))
@@ -56,11 +55,11 @@ def main(recipe: str) -> None:
 
     class Stream(torch.utils.data.IterableDataset):  # type: ignore[misc, name-defined]
         def __iter__(self) -> Any:
-            return batches
+            return turns.between(batches)
 
     loader = torch.utils.data.DataLoader(Stream(), batch_size=None)
     trainer = lightning.Trainer(
-        max_steps=(steps + warm) * len(task.phases),
+        max_steps=loops.num_steps(recipe) * len(task.phases),
         accelerator="cpu",
         gradient_clip_val=clip if len(task.phases) == 1 else None,
         logger=False,
@@ -69,8 +68,7 @@ def main(recipe: str) -> None:
         enable_model_summary=False,
     )
     trainer.fit(Module(), loader)
-    ended = time.perf_counter()
-    print(json.dumps({"steps_per_second": (len(times) - warm) / (ended - times[warm])}))
+    turns.pairs.print()
 
 
 if __name__ == "__main__":

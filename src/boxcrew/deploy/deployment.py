@@ -78,6 +78,11 @@ class Deployment(ABC):
         """Which samples of a step this process computes: `gradients` is given a batch of just these."""
         return [place for piece in self.plan.pieces(self.group.rank) for place in piece]
 
+    @property
+    def num_elsewhere(self) -> int:
+        """Samples of a step that other processes compute."""
+        return 0 if self.group.size == 1 else self.plan.batch - len(self.positions)
+
     def agree(self, standing: Standing) -> Standing:
         """The chief's clock, and what any replica wants. All replicas must come by."""
         if self.group.size == 1:

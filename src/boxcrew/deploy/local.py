@@ -25,6 +25,7 @@ from boxcrew.plan.plan import Plan
 
 PICTURES = 4  # dimensions
 FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
+HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Local(Deployment):
@@ -67,9 +68,10 @@ class Local(Deployment):
         # Before buffers are kept: a replica without a sample puts them back, and is to know what all know.
         follow_weights(task, self.gathered)
         self._buffers.keep(task)
-        # Its scale is made here and beside the parameters: the first to need it would else make it, on an
-        # accelerator, or in several threads at once.
-        self._scaler.scale(torch.zeros((), device=self.device))
+        if self._scaler.is_enabled():
+            # Its scale is made here and beside the parameters: the first to need it would else make it, on an
+            # accelerator, or in several threads at once.
+            self._scaler.scale(torch.zeros((), device=self.device))
         while True:
             try:
                 total = self.add_up(task, batch, phase)
@@ -185,7 +187,10 @@ class Local(Deployment):
 
     def norm(self, gradients: Sequence[Tensor]) -> Tensor:
         """Of the whole gradient, of which this process has these parts."""
-        return nn.utils.get_total_norm(gradients)
+        # As nn.utils.get_total_norm does it, which first sorts tensors by their devices and types.
+        norms = torch._foreach_norm(list(gradients)) if gradients else (torch.zeros((), device=self.device),)
+        total: Tensor = torch.linalg.vector_norm(torch.stack(norms))
+        return total
 
     def discard(self, task: nn.Module) -> None:
         task.zero_grad(set_to_none=True)
@@ -207,8 +212,9 @@ class Local(Deployment):
             self._scaler.load_state_dict(scaler)
 
     def _autocast(self, device: torch.device) -> AbstractContextManager[None]:
-        dtype = torch.bfloat16 if self.plan.precision == "bf16" else torch.float16
-        return torch.autocast(device.type, dtype=dtype, enabled=self.plan.precision in {"bf16", "fp16"})
+        if self.plan.precision not in HALF:
+            return nullcontext()
+        return torch.autocast(device.type, dtype=HALF[self.plan.precision])
 
     def _recomputing(self, task: nn.Module) -> AbstractContextManager[None]:
         if not self.plan.recompute:

@@ -96,7 +96,8 @@ class Guard:
         and no step is made of them anyway; without end they are a fault.
         """
         if math.isfinite(norm):
-            self._state = replace(self._state, overflows=0)
+            if self._state.overflows:
+                self._state = replace(self._state, overflows=0)
             return None
         if not scaled:
             return f"the gradient's norm is {norm}"

@@ -272,8 +272,7 @@ class Trainer:
 
     def _num_samples(self, batch: Batch) -> int:
         """Of the step, over all replicas; of the others it is not known what they could not read."""
-        others = self.deployment.plan.batch - len(self.deployment.positions)
-        return others if batch.is_blank else len(batch) + others
+        return self.deployment.num_elsewhere + (0 if batch.is_blank else len(batch))
 
     def _compute(self, batch: Batch, phase: str) -> dict[str, float]:
         """Gradients, and the terms of the loss."""

@@ -15,12 +15,13 @@ from boxcrew.deploy.local import Local
 @STRATEGIES.register("single")
 class Single(Local):
     def add_up(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
-        parts = batch.split(self.plan.micro_batches(len(batch)))
-        if len(parts) == 1:  # its weight is known before backward: one number to divide, not all gradients
+        sizes = self.plan.micro_batches(len(batch))
+        if len(sizes) == 1:  # its weight is known before backward: one number to divide, not all gradients
             losses = self.forward(task, batch, phase, self.device)
             self.backward(losses.total() / losses.divisor)
             return losses.detach()
-        total = reduce(operator.add, (self.compute(task, part, phase, self.device) for part in parts))
+        parts = (self.compute(task, part, phase, self.device) for part in batch.split(sizes))
+        total = reduce(operator.add, parts)
         super().divide(task, total)
         return total
 

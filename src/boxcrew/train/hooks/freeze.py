@@ -45,8 +45,7 @@ class Freeze(Hook):
         self._apply(trainer)
 
     def after_step(self, trainer: Trainer, report: StepReport) -> None:  # noqa: ARG002
-        due = sum(share <= trainer.progress.fraction for share, _ in self._stages)
-        if due != self._applied:
+        if self._applied < len(self._stages) and self._stages[self._applied][0] <= trainer.progress.fraction:
             self._apply(trainer)
 
     def _apply(self, trainer: Trainer) -> None:

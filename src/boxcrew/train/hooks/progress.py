@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from boxcrew.train.trainer import Hook, StepReport, Trainer
 
 LINE_SECONDS = 15.0  # between lines where there is no terminal
 STATUS_SECONDS = 5.0
+RECENT = 20  # steps that the line is of
 
 
 class ProgressReport(Hook):
@@ -30,7 +32,7 @@ class ProgressReport(Hook):
         self._bar: Bar | None = None
         self._told = self._noted = time.monotonic()
         self._begun = (0, 0.0)
-        self._recent: list[StepReport] = []
+        self._recent = deque[StepReport](maxlen=RECENT)
         self._trainer: Trainer | None = None  # while it works
 
     def begin(self, trainer: Trainer) -> None:
@@ -45,7 +47,7 @@ class ProgressReport(Hook):
 
     def after_step(self, trainer: Trainer, report: StepReport) -> None:
         if report.fault is None:
-            self._recent = [*self._recent[-19:], report]
+            self._recent.append(report)
         now = time.monotonic()
         if self._bar is not None:
             self._bar.update(

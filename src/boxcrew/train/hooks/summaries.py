@@ -36,8 +36,10 @@ class Summaries(Hook):
             numbers["loss"] = report.loss
             numbers |= {f"loss/{term}": value for term, value in report.terms.items()}
             numbers["gradient_norm"] = report.gradient_norm
-        self._sums |= {name: self._sums.get(name, 0) + value for name, value in numbers.items()}
-        self._counts |= {name: self._counts.get(name, 0) + 1 for name in numbers}
+        sums, counts = self._sums, self._counts
+        for name, value in numbers.items():
+            sums[name] = sums.get(name, 0) + value
+            counts[name] = counts.get(name, 0) + 1
         self._rate = report.rate
         self.num_images += report.num_samples
         self.seconds += report.seconds
