@@ -48,6 +48,21 @@ def test_a_table_must_have_the_columns_that_were_learnt_from(boxcrew: Call, tmp_
     assert "has no columns 'height', 'colour', which were learnt from" in said.err
 
 
+def test_values_that_are_missing_or_unknown_are_told(boxcrew: Call, tmp_path: Path) -> None:
+    task = {"name": "classification", "net": {"name": "fc", "widths": [8]}}
+    run = untrained_run(tmp_path / "run", {"task": task, "data": str(make_csv(tmp_path))})
+    new = tmp_path / "new.csv"
+    new.write_text("colour,height\ngreen,\nmauve,12\nred,tall\n,11\n")
+    said = boxcrew("predict", f"run={run}", f"source={new}")
+    assert said.code == 0, said.err
+    told = " ".join((said.err + said.out).split())
+    assert "column 'height': 2 of 4 values are missing or no numbers" in told
+    assert "column 'colour': 1 of 4 values are missing or no numbers (the first: ''); taken as no cat" in told
+    assert "column 'colour': 1 of 4 values are not among those of training (the first: 'mauve')" in told
+    new.write_text("colour,height\ngreen,12.5\n")
+    assert "values are" not in boxcrew("predict", f"run={run}", f"source={new}").err
+
+
 def test_lines_are_read_as_in_training(boxcrew: Call, tmp_path: Path) -> None:
     words = tmp_path / "words"
     words.mkdir()

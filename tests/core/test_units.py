@@ -65,3 +65,4 @@ def test_sizes_and_counts_as_people_read_them() -> None:
 
 def test_counts_with_their_noun() -> None:
     assert [counted(num, "core") for num in (0, 1, 2, 2.5)] == ["0 cores", "1 core", "2 cores", "2.5 cores"]
+    assert counted(1234567, "row") == "1234567 rows"

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -54,3 +56,11 @@ def test_a_lock_that_is_never_given_back_holds_up_nobody_for_ever(monkeypatch: p
         assert not kept.known(np.array([0])).any()
         kept.put(1, picture(2))
     assert kept.known(np.arange(2)).tolist() == [True, False]
+
+
+def test_a_process_that_is_not_forked_keeps_nothing() -> None:
+    kept = KeptPictures((2, 3, 1), 4)
+    kept.put(0, np.ones((4, 2, 3, 1), dtype=np.uint8))
+    sent = pickle.loads(pickle.dumps(kept))
+    assert sent.count == 0
+    assert not sent.known(np.arange(4)).any()

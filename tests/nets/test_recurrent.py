@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch.nn import functional as F  # noqa: N812
 
-from boxcrew.nets.recurrent import PADDING, Cells, LanguageModel, SequenceClassifier, lengths_of
+from boxcrew.core.types import PADDING
+from boxcrew.nets.recurrent import Cells, LanguageModel, SequenceClassifier, lengths_of
 
 KINDS: list[Any] = ["lstm", "gru"]
 

@@ -17,6 +17,7 @@ from boxcrew.core.files import write_json
 from boxcrew.data.alphabet import Unit, encode_text
 from boxcrew.data.columns import encode_rows, require_columns
 from boxcrew.data.example_loader import as_tensor
+from boxcrew.data.example_sets.csv import faults
 from boxcrew.data.example_sets.text import TEXT_SUFFIXES, texts_in
 from boxcrew.data.examples import Array
 from boxcrew.data.image import read_image
@@ -82,8 +83,9 @@ def _pictures(source: str, facts: Facts, say: Screen) -> Iterator[tuple[str, Arr
 
 def _rows(file: Path, facts: Facts, say: Screen) -> Iterator[tuple[str, Array]]:
     table, problems = read_table(file)
-    require_columns(table, facts["meaning"]["columns"])
-    for problem in problems:
+    columns = facts["meaning"]["columns"]
+    require_columns(table, columns)
+    for problem in (*problems, *faults(table, columns)):
         say.warn(str(problem))
     for number, row in table.named_rows():
         yield f"{file}:{number}", encode_rows(facts["meaning"], [row])[0]

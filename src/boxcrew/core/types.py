@@ -21,6 +21,8 @@ Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
+PADDING = 0  # the token that fills up sequences which are shorter than others
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Target:

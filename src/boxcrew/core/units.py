@@ -39,7 +39,8 @@ def format_duration(seconds: float) -> str:
 
 def counted(num: float, noun: str) -> str:
     """`1 thread`, `2 threads`, `2.5 CPU cores`."""
-    return f"{num:g} {noun}{'' if num == 1 else 's'}"
+    number = num if isinstance(num, int) else f"{num:g}"
+    return f"{number} {noun}{'' if num == 1 else 's'}"
 
 
 def format_bytes(count: float) -> str:

@@ -7,10 +7,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from boxcrew.core.types import Ints
+from boxcrew.core.types import PADDING, Ints
 
 UNKNOWN_CHARACTER = "\N{REPLACEMENT CHARACTER}"
-PADDING = 0
 
 Unit = Literal["line", "file"]
 

@@ -20,7 +20,8 @@ VAL_SHARE = 0.1
 
 class Windows(Examples):
     """`length` + 1 characters each: the first `length` are read, the last `length` are to be told. With a
-    stride of `length` each character (but the first) is told once.
+    stride of `length` no character is told twice; the first is not told, nor are those at the end that do not
+    fill a window, fewer than `length`: no token could fill it up, as 0 is a character that is not known.
     """
 
     def __init__(self, tokens: Ints, name: str, *, length: int, stride: int) -> None:

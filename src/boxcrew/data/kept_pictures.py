@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import multiprocessing
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,10 @@ class KeptPictures:
         self._pixels = shared_bytes(count * math.prod(shape)).reshape(count, *shape)
         self._is_there = shared_bytes(count)
         self._lock = multiprocessing.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Processes that are not forked have no part in it, and keep nothing."""
+        return KeptPictures, (self._pixels.shape[1:], 0)
 
     @property
     def count(self) -> int:

@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -108,11 +109,18 @@ def _checked(file: Path, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _are_data(names: Sequence[str]) -> bool:
-    """Whether a name is a number that is not whole, or all are numbers, but not such that count columns."""
+    """Whether a name is a number that is not whole, or half of them are numbers, but not such that rise."""
     numbers = [number for name in names if (number := _number(name)) is not None]
     if not all(number.is_integer() and number >= 0 for number in numbers):
         return True
-    return len(numbers) == len(names) and numbers != sorted(numbers)
+    return len(numbers) >= len(names) / 2 and not _rise(numbers)
+
+
+def _rise(numbers: Sequence[float]) -> bool:
+    """As the names of exported frames do, and years; one number alone only if such names begin with it."""
+    if len(numbers) == 1:
+        return numbers[0] in {0, 1}
+    return all(before < after for before, after in pairwise(numbers))
 
 
 def _number(word: str) -> float | None:

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
+from boxcrew.core.types import PADDING
 from boxcrew.nets.layers import eval_mode
-
-PADDING = 0  # the token that fills up sequences which are shorter than others
 
 State = Tensor | tuple[Tensor, Tensor]
 """What a recurrent layer remembers: a GRU its outputs, an LSTM its cells too."""

@@ -95,6 +95,42 @@ def test_labels_that_are_measurements_are_refused(tmp_path: Path) -> None:
     assert "150 different values in 150 rows" in refused(write(tmp_path / "b.csv", *rows)).message
 
 
+def test_labels_of_a_short_table_that_are_measurements_are_refused(tmp_path: Path) -> None:
+    rows = [f"{index},red,{index * 0.37:.2f}" for index in range(90)]
+    error = refused(write(tmp_path / "a.csv", *rows))
+    assert "column 'kind' has labels that are not integers, such as 0.37 (line 3)" in error.message
+    assert "90 different ones in 90 rows" in error.message
+    assert "task.label=" in error.advice
+    assert "make classes of ranges" in error.advice
+    halves = [f"{index},red,{index % 6 / 2}" for index in range(90)]
+    opened = open_examples(write(tmp_path / "b.csv", *halves), Wanted())
+    assert opened.classes == ("0.0", "0.5", "1.0", "1.5", "2.0", "2.5")
+    few = write(tmp_path / "few.csv", *halves[:8])
+    assert open_examples(few, Wanted(meaning=opened.meaning)).classes == opened.classes  # as was learnt
+
+
+def test_a_fraction_among_labels_that_are_integers_is_left_out(tmp_path: Path) -> None:
+    rows = [f"{index},red,{index % 3}" for index in range(30)]
+    rows[7] = "7,red,2.5"
+    opened = open_examples(write(tmp_path / "a.csv", *rows), Wanted())
+    assert opened.classes == ("0", "1", "2")
+    told = only(opened, "unknown-class")
+    assert (told.at, told.value, told.action, told.count) == ("from line 9", "2.5", "left out", 1)
+    assert sum(len(part) for part in opened.splits.values()) == 29
+    rows[8] = "8,red,2.5"
+    again = open_examples(write(tmp_path / "b.csv", *rows), Wanted())
+    assert again.classes == ("0", "1", "2", "2.5")  # two rows may be a class
+    assert not [problem for problem in again.problems if problem.kind == "unknown-class"]
+
+
+def test_a_fraction_that_is_all_of_a_split_leaves_none(tmp_path: Path) -> None:
+    write(tmp_path / "train.csv", *[f"{index},red,{index % 3}" for index in range(30)])
+    write(tmp_path / "test.csv", "7,red,2.5")
+    opened = open_examples(tmp_path, Wanted())
+    assert only(opened, "unknown-class").file == "test.csv"
+    assert "test" not in opened.splits
+
+
 def test_missing_values_are_repaired_and_counted(tmp_path: Path) -> None:
     rows = plain_rows(40)
     for place, text in ((3, ",red,a"), (5, "NaN,red,b"), (7, "inf,?,b"), (9, "n/a,NA,a")):
@@ -170,10 +206,20 @@ def test_rare_categories_share_a_feature(tmp_path: Path) -> None:
         ("size,,kind", "column 2 has no name"),
         ("5.1,3.5,setosa", "its first line is no header: 5.1, 3.5, setosa"),
         ("3,1,0", "its first line is no header"),
+        ("5,3,1,0,setosa", "its first line is no header: 5, 3, 1, 0, setosa"),
+        ("5,3,setosa,large", "its first line is no header"),
+        ("5,setosa", "its first line is no header"),
     ],
 )
 def test_wrong_headers_are_refused(tmp_path: Path, header: str, told: str) -> None:
     assert told in refused(write(tmp_path / "a.csv", *plain_rows(), header=header)).message
+
+
+@pytest.mark.parametrize("header", ["0,1,2", "1,2,3", "0,1,kind", "1990,2000,kind", "size,7,kind"])
+def test_names_that_rise_are_a_header(tmp_path: Path, header: str) -> None:
+    opened = open_examples(write(tmp_path / "a.csv", *plain_rows(), header=header), Wanted())
+    assert sum(len(part) for part in opened.splits.values()) == 20
+    assert opened.meaning["label"] == header.rsplit(",", maxsplit=1)[-1]
 
 
 def test_files_that_are_no_text_or_have_no_rows_are_refused(tmp_path: Path) -> None:
@@ -194,6 +240,36 @@ def test_other_separators(tmp_path: Path) -> None:
     rows = [row.replace(",", ";") for row in plain_rows()]
     opened = open_examples(write(tmp_path / "a.csv", *rows, header=HEADER.replace(",", "; ")), Wanted())
     assert opened.shape == (3,)
+
+
+def contents(file: Path, seed: int = 3) -> dict[str, set[str]]:
+    """By split, the rows as they stand in the file."""
+    lines = file.read_text().splitlines()
+    opened = open_examples(file, Wanted(seed=seed))
+    return {
+        split: {lines[int(part.key(index).split(":")[1]) - 1] for index in range(len(part))}
+        for split, part in opened.splits.items()
+    }
+
+
+def test_equal_rows_are_in_one_split(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.csv", *plain_rows(60), *plain_rows(60), *plain_rows(30))
+    found = contents(file)
+    assert not found["train"] & found["val"]
+    assert len(found["train"] | found["val"]) == 60
+
+
+def test_the_split_depends_on_the_rows_and_the_seed_alone(tmp_path: Path) -> None:
+    rows = plain_rows(100)
+    found = contents(write(tmp_path / "a.csv", *rows))
+    assert len(found["val"]) == 20
+    assert contents(write(tmp_path / "renamed.csv", *rows)) == found
+    assert contents(write(tmp_path / "moved.csv", *rows[50:], "", *rows[:50])) == found
+    assert contents(tmp_path / "a.csv", seed=4) != found
+    for index in range(10):  # a row more takes at most the place of one
+        more = contents(write(tmp_path / "more.csv", f"{index}.5,red,a", *rows))
+        assert len(more["val"] & found["val"]) >= 19
+        assert len(more["train"] & found["train"]) >= 79
 
 
 def test_a_folder_with_splits(tmp_path: Path) -> None:

@@ -27,7 +27,9 @@ from boxcrew.data.problem import Action, Kind, Problem
 from boxcrew.data.source import SPLITS
 from boxcrew.data.table import Table, read_table
 
-_SURELY_CLASSES = 100  # different labels: so many may be classes whatever they look like
+_SURELY_CLASSES = 100  # different labels: so many may be classes, if they are no measurements
+_MEASURED = 1 / 3  # of the rows: labels with fractions that differ in more of them are measurements
+_CHOOSE = "choose the column of the classes: task.label=…"
 
 
 @EXAMPLE_FORMATS.register("csv")
@@ -51,9 +53,13 @@ class CsvFormat(ExampleFormat):
         before = wanted.meaning if wanted.meaning and "columns" in wanted.meaning else None
         named = before["label"] if before else None
         tables, label, problems = _read(path, wanted.label or named)
+        if not before:  # what was learnt from were classes, however few rows there are of them now
+            _refuse_measurements(tables["train"], label)
+        tables, mistyped = _without_mistyped(tables, label)
+        problems += mistyped
         names, labels = _classes(tables, label)
         if "val" not in tables:
-            chosen = held_out(_keys(tables["train"]), labels["train"], seed=wanted.seed)
+            chosen = held_out(_contents(tables["train"]), labels["train"], seed=wanted.seed)
             tables, labels = _divided(tables, labels, chosen)
             problems += made_split(path, chosen, seed=wanted.seed)
         settled = settle_classes(path, names, labels, problems)
@@ -67,7 +73,7 @@ class CsvFormat(ExampleFormat):
             known = settled.numbers[labels[split]] >= 0
             table = tables[split].select(known)
             if len(table):
-                problems += _faults(table, columns)
+                problems += faults(table, columns)
                 splits[split] = InMemory(
                     _inputs(table, columns), settled.numbers[labels[split][known]], _keys(table)
                 )
@@ -103,6 +109,13 @@ def _inputs(table: Table, columns: Sequence[Column]) -> Floats:
 
 def _keys(table: Table) -> list[str]:
     return [f"{table.file.name}:{line}" for line in table.lines]
+
+
+def _contents(table: Table) -> list[str]:
+    """What rows are held out by. Equal ones stay together: what is measured must not have been trained on, in
+    a copy of the file either.
+    """
+    return ["\0".join(row) for row in table.rows]
 
 
 def _read(path: Path, wanted: str | None) -> tuple[dict[str, Table], str, list[Problem]]:
@@ -178,6 +191,41 @@ def _problem_at(
     )
 
 
+def _refuse_measurements(train: Table, label: str) -> None:
+    values = [_number(word) for word in train.column(label)]
+    different, fractional = {*values}, _fractional(values)
+    if None in different or not fractional.any():
+        return
+    if len(different) > min(_SURELY_CLASSES, len(values) * _MEASURED):
+        place = int(np.argmax(fractional))
+        raise DataError(
+            f"{train.file}: column {label!r} has labels that are not integers, such as {values[place]:g}"
+            f" (line {train.lines[place]}), and {len(different)} different ones in {len(values)} rows;"
+            " regression is not done",
+            advice=f"{_CHOOSE}, or make classes of ranges",
+        )
+
+
+def _without_mistyped(tables: dict[str, Table], label: str) -> tuple[dict[str, Table], list[Problem]]:
+    """Without a row that alone has a fraction for a label, where all others have whole numbers."""
+    values = {split: [_number(word) for word in table.column(label)] for split, table in tables.items()}
+    where = {split: _fractional(part) for split, part in values.items()}
+    is_alone = sum(int(mask.sum()) for mask in where.values()) == 1
+    if not is_alone or any(None in part for part in values.values()):
+        return tables, []
+    (split,) = (split for split, mask in where.items() if mask.any())
+    table, mask = tables[split], where[split]
+    word = table.column(label)[int(np.argmax(mask))]
+    what = f"{label!r} is {word} in this row alone, and a whole number in all others"
+    problem = _problem_at(table, mask, "unknown-class", what, value=word)
+    left = {**tables, split: table.select(~mask)}
+    return {split: table for split, table in left.items() if len(table)}, [problem]
+
+
+def _fractional(values: Sequence[float | None]) -> Bools:
+    return np.array([value is not None and not value.is_integer() for value in values], dtype=np.bool_)
+
+
 def _classes(tables: Mapping[str, Table], label: str) -> tuple[list[str], dict[str, Ints]]:
     """Their names, sorted, as numbers if they are all numbers; and the labels of each split."""
     words = {split: table.column(label) for split, table in tables.items()}
@@ -186,7 +234,7 @@ def _classes(tables: Mapping[str, Table], label: str) -> tuple[list[str], dict[s
     named = {word: word for word in numbers}
     if all(value is not None and value.is_integer() for value in values):
         named = {word: f"{value:.0f}" for word, value in numbers.items()}  # 1.0 is 1
-    _require_classes(tables["train"], label, values, [named[word] for word in words["train"]])
+    _require_classes(tables["train"], label, [named[word] for word in words["train"]])
     order = sorted(set(named.values()), key=lambda name: (0.0 if None in values else float(name), name))
     places = {name: place for place, name in enumerate(order)}
     return order, {
@@ -204,22 +252,12 @@ def _number(word: str) -> float | None:
     return number if np.isfinite(number) else None
 
 
-def _require_classes(train: Table, label: str, values: Sequence[float | None], names: Sequence[str]) -> None:
-    """Refuses a column of measurements, or of names that hardly ever come twice."""
+def _require_classes(train: Table, label: str, names: Sequence[str]) -> None:
+    """Refuses a column of names that hardly ever come twice."""
     count = len(set(names))
-    if count <= _SURELY_CLASSES:
-        return
-    fractions = [value for value in values if value is not None and not value.is_integer()]
-    choose = "choose the column of the classes: label=…"
-    if fractions and None not in values:
-        raise DataError(
-            f"{train.file}: column {label!r} has labels that are not integers, such as {fractions[0]:g},"
-            f" and {count} different ones; regression is not done",
-            advice=f"{choose}, or make classes of ranges",
-        )
-    if count > len(names) / 2:
+    if count > max(_SURELY_CLASSES, len(names) / 2):
         what = f"column {label!r} has {count} different values in {len(names)} rows: those are no classes"
-        raise DataError(f"{train.file}: {what}", advice=choose)
+        raise DataError(f"{train.file}: {what}", advice=_CHOOSE)
 
 
 def _learnt_columns(train: Table, label: str, problems: list[Problem]) -> list[Column]:
@@ -243,7 +281,8 @@ def _learnt_columns(train: Table, label: str, problems: list[Problem]) -> list[C
     return columns
 
 
-def _faults(table: Table, columns: Sequence[Column]) -> Iterator[Problem]:
+def faults(table: Table, columns: Sequence[Column]) -> Iterator[Problem]:
+    """Values that are missing, cannot be used or were not in training, told once for each column."""
     for column in columns:
         words = table.column(column["name"])
         for where, told in ((unusable_in(column, words), _unusable), (unknown_in(column, words), _unknown)):
@@ -253,12 +292,18 @@ def _faults(table: Table, columns: Sequence[Column]) -> Iterator[Problem]:
 
 def _unusable(table: Table, column: Column, words: Sequence[str], where: Bools) -> Problem:
     first = words[int(np.argmax(where))]
-    taken = "a category of its own" if "categories" in column else f"the mean, {column['mean']:.4g}"
     what = (
         f"column {column['name']!r}: {where.sum()} of {len(words)} values are missing or no numbers"
-        f" (the first: {first!r}); taken as {taken}"
+        f" (the first: {first!r}); taken as {_stand_in(column)}"
     )
     return _problem_at(table, where, "value-missing", what, value=first, action="repaired")
+
+
+def _stand_in(column: Column) -> str:
+    """What a value that is not there is taken as."""
+    if "categories" not in column:
+        return f"the mean, {column['mean']:.4g}"
+    return "a category of its own" if column["missing"] else "no category"
 
 
 def _unknown(table: Table, column: Column, words: Sequence[str], where: Bools) -> Problem:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from boxcrew.core.types import Ints
-from boxcrew.data.alphabet import PADDING
+from boxcrew.core.types import PADDING, Ints
 from boxcrew.data.transforms.draws import Draws
 
 
