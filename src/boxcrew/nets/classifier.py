@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import timm
+import torch
 from torch import Tensor, nn
 
 from boxcrew.core.errors import UsageError
@@ -91,25 +92,17 @@ class TimmBody(nn.Module):
     """Any of timm's networks, with a head for other classes."""
 
     def __init__(
-        self, name: str, num_classes: int, *, channels: int, dropout: float, drop_path: float
+        self, name: str, num_classes: int, *, shape: tuple[int, int, int], dropout: float, drop_path: float
     ) -> None:
+        """`shape` of the pictures: height, width, channels."""
         super().__init__()
         if name not in timm.list_models():
             raise UsageError(
                 f"net.backbone={name}: timm has no such model; {suggest(name, timm.list_models())}"
             )
-        options = {"drop_path_rate": drop_path} if drop_path > 0 else {}
-        try:
-            self.backbone = timm.create_model(
-                name, pretrained=False, num_classes=0, in_chans=channels, **options
-            )
-        except TypeError as error:
-            if "drop_path_rate" not in str(error):
-                raise
-            raise UsageError(
-                f"net.drop_path={drop_path:g}: {name} has no paths that can be left out",
-                advice="net.drop_path=0, or another net.backbone=",
-            ) from None
+        with torch.device("meta"):
+            _require_fit(_backbone(name, shape, drop_path=drop_path), name, shape)
+        self.backbone = _backbone(name, shape, drop_path=drop_path)
         self.dropout = nn.Dropout(dropout)
         # Some have layers behind the maps that `num_features` counts.
         width = getattr(self.backbone, "head_hidden_size", self.backbone.num_features)
@@ -122,3 +115,31 @@ class TimmBody(nn.Module):
     def forward(self, pictures: Tensor) -> Tensor:
         scores: Tensor = self.head(self.dropout(self.features(pictures)))
         return scores
+
+
+def _backbone(name: str, shape: tuple[int, int, int], *, drop_path: float) -> Any:
+    options: dict[str, Any] = {"drop_path_rate": drop_path} if drop_path > 0 else {}
+    settings = timm.get_pretrained_cfg(name)
+    if settings is not None and settings.fixed_input_size:  # such as those that know places of patches
+        options["img_size"] = shape[:2]
+    try:
+        return timm.create_model(name, pretrained=False, num_classes=0, in_chans=shape[2], **options)
+    except TypeError as error:
+        if "drop_path_rate" not in str(error):
+            raise
+        raise UsageError(
+            f"net.drop_path={drop_path:g}: {name} has no paths that can be left out",
+            advice="net.drop_path=0, or another net.backbone=",
+        ) from None
+
+
+def _require_fit(backbone: nn.Module, name: str, shape: tuple[int, int, int]) -> None:
+    """By trying, on tensors without data: what a network can read is not written anywhere."""
+    height, width, channels = shape
+    try:
+        backbone.eval()(torch.empty(1, channels, height, width, device="meta"))
+    except (AssertionError, RuntimeError) as error:
+        raise UsageError(
+            f"net.backbone={name}: cannot read pictures of {width} x {height}: {str(error).splitlines()[0]}",
+            advice="a larger size=, or another net.backbone=",
+        ) from None

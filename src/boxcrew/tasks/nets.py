@@ -98,11 +98,11 @@ class TimmConfig(NetConfig):
 
     def body(self, facts: Facts) -> nn.Module:
         _refuse(self.name, facts, "tokens", "numbers")
-        channels = facts["shape"][2]
+        height, width, channels = facts["shape"]
         return TimmBody(
             self.backbone,
             len(facts["classes"]),
-            channels=channels,
+            shape=(height, width, channels),
             dropout=self.dropout,
             drop_path=self.drop_path,
         )
