@@ -59,7 +59,7 @@ def measure_ours() -> dict[str, float]:
     task = DetectionTask(build_detector(require_detection(config.task).detector, CLASSES))
     with tempfile.TemporaryDirectory() as folder:
         weights = Path(folder) / "weights" / "best.safetensors"
-        save_task(weights, task, config.task, {"classes": list(CLASSES)}, step=0)
+        save_task(weights, task, config.task, {"classes": list(CLASSES)}, step=0, seed=0)
         detector = Detector.load(weights, device="cpu")
     photo = _photo()
     return _time(lambda: detector.predict(photo, score=0.0))

@@ -141,6 +141,15 @@ def test_a_spike_is_told_from_what_is_usual() -> None:
     assert unlimited.fault_of_loss(1e30, "train") is None
 
 
+def test_what_was_usual_at_first_is_never_too_much() -> None:
+    """One hard sample, where nearly all is learnt."""
+    guard = Guard(GuardConfig(window=3, spike=10), warn=print, last_good=lambda before: None)
+    for loss in (2.3, 2.2, 2.1, 0.001, 0.001, 0.001):
+        guard.passed({"train": loss})
+    assert guard.fault_of_loss(2.1, "train") is None
+    assert "times the usual 0.001" in (guard.fault_of_loss(2.3, "train") or "")
+
+
 def test_what_is_usual_is_so_in_a_phase() -> None:
     """And where a loss has been below 0, all is usual that is a number."""
     guard = Guard(GuardConfig(window=3, spike=10), warn=print, last_good=lambda before: None)

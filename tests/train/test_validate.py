@@ -32,8 +32,15 @@ def numbers(config: ValConfig) -> dict[str, float]:
 def test_data_that_is_named_is_split_with_the_seed_of_the_run(run: Path, table: Path) -> None:
     own = numbers(ValConfig(run=run))
     assert numbers(ValConfig(run=run, data=str(table))) == pytest.approx(own, rel=1e-6)
-    weights = run / "weights" / "best.safetensors"  # does not tell the seed
-    assert numbers(ValConfig(run=weights, data=str(table)))["val_loss"] != pytest.approx(own["val_loss"])
+    weights = run / "weights" / "best.safetensors"
+    assert numbers(ValConfig(run=weights, data=str(table))) == pytest.approx(own, rel=1e-6)
+
+
+def test_another_seed_holds_out_others(run: Path, table: Path) -> None:
+    stored = run / "config.yaml"
+    own = numbers(ValConfig(run=run))
+    stored.write_text(stored.read_text().replace("seed: 7", "seed: 8"))
+    assert numbers(ValConfig(run=run, data=str(table)))["val_loss"] != pytest.approx(own["val_loss"])
 
 
 def test_weights_alone_have_no_data(run: Path) -> None:

@@ -24,5 +24,6 @@ def untrained_run(folder: Path, settings: Tree) -> Path:
         task = subject.task()
     folder.mkdir()
     (folder / "config.yaml").write_text(yaml.safe_dump(config.tree()), encoding="utf-8")
-    save_task(folder / "weights" / "best.safetensors", task, config.task, subject.facts, step=1)
+    weights = folder / "weights" / "best.safetensors"
+    save_task(weights, task, config.task, subject.facts, step=1, seed=config.seed)
     return folder

@@ -51,7 +51,9 @@ def say_problems(problems: Sequence[Problem], screen: Screen, *, rest: str) -> N
     second of any. `rest` says where the others stand.
     """
     if len(problems) > 1:
-        counts = Counter((problem.kind, problem.action) for problem in problems)
+        counts: Counter[tuple[str, str]] = Counter()
+        for problem in problems:
+            counts[problem.kind, problem.action] += problem.count
         rows = [
             (kind, *(str(counts[kind, action]) if counts[kind, action] else "" for action in ACTIONS))
             for kind in dict.fromkeys(problem.kind for problem in problems)

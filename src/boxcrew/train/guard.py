@@ -36,6 +36,7 @@ class _State:
     rollbacks: int = 0
     back_at: int | None = None  # the step of the checkpoint that the run went back to last
     losses: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # of phases, in the last good steps
+    at_first: Mapping[str, float] = field(default_factory=dict)  # the usual loss of each in its first window
 
 
 class Guard:
@@ -79,7 +80,8 @@ class Guard:
 
     def fault_of_loss(self, loss: float, phase: str) -> str | None:
         """What is wrong with it, in words. Where a loss may be below 0, as those of GANs, nothing is so many
-        times the usual: then it must only be a number.
+        times the usual: then it must only be a number. Nor is one too large that was usual at first: where
+        nearly all is learnt, a single hard sample is many times the rest.
         """
         if not math.isfinite(loss):
             return f"the loss is {loss}"
@@ -87,7 +89,7 @@ class Guard:
         if spike is None or len(losses) < self._config.window or min(losses) < 0:
             return None
         usual = statistics.median(losses)
-        if usual > 0 and loss > spike * usual:
+        if usual > 0 and loss > max(spike * usual, self._state.at_first.get(phase, 0.0)):
             return f"the loss is {loss:.4g}, {loss / usual:.0f} times the usual {usual:.4g} (guard.spike)"
         return None
 
@@ -110,7 +112,14 @@ class Guard:
         """A step, with the loss of each of its phases."""
         known, window = self._state.losses, self._config.window
         added = {phase: (*known.get(phase, ()), loss)[-window:] for phase, loss in losses.items()}
-        self._state = replace(self._state, failures=0, losses={**known, **added})
+        first = {
+            phase: statistics.median(last)
+            for phase, last in added.items()
+            if len(last) == window and phase not in self._state.at_first
+        }
+        self._state = replace(
+            self._state, failures=0, losses={**known, **added}, at_first={**self._state.at_first, **first}
+        )
 
     def failed(self, step: int, fault: str, batch: Batch, *, phase: str | None = None) -> None:
         """Counts step number `step`, and names its images. `phase`: the one that is left out, where those

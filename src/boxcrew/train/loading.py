@@ -32,6 +32,7 @@ class Loaded:
     facts: Facts
     deployment: Deployment
     path: Path  # of the weights
+    seed: int  # of the run that they are of
 
 
 def load_task(place: Path, *, which: Which = "best", device: str = "auto", batch: int = 1) -> Loaded:
@@ -48,7 +49,14 @@ def load_task(place: Path, *, which: Which = "best", device: str = "auto", batch
     deployment = deploy(_plan_for(task, device=device, batch=batch))
     deployment.place(task).eval()
     task = deployment.lend(task)
-    return Loaded(task=task, config=config, facts=meta["facts"], deployment=deployment, path=path)
+    return Loaded(
+        task=task,
+        config=config,
+        facts=meta["facts"],
+        deployment=deployment,
+        path=path,
+        seed=meta.get("seed", 0),  # files of older versions do not tell
+    )
 
 
 def described(place: Path, *, which: str) -> tuple[Weights, Mapping[str, Any]]:

@@ -26,10 +26,10 @@ class Outcome:
     trouble: str | None = None  # files that could not be written in the end, and why
 
 
-def save_task(path: Path, task: Task, config: TaskConfig, facts: Facts, *, step: int) -> None:
-    """Weights with all that is needed to use them."""
+def save_task(path: Path, task: Task, config: TaskConfig, facts: Facts, *, step: int, seed: int) -> None:
+    """Weights with all that is needed to use them, and to judge them on what was held out with the seed."""
     path.parent.mkdir(exist_ok=True)
-    meta = {"format": 2, "task": config.tree(), "facts": dict(facts), "step": step}
+    meta = {"format": 2, "task": config.tree(), "facts": dict(facts), "step": step, "seed": seed}
     save_weights(path, task.network.state_dict(), meta)
 
 

@@ -138,7 +138,7 @@ class Best:
     def _store(self, trainer: Trainer, evaluation: Evaluation) -> None:
         path = self.folder / "weights" / "best.safetensors"
         subject, learnt = self.examiner.subject, self.examiner.ema.learnt(trainer)
-        save_task(path, learnt, subject.config, subject.facts, step=trainer.step)
+        save_task(path, learnt, subject.config, subject.facts, step=trainer.step, seed=trainer.course.seed)
         report = {
             "step": trainer.step,
             "task": subject.config.name,

@@ -66,7 +66,8 @@ def _subject(config: ValConfig, loaded: Loaded, screen: Screen) -> Subject:
     with screen.progress("looking at the data") as progress:
         opening = Opening(
             data=DataConfig(path=path, format=format_, val=config.split),
-            seed=own.seed if own else 0,  # what was held out of the data in training must be so again
+            # What was held out of the data in training must be so again.
+            seed=own.seed if own else loaded.seed,
             workers=max(1, int(usable_cores())),
             progress=progress,
             facts=loaded.facts,

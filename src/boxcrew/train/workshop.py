@@ -179,7 +179,8 @@ class Workshop:
     def _finish(self, trainer: Trainer, parts: Parts) -> Outcome:
         last = self.folder / "weights" / "last.safetensors"
         learnt, facts = parts.ema.learnt(trainer), self.subject.facts
-        save = partial(save_task, last, learnt, self.subject.config, facts, step=trainer.step)
+        place = {"step": trainer.step, "seed": self.config.seed}
+        save = partial(save_task, last, learnt, self.subject.config, facts, **place)
         advice = self._advice(trainer, parts) if not trainer.interrupted else ()
         trainer.deployment.call("")  # the others may end
         parts.files.write("weights/last.safetensors", save)
