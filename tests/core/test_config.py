@@ -147,6 +147,22 @@ def test_null_takes_a_setting_away() -> None:
         assert (again.steps, again.time, again.evaluation.patience) == (5, None, None)
 
 
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [
+        (("task=classification", "augment.policy=none"), ("augment", "policy")),
+        (("task=gan", "augment.policy=none"), ("augment", "policy")),
+        (("task=gan", "task.norm=none"), ("task", "norm")),
+    ],
+)
+def test_none_is_a_value_where_it_is_one_of_the_choices(
+    words: tuple[str, ...], place: tuple[str, str]
+) -> None:
+    group, name = place
+    assert changed(*words).tree()[group][name] == "none"
+    assert message(words[0], f"{group}.{name}=nine").startswith(f"{group}.{name}: ")
+
+
 def test_broken_lists_are_refused() -> None:
     with pytest.raises(UsageError, match="not a list or map"):
         parse_words(["trainable=[a"])

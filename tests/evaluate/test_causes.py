@@ -5,12 +5,27 @@ from __future__ import annotations
 import json
 import math
 
+import numpy as np
 import pytest
 
+from boxcrew.core.types import Ints
 from boxcrew.data.problem import Action, Kind, Problem
-from boxcrew.evaluate.causes import Advice, gap, imbalance, missing, noise, too_complex, worst
+from boxcrew.evaluate.accuracy import ClassRates, Probabilities
+from boxcrew.evaluate.causes import (
+    MORE,
+    Advice,
+    contradicted,
+    gap,
+    imbalance,
+    missing,
+    noise,
+    too_complex,
+    unlearnt,
+    worst,
+)
 from boxcrew.evaluate.label_noise import LabelNoise
 
+REMEDIES = "task.class_weights=true, task.balanced=true or task.focal=2 task.smoothing=0"
 LONG = "a class\nwhose name has no end " * 5
 
 
@@ -24,11 +39,11 @@ def one(found: tuple[Advice, ...]) -> Advice:
 
 
 def test_imbalance_names_the_classes_and_the_settings() -> None:
-    advice = one(imbalance([900, 300, 12], ["shoe", "bag", "hat"]))
+    advice = one(imbalance([900, 300, 12], ["shoe", "bag", "hat"], remedy="task.balanced=true"))
     assert advice.cause == "imbalance"
     assert advice.what == "900 examples of shoe, 12 of hat (75 to 1)"
-    for setting in ("task.class_weights=true", "task.balanced=true", "task.focal=2"):
-        assert setting in advice.remedy
+    assert advice.remedy == "task.balanced=true"
+    assert one(imbalance([900, 12], ["shoe", "hat"])).remedy == MORE
 
 
 @pytest.mark.parametrize("counts", [[50, 10], [7, 7], [3], []])
@@ -44,12 +59,76 @@ def test_a_class_without_examples() -> None:
 
 
 def test_too_many_parameters_only_from_scratch() -> None:
-    assert one(too_complex(25_600_000, 1000, from_scratch=True)).cause == "too complex"
-    assert "25.6 M parameters learn from 1000 examples" in str(
-        too_complex(25_600_000, 1000, from_scratch=True)[0]
+    advice = one(too_complex(25_600_000, 1000, from_scratch=True, has_backbone=True))
+    assert advice.cause == "too complex"
+    assert "25.6 M parameters learn from 1000 examples" in str(advice)
+    assert too_complex(25_600_000, 1000, from_scratch=False, has_backbone=True) == ()
+    assert too_complex(100_000, 1000, from_scratch=True, has_backbone=True) == ()
+
+
+def test_published_weights_are_for_backbones() -> None:
+    with_one, without = (
+        one(too_complex(10**9, 10, from_scratch=True, has_backbone=has)).remedy for has in (True, False)
     )
-    assert too_complex(25_600_000, 1000, from_scratch=False) == ()
-    assert too_complex(100_000, 1000, from_scratch=True) == ()
+    assert "init=pretrained" in with_one
+    assert "init=pretrained" not in without
+
+
+def rate(name: str, recall: float, num_examples: int = 10) -> ClassRates:
+    return ClassRates(name=name, num_examples=num_examples, precision=0.5, recall=recall, F1=0.5)
+
+
+def test_a_rare_class_far_below_the_mean() -> None:
+    rates = [rate("shoe", 0.9), rate("bag", 0.9), rate("hat", 0.3)]
+    advice = one(unlearnt([900, 300, 12], rates, remedy="task.balanced=true"))
+    assert advice.cause == "imbalance"
+    assert str(advice) == "recall of hat (12 learnt) is 0.30, mean 0.70: task.balanced=true"
+    assert advice.weight == pytest.approx(2)
+
+
+@pytest.mark.parametrize(
+    ("counts", "recalls", "num_judged"),
+    [
+        ([900, 300, 180], [0.9, 0.9, 0.0], 10),  # no rarer than others may be
+        ([900, 300, 12], [0.9, 0.9, 0.8], 10),  # known all the same
+        ([900, 300, 12], [0.9, 0.9, 0.0], 2),  # by chance, perhaps
+        ([900, 300, 12], [0.9, 0.9, 0.0], 0),
+    ],
+)
+def test_rare_classes_of_which_nothing_is_said(
+    counts: list[int], recalls: list[float], num_judged: int
+) -> None:
+    rates = [rate("shoe", recalls[0]), rate("bag", recalls[1]), rate("hat", recalls[2], num_judged)]
+    assert unlearnt(counts, rates) == ()
+
+
+def answered(wrong: int, *, right: float = 0.9) -> tuple[Probabilities, Ints]:
+    """What is said of 20 examples, and their labels, of which the first so many contradict it."""
+    labels = np.arange(20) % 2
+    said = np.where(np.arange(20) < wrong, 1 - labels, labels)
+    return np.where(np.eye(2, dtype=np.bool_)[said], right, 1 - right), labels
+
+
+def test_labels_are_doubted_by_a_network_that_knows_the_classes() -> None:
+    advice = one(contradicted(*answered(2), key=lambda place: f"{place}.png", remedy="more"))
+    assert str(advice) == "about 10% of validation labels seem wrong: look at 2 suspects, first 0.png; more"
+    assert one(contradicted(*answered(2), key=None)).remedy == "look at 2 suspects"
+    assert contradicted(*answered(1), key=None) == ()
+    assert contradicted(*answered(8), key=None) == ()
+
+
+@pytest.mark.parametrize(("apart", "sharpness"), [(2, 1), (2, 3), (3, 3), (5, 3)])
+def test_labels_are_not_doubted_where_classes_overlap(apart: float, sharpness: float) -> None:
+    draw = np.random.default_rng(0)
+    true = np.arange(4000) % 2
+    scores = sharpness * apart * ((true - 0.5) * apart + draw.normal(size=4000))
+    chances = 1 / (1 + np.exp(-scores))
+    answers = np.stack([1 - chances, chances], axis=1)
+    assert contradicted(answers, true, key=None) == ()
+    noisy = np.where(draw.random(4000) < 0.12, 1 - true, true)
+    told = one(contradicted(answers, noisy, key=None))
+    share = float(told.what.split()[1].removesuffix("%"))
+    assert 9 < share < 16
 
 
 def test_a_gap_of_accuracy_or_loss() -> None:
@@ -100,6 +179,7 @@ def test_what_the_data_lacks() -> None:
     assert unlabelled.what == "1 example without label (first: c.png)"
     assert broken.weight == pytest.approx(1)
     assert missing(problems[-1:], 200) == ()
+    assert missing([problem("not-an-image", file="a class folder", action="noted")], 200) == ()
     assert missing([], 0) == ()
 
 
@@ -145,7 +225,14 @@ def test_every_advice_is_one_line_whatever_the_data_is_called() -> None:
         *imbalance([9_999_999, 1], [LONG, LONG]),
         *imbalance([9_999_999, 1_000_000], [LONG, LONG]),
         *imbalance([5, *[0] * 2000], [LONG] * 2001),
-        *too_complex(10**12, 10**7, from_scratch=True),
+        *too_complex(10**12, 10**7, from_scratch=True, has_backbone=True),
+        *unlearnt([99_999, 9_999], [rate(LONG, 1.0), rate(LONG, 0.0)], remedy=REMEDIES),
+        *contradicted(
+            np.repeat(answered(5)[0], 20_000, axis=0),
+            np.repeat(answered(5)[1], 20_000),
+            key=lambda _: far,
+            remedy="for training: task.check_labels=true",
+        ),
         *gap(train_loss=1e-7, val_loss=1234567.0, train_accuracy=1.0, val_accuracy=0.0),
         *gap(train_loss=0.1, val_loss=0.1, train_accuracy=1.0, val_accuracy=0.0),
         *noise(LabelNoise(rate=1.0, suspects=tuple(range(100_000))), lambda _: far),
@@ -153,7 +240,7 @@ def test_every_advice_is_one_line_whatever_the_data_is_called() -> None:
         *missing([problem("missing-file", file=far, at="line 3")] * 100_000, 10),
         *missing([problem("image-without-annotation", file=far)] * 100_000, 10),
     ]
-    assert len(found) == 10
+    assert len(found) == 12
     for advice in found:
         line = str(advice)
         assert len(line) < 140, line

@@ -1,9 +1,99 @@
+"""Settings reach what they set, and training is told what is wrong with its data."""
+
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 import pytest
+import torch
+from torch import Tensor, nn
 
 from boxcrew.core.errors import UsageError
-from boxcrew.tasks.classification import ClassificationConfig
+from boxcrew.core.types import Batch, Ints
+from boxcrew.data.examples import Array, Examples, ExampleSet, Fetched, InMemory, Kind
+from boxcrew.data.workers import Workers
+from boxcrew.evaluate.causes import MORE, Advice
+from boxcrew.evaluate.label_noise import label_noise
+from boxcrew.nets.layers import eval_mode
+from boxcrew.nets.regularise import DropPath
+from boxcrew.tasks.base import Exam, Feed
+from boxcrew.tasks.classification import Classification, ClassificationConfig, ClassificationTask
+from boxcrew.tasks.quick import out_of_fold
+from boxcrew.train.optim import OptimConfig, optimizer_of
+
+CLASSES = ("cup", "bowl", "hat")
+FC = {"name": "fc", "widths": [8]}
+LINEAR: dict[str, Any] = {"name": "fc", "widths": []}
+
+
+def subject_of(train: Examples, val: Examples | None = None, **settings: Any) -> Classification:
+    """Of examples that are in memory; by a small network, if nothing else is said."""
+    inputs = train.fetch([0]).inputs
+    kind: Kind = "pictures" if inputs.ndim == 4 else "numbers"
+    examples = ExampleSet(
+        root=Path("made"),
+        format="made",
+        kind=kind,
+        classes=CLASSES,
+        shape=inputs.shape[1:],
+        splits={"train": train, "val": val or train},
+    )
+    known: dict[str, Any] = {
+        "classes": list(CLASSES),
+        "kind": kind,
+        "shape": list(examples.shape),
+        "meaning": {},
+    }
+    colours = {"mean": [0.5], "std": [0.25]} if kind == "pictures" else {}
+    return Classification(
+        config=ClassificationConfig.of({"net": FC, **settings}),
+        examples=examples,
+        train=train,
+        val=val or train,
+        known={**known, **colours},
+    )
+
+
+def task_of(subject: Classification) -> ClassificationTask:
+    torch.manual_seed(0)
+    task = subject.task()
+    assert isinstance(task, ClassificationTask)
+    return task
+
+
+def batch_of(inputs: Tensor, labels: Tensor) -> Batch:
+    return Batch(inputs=inputs, targets={"labels": labels}, keys=("",) * len(labels))
+
+
+def scored(labels: list[int] | Ints, *, shown: list[int] | Ints | None = None) -> InMemory:
+    """Rows that are the scores themselves, of the classes that are `shown`; else of those of the labels."""
+    given = np.asarray(labels, dtype=np.int64)
+    inputs = 5 * np.eye(len(CLASSES), dtype=np.float32)[given if shown is None else np.asarray(shown)]
+    return InMemory(inputs, given, "row")
+
+
+def clouds(num: int, *, wrong: int = 0) -> tuple[InMemory, set[int]]:
+    """Rows of two numbers in three places, and which of their labels are wrong."""
+    draw = np.random.default_rng(0)
+    true = np.arange(num) % len(CLASSES)
+    centres = np.array([[0, 3], [3, -2], [-3, -2]])
+    inputs = (centres[true] + draw.normal(scale=0.5, size=(num, 2))).astype(np.float32)
+    labels = true.copy()
+    places = draw.choice(num, size=wrong, replace=False)
+    labels[places] = (true[places] + 1) % len(CLASSES)
+    return InMemory(inputs, labels, "row"), set(places.tolist())
+
+
+def pictures(num: int = 12) -> InMemory:
+    draw = np.random.default_rng(0)
+    inputs = draw.integers(0, 256, (num, 16, 16, 1)).astype(np.uint8)
+    return InMemory(inputs, np.arange(num) % len(CLASSES), "picture")
+
+
+def first_inputs(subject: Classification) -> Tensor:
+    return next(subject.loader(Feed(batch=12, seed=0)).batches()).inputs
 
 
 def test_the_focal_loss_has_no_smoothing() -> None:
@@ -12,3 +102,259 @@ def test_the_focal_loss_has_no_smoothing() -> None:
     assert "task.smoothing=0" in raised.value.advice
     ClassificationConfig.of({"focal": 2})
     ClassificationConfig.of({"smoothing": 0.1})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"smoothing": 0.3},
+        {"focal": 2.0},
+        {"class_weights": True},
+        {"class_weights": True, "focal": 1.5},
+    ],
+)
+def test_the_loss_is_the_one_that_is_set(settings: dict[str, Any]) -> None:
+    counts = [6, 3, 1]
+    subject = subject_of(scored(np.repeat(np.arange(3), counts)), net=LINEAR, **settings)
+    task = task_of(subject)
+    inputs, labels = torch.randn(5, 3), torch.tensor([0, 1, 2, 2, 0])
+    logs = task.net(inputs).log_softmax(dim=1)
+    own = logs[torch.arange(5), labels]
+    smoothing, focal = settings.get("smoothing", 0.0), settings.get("focal", 0.0)
+    each = -(1 - smoothing) * own - smoothing * logs.mean(dim=1)
+    each = each * (1 - own.exp()) ** focal
+    weights = torch.ones(5)
+    if settings.get("class_weights"):
+        weights = torch.tensor([sum(counts) / (len(counts) * counts[label]) for label in labels.tolist()])
+    found = task(batch_of(inputs, labels))
+    torch.testing.assert_close(found.terms["class"], (weights * each).sum())
+    torch.testing.assert_close(found.weight, weights.sum())
+
+
+@pytest.mark.parametrize("max_norm", [None, 0.5])
+def test_weights_stay_within_the_norm_that_is_set(max_norm: float | None) -> None:
+    task = task_of(subject_of(scored([0, 1, 2]), max_norm=max_norm))
+    optimizer = optimizer_of(task, OptimConfig(name="sgd", rate=10.0))
+    task(batch_of(torch.randn(6, 3), torch.arange(6) % 3)).terms["class"].backward()
+    optimizer.step()
+    layers = [layer for layer in task.modules() if isinstance(layer, nn.Linear)]
+    longest = max(float(layer.weight.detach().norm(dim=1).max()) for layer in layers)
+    assert longest > 1 if max_norm is None else longest <= max_norm + 1e-5
+
+
+@pytest.mark.parametrize(("balanced", "least"), [(False, 0), (True, 100)])
+def test_classes_are_seen_equally_often_if_that_is_set(balanced: bool, least: int) -> None:
+    subject = subject_of(scored(np.repeat(np.arange(3), [270, 20, 10])), balanced=balanced)
+    batches = subject.loader(Feed(batch=150, seed=0)).batches(num_steps=3)
+    counts = np.bincount(np.concatenate([batch.targets["labels"].numpy() for batch in batches]))
+    assert counts.sum() == 450
+    assert least < counts.min() <= 450 / 3
+    assert balanced == bool(counts.max() < 200)
+
+
+@pytest.mark.parametrize(
+    "augment",
+    [
+        {"policy": "randaugment"},
+        {"policy": "trivialaugment"},
+        {"policy": "autoaugment"},
+        {"flip": 1},
+        {"shift": 3},
+        {"erase": 1},
+        {"mixup": 1},
+        {"cutmix": 1},
+    ],
+)
+def test_pictures_are_changed_as_is_set(augment: dict[str, Any]) -> None:
+    plain = first_inputs(subject_of(pictures()))
+    changed = first_inputs(subject_of(pictures(), augment=augment))
+    assert (changed != plain).any(dim=(1, 2, 3)).float().mean() >= 0.5
+    assert torch.equal(changed, first_inputs(subject_of(pictures(), augment=augment)))
+
+
+@pytest.mark.parametrize(
+    ("net", "layer"),
+    [
+        ({"name": "fc", "widths": [8], "dropout": 0.25}, nn.Dropout),
+        ({"name": "cnn", "width": 4, "dropout": 0.25}, nn.Dropout),
+        ({"name": "cnn", "width": 4, "depth": 2, "drop_path": 0.25}, DropPath),
+    ],
+)
+def test_layers_that_leave_out_are_where_they_are_set(net: dict[str, Any], layer: type[nn.Module]) -> None:
+    def chances(settings: dict[str, Any]) -> list[Any]:
+        task = task_of(subject_of(pictures(), net=settings))
+        return [one.p for one in task.modules() if isinstance(one, layer)]
+
+    assert max(chances(net)) == 0.25
+    without = {name: value for name, value in net.items() if value != 0.25}
+    assert not any(chances(without))
+
+
+@pytest.mark.parametrize("net", [FC, {"name": "cnn", "width": 4}])
+def test_weights_begin_as_is_set(net: dict[str, Any]) -> None:
+    schemes = ("he", "xavier", "orthogonal", "normal")
+    begun = []
+    for scheme in schemes:
+        task = task_of(subject_of(pictures(), net={**net, "fill": scheme}))
+        begun.append(torch.cat([p.detach().flatten() for p in task.parameters() if p.ndim > 1]))
+    for one in range(len(schemes)):
+        for other in range(one):
+            assert not torch.allclose(begun[one], begun[other], rtol=0.01)
+
+
+@pytest.mark.parametrize(
+    ("settings", "remedy"),
+    [
+        ({}, "task.class_weights=true, task.balanced=true or task.focal=2"),
+        ({"smoothing": 0.05}, "task.class_weights=true, task.balanced=true or task.focal=2 task.smoothing=0"),
+        ({"focal": 2}, "task.class_weights=true or task.balanced=true"),
+        ({"class_weights": True}, "task.focal=2"),
+        ({"balanced": True, "smoothing": 0.05}, "task.focal=2 task.smoothing=0"),
+        ({"balanced": True, "focal": 2}, MORE),
+    ],
+)
+def test_only_what_is_not_set_is_a_remedy(settings: dict[str, Any], remedy: str) -> None:
+    assert ClassificationConfig.of(settings).balance == remedy
+    for words in remedy.split(" or ")[-1:]:
+        pairs = [word.removeprefix("task.").split("=") for word in words.split() if "=" in word]
+        ClassificationConfig.of(settings | dict(pairs))
+
+
+@pytest.mark.parametrize(("net", "offered"), [(FC, False), ({"name": "timm", "backbone": "resnet10t"}, True)])
+def test_published_weights_are_a_remedy_where_there_can_be_any(net: dict[str, Any], offered: bool) -> None:
+    few = InMemory(np.zeros((3, 32, 32, 1), dtype=np.uint8), np.arange(3), "picture")
+    subject = subject_of(few, net=net)
+    (advice,) = subject.advice(subject.task(), from_scratch=True)
+    assert ("init=pretrained" in advice.remedy) == offered
+
+
+def advised(subject: Classification) -> dict[str, Advice]:
+    """After training, of which a network came that says what it is given."""
+    task = task_of(subject)
+    head = next(layer for layer in task.modules() if isinstance(layer, nn.Linear))
+    with torch.no_grad():
+        head.weight.copy_(torch.eye(len(CLASSES)))
+        head.bias.zero_()
+    with eval_mode(task):
+        found = subject.advice_after(task, lambda inputs: inputs, Exam(batch=64, workers=Workers()))
+    return {one.cause: one for one in found}
+
+
+def test_a_rare_class_that_was_not_learnt_is_told() -> None:
+    val = np.repeat(np.arange(3), [40, 30, 5])
+    shown = np.where(val == 2, 0, val)  # hats are taken for cups
+    for counts, causes in (([200, 150, 10], {"imbalance"}), ([200, 150, 100], set())):
+        train = scored(np.repeat(np.arange(3), counts))
+        found = advised(subject_of(train, scored(val, shown=shown), net=LINEAR, smoothing=0.05))
+        assert found.keys() - {"too complex", "noise"} == causes
+    known = advised(subject_of(scored(np.repeat(np.arange(3), [200, 150, 10])), scored(val), net=LINEAR))
+    assert known == {}
+
+
+def test_what_is_said_of_a_rare_class() -> None:
+    val = np.repeat(np.arange(3), [40, 30, 5])
+    train = scored(np.repeat(np.arange(3), [200, 150, 10]))
+    subject = subject_of(train, scored(val, shown=np.where(val == 2, 0, val)), net=LINEAR, smoothing=0.05)
+    told = advised(subject)["imbalance"]
+    assert told.what == "recall of hat (10 learnt) is 0.00, mean 0.67"
+    assert "task.focal=2 task.smoothing=0" in told.remedy
+    assert len(str(told)) < 140
+
+
+@pytest.mark.parametrize("check_labels", [False, True])
+def test_labels_that_contradict_what_was_learnt_are_told(check_labels: bool) -> None:
+    true = np.arange(120) % 3
+    labels = np.where(np.arange(120) % 10 == 7, (true + 1) % 3, true)
+    subject = subject_of(scored(true), scored(labels, shown=true), net=LINEAR, check_labels=check_labels)
+    told = advised(subject)["noise"]
+    assert told.what == "about 10% of validation labels seem wrong"
+    assert "look at 12 suspects, first row[7]" in told.remedy
+    assert ("task.check_labels=true" in told.remedy) != check_labels
+    assert "noise" not in advised(subject_of(scored(true), scored(true), net=LINEAR))
+
+
+def test_a_network_that_knows_little_contradicts_nothing() -> None:
+    true = np.arange(120) % 3
+    shown = np.where(np.arange(120) % 2, true, (true + 1) % 3)
+    assert "noise" not in advised(subject_of(scored(true), scored(true, shown=shown), net=LINEAR))
+
+
+class _SomeLost(InMemory):
+    """Every fifth cannot be read."""
+
+    def fetch(self, indices: Any) -> Fetched:
+        kept = np.asarray(indices)[np.asarray(indices) % 5 != 0]
+        lost = tuple(f"{self.key(index)}: lost" for index in indices if index % 5 == 0)
+        return Fetched(inputs=self.inputs[kept], labels=self.labels[kept], indices=kept, skipped=lost)
+
+
+def test_suspects_have_no_names_where_places_are_not_known() -> None:
+    true = np.arange(120) % 3
+    labels = np.where(np.arange(120) % 10 == 7, (true + 1) % 3, true)
+    inputs: Array = scored(true).inputs
+    told = advised(subject_of(scored(true), _SomeLost(inputs, labels, "row"), net=LINEAR))["noise"]
+    assert "row[" not in told.remedy
+    assert "look at 12 suspects" in told.remedy
+
+
+def test_no_more_than_three_are_told() -> None:
+    val = np.repeat(np.arange(3), [80, 60, 10])
+    shown = np.where(val == 2, 0, val)
+    shown[:10] = 1
+    train = scored(np.repeat(np.arange(3), [200, 150, 10]))
+    assert set(advised(subject_of(train, scored(val, shown=shown), net=LINEAR))) == {
+        "too complex",
+        "imbalance",
+        "noise",
+    }
+
+
+def test_networks_find_the_wrong_labels_they_did_not_learn_from() -> None:
+    examples, wrong = clouds(300, wrong=24)
+    subject = subject_of(examples, net={"name": "fc", "widths": [32]})
+    facts = subject.facts
+    said, was_read = out_of_fold(examples, lambda: subject.config.net.build(facts), folds=3, steps=100)
+    assert was_read.all()
+    np.testing.assert_allclose(said.sum(axis=1), 1, rtol=1e-5)
+    found = label_noise(said, examples.labels)
+    assert set(found.suspects) <= wrong
+    assert len(found.suspects) >= 0.9 * len(wrong)
+    assert found.rate == pytest.approx(24 / 300, abs=0.02)
+
+
+def test_nothing_is_judged_by_a_network_that_learnt_from_it() -> None:
+    """Rows that have nothing in common: their labels can be learnt by heart, but not be foretold."""
+    labels = np.random.default_rng(0).integers(0, len(CLASSES), 60)
+    examples = InMemory(np.eye(60, dtype=np.float32), labels, "row")
+    subject = subject_of(examples, net=LINEAR)
+    facts = subject.facts
+    said, _ = out_of_fold(examples, lambda: subject.config.net.build(facts), folds=3, steps=150)
+    assert (said.argmax(axis=1) == labels).mean() < 0.6
+
+
+def test_what_cannot_be_read_is_not_judged() -> None:
+    whole, _ = clouds(90)
+    examples = _SomeLost(whole.inputs, whole.labels, "row")
+    subject = subject_of(examples)
+    facts = subject.facts
+    said, was_read = out_of_fold(examples, lambda: subject.config.net.build(facts), folds=2, steps=5)
+    assert was_read.tolist() == [index % 5 != 0 for index in range(90)]
+    assert not said[~was_read].any()
+
+
+@pytest.mark.parametrize("wrong", [0, 30])
+def test_wrong_labels_are_looked_for_before_training_if_that_is_set(wrong: int) -> None:
+    examples, places = clouds(300, wrong=wrong)
+    subject = subject_of(examples, net={"name": "fc", "widths": [32]}, check_labels=True)
+    told = [one for one in subject.advice(subject.task(), from_scratch=False) if one.cause == "noise"]
+    if not wrong:
+        assert told == []
+        return
+    (advice,) = told
+    assert advice.what == "about 10% of the labels seem wrong"
+    named = advice.remedy.partition("first ")[2].split(", ")
+    assert {int(name[4:-1]) for name in named} <= places
+    assert len(named) == 3
+    without = subject_of(examples)
+    assert without.advice(without.task(), from_scratch=False) == ()

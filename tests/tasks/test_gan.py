@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
-from boxcrew.core.errors import UsageError
+from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.data.config import DataConfig
 from boxcrew.data.workers import Workers
 from boxcrew.nets.layers import eval_mode
 from boxcrew.tasks import features, gan
 from boxcrew.tasks.base import Exam, Facts, Opening, Task
-from boxcrew.tasks.gan import GanConfig, GanEvaluation, Generation
+from boxcrew.tasks.gan import GanConfig, GanEvaluation, Generation, to_pixels
 from boxcrew.testing.made_examples import write_classes
 from boxcrew.testing.subjects import written
 
@@ -70,3 +71,40 @@ def test_a_penalty_needs_a_critic_that_sees_each_picture_by_itself() -> None:
         GanConfig.of({"name": "gan", "penalty": 10, "norm": "batch"})
     for settings in ({"penalty": 10, "norm": "layer"}, {"norm": "batch"}):
         GanConfig.of({"name": "gan", **settings})
+
+
+def test_the_wasserstein_loss_needs_a_critic_with_bounds() -> None:
+    with pytest.raises(UsageError, match=r"task\.loss=wasserstein .* nothing bounds its critic") as raised:
+        GanConfig.of({"loss": "wasserstein", "spectral_norm": False})
+    assert "task.penalty=10" in raised.value.advice
+    for settings in ({"penalty": 10, "spectral_norm": False}, {"spectral_norm": True}):
+        GanConfig.of({"loss": "wasserstein", **settings})
+    GanConfig.of({"loss": "hinge", "spectral_norm": False})
+
+
+@pytest.mark.parametrize("setting", ["mixup", "cutmix", "drop_tokens"])
+def test_what_a_gan_cannot_do_to_pictures_is_refused(setting: str) -> None:
+    with pytest.raises(UsageError, match=f"augment.{setting}"):
+        GanConfig.of({"augment": {setting: 0.5}})
+    GanConfig.of({"augment": {"flip": 0.5, "shift": 1, "erase": 0.1, "policy": "randaugment"}})
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_pictures_that_are_not_numbers_are_an_error(value: float) -> None:
+    made = torch.zeros(2, 1, 4, 4)
+    assert set(to_pixels(made).flatten().tolist()) == {128}
+    made[1, 0, 2, 3] = value
+    with pytest.raises(ModelError, match="not numbers") as raised:
+        to_pixels(made)
+    assert "diverged" in raised.value.advice
+
+
+def test_a_generator_that_has_diverged_is_not_judged(tmp_path: Path) -> None:
+    write_classes(tmp_path, {"a": 20, "b": 20})
+    subject = opened(tmp_path)
+    task = subject.task()
+    with torch.no_grad():
+        for parameter in task.parameters():
+            parameter.fill_(float("nan"))
+    with pytest.raises(ModelError, match="not numbers"):
+        examined(subject, task, batch=4)

@@ -69,12 +69,7 @@ def test_weights_are_kept_small(text: Path) -> None:
     assert float(losses.terms["l1"].detach() / losses.weight) == pytest.approx(0.5 * size, rel=1e-5)
 
 
-def test_wrong_labels_are_not_looked_for_where_there_are_none(text: Path) -> None:
-    subject = opened(text, check_labels=True)
-    subject.advice(subject.task(), from_scratch=True)
-
-
-@pytest.mark.parametrize("setting", ["focal", "class_weights", "balanced"])
+@pytest.mark.parametrize("setting", ["focal", "class_weights", "balanced", "check_labels"])
 def test_what_is_set_about_classes_is_refused(text: Path, words: Path, setting: str) -> None:
     with pytest.raises(UsageError, match=f"task.{setting}: this is running text, which has no classes"):
         opened(text, **{setting: 1})

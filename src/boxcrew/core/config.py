@@ -127,6 +127,14 @@ commas = BeforeValidator(_split_commas)
 Names = Annotated[tuple[str, ...], commas]
 
 
+def _none_as_word(value: object) -> object:
+    return "none" if value is None else value
+
+
+none_is_a_choice = BeforeValidator(_none_as_word)
+"""For a setting of which "none" is one of the values: a command line's `none` is no value at all."""
+
+
 def parse_words(words: Sequence[str]) -> tuple[list[str], Tree]:
     """Splits command-line words into positional ones and settings.
 

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from boxcrew.core.types import Ints
 from boxcrew.core.units import counted, format_count
-from boxcrew.data.problem import Kind, Problem
-from boxcrew.evaluate.label_noise import LabelNoise
+from boxcrew.data.problem import ACTIONS, Action, Kind, Problem
+from boxcrew.evaluate.accuracy import ClassRates, Probabilities
+from boxcrew.evaluate.label_noise import LabelNoise, label_noise, surely_contradicted
 
 Cause = Literal["missing features", "too complex", "imbalance", "noise"]
 
@@ -23,7 +25,9 @@ _ACCURACY_GAP = 0.1
 _LOSS_GAP = 0.2  # nats
 _LOSS_RATIO = 1.25  # and so many times as large: of large losses a small part is no gap
 _WITHOUT_GAIN, _STILL_FALLING = 3, 0.9  # evaluations that are no better while the loss falls below this part
+_RECALL_GAP, _JUDGED = 0.2, 3  # below the mean; by so many examples or more, for of fewer chance decides
 _NOISE = 0.02  # of the labels
+_KNOWING, _CONTRADICTED = 0.7, 0.05  # of a network's answers, right; of the labels, by one network alone
 _LACKING = 0.01  # of the examples; not a limit, only what a weight is measured by
 
 _NAMED = 3  # suspects or classes in a sentence
@@ -56,10 +60,11 @@ def worst(advice: Iterable[Advice], limit: int = MOST) -> tuple[Advice, ...]:
     return tuple(one for _, one in sorted(turns, key=lambda turn: turn[0]))[:limit]
 
 
-BALANCE = "set task.class_weights=true, task.balanced=true or task.focal=2"
+MORE = "add examples of the rare ones"
+"""Helps against imbalance whatever is set."""
 
 
-def imbalance(counts: Sequence[int], classes: Sequence[str], *, remedy: str = BALANCE) -> tuple[Advice, ...]:
+def imbalance(counts: Sequence[int], classes: Sequence[str], *, remedy: str = MORE) -> tuple[Advice, ...]:
     """Of the training examples of each class; classes without any are told by themselves."""
     found: list[Advice] = []
     present = sorted((count, name) for count, name in zip(counts, classes, strict=True) if count)
@@ -78,14 +83,38 @@ def imbalance(counts: Sequence[int], classes: Sequence[str], *, remedy: str = BA
     return tuple(found)
 
 
-def too_complex(num_parameters: int, num_examples: int, *, from_scratch: bool) -> tuple[Advice, ...]:
+def unlearnt(counts: Sequence[int], rates: Sequence[ClassRates], *, remedy: str = MORE) -> tuple[Advice, ...]:
+    """After training: the class among the rare ones that is found least. `counts` are of training examples,
+    `rates` measured on new ones.
+    """
+    seen = [(rate, count) for rate, count in zip(rates, counts, strict=True) if rate.num_examples]
+    rare = [
+        (rate.recall, count, rate.name)
+        for rate, count in seen
+        if count * _IMBALANCE < max(counts) and rate.num_examples >= _JUDGED
+    ]
+    if not rare:
+        return ()
+    mean = sum(rate.recall for rate, _ in seen) / len(seen)
+    recall, count, name = min(rare)
+    weight = (mean - recall) / _RECALL_GAP
+    if weight <= 1:
+        return ()
+    what = f"recall of {_start(name)} ({count} learnt) is {recall:.2f}, mean {mean:.2f}"
+    return (Advice(cause="imbalance", what=what, remedy=remedy, weight=weight),)
+
+
+def too_complex(
+    num_parameters: int, num_examples: int, *, from_scratch: bool, has_backbone: bool
+) -> tuple[Advice, ...]:
     """Before training; `num_examples` of a text are its characters. It is a guess, so it has the least
-    weight: what is measured comes first.
+    weight: what is measured comes first. `has_backbone`: whether there may be weights for it.
     """
     if not from_scratch or num_parameters <= _PARAMETERS * num_examples:
         return ()
     what = f"{format_count(num_parameters)} parameters learn from {num_examples} examples"
-    remedy = "take a smaller network, init=pretrained, augmentation or more data"
+    others = "init=pretrained, augmentation" if has_backbone else "augmentation"
+    remedy = f"take a smaller network, {others} or more data"
     return (Advice(cause="too complex", what=what, remedy=remedy, weight=1.0),)
 
 
@@ -137,6 +166,26 @@ def noise(found: LabelNoise, key: Callable[[int], str] = str) -> tuple[Advice, .
     return (Advice(cause="noise", what=what, remedy=remedy, weight=found.rate / _NOISE),)
 
 
+def contradicted(
+    answers: Probabilities, labels: Ints, *, key: Callable[[int], str] | None, remedy: str = ""
+) -> tuple[Advice, ...]:
+    """After training: the same by a trained network's answers to new examples, if it knows enough of them to
+    doubt a label. `key` names a suspect, if they can be named; `remedy` is for the labels of training.
+    """
+    if (answers.argmax(axis=1) == labels).mean() < _KNOWING:
+        return ()
+    found = label_noise(answers, labels)
+    rate = min(found.rate, surely_contradicted(answers, labels))
+    if rate <= _CONTRADICTED:
+        return ()
+    what = f"about {rate:.0%} of validation labels seem wrong"
+    look = f"look at {counted(len(found.suspects), 'suspect')}"
+    if key is not None and found.suspects:
+        look += f", first {_end(key(found.suspects[0]), _PLACE // 2)}"
+    remedy = f"{look}; {remedy}" if remedy else look
+    return (Advice(cause="noise", what=what, remedy=remedy, weight=rate / _CONTRADICTED),)
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Lack:
     cause: Cause
@@ -144,6 +193,10 @@ class _Lack:
     noun: str
     said: str
     remedy: str
+    actions: frozenset[Action] = frozenset(ACTIONS)  # that were taken
+
+    def has(self, problem: Problem) -> bool:
+        return problem.kind in self.kinds and problem.action in self.actions
 
 
 _UNREADABLE: frozenset[Kind] = frozenset(
@@ -186,13 +239,14 @@ _LACKS = (
         noun="example",
         said="that cannot be read",
         remedy="restore or remove what is broken",
+        actions=frozenset[Action]({"repaired", "left out"}),  # what is only noted is no example
     ),
 )
 
 
 def missing(problems: Sequence[Problem], num_examples: int) -> tuple[Advice, ...]:
     """What the data lacks, and what of it cannot be read, of so many examples in all."""
-    groups = [(lack, [one for one in problems if one.kind in lack.kinds]) for lack in _LACKS]
+    groups = [(lack, [one for one in problems if lack.has(one)]) for lack in _LACKS]
     return tuple(_lacking(lack, mine, num_examples) for lack, mine in groups if mine)
 
 

@@ -43,6 +43,17 @@ def label_noise(probabilities: Probabilities, labels: Ints) -> LabelNoise:
     )
 
 
+def surely_contradicted(probabilities: Probabilities, labels: Ints) -> float:
+    """The share of the labels, among those of the surest quarter of the answers, that contradict them.
+
+    It tells wrong labels from classes that overlap: these make unsure answers wrong, while a wrong label
+    stands beside a sure answer as often as beside any. No calibration is needed: only the order counts.
+    """
+    sureness = probabilities.max(axis=1)
+    surest = sureness >= np.quantile(sureness, 0.75)  # all of those that are equally sure
+    return float((probabilities.argmax(axis=1) != labels)[surest].mean())
+
+
 def _confident_joint(probabilities: _Array, labels: Ints) -> Ints:
     """(C, C) counts (equation 1): rows the given label, columns the class that the example is confidently of.
 

@@ -9,7 +9,8 @@ import numpy as np
 from pydantic import Field
 from torch import Tensor
 
-from boxcrew.core.config import Config
+from boxcrew.core.config import Config, none_is_a_choice
+from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Ints
 from boxcrew.data.example_loader import Changes, Mix
 from boxcrew.data.examples import Array, Kind
@@ -22,6 +23,17 @@ from boxcrew.data.transforms.tokens import drop_tokens
 Probability = Annotated[float, Field(ge=0, le=1)]
 _PICTURES, _POLICY, _TOKENS = range(3)  # streams of random numbers
 
+_CALLED: dict[Kind, str] = {"pictures": "pictures", "numbers": "tables", "tokens": "texts"}
+_MEANT_FOR: dict[str, tuple[Kind, ...]] = {
+    "flip": ("pictures",),
+    "shift": ("pictures",),
+    "erase": ("pictures",),
+    "policy": ("pictures",),
+    "drop_tokens": ("tokens",),
+    "mixup": ("pictures", "numbers"),
+    "cutmix": ("pictures", "numbers"),
+}
+
 
 class AugmentConfig(Config):
     group = "augment"
@@ -29,10 +41,21 @@ class AugmentConfig(Config):
     flip: Probability = 0.0  # pictures: left and right change places
     shift: int = Field(default=0, ge=0)  # pictures: by at most so many pixels
     erase: Probability = 0.0  # pictures: a rectangle is wiped out
-    policy: PolicyName | Literal["none"] = "none"
+    policy: Annotated[PolicyName | Literal["none"], none_is_a_choice] = "none"  # pictures
     drop_tokens: Probability = 0.0  # texts: characters become unknown
     mixup: float = Field(default=0.0, ge=0)  # alpha of the shares of two samples; 0: none are mixed
     cutmix: float = Field(default=0.0, ge=0)
+
+    def require_for(self, kind: Kind) -> None:
+        """What is set but would do nothing to this kind of data is an error."""
+        for name, kinds in _MEANT_FOR.items():
+            value, usual = getattr(self, name), type(self).model_fields[name].default
+            if kind not in kinds and value != usual:
+                meant = " and ".join(_CALLED[one] for one in kinds)
+                raise UsageError(
+                    f"{self.key(name)}={value}: for {meant}; the data holds {_CALLED[kind]}",
+                    advice=f"{self.key(name)}={usual:g}" if usual == 0 else f"{self.key(name)}={usual}",
+                )
 
     def changes(self, kind: Kind, unknown: int = 0) -> Changes:
         """`unknown`: the token that stands for characters which are not known."""

@@ -20,7 +20,7 @@ from boxcrew.core.types import Batch, Image, Losses
 from boxcrew.data.config import DataConfig
 from boxcrew.data.problem import Problem
 from boxcrew.data.workers import Workers
-from boxcrew.evaluate.causes import BALANCE, Advice, imbalance, missing, too_complex, worst
+from boxcrew.evaluate.causes import MORE, Advice, imbalance, missing, too_complex, worst
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.nets.network import Network
 
@@ -69,7 +69,6 @@ class TaskConfig(Config):
     metrics: ClassVar[Mapping[str, bool]]  # what `best` can mean, the usual first; whether higher is better
     folder: ClassVar[str]  # of runs, under runs/
     sample: ClassVar[str] = "a sample"
-    balance: ClassVar[str] = BALANCE  # what can be done where some classes are rare
 
     name: str
 
@@ -87,6 +86,11 @@ class TaskConfig(Config):
     def title(self) -> str:
         """What a plan says that it is for."""
         return self.name
+
+    @property
+    def balance(self) -> str:
+        """What can be done where some classes are rare."""
+        return MORE
 
 
 Facts = Mapping[str, Any]
@@ -193,7 +197,12 @@ class Subject(ABC):
             [
                 *missing(self.problems, self.num_train),
                 *imbalance(list(counts.values()), list(counts), remedy=self.config.balance),
-                *too_complex(num_parameters, self.num_examples, from_scratch=from_scratch),
+                *too_complex(
+                    num_parameters,
+                    self.num_examples,
+                    from_scratch=from_scratch,
+                    has_backbone=task.network.backbone_prefix() is not None,
+                ),
             ]
         )
 

@@ -15,11 +15,11 @@ from torch import Tensor, nn
 
 from boxcrew.core.config import chosen_by
 from boxcrew.core.errors import UsageError
-from boxcrew.core.types import Batch, Losses
+from boxcrew.core.types import Batch, Ints, Losses
 from boxcrew.data.example_loader import Changes, in_turn
 from boxcrew.data.examples import Kind
-from boxcrew.evaluate.accuracy import evaluate_classes
-from boxcrew.evaluate.causes import Advice, gap, noise, worst
+from boxcrew.evaluate.accuracy import ClassificationReport, Probabilities, evaluate_classes
+from boxcrew.evaluate.causes import MORE, Advice, contradicted, gap, noise, unlearnt, worst
 from boxcrew.evaluate.classification import ClassificationEvaluation, Seen
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.evaluate.label_noise import label_noise
@@ -27,7 +27,7 @@ from boxcrew.nets.class_losses import Summed, cross_entropy, focal_loss, mixed_l
 from boxcrew.nets.classifier import Classifier
 from boxcrew.nets.regularise import l1, limit_norms_
 from boxcrew.tasks.augmentation import AugmentConfig
-from boxcrew.tasks.base import TASKS, Exam, Facts, Sheets, Table, Task, TaskConfig
+from boxcrew.tasks.base import TASKS, Exam, Facts, Opening, Sheets, Table, Task, TaskConfig
 from boxcrew.tasks.example_pictures import draw_examples
 from boxcrew.tasks.example_subject import ExampleConfig, ExampleSubject
 from boxcrew.tasks.nets import CnnConfig, NetConfig, net_config_class
@@ -72,6 +72,19 @@ class ClassesConfig(ExampleConfig):
     @property
     def title(self) -> str:
         return f"{self.name} by {self.net.name}"
+
+    @property
+    def balance(self) -> str:
+        """What is not set already, in words that can be given as they are."""
+        offered: list[str] = []
+        if not self.class_weights and not self.balanced:  # either does what the other would
+            offered += ["task.class_weights=true", "task.balanced=true"]
+        if not self.focal:
+            offered.append("task.focal=2 task.smoothing=0" if self.smoothing else "task.focal=2")
+        if not offered:
+            return MORE
+        *others, last = offered
+        return f"{', '.join(others)} or {last}" if others else last
 
     def penalty(self, net: nn.Module, weight: Tensor) -> dict[str, Tensor]:
         """Terms of a loss that keep weights small, for samples of that weight."""
@@ -126,12 +139,33 @@ class ClassificationTask(Task):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class _Answers:
+    """Of a network to all examples of a split that could be read."""
+
+    probabilities: Probabilities
+    labels: Ints
+    first: Tensor  # inputs, of a batch
+    network_seconds: float
+    skipped: tuple[str, ...]
+
+    def report(self, classes: tuple[str, ...]) -> ClassificationReport:
+        return evaluate_classes(self.probabilities, self.labels, classes)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ClassSubject(ExampleSubject):
     """Of examples that belong to classes."""
 
     least_classes = 2
 
     config: ClassesConfig
+
+    @classmethod
+    def open(cls, config: TaskConfig, opening: Opening) -> Self:
+        found = super().open(config, opening)
+        if opening.facts is None:  # else nothing is to be learnt
+            found.config.augment.require_for(found.examples.kind)
+        return found
 
     @classmethod
     def build(cls, config: TaskConfig, facts: Facts) -> Task:
@@ -163,7 +197,23 @@ class ClassSubject(ExampleSubject):
         return self.config.augment.changes(self.examples.kind, self.examples.meaning.get("unknown", 0))
 
     def examine(self, task: Task, move: Callable[[Tensor], Tensor], exam: Exam) -> Evaluation:
-        begun, network_seconds = time.monotonic(), 0.0
+        begun = time.monotonic()
+        found = self._answers(task, move, exam)
+        shown = min(SHOWN, len(found.first))
+        return ClassificationEvaluation(
+            report=found.report(self.examples.classes),
+            seen=Seen(
+                inputs=found.first[:shown],
+                labels=found.labels[:shown],
+                probabilities=found.probabilities[:shown],
+            ),
+            milliseconds=1000 * found.network_seconds / len(found.labels),
+            seconds=time.monotonic() - begun,
+            skipped=found.skipped,
+        )
+
+    def _answers(self, task: Task, move: Callable[[Tensor], Tensor], exam: Exam) -> _Answers:
+        network_seconds = 0.0
         said: list[Tensor] = []
         labels: list[Tensor] = []
         skipped: tuple[str, ...] = ()
@@ -179,19 +229,17 @@ class ClassSubject(ExampleSubject):
             if exam.progress:
                 exam.progress(sum(map(len, labels)))
         assert first is not None
-        probabilities, truth = torch.cat(said).numpy(), torch.cat(labels).numpy()
-        shown = min(SHOWN, len(first))
-        return ClassificationEvaluation(
-            report=evaluate_classes(probabilities, truth, self.examples.classes),
-            seen=Seen(inputs=first[:shown], labels=truth[:shown], probabilities=probabilities[:shown]),
-            milliseconds=1000 * network_seconds / len(truth),
-            seconds=time.monotonic() - begun,
+        return _Answers(
+            probabilities=torch.cat(said).numpy(),
+            labels=torch.cat(labels).numpy(),
+            first=first,
+            network_seconds=network_seconds,
             skipped=skipped,
         )
 
     def advice(self, task: Task, *, from_scratch: bool) -> tuple[Advice, ...]:
         found = super().advice(task, from_scratch=from_scratch)
-        if not self.config.check_labels or not self.examples.classes:  # running text has no labels
+        if not self.config.check_labels:
             return found
         steps = max(100, min(600, FOLD_EPOCHS * len(self.train) // BATCH))
         build = partial(self.config.net.build, self.facts)
@@ -203,15 +251,27 @@ class ClassSubject(ExampleSubject):
         return worst([*found, *suspected])
 
     def advice_after(self, task: Task, move: Callable[[Tensor], Tensor], exam: Exam) -> tuple[Advice, ...]:
-        """Whether it knows what it learnt from better than what is new, by as many examples of both."""
+        """Whether it knows what it learnt from better than what is new, by as many examples of both; which
+        class it has not learnt, for it is rare; and whether labels contradict what it knows.
+        """
         some = replace(self, val=self.train.some(len(self.val)))
-        learnt, new = (subject.examine(task, move, exam).numbers for subject in (some, self))
-        return gap(
-            train_loss=learnt["val_loss"],
-            val_loss=new["val_loss"],
+        learnt = some._answers(task, move, exam).report(self.examples.classes).numbers
+        answers = self._answers(task, move, exam)
+        new = answers.report(self.examples.classes)
+        too_well = gap(
+            train_loss=learnt["loss"],
+            val_loss=new.numbers["loss"],
             train_accuracy=learnt["accuracy"],
-            val_accuracy=new["accuracy"],
+            val_accuracy=new.numbers["accuracy"],
         )
+        rare = unlearnt(list(self.class_counts().values()), new.classes, remedy=self.config.balance)
+        doubted = contradicted(
+            answers.probabilities,
+            answers.labels,
+            key=None if answers.skipped else self.val.key,  # whose places are not those of the answers
+            remedy="" if self.config.check_labels else "for training: task.check_labels=true",
+        )
+        return worst([*too_well, *rare, *doubted])
 
     def draw_batch(self, batch: Batch, num: int) -> Sheets:
         if self.examples.kind != "pictures":

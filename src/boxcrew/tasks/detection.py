@@ -71,7 +71,6 @@ class DetectionConfig(TaskConfig):
     metrics: ClassVar[Mapping[str, bool]] = dict.fromkeys(METRICS, True)
     folder = "detect"
     sample = "an image"
-    balance = "add photos of the rare ones; evaluation.metric=AP50 counts all classes alike"
 
     name: Literal["detection"] = "detection"
     detector: Annotated[
@@ -82,6 +81,10 @@ class DetectionConfig(TaskConfig):
     @property
     def title(self) -> str:
         return f"detection by {self.detector.name}"
+
+    @property
+    def balance(self) -> str:
+        return "add photos of the rare ones; evaluation.metric=AP50 counts all classes alike"
 
 
 def require_detection(config: TaskConfig) -> DetectionConfig:

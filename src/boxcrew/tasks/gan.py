@@ -7,14 +7,15 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from boxcrew.core.errors import UsageError
+from boxcrew.core.config import none_is_a_choice
+from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.core.types import Batch, Image, Ints, Losses
 from boxcrew.data.draw import grid
 from boxcrew.data.example_loader import Changes, in_turn
@@ -53,7 +54,7 @@ class GanConfig(ExampleConfig):
     latent: int = Field(default=64, ge=1)  # random numbers that a picture is made from
     width: int = Field(default=32, ge=1)  # channels of the largest maps
     spectral_norm: bool = True  # of the critic
-    norm: Norm = "none"  # of the critic
+    norm: Annotated[Norm, none_is_a_choice] = "none"  # of the critic
     fill: Scheme = "normal"
     augment: AugmentConfig = AugmentConfig()
 
@@ -64,6 +65,28 @@ class GanConfig(ExampleConfig):
                 f"task.norm=batch with task.penalty={self.penalty:g}: its critic must see each picture alone",
                 advice="task.norm=layer or none, or task.penalty=0",
             )
+        return self
+
+    @model_validator(mode="after")
+    def _has_bounds(self) -> Self:
+        """Of the critic: the wasserstein loss has none, and grows with its weights for ever."""
+        if self.loss == "wasserstein" and not self.penalty and not self.spectral_norm:
+            raise UsageError(
+                "task.loss=wasserstein with task.penalty=0 and task.spectral_norm=false: "
+                "nothing bounds its critic",
+                advice="task.penalty=10 (WGAN-GP) or task.spectral_norm=true",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _changes_pictures_alone(self) -> Self:
+        self.augment.require_for("pictures")
+        for name in ("mixup", "cutmix"):
+            if getattr(self.augment, name):
+                raise UsageError(
+                    f"augment.{name}: for networks that tell classes apart; a gan would make mixtures",
+                    advice=f"augment.{name}=0",
+                )
         return self
 
     @property
@@ -258,6 +281,11 @@ class Generation(ExampleSubject):
 
 def to_pixels(pictures: Tensor) -> Tensor:
     """-1..1 -> uint8, in main memory."""
+    if not pictures.isfinite().all():  # bytes would not show it
+        raise ModelError(
+            "the generator's pictures are not numbers",
+            advice="training has diverged: a lower optim.rate=, or optim.clip=",
+        )
     return ((pictures.float() + 1) * 127.5).round().clamp(0, 255).to(torch.uint8).cpu()
 
 

@@ -225,7 +225,7 @@ class Sequence(ClassSubject):
 
 def _refuse_classes(config: SequenceConfig) -> None:
     """Running text has none: what is set about them would be passed over in silence, or worse."""
-    for name in ("focal", "class_weights", "balanced"):
+    for name in ("focal", "class_weights", "balanced", "check_labels"):
         if getattr(config, name):
             raise UsageError(
                 f"task.{name}: this is running text, which has no classes",
