@@ -1,4 +1,5 @@
-"""Every recipe: killed in the middle of an epoch and resumed, it is bit-equal to a run that never stopped.
+"""Every recipe, and some variants: killed in the middle of an epoch and resumed, it is bit-equal to a run
+that never stopped.
 
 What a recipe is stays: detector, optimizer, schedule, transforms, what is frozen, threads. Smaller are the
 set (five photos to train on, one to validate), the batch and the run (3 steps of 2), and the input of
@@ -31,6 +32,16 @@ InChild = Callable[..., int]
 SIZE = 64
 PACKAGED = "efficientnet_lite0"  # weights that come with the installation
 
+VARIANTS: dict[str, tuple[str, Tree]] = {
+    **{name: (name, {}) for name in RECIPES.names()},
+    "a language model": ("rnn", {"data": "shop_talk", "task": {"length": 16}}),
+    "a WGAN-GP": (
+        "gan",
+        {"task": {"loss": "wasserstein", "penalty": 10.0, "critic_steps": 2, "spectral_norm": False}},
+    ),
+}
+"""Recipes as they are, and settings that take them another way."""
+
 KILLED_IN_A_STEP = """
 import os, signal
 from pathlib import Path
@@ -61,7 +72,8 @@ def few(write_some: WriteSome, tmp_path_factory: pytest.TempPathFactory) -> Path
     )
 
 
-def shrunk(name: str, data: Path, out: Path) -> RunConfig:
+def shrunk(variant: str, data: Path, out: Path) -> RunConfig:
+    name, others = VARIANTS[variant]
     settings: Tree = {
         "data": str(data),
         "out": str(out),
@@ -71,6 +83,7 @@ def shrunk(name: str, data: Path, out: Path) -> RunConfig:
         "saver": {"every_steps": 1},
         "summaries": {"every_steps": 1, "images": 0, "histograms": False},
     }
+    settings |= others
     recipe = RECIPES.get(name)()
     if isinstance(recipe.init, Pretrained) and recipe.init.weights != PACKAGED:  # would be downloaded
         settings["init"] = "scratch"
@@ -87,7 +100,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
     shutil.rmtree(tmp_path)
 
 
-@pytest.mark.parametrize("name", RECIPES.names())
+@pytest.mark.parametrize("name", VARIANTS)
 def test_killed_and_resumed_it_is_as_if_never_stopped(
     name: str, few: Path, place: Path, in_child: InChild
 ) -> None:

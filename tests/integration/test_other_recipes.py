@@ -1,0 +1,59 @@
+"""Networks that find no boxes, by the whole command: in one process with two clones, or in two processes;
+then judged. That any strategy learns the same is tested with their tasks, strategy by strategy.
+
+They learn from what is embedded. Smaller are only the batch, the run (2 steps) and what is evaluated with.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+WORDS = (
+    "steps=2",
+    "batch=6",
+    "out=run",
+    "probe=false",
+    "loader.workers=0",
+    "deploy.threads=1",
+    "summaries.tensorboard=false",
+    "summaries.images=0",
+    "evaluation.every_epochs=1000",
+)
+DEPLOYMENTS = {
+    "clones": ("deploy.clones=2", "deploy.clone_on_cpu=true", "deploy.shares=4,2"),
+    "ddp": ("deploy.strategy=ddp", "deploy.replicas=2"),
+}
+JUDGED_BY = {"fc": "accuracy", "cnn": "accuracy", "rnn": "perplexity", "gan": "frechet"}
+
+
+def boxcrew(place: Path, *words: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "boxcrew", *words],
+        cwd=place,
+        env={**os.environ, "HOME": str(place), "GOMP_SPINCOUNT": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("recipe", "deployment"), [("fc", "ddp"), ("cnn", "clones"), ("rnn", "ddp"), ("gan", "clones")]
+)
+def test_it_is_trained_and_judged(recipe: str, deployment: str, tmp_path: Path) -> None:
+    boxcrew(tmp_path, "train", recipe, *WORDS, *DEPLOYMENTS[deployment])
+    trained = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert (trained["state"], trained["steps"]) == ("finished", 2)
+    plan = json.loads((tmp_path / "run" / "plan.json").read_text())
+    assert plan["strategy"] == deployment
+    judged = json.loads(boxcrew(tmp_path, "val", "run=run", "--json"))["best"]["numbers"]
+    metric = JUDGED_BY[recipe]
+    assert judged[metric] == pytest.approx(trained[metric], rel=1e-4)
