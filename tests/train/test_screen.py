@@ -102,3 +102,9 @@ def test_a_signal_between_two_lines(screen: Screen, tmp_path: Path, monkeypatch:
     screen.say("from the loop")
     screen.say("the end")
     assert said(log) == ["from the loop", "from the handler", "the end"]
+
+
+def test_the_title_of_a_narrow_table_is_one_line() -> None:
+    screen = Screen(Console(file=io.StringIO(), width=100))
+    screen.table("best weights, step 13500", ("", "x"), [("made", "6")])
+    assert told(screen).splitlines()[0] == "best weights, step 13500"

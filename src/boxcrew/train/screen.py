@@ -52,12 +52,14 @@ class Screen:
         self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: bool = True
     ) -> None:
         """The first column is text, the others numbers, unless they are text too."""
-        drawn = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+        drawn = Table(box=None, pad_edge=False, header_style="bold")
         for i, column in enumerate(columns):
             drawn.add_column(column, justify="right" if i and numbers else "left", no_wrap=numbers)
         for row in rows:
             drawn.add_row(*row)
         with contextlib.suppress(OSError):
+            # Not as the table's own title, which is broken where the table is narrow.
+            self.console.print(title, style="table.title", markup=False, highlight=False, soft_wrap=True)
             self.console.print(drawn)
         widths = [max(len(r[i]) for r in (columns, *rows)) for i in range(len(columns))]
         self._note(title)
