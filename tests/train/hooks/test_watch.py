@@ -14,8 +14,8 @@ from boxcrew.train.screen import Screen
 
 def write_table(file: Path, *, labels_mean_something: bool) -> Path:
     draw = np.random.default_rng(0)
-    numbers = draw.normal(size=(60, 6))
-    labels = numbers[:, 0] > 0 if labels_mean_something else draw.random(60) > 0.5
+    numbers = draw.normal(size=(200, 6))
+    labels = numbers[:, 0] > 0 if labels_mean_something else draw.random(200) > 0.5
     rows = [
         ",".join([*(f"{n:.3f}" for n in row), str(int(y))]) for row, y in zip(numbers, labels, strict=True)
     ]
@@ -29,9 +29,10 @@ def test_a_network_that_learns_noise_by_heart_is_told_of(tmp_path: Path, labels_
     settings = {
         "data": str(data),
         "out": str(tmp_path / "run"),
-        "steps": 80,
+        "steps": 200,
         "batch": 16,
         "net": {"name": "fc", "widths": [64], "dropout": 0.0},
+        "optim": {"rate": 1e-2},
         "evaluation": {"every_epochs": 2, "metric": "val_loss"},
         "loader": {"workers": 0},
         "summaries": {"tensorboard": False},
