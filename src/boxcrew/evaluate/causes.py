@@ -25,6 +25,7 @@ _ACCURACY_GAP = 0.1
 _LOSS_GAP = 0.2  # nats
 _LOSS_RATIO = 1.25  # and so many times as large: of large losses a small part is no gap
 _WITHOUT_GAIN, _STILL_FALLING = 3, 0.9  # evaluations that are no better while the loss falls below this part
+_STALLED = 5  # evaluations that are no better, where losses tell nothing
 _RECALL_GAP, _JUDGED = 0.2, 3  # below the mean; by so many examples or more, for of fewer chance decides
 _NOISE = 0.02  # of the labels
 _KNOWING, _CONTRADICTED = 0.7, 0.05  # of a network's answers, right; of the labels, by one network alone
@@ -152,6 +153,15 @@ def by_heart(*, best_step: int, loss_then: float, loss_now: float, evaluations: 
     remedy = f"evaluation.patience={_WITHOUT_GAIN} would stop; augmentation or more data would help"
     weight = evaluations / _WITHOUT_GAIN
     return (Advice(cause="too complex", what=what, remedy=remedy, weight=weight),)
+
+
+def stalled(*, best_step: int, evaluations: int) -> tuple[Advice, ...]:
+    """The same of phases that work against each other, whose losses tell nothing: evaluations alone count."""
+    if evaluations < _STALLED:
+        return ()
+    what = f"no evaluation was better in {evaluations} since step {best_step}"
+    remedy = f"evaluation.patience={_STALLED} would stop; lower rates, augmentation or more data would help"
+    return (Advice(cause="too complex", what=what, remedy=remedy, weight=evaluations / _STALLED),)
 
 
 def noise(found: LabelNoise, key: Callable[[int], str] = str) -> tuple[Advice, ...]:

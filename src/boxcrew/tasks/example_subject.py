@@ -98,7 +98,8 @@ class ExampleSubject(Subject):
         counts = ", ".join(f"{name} {len(part)}" for name, part in self.examples.splits.items())
         what = {"pictures": "pictures", "numbers": "rows", "tokens": "texts"}[self.examples.kind]
         shape = " x ".join(map(str, self.examples.shape))
-        classes = f", {len(self.examples.classes)} classes" if self.examples.classes else ""
+        num = len(self.examples.classes)
+        classes = f", {num} class{'' if num == 1 else 'es'}" if num else ""
         return f"({self.examples.format}): {counts} {what} of {shape}{classes}"
 
     def report(self) -> dict[str, Any]:

@@ -133,7 +133,7 @@ def test_long_texts_are_cut_and_counted_once(tmp_path: Path) -> None:
     opened = open_examples(tmp_path, Wanted(length=15))
     assert opened.shape == (15,)
     (told,) = [problem for problem in opened.problems if problem.kind == "text-cut"]
-    assert told.what.startswith("10 texts longer than length=15 are cut")
+    assert told.what.startswith("10 texts cut to length=15")
     assert told.action == "repaired"
     assert len(encode_text(opened.meaning, "a" * 40)) == 15
 

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -63,3 +66,20 @@ def test_what_was_told_is_known_after_a_stop() -> None:
     assert other.advice == (told,)
     other.load_state({})  # of a run from before there was a watch
     assert not other.advice
+
+
+@pytest.mark.parametrize(("phases", "is_said"), [(("critic", "generator"), True), (("train",), False)])
+def test_phases_against_each_other_are_judged_by_evaluations_alone(
+    phases: tuple[str, ...], is_said: bool
+) -> None:
+    """Their losses stay as they are."""
+    watch = Watch(Screen())
+    trainer: Any = SimpleNamespace(step=1, task=SimpleNamespace(phases=phases))
+    report: Any = SimpleNamespace(fault=None, loss=1.0)
+    for number in range(6):
+        assert not watch.advice
+        watch.after_step(trainer, report)
+        watch.on_result(trainer, evaluation=Mock(), is_best=number == 0)
+    assert bool(watch.advice) is is_said
+    if is_said:
+        assert watch.advice[0].what == "no evaluation was better in 5 since step 1"

@@ -10,6 +10,7 @@ import numpy as np
 from boxcrew.core.errors import DataError
 from boxcrew.core.registry import suggest
 from boxcrew.core.types import Bools, Floats, Ints
+from boxcrew.core.units import counted
 from boxcrew.data.columns import (
     Column,
     encode_columns,
@@ -172,7 +173,7 @@ def _with_label(table: Table, label: str) -> tuple[Table, list[Problem]]:
     missing = missing_in(table.column(label))
     if not missing.any():
         return table, []
-    what = f"{missing.sum()} rows have no {label!r}"
+    what = f"no {label!r} in {counted(int(missing.sum()), 'row')}"
     return table.select(~missing), [_problem_at(table, missing, "label-missing", what)]
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from boxcrew.core.errors import DataError
+from boxcrew.core.units import counted
 from boxcrew.data.alphabet import Unit, encode_texts, meaning_of_texts
 from boxcrew.data.class_folders import class_folders, has_classes_of, loose, strays, without_class
 from boxcrew.data.corpus import open_corpus
@@ -188,7 +189,7 @@ def _cut(root: Path, texts: Iterable[_Text], length: int) -> tuple[Problem, ...]
     longer = [text for text in texts if len(text.text) > length]
     if not longer:
         return ()
-    what = f"{len(longer)} texts longer than length={length} are cut; the first: {longer[0].key}"
+    what = f"{counted(len(longer), 'text')} cut to length={length}; the first: {longer[0].key}"
     count = len(longer)
     return (
         Problem(kind="text-cut", file=str(root), what=what, value=str(count), action="repaired", count=count),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from boxcrew.evaluate.causes import Advice, by_heart
+from boxcrew.evaluate.causes import Advice, by_heart, stalled
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.train.screen import Screen
 from boxcrew.train.trainer import Hook, StepReport, Trainer
@@ -23,8 +23,8 @@ class _State:
 
 
 class Watch(Hook):
-    """Says once if the loss keeps falling in training while evaluations get no better. Of a task with several
-    phases, which work against each other, a loss says nothing like that.
+    """Says once if the loss keeps falling in training while evaluations get no better; of a task with several
+    phases, whose losses may not fall at all, if evaluations get no better for longer.
     """
 
     name = "watch"
@@ -38,8 +38,8 @@ class Watch(Hook):
         """That was given up to now."""
         return () if self._state.told is None else (Advice(**self._state.told),)
 
-    def after_step(self, trainer: Trainer, report: StepReport) -> None:
-        if report.fault is None and len(trainer.task.phases) == 1:
+    def after_step(self, trainer: Trainer, report: StepReport) -> None:  # noqa: ARG002
+        if report.fault is None:
             state = self._state
             self._state = replace(state, total=state.total + report.loss, count=state.count + 1)
 
@@ -53,12 +53,7 @@ class Watch(Hook):
             self._state = replace(state, best_step=trainer.step, best_loss=loss, without_gain=0)
             return
         state = replace(state, without_gain=state.without_gain + 1)
-        found = by_heart(
-            best_step=state.best_step,
-            loss_then=state.best_loss or 0.0,
-            loss_now=loss,
-            evaluations=state.without_gain,
-        )
+        found = _advice(state, loss, num_phases=len(trainer.task.phases))
         if found and state.told is None:
             self._screen.say(f"advice: {found[0]}")
             state = replace(state, told=found[0].to_json())
@@ -69,3 +64,10 @@ class Watch(Hook):
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         self._state = _State(**state)
+
+
+def _advice(state: _State, loss: float, *, num_phases: int) -> tuple[Advice, ...]:
+    place = {"best_step": state.best_step, "evaluations": state.without_gain}
+    if num_phases > 1:
+        return stalled(**place)
+    return by_heart(**place, loss_then=state.best_loss or 0.0, loss_now=loss)
