@@ -74,7 +74,7 @@ def test_it_is_refused_when_the_data_is_opened(tmp_path: Path) -> None:
 def test_recipes_take_all_data_that_they_are_for(tmp_path: Path) -> None:
     write_classes(tmp_path / "pictures", {"a": 10, "b": 10})
     for recipe in ("fc", "cnn", "rnn", "gan"):
-        opened(recipe, tmp_path / "pictures")
-    opened("fc", make_csv(tmp_path))
-    opened("rnn", make_text(tmp_path))
-    opened("rnn", write_words(tmp_path / "words"))
+        assert opened(recipe, tmp_path / "pictures").num_train == 16
+    assert opened("fc", make_csv(tmp_path)).num_train
+    assert opened("rnn", make_text(tmp_path)).num_train
+    assert opened("rnn", write_words(tmp_path / "words")).num_train

@@ -41,8 +41,7 @@ def look_at_examples(path: str, format: str, *, seed: int, out: Path | None, say
         (kind, *(str(report["splits"][name]["by_class"][kind]) for name in names)) for kind in opened.classes
     ]
     shape = " x ".join(map(str, opened.shape))
-    say.table(f"{opened.root} ({opened.format})", ("by class", *names), rows)
-    say.say(f"{opened.kind} of {shape}")
+    say.table(f"{opened.root} ({opened.format}): {opened.kind} of {shape}", ("by class", *names), rows)
     say_problems(opened.problems, say, rest="--json names all")
     if out is not None:
         _write_sheet(opened, out)

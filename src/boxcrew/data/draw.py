@@ -68,7 +68,7 @@ def draw_boxes(
         order = np.argsort(-sides[:, 0] * sides[:, 1], kind="stable")
     else:
         values = np.asarray(scores, dtype=np.float32).reshape(-1)
-        names = [f"{name} {score:.2f}" for name, score in zip(names, values, strict=True)]
+        names = [f"{name}  {score:.2f}" for name, score in zip(names, values, strict=True)]
         order = np.argsort(values, kind="stable")
     pen = _Pen.for_image(image)
     canvas = np.ascontiguousarray(image).copy()
