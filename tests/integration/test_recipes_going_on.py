@@ -37,7 +37,10 @@ VARIANTS: dict[str, tuple[str, Tree]] = {
     "a language model": ("rnn", {"data": "shop_talk", "task": {"length": 16}}),
     "a WGAN-GP": (
         "gan",
-        {"task": {"loss": "wasserstein", "penalty": 10.0, "critic_steps": 2, "spectral_norm": False}},
+        {
+            "task": {"loss": "wasserstein", "penalty": 10.0, "critic_steps": 2, "spectral_norm": False},
+            "steps": 4,  # the last of them has a line on the screen, and both phases
+        },
     ),
 }
 """Recipes as they are, and settings that take them another way."""

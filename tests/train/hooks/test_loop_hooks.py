@@ -26,6 +26,7 @@ from boxcrew.train.board import Board
 from boxcrew.train.checkpoint import list_checkpoints
 from boxcrew.train.config import EvaluationConfig, RunConfig, SaverConfig
 from boxcrew.train.guard import Guard, GuardConfig
+from boxcrew.train.hooks import progress
 from boxcrew.train.hooks.evaluation import Examination
 from boxcrew.train.hooks.progress import ProgressReport
 from boxcrew.train.hooks.saver import Saver
@@ -262,6 +263,24 @@ def test_summaries_are_means_over_the_steps_that_have_a_term(
     assert row["loss"] == pytest.approx(3.5 + 20 / 6)
 
 
+def test_lines_are_of_the_steps_that_have_a_term(
+    make_trainer: MakeTrainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "LINE_SECONDS", -1.0)
+    screen = Screen()
+    screen.open_log(tmp_path / "train.log")
+    hook = ProgressReport(tmp_path, screen, BestEffort(nowhere))
+    make_trainer(Turns(), [hook], steps=4).fit(batches)
+    lines = (tmp_path / "train.log").read_text().splitlines()
+    shown = [line.partition("(")[2].partition(")")[0] for line in lines]
+    assert shown == [
+        "critic 1.00",
+        "critic 1.50",
+        "critic 2.00 generator 10.00",
+        "critic 2.50 generator 10.00",
+    ]
+
+
 def test_summaries_go_on_from_a_state_that_counted_all_steps_alike(
     make_trainer: MakeTrainer, tmp_path: Path
 ) -> None:
@@ -330,12 +349,12 @@ def test_status_says_how_a_run_ended(make_trainer: MakeTrainer, tmp_path: Path) 
         batches
     )
     assert status() == ("interrupted", 1)
-    progress = ProgressReport(tmp_path, Screen(), BestEffort(nowhere))
+    hook = ProgressReport(tmp_path, Screen(), BestEffort(nowhere))
     guard = Guard(GuardConfig(failures=1), warn=nowhere, last_good=lambda before: None)
     with pytest.raises(BoxcrewError, match="no checkpoint to go back to"):
-        make_trainer(Falling(bad_step=4), [progress], guard=guard).fit(batches)
+        make_trainer(Falling(bad_step=4), [hook], guard=guard).fit(batches)
     assert status()[0] == "running"
-    progress.close()
+    hook.close()
     assert status() == ("failed", 4)
 
 

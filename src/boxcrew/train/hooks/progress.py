@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import statistics
 import time
 from collections import deque
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
@@ -80,13 +82,11 @@ class ProgressReport(Hook):
         if not recent:
             return f"{place}: no step has succeeded yet"
         count, seconds = len(recent), sum(r.seconds for r in recent)
-        terms = " ".join(
-            f"{name} {sum(r.terms[name] for r in recent) / count:.2f}" for name in recent[-1].terms
-        )
+        terms = " ".join(f"{name} {value:.2f}" for name, value in _mean_terms(recent).items())
         speed = sum(r.num_samples for r in recent) / seconds
         wait = sum(r.data_wait for r in recent) / seconds
         loss = f"loss {sum(r.loss for r in recent) / count:.2f} ({terms})"
-        return f"{place} {loss} {speed:.1f} images/s wait {wait:.0%} ETA {self._eta(trainer)}"
+        return f"{place} {loss} {speed:.1f} samples/s wait {wait:.0%} ETA {self._eta(trainer)}"
 
     def _eta(self, trainer: Trainer) -> str:
         """Of the whole run, from the speed since this process began."""
@@ -108,3 +108,12 @@ class ProgressReport(Hook):
             "pid": os.getpid(),
         }
         self._files.write(self._status.name, partial(write_json, self._status, status))
+
+
+def _mean_terms(reports: Iterable[StepReport]) -> dict[str, float]:
+    """Each over the steps that have it: not all have every phase."""
+    values: dict[str, list[float]] = {}
+    for report in reports:
+        for name, value in report.terms.items():
+            values.setdefault(name, []).append(value)
+    return {name: statistics.fmean(mine) for name, mine in values.items()}
