@@ -61,6 +61,29 @@ def test_for_a_machine_that_is_not_here(plan: Call) -> None:
     assert found["workload"]["parameters"] > 0
 
 
+@pytest.mark.parametrize("recipe", ["fc", "cnn", "rnn", "gan"])
+def test_for_networks_that_are_no_detectors(boxcrew: Call, recipe: str) -> None:
+    words = ("plan", recipe, "probe=false", "--json")
+    here, there = (boxcrew(*words, *more) for more in ((), ("--assume", "2x24GB-gpu, 16 cores, 64GB")))
+    assert (here.code, there.code) == (0, 0), here.err + there.err
+    assert "image" not in here.err.partition("plan:")[2]
+    alone, both = (Plan.of(json.loads(done.out)["plan"]) for done in (here, there))
+    assert (alone.strategy, both.strategy) == ("single", "ddp")
+    for plan in (alone, both):
+        assert plan.predicted is not None
+        assert all(one.fits and one.peak > 0 for one in plan.predicted.memory)
+        assert 0 < plan.predicted.step.likely < 60
+
+
+def test_a_critic_that_learns_more_often_makes_steps_shorter(boxcrew: Call) -> None:
+    """On the whole: four in five have one phase of two."""
+    seconds = []
+    for critic_steps in (1, 5):
+        done = boxcrew("plan", "gan", "probe=false", f"task.critic_steps={critic_steps}", "--json")
+        seconds.append(json.loads(done.out)["plan"]["predicted"]["step"]["likely"])
+    assert seconds[1] < 0.9 * seconds[0]
+
+
 def test_for_a_machine_that_is_described_in_a_file(boxcrew: Call, plan: Call, tmp_path: Path) -> None:
     (tmp_path / "there.json").write_text(boxcrew("devices", "--json").out)
     done = plan("--assume", "there.json")

@@ -10,20 +10,27 @@ import pytest
 
 from boxcrew.core.types import Ints
 from boxcrew.data.problem import Action, Kind, Problem
-from boxcrew.evaluate.accuracy import ClassRates, Probabilities
+from boxcrew.evaluate.accuracy import Probabilities
 from boxcrew.evaluate.causes import (
     MORE,
     Advice,
+    by_heart,
     contradicted,
+    doubted,
+    found_less,
     gap,
     imbalance,
     missing,
     noise,
+    stalled,
     too_complex,
     unlearnt,
     worst,
 )
 from boxcrew.evaluate.label_noise import LabelNoise
+from boxcrew.evaluate.metric import ClassRates
+from boxcrew.evaluate.suspects import Kind as SuspectKind
+from boxcrew.evaluate.suspects import Suspect
 
 REMEDIES = "task.class_weights=true, task.balanced=true or task.focal=2 task.smoothing=0"
 LONG = "a class\nwhose name has no end " * 5
@@ -219,6 +226,27 @@ def test_the_worst_come_first_and_each_cause_has_its_turn() -> None:
     assert worst([]) == ()
 
 
+def suspect(*, kind: SuspectKind = "wrong-class", score: float = 0.95, key: str = "a.jpg") -> Suspect:
+    return Suspect(
+        kind=kind, key=key, split="val", box=(0, 0, 9, 9), label="shoe", found="hat", score=score, loss=3.0
+    )
+
+
+def test_labels_of_objects_are_doubted_where_a_detector_is_sure() -> None:
+    advice = one(doubted([suspect(), suspect(kind="missing-label"), suspect(score=0.5)], 20))
+    assert advice.what == "about 10% of validation labels seem wrong or missing"
+    assert "first a.jpg" in advice.remedy
+    assert doubted([suspect()], 20) == ()  # no more than one in twenty
+    unsure = [suspect(score=0.7), suspect(kind="unfindable"), suspect(kind="wrong-box")]
+    assert doubted(unsure * 9, 20) == ()
+
+
+def test_photos_known_better_than_new_ones() -> None:
+    assert one(found_less(learnt=0.95, new=0.7)).cause == "too complex"
+    assert found_less(learnt=0.95, new=0.76) == ()
+    assert found_less(learnt=-1.0, new=-1.0) == ()  # where nothing is there to be found
+
+
 def test_every_advice_is_one_line_whatever_the_data_is_called() -> None:
     far = "a folder\nof many names/" * 9 + "last.png"
     found = [
@@ -239,8 +267,12 @@ def test_every_advice_is_one_line_whatever_the_data_is_called() -> None:
         *noise(LabelNoise(rate=1.0, suspects=())),
         *missing([problem("missing-file", file=far, at="line 3")] * 100_000, 10),
         *missing([problem("image-without-annotation", file=far)] * 100_000, 10),
+        *found_less(learnt=1.0, new=0.0),
+        *doubted([suspect(key=far)] * 9_999, 10_000),
+        *by_heart(best_step=10**7, loss_then=1234567.0, loss_now=0.0000123, evaluations=999),
+        *stalled(best_step=10**7, evaluations=10**6),
     ]
-    assert len(found) == 12
+    assert len(found) == 16
     for advice in found:
         line = str(advice)
         assert len(line) < 140, line

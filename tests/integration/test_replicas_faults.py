@@ -20,8 +20,11 @@ from boxcrew.data import source
 from boxcrew.data.image import read_image
 from boxcrew.deploy.group import Processes
 from boxcrew.deploy.seat import Seat
+from boxcrew.recipes import RECIPES
+from boxcrew.tasks import features
 from boxcrew.tasks.detection import DetectionTask
 from boxcrew.testing.learning import distance
+from boxcrew.testing.made_examples import make_folder
 from boxcrew.testing.processes import free_port
 from boxcrew.testing.runs import newest_tensors, rows_without_times
 from boxcrew.train import needs, replicas
@@ -310,3 +313,34 @@ def test_a_run_goes_on_under_any_strategy_as_if_there_were_one(
     for kind in ("task/", "ema/"):
         names = [name for name in first if name.startswith(kind)]
         assert distance({n: first[n] for n in names}, {n: second[n] for n in names}) < 1e-3
+
+
+def _judge_quickly(rank: int) -> None:
+    features.STEPS = 1
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_a_gan_goes_on_as_if_it_had_never_been_stopped(strategy: str, tmp_path: Path) -> None:
+    """Stopped after one of four steps, in the middle of a turn of its phases -> the same to the last bit."""
+    settings = {
+        "data": str(make_folder(tmp_path / "pictures")),
+        "size": 28,
+        "batch": 4,
+        "task": {"width": 4, "latent": 4, "critic_steps": 2},
+        "deploy": two(strategy),
+        "loader": {"workers": 0},
+        "evaluation": {"every_epochs": 1000, "batch": 8},
+        "summaries": {"tensorboard": False, "images": 0},
+    }
+
+    def gan(out: Path, steps: int) -> RunConfig:
+        return RECIPES.get("gan")().changed({**settings, "out": str(out), "steps": steps})
+
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    for out, steps in ((whole, 4), (stopped, 1), (stopped, 4)):
+        summary, _ = run_two(gan(out, steps), tmp_path / "said", _judge_quickly)
+        assert summary.get("steps") == steps, summary
+    found, wanted = newest_tensors(stopped), newest_tensors(whole)
+    assert found.keys() == wanted.keys()
+    assert any(name.startswith("optimizer/") for name in found)
+    assert all(torch.equal(found[name], wanted[name]) for name in wanted)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from boxcrew.evaluate.suspects import Suspect
 from boxcrew.report.doctor_doubts import sentence
-from boxcrew.train.suspects import Suspect
 
 
 def test_suspects_in_words() -> None:

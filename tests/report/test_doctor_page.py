@@ -15,11 +15,11 @@ import pytest
 from boxcrew.data.near_duplicates import NearDuplicate
 from boxcrew.data.problem import Problem
 from boxcrew.data.statistics import split_statistics
+from boxcrew.evaluate.suspects import KINDS, Suspect
 from boxcrew.report.doctor import Examination
 from boxcrew.report.doctor_page import doctor_page
 from boxcrew.report.doctor_problems import MEANINGS
 from boxcrew.testing.sources import DrawnSource
-from boxcrew.train.suspects import KINDS, Suspect
 
 HOSTILE = "</style><script>alert(1)</script>\"' onerror=x &lt;"
 WHEN = datetime(2024, 5, 6, 7, 8, tzinfo=UTC)

@@ -443,3 +443,41 @@ def test_no_step_holds_more_than_the_peak(num: int) -> None:
     kept, peak, _ = a_step(chain.to("meta"), images(3, 16)(num).to("meta"))
     assert kept == found.activations.at(num)
     assert peak <= found.peak.at(num)
+
+
+# --- Phases -----------------------------------------------------------------------------------------------
+
+
+class Seldom(Chain):
+    """Two layers, each of which learns in a phase of its own; the second in one step of `cycle`."""
+
+    phases = ("first", "second")
+
+    def __init__(self, cycle: int) -> None:
+        super().__init__(nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(3, 4, 1))
+        self._cycle = cycle
+
+    @property
+    def cycle(self) -> int:
+        return self._cycle
+
+    def phases_of(self, step: int) -> tuple[str, ...]:
+        return self.phases if step % self._cycle == 0 else self.phases[:1]
+
+    def learns_in(self, phase: str, name: str) -> bool:
+        return name.startswith(f"layers.{self.phases.index(phase)}.")
+
+    def forward(self, batch: Batch, phase: str = "first") -> Losses:
+        found = self.layers[self.phases.index(phase)](batch.inputs)
+        return Losses(terms={phase: found.sum()}, weight=found.new_ones(()))
+
+
+def test_a_phase_counts_as_often_as_steps_have_it() -> None:
+    always, seldom = (workload_of(Seldom(cycle), images(3, 16), slots=0, averages=False) for cycle in (1, 4))
+    first, second = (2 * layer * 16 * 16 for layer in (8 * 3 * 9, 4 * 3))
+    assert always.forward_operations == first + second
+    assert seldom.forward_operations == first + second / 4
+    assert always.whole.operations == 2 * (first + second)  # of images nobody wants a gradient
+    assert seldom.whole.operations == 2 * (first + second / 4)
+    assert seldom.whole.traffic < always.whole.traffic
+    assert seldom.whole.peak == always.whole.peak  # what a step that has both takes

@@ -1,13 +1,30 @@
-"""The loss is the task's forward."""
+"""The loss is the task's forward; what a trained detector says about its training."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
 
+from boxcrew.core.types import Detections, Target
+from boxcrew.data.source import Record, open_source
+from boxcrew.data.workers import Workers
 from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
-from boxcrew.tasks.detection import DetectionTask
+from boxcrew.evaluate.causes import Advice
+from boxcrew.evaluate.detection import evaluate_detections
+from boxcrew.evaluate.evaluator import DetectionEvaluation
+from boxcrew.evaluate.metric import Judged
+from boxcrew.evaluate.predictor import Seconds
+from boxcrew.tasks.base import Exam
+from boxcrew.tasks.detection import LOOKED_AT, Detection, DetectionConfig, DetectionTask
 from boxcrew.testing.detectors import CLASSES, noise_batch
+
+Answer = Callable[[Record], Target]
+"""What a detector finds in a photo, all of it surely."""
 
 
 def test_the_tasks_forward_is_the_detectors_loss() -> None:
@@ -22,3 +39,96 @@ def test_the_tasks_forward_is_the_detectors_loss() -> None:
     }
     with pytest.raises(AssertionError):
         task(batch, "generator")
+
+
+def evaluated(records: Sequence[Record], classes: tuple[str, ...], answer: Answer) -> DetectionEvaluation:
+    judged = []
+    for record in records:
+        found = answer(record)
+        detections = Detections(
+            boxes=torch.from_numpy(found.boxes),
+            scores=torch.full((len(found),), 0.95),
+            labels=torch.from_numpy(found.labels),
+        )
+        judged.append(
+            Judged(
+                key=record.key,
+                width=record.width,
+                height=record.height,
+                target=record.target,
+                found=detections,
+            )
+        )
+    report = evaluate_detections(judged, classes)
+    return DetectionEvaluation(report=report, judged=tuple(judged), speed=Seconds(), seconds=0.0, skipped=())
+
+
+def advised(
+    monkeypatch: pytest.MonkeyPatch, subject: Detection, *, learnt: Answer, new: Answer
+) -> dict[str, Advice]:
+    """After training, by a detector that answers so on photos it has learnt from, and on new ones."""
+    looked_at: list[int] = []
+
+    def examine(self: Detection, *_: Any) -> DetectionEvaluation:
+        looked_at.append(len(self.val))
+        return evaluated(self.val, self.source.classes, learnt)
+
+    last = evaluated(subject.val, subject.source.classes, new)
+    monkeypatch.setattr(Detection, "examine", examine)
+    task: Any = None
+    found = subject.advice_after(task, lambda inputs: inputs, Exam(batch=1, workers=Workers()), last)
+    (num_photos,) = looked_at
+    assert LOOKED_AT / 2 < num_photos <= LOOKED_AT
+    return {one.cause: one for one in found}
+
+
+@pytest.fixture(scope="module")
+def shelf() -> Detection:
+    return Detection.of(DetectionConfig(), open_source("shelf"))
+
+
+def right(record: Record) -> Target:
+    return record.target
+
+
+def test_a_detector_that_knows_all_is_told_nothing(monkeypatch: pytest.MonkeyPatch, shelf: Detection) -> None:
+    assert advised(monkeypatch, shelf, learnt=right, new=right) == {}
+
+
+def test_photos_that_are_known_by_heart_are_told(monkeypatch: pytest.MonkeyPatch, shelf: Detection) -> None:
+    def half(record: Record) -> Target:
+        return record.target.select(np.arange(len(record.target)) % 2 == 0)
+
+    told = advised(monkeypatch, shelf, learnt=right, new=half)
+    assert told.keys() == {"too complex"}
+    assert told["too complex"].what.startswith("AP50 is 1.000 on photos that were learnt, 0.")
+    assert advised(monkeypatch, shelf, learnt=half, new=half) == {}
+
+
+def test_labels_that_contradict_what_a_detector_knows_are_told(
+    monkeypatch: pytest.MonkeyPatch, shelf: Detection
+) -> None:
+    """In every second photo one object is labelled as of the next class, and found as of its own."""
+
+    def mislabelled(record: Record) -> Record:
+        labels = record.target.labels.copy()
+        labels[:1] = (labels[:1] + 1) % len(shelf.source.classes)
+        return replace(record, target=replace(record.target, labels=labels))
+
+    true = {record.key: record.target for record in shelf.val}
+    wrong = tuple(one if place % 2 else mislabelled(one) for place, one in enumerate(shelf.val))
+    told = advised(monkeypatch, replace(shelf, val=wrong), learnt=right, new=lambda record: true[record.key])
+    assert "of validation labels seem wrong or missing" in told["noise"].what
+    assert "boxcrew doctor" in told["noise"].remedy
+
+
+def test_a_rare_class_that_is_not_found_is_told(monkeypatch: pytest.MonkeyPatch, shelf: Detection) -> None:
+    def without_books(record: Record) -> Target:
+        return record.target.select(record.target.labels != 7)
+
+    few = [record for record in shelf.train if 7 not in record.target.labels]
+    rare = replace(shelf, train=(*few, *shelf.train[:4]))
+    told = advised(monkeypatch, rare, learnt=right, new=without_books)
+    assert told["imbalance"].what.startswith("recall of books")
+    common = advised(monkeypatch, shelf, learnt=right, new=without_books)
+    assert "imbalance" not in common

@@ -7,11 +7,15 @@ from typing import Any
 import pytest
 
 from boxcrew.plan.plan import MemoryFormat
+from boxcrew.recipes import RECIPES
+from boxcrew.tasks.base import Feed
 from boxcrew.testing import learning
 from boxcrew.testing.plans import plan_of
 from boxcrew.train.config import RunConfig
+from boxcrew.train.data import load_subject
 from boxcrew.train.probe import Found, Job, Way, is_worth_it, probe, ways_of
 from boxcrew.train.schedule import ENDLESS, Length
+from boxcrew.train.screen import Screen
 
 GIB = 1 << 30
 NETWORK = {"name": "ssdlite", "backbone": "mobilenetv3_small_050", "size": learning.SIZE}
@@ -52,6 +56,15 @@ def test_the_usual_way_is_timed_with_more_and_more_samples_the_others_with_few()
     assert sizes[3:] == [None] * len(sizes[3:])  # by then the memory was used by another way
     first, second, third = (size for size in sizes[:3] if size is not None)
     assert 1 << 20 < first <= second <= third < 4 * GIB
+
+
+def test_a_task_with_phases_is_tried_too() -> None:
+    config = RECIPES.get("gan")().changed({"steps": 1, "task": {"width": 4, "critic_steps": 2}})
+    subject = load_subject(config, workers=1, screen=Screen())
+    batch = next(subject.loader(Feed(batch=4, seed=0)).batches())
+    found = probe(Job(config=config, facts=subject.facts, batch=batch, ways=(way(),), memory=8 * GIB))
+    assert not found.failures
+    assert found.timings[0].samples == 1
 
 
 def test_where_memory_is_short_it_is_told_and_the_caller_lives() -> None:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from boxcrew.core.errors import ModelError
 from boxcrew.core.types import Bools, Ints
-from boxcrew.evaluate.metric import f1, mean_defined
+from boxcrew.evaluate.metric import ClassRates, f1, mean_defined
 
 Probabilities = npt.NDArray[np.floating[Any]]
 """(N, C): what a network says about N examples; rows add up to 1."""
@@ -21,17 +21,6 @@ NUM_BINS = 15
 
 _TOP = 5
 _LEAST = float(np.finfo(np.float32).tiny)  # as a probability that was rounded to 0 counts: 87 nats
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClassRates:
-    """One class's part of an evaluation. A rate is 0 where there is nothing to divide by."""
-
-    name: str
-    num_examples: int
-    precision: float
-    recall: float
-    F1: float
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,18 +10,22 @@ from typing import Any, Literal
 from boxcrew.core.types import Ints
 from boxcrew.core.units import counted, format_count
 from boxcrew.data.problem import ACTIONS, Action, Kind, Problem
-from boxcrew.evaluate.accuracy import ClassRates, Probabilities
+from boxcrew.evaluate.accuracy import Probabilities
 from boxcrew.evaluate.label_noise import LabelNoise, label_noise, surely_contradicted
+from boxcrew.evaluate.metric import ClassRates
+from boxcrew.evaluate.suspects import Suspect
 
 Cause = Literal["missing features", "too complex", "imbalance", "noise"]
 
-MOST = 3
-"""Lines of advice that a screen shows."""
+MOST, BEFORE = 3, 2
+"""Lines of advice that a run shows on the screen, and of these before its first step: one at least is left
+for what training itself brings to light."""
 
 # Limits from which on something is said.
 _IMBALANCE = 5.0  # times as many examples of the commonest class as of the rarest
 _PARAMETERS = 100.0  # for each example
 _ACCURACY_GAP = 0.1
+_AP_GAP = 0.2
 _LOSS_GAP = 0.2  # nats
 _LOSS_RATIO = 1.25  # and so many times as large: of large losses a small part is no gap
 _WITHOUT_GAIN, _STILL_FALLING = 3, 0.9  # evaluations that are no better while the loss falls below this part
@@ -29,6 +33,7 @@ _STALLED = 5  # evaluations that are no better, where losses tell nothing
 _RECALL_GAP, _JUDGED = 0.2, 3  # below the mean; by so many examples or more, for of fewer chance decides
 _NOISE = 0.02  # of the labels
 _KNOWING, _CONTRADICTED = 0.7, 0.05  # of a network's answers, right; of the labels, by one network alone
+_LABEL_KINDS, _SURE = ("wrong-class", "missing-label"), 0.8  # of suspects that speak against labels; scores
 _LACKING = 0.01  # of the examples; not a limit, only what a weight is measured by
 
 _NAMED = 3  # suspects or classes in a sentence
@@ -52,7 +57,9 @@ class Advice:
 
 
 def worst(advice: Iterable[Advice], limit: int = MOST) -> tuple[Advice, ...]:
-    """The heaviest first, but a second of one cause only after the first of every other."""
+    """Those that a screen has lines for: the heaviest first, but a second of one cause only after the first
+    of every other.
+    """
     said: Counter[Cause] = Counter()
     turns = []
     for one in sorted(advice, key=lambda one: -one.weight):
@@ -142,15 +149,25 @@ def gap(
     return (Advice(cause="too complex", what=what, remedy=remedy, weight=weight),)
 
 
+def found_less(*, learnt: float, new: float) -> tuple[Advice, ...]:
+    """The same of detectors, by the AP50 on photos of both."""
+    weight = (learnt - new) / _AP_GAP
+    if not weight > 1:
+        return ()
+    what = f"AP50 is {learnt:.3f} on photos that were learnt, {new:.3f} on new ones"
+    remedy = "add photos, or try stronger transforms.*, evaluation.patience=5"
+    return (Advice(cause="too complex", what=what, remedy=remedy, weight=weight),)
+
+
 def by_heart(*, best_step: int, loss_then: float, loss_now: float, evaluations: int) -> tuple[Advice, ...]:
     """While it learns: evaluations have been no better since `best_step`, and the loss in training fell."""
     if evaluations < _WITHOUT_GAIN or not 0 < loss_now < _STILL_FALLING * loss_then:
         return ()
     what = (
-        f"no evaluation was better in {evaluations} since step {best_step}, while the loss fell from "
+        f"no evaluation was better in {evaluations} since step {best_step}, and the loss fell from "
         f"{loss_then:.3g} to {loss_now:.3g}"
     )
-    remedy = f"evaluation.patience={_WITHOUT_GAIN} would stop; augmentation or more data would help"
+    remedy = f"try evaluation.patience={_WITHOUT_GAIN}, augmentation"
     weight = evaluations / _WITHOUT_GAIN
     return (Advice(cause="too complex", what=what, remedy=remedy, weight=weight),)
 
@@ -160,7 +177,7 @@ def stalled(*, best_step: int, evaluations: int) -> tuple[Advice, ...]:
     if evaluations < _STALLED:
         return ()
     what = f"no evaluation was better in {evaluations} since step {best_step}"
-    remedy = f"evaluation.patience={_STALLED} would stop; lower rates, augmentation or more data would help"
+    remedy = f"try evaluation.patience={_STALLED}, lower rates, augmentation or more data"
     return (Advice(cause="too complex", what=what, remedy=remedy, weight=evaluations / _STALLED),)
 
 
@@ -193,6 +210,17 @@ def contradicted(
     if key is not None and found.suspects:
         look += f", first {_end(key(found.suspects[0]), _PLACE // 2)}"
     remedy = f"{look}; {remedy}" if remedy else look
+    return (Advice(cause="noise", what=what, remedy=remedy, weight=rate / _CONTRADICTED),)
+
+
+def doubted(suspects: Sequence[Suspect], num_objects: int) -> tuple[Advice, ...]:
+    """The same of objects in photos: of what a detector says against their labels, what it is sure of."""
+    sure = [one for one in suspects if one.kind in _LABEL_KINDS and one.score >= _SURE]
+    rate = len(sure) / max(1, num_objects)
+    if rate <= _CONTRADICTED:
+        return ()
+    what = f"about {rate:.0%} of validation labels seem wrong or missing"
+    remedy = f"boxcrew doctor run= shows them, first {_end(sure[0].key, _PLACE // 2)}"
     return (Advice(cause="noise", what=what, remedy=remedy, weight=rate / _CONTRADICTED),)
 
 

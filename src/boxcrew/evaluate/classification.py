@@ -14,18 +14,11 @@ from boxcrew.evaluate.evaluation import Evaluation
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Seen:
-    """The first examples, to be looked at."""
-
-    inputs: Tensor
-    labels: Ints
-    probabilities: Probabilities
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
 class ClassificationEvaluation(Evaluation):
     report: ClassificationReport
-    seen: Seen
+    probabilities: Probabilities
+    labels: Ints  # (N,) of the same examples
+    first: Tensor  # inputs of the first of them, to be looked at
     milliseconds: float  # of the network, for an example
     seconds: float
     skipped: tuple[str, ...]

@@ -21,6 +21,17 @@ class Judged:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClassRates:
+    """One class's part of an evaluation. A rate is 0 where there is nothing to divide by."""
+
+    name: str
+    num_examples: int
+    precision: float
+    recall: float
+    F1: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class ClassScore:
     """One class's part of an evaluation. An AP is None where the set has no object that it counts."""
 
@@ -34,6 +45,16 @@ class ClassScore:
     precision: float  # at IoU 0.5 and the score threshold of the best mean F1; 0 where there is no object
     recall: float
     F1: float
+
+    @property
+    def rates(self) -> ClassRates:
+        return ClassRates(
+            name=self.name,
+            num_examples=self.num_objects,
+            precision=self.precision,
+            recall=self.recall,
+            F1=self.F1,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

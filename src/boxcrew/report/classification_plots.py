@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from boxcrew.evaluate.accuracy import NUM_BINS, CalibrationBin, ClassificationReport, ClassRates
+from boxcrew.evaluate.accuracy import NUM_BINS, CalibrationBin, ClassificationReport
+from boxcrew.evaluate.metric import ClassRates
 from boxcrew.report.style import (
     ACCENT,
     INK,

@@ -20,12 +20,13 @@ from boxcrew.data.transforms.pipeline import TransformsConfig
 from boxcrew.detectors.base import DetectorConfig
 from boxcrew.detectors.objects import counted_objects
 from boxcrew.detectors.reach import Reach, reach
+from boxcrew.evaluate.suspects import Suspect
 from boxcrew.hardware.probe import usable_cores
+from boxcrew.report.doctor_suspects import find_suspects
 from boxcrew.tasks.detection import DetectionConfig, require_detection
 from boxcrew.train.config import RunConfig
 from boxcrew.train.data import say_problems
 from boxcrew.train.screen import Screen
-from boxcrew.train.suspects import Suspect, find_suspects
 
 _SAID_SIZES = 20  # sizes of images that the JSON names, the commonest first
 _QUANTILES = (5, 25, 50, 75, 95)  # percent

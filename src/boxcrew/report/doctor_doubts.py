@@ -8,11 +8,11 @@ from functools import partial
 
 from boxcrew.data.near_duplicates import NearDuplicate
 from boxcrew.data.source import Record
+from boxcrew.evaluate.suspects import KINDS, Kind, Suspect
 from boxcrew.report.doctor import Examination, counted
 from boxcrew.report.doctor_pictures import Frame, Shot, develop
 from boxcrew.report.markup import Html, element, join
 from boxcrew.report.style import SERIES
-from boxcrew.train.suspects import KINDS, Kind, Suspect
 
 _PAIRS = 12
 _SUSPECTS_OF_A_KIND = 12

@@ -19,10 +19,10 @@ from boxcrew.core.types import Batch, Losses
 from boxcrew.core.workload import Line, Pass, Peak, Workload
 from boxcrew.tasks.base import Task
 from boxcrew.tasks.operations import operations
-from boxcrew.tasks.phases import learning_in
+from boxcrew.tasks.phases import learning_in, shares_of
 
 FEW, MORE = 2, 4  # samples that a step is looked at with; of one some operators work in another order
-VERSION = 1  # of how it is done: what was worked out by another is not to be used
+VERSION = 2  # of how it is done: what was worked out by another is not to be used
 
 
 class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -119,23 +119,26 @@ class _Step:
 def _account(bare: Task, batch: Batch, way: AbstractContextManager[None] | None = None) -> _Step:
     batch = batch.to("meta")
     ledger = Ledger([*bare.parameters(), *bare.buffers(), *_tensors(batch)])
-    activations = forward = 0
+    activations = 0
+    forward = operations = traffic = 0.0  # of a step, on the whole: not every step has every phase
     with way or nullcontext(), ledger:
-        for phase in bare.phases:
-            before = ledger.operations
+        for phase, share in shares_of(bare).items():
+            ledger.operations = ledger.traffic = 0
             with learning_in(bare, phase):
                 losses: Losses = bare(batch, phase)
                 activations = max(activations, ledger.live)
-                forward += ledger.operations - before
+                forward += share * ledger.operations
                 losses.total().backward()  # type: ignore[no-untyped-call]
+            operations += share * ledger.operations
+            traffic += share * ledger.traffic
             del losses
             bare.zero_grad(set_to_none=True)
     return _Step(
         activations=activations,
         course=tuple(ledger.course),
-        forward_operations=forward,
-        operations=ledger.operations,
-        traffic=ledger.traffic,
+        forward_operations=round(forward),
+        operations=round(operations),
+        traffic=round(traffic),
     )
 
 

@@ -20,7 +20,7 @@ from boxcrew.core.types import Batch, Image, Losses
 from boxcrew.data.config import DataConfig
 from boxcrew.data.problem import Problem
 from boxcrew.data.workers import Workers
-from boxcrew.evaluate.causes import MORE, Advice, imbalance, missing, too_complex, worst
+from boxcrew.evaluate.causes import MORE, Advice, imbalance, missing, too_complex
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.nets.network import Network
 
@@ -29,6 +29,7 @@ class Task(nn.Module, ABC):
     """The loss is the forward, so that whatever wraps a module for distributed work sees it."""
 
     phases: ClassVar[tuple[str, ...]] = ("train",)
+    loss_tells: ClassVar[bool] = True  # whether more is learnt when it falls
     network_name: ClassVar[str]  # of the submodule that is the network
 
     @abstractmethod
@@ -37,6 +38,11 @@ class Task(nn.Module, ABC):
     def phases_of(self, step: int) -> tuple[str, ...]:  # noqa: ARG002
         """Those that a step has, in their order."""
         return self.phases
+
+    @property
+    def cycle(self) -> int:
+        """Steps after which the same phases come again."""
+        return 1
 
     def learns_in(self, phase: str, name: str) -> bool:  # noqa: ARG002
         """Whether a parameter of that name learns in a phase; each does in exactly one."""
@@ -190,20 +196,18 @@ class Subject(ABC):
         return {}
 
     def advice(self, task: Task, *, from_scratch: bool) -> tuple[Advice, ...]:
-        """What is likely to spoil training, and what to do: three lines at most."""
+        """What is likely to spoil training, and what to do."""
         counts = self.class_counts()
         num_parameters = sum(parameter.numel() for parameter in task.parameters())
-        return worst(
-            [
-                *missing(self.problems, self.num_train),
-                *imbalance(list(counts.values()), list(counts), remedy=self.config.balance),
-                *too_complex(
-                    num_parameters,
-                    self.num_examples,
-                    from_scratch=from_scratch,
-                    has_backbone=task.network.backbone_prefix() is not None,
-                ),
-            ]
+        return (
+            *missing(self.problems, self.num_train),
+            *imbalance(list(counts.values()), list(counts), remedy=self.config.balance),
+            *too_complex(
+                num_parameters,
+                self.num_examples,
+                from_scratch=from_scratch,
+                has_backbone=task.network.backbone_prefix() is not None,
+            ),
         )
 
     def advice_after(
@@ -211,8 +215,11 @@ class Subject(ABC):
         task: Task,  # noqa: ARG002
         move: Callable[[Tensor], Tensor],  # noqa: ARG002
         exam: Exam,  # noqa: ARG002
+        last: Evaluation,  # noqa: ARG002
     ) -> tuple[Advice, ...]:
-        """The same of a task that has been trained; as `examine`."""
+        """The same of a task that has been trained, by its last examination and, as `examine`, by what it
+        knows of the examples that it has learnt from.
+        """
         return ()
 
     @abstractmethod

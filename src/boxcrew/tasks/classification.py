@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -15,12 +15,12 @@ from torch import Tensor, nn
 
 from boxcrew.core.config import chosen_by
 from boxcrew.core.errors import UsageError
-from boxcrew.core.types import Batch, Ints, Losses
+from boxcrew.core.types import Batch, Losses
 from boxcrew.data.example_loader import Changes, in_turn
-from boxcrew.data.examples import Kind
-from boxcrew.evaluate.accuracy import ClassificationReport, Probabilities, evaluate_classes
-from boxcrew.evaluate.causes import MORE, Advice, contradicted, gap, noise, unlearnt, worst
-from boxcrew.evaluate.classification import ClassificationEvaluation, Seen
+from boxcrew.data.examples import Examples, Kind
+from boxcrew.evaluate.accuracy import evaluate_classes
+from boxcrew.evaluate.causes import MORE, Advice, contradicted, gap, noise, unlearnt
+from boxcrew.evaluate.classification import ClassificationEvaluation
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.evaluate.label_noise import label_noise
 from boxcrew.nets.class_losses import Summed, cross_entropy, focal_loss, mixed_loss
@@ -139,20 +139,6 @@ class ClassificationTask(Task):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Answers:
-    """Of a network to all examples of a split that could be read."""
-
-    probabilities: Probabilities
-    labels: Ints
-    first: Tensor  # inputs, of a batch
-    network_seconds: float
-    skipped: tuple[str, ...]
-
-    def report(self, classes: tuple[str, ...]) -> ClassificationReport:
-        return evaluate_classes(self.probabilities, self.labels, classes)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
 class ClassSubject(ExampleSubject):
     """Of examples that belong to classes."""
 
@@ -197,43 +183,35 @@ class ClassSubject(ExampleSubject):
         return self.config.augment.changes(self.examples.kind, self.examples.meaning.get("unknown", 0))
 
     def examine(self, task: Task, move: Callable[[Tensor], Tensor], exam: Exam) -> Evaluation:
-        begun = time.monotonic()
-        found = self._answers(task, move, exam)
-        shown = min(SHOWN, len(found.first))
-        return ClassificationEvaluation(
-            report=found.report(self.examples.classes),
-            seen=Seen(
-                inputs=found.first[:shown],
-                labels=found.labels[:shown],
-                probabilities=found.probabilities[:shown],
-            ),
-            milliseconds=1000 * found.network_seconds / len(found.labels),
-            seconds=time.monotonic() - begun,
-            skipped=found.skipped,
-        )
+        return self._examined(self.val, task, move, exam)
 
-    def _answers(self, task: Task, move: Callable[[Tensor], Tensor], exam: Exam) -> _Answers:
-        network_seconds = 0.0
+    def _examined(
+        self, examples: Examples, task: Task, move: Callable[[Tensor], Tensor], exam: Exam
+    ) -> ClassificationEvaluation:
+        begun, network_seconds = time.monotonic(), 0.0
         said: list[Tensor] = []
         labels: list[Tensor] = []
         skipped: tuple[str, ...] = ()
         first: Tensor | None = None
-        for batch in in_turn(self.val, batch=exam.batch, workers=exam.workers):
+        for batch in in_turn(examples, batch=exam.batch, workers=exam.workers):
             asked = time.perf_counter()
             with torch.inference_mode():
                 said.append(task.network(move(batch.inputs)).float().softmax(dim=1).cpu())
             network_seconds += time.perf_counter() - asked
             labels.append(batch.labels)
             skipped += batch.skipped
-            first = batch.inputs if first is None else first
+            first = batch.inputs[:SHOWN] if first is None else first
             if exam.progress:
                 exam.progress(sum(map(len, labels)))
         assert first is not None
-        return _Answers(
-            probabilities=torch.cat(said).numpy(),
-            labels=torch.cat(labels).numpy(),
+        probabilities, true = torch.cat(said).numpy(), torch.cat(labels).numpy()
+        return ClassificationEvaluation(
+            report=evaluate_classes(probabilities, true, self.examples.classes),
+            probabilities=probabilities,
+            labels=true,
             first=first,
-            network_seconds=network_seconds,
+            milliseconds=1000 * network_seconds / len(true),
+            seconds=time.monotonic() - begun,
             skipped=skipped,
         )
 
@@ -248,30 +226,31 @@ class ClassSubject(ExampleSubject):
         suspected = noise(
             label_noise(said[places], self.train.labels[places]), lambda place: self.train.key(places[place])
         )
-        return worst([*found, *suspected])
+        return (*found, *suspected)
 
-    def advice_after(self, task: Task, move: Callable[[Tensor], Tensor], exam: Exam) -> tuple[Advice, ...]:
+    def advice_after(
+        self, task: Task, move: Callable[[Tensor], Tensor], exam: Exam, last: Evaluation
+    ) -> tuple[Advice, ...]:
         """Whether it knows what it learnt from better than what is new, by as many examples of both; which
         class it has not learnt, for it is rare; and whether labels contradict what it knows.
         """
-        some = replace(self, val=self.train.some(len(self.val)))
-        learnt = some._answers(task, move, exam).report(self.examples.classes).numbers
-        answers = self._answers(task, move, exam)
-        new = answers.report(self.examples.classes)
+        assert isinstance(last, ClassificationEvaluation)
+        learnt = self._examined(self.train.some(len(self.val)), task, move, exam).report.numbers
+        new = last.report.numbers
         too_well = gap(
             train_loss=learnt["loss"],
-            val_loss=new.numbers["loss"],
+            val_loss=new["loss"],
             train_accuracy=learnt["accuracy"],
-            val_accuracy=new.numbers["accuracy"],
+            val_accuracy=new["accuracy"],
         )
-        rare = unlearnt(list(self.class_counts().values()), new.classes, remedy=self.config.balance)
+        rare = unlearnt(list(self.class_counts().values()), last.report.classes, remedy=self.config.balance)
         doubted = contradicted(
-            answers.probabilities,
-            answers.labels,
-            key=None if answers.skipped else self.val.key,  # whose places are not those of the answers
+            last.probabilities,
+            last.labels,
+            key=None if last.skipped else self.val.key,  # whose places are not those of the answers
             remedy="" if self.config.check_labels else "for training: task.check_labels=true",
         )
-        return worst([*too_well, *rare, *doubted])
+        return (*too_well, *rare, *doubted)
 
     def draw_batch(self, batch: Batch, num: int) -> Sheets:
         if self.examples.kind != "pictures":
@@ -285,12 +264,11 @@ class ClassSubject(ExampleSubject):
         if self.examples.kind != "pictures":
             return {}
         assert isinstance(evaluation, ClassificationEvaluation)
-        seen, classes = evaluation.seen, self.examples.classes
-        found = seen.probabilities[:num].argmax(axis=1)
-        scores = seen.probabilities[:num].max(axis=1)
+        classes, first = self.examples.classes, evaluation.first[:num]
+        said, labels = evaluation.probabilities[: len(first)], evaluation.labels[: len(first)]
         return {
-            "val/labels": draw_examples(seen.inputs[:num], seen.labels[:num], classes),
-            "val/predictions": draw_examples(seen.inputs[:num], found, classes, scores),
+            "val/labels": draw_examples(first, labels, classes),
+            "val/predictions": draw_examples(first, said.argmax(axis=1), classes, said.max(axis=1)),
         }
 
     @classmethod

@@ -26,9 +26,11 @@ from boxcrew.data.transforms.pipeline import TransformsConfig, eval_pipeline, tr
 from boxcrew.detectors.base import DetectorConfig, DetectorNet, build_detector, detector_config_class
 from boxcrew.detectors.objects import counted_objects
 from boxcrew.detectors.ssdlite import SsdLiteConfig
+from boxcrew.evaluate.causes import Advice, doubted, found_less, unlearnt
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.evaluate.evaluator import DetectionEvaluation, Evaluator
 from boxcrew.evaluate.predictor import Predictor
+from boxcrew.evaluate.suspects import suspects_of
 from boxcrew.nets.layers import eval_mode
 from boxcrew.tasks.base import (
     TASKS,
@@ -49,6 +51,9 @@ METRICS = (
     "AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl",
     "AP50_voc07", "AP50_voc12", "precision", "recall", "F1",
 )  # fmt: skip
+
+
+LOOKED_AT = 48  # photos that it learnt from: enough to see whether it knows them by heart
 
 
 class DetectionTask(Task):
@@ -226,6 +231,25 @@ class Detection(Subject):
             source=self.source, images=self.images, records=self.val, batch=exam.batch, workers=exam.workers
         )
         return evaluator(predictor(self.config, task, move), progress=exam.progress)
+
+    def advice_after(
+        self, task: Task, move: Callable[[Tensor], Tensor], exam: Exam, last: Evaluation
+    ) -> tuple[Advice, ...]:
+        """Whether it knows photos that it learnt from better than new ones; which class it has not learnt,
+        for it is rare; and whether labels contradict what it knows.
+        """
+        assert isinstance(last, DetectionEvaluation)
+        some = replace(self, val=self.train[:: -(-len(self.train) // LOOKED_AT)])
+        learnt = some.examine(task, move, exam)
+        rates = [one.rates for one in last.report.classes]
+        rare = unlearnt(list(self.class_counts().values()), rates, remedy=self.config.balance)
+        num_objects = sum(one.num_examples for one in rates)
+        suspects = suspects_of({"val": last.judged}, self.source.classes, limit=num_objects)
+        return (
+            *found_less(learnt=learnt.numbers["AP50"], new=last.numbers["AP50"]),
+            *rare,
+            *doubted(suspects, num_objects),
+        )
 
     def draw_batch(self, batch: Batch, num: int) -> Sheets:
         return draw_batch(self.source, self.train, batch, num)

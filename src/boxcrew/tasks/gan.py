@@ -110,6 +110,7 @@ class Gan(Network):
 
 class GanTask(Task):
     phases = ("critic", "generator")
+    loss_tells = False  # what one wins the other loses
     network_name = "net"
 
     def __init__(self, net: Gan, config: GanConfig) -> None:
@@ -119,6 +120,10 @@ class GanTask(Task):
 
     def phases_of(self, step: int) -> tuple[str, ...]:
         return self.phases if (step + 1) % self._config.critic_steps == 0 else ("critic",)
+
+    @property
+    def cycle(self) -> int:
+        return self._config.critic_steps
 
     def learns_in(self, phase: str, name: str) -> bool:
         return name.startswith(f"net.{phase}.")

@@ -8,6 +8,12 @@ from contextlib import contextmanager
 from boxcrew.tasks.base import Task
 
 
+def shares_of(task: Task) -> dict[str, float]:
+    """Of all steps, those that have each phase."""
+    steps = [task.phases_of(step) for step in range(task.cycle)]
+    return {phase: sum(phase in step for step in steps) / len(steps) for phase in task.phases}
+
+
 @contextmanager
 def learning_in(task: Task, phase: str) -> Iterator[None]:
     """Inside, parameters that learn in other phases do not."""

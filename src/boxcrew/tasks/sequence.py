@@ -207,12 +207,14 @@ class Sequence(ClassSubject):
             skipped=(),
         )
 
-    def advice_after(self, task: Task, move: Callable[[Tensor], Tensor], exam: Exam) -> tuple[Advice, ...]:
+    def advice_after(
+        self, task: Task, move: Callable[[Tensor], Tensor], exam: Exam, last: Evaluation
+    ) -> tuple[Advice, ...]:
         if not self.is_text:
-            return super().advice_after(task, move, exam)
+            return super().advice_after(task, move, exam, last)
         some = replace(self, val=self.train.some(len(self.val)))
-        learnt, new = (subject.examine(task, move, exam).numbers for subject in (some, self))
-        return gap(train_loss=learnt["val_loss"], val_loss=new["val_loss"])
+        learnt = some.examine(task, move, exam).numbers
+        return gap(train_loss=learnt["val_loss"], val_loss=last.numbers["val_loss"])
 
     @classmethod
     def scores(cls, report: Mapping[str, Any]) -> Table:

@@ -259,21 +259,25 @@ class _Probe:
         return seconds
 
     def _step(self, deployment: Deployment, batch: Batch) -> Callable[[], tuple[float, float]]:
-        """Does a step as in training; gives its seconds, and those of all threads."""
+        """Does a step as in training, or as many as have all phases; gives the seconds of one, and those of
+        all threads.
+        """
         config = self._job.config
         task = self._task()
         freeze_for(config, task).set_learning(task, fraction=1.0)  # as the workload is
         deployment.place(task)
         optimizer = optimizer_of(task, config.optim)
+        phases = [phase for step in range(task.cycle) for phase in task.phases_of(step)]
 
         def take() -> tuple[float, float]:
             with deployment:
                 begun, worked = time.perf_counter(), time.process_time()
-                for phase in task.phases:
+                for phase in phases:
                     with learning_in(task, phase):
                         deployment.gradients(task, batch, phase)
                         deployment.update(optimizer, max_norm=config.optim.clip)
-                return time.perf_counter() - begun, time.process_time() - worked
+                seconds, cores = time.perf_counter() - begun, time.process_time() - worked
+                return seconds / task.cycle, cores / task.cycle
 
         return take
 

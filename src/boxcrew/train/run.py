@@ -16,6 +16,7 @@ from boxcrew.core.files import write_json, write_text
 from boxcrew.core.version import VERSION
 from boxcrew.deploy.deployment import Deployment, deploy
 from boxcrew.deploy.group import Group
+from boxcrew.evaluate.causes import BEFORE, worst
 from boxcrew.hardware.machine import Host, Machine
 from boxcrew.hardware.probe import probe_machine, usable_cores
 from boxcrew.plan.explain import expectations, memory_table
@@ -242,14 +243,16 @@ def _begin(config: RunConfig, task: Task, own: Checkpoint | None, screen: Screen
 
 
 def _advice(workshop: Workshop, past: Checkpoint | None, screen: Screen) -> list[dict[str, Any]]:
-    """On the data and the network, before training; a run that goes on has had it."""
+    """On the data and the network, before training; a run that goes on has had it. All of it is kept, the
+    worst is said.
+    """
     if past is not None:
         return stored_advice(workshop.folder)
     from_scratch = workshop.config.init.kind == "scratch"
     found = workshop.subject.advice(workshop.task, from_scratch=from_scratch)
-    for one in found:
+    for one in worst(found, limit=BEFORE):
         screen.say(f"advice: {one}")
-    return [one.to_json() for one in found]
+    return [one.to_json() for one in worst(found, limit=len(found))]
 
 
 def _warn_of_idle(task: Task, freeze: Freeze, start: dict[str, Any], screen: Screen) -> None:

@@ -17,7 +17,7 @@ from boxcrew.data.workers import Workers
 from boxcrew.deploy.deployment import Deployment
 from boxcrew.deploy.memory import forget_peak
 from boxcrew.deploy.slots import check_slots
-from boxcrew.evaluate.causes import Advice
+from boxcrew.evaluate.causes import BEFORE, MOST, Advice, worst
 from boxcrew.nets.layers import eval_mode
 from boxcrew.plan.explain import expectations
 from boxcrew.plan.plan import Plan
@@ -197,12 +197,20 @@ class Workshop:
         return outcome
 
     def _advice(self, trainer: Trainer, parts: Parts) -> tuple[Advice, ...]:
-        """What the trained network says about its training."""
+        """What the trained network says about its training: of causes that were told while it learnt nothing
+        more is said, and no more in all than a screen has lines for.
+        """
+        last = parts.examination.last
+        if last is None:  # the run went on after its last step
+            return ()
         learnt = parts.ema.learnt(trainer)
         exam = Exam(batch=self.config.evaluation.batch, workers=self._workers(trainer.deployment))
         with eval_mode(learnt):
-            found = self.subject.advice_after(learnt, trainer.deployment.move, exam)
-        for one in found:
+            found = self.subject.advice_after(learnt, trainer.deployment.move, exam, last)
+        told = parts.watch.advice
+        new = [one for one in found if one.cause not in {known.cause for known in told}]
+        left = MOST - min(BEFORE, len(stored_advice(self.folder))) - len(told)
+        for one in worst(new, limit=left):
             self.screen.say(f"advice: {one}")
         return found
 

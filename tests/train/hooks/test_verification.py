@@ -24,8 +24,16 @@ class Deployment:
     own_clones = (Clone(),)
 
 
+class Task:
+    def __init__(self, cycle: int) -> None:
+        self.cycle = cycle
+
+
 class Trainer:
     deployment = Deployment()
+
+    def __init__(self, cycle: int) -> None:
+        self.task = Task(cycle)
 
 
 def report(seconds: float, *, wait: float = 0.0, fault: str | None = None) -> StepReport:
@@ -53,8 +61,8 @@ def watch(found: list[Measured]) -> Verification:
     return Verification(lambda _, measured: found.append(measured))
 
 
-def after(watch: Verification, *reports: StepReport) -> None:
-    trainer: Any = Trainer()
+def after(watch: Verification, *reports: StepReport, cycle: int = 1) -> None:
+    trainer: Any = Trainer(cycle)
     for one in reports:
         watch.after_step(trainer, one)
 
@@ -73,6 +81,15 @@ def test_the_first_steps_are_left_out_and_the_rest_judged_once(
     assert told["measured"]["mean_step_seconds"] == pytest.approx(0.5)
 
 
+def test_of_steps_with_other_phases_the_mean_over_all_of_them_counts(
+    watch: Verification, found: list[Measured]
+) -> None:
+    """Of every four steps one takes five times as long; a plan speaks of a step on the whole."""
+    steps = [report(1.0), report(1.0), report(1.0), report(5.0)]
+    after(watch, *[report(9.0)] * LEFT_OUT, *steps, *steps, *steps, cycle=4)
+    assert [one.step_seconds for one in found] == [2.0]
+
+
 def test_of_long_steps_fewer_are_enough(watch: Verification, found: list[Measured]) -> None:
     after(watch, *[report(4.0)] * (LEFT_OUT + 3))
     assert [one.step_seconds for one in found] == [4.0]
@@ -81,7 +98,7 @@ def test_of_long_steps_fewer_are_enough(watch: Verification, found: list[Measure
 def test_a_short_run_is_judged_at_its_end_if_there_is_anything_to_judge(
     watch: Verification, found: list[Measured]
 ) -> None:
-    trainer: Any = Trainer()
+    trainer: Any = Trainer(cycle=1)
     after(watch, *[report(0.1)] * (LEFT_OUT + 2))
     watch.end(trainer)
     assert not found

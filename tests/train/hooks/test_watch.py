@@ -68,13 +68,11 @@ def test_what_was_told_is_known_after_a_stop() -> None:
     assert not other.advice
 
 
-@pytest.mark.parametrize(("phases", "is_said"), [(("critic", "generator"), True), (("train",), False)])
-def test_phases_against_each_other_are_judged_by_evaluations_alone(
-    phases: tuple[str, ...], is_said: bool
-) -> None:
+@pytest.mark.parametrize(("loss_tells", "is_said"), [(False, True), (True, False)])
+def test_phases_against_each_other_are_judged_by_evaluations_alone(loss_tells: bool, is_said: bool) -> None:
     """Their losses stay as they are."""
     watch = Watch(Screen())
-    trainer: Any = SimpleNamespace(step=1, task=SimpleNamespace(phases=phases))
+    trainer: Any = SimpleNamespace(step=1, task=SimpleNamespace(loss_tells=loss_tells))
     report: Any = SimpleNamespace(fault=None, loss=1.0)
     for number in range(6):
         assert not watch.advice

@@ -49,6 +49,7 @@ class Examination(Hook):
         self._without_gain = 0
         self.best: float | None = None
         self.best_step = 0
+        self.last: Evaluation | None = None  # of this process
 
     def begin(self, trainer: Trainer) -> None:
         """Makes up for an examination that was due just when the run was interrupted."""
@@ -100,6 +101,7 @@ class Examination(Hook):
         except _NoTime:
             return False
         self._step = trainer.step
+        self.last = evaluation
         self._judge(trainer, evaluation)
         return True
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from boxcrew.deploy.memory import peak_memory
@@ -66,11 +66,17 @@ class Verification(Hook):
 
     def _end(self, trainer: Trainer) -> None:
         self.found = Measured(
-            step_seconds=statistics.median(report.seconds for report in self._reports),
-            wait_seconds=statistics.median(report.data_wait for report in self._reports),
+            step_seconds=_usual([report.seconds for report in self._reports], trainer.task.cycle),
+            wait_seconds=_usual([report.data_wait for report in self._reports], trainer.task.cycle),
             peak_bytes=peak_memory(trainer.deployment.own_clones[0].device),
         )
         plan = trainer.deployment.plan
         self._predicted = plan.predicted if plan.num_processes == 1 else None  # else it is of all of them
         self._device = trainer.deployment.own_clones[0].device
         self._judge(trainer, self.found)
+
+
+def _usual(seconds: Sequence[float], cycle: int) -> float:
+    """Of a step: the median of the means over as many steps as have all phases."""
+    whole = [seconds[start : start + cycle] for start in range(0, len(seconds) - cycle + 1, cycle)]
+    return statistics.median(statistics.fmean(part) for part in whole or [seconds])

@@ -23,8 +23,8 @@ class _State:
 
 
 class Watch(Hook):
-    """Says once if the loss keeps falling in training while evaluations get no better; of a task with several
-    phases, whose losses may not fall at all, if evaluations get no better for longer.
+    """Says once if the loss keeps falling in training while evaluations get no better; of a task whose loss
+    tells nothing, if evaluations get no better for longer.
     """
 
     name = "watch"
@@ -53,7 +53,7 @@ class Watch(Hook):
             self._state = replace(state, best_step=trainer.step, best_loss=loss, without_gain=0)
             return
         state = replace(state, without_gain=state.without_gain + 1)
-        found = _advice(state, loss, num_phases=len(trainer.task.phases))
+        found = _advice(state, loss, loss_tells=trainer.task.loss_tells)
         if found and state.told is None:
             self._screen.say(f"advice: {found[0]}")
             state = replace(state, told=found[0].to_json())
@@ -66,8 +66,8 @@ class Watch(Hook):
         self._state = _State(**state)
 
 
-def _advice(state: _State, loss: float, *, num_phases: int) -> tuple[Advice, ...]:
+def _advice(state: _State, loss: float, *, loss_tells: bool) -> tuple[Advice, ...]:
     place = {"best_step": state.best_step, "evaluations": state.without_gain}
-    if num_phases > 1:
+    if not loss_tells:
         return stalled(**place)
     return by_heart(**place, loss_then=state.best_loss or 0.0, loss_now=loss)

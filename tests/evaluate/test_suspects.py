@@ -7,7 +7,6 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,8 +15,7 @@ import torch
 from boxcrew.core.types import Detections, Target
 from boxcrew.data.source import open_source
 from boxcrew.evaluate.metric import Judged
-from boxcrew.train.screen import Screen
-from boxcrew.train.suspects import KINDS, Suspect, find_suspects, suspects_of
+from boxcrew.evaluate.suspects import Suspect, suspects_of
 
 CLASSES = ("tea", "pot", "cup")
 Found = tuple[tuple[float, float, float, float], int, float]  # box, label, score
@@ -180,12 +178,3 @@ def test_planted_errors_in_a_real_set_are_all_found_and_nothing_else() -> None:
 def test_json_can_be_written() -> None:
     found = among_honest(judged(Target.of([RIGHT], [0]), [(RIGHT, 1, 0.9)]))
     assert json.loads(json.dumps([one.to_json() for one in found]))[0]["found_box"] == list(RIGHT)
-
-
-def test_a_run_of_a_few_steps_goes_through(tiny_run: Path, tiny_set: Path) -> None:
-    """It has learnt nothing, so it says nothing; classes that it does not know are no matter."""
-    source = open_source(tiny_set)
-    assert find_suspects(tiny_run, source, Screen(), device="cpu") == ()
-    source.classes = (*source.classes, "unheard of")
-    found = find_suspects(tiny_run, source, Screen(), limit=1, device="cpu")
-    assert {one.kind for one in found} <= set(KINDS)

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from boxcrew.core.boxes import area, iou, overlap
 from boxcrew.core.types import Bools, Floats, Ints
-from boxcrew.data.source import Source
-from boxcrew.data.workers import Workers
-from boxcrew.evaluate.evaluator import Evaluator
 from boxcrew.evaluate.metric import Judged, f1
 from boxcrew.evaluate.verdicts import MATCH_IOU, Verdicts, crowded, verdicts
-from boxcrew.tasks.detection import predictor, require_detection
-from boxcrew.train.loading import load_task
-from boxcrew.train.screen import Screen
 
 Kind = Literal["missing-label", "wrong-class", "wrong-box", "unfindable"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 Box = tuple[float, float, float, float]
 
-_BATCH = 16
 _NEAR_IOU = 0.2  # from here to MATCH_IOU a box is about the same object, but not around it
 _TRUSTED_F1 = 0.5  # a class the detector knows less well says nothing about labels
 _SAID = (0.3, 0.5)  # what a detector says with less than the first, it does not say; with the second, it does
@@ -80,38 +71,6 @@ class _Pair:
     shared: Floats  # (G, D) IoU
     same: Bools  # (G, D) of one class
     free: Bools  # (D,) said, of a trusted class, and on no object of its own class
-
-
-def find_suspects(
-    run: Path, source: Source, screen: Screen, *, limit: int = 24, device: str = "auto"
-) -> tuple[Suspect, ...]:
-    """What the best weights of `run` (a run directory or weight file) say against the labels of all splits of
-    `source`; as `suspects_of`. Labels of classes that the run does not know are not judged.
-    """
-    loaded = load_task(run, device=device, batch=_BATCH)
-    if source.classes != loaded.task.network.classes:
-        source = source.with_classes(loaded.task.network.classes)
-    look = predictor(require_detection(loaded.config), loaded.task, loaded.deployment.move)
-    workers = Workers(num=loaded.deployment.plan.loader_workers)
-    judged: dict[str, tuple[Judged, ...]] = {}
-    with loaded.deployment, screen.progress("comparing labels with what is found") as progress:
-        for split, records in source.splits.items():
-            evaluator = Evaluator(
-                source=source, images=source, records=records, batch=_BATCH, workers=workers
-            )
-            evaluation = evaluator(look, progress=partial(_tell, progress, source, judged))
-            judged[split] = evaluation.judged
-            for problem in evaluation.skipped:
-                screen.warn(f"left out: {problem}")
-    return suspects_of(judged, source.classes, limit=limit)
-
-
-def _tell(
-    progress: Callable[[int, int], None], source: Source, judged: Mapping[str, Sequence[Judged]], done: int
-) -> None:
-    """`done` images of a split, after the splits that are `judged` already."""
-    before = sum(len(images) for images in judged.values())
-    progress(before + done, sum(len(records) for records in source.splits.values()))
 
 
 def suspects_of(
