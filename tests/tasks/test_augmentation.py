@@ -67,6 +67,9 @@ def test_it_is_refused_when_the_data_is_opened(tmp_path: Path) -> None:
         opened("rnn", words, {"flip": 0.5})
     with pytest.raises(UsageError, match=r"augment.flip=0.5: for pictures; the data holds tables"):
         opened("fc", make_csv(tmp_path), {"flip": 0.5})
+    with pytest.raises(UsageError, match=r"^augment.flip=0.5 augment.mixup=0.2: for pictures and") as raised:
+        opened("rnn", words, {"flip": 0.5, "mixup": 0.2})
+    assert raised.value.advice == "augment.flip=0 augment.mixup=0"
     learnt = opened("rnn", words).facts
     opened("rnn", words, {"flip": 0.5}, facts=learnt)  # a network of before can still be examined
 

@@ -47,15 +47,22 @@ class AugmentConfig(Config):
     cutmix: float = Field(default=0.0, ge=0)
 
     def require_for(self, kind: Kind) -> None:
-        """What is set but would do nothing to this kind of data is an error."""
-        for name, kinds in _MEANT_FOR.items():
-            value, usual = getattr(self, name), type(self).model_fields[name].default
-            if kind not in kinds and value != usual:
-                meant = " and ".join(_CALLED[one] for one in kinds)
-                raise UsageError(
-                    f"{self.key(name)}={value}: for {meant}; the data holds {_CALLED[kind]}",
-                    advice=f"{self.key(name)}={usual:g}" if usual == 0 else f"{self.key(name)}={usual}",
-                )
+        """What is set but would do nothing to this kind of data is an error, all of it at once."""
+        idle = [name for name, kinds in _MEANT_FOR.items() if kind not in kinds and self._is_set(name)]
+        if idle:
+            kinds = dict.fromkeys(one for name in idle for one in _MEANT_FOR[name])
+            meant = " and ".join(_CALLED[one] for one in kinds)
+            given = " ".join(f"{self.key(name)}={getattr(self, name)}" for name in idle)
+            usual = " ".join(f"{self.key(name)}={_as_given(self._usual(name))}" for name in idle)
+            raise UsageError(f"{given}: for {meant}; the data holds {_CALLED[kind]}", advice=usual)
+
+    def _is_set(self, name: str) -> bool:
+        return bool(getattr(self, name) != self._usual(name))
+
+    @classmethod
+    def _usual(cls, name: str) -> float | str:
+        usual: float | str = cls.model_fields[name].default
+        return usual
 
     def changes(self, kind: Kind, unknown: int = 0) -> Changes:
         """`unknown`: the token that stands for characters which are not known."""
@@ -74,6 +81,10 @@ class AugmentConfig(Config):
         if self.mixup:
             return partial(mixup, alpha=self.mixup)
         return partial(cutmix, alpha=self.cutmix) if self.cutmix else None
+
+
+def _as_given(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
 
 
 def _either(
