@@ -476,8 +476,8 @@ def test_one_core_does_not_do_two_things_at_once() -> None:
 
 def test_the_pace_of_the_model_is_told_beside_that_of_its_readers() -> None:
     plan = plan_for("24GB-gpu, 4 cores, 128GB", a_workload(inputs=slow_images(0.1)), batch=64)
-    [reason] = [reason for reason in plan.reasons if "images/s" in reason]
-    feeds, takes = map(int, re.findall(r"\d+(?= images/s|$)", reason))
+    [reason] = [reason for reason in plan.reasons if "samples/s" in reason]
+    feeds, takes = map(int, re.findall(r"\d+(?= samples/s|$)", reason))
     assert feeds == 30
     assert takes > 10 * feeds  # what it could take, not what it gets
 

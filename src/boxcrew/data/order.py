@@ -19,7 +19,7 @@ class SampleOrder:
 
     def __init__(self, num_samples: int, seed: int) -> None:
         if num_samples < 1:
-            raise DataError("there are no images to train on")
+            raise DataError("there is nothing to train on")
         self.num_samples = num_samples
         self.seed = seed
         self._cached: tuple[int, Ints] = (-1, np.empty(0, dtype=np.int64))

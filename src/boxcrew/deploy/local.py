@@ -124,7 +124,7 @@ class Local(Deployment):
             num_samples = int(numbers[0])
         if not num_samples:
             raise DataError(
-                f"none of the {self.plan.batch} images of a step could be read by any replica",
+                f"none of the {self.plan.batch} samples of a step could be read by any replica",
                 advice="check that the data set is still in its place",
             )
         weight, *values = numbers[1 : len(sums)].to(own.weight.dtype)
@@ -157,7 +157,7 @@ class Local(Deployment):
             raise BoxcrewError(
                 f"not enough memory on {names}{used} for {num_samples} samples even in {parts} parts: "
                 f"{str(error).partition(chr(10))[0]} (plan: {self.plan.explain()[0]})",
-                advice="make the images or the network smaller (size=, detector.*), or use another device="
+                advice="make the samples (size=, length=) or the network smaller, or use another device="
                 + (" or more of the memory" if cap else ""),
             ) from error
         if not out_of_memory:

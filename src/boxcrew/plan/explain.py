@@ -21,7 +21,7 @@ def expectations(plan: Plan) -> list[str]:
     memory = "; ".join(_in_short(one) for one in found.memory)
     return [
         f"expected: {found.step.likely:.3g} s a step ({found.step.low:.3g} to {found.step.high:.3g}), "
-        f"{_rate(found.images_per_second)} images/s, bound by {_BOUNDS[found.bound]}",
+        f"{_rate(found.images_per_second)} samples/s, bound by {_BOUNDS[found.bound]}",
         f"expected: an epoch in {found.epoch}, the steps of the run in {found.run}, by {found.basis}",
         f"expected: {memory}",
     ]

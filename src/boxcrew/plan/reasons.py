@@ -126,4 +126,4 @@ def _inputs(costs: Costs, chosen: Candidate) -> list[str]:
     who = counted(chosen.workers, "worker") if chosen.workers else "the process itself"
     who += " in each replica" if chosen.workers and chosen.replicas > 1 else ""
     verb = "feeds" if chosen.workers <= 1 else "feed"
-    return [f"{who} {verb} up to {feeds:.0f} images/s, the model takes {takes:.0f}"]
+    return [f"{who} {verb} up to {feeds:.0f} samples/s, the model takes {takes:.0f}"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,19 +28,20 @@ class _Panel:
     keys: tuple[str, ...]  # those that no row has are left out
     unit: str = ""
     bounded: bool = False  # values are shares, 0..1
+    from_zero: bool = True  # else it would hide what little they change
 
 
 _AFTER_LOSSES = (
     _Panel(title="Learning rate", keys=("rate",)),
     _Panel(title="Gradient norm", keys=("gradient_norm",)),
-    _Panel(title="Speed", keys=("images_per_second",), unit="images / s"),
+    _Panel(title="Speed", keys=("images_per_second",), unit="samples / s"),
     _Panel(title="Waiting for data", keys=("data_wait",), unit="share of the time", bounded=True),
     _Panel(title="Average precision", keys=("AP", "AP50", "AP75"), bounded=True),
     _Panel(title="Precision and recall", keys=("precision", "recall", "F1"), bounded=True),
     _Panel(title="Accuracy", keys=("accuracy", "accuracy5"), bounded=True),
-    _Panel(title="Loss on the validation set", keys=("val_loss",)),
+    _Panel(title="Loss on the validation set", keys=("val_loss",), from_zero=False),
     _Panel(title="Calibration error", keys=("ECE",)),
-    _Panel(title="Perplexity", keys=("perplexity",)),
+    _Panel(title="Perplexity", keys=("perplexity",), from_zero=False),
     _Panel(title="Fréchet distance", keys=("frechet",)),
 )
 
@@ -67,19 +68,11 @@ def _arrange(num_panels: int) -> tuple[int, int]:
 def _panels(rows: Sequence[Row]) -> list[_Panel]:
     present = dict.fromkeys(key for row in rows for key in row)
     losses = [_Panel(title="Loss", keys=tuple(key for key in ("loss",) if key in present))]
-    losses += [
-        _Panel(title=f"Loss: {key.removeprefix('loss/')}", keys=(key,))
-        for key in present
-        if key.startswith("loss/")
-    ]
+    terms = [key for key in present if key.startswith("loss/")]
+    if len(terms) > 1:  # a single one is the loss
+        losses += [_Panel(title=f"Loss: {key.removeprefix('loss/')}", keys=(key,)) for key in terms]
     others = [
-        _Panel(
-            title=panel.title,
-            keys=tuple(key for key in panel.keys if key in present),
-            unit=panel.unit,
-            bounded=panel.bounded,
-        )
-        for panel in _AFTER_LOSSES
+        replace(panel, keys=tuple(key for key in panel.keys if key in present)) for panel in _AFTER_LOSSES
     ]
     return losses + others
 
@@ -97,7 +90,9 @@ def _draw(axes: Axes, panel: _Panel, rows: Sequence[Row]) -> None:
     if panel.bounded:
         axes.set_ylim(-0.02, 1.02)
     else:
-        axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
+        low, high = axes.get_ylim()
+        if panel.from_zero and low > 0:
+            axes.set_ylim(0.0, high + 0.05 * high)  # room above, as there was before
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:.4g}")
     axes.set_xlim(0, max((row["step"] for row in rows), default=1) * 1.02)
     axes.locator_params(axis="x", nbins=5)

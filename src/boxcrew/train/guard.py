@@ -122,13 +122,13 @@ class Guard:
         )
 
     def failed(self, step: int, fault: str, batch: Batch, *, phase: str | None = None) -> None:
-        """Counts step number `step`, and names its images. `phase`: the one that is left out, where those
+        """Counts step number `step`, and names its samples. `phase`: the one that is left out, where those
         before it have moved their parameters already.
         """
         state = self._state
         self._state = replace(state, failures=state.failures + 1, skipped_steps=state.skipped_steps + 1)
         what = f"step {step}" if phase is None else f"the {phase} phase of step {step}"
-        self.warn(f"{what} is left out: {fault}; images: {', '.join(batch.keys)}")
+        self.warn(f"{what} is left out: {fault}; samples: {', '.join(batch.keys)}")
 
     def way_back(self, step: int) -> Checkpoint:
         """The checkpoint that the run goes back to from `step`; `BoxcrewError` where it has to stop. Where
@@ -136,9 +136,7 @@ class Guard:
         """
         state = self._state
         trouble = f"step {step}: {state.failures} steps in a row failed"
-        advice = (
-            "look at the images that train.log names; then a new run with a lower optim.rate or optim.clip=10"
-        )
+        advice = "look at the samples that train.log names; then a new run with a lower optim.rate, optim.clip=10"
         if state.rollbacks >= MAX_ROLLBACKS:
             raise BoxcrewError(f"{trouble}, after going back {state.rollbacks} times", advice=advice)
         found = self._last_good(None)

@@ -66,7 +66,7 @@ def say_result(outcome: Outcome, screen: Screen) -> None:
         say_scores(f"best weights, step {summary['best_step']}", report, type(outcome.subject), screen)
     seconds, memory = format_duration(summary["train_seconds"]), format_bytes(summary["peak_memory_bytes"])
     screen.say(
-        f"training: {seconds}, {summary['images_per_second']:.1f} images/s, "
+        f"training: {seconds}, {summary['images_per_second']:.1f} samples/s, "
         f"data wait {summary['data_wait_share']:.0%}, peak memory {memory}"
     )
     if summary["skipped_steps"]:
