@@ -96,3 +96,24 @@ def test_files_are_read_whole_where_they_were_in_training(boxcrew: Call, tmp_pat
     assert list(predicted(boxcrew, run, new / "2.txt")) == ["2.txt"]
     said = boxcrew("predict", f"run={run}", f"source={new / '4.txt'}")
     assert (said.code, "is not UTF-8" in said.err) == (3, True)
+
+
+def test_texts_that_are_cut_are_told_once_for_a_file(boxcrew: Call, tmp_path: Path) -> None:
+    words = tmp_path / "words"
+    words.mkdir()
+    for name, letter in (("one", "a"), ("two", "b")):
+        (words / f"{name}.txt").write_text("".join(f"{letter * n}\n" for n in range(1, 20)))
+    run = reader_of(words)
+    new = tmp_path / "new"
+    new.mkdir()
+    (new / "1.txt").write_text(f"ab\n{'ab' * 10}\n{'ab' * 30}\n")
+    (new / "2.txt").write_text(f"{'a' * 19}\n")
+    (new / "3.txt").write_text("b" * 20)
+    for mode in ((), ("--json",)):
+        said = boxcrew("predict", f"run={run}", f"source={new}", *mode)
+        assert said.code == 0, said.err
+        told = said.err if mode else said.out
+        assert told.count("cut to length") == 2
+        assert f"warning: {new}/1.txt: 2 texts cut to length=19; the first: {new}/1.txt:2 (repaired)" in told
+        assert f"warning: {new}/3.txt: 1 text cut to length=19; the first: {new}/3.txt:1 (repaired)" in told
+    assert len(json.loads(said.out)["results"]) == 5

@@ -177,7 +177,7 @@ def test_a_batch_of_which_nothing_is_left_is_an_error(source: Pictures, num_work
 
 
 def test_no_records_is_an_error(source: Pictures) -> None:
-    with pytest.raises(DataError, match="no images"):
+    with pytest.raises(DataError, match="nothing to train on"):
         TrainLoader(source, (), TRAIN, batch=2, seed=0)
 
 

@@ -71,7 +71,7 @@ def test_a_sample_has_its_own_stream_apart_from_the_order() -> None:
 
 
 def test_no_samples_is_an_error() -> None:
-    with pytest.raises(DataError, match="no images"):
+    with pytest.raises(DataError, match="nothing to train on"):
         SampleOrder(0, seed=0)
 
 

@@ -15,10 +15,9 @@ from boxcrew.core.config import Config, Tree
 from boxcrew.core.errors import DataError
 from boxcrew.core.files import write_json
 from boxcrew.data.alphabet import Unit, encode_text
-from boxcrew.data.columns import encode_rows, require_columns
+from boxcrew.data.columns import encode_rows, faults, require_columns
 from boxcrew.data.example_loader import as_tensor
-from boxcrew.data.example_sets.csv import faults
-from boxcrew.data.example_sets.text import TEXT_SUFFIXES, texts_in
+from boxcrew.data.example_sets.text import TEXT_SUFFIXES, cut_texts, texts_in
 from boxcrew.data.examples import Array
 from boxcrew.data.image import read_image
 from boxcrew.data.layout import files_below
@@ -103,8 +102,14 @@ def _texts(place: Path, facts: Facts, say: Screen) -> Iterator[tuple[str, Array]
                 raise
             say.warn(f"left out: {error.message}")
             continue
-        for number, text in texts_in(content, unit):
-            yield f"{file}:{number}" if unit == "line" else str(file), encode_text(meaning, text)
+        texts = [
+            (f"{file}:{number}" if unit == "line" else str(file), text)
+            for number, text in texts_in(content, unit)
+        ]
+        for problem in cut_texts(str(file), texts, meaning["length"]):
+            say.warn(str(problem))
+        for key, text in texts:
+            yield key, encode_text(meaning, text)
 
 
 def _batches(inputs: Iterator[tuple[str, Array]]) -> Iterator[tuple[list[str], Array]]:

@@ -8,7 +8,7 @@ feature and `missing` where having no value has one.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,8 @@ import numpy.typing as npt
 from boxcrew.core.errors import DataError
 from boxcrew.core.registry import suggest
 from boxcrew.core.types import Bools, Floats
-from boxcrew.data.table import Table
+from boxcrew.data.problem import Problem
+from boxcrew.data.table import Table, problem_at
 
 Column = Mapping[str, Any]
 MISSING = frozenset({"", "?", "na", "n/a", "nan", "null"})
@@ -96,6 +97,40 @@ def require_columns(table: Table, columns: Sequence[Column]) -> None:
             f"{table.file}: has no {noun} {', '.join(map(repr, lacking))}, which {were} learnt from",
             advice=suggest(lacking[0], table.names),
         )
+
+
+def faults(table: Table, columns: Sequence[Column]) -> Iterator[Problem]:
+    """Values that are missing, cannot be used or were not in training, told once for each column."""
+    for column in columns:
+        words = table.column(column["name"])
+        for where, told in ((unusable_in(column, words), _unusable), (unknown_in(column, words), _unknown)):
+            if where.any():
+                yield told(table, column, words, where)
+
+
+def _unusable(table: Table, column: Column, words: Sequence[str], where: Bools) -> Problem:
+    first = words[int(np.argmax(where))]
+    what = (
+        f"column {column['name']!r}: {where.sum()} of {len(words)} values are missing or no numbers"
+        f" (the first: {first!r}); taken as {_stand_in(column)}"
+    )
+    return problem_at(table, where, "value-missing", what, value=first, action="repaired")
+
+
+def _stand_in(column: Column) -> str:
+    """What a value that is not there is taken as."""
+    if "categories" not in column:
+        return f"the mean, {column['mean']:.4g}"
+    return "a category of its own" if column["missing"] else "no category"
+
+
+def _unknown(table: Table, column: Column, words: Sequence[str], where: Bools) -> Problem:
+    first = words[int(np.argmax(where))]
+    what = (
+        f"column {column['name']!r}: {where.sum()} of {len(words)} values are not among those of training"
+        f" (the first: {first!r})"
+    )
+    return problem_at(table, where, "value-unknown", what, value=first, action="noted")
 
 
 def encode_rows(meaning: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Floats:

@@ -47,9 +47,9 @@ def open_corpus(root: Path, texts: Mapping[str, str], wanted: Wanted, *, format:
     Characters that are only in other splits are unknown ones, as are those a set before did not have whose
     meaning is wanted.
     """
+    texts, short = _long_enough(root, texts, wanted.length)
     texts, made = _hold_out(root, texts, wanted.length)
     _require_windows(f"{root}: the text of train", texts["train"], wanted.length, count=1)
-    texts, short = _long_enough(root, texts, wanted.length)
     before = wanted.meaning if wanted.meaning and is_of_running_text(wanted.meaning) else None
     meaning = before or meaning_of_text([texts["train"]])
     strides = dict.fromkeys(texts, wanted.length) | {"train": max(1, wanted.length // 2)}
@@ -66,7 +66,7 @@ def open_corpus(root: Path, texts: Mapping[str, str], wanted: Wanted, *, format:
             for split in SPLITS
             if split in texts
         },
-        problems=(*made, *short),
+        problems=(*short, *made),
         meaning=meaning,
     )
 
@@ -90,8 +90,9 @@ def _hold_out(
 def _long_enough(
     root: Path, texts: Mapping[str, str], length: int
 ) -> tuple[dict[str, str], tuple[Problem, ...]]:
-    """Without splits that are shorter than a window: whether they are asked for is not known here."""
-    short = [split for split in SPLITS if split in texts and len(texts[split]) <= length]
+    """Without splits that are shorter than a window, but for that to train on."""
+    others = [split for split in SPLITS if split in texts and split != "train"]
+    short = [split for split in others if len(texts[split]) <= length]
     problems = (
         Problem(
             kind="text-short",

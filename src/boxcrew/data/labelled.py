@@ -14,7 +14,7 @@ from boxcrew.core.errors import DataError
 from boxcrew.core.types import Bools, Ints
 from boxcrew.data.annotations import VAL_SHARE
 from boxcrew.data.examples import Array, InMemory
-from boxcrew.data.problem import Action, Problem
+from boxcrew.data.problem import Action, Kind, Problem
 from boxcrew.data.source import SPLITS
 
 
@@ -31,6 +31,14 @@ class Labelled:
             return self
         keys = [self.keys[index] for index in np.flatnonzero(mask).tolist()]
         return Labelled(inputs=self.inputs[mask], labels=self.labels[mask], keys=keys)
+
+
+def left_out_split(split: str, file: Path, what: str, kind: Kind, *, count: int = 1) -> Problem:
+    """That a split cannot be used because of a file: in words, or in those of the error that says so. The
+    others can, so this is no reason to stop.
+    """
+    said = what.removeprefix(f"{file}: ")
+    return Problem(kind=kind, file=file.name, at=split, what=said, action="left out", count=count)
 
 
 def held_out(keys: Sequence[str], labels: Ints, *, seed: int, share: float = VAL_SHARE) -> Bools:

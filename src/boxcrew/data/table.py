@@ -14,7 +14,7 @@ import numpy as np
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Bools
 from boxcrew.data.plain_text import read_utf8
-from boxcrew.data.problem import Problem
+from boxcrew.data.problem import Action, Kind, Problem
 
 _SEPARATORS = ",;\t"
 
@@ -48,6 +48,21 @@ class Table:
             rows=[self.rows[place] for place in places],
             lines=[self.lines[place] for place in places],
         )
+
+
+def problem_at(
+    table: Table, where: Bools, kind: Kind, what: str, *, value: str = "", action: Action = "left out"
+) -> Problem:
+    """About several rows of a file, with the place of the first."""
+    return Problem(
+        kind=kind,
+        file=table.file.name,
+        at=f"from line {table.lines[int(np.argmax(where))]}",
+        what=what,
+        value=value,
+        action=action,
+        count=int(where.sum()),
+    )
 
 
 def read_table(file: Path) -> tuple[Table, list[Problem]]:

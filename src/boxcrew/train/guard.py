@@ -136,7 +136,9 @@ class Guard:
         """
         state = self._state
         trouble = f"step {step}: {state.failures} steps in a row failed"
-        advice = "look at the samples that train.log names; then a new run with a lower optim.rate, optim.clip=10"
+        advice = (
+            "look at the samples that train.log names; then begin anew with a lower optim.rate, optim.clip=10"
+        )
         if state.rollbacks >= MAX_ROLLBACKS:
             raise BoxcrewError(f"{trouble}, after going back {state.rollbacks} times", advice=advice)
         found = self._last_good(None)

@@ -104,9 +104,23 @@ def test_labels_of_a_short_table_that_are_measurements_are_refused(tmp_path: Pat
     assert "make classes of ranges" in error.advice
     halves = [f"{index},red,{index % 6 / 2}" for index in range(90)]
     opened = open_examples(write(tmp_path / "b.csv", *halves), Wanted())
-    assert opened.classes == ("0.0", "0.5", "1.0", "1.5", "2.0", "2.5")
+    assert opened.classes == ("0", "0.5", "1", "1.5", "2", "2.5")
     few = write(tmp_path / "few.csv", *halves[:8])
     assert open_examples(few, Wanted(meaning=opened.meaning)).classes == opened.classes  # as was learnt
+
+
+def test_a_word_among_labels_that_are_measurements_does_not_make_them_classes(tmp_path: Path) -> None:
+    rows = [f"{index},red,{index * 0.37:.2f}" for index in range(90)]
+    rows[4] = "4,red,x"
+    error = refused(write(tmp_path / "a.csv", *rows))
+    assert "such as 0.37 (line 3), and 89 different ones in 89 rows" in error.message
+
+
+def told_of_labels(opened: ExampleSet) -> list[tuple[str, str, str, int]]:
+    """Of labels that are no classes: where, what, and of how many rows."""
+    found = [problem for problem in opened.problems if problem.kind == "unknown-class"]
+    assert all(problem.action == "left out" for problem in found)
+    return [(problem.file, problem.at, problem.value, problem.count) for problem in found]
 
 
 def test_a_fraction_among_labels_that_are_integers_is_left_out(tmp_path: Path) -> None:
@@ -114,13 +128,74 @@ def test_a_fraction_among_labels_that_are_integers_is_left_out(tmp_path: Path) -
     rows[7] = "7,red,2.5"
     opened = open_examples(write(tmp_path / "a.csv", *rows), Wanted())
     assert opened.classes == ("0", "1", "2")
-    told = only(opened, "unknown-class")
-    assert (told.at, told.value, told.action, told.count) == ("from line 9", "2.5", "left out", 1)
+    assert told_of_labels(opened) == [("a.csv", "from line 9", "2.5", 1)]
+    assert only(opened, "unknown-class").what == "'kind' is '2.5' in 1 row; classes are whole numbers"
     assert sum(len(part) for part in opened.splits.values()) == 29
-    rows[8] = "8,red,2.5"
+    rows[8] = "8,red,2.5"  # of two rows that agree, one at most is left to train on: no class either
     again = open_examples(write(tmp_path / "b.csv", *rows), Wanted())
-    assert again.classes == ("0", "1", "2", "2.5")  # two rows may be a class
-    assert not [problem for problem in again.problems if problem.kind == "unknown-class"]
+    assert again.classes == ("0", "1", "2")
+    assert told_of_labels(again) == [("b.csv", "from line 9", "2.5", 2)]
+
+
+def test_a_few_fractions_and_words_among_labels_that_are_integers_are_left_out(tmp_path: Path) -> None:
+    labels = ["1", "9", "10", "1.0", "9.0"] * 12
+    for place, word in ((7, "1.5"), (20, "x"), (21, "inf"), (33, "2.7"), (50, "x")):
+        labels[place] = word
+    rows = [f"{index},red,{label}" for index, label in enumerate(labels)]
+    opened = open_examples(write(tmp_path / "a.csv", *rows), Wanted())
+    assert opened.classes == ("1", "9", "10")
+    assert told_of_labels(opened) == [
+        ("a.csv", "from line 9", "1.5", 1),
+        ("a.csv", "from line 22", "x", 2),
+        ("a.csv", "from line 23", "inf", 1),
+        ("a.csv", "from line 35", "2.7", 1),
+    ]
+    assert sum(len(part) for part in opened.splits.values()) == 55
+
+
+def test_labels_of_another_sort_that_are_as_common_as_others_are_classes(tmp_path: Path) -> None:
+    labels = [*(str(index % 10) for index in range(95)), *["none"] * 7, "x"]
+    rows = [f"{index},red,{label}" for index, label in enumerate(labels)]
+    opened = open_examples(write(tmp_path / "a.csv", *rows), Wanted())
+    assert opened.classes == (*map(str, range(10)), "none")
+    assert told_of_labels(opened) == [("a.csv", "from line 104", "x", 1)]
+    few = write(tmp_path / "few.csv", "1,red,none", "2,red,0", *["3,red,1.0"] * 20, "4,red,x")
+    again = open_examples(few, Wanted(meaning=opened.meaning))
+    assert again.classes == ("0", "1", "none")  # as was learnt, however rare it is here
+    assert [told[2] for told in told_of_labels(again)] == ["x"]
+
+
+def test_where_words_are_as_common_as_numbers_all_labels_are_names(tmp_path: Path) -> None:
+    labels = ["1", "1.0", "10", "9", "a", "b", "2.5", "c"] * 4
+    rows = [f"{index},red,{label}" for index, label in enumerate(labels)]
+    opened = open_examples(write(tmp_path / "a.csv", *rows), Wanted())
+    assert opened.classes == ("1", "1.0", "10", "2.5", "9", "a", "b", "c")
+    assert told_of_labels(opened) == []
+    two = write(tmp_path / "b.csv", *[f"{index},red,{'x' if index % 30 == 0 else 7}" for index in range(60)])
+    assert open_examples(two, Wanted()).classes == ("7", "x")  # without it there would be one class
+
+
+def test_equal_numbers_are_one_class(tmp_path: Path) -> None:
+    labels = ["0.5", "1", "1.0", "1e0", "1.50", "-0", "0", "x"] * 2 + ["0.50"] * 15
+    rows = [f"{index},red,{label}" for index, label in enumerate(labels)]
+    opened = open_examples(write(tmp_path / "a.csv", *rows), Wanted())
+    assert opened.classes == ("0", "0.5", "1", "1.5")
+    assert told_of_labels(opened) == [("a.csv", "from line 9", "x", 2)]
+    (tmp_path / "set").mkdir()
+    write(tmp_path / "set" / "train.csv", *[f"{index},red,{index % 3}" for index in range(30)])
+    write(tmp_path / "set" / "val.csv", "1,red,1.0", "2,red,2", "3,red,two")
+    opened = open_examples(tmp_path / "set", Wanted())
+    assert opened.classes == ("0", "1", "2")
+    assert opened.split("val").labels.tolist() == [1, 2]
+    assert told_of_labels(opened) == [("val.csv", "from line 4", "two", 1)]
+
+
+def test_a_table_without_any_label_that_was_learnt_is_refused(tmp_path: Path) -> None:
+    rows = [f"{index},{('red', 'blue')[index % 2]},{index % 3}" for index in range(30)]
+    learnt = open_examples(write(tmp_path / "a.csv", *rows), Wanted())
+    error = refused(write(tmp_path / "b.csv", *plain_rows()), Wanted(meaning=learnt.meaning))
+    assert "has no rows to train on" in error.message
+    assert "'kind' is 'a' in 10 rows; classes are whole numbers" in error.advice
 
 
 def test_a_fraction_that_is_all_of_a_split_leaves_none(tmp_path: Path) -> None:
@@ -286,10 +361,60 @@ def test_a_folder_with_splits(tmp_path: Path) -> None:
     assert kinds["value-unknown"].value == "mauve"
     assert kinds["value-missing"].at == "from line 2"
     assert kinds["class-empty"].value == "c"
-    write(tmp_path / "val.csv", "1,a", header="siz,kind")
-    with pytest.raises(DataError, match=r"has no column 'size', but train\.csv has") as raised:
-        open_examples(tmp_path, Wanted())
-    assert raised.value.advice == "did you mean 'siz'?"
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "what"),
+    [
+        (
+            b"siz,kind\n1,a\n2,b\n",
+            "value-missing",
+            "has no column 'size', but train.csv has; did you mean 'siz'?",
+        ),
+        (b"size,colour\n1,red\n", "label-missing", "has no column 'kind', the label"),
+        (b"size,colour,kind\n1,caf\xe9,a\n", "text-unreadable", "is not UTF-8: byte 0xe9 at offset 22"),
+        (
+            b"size,colour,kind\n1,a\n2,a\n",
+            "row-malformed",
+            "has no row that can be used; line 2: has 2 values, not the 3 of the header",
+        ),
+        (
+            b"size,colour,kind\n1,red,\n",
+            "label-missing",
+            "has no row that can be used; from line 2: no 'kind' in 1 row",
+        ),
+        (b"size,colour,kind\n", "text-unreadable", "has no rows"),
+        (b"", "text-unreadable", "is empty"),
+        (b"5.1,3.5,setosa\n", "text-unreadable", "its first line is no header: 5.1, 3.5, setosa"),
+        (None, "text-unreadable", "cannot be read: Is a directory"),
+    ],
+)
+@pytest.mark.parametrize("split", ["val", "test"])
+def test_a_split_that_cannot_be_used_is_left_out(
+    tmp_path: Path, split: str, content: bytes | None, kind: str, what: str
+) -> None:
+    write(tmp_path / "train.csv", *plain_rows())
+    file = tmp_path / f"{split}.csv"
+    if content is None:
+        file.mkdir()
+    else:
+        file.write_bytes(content)
+    opened = open_examples(tmp_path, Wanted())
+    told, made = opened.problems
+    assert (told.kind, told.file, told.at, told.action) == (kind, file.name, split, "left out")
+    assert told.what == what
+    assert made.kind == "made-split"
+    assert {name: len(part) for name, part in opened.splits.items()} == {"train": 16, "val": 4}
+    with pytest.raises(DataError, match="has no split 'test'") as raised:
+        opened.split("test")
+    assert (what in raised.value.advice) is (split == "test")
+
+
+@pytest.mark.parametrize("content", [b"size,colour,kind\n1,caf\xe9,a\n", b"size,colour,kind\n1,a\n", b""])
+def test_what_is_to_train_on_must_be_good(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "train.csv").write_bytes(content)
+    write(tmp_path / "val.csv", *plain_rows())
+    assert str(tmp_path / "train.csv") in refused(tmp_path).message
 
 
 def test_rows_are_made_like_those_of_a_set_before(tmp_path: Path) -> None:

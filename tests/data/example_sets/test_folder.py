@@ -154,6 +154,20 @@ def test_a_copy_in_another_split_is_left_out_there(tmp_path: Path) -> None:
     assert keys(opened, "val") == ["val/a/own.png"]
 
 
+def test_where_no_image_for_validation_can_be_read_others_are_taken(tmp_path: Path) -> None:
+    write_classes(tmp_path / "train", {"a": 5, "b": 5})
+    (tmp_path / "val" / "a").mkdir(parents=True)
+    write_image(tmp_path / "val" / "a" / "own.png", draw_blocks(77))
+    cut = tmp_path / "val" / "a" / "own.png"
+    cut.write_bytes(cut.read_bytes()[:-30])
+    opened = open_examples(tmp_path, Wanted())
+    assert kinds(opened) == [
+        ("truncated-image", "val/a/own.png", "left out"),
+        ("made-split", str(tmp_path), "noted"),
+    ]
+    assert {name: len(part) for name, part in opened.splits.items()} == {"train": 8, "val": 2}
+
+
 def test_images_without_folders_of_classes_are_of_one(tmp_path: Path) -> None:
     write_classes(tmp_path / "flat", {"cups": 3})
     assert open_examples(tmp_path / "flat" / "cups", Wanted()).classes == ("cups",)

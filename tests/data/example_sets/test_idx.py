@@ -64,6 +64,16 @@ def test_classes_have_names_where_a_file_tells_them(folder: Path) -> None:
     assert "names 2 classes, but there are labels up to 2" in refused(folder).message
 
 
+def test_labels_that_only_test_has_need_no_name(folder: Path) -> None:
+    (folder / "classes.txt").write_text("shirt\nshoe\nbag\n")
+    labels = bytes([0, 0, 8, 1]) + struct.pack(">I", 9) + bytes([0, 1, 2, 7, 0, 1, 2, 0, 1])
+    (folder / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(labels))
+    opened = open_examples(folder, Wanted())
+    assert opened.classes == ("shirt", "shoe", "bag")
+    assert len(opened.split("test")) == 8
+    assert opened.problems[-1].what.endswith("no example of 3, 4, 5, 6, 7; 1 of other splits are left out")
+
+
 def test_files_that_are_not_packed(folder: Path) -> None:
     for file in list(folder.iterdir()):
         (folder / file.stem).write_bytes(gzip.decompress(file.read_bytes()))
@@ -109,11 +119,43 @@ def test_other_content_is_named(tmp_path: Path, content: bytes, told: str) -> No
 
 
 def test_labels_must_fit_the_pictures(folder: Path) -> None:
-    labels = folder / "t10k-labels-idx1-ubyte.gz"
-    labels.write_bytes((folder / "train-labels-idx1-ubyte.gz").read_bytes())
-    assert "has 60 labels, but t10k-images-idx3-ubyte.gz has 9 pictures" in refused(folder).message
+    labels = folder / "train-labels-idx1-ubyte.gz"
+    labels.write_bytes((folder / "t10k-labels-idx1-ubyte.gz").read_bytes())
+    assert "has 9 labels, but train-images-idx3-ubyte.gz has 60 pictures" in refused(folder).message
     labels.unlink()
-    assert "has no t10k-labels-idx1-ubyte" in refused(folder).message
+    error = refused(folder)
+    assert f"{folder / labels.stem}: is missing, and so is {labels.name}" in error.message
+    assert error.advice == "put it beside it"
+
+
+def left_out(folder: Path) -> tuple[str, str, str]:
+    """Opens a set that has no test split: which file is to blame, and why."""
+    opened = open_examples(folder, Wanted())
+    assert list(opened.splits) == ["train", "val"]
+    told, made = opened.problems
+    assert (told.at, told.action, made.kind) == ("test", "left out", "made-split")
+    with pytest.raises(DataError, match="has no split 'test'") as raised:
+        opened.split("test")
+    assert told.what in raised.value.advice
+    return told.kind, told.file, told.what
+
+
+def test_a_test_split_that_cannot_be_used_is_left_out(folder: Path) -> None:
+    pictures, labels = (folder / f"t10k-{name}-ubyte.gz" for name in ("images-idx3", "labels-idx1"))
+    whole = labels.read_bytes()
+    labels.write_bytes((folder / "train-labels-idx1-ubyte.gz").read_bytes())
+    what = f"has 60 labels, but {pictures.name} has 9 pictures"
+    assert left_out(folder) == ("label-missing", labels.name, what)
+    labels.write_bytes(whole[:-20])
+    kind, file, what = left_out(folder)
+    assert (kind, file, what.startswith("cannot be read: ")) == ("label-missing", labels.name, True)
+    labels.unlink()
+    what = f"is missing, and so is {labels.name}, but {pictures.name} is there"
+    assert left_out(folder) == ("label-missing", labels.stem, what)
+    labels.write_bytes(whole)
+    pictures.write_bytes(gzip.compress(gzip.decompress(pictures.read_bytes())[:-1]))
+    what = "its header says 9 x 12 x 12 bytes, but it has only 1295"
+    assert left_out(folder) == ("unreadable-image", pictures.name, what)
 
 
 def test_fashion_mnist(shared_data: Path) -> None:

@@ -88,14 +88,39 @@ def test_a_split_that_is_too_short_is_left_out(tmp_path: Path) -> None:
     (told,) = opened.problems
     assert (told.kind, told.where, told.action) == ("text-short", f"{tmp_path} test", "left out")
     assert told.what == "has only 10 characters, but length=10 needs 11"
-    assert list(open_examples(tmp_path, Wanted(length=30)).splits) == ["train"]
+    longer = open_examples(tmp_path, Wanted(length=30))
+    assert list(longer.splits) == ["train", "val"]  # of what is to train on, as if there were no other
+    assert [problem.kind for problem in longer.problems] == ["text-short", "text-short", "made-split"]
+    assert (
+        "has only 100 characters, but length=100 needs 202" in refused(tmp_path, Wanted(length=100)).message
+    )
+    (tmp_path / "val.txt").write_text("x" * 200)
     assert "the text of train has only 100" in refused(tmp_path, Wanted(length=100)).message
+
+
+@pytest.mark.parametrize("split", ["val", "test"])
+def test_a_split_that_cannot_be_read_is_left_out(tmp_path: Path, split: str) -> None:
+    (tmp_path / "train.txt").write_text("abcd" * 30)
+    file = tmp_path / f"{split}.txt"
+    file.write_bytes("Größe".encode("latin-1") * 100)
+    opened = open_examples(tmp_path, Wanted(length=10))
+    told, made = opened.problems
+    assert (told.kind, told.file, told.at, told.action) == ("text-unreadable", file.name, split, "left out")
+    assert told.what == "is not UTF-8: byte 0xf6 at offset 2"
+    assert made.kind == "made-split"
+    assert list(opened.splits) == ["train", "val"]
+    file.unlink()
+    file.mkdir()
+    assert open_examples(tmp_path, Wanted(length=10)).problems[0].what == "cannot be read: Is a directory"
 
 
 def test_running_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "a.txt"
     file.write_bytes("Größe".encode("latin-1") * 100)
     assert "is not UTF-8: byte 0xf6 at offset 2" in refused(file).message
+    file.rename(tmp_path / "train.txt")
+    (tmp_path / "val.txt").write_text("abcd" * 100)
+    assert str(tmp_path / "train.txt") in refused(tmp_path).message
 
 
 def write_names(folder: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,19 +16,19 @@ from boxcrew.core.units import counted
 from boxcrew.data.columns import (
     Column,
     encode_columns,
+    faults,
     learn_column,
     missing_in,
     num_features,
     require_columns,
-    unknown_in,
-    unusable_in,
 )
 from boxcrew.data.examples import EXAMPLE_FORMATS, ExampleFormat, ExampleSet, InMemory, Wanted
-from boxcrew.data.labelled import held_out, made_split, settle_classes
+from boxcrew.data.label_reading import LabelReading, are_few, number_of
+from boxcrew.data.labelled import held_out, left_out_split, made_split, settle_classes
 from boxcrew.data.layout import suffix_of
-from boxcrew.data.problem import Action, Kind, Problem
+from boxcrew.data.problem import Problem
 from boxcrew.data.source import SPLITS
-from boxcrew.data.table import Table, read_table
+from boxcrew.data.table import Table, problem_at, read_table
 
 _SURELY_CLASSES = 100  # different labels: so many may be classes, if they are no measurements
 _MEASURED = 1 / 3  # of the rows: labels with fractions that differ in more of them are measurements
@@ -35,8 +37,8 @@ _CHOOSE = "choose the column of the classes: task.label=…"
 
 @EXAMPLE_FORMATS.register("csv")
 class CsvFormat(ExampleFormat):
-    """One file with a header, or train.csv with val.csv and test.csv. What is known about columns is learnt
-    from the training rows alone.
+    """One file with a header, or train.csv with val.csv and test.csv, which are left out where they cannot be
+    used. What is known about columns is learnt from the training rows alone.
     """
 
     name = "csv"
@@ -54,11 +56,10 @@ class CsvFormat(ExampleFormat):
         before = wanted.meaning if wanted.meaning and "columns" in wanted.meaning else None
         named = before["label"] if before else None
         tables, label, problems = _read(path, wanted.label or named)
-        if not before:  # what was learnt from were classes, however few rows there are of them now
-            _refuse_measurements(tables["train"], label)
-        tables, mistyped = _without_mistyped(tables, label)
-        problems += mistyped
-        names, labels = _classes(tables, label)
+        reading = _reading(tables["train"], label, before)
+        tables, mistaken = _without_mistakes(tables, label, reading)
+        problems += mistaken
+        names, labels = _classes(tables, label, reading)
         if "val" not in tables:
             chosen = held_out(_contents(tables["train"]), labels["train"], seed=wanted.seed)
             tables, labels = _divided(tables, labels, chosen)
@@ -86,7 +87,7 @@ class CsvFormat(ExampleFormat):
             shape=(num_features(columns),),
             splits=splits,
             problems=(*problems, *settled.problems),
-            meaning={"columns": list(columns), "label": label},
+            meaning={"columns": list(columns), "label": label, "reading": reading.to_json()},
         )
 
 
@@ -122,36 +123,59 @@ def _contents(table: Table) -> list[str]:
 def _read(path: Path, wanted: str | None) -> tuple[dict[str, Table], str, list[Problem]]:
     """The tables by split, without rows that have no label; and the name of the label's column."""
     files = {"train": path} if path.is_file() else {split: path / f"{split}.csv" for split in SPLITS}
-    if not files["train"].is_file():
+    file = files.pop("train")
+    if not file.is_file():
         raise DataError(f"{path}: no such CSV file", advice=f"looked for {CsvFormat.looked_for()}")
-    tables: dict[str, Table] = {}
-    problems: list[Problem] = []
-    label = ""
+    train, problems = read_table(file)
+    label = _label(train, wanted)
+    train, unlabelled = _with_label(train, label)
+    problems += unlabelled
+    _require_rows(train, problems)
+    tables = {"train": train}
     for split, file in files.items():
-        if not file.is_file():
-            continue
-        table, malformed = read_table(file)
-        label = label or _label(table, wanted)
-        problems += malformed
-        if label not in table.names:
-            what = f"has no column {label!r}, the label"
-            problems.append(
-                Problem(
-                    kind="label-missing",
-                    file=file.name,
-                    what=what,
-                    action="left out",
-                    count=max(1, len(table)),
-                )
-            )
-            continue
-        _require_same(tables.get("train", table), table)
-        tables[split], unlabelled = _with_label(table, label)
-        problems += unlabelled
-    if not len(tables["train"]):
+        if file.exists() or file.is_symlink():
+            table, found = _read_beside(split, file, train, label)
+            problems += found
+            if table:
+                tables[split] = table
+    return tables, label, problems
+
+
+def _read_beside(split: str, file: Path, train: Table, label: str) -> tuple[Table | None, list[Problem]]:
+    """Another split than that to train on; None where it cannot be used."""
+    try:
+        table, problems = read_table(file)
+    except DataError as error:
+        return None, [left_out_split(split, file, error.message, "text-unreadable")]
+    for name in (label, *train.names):
+        if name not in table.names:
+            return None, [_without_column(split, table, name, train, label)]
+    table, unlabelled = _with_label(table, label)
+    problems += unlabelled
+    return (table, problems) if len(table) else (None, [_without_rows(split, file, problems)])
+
+
+def _without_rows(split: str, file: Path, problems: Sequence[Problem]) -> Problem:
+    if not problems:
+        return left_out_split(split, file, "has no rows", "text-unreadable")
+    first, count = problems[0], sum(problem.count for problem in problems)
+    what = f"has no row that can be used; {first.at}: {first.what}"
+    return left_out_split(split, file, what, first.kind, count=count)
+
+
+def _without_column(split: str, table: Table, name: str, train: Table, label: str) -> Problem:
+    count = max(1, len(table))
+    if name == label:
+        what = f"has no column {label!r}, the label"
+        return left_out_split(split, table.file, what, "label-missing", count=count)
+    what = f"has no column {name!r}, but {train.file.name} has; {suggest(name, table.names)}"
+    return left_out_split(split, table.file, what, "value-missing", count=count)
+
+
+def _require_rows(train: Table, problems: Sequence[Problem]) -> None:
+    if not len(train):
         first = f"the first problem: {problems[0]}" if problems else "give rows below the header"
-        raise DataError(f"{files['train']}: has no rows to train on", advice=first)
-    return {split: table for split, table in tables.items() if len(table)}, label, problems
+        raise DataError(f"{train.file}: has no rows to train on", advice=first)
 
 
 def _label(table: Table, wanted: str | None) -> str:
@@ -162,95 +186,77 @@ def _label(table: Table, wanted: str | None) -> str:
     return wanted
 
 
-def _require_same(train: Table, table: Table) -> None:
-    for name in train.names:
-        if name not in table.names:
-            what = f"{table.file}: has no column {name!r}, but {train.file.name} has"
-            raise DataError(what, advice=suggest(name, table.names))
-
-
 def _with_label(table: Table, label: str) -> tuple[Table, list[Problem]]:
     missing = missing_in(table.column(label))
     if not missing.any():
         return table, []
     what = f"no {label!r} in {counted(int(missing.sum()), 'row')}"
-    return table.select(~missing), [_problem_at(table, missing, "label-missing", what)]
+    return table.select(~missing), [problem_at(table, missing, "label-missing", what)]
 
 
-def _problem_at(
-    table: Table, where: Bools, kind: Kind, what: str, *, value: str = "", action: Action = "left out"
-) -> Problem:
-    """About several rows of a file, with the place of the first."""
-    return Problem(
-        kind=kind,
-        file=table.file.name,
-        at=f"from line {table.lines[int(np.argmax(where))]}",
-        what=what,
-        value=value,
-        action=action,
-        count=int(where.sum()),
-    )
+def _reading(train: Table, label: str, before: Mapping[str, Any] | None) -> LabelReading:
+    """As before, however few rows there are of each class now; else by the training rows."""
+    if before and "reading" in before:
+        return LabelReading.of(before["reading"])
+    if not before:
+        _refuse_measurements(train, label)
+    return LabelReading.learn(train.column(label))
 
 
 def _refuse_measurements(train: Table, label: str) -> None:
-    values = [_number(word) for word in train.column(label)]
-    different, fractional = {*values}, _fractional(values)
-    if None in different or not fractional.any():
+    """A few words among them do not make them names."""
+    values = [number_of(word) for word in train.column(label)]
+    numbers = [value for value in values if value is not None]
+    fractional = [place for place, value in enumerate(values) if value is not None and not value.is_integer()]
+    if not fractional or not are_few(len(values) - len(numbers), len(values)):
         return
-    if len(different) > min(_SURELY_CLASSES, len(values) * _MEASURED):
-        place = int(np.argmax(fractional))
+    num_different = len({*numbers})
+    if num_different > min(_SURELY_CLASSES, len(numbers) * _MEASURED):
+        place = fractional[0]
         raise DataError(
             f"{train.file}: column {label!r} has labels that are not integers, such as {values[place]:g}"
-            f" (line {train.lines[place]}), and {len(different)} different ones in {len(values)} rows;"
+            f" (line {train.lines[place]}), and {num_different} different ones in {len(numbers)} rows;"
             " regression is not done",
             advice=f"{_CHOOSE}, or make classes of ranges",
         )
 
 
-def _without_mistyped(tables: dict[str, Table], label: str) -> tuple[dict[str, Table], list[Problem]]:
-    """Without a row that alone has a fraction for a label, where all others have whole numbers."""
-    values = {split: [_number(word) for word in table.column(label)] for split, table in tables.items()}
-    where = {split: _fractional(part) for split, part in values.items()}
-    is_alone = sum(int(mask.sum()) for mask in where.values()) == 1
-    if not is_alone or any(None in part for part in values.values()):
-        return tables, []
-    (split,) = (split for split, mask in where.items() if mask.any())
-    table, mask = tables[split], where[split]
-    word = table.column(label)[int(np.argmax(mask))]
-    what = f"{label!r} is {word} in this row alone, and a whole number in all others"
-    problem = _problem_at(table, mask, "unknown-class", what, value=word)
-    left = {**tables, split: table.select(~mask)}
-    return {split: table for split, table in left.items() if len(table)}, [problem]
+def _without_mistakes(
+    tables: Mapping[str, Table], label: str, reading: LabelReading
+) -> tuple[dict[str, Table], list[Problem]]:
+    """Without rows whose label is no class; each such label is told once for a file."""
+    left: dict[str, Table] = {}
+    problems: list[Problem] = []
+    for split, table in tables.items():
+        places: dict[str, list[int]] = defaultdict(list)
+        for place, word in enumerate(table.column(label)):
+            if reading.is_mistake(word):
+                places[word].append(place)
+        for word, rows in places.items():
+            what = f"{label!r} is {word!r} in {counted(len(rows), 'row')}; classes are {reading.sort}"
+            problems.append(problem_at(table, _mask(table, rows), "unknown-class", what, value=word))
+        left[split] = table.select(~_mask(table, [row for rows in places.values() for row in rows]))
+    _require_rows(left["train"], problems)
+    return {split: table for split, table in left.items() if len(table)}, problems
 
 
-def _fractional(values: Sequence[float | None]) -> Bools:
-    return np.array([value is not None and not value.is_integer() for value in values], dtype=np.bool_)
+def _mask(table: Table, rows: Sequence[int]) -> Bools:
+    mask = np.zeros(len(table), dtype=np.bool_)
+    mask[rows] = True
+    return mask
 
 
-def _classes(tables: Mapping[str, Table], label: str) -> tuple[list[str], dict[str, Ints]]:
-    """Their names, sorted, as numbers if they are all numbers; and the labels of each split."""
-    words = {split: table.column(label) for split, table in tables.items()}
-    numbers = {word: _number(word) for part in words.values() for word in part}
-    values = list(numbers.values())
-    named = {word: word for word in numbers}
-    if all(value is not None and value.is_integer() for value in values):
-        named = {word: f"{value:.0f}" for word, value in numbers.items()}  # 1.0 is 1
-    _require_classes(tables["train"], label, [named[word] for word in words["train"]])
-    order = sorted(set(named.values()), key=lambda name: (0.0 if None in values else float(name), name))
+def _classes(
+    tables: Mapping[str, Table], label: str, reading: LabelReading
+) -> tuple[list[str], dict[str, Ints]]:
+    """Their names, sorted; and the labels of each split."""
+    named = {split: [*map(reading.name, table.column(label))] for split, table in tables.items()}
+    _require_classes(tables["train"], label, named["train"])
+    order = sorted({name for part in named.values() for name in part}, key=reading.place)
     places = {name: place for place, name in enumerate(order)}
     return order, {
-        split: np.array([places[named[word]] for word in part], dtype=np.int64)
-        for split, part in words.items()
+        split: np.array([places[name] for name in part], dtype=np.int64) for split, part in named.items()
     }
-
-
-def _number(word: str) -> float | None:
-    """None also for what is not finite."""
-    try:
-        number = float(word)
-    except ValueError:
-        return None
-    return number if np.isfinite(number) else None
 
 
 def _require_classes(train: Table, label: str, names: Sequence[str]) -> None:
@@ -280,37 +286,3 @@ def _learnt_columns(train: Table, label: str, problems: list[Problem]) -> list[C
             advice="give columns that differ between rows",
         )
     return columns
-
-
-def faults(table: Table, columns: Sequence[Column]) -> Iterator[Problem]:
-    """Values that are missing, cannot be used or were not in training, told once for each column."""
-    for column in columns:
-        words = table.column(column["name"])
-        for where, told in ((unusable_in(column, words), _unusable), (unknown_in(column, words), _unknown)):
-            if where.any():
-                yield told(table, column, words, where)
-
-
-def _unusable(table: Table, column: Column, words: Sequence[str], where: Bools) -> Problem:
-    first = words[int(np.argmax(where))]
-    what = (
-        f"column {column['name']!r}: {where.sum()} of {len(words)} values are missing or no numbers"
-        f" (the first: {first!r}); taken as {_stand_in(column)}"
-    )
-    return _problem_at(table, where, "value-missing", what, value=first, action="repaired")
-
-
-def _stand_in(column: Column) -> str:
-    """What a value that is not there is taken as."""
-    if "categories" not in column:
-        return f"the mean, {column['mean']:.4g}"
-    return "a category of its own" if column["missing"] else "no category"
-
-
-def _unknown(table: Table, column: Column, words: Sequence[str], where: Bools) -> Problem:
-    first = words[int(np.argmax(where))]
-    what = (
-        f"column {column['name']!r}: {where.sum()} of {len(words)} values are not among those of training"
-        f" (the first: {first!r})"
-    )
-    return _problem_at(table, where, "value-unknown", what, value=first, action="noted")

@@ -59,7 +59,8 @@ class FolderFormat(ExampleFormat):
             raise DataError(f"{path}: has no usable image in a folder of its class", advice=advice)
         splits, made = _hold_out(path, splits, seed=wanted.seed)
         splits, unusable = _readable(path, splits, workers=wanted.workers)
-        problems += (*made, *unusable)
+        splits, made_late = _hold_out(path, splits, seed=wanted.seed)
+        problems += (*made, *unusable, *made_late)
         settled, left = settle_cuts(path, names, splits, problems)
         sizes = Counter((cut.record.height, cut.record.width) for cuts in left.values() for cut in cuts)
         shape = shape_for(wanted, (*next(iter(sizes)), 3) if len(sizes) == 1 else None)
@@ -164,7 +165,9 @@ def _hold_out(root: Path, splits: Splits, *, seed: int) -> tuple[Splits, tuple[P
 
 
 def _readable(root: Path, splits: Splits, *, workers: int) -> tuple[Splits, tuple[Problem, ...]]:
-    """Without what cannot be read, and without what an earlier split has too."""
+    """Without what cannot be read, without what an earlier split has too, and so without splits that have
+    nothing else.
+    """
     files = [
         ScannedFile(cut.record.key, cut.record.path, split)
         for split in SPLITS
@@ -173,9 +176,8 @@ def _readable(root: Path, splits: Splits, *, workers: int) -> tuple[Splits, tupl
     ]
     problems = scan_files(root, files, workers=workers)
     lost = {problem.file for problem in problems if problem.action == "left out"}
-    return {
-        split: [cut for cut in cuts if cut.record.key not in lost] for split, cuts in splits.items()
-    }, problems
+    left = {split: [cut for cut in cuts if cut.record.key not in lost] for split, cuts in splits.items()}
+    return {split: cuts for split, cuts in left.items() if cuts}, problems
 
 
 def _resized(root: Path, sizes: Counter[tuple[int, int]], shape: Shape) -> list[Problem]:

@@ -15,9 +15,10 @@ import numpy as np
 from boxcrew.core.errors import DataError
 from boxcrew.data.examples import EXAMPLE_FORMATS, ExampleFormat, ExampleSet, Wanted
 from boxcrew.data.image_cache import Pixels
-from boxcrew.data.labelled import Labelled, held_out, made_split, settle
+from boxcrew.data.labelled import Labelled, held_out, left_out_split, made_split, settle
 from boxcrew.data.layout import read_lines, require_folder
 from boxcrew.data.pictures import Shape, fit, shape_for
+from boxcrew.data.problem import Problem
 
 VAL_SHARE = 0.1
 """Less than elsewhere: these sets are large."""
@@ -28,8 +29,9 @@ _TYPES = {0x09: "int8", 0x0B: "int16", 0x0C: "int32", 0x0D: "float32", 0x0E: "fl
 
 @EXAMPLE_FORMATS.register("idx")
 class IdxFormat(ExampleFormat):
-    """The standard test split stays as it is; the validation split is made from the training pictures.
-    Classes are called as in `classes.txt`, one a line, else '0', '1', and so on.
+    """The standard test split stays as it is, or is left out where it cannot be used; the validation split is
+    made from the training pictures. Classes are called as in `classes.txt`, one a line, else '0', '1', and so
+    on.
     """
 
     name = "idx"
@@ -45,7 +47,7 @@ class IdxFormat(ExampleFormat):
     @classmethod
     def open(cls, path: Path, wanted: Wanted) -> ExampleSet:
         require_folder(path, "IDX")
-        parts = {split: part for split in _PREFIXES if (part := _read_part(path, split))}
+        parts, unread = _read_parts(path)
         if "train" not in parts:
             raise DataError(f"{path}: has no IDX files to train on", advice=f"looked for {cls.looked_for()}")
         names, train = _names(path, parts), parts["train"]
@@ -55,8 +57,8 @@ class IdxFormat(ExampleFormat):
         height, width = train.inputs.shape[1:]
         shape = shape_for(wanted, (height, width, 1))
         shaped = {split: _shaped(part, shape) for split, part in parts.items()}
-        made = made_split(path, chosen, seed=wanted.seed)
-        settled, splits = settle(path, names, shaped, made)
+        problems = (*unread, *made_split(path, chosen, seed=wanted.seed))
+        settled, splits = settle(path, names, shaped, problems)
         return ExampleSet(
             root=path,
             format=cls.name,
@@ -64,7 +66,7 @@ class IdxFormat(ExampleFormat):
             classes=settled.classes,
             shape=shape,
             splits=splits,
-            problems=(*made, *settled.problems),
+            problems=(*problems, *settled.problems),
         )
 
 
@@ -74,16 +76,34 @@ def _find(root: Path, prefix: str, what: str, num_axes: int) -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
-def _read_part(root: Path, split: str) -> Labelled | None:
-    """None where there are no pictures."""
-    prefix = _PREFIXES[split]
-    file = _find(root, prefix, "images", 3)
-    if file is None:
-        return None
-    labels_file = _find(root, prefix, "labels", 1)
-    if labels_file is None:
-        missing = f"{prefix}-labels-idx1-ubyte"
-        raise DataError(f"{root}: {file.name} has no {missing} or {missing}.gz", advice="put it beside it")
+def _read_parts(root: Path) -> tuple[dict[str, Labelled], list[Problem]]:
+    """By split, without those that cannot be used, unless it is that to train on."""
+    parts: dict[str, Labelled] = {}
+    problems: list[Problem] = []
+    for split, prefix in _PREFIXES.items():
+        file = _find(root, prefix, "images", 3)
+        if file is None:
+            continue
+        labels_file = _find(root, prefix, "labels", 1) or root / f"{prefix}-labels-idx1-ubyte"
+        try:
+            parts[split] = _read_part(split, file, labels_file)
+        except DataError as error:
+            if split == "train":
+                raise
+            is_pictures = error.message.startswith(f"{file}: ")
+            problems.append(
+                left_out_split(split, file, error.message, "unreadable-image")
+                if is_pictures
+                else left_out_split(split, labels_file, error.message, "label-missing")
+            )
+    return parts, problems
+
+
+def _read_part(split: str, file: Path, labels_file: Path) -> Labelled:
+    """`DataError` begins with the file that is to blame."""
+    if not labels_file.is_file():
+        what = f"{labels_file}: is missing, and so is {labels_file.name}.gz, but {file.name} is there"
+        raise DataError(what, advice="put it beside it")
     pictures, labels = read_idx(file, num_axes=3), read_idx(labels_file, num_axes=1)
     if len(pictures) != len(labels):
         raise DataError(
@@ -133,18 +153,16 @@ def _read_shape(file: Path, opened: IO[bytes], num_axes: int) -> tuple[int, ...]
 
 
 def _names(root: Path, parts: Mapping[str, Labelled]) -> list[str]:
-    """Of the labels 0, 1, 2, …"""
-    count = max(int(part.labels.max()) for part in parts.values()) + 1
+    """Of the labels 0, 1, 2, …; those that only other splits than training have need none in the file."""
+    largest = {split: int(part.labels.max()) for split, part in parts.items()}
     file = root / "classes.txt"
-    if not file.is_file():
-        return [str(label) for label in range(count)]
-    names = read_lines(file)
-    if len(names) < count:
+    names = read_lines(file) if file.is_file() else []
+    if file.is_file() and len(names) <= largest["train"]:
         raise DataError(
-            f"{file}: names {len(names)} classes, but there are labels up to {count - 1}",
+            f"{file}: names {len(names)} classes, but there are labels up to {largest['train']}",
             advice="give one name a line, the first for label 0",
         )
-    return names
+    return [*names, *map(str, range(len(names), max(largest.values()) + 1))]
 
 
 def _shaped(part: Labelled, shape: Shape) -> Labelled:

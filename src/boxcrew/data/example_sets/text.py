@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from boxcrew.data.class_folders import class_folders, has_classes_of, loose, str
 from boxcrew.data.corpus import open_corpus
 from boxcrew.data.examples import EXAMPLE_FORMATS, ExampleFormat, ExampleSet, Wanted
 from boxcrew.data.image import IMAGE_SUFFIXES
-from boxcrew.data.labelled import Labelled, held_out, made_split, settle
+from boxcrew.data.labelled import Labelled, held_out, left_out_split, made_split, settle
 from boxcrew.data.layout import files_below, names_in, split_of_file, stem_of, suffix_of
 from boxcrew.data.plain_text import read_utf8
 from boxcrew.data.problem import Problem
@@ -55,8 +56,9 @@ class TextFormat(ExampleFormat):
         if len(files) == 1:
             return open_corpus(path, {"train": read_utf8(files[0])}, wanted, format=cls.name)
         if "train" in splits and None not in splits and len(splits) == len(files):
-            texts = {str(split): read_utf8(file) for split, file in splits.items()}
-            return open_corpus(path, texts, wanted, format=cls.name)
+            texts, unread = _read_splits({str(split): file for split, file in splits.items()})
+            opened = open_corpus(path, texts, wanted, format=cls.name)
+            return replace(opened, problems=(*unread, *opened.problems))
         if not files and not has_classes_of(path, TEXT_SUFFIXES):
             raise DataError(f"{path}: has no text files", advice=f"looked for {cls.looked_for()}")
         return _open_classes(path, files, wanted)
@@ -77,6 +79,20 @@ def _files(folder: Path) -> list[Path]:
 
 def _is_about(name: str) -> bool:
     return stem_of(name).lower() in _ABOUT
+
+
+def _read_splits(files: Mapping[str, Path]) -> tuple[dict[str, str], list[Problem]]:
+    """The texts by split, without splits that cannot be read, unless it is that to train on."""
+    texts: dict[str, str] = {}
+    problems: list[Problem] = []
+    for split, file in files.items():
+        try:
+            texts[split] = read_utf8(file)
+        except DataError as error:
+            if split == "train":
+                raise
+            problems.append(left_out_split(split, file, error.message, "text-unreadable"))
+    return texts, problems
 
 
 def texts_in(content: str, unit: Unit) -> Iterator[tuple[int, str]]:
@@ -102,7 +118,7 @@ def _open_classes(root: Path, files: Sequence[Path], wanted: Wanted) -> ExampleS
     meaning = _meaning(
         [text.text for text in texts], [text.text for text in splits.get("train", ())], wanted, unit
     )
-    problems += (*made, *_cut(root, texts, meaning["length"]))
+    problems += (*made, *cut_texts(str(root), ((t.key, t.text) for t in texts), meaning["length"]))
     parts = {
         split: Labelled(
             inputs=encode_texts(meaning, [text.text for text in part]),
@@ -184,13 +200,13 @@ def _hold_out(
     return {**splits, **divided}, made_split(root, chosen, seed=seed)
 
 
-def _cut(root: Path, texts: Iterable[_Text], length: int) -> tuple[Problem, ...]:
-    """That some are too long, if so."""
-    longer = [text for text in texts if len(text.text) > length]
-    if not longer:
+def cut_texts(place: str, texts: Iterable[tuple[str, str]], length: int) -> tuple[Problem, ...]:
+    """That some of a place are too long, if so. `texts`: each with its key before it."""
+    keys = [key for key, text in texts if len(text) > length]
+    if not keys:
         return ()
-    what = f"{counted(len(longer), 'text')} cut to length={length}; the first: {longer[0].key}"
-    count = len(longer)
+    count = len(keys)
+    what = f"{counted(count, 'text')} cut to length={length}; the first: {keys[0]}"
     return (
-        Problem(kind="text-cut", file=str(root), what=what, value=str(count), action="repaired", count=count),
+        Problem(kind="text-cut", file=place, what=what, value=str(count), action="repaired", count=count),
     )
