@@ -1,23 +1,50 @@
-"""How a generator is judged, and on which data."""
+"""How a generator is judged, and on which data; and that settings reach what they are about."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, get_args
 
+import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
 
+from boxcrew.api import run_config
+from boxcrew.core.config import parse_words
 from boxcrew.core.errors import ModelError, UsageError
+from boxcrew.core.types import Batch
 from boxcrew.data.config import DataConfig
 from boxcrew.data.workers import Workers
-from boxcrew.nets.layers import eval_mode
+from boxcrew.nets.gan_losses import GanLoss
+from boxcrew.nets.layers import SingleCellNorm, eval_mode
 from boxcrew.tasks import features, gan
-from boxcrew.tasks.base import Exam, Facts, Opening, Task
-from boxcrew.tasks.gan import GanConfig, GanEvaluation, Generation, to_pixels
+from boxcrew.tasks.base import Exam, Facts, Feed, Opening, Task
+from boxcrew.tasks.gan import Gan, GanConfig, GanEvaluation, GanTask, Generation, to_pixels
 from boxcrew.testing.made_examples import write_classes
 from boxcrew.testing.subjects import written
+from boxcrew.train.config import RunConfig
+from boxcrew.train.optim import optimizer_of, set_rate
 
-CONFIG = GanConfig.of({"name": "gan", "size": 28, "width": 4, "latent": 6})
+
+def run_of(*words: str) -> RunConfig:
+    """The recipe with settings, as small as can be."""
+    return run_config("gan", parse_words(("size=28", "task.width=4", "task.latent=6", *words))[1])
+
+
+def settings_of(*words: str) -> GanConfig:
+    config = run_of(*words).task
+    assert isinstance(config, GanConfig)
+    return config
+
+
+def built(*words: str) -> GanTask:
+    """For grey pictures."""
+    torch.manual_seed(0)
+    return Generation.build(settings_of(*words), {"shape": [28, 28, 1]})
 
 
 @pytest.fixture(autouse=True)
@@ -26,9 +53,9 @@ def quick_features(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(features, "cache_folder", lambda name: tmp_path / "cache" / name)
 
 
-def opened(place: Path, facts: Facts | None = None) -> Generation:
+def opened(place: Path, *words: str, facts: Facts | None = None) -> Generation:
     opening = Opening(data=DataConfig(path=str(place)), seed=0, facts=facts and written(facts))
-    return Generation.open(CONFIG, opening)
+    return Generation.open(settings_of(*words), opening)
 
 
 def examined(subject: Generation, task: Task, *, batch: int) -> GanEvaluation:
@@ -55,7 +82,7 @@ def test_any_pictures_can_be_compared_with(tmp_path: Path) -> None:
     write_classes(tmp_path / "first", {"photos": 10})
     first = opened(tmp_path / "first" / "photos")
     write_classes(tmp_path / "second", {"a": 6, "b": 6, "c": 6})
-    second = opened(tmp_path / "second", first.facts)
+    second = opened(tmp_path / "second", facts=first.facts)
     assert second.facts == written(first.facts)
     assert examined(second, first.task(), batch=4).count == len(second.val)
 
@@ -108,3 +135,184 @@ def test_a_generator_that_has_diverged_is_not_judged(tmp_path: Path) -> None:
             parameter.fill_(float("nan"))
     with pytest.raises(ModelError, match="not numbers"):
         examined(subject, task, batch=4)
+
+
+def test_pictures_are_made_of_the_same_numbers_each_time(tmp_path: Path) -> None:
+    write_classes(tmp_path, {"a": 15, "b": 15})
+    subject = opened(tmp_path, "task.fill=he")  # with weights near 0 all pictures would be grey
+    task, other = subject.task(), subject.task()
+    found = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        found.append(examined(subject, task, batch=4))
+    assert torch.equal(found[0].made, found[1].made)
+    assert found[0].frechet == found[1].frechet
+    assert len(np.unique(found[0].made.numpy(), axis=0)) == len(subject.val) == 6
+    assert not torch.equal(examined(subject, other, batch=4).made, found[0].made)
+
+
+class Flat(nn.Module):
+    """Makes pictures of 2 x 2 pixels that have one level, the first of their random numbers."""
+
+    def forward(self, latent: Tensor) -> Tensor:
+        return latent[:, :1, None, None].expand(-1, 1, 2, 2)
+
+
+class Bowl(nn.Module):
+    """Gives 3 x + 2 x² to a picture of 2 x 2 pixels that have the level x."""
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        return (0.75 * pictures + 0.5 * pictures.square()).sum(dim=(1, 2, 3))
+
+
+def scored(*levels: float) -> list[float]:
+    return [3 * x + 2 * x**2 for x in levels]
+
+
+def flat_task(*words: str) -> GanTask:
+    generator: Any = Flat()
+    critic: Any = Bowl()
+    return GanTask(Gan(generator, critic), settings_of(*words))
+
+
+BYTES = (0, 51, 255)
+REAL, MADE, MADE_NEXT, PLACES = (-1.0, -0.6, 1.0), (-1.5, -0.75, 0.4), (0.1, -0.3, 0.9), (0.25, 0.5, 1.0)
+"""Levels of the pictures of a batch, and between which of them slopes are looked at."""
+
+
+def flat_batch() -> Batch:
+    return Batch(
+        inputs=torch.tensor(BYTES, dtype=torch.uint8)[:, None, None, None].expand(-1, 1, 2, 2),
+        targets={
+            "noise": torch.tensor(MADE)[:, None],
+            "other_noise": torch.tensor(MADE_NEXT)[:, None],
+            "places": torch.tensor(PLACES),
+        },
+        keys=("a", "b", "c"),
+    )
+
+
+def terms_of(task: GanTask, phase: str) -> dict[str, float]:
+    losses = task(flat_batch(), phase)
+    assert losses.weight == 3
+    return {name: value.item() for name, value in losses.terms.items()}
+
+
+def surprise(score: float) -> float:
+    """At a picture's being real, for who gave it this score."""
+    return math.log(1 + math.exp(-score))
+
+
+FORMULAS: dict[str, tuple[Callable[[float], float], Callable[[float], float], Callable[[float], float]]] = {
+    "standard": (surprise, lambda made: surprise(-made), surprise),
+    "hinge": (lambda real: max(0, 1 - real), lambda made: max(0, 1 + made), lambda made: -made),
+    "wasserstein": (lambda real: -real, lambda made: made, lambda made: -made),
+}
+"""What the critic loses by a real and by a made picture, and the generator by one it has made."""
+
+
+def test_there_is_a_formula_for_every_loss() -> None:
+    assert set(get_args(GanLoss)) == FORMULAS.keys()
+
+
+@pytest.mark.parametrize("loss", FORMULAS)
+def test_the_loss_is_the_one_that_was_set(loss: str) -> None:
+    of_real, of_made, of_next = FORMULAS[loss]
+    task = flat_task(f"task.loss={loss}")
+    critic = sum(map(of_real, scored(*REAL))) + sum(map(of_made, scored(*MADE)))
+    assert terms_of(task, "critic") == pytest.approx({"critic": critic}, rel=1e-5)
+    generator = sum(map(of_next, scored(*MADE_NEXT)))
+    assert terms_of(task, "generator") == pytest.approx({"generator": generator}, rel=1e-5)
+
+
+@pytest.mark.parametrize("penalty", [0.5, 10])
+def test_a_penalty_is_on_slopes_between_real_and_made_pictures(penalty: float) -> None:
+    task = flat_task("task.loss=wasserstein", f"task.penalty={penalty}")
+    levels = [place * real + (1 - place) * made for place, real, made in zip(PLACES, REAL, MADE, strict=True)]
+    lengths = [2 * abs(0.75 + x) for x in levels]  # of four slopes that are equal
+    wanted = penalty * sum((length - 1) ** 2 for length in lengths)
+    assert terms_of(task, "critic")["penalty"] == pytest.approx(wanted, rel=1e-5)
+    assert terms_of(task, "critic").keys() == {"critic", "penalty"}
+    assert terms_of(task, "generator").keys() == {"generator"}
+
+
+@pytest.mark.parametrize("is_wanted", [True, False])
+def test_the_critic_has_spectral_norms_where_they_are_wanted(is_wanted: bool) -> None:
+    critic = built(f"task.spectral_norm={is_wanted}").net.critic
+    layers = [layer for layer in critic.modules() if isinstance(layer, nn.Conv2d | nn.Linear)]
+    norms = [float(torch.linalg.matrix_norm(layer.weight.detach().flatten(1), ord=2)) for layer in layers]
+    assert len(norms) == 3
+    assert [norm == pytest.approx(1, rel=0.05) for norm in norms] == [is_wanted] * 3
+
+
+@pytest.mark.parametrize(
+    ("norm", "wanted"), [("none", []), ("batch", [SingleCellNorm]), ("layer", [nn.GroupNorm])]
+)
+def test_the_critic_has_the_norms_that_were_set(norm: str, wanted: list[type[nn.Module]]) -> None:
+    layers = built(f"task.norm={norm}").net.critic.layers
+    assert [type(layer) for layer in layers if isinstance(layer, nn.BatchNorm2d | nn.GroupNorm)] == wanted
+
+
+@pytest.mark.parametrize(
+    ("scheme", "of_generator", "of_critic"),
+    [
+        ("auto", 1 / 18, 1 / (3 * 392)),
+        ("he", 2 / 6, 2 / 392),
+        ("xavier", 2 / (6 + 392), 2 / (392 + 1)),
+        ("orthogonal", 1 / 392, 1 / 392),
+        ("normal", 0.02**2, 0.02**2),
+    ],
+)
+def test_weights_begin_as_was_set(scheme: str, of_generator: float, of_critic: float) -> None:
+    """By their variances: the generator's first layer makes 392 numbers of 6, the critic's last 1 of 392."""
+    net = built(f"task.fill={scheme}", "task.spectral_norm=false").net
+    assert net.generator.first.weight.var().item() == pytest.approx(of_generator, rel=0.15)
+    assert net.critic.head.weight.var().item() == pytest.approx(of_critic, rel=0.15)
+
+
+def first_batch(place: Path, *words: str) -> Batch:
+    return next(opened(place, *words).loader(Feed(batch=8, seed=5)).batches())
+
+
+def test_real_pictures_are_changed_as_was_set(tmp_path: Path) -> None:
+    write_classes(tmp_path, {"a": 8, "b": 8})
+    plain, turned = first_batch(tmp_path), first_batch(tmp_path, "augment.flip=1")
+    assert torch.equal(turned.inputs, plain.inputs.flip(-1))
+    assert torch.equal(turned.targets["noise"], plain.targets["noise"])
+    for word in ("augment.shift=3", "augment.erase=1", "augment.policy=randaugment"):
+        is_changed = (first_batch(tmp_path, word).inputs != plain.inputs).flatten(1).any(dim=1)
+        assert is_changed.sum() > 4, word
+
+
+def optimized(optimizer: Optimizer, part: nn.Module) -> dict[str, float]:
+    """How all parameters of a part are, and no others in their groups; of the decay, all weights."""
+    own = set(part.parameters())
+    groups = [group for group in optimizer.param_groups if own & set(group["params"])]
+    assert {parameter for group in groups for parameter in group["params"]} == own
+    (rate,) = {group["lr"] for group in groups}
+    is_adam = isinstance(optimizer, torch.optim.Adam)
+    (momentum,) = {group["betas"][0] if is_adam else group["momentum"] for group in groups}
+    (decay,) = {group["weight_decay"] for group in groups if group["params"][0].ndim > 1}
+    return {"rate": rate, "momentum": momentum, "weight_decay": decay}
+
+
+@pytest.mark.parametrize("name", ["adam", "momentum", "rmsprop"])
+@pytest.mark.parametrize(("setting", "value"), [("rate", 0.02), ("momentum", 0.8), ("weight_decay", 0.0)])
+def test_what_is_set_for_a_phase_is_for_its_parameters_alone(name: str, setting: str, value: float) -> None:
+    usual = {"rate": 0.1, "momentum": 0.5, "weight_decay": 0.01}
+    words = [f"optim.{key}={number}" for key, number in usual.items()]
+    words += ["optim.phases.critic.rate=0.1", f"optim.phases.critic.{setting}={value}"]
+    task = built()
+    optimizer = optimizer_of(task, run_of(f"optim={name}", *words).optim)
+    set_rate(optimizer, 0.1)
+    assert optimized(optimizer, task.net.critic) == pytest.approx(usual | {setting: value})
+    assert optimized(optimizer, task.net.generator) == pytest.approx(usual)
+    set_rate(optimizer, 0.05)  # as by a schedule
+    assert optimized(optimizer, task.net.critic)["rate"] == pytest.approx(
+        (usual | {setting: value})["rate"] / 2
+    )
+
+
+def test_a_phase_that_is_not_there_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"optim\.phases: judge: this task has critic and generator"):
+        optimizer_of(built(), run_of("optim.phases.judge.rate=0.1").optim)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,11 @@ import torch
 from boxcrew.core.config import Tree
 from boxcrew.core.errors import UsageError
 from boxcrew.data.config import DataConfig
+from boxcrew.data.workers import Workers
 from boxcrew.nets.class_losses import cross_entropy
-from boxcrew.tasks.base import Feed, Opening
-from boxcrew.tasks.sequence import LanguageTask, Sequence, SequenceConfig
+from boxcrew.nets.layers import eval_mode
+from boxcrew.tasks.base import Exam, Feed, Opening
+from boxcrew.tasks.sequence import LanguageEvaluation, LanguageTask, Sequence, SequenceConfig
 from boxcrew.testing.plans import plan_of
 from boxcrew.train.config import RunConfig
 from boxcrew.train.screen import Screen
@@ -105,3 +109,60 @@ def test_of_classes_others_are_measured(words: Path, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=f"evaluation.metric={metric}: ") as raised:
             prepared(subject, metric, tmp_path)
         assert raised.value.advice == "it has val_loss, accuracy, F1, ECE"
+
+
+TOLD = "hag gab" + "fade" * 10 + "?"  # after a first character; the last is not known
+
+
+@pytest.fixture
+def measured(tmp_path: Path) -> Path:
+    """A text to be examined with, of which 48 characters are told and then 5 do not fill a window."""
+    folder = tmp_path / "measured"
+    folder.mkdir()
+    (folder / "train.txt").write_text("a cab, a bad cafe, a decade " * 10 + "gh")
+    (folder / "val.txt").write_text("d" + TOLD + "bcdef")
+    return folder
+
+
+def examined(subject: Sequence, task: LanguageTask) -> LanguageEvaluation:
+    with eval_mode(task):
+        found = subject.examine(task, lambda inputs: inputs, Exam(batch=2, workers=Workers()))
+    assert isinstance(found, LanguageEvaluation)
+    return found
+
+
+def indifferent(subject: Sequence) -> LanguageTask:
+    """Who gives the same score to whatever may come."""
+    task = task_of(subject)
+    with torch.no_grad():
+        for parameter in task.parameters():
+            parameter.zero_()
+    return task
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_who_knows_nothing_has_the_whole_alphabet_before_them(measured: Path, tied: bool) -> None:
+    subject = opened(measured, net={"name": "rnn", "hidden": 8, "tied": tied})
+    num = len("abcdefgh ,") + 1  # those that are not known are one more
+    found = examined(subject, indifferent(subject))
+    assert dict(found.numbers) == pytest.approx(
+        {"val_loss": math.log(num), "perplexity": num, "bits": math.log2(num)}, rel=1e-5
+    )
+    assert found.report.num_characters == len(TOLD) == 48
+    assert found.sentence().endswith(" 48 characters")
+
+
+def test_it_is_measured_by_the_characters_that_come_next(measured: Path) -> None:
+    """By who knows how often each comes, and nothing else; windows are of different difficulty."""
+    subject = opened(measured)
+    task = indifferent(subject)
+    alphabet = "\N{REPLACEMENT CHARACTER}" + subject.facts["meaning"]["alphabet"]
+    chances = {
+        character: (place + 1) / sum(range(len(alphabet) + 1)) for place, character in enumerate(alphabet)
+    }
+    with torch.no_grad():
+        bias = task.net.get_parameter("model.head.bias")
+        bias.copy_(torch.tensor([chances[character] for character in alphabet]).log())
+    counts = Counter(TOLD.replace("?", alphabet[0]))
+    nats = -sum(count * math.log(chances[character]) for character, count in counts.items())
+    assert examined(subject, task).numbers["val_loss"] == pytest.approx(nats / 48, rel=1e-5)

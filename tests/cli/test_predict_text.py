@@ -1,0 +1,89 @@
+"""What a language model goes on with by `boxcrew predict`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from boxcrew.testing.untrained import untrained_run
+
+Call = Callable[..., Any]
+TEXT = "the tea is on the shelf, and the cup is beside it. "
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Which has learnt nothing, but whose weights are large enough for it to care what came before."""
+    folder = tmp_path_factory.mktemp("text")
+    (folder / "tea.txt").write_text(TEXT * 10)
+    task = {"name": "sequence", "net": {"hidden": 8, "fill": "he"}, "length": 16}
+    return untrained_run(folder / "run", {"task": task, "data": str(folder / "tea.txt")})
+
+
+def continued(boxcrew: Call, run: Path, *words: str) -> dict[str, str]:
+    said = boxcrew("predict", f"run={run}", *words, "--json")
+    assert said.code == 0, said.err
+    found: dict[str, str] = json.loads(said.out)
+    return found
+
+
+def test_a_text_is_continued_by_so_many_characters(boxcrew: Call, run: Path) -> None:
+    for num in (1, 30):
+        found = continued(boxcrew, run, "text=the cup", f"num={num}")
+        assert found.keys() == {"text", "continued"}
+        assert found["text"] == "the cup"
+        assert len(found["continued"]) == num
+        assert set(found["continued"]) <= set(TEXT)
+    assert len(continued(boxcrew, run)["continued"]) == 400
+
+
+def test_the_seed_decides_how(boxcrew: Call, run: Path) -> None:
+    first, again, other = (
+        continued(boxcrew, run, "text=the cup", "num=30", f"seed={seed}") for seed in (3, 3, 4)
+    )
+    assert first == again
+    assert first["continued"] != other["continued"]
+
+
+def test_without_chance_it_is_the_likeliest(boxcrew: Call, run: Path) -> None:
+    found = [continued(boxcrew, run, "temperature=0", "num=30", f"seed={seed}") for seed in (3, 4)]
+    assert found[0] == found[1]
+
+
+def test_all_of_a_text_is_read(boxcrew: Call, run: Path) -> None:
+    """Not just its last word: the same numbers are drawn."""
+    first, other = (continued(boxcrew, run, f"text={text}", "num=200") for text in ("a cup", "the tea cup"))
+    assert first["continued"] != other["continued"]
+
+
+def test_the_text_may_stand_in_a_file(boxcrew: Call, run: Path, tmp_path: Path) -> None:
+    (tmp_path / "begun.txt").write_text("the cup")
+    found = continued(boxcrew, run, f"source={tmp_path / 'begun.txt'}", "num=30")
+    assert found == continued(boxcrew, run, "text=the cup", "num=30")
+    said = boxcrew("predict", f"run={run}", f"source={tmp_path / 'none.txt'}")
+    assert (said.code, "cannot be read" in said.err) == (3, True)
+
+
+def test_people_read_the_whole_of_it(boxcrew: Call, run: Path) -> None:
+    more = continued(boxcrew, run, "text=the cup", "num=300")["continued"]
+    said = boxcrew("predict", f"run={run}", "text=the cup", "num=300")
+    assert (said.code, said.out) == (0, f"the cup{more}\n")
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("num=0", "num: input should be greater than or equal to 1, got '0'"),
+        ("temperature=-1", "temperature: input should be greater than or equal to 0"),
+        ("txt=the", "txt: no such setting; did you mean 'text'?"),
+        ("score=0.5", "score: no such setting; did you mean 'source'?"),
+    ],
+)
+def test_what_cannot_be_set_is_told(boxcrew: Call, run: Path, word: str, told: str) -> None:
+    said = boxcrew("predict", f"run={run}", word, "--json")
+    assert (said.code, said.out) == (2, "")
+    assert f"error: {told}" in said.err
