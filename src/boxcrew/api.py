@@ -88,7 +88,9 @@ def _with_plots(outcome: Outcome, screen: Screen) -> Outcome:
     files = BestEffort(screen.warn)
     files.write("plots", lambda: _draw(outcome))
     screen.say(f"results: {outcome.folder} (weights/best.safetensors, plots/, summary.json)")
-    screen.say(f"look: tensorboard --logdir {outcome.folder / 'tensorboard'}")
+    board = outcome.folder / "tensorboard"
+    if board.is_dir():
+        screen.say(f"look: tensorboard --logdir {board}")
     trouble = [*([outcome.trouble] if outcome.trouble else []), *files.sentences()]
     if trouble:
         raise BoxcrewError(

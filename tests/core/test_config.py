@@ -46,6 +46,11 @@ def test_values_keep_their_equals_signs_and_negative_numbers() -> None:
     assert parse_words(["name=a=b", "--seed", "-1", "train"]) == (["train"], {"name": "a=b", "seed": "-1"})
 
 
+@pytest.mark.parametrize("text", ["[Enter KING]", "{x", "none", "~", "7"])
+def test_what_is_meant_verbatim_stays_as_it_is(text: str) -> None:
+    assert parse_words([f"text={text}", "other=none"], verbatim={"text"})[1] == {"text": text, "other": None}
+
+
 @pytest.mark.parametrize("word", ["=3", "--", "--=3"])
 def test_a_word_without_a_key_is_refused(word: str) -> None:
     with pytest.raises(UsageError, match="not a setting"):

@@ -22,6 +22,7 @@ def body(name: str, *, drop_path: float = 0.0, size: int = 64) -> TimmBody:
         "resnet18",
         "tf_efficientnet_lite0",
         "vit_tiny_patch16_224",
+        "efficientvit_m0",
     ],
 )
 def test_any_of_timms_networks_gets_a_head(name: str) -> None:

@@ -96,6 +96,11 @@ def first_inputs(subject: Classification) -> Tensor:
     return next(subject.loader(Feed(batch=12, seed=0)).batches()).inputs
 
 
+def test_classes_are_balanced_once() -> None:
+    with pytest.raises(UsageError, match=r"task.class_weights=true with task.balanced=true"):
+        ClassificationConfig.of({"class_weights": True, "balanced": True})
+
+
 def test_the_focal_loss_has_no_smoothing() -> None:
     with pytest.raises(UsageError, match=r"task.smoothing=0.1 with task.focal=2") as raised:
         ClassificationConfig.of({"focal": 2, "smoothing": 0.1})

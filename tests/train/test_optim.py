@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from boxcrew.core.errors import UsageError
 from boxcrew.train.optim import OptimConfig, OptimizerName, build_optimizer, set_rate
 
 NAMES: tuple[str, ...] = get_args(OptimizerName)
@@ -147,3 +148,13 @@ def test_momentum_is_torchs(name: str, nesterov: bool) -> None:
             net(inputs).square().sum().backward()
             optimizer.step()
     torch.testing.assert_close(ours.weight, theirs.weight)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_only_what_has_a_momentum_can_have_another_in_a_phase(name: str) -> None:
+    settings = {"name": name, "phases": {"critic": {"momentum": 0.5}}}
+    if name in {"momentum", "nesterov", "rmsprop", "adam", "adamw"}:
+        assert OptimConfig.of(settings).phases["critic"].momentum == 0.5
+        return
+    with pytest.raises(UsageError, match=rf"optim.phases.critic.momentum=0.5: {name} has none"):
+        OptimConfig.of(settings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Collection
 from typing import Any
 
 from rich.console import Console
@@ -23,9 +24,11 @@ def print_json(value: Any) -> None:
     sys.stdout.write("\n")
 
 
-def settings(words: list[str], *, positional: int = 0) -> tuple[list[str], Tree]:
+def settings(
+    words: list[str], *, positional: int = 0, verbatim: Collection[str] = ()
+) -> tuple[list[str], Tree]:
     """Positional words and settings; more of the former than a command knows is an error."""
-    places, tree = parse_words(words)
+    places, tree = parse_words(words, verbatim=verbatim)
     if len(places) > positional:
         raise UsageError(f"{places[positional]}: not understood", advice="settings are written key=value")
     return places, tree

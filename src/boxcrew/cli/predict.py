@@ -20,7 +20,7 @@ _BY_TASK = {
 
 
 def predict_command(words: list[str], *, as_json: bool) -> None:
-    _, tree = settings(words)
+    _, tree = settings(words, verbatim={"text"})  # which may begin with a bracket
     require(tree, "run", example="boxcrew predict run=DIR source=PHOTO")
     meta = described(Path(str(tree["run"])), which=str(tree.get("weights", "best")))[1]
     task, classes = meta["task"]["name"], meta["facts"]["classes"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
@@ -135,11 +135,11 @@ none_is_a_choice = BeforeValidator(_none_as_word)
 """For a setting of which "none" is one of the values: a command line's `none` is no value at all."""
 
 
-def parse_words(words: Sequence[str]) -> tuple[list[str], Tree]:
+def parse_words(words: Sequence[str], *, verbatim: Collection[str] = ()) -> tuple[list[str], Tree]:
     """Splits command-line words into positional ones and settings.
 
     `key=value`, `--key=value` and `--key value` say the same; `--flag` alone means `flag=true`. Dashes
-    inside a key are read as underscores.
+    inside a key are read as underscores. The values of keys that are `verbatim` stay as they were written.
     """
     positional: list[str] = []
     settings: Tree = {}
@@ -154,7 +154,8 @@ def parse_words(words: Sequence[str]) -> tuple[list[str], Tree]:
             value = rest.pop(0) if rest and not rest[0].startswith("--") and "=" not in rest[0] else "true"
         if not name:
             raise UsageError(f"{word}: not a setting", advice="write key=value")
-        put(settings, name.replace("-", "_"), _value(value))
+        key = name.replace("-", "_")
+        put(settings, key, value if key in verbatim else _value(value))
     return positional, settings
 
 

@@ -121,7 +121,8 @@ def _backbone(name: str, shape: tuple[int, int, int], *, drop_path: float) -> An
     options: dict[str, Any] = {"drop_path_rate": drop_path} if drop_path > 0 else {}
     settings = timm.get_pretrained_cfg(name)
     if settings is not None and settings.fixed_input_size:  # such as those that know places of patches
-        options["img_size"] = shape[:2]
+        height, width, _ = shape
+        options["img_size"] = height if height == width else (height, width)  # some know squares only
     try:
         return timm.create_model(name, pretrained=False, num_classes=0, in_chans=shape[2], **options)
     except TypeError as error:

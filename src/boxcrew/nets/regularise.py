@@ -78,14 +78,17 @@ def _added(part: Tensor, group: Any) -> Tensor:
 @torch.no_grad()
 def limit_norms_(module: nn.Module, max_norm: float) -> None:
     """Shortens the weights that come into a unit to `max_norm` where they are longer, in place; to be called
-    after each step (Srivastava et al. 2014, section 5.1). Weights under a spectral norm have their own limit.
+    after each step, while gradients are there: what has none has not learnt, and stays as it is (Srivastava
+    et al. 2014, section 5.1). Weights under a spectral norm have their own limit.
     """
     for layer in module.modules():
         if isinstance(layer, nn.RNNBase):
             for weight in layer.parameters(recurse=False):
-                if weight.ndim > 1:
+                if weight.ndim > 1 and weight.grad is not None:
                     _shorten(weight, max_norm, unit_dims=(0,))
         elif parametrize.is_parametrized(layer):
+            continue
+        elif isinstance(layer, nn.Linear | Convolution | Transposed) and layer.weight.grad is None:
             continue
         elif isinstance(layer, nn.Linear | Convolution):
             _shorten(layer.weight, max_norm, unit_dims=(0,))

@@ -60,6 +60,15 @@ class ClassesConfig(ExampleConfig):
     augment: AugmentConfig = AugmentConfig()
 
     @model_validator(mode="after")
+    def _balances_once(self) -> Self:
+        if self.class_weights and self.balanced:
+            raise UsageError(
+                "task.class_weights=true with task.balanced=true: rare classes would count twice over",
+                advice="either of them alone",
+            )
+        return self
+
+    @model_validator(mode="after")
     def _has_one_loss(self) -> Self:
         if self.focal and self.smoothing:
             raise UsageError(

@@ -55,7 +55,7 @@ def feature_network(examples: Examples, facts: Facts) -> Look:
 def _key(examples: Examples, facts: Facts) -> str:
     seen = hashlib.blake2b(np.ascontiguousarray(examples.labels).tobytes(), digest_size=16)
     seen.update(
-        repr((VERSION, STEPS, facts["shape"], facts["mean"], facts["std"], torch.__version__)).encode()
+        repr((VERSION, STEPS, WIDTH, facts["shape"], facts["mean"], facts["std"], torch.__version__)).encode()
     )
     seen.update(np.ascontiguousarray(examples.fetch(range(min(16, len(examples)))).inputs).tobytes())
     return seen.hexdigest()

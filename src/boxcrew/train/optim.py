@@ -23,6 +23,7 @@ OptimizerName = Literal[
 
 
 _BETA2 = 0.999  # adam, adamw
+_HAVE_MOMENTUM = ("momentum", "nesterov", "rmsprop", "adam", "adamw")
 _RATES = {"sgd": 1e-2, "adagrad": 1e-2, "adadelta": 1.0, "ftrl": 0.05}
 """Where an optimizer's usual rate is not that of the others, a thousandth."""
 
@@ -55,6 +56,16 @@ class OptimConfig(Config):
     stated_for: int | None = Field(default=None, ge=1)  # the batch that `rate` was chosen for
     rescale: Literal["off", "linear", "sqrt"] = "off"  # how the rate follows the batch away from that
     phases: dict[str, PhaseConfig] = Field(default_factory=dict)  # of tasks that have several
+
+    @model_validator(mode="after")
+    def _has_momentum_in_phases(self) -> Self:
+        for phase, own in self.phases.items():
+            if own.momentum is not None and self.name not in _HAVE_MOMENTUM:
+                raise UsageError(
+                    f"optim.phases.{phase}.momentum={own.momentum:g}: {self.name} has none",
+                    advice=f"leave it out; {', '.join(_HAVE_MOMENTUM)} have one",
+                )
+        return self
 
     @model_validator(mode="after")
     def _scales_from_something(self) -> Self:

@@ -181,9 +181,9 @@ class Workshop:
         learnt, facts = parts.ema.learnt(trainer), self.subject.facts
         place = {"step": trainer.step, "seed": self.config.seed}
         save = partial(save_task, last, learnt, self.subject.config, facts, **place)
+        parts.files.write("weights/last.safetensors", save)
         advice = self._advice(trainer, parts) if not trainer.interrupted else ()
         trainer.deployment.call("")  # the others may end
-        parts.files.write("weights/last.safetensors", save)
         state = "interrupted" if trainer.interrupted else "finished"
         summary = self._write_summary(trainer, parts, state=state, advice=advice)
         outcome = Outcome(

@@ -72,7 +72,10 @@ class Pictures(Hook):
 
     def _show(self, sheets: Sheets, *, step: int) -> None:
         for name, images in sheets.items():
-            sheet = grid(images, columns=min(COLUMNS, len(images)), gap=GAP)
+            # One that is a sheet by itself stays as it is, to the pixel.
+            sheet = (
+                images[0] if len(images) == 1 else grid(images, columns=min(COLUMNS, len(images)), gap=GAP)
+            )
             self._board.show(partial(_add_image, name=name, sheet=sheet, step=step))
             if name in FILES:
                 self._files.write(f"plots/{FILES[name]}", partial(self._store, FILES[name], sheet))
