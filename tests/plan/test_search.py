@@ -207,3 +207,20 @@ def test_the_optimizer_may_stay_in_main_memory() -> None:
 def test_impossible_clones_are_refused(wishes: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         make(machine(NEW, OLD), **wishes)
+
+
+@pytest.mark.parametrize("examined", [4, 16, 17, 64])
+def test_evaluations_of_more_samples_at_once_than_steps_take_memory_of_their_own(examined: int) -> None:
+    each = 7 << 20
+    workload = a_workload(inputs=None, examined={"moments": [{"fixed": 0, "each": each}]})
+    order = Order(batch=16, num_samples=1000, steps=1000, examined=examined)
+    for host in (machine(), machine(NEW)):
+        plan = make_plan(host, workload, order)
+        assert plan.predicted is not None
+        taken = {one.device: one.evaluation for one in plan.predicted.memory}
+        assert taken.pop(plan.clones[0].device) == (
+            (each + workload.batch.each) * examined if examined > order.batch else 0
+        )
+        assert not any(taken.values())  # the chief evaluates where its first clone is
+        for one in plan.predicted.memory:
+            assert one.peak == one.process + one.evaluation + one.workers

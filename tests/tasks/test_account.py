@@ -31,6 +31,8 @@ CLASSES = tuple("abcdefgh")
 class Chain(Task):
     """Layers in a row, and the sum of what comes out as the loss."""
 
+    network_name = "layers"
+
     def __init__(self, *layers: nn.Module) -> None:
         super().__init__()
         self.layers = nn.Sequential(*layers)
@@ -43,6 +45,8 @@ class Chain(Task):
 
 class Heads(Task):
     """A detector without its loss."""
+
+    network_name = "detector"
 
     def __init__(self, detector: DetectorNet) -> None:
         super().__init__()
@@ -445,6 +449,17 @@ def test_no_step_holds_more_than_the_peak(num: int) -> None:
     assert peak <= found.peak.at(num)
 
 
+# --- Evaluations ------------------------------------------------------------------------------------------
+
+
+def test_what_is_only_looked_at_keeps_nothing() -> None:
+    """A map and the next, whatever came before: at most the second and third at once."""
+    chain = Chain(nn.Conv2d(3, 8, 1), nn.Conv2d(8, 16, 1), nn.Conv2d(16, 12, 1), nn.Conv2d(12, 2, 1))
+    found = workload_of(chain, images(3, 16), slots=0, averages=False)
+    assert found.examined.at(5) == 5 * (floats(16, 16) + floats(12, 16))
+    assert found.whole.activations.at(5) >= 5 * sum(floats(channels, 16) for channels in (8, 16, 12))
+
+
 # --- Phases -----------------------------------------------------------------------------------------------
 
 
@@ -452,6 +467,7 @@ class Seldom(Chain):
     """Two layers, each of which learns in a phase of its own; the second in one step of `cycle`."""
 
     phases = ("first", "second")
+    network_name = "layers.0"
 
     def __init__(self, cycle: int) -> None:
         super().__init__(nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(3, 4, 1))

@@ -32,6 +32,9 @@ class Peak(Config):
         return max(moment.at(num_samples) for moment in self.moments)
 
 
+NOTHING = Peak(moments=(Line(fixed=0, each=0),))
+
+
 class Pass(Config):
     """Forward and backward of some samples at once."""
 
@@ -68,6 +71,7 @@ class Workload(Config):
     averages: int = Field(ge=0, le=1)  # whether moving averages of parameters and buffers are kept
     batch: Line  # bytes of a batch
     whole: Pass
+    examined: Peak = NOTHING  # bytes at the most while samples are only looked at
     recomputed: Pass | None = None  # with activations computed again in backward; None: not looked at
     forward_operations: int = Field(ge=0)  # of a sample
     least_samples: int = Field(default=1, ge=1)  # that can be computed at once

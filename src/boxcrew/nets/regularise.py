@@ -8,7 +8,6 @@ from typing import Any
 import torch
 import torch.distributed
 from torch import Tensor, nn
-from torch.nn.utils import parametrize
 
 from boxcrew.nets.filling import Convolution, Transposed
 
@@ -82,21 +81,14 @@ def limit_norms_(module: nn.Module, max_norm: float) -> None:
     et al. 2014, section 5.1). Weights under a spectral norm have their own limit.
     """
     for layer in module.modules():
-        if isinstance(layer, nn.RNNBase):
-            for weight in layer.parameters(recurse=False):
-                if weight.ndim > 1 and weight.grad is not None:
-                    _shorten(weight, max_norm, unit_dims=(0,))
-        elif parametrize.is_parametrized(layer):
-            continue
-        elif isinstance(layer, nn.Linear | Convolution | Transposed) and layer.weight.grad is None:
-            continue
-        elif isinstance(layer, nn.Linear | Convolution):
-            _shorten(layer.weight, max_norm, unit_dims=(0,))
+        learnt = [p for p in layer.parameters(recurse=False) if p.ndim > 1 and p.grad is not None]
+        if isinstance(layer, nn.Linear | Convolution | nn.RNNBase):
+            for weight in learnt:
+                _shorten(weight, max_norm, unit_dims=(0,))
         elif isinstance(layer, Transposed):
-            groups = layer.weight.view(
-                layer.groups, -1, *layer.weight.shape[1:]
-            )  # (groups, inputs, outputs, …)
-            _shorten(groups, max_norm, unit_dims=(0, 2))
+            for weight in learnt:
+                groups = weight.view(layer.groups, -1, *weight.shape[1:])  # (groups, inputs, outputs, …)
+                _shorten(groups, max_norm, unit_dims=(0, 2))
 
 
 def _shorten(weights: Tensor, max_norm: float, *, unit_dims: tuple[int, ...]) -> None:

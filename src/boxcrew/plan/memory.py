@@ -18,7 +18,7 @@ WORKER = 64 * MIB  # of a loader process, besides the batches that it makes ahea
 CPU_OVERHEAD, MARGIN = 0.3, 0.2
 """What the C library's allocator takes besides on CPUs, as a share of what a step holds, and by how much it
 may be more: it took 6 to 53 % here (docs/decisions/0016)."""
-LATER = 128 * MIB  # of a process: libraries that only evaluation and pictures need
+LATER = 128 * MIB  # of a process: libraries and numbers that only evaluation and pictures need
 LEAST_OVERHEAD, MOST_OVERHEAD = 0.05, 1.5
 MOST_OFF = 1.5
 ONE_MEASURED = {"contiguous": 1.25, "channels_last": 0.35}
@@ -63,6 +63,7 @@ def _main_memory(
     candidate: Candidate, machine: Machine, workload: Workload, knowledge: Knowledge, order: Order
 ) -> Memory:
     """Of all processes on the host."""
+    cpu = machine.devices[0]
     libraries = PROCESS if knowledge.libraries is None else knowledge.libraries
     each = candidate.replicas + candidate.servers
     inside = [num for device, num in _samples(candidate) if device.kind == "cpu"]
@@ -83,9 +84,19 @@ def _main_memory(
         inputs=batches,
         workers=_of_workers(candidate, workload, order),
         overhead=overhead,
+        evaluation=_evaluation(candidate, cpu, workload, order),
         margin=int(MARGIN * (kept + batches)) + LATER * each,
-        capacity=capacity_of(machine.devices[0], order, taken=libraries * each),
+        capacity=capacity_of(cpu, order, taken=libraries * each),
     )
+
+
+def _evaluation(candidate: Candidate, device: Device, workload: Workload, order: Order) -> int:
+    """What evaluations take besides, where the chief's first clone is. Of as many samples at once as steps
+    have, or fewer, it is less than what steps have freed; of more, that is in pieces too small for them.
+    """
+    if candidate.devices[0].name != device.name or order.examined <= candidate.at_once[0]:
+        return 0
+    return workload.examined.at(order.examined) + workload.batch.at(order.examined)
 
 
 def _copies(candidate: Candidate, *, num_inside: int) -> int:
@@ -172,6 +183,7 @@ def _on_accelerator(
         activations=activations,
         inputs=inputs,
         overhead=int(OTHER_OVERHEAD * (activations + inputs)),
+        evaluation=_evaluation(candidate, device, workload, order),
         margin=0,
         capacity=capacity_of(device, order),
     )

@@ -51,7 +51,8 @@ class Memory(Config):
 
     group = "memory"
     kinds: ClassVar[tuple[str, ...]] = (
-        "libraries", "parameters", "gradients", "optimizer", "activations", "inputs", "overhead", "workers",
+        "libraries", "parameters", "gradients", "optimizer", "activations", "inputs", "overhead",
+        "evaluation", "workers",
     )  # fmt: skip
 
     device: str
@@ -63,24 +64,27 @@ class Memory(Config):
     inputs: int = Field(ge=0)  # batches
     workers: int = Field(default=0, ge=0)  # loader processes, and the decoded images that they keep
     overhead: int = Field(ge=0)  # of allocators and libraries during a step
+    evaluation: int = Field(default=0, ge=0)  # that evaluations take besides
     margin: int = Field(ge=0)  # by which it may be more
     capacity: int = Field(gt=0)  # what there is for us
 
     @property
     def peak(self) -> int:
         """That is expected."""
-        return self.process + self.workers
+        return self.process + self.evaluation + self.workers
 
     @property
     def process(self) -> int:
-        """The same of the processes that compute alone."""
+        """The same of the processes that compute alone, during a step."""
         known = (self.libraries, self.parameters, self.gradients, self.optimizer)
         return sum(known) + self.activations + self.inputs + self.overhead
 
     @property
     def measurable(self) -> int:
-        """What a look at processes that compute on the CPU, or at their tensors elsewhere, should find."""
-        return self.process if self.device == "cpu" else self.peak - self.libraries
+        """What a look at processes that compute on the CPU, or at their tensors elsewhere, should find after
+        some steps.
+        """
+        return self.process if self.device == "cpu" else self.process - self.libraries
 
     @property
     def needed(self) -> int:

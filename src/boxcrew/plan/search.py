@@ -271,6 +271,7 @@ def _too_large(costs: Costs, ways: Sequence[Candidate]) -> UsageError:
         f"{what}nothing fits: {samples} at once {need} {format_bytes(short.needed)} on {short.device}, "
         f"and there are {format_bytes(short.capacity)}",
         advice=f"a device with {format_bytes(short.needed)}, a smaller size=, length= or network"
+        + (", evaluation.batch=1" if short.evaluation else "")
         + ("" if costs.order.deploy.accumulation == "auto" else ", or a higher deploy.accumulation="),
     )
 

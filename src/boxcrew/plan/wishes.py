@@ -110,3 +110,4 @@ class Order(Config):
     steps: float = Field(gt=0)  # of the run
     seconds: float | None = None  # of the run, if the clock ends it
     prefetch: int = 4  # batches that each worker makes ahead
+    examined: int = 0  # samples that evaluations look at at once

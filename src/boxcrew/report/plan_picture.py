@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 _Lanes = dict[str, list[list[Span]]]
 _Look = dict[str, Any]  # what matplotlib takes by name
 
-_COLOURS = (*SERIES, MUTED, "#7a5195")  # of kinds of memory, and of what is done during a step
+_COLOURS = (*SERIES, MUTED, "#003f5c", "#7a5195")  # of kinds of memory, and of what is done during a step
 _BAD = SERIES[1]
-_DARK = frozenset((*SERIES[:3], MUTED, "#7a5195"))  # colours on which white is read best
+_DARK = frozenset((*SERIES[:3], MUTED, "#003f5c", "#7a5195"))  # colours on which white is read best
 _MARGIN: _Look = {"facecolor": "white", "edgecolor": MUTED, "hatch": "/////", "linewidth": 0.6}
 _MARK: _Look = {"color": INK, "linewidth": 2, "solid_capstyle": "butt"}
 _UPRIGHT: _Look = {"marker": "|", "markersize": 10, "markeredgewidth": 2}

@@ -17,12 +17,13 @@ from torch.utils._pytree import tree_leaves
 from boxcrew.core.recompute import recomputing
 from boxcrew.core.types import Batch, Losses
 from boxcrew.core.workload import Line, Pass, Peak, Workload
+from boxcrew.nets.layers import eval_mode
 from boxcrew.tasks.base import Task
 from boxcrew.tasks.operations import operations
 from boxcrew.tasks.phases import learning_in, shares_of
 
 FEW, MORE = 2, 4  # samples that a step is looked at with; of one some operators work in another order
-VERSION = 2  # of how it is done: what was worked out by another is not to be used
+VERSION = 3  # of how it is done: what was worked out by another is not to be used
 
 
 class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -98,6 +99,7 @@ def workload_of(
         averages=int(averages),
         batch=Line(fixed=0, each=_size(_tensors(examples(1)))),
         whole=_pass(few, more),
+        examined=_peak(*(_looked_at(bare, examples(num)) for num in (FEW, MORE))),
         recomputed=again,
         forward_operations=few.forward_operations // FEW,
         least_samples=_least(bare, examples),
@@ -140,6 +142,16 @@ def _account(bare: Task, batch: Batch, way: AbstractContextManager[None] | None 
         operations=round(operations),
         traffic=round(traffic),
     )
+
+
+def _looked_at(bare: Task, batch: Batch) -> Sequence[int]:
+    """Bytes after every operator of the network alone, which keeps nothing for backward."""
+    batch = batch.to("meta")
+    ledger = Ledger([*bare.parameters(), *bare.buffers(), *_tensors(batch)])
+    network = bare.get_submodule(bare.network_name)
+    with torch.no_grad(), eval_mode(network), ledger:
+        network(bare.network_inputs(batch))
+    return tuple(ledger.course)
 
 
 def _pass(few: _Step, more: _Step) -> Pass:

@@ -93,6 +93,7 @@ def order_of(config: RunConfig, num_samples: int) -> Order:
         steps=float(length.steps),
         seconds=length.seconds,
         prefetch=config.loader.prefetch,
+        examined=config.evaluation.batch,
     )
 
 

@@ -174,7 +174,7 @@ def explain(
         numbers=False,
     )
     if plan.predicted is not None:
-        screen.table(f"memory at the peak of a step (goal {plan.goal})", *memory_table(plan))
+        screen.table(f"memory at the peak (goal {plan.goal})", *memory_table(plan))
     for line in plan.rejected:
         screen.say(f"not chosen: {line}")
     return plan, {"plan": plan.tree(), "workload": planner.workload.tree(), **placement(plan, task.network)}
