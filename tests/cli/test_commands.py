@@ -154,6 +154,35 @@ def test_data_of_texts_is_counted_and_cannot_be_drawn(boxcrew: Call, tmp_path: P
     assert boxcrew("data", "book.txt", "out=sheet.png").code == 2
 
 
+@pytest.mark.parametrize("prefix", ["", "task."])
+def test_data_takes_the_words_of_training_about_examples(boxcrew: Call, tmp_path: Path, prefix: str) -> None:
+    rows = [f"{index * 7 % 20},{'ab'[index % 2]},{index * 0.37}" for index in range(20)]
+    (tmp_path / "table.csv").write_text("\n".join(["size,kind,length", *rows]))
+    assert "task.label=" in boxcrew("data", "table.csv").err
+    told = boxcrew("data", "table.csv", f"{prefix}label=kind", "--json")
+    assert told.code == 0, told.err
+    assert json.loads(told.out)["classes"] == ["a", "b"]
+    write_classes(tmp_path / "goods", {"cup": 6, "bowl": 8})
+    told = boxcrew("data", "goods", f"{prefix}size=16", "--json")
+    assert json.loads(told.out)["shape"][:2] == [16, 16]
+    (tmp_path / "book.txt").write_text("the tea is on the shelf. " * 100)
+    told = boxcrew("data", "book.txt", f"{prefix}length=8", "--json")
+    assert json.loads(told.out)["shape"] == [8 + 1]  # with what follows
+
+
+def test_data_refuses_words_that_say_nothing(boxcrew: Call, tiny_set: Path) -> None:
+    for word, told in (
+        ("size=32", "size=: says nothing about images with boxes"),
+        ("lable=kind", "did you mean 'label'?"),
+        ("task.steps=3", "task: no such setting"),
+        ("task=fc", "task: no such setting"),
+        ("length=1", "greater than or equal to 2"),
+    ):
+        refused = boxcrew("data", str(tiny_set), word)
+        assert refused.code == 2, word
+        assert told in refused.err
+
+
 def test_predict_names_and_passes_over_what_it_cannot_read(
     boxcrew: Call, tiny_run: Path, tiny_set: Path, tmp_path: Path
 ) -> None:

@@ -74,6 +74,22 @@ def test_people_read_the_whole_of_it(boxcrew: Call, run: Path) -> None:
     assert (said.code, said.out) == (0, f"the cup{more}\n")
 
 
+def test_characters_that_the_model_does_not_know_are_told(boxcrew: Call, run: Path) -> None:
+    warning = "warning: the text has 2 characters that the model has not learnt, all read as one unknown: "
+    warning += "'z', 'Ü'\n"
+    said = boxcrew("predict", f"run={run}", "text=Üzz the Ücup", "num=5", "--json")
+    assert said.err.count("warning") == 1
+    assert said.err.startswith(warning)
+    assert json.loads(said.out)["text"] == "Üzz the Ücup"
+    said = boxcrew("predict", f"run={run}", "text=Üzz the cup", "num=5")
+    assert said.out.startswith(f"{warning}Üzz the cup")
+    many = boxcrew("predict", f"run={run}", "text=ABCDEFGHIJKL", "num=5", "--json").err.splitlines()[0]
+    assert "has 12 characters" in many
+    assert many.endswith("'A', 'B', 'C', 'D', 'E', 'F', 'G', 'H', 'I', 'J', …")
+    for text in ("", "the cup"):
+        assert "warning" not in boxcrew("predict", f"run={run}", f"text={text}", "num=5", "--json").err
+
+
 @pytest.mark.parametrize(
     ("word", "told"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 from pathlib import Path
 
@@ -76,3 +77,12 @@ def test_all_of_a_line_is_added_or_none(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     append(file, "it does now\n")
     assert file.read_text(encoding="utf-8") == "größe\nlength\nit does now\n"
+
+
+def test_names_of_files_that_are_not_utf8_are_escaped(tmp_path: Path) -> None:
+    name = os.fsdecode(b"caf\xe9.png")
+    write_text(tmp_path / "a.txt", f"größe {name}\n")
+    append(tmp_path / "a.txt", f"{name}\n")
+    assert (tmp_path / "a.txt").read_text(encoding="utf-8") == "größe caf\\udce9.png\ncaf\\udce9.png\n"
+    write_json(tmp_path / "a.json", {name: [name, "größe"]})
+    assert json.loads((tmp_path / "a.json").read_text(encoding="utf-8")) == {name: [name, "größe"]}

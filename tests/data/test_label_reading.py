@@ -14,6 +14,7 @@ from boxcrew.data.label_reading import LabelReading
         ("1 1.0", "whole numbers", ()),
         ("0.5 1 1.5", "numbers", ()),
         ("a b a", "names", ()),
+        ("1_0 10 1_0 10", "names", ()),
         ("1 1 2 2 x", "whole numbers", ()),  # one is a mistake even of few
         ("1 1 2 2 x x", "names", ()),
         ("1 2 x", "whole numbers", ("x",)),  # as common as the others

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import shutil
 from pathlib import Path
 
@@ -108,3 +109,51 @@ def test_the_title_of_a_narrow_table_is_one_line() -> None:
     screen = Screen(Console(file=io.StringIO(), width=100))
     screen.table("best weights, step 13500", ("", "x"), [("made", "6")])
     assert told(screen).splitlines()[0] == "best weights, step 13500"
+
+
+@pytest.mark.parametrize(
+    "text", ["cat [old]", "[/s]", "[bold]x[/bold]", ":smile:", "a\tb", "x" * 300, "a\n\nb "]
+)
+def test_text_means_nothing_but_itself(screen: Screen, tmp_path: Path, text: str) -> None:
+    screen.open_log(tmp_path / "log")
+    screen.say(text)
+    assert told(screen) == f"{text}\n"
+    screen.warn(text)
+    assert told(screen) == f"{text}\nwarning: {text}\n"
+    assert (tmp_path / "log").read_text().count(text) == 2
+
+
+@pytest.mark.parametrize("text", ["cat [old]", "[/s]", "[bold]x[/bold]", ":smile:"])
+def test_cells_mean_nothing_but_themselves(screen: Screen, text: str) -> None:
+    screen.table(text, (text, "b"), [(text, "y")])
+    title, head, row = told(screen).splitlines()
+    assert title == text
+    assert head.split("  ") == [text, "b"]
+    assert row.split("  ") == [text, "y"]
+
+
+def test_warnings_and_heads_of_tables_keep_their_styles() -> None:
+    console = Console(
+        file=io.StringIO(), width=200, force_terminal=True, color_system="standard", no_color=False
+    )
+    screen = Screen(console)
+    screen.warn("[red]")
+    assert told(screen) == "\x1b[33mwarning: [red]\x1b[0m\n"
+    screen.table("t", ("a", "b"), [("[red]", "2")])
+    assert "\x1b[3mt\x1b[0m\n" in told(screen)
+    assert "\x1b[1ma" in told(screen)
+
+
+@pytest.mark.parametrize(("encoding", "word"), [("utf-8", "größe"), ("ascii", "gr\\xf6\\xdfe")])
+def test_what_the_screen_has_no_characters_for_is_escaped(tmp_path: Path, encoding: str, word: str) -> None:
+    name = os.fsdecode(b"caf\xe9.png")
+    with (tmp_path / "out").open("w", encoding=encoding) as file:
+        screen = Screen(Console(file=file, width=30))
+        screen.open_log(tmp_path / "log")
+        screen.say(f"größe {name}")
+        screen.table(name, (name, "b"), [("größe", "2"), ("long " * 20, "3")])  # cut, with an ellipsis
+        screen.say("the end")
+    shown = (tmp_path / "out").read_text(encoding=encoding)
+    assert shown.splitlines()[:2] == [f"{word} caf\\udce9.png", "caf\\udce9.png"]
+    assert shown.endswith("the end\n")
+    assert said(tmp_path / "log")[0] == "größe caf\\udce9.png"

@@ -5,17 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from boxcrew.cli.data_examples import holds_examples, look_at_examples
 from boxcrew.cli.output import print_json, screen, settings
-from boxcrew.core.config import Config
+from boxcrew.core.config import Config, Tree
 from boxcrew.core.errors import UsageError
 from boxcrew.data.draw import draw_boxes, grid
+from boxcrew.data.examples import Wanted
 from boxcrew.data.image import write_image
 from boxcrew.data.scan import scan
 from boxcrew.data.source import Source, open_source
 from boxcrew.data.writers import WRITERS, write_source
 from boxcrew.hardware.probe import usable_cores
 from boxcrew.tasks.detection import source_report
+from boxcrew.tasks.example_subject import ExampleConfig
 from boxcrew.train.data import say_problems
 from boxcrew.train.screen import Screen
 
@@ -37,6 +41,13 @@ class LookConfig(Config):
     out: Path | None = None  # a contact sheet of training images
     format: str = "auto"
     seed: int = 0
+    size: int | None = Field(default=None, ge=8, le=512)  # this and the following as training has them
+    length: int = Field(default=128, ge=2)
+    label: str | None = None
+
+    def wanted(self) -> Wanted:
+        workers = max(1, int(usable_cores()))
+        return Wanted(size=self.size, length=self.length, label=self.label, seed=self.seed, workers=workers)
 
 
 def data_command(words: list[str], *, as_json: bool) -> None:
@@ -69,9 +80,12 @@ def _make(places: list[str], tree: dict[str, Any], say: Screen) -> dict[str, Any
 def _look(places: list[str], tree: dict[str, Any], say: Screen) -> dict[str, Any]:
     if len(places) > 1:
         raise UsageError(f"{places[1]}: not understood", advice="boxcrew data PATH, or boxcrew data make …")
+    tree = _with_short_words(tree)
     config = LookConfig.of(tree)
     if holds_examples(places[0], config.format):
-        return look_at_examples(places[0], config.format, seed=config.seed, out=config.out, say=say)
+        return look_at_examples(places[0], config.format, config.wanted(), out=config.out, say=say)
+    if given := [name for name in ExampleConfig.aliases if name in tree]:
+        raise UsageError(f"{given[0]}=: says nothing about images with boxes", advice="leave it out")
     source = open_source(places[0], format=config.format, seed=config.seed)
     with say.progress("looking at the images") as progress:
         source = scan(source, workers=max(1, int(usable_cores())), progress=progress)
@@ -81,6 +95,14 @@ def _look(places: list[str], tree: dict[str, Any], say: Screen) -> dict[str, Any
         _write_sheet(source, config.out)
         say.say(f"contact sheet: {config.out}")
     return source_report(source)
+
+
+def _with_short_words(tree: Tree) -> Tree:
+    """`label` for `task.label` and so on: training takes both, and its advice has the long ones."""
+    task = tree.get("task")
+    if not isinstance(task, dict) or not task.keys() <= ExampleConfig.aliases.keys():
+        return tree
+    return task | {name: value for name, value in tree.items() if name != "task"}
 
 
 def _write_sheet(source: Source, out: Path) -> None:

@@ -11,7 +11,6 @@ from boxcrew.data.example_loader import as_tensor
 from boxcrew.data.examples import EXAMPLE_FORMATS, ExampleSet, Wanted, open_examples
 from boxcrew.data.image import write_image
 from boxcrew.data.source import SOURCES
-from boxcrew.hardware.probe import usable_cores
 from boxcrew.tasks.example_pictures import draw_examples
 from boxcrew.train.data import say_problems
 from boxcrew.train.screen import Screen
@@ -31,8 +30,9 @@ def holds_examples(path: str, format: str) -> bool:
     return any(EXAMPLE_FORMATS.get(name).detect(place) for name in EXAMPLE_FORMATS.names())
 
 
-def look_at_examples(path: str, format: str, *, seed: int, out: Path | None, say: Screen) -> dict[str, Any]:
-    wanted = Wanted(seed=seed, workers=max(1, int(usable_cores())))
+def look_at_examples(
+    path: str, format: str, wanted: Wanted, *, out: Path | None, say: Screen
+) -> dict[str, Any]:
     opened = open_examples(path, wanted, format=format)
     report = opened.report()
     names = list(opened.splits)

@@ -20,8 +20,10 @@ def screen(*, as_json: bool) -> Screen:
 
 
 def print_json(value: Any) -> None:
-    json.dump(value, sys.stdout, indent=2, ensure_ascii=False)
-    sys.stdout.write("\n")
+    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    # What the encoding has no characters for, such as names of files that are not UTF-8, JSON can escape.
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(text.encode(encoding, errors="backslashreplace").decode(encoding))
 
 
 def settings(

@@ -8,9 +8,14 @@ from pydantic import Field
 
 from boxcrew.cli.output import print_json, screen
 from boxcrew.core.config import Config, Tree
+from boxcrew.core.units import counted
+from boxcrew.data.alphabet import unknown_characters
 from boxcrew.data.plain_text import read_utf8
 from boxcrew.tasks.sequence import Foreteller
 from boxcrew.train.loading import Which, load_task
+from boxcrew.train.screen import Screen
+
+_NAMED = 10  # characters that a warning names
 
 
 class PredictConfig(Config):
@@ -30,8 +35,17 @@ def predict_text(tree: Tree, *, as_json: bool) -> None:
     net = loaded.task.network
     assert isinstance(net, Foreteller)
     text = config.text if config.source is None else read_utf8(config.source)
+    say = screen(as_json=as_json)
+    _warn_of_unknown(unknown_characters(net.meaning, text), say)
     with loaded.deployment:
         more = net.continued(text, config.num, temperature=config.temperature, seed=config.seed)
-    screen(as_json=as_json).say(f"{text}{more}")
+    say.say(f"{text}{more}")
     if as_json:
         print_json({"text": text, "continued": more})
+
+
+def _warn_of_unknown(characters: str, say: Screen) -> None:
+    if characters:
+        named = ", ".join(map(repr, characters[:_NAMED])) + (", …" if len(characters) > _NAMED else "")
+        noun = counted(len(characters), "character")
+        say.warn(f"the text has {noun} that the model has not learnt, all read as one unknown: {named}")

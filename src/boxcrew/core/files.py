@@ -34,11 +34,16 @@ def flush(path: Path) -> None:
 
 def write_json(path: Path, value: object) -> None:
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-    write_whole(path, lambda file: file.write_text(text + "\n", encoding="utf-8"))
+    write_text(path, text + "\n")
 
 
 def write_text(path: Path, text: str) -> None:
-    write_whole(path, lambda file: file.write_text(text, encoding="utf-8"))
+    write_whole(path, lambda file: file.write_bytes(_encoded(text)))
+
+
+def _encoded(text: str) -> bytes:
+    """With escapes, which JSON has too, for what UTF-8 has not, as in names of files that are not UTF-8."""
+    return text.encode(errors="backslashreplace")
 
 
 def append(path: Path, text: str) -> None:
@@ -46,7 +51,7 @@ def append(path: Path, text: str) -> None:
     with path.open("ab", buffering=0) as file:
         size = file.tell()
         try:
-            write_all(file, text.encode())
+            write_all(file, _encoded(text))
         except OSError:
             file.truncate(size)
             raise

@@ -70,6 +70,11 @@ def decode_tokens(meaning: Mapping[str, Any], tokens: Sequence[int] | Ints) -> s
     return "".join(shown[token - unknown] for token in np.asarray(tokens).tolist() if token >= unknown)
 
 
+def unknown_characters(meaning: Mapping[str, Any], text: str) -> str:
+    """Those of a text that are not in the alphabet, each once, sorted."""
+    return "".join(sorted(set(text) - set(meaning["alphabet"])))
+
+
 def _tokens(meaning: Mapping[str, Any], text: str) -> Ints:
     # By code points and all at once: texts have millions of characters.
     alphabet, codes = _code_points(meaning["alphabet"]), _code_points(text)

@@ -358,7 +358,9 @@ def split_by_seed(records: Sequence[Record], *, seed: int) -> tuple[list[Record]
     """
 
     def draw(record: Record) -> bytes:
-        return hashlib.blake2b(f"{seed}:{record.key}".encode(), digest_size=16).digest()
+        return hashlib.blake2b(
+            f"{seed}:{record.key}".encode(errors="surrogateescape"), digest_size=16
+        ).digest()
 
     num_val = max(1, round(len(records) * VAL_SHARE))
     chosen = {record.key for record in sorted(records, key=draw)[:num_val]}

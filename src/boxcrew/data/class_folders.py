@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from boxcrew.core.units import counted
-from boxcrew.data.layout import names_in, split_of_folder, suffix_of
-from boxcrew.data.problem import Problem
+from boxcrew.data.layout import names_in, split_of_file, split_of_folder, suffix_of, walk
+from boxcrew.data.problem import Kind, Problem
 from boxcrew.data.source import SOURCES
 
 _NAMED = 3  # files that a message names
@@ -77,10 +78,46 @@ def without_class(root: Path, files: Sequence[Path], noun: str) -> list[Problem]
 
 
 def has_classes_of(root: Path, suffixes: Collection[str]) -> bool:
-    """Whether a class folder holds a file of one of the suffixes (lower case), no deeper."""
-    return root.is_dir() and any(
-        suffix_of(name) in suffixes for folder in class_folders(root) for name in names_in(folder.path)
-    )
+    """Whether class folders hold files of one of the suffixes (lower case): one right in it, or several at
+    any depth. One alone that has them deeper down is rather a folder around a set.
+    """
+    right_in = (suffix_of(name) for folder in class_folders(root) for name in names_in(folder.path))
+    return any(suffix in suffixes for suffix in right_in) or has_several_of(root, suffixes)
+
+
+def has_several_of(root: Path, suffixes: Collection[str]) -> bool:
+    """Whether several classes have files of one of the suffixes (lower case), at any depth. Folders such as
+    `test_set` are taken for parts of a set, not for classes.
+    """
+    likely = (folder for folder in class_folders(root) if split_of_file(folder.label) is None)
+    labels = (folder.label for folder in likely if _holds(folder.path, suffixes))
+    first = next(labels, None)
+    return any(label != first for label in labels)
+
+
+def _holds(folder: Path, suffixes: Collection[str]) -> bool:
+    """At any depth, but for what lies in splits of its own, as in `images/train`."""
+    for _, folders, names in walk(folder):
+        if any(suffix_of(name) in suffixes for name in names):
+            return True
+        folders[:] = [name for name in folders if split_of_folder(name) is None]
+    return False
+
+
+def unlisted(root: Path, kind: Kind) -> list[Problem]:
+    """Folders that cannot be listed, be it that they are another user's."""
+    errors: list[OSError] = []
+    for _ in walk(root, unlisted=errors.append):
+        pass
+    return [
+        Problem(
+            kind=kind,
+            file=Path(error.filename).relative_to(root).as_posix(),
+            what=f"cannot be listed: {error.strerror}",
+            action="left out",
+        )
+        for error in sorted(errors, key=lambda error: str(error.filename))
+    ]
 
 
 def is_annotated(path: Path) -> bool:
@@ -89,5 +126,5 @@ def is_annotated(path: Path) -> bool:
 
 
 def _folders_in(folder: Path) -> list[Path]:
-    visible = (name for name in names_in(folder) if not name.startswith((".", "__")))
-    return [path for name in visible if (path := folder / name).is_dir()]
+    visible = (folder / name for name in names_in(folder) if not name.startswith((".", "__")))
+    return [path for path in visible if os.path.isdir(path)]  # noqa: PTH112 - a Path's raises where it may not look

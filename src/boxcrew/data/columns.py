@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -21,22 +22,27 @@ from boxcrew.data.problem import Problem
 from boxcrew.data.table import Table, problem_at
 
 Column = Mapping[str, Any]
-MISSING = frozenset({"", "?", "na", "n/a", "nan", "null"})
+MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "#n/a", "#na", "<na>"})
 """In lower case."""
+_MISSING_NUMBERS = MISSING | {"none", "nil", "-", "--", ".", "..", "#div/0!", "#num!", "#value!", "#ref!"}
+"""In lower case; among other words than numbers some may well be categories or classes."""
 MOST_CATEGORIES = 32
 _NUMERIC_SHARE = 0.95  # of the values that are there: so many make words among numbers mistakes
 _LARGEST = 1e30  # a number beyond it is no measurement, and its square no number
 _FARTHEST = 1e4  # deviations from the mean, for rows that training has not seen the like of
 _SMALLEST_DEVIATION = 1e-30
+_FEWEST_NUMBERED = 10  # rows: fewer may well be measured in this order
+_NUMBERED_SHARE = 0.9  # of the steps from row to row
 
 
 def learn_column(name: str, words: Sequence[str]) -> Column | None:
     """What the training rows tell about a column; None if it is the same everywhere."""
-    missing = missing_in(words)
     numbers = _numbers(words)
-    num_words = int((np.isnan(numbers) & ~missing).sum())
-    if num_words <= (1 - _NUMERIC_SHARE) * (~missing).sum():
-        return _learn_numeric(name, numbers[_is_usable(numbers)])
+    usable = _is_usable(numbers)
+    there = ~_among(words, _MISSING_NUMBERS if len({*numbers[usable].tolist()}) > 1 else MISSING)
+    if (np.isnan(numbers) & there).sum() <= (1 - _NUMERIC_SHARE) * there.sum():
+        return _learn_numeric(name, numbers[usable])
+    missing = missing_in(words)
     counts = Counter(word for word, is_missing in zip(words, missing, strict=True) if not is_missing)
     if len(counts) + missing.any() < 2:
         return None
@@ -57,7 +63,25 @@ def _learn_numeric(name: str, numbers: npt.NDArray[np.float64]) -> Column | None
 
 
 def missing_in(words: Sequence[str]) -> Bools:
-    return np.array([word.lower() in MISSING for word in words], dtype=np.bool_)
+    return _among(words, MISSING)
+
+
+def _among(words: Sequence[str], known: frozenset[str]) -> Bools:
+    return np.array([word.lower() in known for word in words], dtype=np.bool_)
+
+
+def numbers_rows(words: Sequence[str]) -> bool:
+    """Whether they are numbers that rise from row to row, by one but for a few rows that were lost."""
+    if len(words) < _FEWEST_NUMBERED or not (_steps(words[:_FEWEST_NUMBERED]) > 0).all():
+        return False
+    steps = _steps(words)
+    return bool((steps > 0).all() and (steps == 1).mean() >= _NUMBERED_SHARE)
+
+
+def _steps(words: Sequence[str]) -> npt.NDArray[np.float64]:
+    """From each to the next; NaN beside what is no number."""
+    with np.errstate(invalid="ignore"):
+        return np.diff(_numbers(words))
 
 
 def unusable_in(column: Column, words: Sequence[str]) -> Bools:
@@ -133,6 +157,31 @@ def _unknown(table: Table, column: Column, words: Sequence[str], where: Bools) -
     return problem_at(table, where, "value-unknown", what, value=first, action="noted")
 
 
+def doubts(table: Table, column: Column) -> Iterator[Problem]:
+    """That categories were hardly meant where most values are numbers, or nearly all differ."""
+    if "categories" not in column:
+        return
+    words = table.column(column["name"])
+    there = ~missing_in(words)
+    is_word = there & np.isnan(_numbers(words))
+    num_numbers = int(there.sum() - is_word.sum())
+    num_different = len({*words} - {word for word in words if word.lower() in MISSING})
+    told = f"column {column['name']!r}: {num_different} different words in {len(words)} rows"
+    if num_numbers > is_word.sum():
+        first = words[int(np.argmax(is_word))]
+        what = (
+            f"{told}, taken as categories, though {num_numbers} are numbers; the first that is none:"
+            f" {first!r}; write numbers alone there, or nothing"
+        )
+        yield problem_at(table, is_word, "column-doubtful", what, value=first, action="noted")
+    elif num_different > max(MOST_CATEGORIES, len(words) / 2):
+        what = (
+            f"{told}, taken as categories, of which {MOST_CATEGORIES} are told apart; leave the column out,"
+            " or give texts as files (format text)"
+        )
+        yield problem_at(table, there, "column-doubtful", what, value=column["name"], action="noted")
+
+
 def encode_rows(meaning: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Floats:
     """(N, features) the inputs of new rows, by the `meaning` of the set that was trained on. A row has words
     or numbers by column; those it lacks (or None) are missing, those nobody asks for are not looked at.
@@ -176,15 +225,15 @@ def _features(column: Column, words: Sequence[str]) -> npt.NDArray[np.int64]:
 
 def _numbers(words: Sequence[str]) -> npt.NDArray[np.float64]:
     """NaN for what is no number."""
-    try:
-        return np.array([*map(float, words)], dtype=np.float64)
-    except ValueError:
-        return np.array([_number(word) for word in words], dtype=np.float64)
+    if "_" not in "".join(words):
+        with suppress(ValueError):
+            return np.array([*map(float, words)], dtype=np.float64)
+    return np.array([_number(word) for word in words], dtype=np.float64)
 
 
 def _number(word: str) -> float:
     try:
-        return float(word)
+        return float("nan" if "_" in word else word)  # Python takes 1_0 as 10
     except ValueError:
         return float("nan")
 

@@ -13,12 +13,12 @@ _FEW = 0.1  # of the training labels: so many of another sort may be mistakes
 
 
 def number_of(word: str) -> float | None:
-    """None also for what is not finite."""
+    """None also for what is not finite, and for 1_0, which Python takes as 10."""
     try:
         number = float(word)
     except ValueError:
         return None
-    return number + 0.0 if math.isfinite(number) else None  # -0 is 0
+    return number + 0.0 if math.isfinite(number) and "_" not in word else None  # -0 is 0
 
 
 def are_few(num: int, among: int) -> bool:

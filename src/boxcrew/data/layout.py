@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from boxcrew.core.errors import DataError
@@ -42,17 +42,28 @@ def files_below(folder: Path, suffixes: Iterable[str]) -> list[Path]:
     """Files with one of the suffixes (lower case) at any depth, sorted; hidden ones are left aside, and
     links to folders followed.
     """
-    wanted, seen, found = frozenset(suffixes), set[str](), []
-    for parent, folders, names in os.walk(folder, followlinks=True):
+    wanted, found = frozenset(suffixes), list[str]()
+    for parent, _, names in walk(folder):
+        found += [f"{parent}{os.sep}{name}" for name in names if suffix_of(name) in wanted]
+    return [Path(file) for file in sorted(found, key=lambda file: file.split(os.sep))]  # noqa: PTH206
+
+
+def walk(
+    folder: Path, *, unlisted: Callable[[OSError], object] | None = None
+) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Every folder from this one down, with its folders and its files, but for hidden ones. Links are
+    followed, each place is met once. Folders taken out of their list are not met. `unlisted` is told of those
+    that cannot be listed.
+    """
+    seen = set[str]()
+    for parent, folders, names in os.walk(folder, onerror=unlisted, followlinks=True):
         real = os.path.realpath(parent)
         if real in seen:  # a link that leads back
             folders.clear()
             continue
         seen.add(real)
         folders[:] = [name for name in folders if not name.startswith((".", "__MACOSX"))]
-        visible = (name for name in names if not name.startswith("."))
-        found += [f"{parent}{os.sep}{name}" for name in visible if suffix_of(name) in wanted]
-    return [Path(file) for file in sorted(found, key=lambda file: file.split(os.sep))]  # noqa: PTH206
+        yield parent, folders, [name for name in names if not name.startswith(".")]
 
 
 def suffix_of(name: str) -> str:
@@ -66,8 +77,11 @@ def stem_of(name: str) -> str:
 
 
 def names_in(folder: Path) -> list[str]:
-    """What is in a folder, sorted; nothing if there is no such folder."""
-    return sorted(os.listdir(folder)) if folder.is_dir() else []  # noqa: PTH208
+    """What is in a folder, sorted; nothing if there is no such folder, or it cannot be listed."""
+    try:
+        return sorted(os.listdir(folder))  # noqa: PTH208
+    except OSError:
+        return []
 
 
 class ImageFinder:
@@ -96,11 +110,17 @@ class ImageFinder:
 
 def read_lines(path: Path) -> list[str]:
     """Lines that are not blank, stripped; `DataError` if the file is no text."""
+    return list(numbered_lines(path).values())
+
+
+def numbered_lines(path: Path) -> dict[int, str]:
+    """`read_lines` by the lines' numbers, from 1 on."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read as text: {error}") from error
-    return [line.strip() for line in text.splitlines() if line.strip()]
+    lines = enumerate(map(str.strip, text.splitlines()), start=1)
+    return {number: line for number, line in lines if line}
 
 
 def require_folder(path: Path, format: str) -> None:

@@ -19,7 +19,7 @@ Kind = Literal[
     "duplicate-id", "duplicate-image", "leak", "no-split", "made-split", "data-yaml",
     # labelled examples
     "class-empty", "label-missing", "row-malformed", "value-missing", "value-unknown", "column-constant",
-    "text-unreadable", "text-cut", "text-short", "image-resized",
+    "column-numbering", "column-doubtful", "text-unreadable", "text-cut", "text-short", "image-resized",
     # writing it in another format
     "lost-flag",
 ]  # fmt: skip

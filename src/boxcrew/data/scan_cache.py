@@ -48,7 +48,9 @@ class ScanCache:
     """
 
     def __init__(self, root: Path, folder: Path | None) -> None:
-        name = hashlib.blake2b(str(root.resolve()).encode(), digest_size=16).hexdigest()
+        name = hashlib.blake2b(
+            str(root.resolve()).encode(errors="surrogateescape"), digest_size=16
+        ).hexdigest()
         self._file = folder / f"{name}.json" if folder else None
         self._looks = self._read()
 

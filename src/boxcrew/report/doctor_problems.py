@@ -61,6 +61,8 @@ MEANINGS: dict[Kind, str] = {
     "value-missing": "Value that is missing or no number",
     "value-unknown": "Value that training has not seen",
     "column-constant": "Column that is the same everywhere",
+    "column-numbering": "Column that numbers the rows",
+    "column-doubtful": "Column of words that may be no categories",
     "text-unreadable": "Text that cannot be read",
     "text-cut": "Text longer than the limit",
     "text-short": "Text too short for an example",

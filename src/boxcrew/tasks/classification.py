@@ -55,7 +55,7 @@ class ClassesConfig(ExampleConfig):
     balanced: bool = False  # whether rare classes are seen as often as frequent ones
     l1: float = Field(default=0.0, ge=0)
     max_norm: float | None = Field(default=None, gt=0)  # of the weights that come into a unit
-    check_labels: bool = False  # whether wrong labels are looked for before training: about a minute
+    check_labels: bool = False  # whether wrong labels are looked for before training: a minute or two
     net: Annotated[SerializeAsAny[NetConfig], chosen_by("name", default="cnn", lookup=net_config_class)]
     augment: AugmentConfig = AugmentConfig()
 

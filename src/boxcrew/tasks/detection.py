@@ -174,7 +174,7 @@ class Detection(Subject):
     def digest(self) -> str:
         seen = hashlib.blake2b(digest_size=16)
         for record in self.train:
-            seen.update(f"{record.key} {record.width} {record.height}".encode())
+            seen.update(f"{record.key} {record.width} {record.height}".encode(errors="surrogateescape"))
             seen.update(record.target.boxes.tobytes())
             seen.update(record.target.labels.tobytes())
         return seen.hexdigest()

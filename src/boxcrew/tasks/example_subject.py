@@ -112,7 +112,7 @@ class ExampleSubject(Subject):
         """Of labels, keys and the first inputs: enough to tell two sets apart."""
         seen = hashlib.blake2b(np.ascontiguousarray(self.train.labels).tobytes(), digest_size=16)
         for index in range(0, len(self.train), max(1, len(self.train) // 64)):
-            seen.update(self.train.key(index).encode())
+            seen.update(self.train.key(index).encode(errors="surrogateescape"))
         seen.update(np.ascontiguousarray(self.train.fetch(range(min(64, len(self.train)))).inputs).tobytes())
         return seen.hexdigest()
 

@@ -7,9 +7,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod, OverflowMethod
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.segment import Segment, Segments
 from rich.table import Table
+from rich.text import Text
 
 from boxcrew.core.files import append
 
@@ -17,7 +19,8 @@ MAX_WAITING = 10_000  # lines
 
 
 class Screen:
-    """Lines and tables. What is said before a log is opened is written to it when it is.
+    """Lines and tables, of text that means nothing but itself. What is said before a log is opened is written
+    to it when it is.
 
     A line that cannot be written never ends a run: on a full disk the lines of the log wait for room, and
     that is said once.
@@ -52,14 +55,16 @@ class Screen:
         self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: bool = True
     ) -> None:
         """The first column is text, the others numbers, unless they are text too."""
+        overflow: OverflowMethod = "crop" if self.console.options.ascii_only else "ellipsis"
         drawn = Table(box=None, pad_edge=False, header_style="bold")
         for i, column in enumerate(columns):
-            drawn.add_column(column, justify="right" if i and numbers else "left", no_wrap=numbers)
+            justify: JustifyMethod = "right" if i and numbers else "left"
+            drawn.add_column(self._cell(column), justify=justify, no_wrap=numbers, overflow=overflow)
         for row in rows:
-            drawn.add_row(*row)
+            drawn.add_row(*map(self._cell, row))
+        # Not as the table's own title, which is broken where the table is narrow.
+        self._print(title, style="table.title")
         with contextlib.suppress(OSError):
-            # Not as the table's own title, which is broken where the table is narrow.
-            self.console.print(title, style="table.title", markup=False, highlight=False, soft_wrap=True)
             self.console.print(drawn)
         widths = [max(len(r[i]) for r in (columns, *rows)) for i in range(len(columns))]
         self._note(title)
@@ -88,8 +93,18 @@ class Screen:
             yield lambda done, total: bar.update(task, completed=done, total=total)
 
     def _print(self, text: str, *, style: str | None) -> None:
+        # As a segment: in text rich finds emojis, and it makes spaces of tabs.
+        line = Segments([Segment(self._showable(text)), Segment.line()])
         with contextlib.suppress(OSError):  # a terminal that was closed, a file on a full disk
-            self.console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+            self.console.print(line, style=style, soft_wrap=True)
+
+    def _cell(self, text: str) -> Text:
+        return Text(self._showable(text))
+
+    def _showable(self, text: str) -> str:
+        """With escapes for what it has no characters for, such as names of files that are not UTF-8."""
+        encoding = self.console.encoding
+        return text.encode(encoding, errors="backslashreplace").decode(encoding)
 
     def _note(self, text: str) -> None:
         self._waiting.append(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")

@@ -20,7 +20,10 @@ def write(file: Path, *rows: str, header: str = HEADER) -> Path:
 
 
 def plain_rows(count: int = 20) -> list[str]:
-    return [f"{index},{('red', 'blue')[index % 2]},{('a', 'b')[index // 2 % 2]}" for index in range(count)]
+    """Of sizes that do not number the rows."""
+    return [
+        f"{2 * index},{('red', 'blue')[index % 2]},{('a', 'b')[index // 2 % 2]}" for index in range(count)
+    ]
 
 
 def only(opened: ExampleSet, kind: str) -> Problem:
@@ -51,18 +54,18 @@ def test_numbers_are_standardised_by_training_rows_and_words_become_features(tmp
     assert train[:, 0].std() == pytest.approx(1, abs=1e-6)
     part = opened.split("val")
     line = int(part.key(0).removeprefix("a.csv:"))
-    size = line - 2
+    row = line - 2
     column = opened.meaning["columns"][0]
-    expected = [(size - column["mean"]) / column["deviation"], size % 2 == 1, size % 2 == 0]  # blue, red
+    expected = [(2 * row - column["mean"]) / column["deviation"], row % 2 == 1, row % 2 == 0]  # blue, red
     assert whole(opened, "val")[0] == pytest.approx(np.array(expected, dtype=np.float32), rel=1e-5)
-    assert opened.classes[part.labels[0]] == "ab"[size // 2 % 2]
+    assert opened.classes[part.labels[0]] == "ab"[row // 2 % 2]
 
 
 def test_new_rows_become_the_same_inputs(tmp_path: Path) -> None:
     opened = open_examples(write(tmp_path / "a.csv", *plain_rows()), Wanted())
     part = opened.split("train")
     lines = [int(part.key(index).removeprefix("a.csv:")) for index in range(len(part))]
-    rows = [{"size": line - 2, "colour": ("red", "blue")[line % 2], "more": "x"} for line in lines]
+    rows = [{"size": 2 * line - 4, "colour": ("red", "blue")[line % 2], "more": "x"} for line in lines]
     assert np.array_equal(encode_rows(opened.meaning, rows), whole(opened, "train"))
     absent = encode_rows(opened.meaning, [{"size": None, "colour": "mauve"}, {"size": "1e99"}])
     assert not absent.any()
@@ -264,7 +267,8 @@ def test_constant_columns_are_left_out(tmp_path: Path) -> None:
 
 
 def test_rare_categories_share_a_feature(tmp_path: Path) -> None:
-    rows = [f"{index},c{index % 50 if index < 50 else index % 30},{'ab'[index % 2]}" for index in range(400)]
+    names = [index % 50 if index < 50 else index % 30 for index in range(400)]
+    rows = [f"{2 * index},c{name},{'ab'[index % 2]}" for index, name in enumerate(names)]
     opened = open_examples(write(tmp_path / "a.csv", *rows), Wanted())
     column = opened.meaning["columns"][1]
     assert len(column["categories"]) == 32

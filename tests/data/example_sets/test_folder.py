@@ -124,6 +124,40 @@ def test_images_beside_the_folders_of_classes_are_told(tmp_path: Path) -> None:
     assert told.what == "no folder of a class holds 3 images: 0.png, train/5.png, val/6.png"
 
 
+def write_nested(root: Path, *names: str) -> None:
+    """Four images each, in a folder of their own."""
+    for number, name in enumerate(names):
+        (root / name / f"s{number}").mkdir(parents=True)
+        for index in range(4):
+            write_image(root / name / f"s{number}" / f"{index}.png", draw_blocks(10 * number + index))
+
+
+def test_images_anywhere_below_the_folders_of_classes(tmp_path: Path) -> None:
+    write_nested(tmp_path / "flat", "cat", "dog")
+    write_nested(tmp_path / "divided", "train/cat", "train/dog", "val/cat")
+    for root in (tmp_path / "flat", tmp_path / "divided"):
+        opened = open_examples(root, Wanted())
+        assert opened.classes == ("cat", "dog")
+        assert list(opened.splits) == ["train", "val"]
+        write_image(root / "preview.png", draw_blocks(90))
+        again = open_examples(root, Wanted())
+        assert again.classes == ("cat", "dog")
+        assert ("label-missing", "preview.png", "left out") in kinds(again)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("PetImages/Cat", "PetImages/Dog"),  # a folder around a set
+        ("training_set/cat", "training_set/dog", "test_set/cat"),  # parts of a set
+        ("images/train", "images/val", "masks/train", "masks/val"),  # no set of classes
+    ],
+)
+def test_folders_that_are_no_classes(tmp_path: Path, names: tuple[str, ...]) -> None:
+    write_nested(tmp_path, *names)
+    assert "not a data set in any known format" in refused(tmp_path).message
+
+
 def test_what_cannot_be_read_is_left_out_and_named(tmp_path: Path) -> None:
     write_classes(tmp_path, {"a": 5, "b": 5})
     cut = tmp_path / "a" / "0.png"

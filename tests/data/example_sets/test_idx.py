@@ -64,6 +64,13 @@ def test_classes_have_names_where_a_file_tells_them(folder: Path) -> None:
     assert "names 2 classes, but there are labels up to 2" in refused(folder).message
 
 
+def test_a_name_that_two_classes_have_is_refused(folder: Path) -> None:
+    (folder / "classes.txt").write_text("shirt\n\nshoe\nshirt\n")
+    error = refused(folder)
+    assert error.message == f"{folder / 'classes.txt'}: names 'shirt' twice, in lines 1 and 4"
+    assert error.advice == "give each class a name of its own"
+
+
 def test_labels_that_only_test_has_need_no_name(folder: Path) -> None:
     (folder / "classes.txt").write_text("shirt\nshoe\nbag\n")
     labels = bytes([0, 0, 8, 1]) + struct.pack(">I", 9) + bytes([0, 1, 2, 7, 0, 1, 2, 0, 1])

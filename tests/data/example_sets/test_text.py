@@ -153,6 +153,18 @@ def test_equal_texts_are_in_one_split(tmp_path: Path) -> None:
     assert len(opened.split("val")) == 120
 
 
+def test_texts_that_are_equal_once_they_are_cut_are_in_one_split(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        lines = "".join(f"{name}{index % 30:02d}{index}\n" for index in range(300))
+        (tmp_path / f"{name}.txt").write_text(lines)
+    before = {"alphabet": "0123456789enotw", "unknown": 1, "length": 5}
+    for wanted in (Wanted(length=5), Wanted(meaning=before)):
+        opened = open_examples(tmp_path, wanted)
+        assert opened.shape == (5,)
+        assert not set(texts(opened, "train")) & set(texts(opened, "val"))
+        assert len(opened.split("val")) == 120
+
+
 def test_long_texts_are_cut_and_counted_once(tmp_path: Path) -> None:
     write_names(tmp_path)
     opened = open_examples(tmp_path, Wanted(length=15))
@@ -195,6 +207,44 @@ def test_folders_of_splits_with_folders_of_classes(tmp_path: Path) -> None:
     assert {name: len(part) for name, part in opened.splits.items()} == {"train": 8, "val": 2, "test": 10}
     assert all(text.startswith("test") for text in texts(opened, "test"))
     assert all(text.startswith("train") for text in texts(opened, "val"))
+
+
+def write_reviews(folder: Path) -> None:
+    for name in ("pos", "neg"):
+        (folder / name).mkdir(parents=True)
+        for index in range(5):
+            (folder / name / f"{index}.txt").write_text(f"{folder.name} {name} {index}")
+
+
+def test_texts_beside_folders_of_classes_are_of_none(tmp_path: Path) -> None:
+    for split in ("train", "test"):
+        write_reviews(tmp_path / "divided" / split)
+    write_reviews(tmp_path / "flat")
+    for names in (("imdbEr",), ("notes", "todo"), ("train", "val")):
+        for root in (tmp_path / "divided", tmp_path / "flat"):
+            for name in names:
+                (root / f"{name}.txt").write_text("0.5\n" * 500)
+            opened = open_examples(root, Wanted())
+            assert (opened.classes, opened.meaning["unit"]) == (("neg", "pos"), "file")
+            assert ("label-missing", f"{names[0]}.txt", "left out") in kinds(opened)
+            for name in names:
+                (root / f"{name}.txt").unlink()
+
+
+def test_a_text_beside_one_folder_with_texts_is_to_be_continued(tmp_path: Path) -> None:
+    (tmp_path / "tea.txt").write_text("abcd" * 100)
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "todo.txt").write_text("more tea")
+    assert open_examples(tmp_path, Wanted()).classes == ()
+
+
+def test_texts_anywhere_below_the_folders_of_classes(tmp_path: Path) -> None:
+    for name in ("pos", "neg"):
+        for index in range(5):
+            (tmp_path / name / f"by{index}").mkdir(parents=True)
+            (tmp_path / name / f"by{index}" / "1.txt").write_text(f"{name} {index}")
+    opened = open_examples(tmp_path, Wanted())
+    assert (opened.classes, opened.meaning["unit"]) == (("neg", "pos"), "file")
 
 
 def test_a_class_of_which_nothing_can_be_read_is_dropped(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +15,20 @@ from boxcrew.core.types import Bools, Floats, Ints
 from boxcrew.core.units import counted
 from boxcrew.data.columns import (
     Column,
+    doubts,
     encode_columns,
     faults,
     learn_column,
     missing_in,
     num_features,
+    numbers_rows,
     require_columns,
 )
 from boxcrew.data.examples import EXAMPLE_FORMATS, ExampleFormat, ExampleSet, InMemory, Wanted
 from boxcrew.data.label_reading import LabelReading, are_few, number_of
 from boxcrew.data.labelled import held_out, left_out_split, made_split, settle_classes
-from boxcrew.data.layout import suffix_of
-from boxcrew.data.problem import Problem
+from boxcrew.data.layout import names_in, split_of_folder, stem_of, suffix_of
+from boxcrew.data.problem import Kind, Problem
 from boxcrew.data.source import SPLITS
 from boxcrew.data.table import Table, problem_at, read_table
 
@@ -37,15 +39,17 @@ _CHOOSE = "choose the column of the classes: task.label=…"
 
 @EXAMPLE_FORMATS.register("csv")
 class CsvFormat(ExampleFormat):
-    """One file with a header, or train.csv with val.csv and test.csv, which are left out where they cannot be
-    used. What is known about columns is learnt from the training rows alone.
+    """One file with a header, or train.csv with val.csv (or valid.csv and the like) and test.csv, which are
+    left out where they cannot be used. What is known about columns is learnt from the training rows alone.
     """
 
     name = "csv"
 
     @classmethod
     def detect(cls, path: Path) -> bool:
-        return suffix_of(path.name) == ".csv" if path.is_file() else (path / "train.csv").is_file()
+        if path.is_file():
+            return suffix_of(path.name) == ".csv"
+        return any(file.is_file() for file in _files(path).get("train", ()))
 
     @classmethod
     def looked_for(cls) -> str:
@@ -60,8 +64,10 @@ class CsvFormat(ExampleFormat):
         tables, mistaken = _without_mistakes(tables, label, reading)
         problems += mistaken
         names, labels = _classes(tables, label, reading)
+        numbering = _numbering(tables["train"], label, before)
         if "val" not in tables:
-            chosen = held_out(_contents(tables["train"]), labels["train"], seed=wanted.seed)
+            contents = _contents(tables["train"], numbering)
+            chosen = held_out(contents, labels["train"], seed=wanted.seed)
             tables, labels = _divided(tables, labels, chosen)
             problems += made_split(path, chosen, seed=wanted.seed)
         settled = settle_classes(path, names, labels, problems)
@@ -69,7 +75,7 @@ class CsvFormat(ExampleFormat):
             columns = before["columns"]
             require_columns(tables["train"], columns)
         else:
-            columns = _learnt_columns(tables["train"], label, problems)
+            columns = _learnt_columns(tables["train"], label, numbering, problems)
         splits = {}
         for split in (split for split in SPLITS if split in tables):
             known = settled.numbers[labels[split]] >= 0
@@ -113,32 +119,59 @@ def _keys(table: Table) -> list[str]:
     return [f"{table.file.name}:{line}" for line in table.lines]
 
 
-def _contents(table: Table) -> list[str]:
-    """What rows are held out by. Equal ones stay together: what is measured must not have been trained on, in
-    a copy of the file either.
+def _contents(table: Table, numbering: Collection[str]) -> list[str]:
+    """What rows are held out by. Equal ones, whatever their numbers, stay together: what is measured must not
+    have been trained on, in a copy of the file either.
     """
-    return ["\0".join(row) for row in table.rows]
+    places = [place for place, name in enumerate(table.names) if name not in numbering]
+    return ["\0".join([row[place] for place in places]) for row in table.rows]
+
+
+def _numbering(train: Table, label: str, before: Mapping[str, Any] | None) -> list[str]:
+    """Columns that number the rows: where rows are sorted, that tells their classes. None if there is nothing
+    else to learn from, or they were learnt from before.
+    """
+    known = {column["name"] for column in before["columns"]} if before else set()
+    names = [name for name in train.names if name != label and name not in known]
+    found = [name for name in names if numbers_rows(train.column(name))]
+    others = (train.column(name) for name in train.names if name not in {label, *found})
+    return found if any(len({*words}) > 1 for words in others) else []
 
 
 def _read(path: Path, wanted: str | None) -> tuple[dict[str, Table], str, list[Problem]]:
     """The tables by split, without rows that have no label; and the name of the label's column."""
-    files = {"train": path} if path.is_file() else {split: path / f"{split}.csv" for split in SPLITS}
-    file = files.pop("train")
-    if not file.is_file():
+    files = {"train": path} if path.is_file() else _one_each(path, _files(path))
+    if "train" not in files:
         raise DataError(f"{path}: no such CSV file", advice=f"looked for {CsvFormat.looked_for()}")
-    train, problems = read_table(file)
+    train, problems = read_table(files.pop("train"))
     label = _label(train, wanted)
     train, unlabelled = _with_label(train, label)
     problems += unlabelled
     _require_rows(train, problems)
     tables = {"train": train}
     for split, file in files.items():
-        if file.exists() or file.is_symlink():
-            table, found = _read_beside(split, file, train, label)
-            problems += found
-            if table:
-                tables[split] = table
+        table, found = _read_beside(split, file, train, label)
+        problems += found
+        if table:
+            tables[split] = table
     return tables, label, problems
+
+
+def _files(folder: Path) -> dict[str, list[Path]]:
+    """By split, those that are called after one."""
+    files: dict[str, list[Path]] = defaultdict(list)
+    for name in names_in(folder):
+        if suffix_of(name) == ".csv" and (split := split_of_folder(stem_of(name))):
+            files[split].append(folder / name)
+    return {split: files[split] for split in SPLITS if split in files}
+
+
+def _one_each(folder: Path, files: Mapping[str, Sequence[Path]]) -> dict[str, Path]:
+    for split, found in files.items():
+        if len(found) > 1:
+            names = " and ".join(file.name for file in found)
+            raise DataError(f"{folder}: {names} are files of one split, {split}", advice="leave one of them")
+    return {split: file for split, (file,) in files.items()}
 
 
 def _read_beside(split: str, file: Path, train: Table, label: str) -> tuple[Table | None, list[Problem]]:
@@ -267,22 +300,32 @@ def _require_classes(train: Table, label: str, names: Sequence[str]) -> None:
         raise DataError(f"{train.file}: {what}", advice=_CHOOSE)
 
 
-def _learnt_columns(train: Table, label: str, problems: list[Problem]) -> list[Column]:
-    """Those that are not the same everywhere; the others are added to `problems`."""
+def _learnt_columns(
+    train: Table, label: str, numbering: Collection[str], problems: list[Problem]
+) -> list[Column]:
+    """Those that are not the same everywhere and do not number the rows; the others are added to `problems`,
+    and what is doubtful.
+    """
     columns = []
     for name in (name for name in train.names if name != label):
         words = train.column(name)
-        column = learn_column(name, words)
+        column = None if name in numbering else learn_column(name, words)
         if column is not None:
             columns.append(column)
+            problems += doubts(train, column)
             continue
-        what = f"column {name!r} is the same in all training rows: {words[0] or 'empty'}"
-        problems.append(
-            Problem(kind="column-constant", file=train.file.name, what=what, value=name, action="left out")
-        )
+        problems.append(_idle(train, name, numbers=name in numbering))
     if not columns:
         raise DataError(
             f"{train.file}: has no column beside {label!r} to learn from",
             advice="give columns that differ between rows",
         )
     return columns
+
+
+def _idle(train: Table, name: str, *, numbers: bool) -> Problem:
+    """A column that tells nothing: it is the same in all rows, or numbers them."""
+    kind: Kind = "column-numbering" if numbers else "column-constant"
+    same = f"is the same in all training rows: {train.column(name)[0] or 'empty'}"
+    what = f"column {name!r} {'numbers the rows, which tells nothing about others' if numbers else same}"
+    return Problem(kind=kind, file=train.file.name, what=what, value=name, action="left out")

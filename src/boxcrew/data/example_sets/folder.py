@@ -17,6 +17,7 @@ from boxcrew.data.class_folders import (
     is_annotated,
     loose,
     strays,
+    unlisted,
     without_class,
 )
 from boxcrew.data.cuts import Cut, labels_of, read_when_asked, settle_cuts
@@ -92,7 +93,7 @@ def _find(root: Path) -> tuple[list[str], Splits, list[Problem]]:
     folders = _folders(root)
     names = sorted({folder.label for folder in folders})
     splits: Splits = {}
-    problems = strays(root, folders)
+    problems = [*unlisted(root, "unreadable-image"), *strays(root, folders)]
     problems += without_class(root, loose(root, folders, IMAGE_SUFFIXES), "image")
     for folder in folders:
         problems += _others(root, folder)

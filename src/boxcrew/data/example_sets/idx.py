@@ -16,7 +16,7 @@ from boxcrew.core.errors import DataError
 from boxcrew.data.examples import EXAMPLE_FORMATS, ExampleFormat, ExampleSet, Wanted
 from boxcrew.data.image_cache import Pixels
 from boxcrew.data.labelled import Labelled, held_out, left_out_split, made_split, settle
-from boxcrew.data.layout import read_lines, require_folder
+from boxcrew.data.layout import numbered_lines, require_folder
 from boxcrew.data.pictures import Shape, fit, shape_for
 from boxcrew.data.problem import Problem
 
@@ -156,13 +156,25 @@ def _names(root: Path, parts: Mapping[str, Labelled]) -> list[str]:
     """Of the labels 0, 1, 2, …; those that only other splits than training have need none in the file."""
     largest = {split: int(part.labels.max()) for split, part in parts.items()}
     file = root / "classes.txt"
-    names = read_lines(file) if file.is_file() else []
+    names = _read_names(file) if file.is_file() else []
     if file.is_file() and len(names) <= largest["train"]:
         raise DataError(
             f"{file}: names {len(names)} classes, but there are labels up to {largest['train']}",
             advice="give one name a line, the first for label 0",
         )
     return [*names, *map(str, range(len(names), max(largest.values()) + 1))]
+
+
+def _read_names(file: Path) -> list[str]:
+    first: dict[str, int] = {}
+    for number, name in numbered_lines(file).items():
+        if name in first:
+            raise DataError(
+                f"{file}: names {name!r} twice, in lines {first[name]} and {number}",
+                advice="give each class a name of its own",
+            )
+        first[name] = number
+    return list(first)
 
 
 def _shaped(part: Labelled, shape: Shape) -> Labelled:

@@ -12,7 +12,15 @@ import numpy as np
 from boxcrew.core.errors import DataError
 from boxcrew.core.units import counted
 from boxcrew.data.alphabet import Unit, encode_texts, meaning_of_texts
-from boxcrew.data.class_folders import class_folders, has_classes_of, loose, strays, without_class
+from boxcrew.data.class_folders import (
+    class_folders,
+    has_classes_of,
+    has_several_of,
+    loose,
+    strays,
+    unlisted,
+    without_class,
+)
 from boxcrew.data.corpus import open_corpus
 from boxcrew.data.examples import EXAMPLE_FORMATS, ExampleFormat, ExampleSet, Wanted
 from boxcrew.data.image import IMAGE_SUFFIXES
@@ -29,7 +37,8 @@ _ABOUT = frozenset({"classes", "copying", "copyright", "labels", "licence", "lic
 @EXAMPLE_FORMATS.register("text")
 class TextFormat(ExampleFormat):
     """One file, or files named after splits, are running text. Of several files each is a class, and a line
-    an example; in a folder for each class a file is an example.
+    an example; in a folder for each class a file is an example. Where several such folders hold texts, files
+    beside them are of no class.
     """
 
     name = "text"
@@ -51,7 +60,7 @@ class TextFormat(ExampleFormat):
 
     @classmethod
     def open(cls, path: Path, wanted: Wanted) -> ExampleSet:
-        files = [path] if path.is_file() else _files(path)
+        files = _files_to_read(path)
         splits = {split_of_file(file.stem): file for file in files}
         if len(files) == 1:
             return open_corpus(path, {"train": read_utf8(files[0])}, wanted, format=cls.name)
@@ -69,6 +78,13 @@ class _Text(NamedTuple):
     label: str
     key: str
     text: str  # not empty
+
+
+def _files_to_read(path: Path) -> list[Path]:
+    """None where the texts are those in folders of classes."""
+    if path.is_file():
+        return [path]
+    return [] if has_several_of(path, TEXT_SUFFIXES) else _files(path)
 
 
 def _files(folder: Path) -> list[Path]:
@@ -113,12 +129,13 @@ def _open_classes(root: Path, files: Sequence[Path], wanted: Wanted) -> ExampleS
         names = sorted({folder.label for folder in class_folders(root)})
         texts = list(_whole_files(root, problems))
     splits = {split: [text for text in texts if text.split == split] for split in {t.split for t in texts}}
-    splits, made = _hold_out(root, names, splits, seed=wanted.seed)
+    length = _length([text.text for text in texts], wanted)
+    splits, made = _hold_out(root, names, splits, length=length, seed=wanted.seed)
     numbers = {name: number for number, name in enumerate(names)}
-    meaning = _meaning(
-        [text.text for text in texts], [text.text for text in splits.get("train", ())], wanted, unit
+    meaning = _meaning_before(wanted) or meaning_of_texts(
+        (text.text[:length] for text in splits.get("train", ())), length=length, unit=unit
     )
-    problems += (*made, *cut_texts(str(root), ((t.key, t.text) for t in texts), meaning["length"]))
+    problems += (*made, *cut_texts(str(root), ((t.key, t.text) for t in texts), length))
     parts = {
         split: Labelled(
             inputs=encode_texts(meaning, [text.text for text in part]),
@@ -133,19 +150,21 @@ def _open_classes(root: Path, files: Sequence[Path], wanted: Wanted) -> ExampleS
         format=TextFormat.name,
         kind="tokens",
         classes=settled.classes,
-        shape=(meaning["length"],),
+        shape=(length,),
         splits=examples,
         problems=(*problems, *settled.problems),
         meaning=meaning,
     )
 
 
-def _meaning(texts: Sequence[str], train: Sequence[str], wanted: Wanted, unit: Unit) -> Mapping[str, Any]:
-    """As before, or else by the training texts, with room for the longest of all."""
-    if wanted.meaning and "length" in wanted.meaning:
-        return wanted.meaning
-    length = min(max(map(len, texts), default=0), wanted.length)
-    return meaning_of_texts((text[:length] for text in train), length=length, unit=unit)
+def _meaning_before(wanted: Wanted) -> Mapping[str, Any] | None:
+    return wanted.meaning if wanted.meaning and "length" in wanted.meaning else None
+
+
+def _length(texts: Sequence[str], wanted: Wanted) -> int:
+    """As before, or else with room for the longest of all."""
+    before = _meaning_before(wanted)
+    return int(before["length"]) if before else min(max(map(len, texts), default=0), wanted.length)
 
 
 def _lines(root: Path, files: Iterable[Path], problems: list[Problem]) -> Iterator[_Text]:
@@ -158,7 +177,7 @@ def _lines(root: Path, files: Iterable[Path], problems: list[Problem]) -> Iterat
 def _whole_files(root: Path, problems: list[Problem]) -> Iterator[_Text]:
     """Of folders that are a class each; what cannot be read or is empty is added to `problems`."""
     folders = class_folders(root)
-    problems += strays(root, folders)
+    problems += (*unlisted(root, "text-unreadable"), *strays(root, folders))
     beside = loose(root, folders, TEXT_SUFFIXES)
     problems += without_class(root, [file for file in beside if not _is_about(file.name)], "text")
     for folder in folders:
@@ -182,16 +201,16 @@ def _read(root: Path, file: Path, problems: list[Problem]) -> str:
 
 
 def _hold_out(
-    root: Path, names: Sequence[str], splits: dict[str, list[_Text]], *, seed: int
+    root: Path, names: Sequence[str], splits: dict[str, list[_Text]], *, length: int, seed: int
 ) -> tuple[dict[str, list[_Text]], tuple[Problem, ...]]:
-    """With a validation split, made where there is none. Equal texts stay together: what is measured must not
-    have been trained on.
+    """With a validation split, made where there is none. Texts that are equal once they are cut stay
+    together: what is measured must not have been trained on.
     """
     train = splits.get("train", [])
     if not train or "val" in splits:
         return splits, ()
     labels = np.array([names.index(text.label) for text in train], dtype=np.int64)
-    chosen = held_out([text.text for text in train], labels, seed=seed)
+    chosen = held_out([text.text[:length] for text in train], labels, seed=seed)
     if not chosen.any():
         return splits, ()
     divided: dict[str, list[_Text]] = {"train": [], "val": []}

@@ -79,18 +79,17 @@ class CocoSource(Source):
         return cls(root=root, classes=classes, splits=splits, problems=problems)
 
 
+def _json_files(folder: Path) -> list[Path]:
+    return [folder / name for name in names_in(folder) if name.endswith(".json")]
+
+
 def _candidates(root: Path) -> list[Path]:
     """JSON files that may be COCO's, by their names alone."""
     if not root.is_dir():
         return []
-    folders = [folder for folder in sorted(root.iterdir()) if folder.is_dir()]
-    inner = [
-        file
-        for folder in folders
-        if folder.name.lower() == "annotations" or split_of_folder(folder.name)
-        for file in sorted(folder.glob("*.json"))
-    ]
-    here = [file for file in sorted(root.glob("*.json")) if _known_name(file) or split_of_file(file.stem)]
+    folders = [name for name in names_in(root) if name.lower() == "annotations" or split_of_folder(name)]
+    inner = [file for name in folders for file in _json_files(root / name)]
+    here = [file for file in _json_files(root) if _known_name(file) or split_of_file(file.stem)]
     files = [*inner, *here]
     instances = [file for file in files if file.stem.startswith("instances")]
     return instances or files  # beside instances, COCO itself has captions and keypoints

@@ -23,7 +23,15 @@ from boxcrew.core.registry import suggest
 from boxcrew.data.annotations import Annotation, Gathering, Object, collector_paused
 from boxcrew.data.box_repair import Box
 from boxcrew.data.image import IMAGE_SUFFIXES
-from boxcrew.data.layout import ImageFinder, files_below, read_lines, require_folder, split_of_folder, stem_of
+from boxcrew.data.layout import (
+    ImageFinder,
+    files_below,
+    names_in,
+    read_lines,
+    require_folder,
+    split_of_folder,
+    stem_of,
+)
 from boxcrew.data.problem import Kind
 from boxcrew.data.source import SOURCES, SPLITS, Source
 
@@ -117,23 +125,22 @@ def _only_root(path: Path) -> Path:
 def _page_folders(root: Path) -> Iterator[Path]:
     yield from _annotation_folders(root)
     yield root
-    for folder in root.iterdir():
-        if split_of_folder(folder.name) and folder.is_dir():
+    for folder in (root / name for name in names_in(root) if split_of_folder(name)):
+        if folder.is_dir():
             yield folder
             yield from _annotation_folders(folder)
 
 
 def _annotation_folders(folder: Path) -> list[Path]:
-    return [
-        child for child in sorted(folder.iterdir()) if child.name.lower() == "annotations" and child.is_dir()
-    ]
+    children = (folder / name for name in names_in(folder) if name.lower() == "annotations")
+    return [child for child in children if child.is_dir()]
 
 
 def _has_pages(folder: Path) -> bool:
-    first = next(folder.glob("*.xml"), None)
+    first = next((name for name in names_in(folder) if name.endswith(".xml")), None)
     if first is None:
         return False
-    with first.open("rb") as file:
+    with (folder / first).open("rb") as file:
         return b"<annotation" in file.read(4096)
 
 

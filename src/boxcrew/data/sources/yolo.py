@@ -80,17 +80,16 @@ def _likely_folders(root: Path) -> Iterator[Path]:
     for parent in (root, root / "images"):
         if parent.is_dir():
             yield parent
-            yield from (
-                child for child in sorted(parent.iterdir()) if child.is_dir() and split_of_folder(child.name)
-            )
-    yield from (child / "images" for child in sorted(root.iterdir()) if split_of_folder(child.name))
+            splits = (parent / name for name in names_in(parent) if split_of_folder(name))
+            yield from (child for child in splits if child.is_dir())
+    yield from (root / name / "images" for name in names_in(root) if split_of_folder(name))
 
 
 def _has_labels(folder: Path) -> bool:
     finder = ImageFinder()
     places = [folder, _label_folder(folder)]
-    texts = (file for place in places if place for file in place.glob("*.txt"))
-    return any(finder.find([folder], file.stem) for file in texts)
+    texts = (name for place in places if place for name in names_in(place) if name.endswith(".txt"))
+    return any(finder.find([folder], name.removesuffix(".txt")) for name in texts)
 
 
 @lru_cache(maxsize=1024)
