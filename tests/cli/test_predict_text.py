@@ -68,6 +68,16 @@ def test_the_text_may_stand_in_a_file(boxcrew: Call, run: Path, tmp_path: Path) 
     assert (said.code, "cannot be read" in said.err) == (3, True)
 
 
+def test_one_text_is_continued(boxcrew: Call, run: Path, tmp_path: Path) -> None:
+    said = boxcrew("predict", f"run={run}", f"source={tmp_path / 'begun.txt'}", "text=the cup")
+    assert (said.code, "leave one of them out" in said.err) == (2, True)
+
+
+@pytest.mark.parametrize("text", ["[the cup]", "{the", "none"])
+def test_any_text_can_be_given(boxcrew: Call, run: Path, text: str) -> None:
+    assert continued(boxcrew, run, f"text={text}", "num=3")["text"] == text
+
+
 def test_people_read_the_whole_of_it(boxcrew: Call, run: Path) -> None:
     more = continued(boxcrew, run, "text=the cup", "num=300")["continued"]
     said = boxcrew("predict", f"run={run}", "text=the cup", "num=300")

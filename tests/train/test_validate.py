@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from boxcrew.core.errors import DataError
+from boxcrew.data.source import open_source
 from boxcrew.testing.made_examples import make_csv
 from boxcrew.testing.untrained import untrained_run
 from boxcrew.train.screen import Screen
@@ -46,3 +47,37 @@ def test_another_seed_holds_out_others(run: Path, table: Path) -> None:
 def test_weights_alone_have_no_data(run: Path) -> None:
     with pytest.raises(DataError, match="has no data of its own"):
         validate(ValConfig(run=run / "weights" / "best.safetensors"), Screen())
+
+
+def num_judged(config: ValConfig) -> dict[str, int]:
+    return {one["name"]: one["num_examples"] for one in validate(config, Screen())["best"]["classes"]}
+
+
+def write_trees(file: Path, oaks: int, elms: int) -> Path:
+    rows = [f"{10 + index / 7},green,{'oak' if index < oaks else 'elm'}" for index in range(oaks + elms)]
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("\n".join(["height,colour,kind", *rows]) + "\n")
+    return file
+
+
+def test_all_of_other_data_can_be_judged(run: Path, tmp_path: Path) -> None:
+    other = write_trees(tmp_path / "new.csv", oaks=30, elms=20)
+    assert sum(num_judged(ValConfig(run=run, data=str(other))).values()) == 10  # a split is made
+    assert num_judged(ValConfig(run=run, data=str(other), split="all")) == {"elm": 20, "oak": 30}
+
+
+def test_data_that_is_judged_needs_nothing_to_train_on(run: Path, tmp_path: Path) -> None:
+    """Classes are those that the network knows, whatever this set would teach."""
+    write_trees(tmp_path / "new" / "test.csv", oaks=3, elms=4)
+    config = ValConfig(run=run, data=str(tmp_path / "new"), split="test")
+    assert num_judged(config) == {"elm": 4, "oak": 3}
+    write_trees(tmp_path / "new" / "train.csv", oaks=9, elms=0)
+    assert num_judged(config) == {"elm": 4, "oak": 3}
+    assert num_judged(config.model_copy(update={"split": "all"})) == {"elm": 4, "oak": 12}
+
+
+def test_all_photos_can_be_judged(tiny_run: Path, tiny_set: Path) -> None:
+    report = validate(ValConfig(run=tiny_run, data=str(tiny_set), split="all"), Screen())["best"]
+    objects = sum(one["num_objects"] for one in report["classes"])
+    source = open_source(tiny_set)
+    assert objects == sum(len(record.target) for split in source.splits.values() for record in split)

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from boxcrew.cli.output import print_json, screen
 from boxcrew.core.config import Config, Tree
+from boxcrew.core.errors import UsageError
 from boxcrew.core.units import counted
 from boxcrew.data.alphabet import unknown_characters
 from boxcrew.data.plain_text import read_utf8
@@ -31,6 +32,8 @@ class PredictConfig(Config):
 
 def predict_text(tree: Tree, *, as_json: bool) -> None:
     config = PredictConfig.of(tree)
+    if config.text and config.source is not None:
+        raise UsageError("text= and source=: one text can be continued", advice="leave one of them out")
     loaded = load_task(config.run, which=config.weights, device=config.device)
     net = loaded.task.network
     assert isinstance(net, Foreteller)

@@ -45,11 +45,16 @@ def labels_of(cuts: Sequence[Cut]) -> Ints:
 
 
 def settle_cuts(
-    root: Path, names: Sequence[str], splits: Mapping[str, Sequence[Cut]], problems: Sequence[Problem]
+    root: Path,
+    names: Sequence[str],
+    splits: Mapping[str, Sequence[Cut]],
+    problems: Sequence[Problem],
+    *,
+    judged: bool = False,
 ) -> tuple[Settled, dict[str, list[Cut]]]:
     """`settle_classes`, and what is then left in each split, of those that are not empty, in their order."""
     labels = {split: labels_of(cuts) for split, cuts in splits.items()}
-    settled = settle_classes(root, names, labels, problems)
+    settled = settle_classes(root, names, labels, problems, judged=judged)
     left = {
         split: [kept for cut in splits[split] if (kept := cut.with_classes(settled.numbers))]
         for split in SPLITS

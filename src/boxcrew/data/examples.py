@@ -121,6 +121,35 @@ class InMemory(Examples):
         return Fetched(inputs=self.inputs[chosen], labels=self.labels[chosen], indices=chosen)
 
 
+class Joined(Examples):
+    """Several, one after the other, to be looked at in turn."""
+
+    def __init__(self, parts: Sequence[Examples]) -> None:
+        self._parts = parts
+        self._begins = np.cumsum([0, *map(len, parts)])
+        self.labels = np.concatenate([part.labels for part in parts])
+
+    def key(self, index: int) -> str:
+        place = int(np.searchsorted(self._begins, index, side="right")) - 1
+        return self._parts[place].key(index - int(self._begins[place]))
+
+    def fetch(self, indices: Sequence[int] | Ints) -> Fetched:
+        chosen = np.asarray(indices, dtype=np.int64)
+        assert (np.diff(chosen) > 0).all(), "in turn"
+        pieces = np.split(chosen, np.searchsorted(chosen, self._begins[1:-1]))
+        found = [
+            (begin, part.fetch(piece - begin))
+            for begin, part, piece in zip(self._begins.tolist(), self._parts, pieces, strict=False)
+            if len(piece)
+        ]
+        return Fetched(
+            inputs=np.concatenate([one.inputs for _, one in found]),
+            labels=np.concatenate([one.labels for _, one in found]),
+            indices=np.concatenate([one.indices + begin for begin, one in found]),
+            skipped=tuple(skipped for _, one in found for skipped in one.skipped),
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
     """How examples are to be given, where that is open."""
@@ -132,6 +161,7 @@ class Wanted:
     seed: int = 0  # for splits, where there are none
     workers: int = 1  # threads that may look at files
     meaning: Mapping[str, Any] | None = None  # that of a set before, whose inputs these are to be like
+    judged: bool = False  # by a network that is there already: nothing needs to be there to train on
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -159,6 +189,10 @@ class ExampleSet:
                 advice="; ".join([f"it has: {', '.join(self.splits)}", *why]),
             )
         return self.splits[name]
+
+    def whole(self) -> Examples:
+        """Those of all splits."""
+        return Joined(tuple(self.splits.values()))
 
     def counts(self, part: Examples) -> dict[str, int]:
         """Examples of each class in a split."""

@@ -88,13 +88,19 @@ class Settled:
 
 
 def settle_classes(
-    root: Path, names: Sequence[str], labels: Mapping[str, Ints], problems: Sequence[Problem]
+    root: Path,
+    names: Sequence[str],
+    labels: Mapping[str, Ints],
+    problems: Sequence[Problem],
+    *,
+    judged: bool = False,
 ) -> Settled:
     """`labels` by split, as places in `names`. `DataError` if training has nothing; the `problems` met so far
-    tell why.
+    tell why. Of a set that is only `judged` all splits count: it is another's training that matters.
     """
     counts = {split: np.bincount(part, minlength=len(names)) for split, part in labels.items()}
-    trained = counts.get("train", np.zeros(len(names), dtype=np.int64)) > 0
+    learnt = [count for split, count in counts.items() if judged or split == "train"]
+    trained = np.sum([np.zeros(len(names), dtype=np.int64), *learnt], axis=0) > 0
     classes = tuple(name for name, is_there in zip(names, trained, strict=True) if is_there)
     if not classes:
         raise DataError(
@@ -116,10 +122,16 @@ def first_of(problems: Sequence[Problem]) -> str:
 
 
 def settle(
-    root: Path, names: Sequence[str], parts: Mapping[str, Labelled], problems: Sequence[Problem]
+    root: Path,
+    names: Sequence[str],
+    parts: Mapping[str, Labelled],
+    problems: Sequence[Problem],
+    *,
+    judged: bool = False,
 ) -> tuple[Settled, dict[str, InMemory]]:
     """`settle_classes`, and the splits, whose examples have the classes that are left."""
-    settled = settle_classes(root, names, {split: part.labels for split, part in parts.items()}, problems)
+    labels = {split: part.labels for split, part in parts.items()}
+    settled = settle_classes(root, names, labels, problems, judged=judged)
     splits = {}
     for split in (split for split in SPLITS if split in parts):
         part = parts[split].select(settled.numbers[parts[split].labels] >= 0)

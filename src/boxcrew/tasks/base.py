@@ -106,6 +106,10 @@ Sheets = Mapping[str, Sequence[Image]]
 """By name, such as val/predictions, pictures to be shown together."""
 
 
+ALL = "all"
+"""Splits taken together."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Opening:
     """How data is to be opened. `progress` is told (done, total)."""
@@ -115,6 +119,11 @@ class Opening:
     workers: int = 1  # threads that may look at it
     progress: Callable[[int, int], None] | None = None
     facts: Facts | None = None  # of a network that is there already; None: the data decides
+
+    @property
+    def judges_all(self) -> bool:
+        """Whether all that is there is examined, whatever its split: not where it is learnt from."""
+        return self.facts is not None and self.data.val == ALL
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -120,7 +120,9 @@ class Detection(Subject):
         source = scan(source, workers=opening.workers, progress=opening.progress)
         if opening.facts is not None and source.classes != tuple(opening.facts["classes"]):
             source = source.with_classes(tuple(opening.facts["classes"]))
-        return cls.of(config, source, val=data.val)
+        found = cls.of(config, source, val="train" if opening.judges_all else data.val)
+        every = (record for records in source.splits.values() for record in records)
+        return replace(found, val=tuple(every)) if opening.judges_all else found
 
     @classmethod
     def of(cls, config: DetectionConfig, source: Source, *, val: str = "val") -> Self:

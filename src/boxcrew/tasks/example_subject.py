@@ -63,11 +63,12 @@ class ExampleSubject(Subject):
         else:
             _require_like(opened, facts)
             opened = known_only(opened, tuple(facts["classes"])) if cls.tells_classes else opened
+        judged = opened.whole() if opening.judges_all else opened.split(opening.data.val)
         return cls(
             config=config,
             examples=opened,
-            train=opened.split("train"),
-            val=opened.split(opening.data.val),
+            train=opened.split("train") if facts is None else opened.splits.get("train", judged),
+            val=judged,
             known=_decided(opened) if facts is None else facts,
         )
 
@@ -187,6 +188,7 @@ def _wanted(config: ExampleConfig, opening: Opening) -> Wanted:
         seed=opening.seed,
         workers=opening.workers,
         meaning=facts["meaning"] if facts else None,
+        judged=facts is not None,
     )
 
 

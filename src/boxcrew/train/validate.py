@@ -26,7 +26,7 @@ class ValConfig(Config):
     run: Path  # a run directory, or a weight file
     data: str | None = None  # a data set; None: the run's own
     format: str = "auto"
-    split: str = "val"
+    split: str = "val"  # all: those of all splits
     weights: Which | Literal["both"] = "best"
     batch: int = Field(default=16, ge=1)
     device: str = "auto"
@@ -74,4 +74,6 @@ def _subject(config: ValConfig, loaded: Loaded, screen: Screen) -> Subject:
         )
         subject = kind.open(loaded.config, opening)
     say_problems(subject.problems, screen, rest="boxcrew data --json names all")
+    if config.data is not None and any(problem.kind == "made-split" for problem in subject.problems):
+        screen.say("split=all judges all of it, if none of it was learnt from")
     return subject

@@ -52,14 +52,15 @@ def test_two_files_for_one_split_are_refused(tmp_path: Path, first: str, second:
     assert raised.value.advice == "leave one of them"
 
 
-def test_a_folder_without_a_file_to_train_on_is_no_table(tmp_path: Path) -> None:
+def test_a_folder_without_a_file_to_train_on(tmp_path: Path) -> None:
+    assert not CsvFormat.detect(tmp_path)
     write(tmp_path / "valid.csv", *plain_rows())
     (tmp_path / "train.csv").mkdir()
-    assert not CsvFormat.detect(tmp_path)
+    assert CsvFormat.detect(tmp_path)
     with pytest.raises(DataError, match=r"train\.csv: cannot be read"):
         CsvFormat.open(tmp_path, Wanted())
     (tmp_path / "train.csv").rmdir()
-    with pytest.raises(DataError, match="no such CSV file"):
+    with pytest.raises(DataError, match="has no CSV file to train on"):
         CsvFormat.open(tmp_path, Wanted())
 
 

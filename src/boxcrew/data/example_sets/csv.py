@@ -49,7 +49,7 @@ class CsvFormat(ExampleFormat):
     def detect(cls, path: Path) -> bool:
         if path.is_file():
             return suffix_of(path.name) == ".csv"
-        return any(file.is_file() for file in _files(path).get("train", ()))
+        return any(file.is_file() for files in _files(path).values() for file in files)
 
     @classmethod
     def looked_for(cls) -> str:
@@ -59,23 +59,24 @@ class CsvFormat(ExampleFormat):
     def open(cls, path: Path, wanted: Wanted) -> ExampleSet:
         before = wanted.meaning if wanted.meaning and "columns" in wanted.meaning else None
         named = before["label"] if before else None
-        tables, label, problems = _read(path, wanted.label or named)
-        reading = _reading(tables["train"], label, before)
+        tables, label, problems = _read(path, wanted.label or named, judged=wanted.judged)
+        main = next(iter(tables))  # "train", unless the set is only judged
+        reading = _reading(tables[main], label, before)
         tables, mistaken = _without_mistakes(tables, label, reading)
         problems += mistaken
         names, labels = _classes(tables, label, reading)
-        numbering = _numbering(tables["train"], label, before)
-        if "val" not in tables:
+        numbering = _numbering(tables[main], label, before)
+        if "val" not in tables and main == "train":
             contents = _contents(tables["train"], numbering)
             chosen = held_out(contents, labels["train"], seed=wanted.seed)
             tables, labels = _divided(tables, labels, chosen)
             problems += made_split(path, chosen, seed=wanted.seed)
-        settled = settle_classes(path, names, labels, problems)
+        settled = settle_classes(path, names, labels, problems, judged=wanted.judged)
         if before:
             columns = before["columns"]
-            require_columns(tables["train"], columns)
+            require_columns(tables[main], columns)
         else:
-            columns = _learnt_columns(tables["train"], label, numbering, problems)
+            columns = _learnt_columns(tables[main], label, numbering, problems)
         splits = {}
         for split in (split for split in SPLITS if split in tables):
             known = settled.numbers[labels[split]] >= 0
@@ -138,19 +139,22 @@ def _numbering(train: Table, label: str, before: Mapping[str, Any] | None) -> li
     return found if any(len({*words}) > 1 for words in others) else []
 
 
-def _read(path: Path, wanted: str | None) -> tuple[dict[str, Table], str, list[Problem]]:
-    """The tables by split, without rows that have no label; and the name of the label's column."""
+def _read(path: Path, wanted: str | None, *, judged: bool) -> tuple[dict[str, Table], str, list[Problem]]:
+    """The tables by split, that to train on first, without rows that have no label; and the name of the
+    label's column. Of a set that is only `judged` any may be the first.
+    """
     files = {"train": path} if path.is_file() else _one_each(path, _files(path))
-    if "train" not in files:
-        raise DataError(f"{path}: no such CSV file", advice=f"looked for {CsvFormat.looked_for()}")
-    train, problems = read_table(files.pop("train"))
-    label = _label(train, wanted)
-    train, unlabelled = _with_label(train, label)
+    first = next(iter(files), None)
+    if first is None or (first != "train" and not judged):
+        raise DataError(f"{path}: has no CSV file to train on", advice=f"looked for {CsvFormat.looked_for()}")
+    main, problems = read_table(files.pop(first))
+    label = _label(main, wanted)
+    main, unlabelled = _with_label(main, label)
     problems += unlabelled
-    _require_rows(train, problems)
-    tables = {"train": train}
+    _require_rows(main, problems)
+    tables = {first: main}
     for split, file in files.items():
-        table, found = _read_beside(split, file, train, label)
+        table, found = _read_beside(split, file, main, label)
         problems += found
         if table:
             tables[split] = table
@@ -269,7 +273,7 @@ def _without_mistakes(
             what = f"{label!r} is {word!r} in {counted(len(rows), 'row')}; classes are {reading.sort}"
             problems.append(problem_at(table, _mask(table, rows), "unknown-class", what, value=word))
         left[split] = table.select(~_mask(table, [row for rows in places.values() for row in rows]))
-    _require_rows(left["train"], problems)
+    _require_rows(next(iter(left.values())), problems)
     return {split: table for split, table in left.items() if len(table)}, problems
 
 
@@ -284,7 +288,8 @@ def _classes(
 ) -> tuple[list[str], dict[str, Ints]]:
     """Their names, sorted; and the labels of each split."""
     named = {split: [*map(reading.name, table.column(label))] for split, table in tables.items()}
-    _require_classes(tables["train"], label, named["train"])
+    main = next(iter(tables))
+    _require_classes(tables[main], label, named[main])
     order = sorted({name for part in named.values() for name in part}, key=reading.place)
     places = {name: place for place, name in enumerate(order)}
     return order, {
