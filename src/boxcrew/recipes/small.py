@@ -20,6 +20,7 @@ def fc() -> RunConfig:
     """A multilayer perceptron: tells pictures or rows of a table apart
 
     boxcrew train fc data=PATH
+    On 2 CPU cores: Fashion-MNIST in a minute (time=1m epochs=none), accuracy 0.90 on test.
     """
     return RunConfig(
         task=ClassificationConfig(net=FcConfig(dropout=0.2)),
@@ -36,6 +37,7 @@ def cnn() -> RunConfig:
     """A small convolutional network: tells pictures apart
 
     boxcrew train cnn data=PATH
+    On 2 CPU cores: Fashion-MNIST in 6 minutes (time=6m epochs=none), accuracy 0.935 on test.
     """
     return RunConfig(
         task=ClassificationConfig(
@@ -54,6 +56,8 @@ def rnn() -> RunConfig:
     """A recurrent network: tells texts apart, or pictures read row by row, and continues running text
 
     boxcrew train rnn data=PATH
+    On 2 CPU cores: tinyshakespeare in 15 minutes (time=15m epochs=none), 1.53 nats a character on its last
+    tenth; Fashion-MNIST row by row in 5 minutes, accuracy 0.907 on test.
     """
     return RunConfig(
         task=SequenceConfig(net=RnnConfig(hidden=256)),
@@ -70,6 +74,8 @@ def gan() -> RunConfig:
     """A DCGAN: learns to make pictures like those it is shown
 
     boxcrew train gan data=PATH
+    On 2 CPU cores: Fashion-MNIST in 10 minutes (time=10m epochs=none), a Fréchet distance of 5.6 where an
+    untrained one has 170.
     The WGAN-GP: task.loss=wasserstein task.penalty=10 task.critic_steps=5 task.spectral_norm=false
     """
     return RunConfig(
