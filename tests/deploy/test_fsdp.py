@@ -86,7 +86,7 @@ def blank(deployment: Deployment, file: Path) -> None:
         found = deployment.gradients(task, given, "train")
         losses.append((found.total(), found.weight, task.get_buffer("features.1.running_mean").clone()))
         deployment.discard(task)
-    with pytest.raises(DataError, match="none of the 8 images"):
+    with pytest.raises(DataError, match="none of the 8 samples"):
         deployment.gradients(task, replace(batch, is_blank=True), "train")
     torch.save(losses, file)
 
