@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from boxcrew.plan.plan import Plan
+from boxcrew.testing.made_examples import make_folder
 from boxcrew.testing.tiny import TINY
 
 Call = Callable[..., Any]
@@ -62,11 +63,12 @@ def test_for_a_machine_that_is_not_here(plan: Call) -> None:
 
 
 @pytest.mark.parametrize("recipe", ["fc", "cnn", "rnn", "gan"])
-def test_for_networks_that_are_no_detectors(boxcrew: Call, recipe: str) -> None:
-    words = ("plan", recipe, "probe=false", "--json")
+def test_for_networks_that_are_no_detectors(boxcrew: Call, recipe: str, tmp_path: Path) -> None:
+    data = () if recipe == "rnn" else (f"data={make_folder(tmp_path / 'pictures')}", "size=28")
+    words = ("plan", recipe, *data, "probe=false", "--json")
     here, there = (boxcrew(*words, *more) for more in ((), ("--assume", "2x24GB-gpu, 16 cores, 64GB")))
     assert (here.code, there.code) == (0, 0), here.err + there.err
-    assert "image" not in here.err.partition("plan:")[2]
+    assert "images/s" not in here.err
     alone, both = (Plan.of(json.loads(done.out)["plan"]) for done in (here, there))
     assert (alone.strategy, both.strategy) == ("single", "ddp")
     for plan in (alone, both):
@@ -75,11 +77,12 @@ def test_for_networks_that_are_no_detectors(boxcrew: Call, recipe: str) -> None:
         assert 0 < plan.predicted.step.likely < 60
 
 
-def test_a_critic_that_learns_more_often_makes_steps_shorter(boxcrew: Call) -> None:
+def test_a_critic_that_learns_more_often_makes_steps_shorter(boxcrew: Call, tmp_path: Path) -> None:
     """On the whole: four in five have one phase of two."""
     seconds = []
+    words = ("plan", "gan", f"data={make_folder(tmp_path / 'pictures')}", "size=28", "probe=false", "--json")
     for critic_steps in (1, 5):
-        done = boxcrew("plan", "gan", "probe=false", f"task.critic_steps={critic_steps}", "--json")
+        done = boxcrew(*words, f"task.critic_steps={critic_steps}")
         seconds.append(json.loads(done.out)["plan"]["predicted"]["step"]["likely"])
     assert seconds[1] < 0.9 * seconds[0]
 

@@ -20,6 +20,7 @@ from boxcrew.core.config import Tree, to_yaml
 from boxcrew.core.errors import UsageError
 from boxcrew.data.source import Record, Source
 from boxcrew.recipes import RECIPES
+from boxcrew.tasks import features
 from boxcrew.testing.runs import require_same_run, shown_without_times
 from boxcrew.train.checkpoint import newest_checkpoint
 from boxcrew.train.config import RunConfig
@@ -94,6 +95,12 @@ def shrunk(variant: str, data: Path, out: Path) -> RunConfig:
         return recipe.changed({**settings, "size": SIZE})
     except UsageError:  # a detector of one size
         return recipe.changed({**settings, "steps": 2, "batch": 1})
+
+
+@pytest.fixture(autouse=True)
+def judged_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How well a GAN is judged is no matter here, and what judges it would learn for 400 steps."""
+    monkeypatch.setattr(features, "STEPS", 1)
 
 
 @pytest.fixture

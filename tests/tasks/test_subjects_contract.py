@@ -11,6 +11,7 @@ from boxcrew.core.config import Tree
 from boxcrew.core.errors import DataError
 from boxcrew.data.config import DataConfig
 from boxcrew.data.image import write_image
+from boxcrew.tasks import features
 from boxcrew.tasks.base import TASKS, Opening, Subject
 from boxcrew.testing import subjects
 
@@ -77,6 +78,12 @@ KINDS: list[tuple[str, str, Tree]] = [
     ("gan", "one folder", {"size": 28, **GAN}),
 ]
 SUFFIXES = {"table": ".csv", "text": ".txt"}
+
+
+@pytest.fixture(autouse=True)
+def judged_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How well a GAN is judged is no matter here, and what judges it would learn for 400 steps."""
+    monkeypatch.setattr(features, "STEPS", 1)
 
 
 @pytest.fixture(params=KINDS, ids=lambda kind: f"{kind[0]}-{kind[1]}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from boxcrew.plan.plan import MemoryFormat
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks.base import Feed
 from boxcrew.testing import learning
+from boxcrew.testing.made_examples import make_folder
 from boxcrew.testing.plans import plan_of
 from boxcrew.train.config import RunConfig
 from boxcrew.train.data import load_subject
@@ -58,8 +60,9 @@ def test_the_usual_way_is_timed_with_more_and_more_samples_the_others_with_few()
     assert 1 << 20 < first <= second <= third < 4 * GIB
 
 
-def test_a_task_with_phases_is_tried_too() -> None:
-    config = RECIPES.get("gan")().changed({"steps": 1, "task": {"width": 4, "critic_steps": 2}})
+def test_a_task_with_phases_is_tried_too(tmp_path: Path) -> None:
+    settings = {"data": str(make_folder(tmp_path)), "size": 28, "steps": 1}
+    config = RECIPES.get("gan")().changed({**settings, "task": {"width": 4, "critic_steps": 2}})
     subject = load_subject(config, workers=1, screen=Screen())
     batch = next(subject.loader(Feed(batch=4, seed=0)).batches())
     found = probe(Job(config=config, facts=subject.facts, batch=batch, ways=(way(),), memory=8 * GIB))
