@@ -17,7 +17,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.parent import LAUNCHER
-from boxcrew.deploy.pulse import MISSED
+from boxcrew.deploy.pulse import MISSED, UNREACHABLE
 from boxcrew.deploy.seat import process_name
 
 SAVING = 120  # seconds that replicas have to finish their step and save, when they are to stop
@@ -68,12 +68,18 @@ def _tell_failure(failures: Mapping[int, ProcessFailure], folder: Path, num_repl
         if TRACEBACK in text:
             print(f"{process_name(rank, num_replicas)}: {text[text.index(TRACEBACK) :]}", file=sys.stderr)
     missed = [said for text in words.values() if (said := _error_in(text)) and MISSED in said]
-    if missed:  # who noticed has ended both itself and who was missed
+    killed = [
+        rank
+        for rank, failure in sorted(failures.items())
+        if failure.exitcode < 0 and -failure.exitcode != signal.SIGTERM  # which is how the rest are ended
+    ]
+    # Who noticed has ended both itself and who was missed; but connections break because one was killed.
+    if missed and not (killed and UNREACHABLE in missed[0]):
         raise BoxcrewError(missed[0], advice=_ADVICE)
-    for rank, failure in sorted(failures.items()):
-        if failure.exitcode < 0 and -failure.exitcode != signal.SIGTERM:  # which is how the rest are ended
-            name, number = process_name(rank, num_replicas), signal.Signals(-failure.exitcode).name
-            raise BoxcrewError(f"{name} was killed by {number}: the run has stopped", advice=_ADVICE)
+    if killed:
+        name = process_name(killed[0], num_replicas)
+        number = signal.Signals(-failures[killed[0]].exitcode).name
+        raise BoxcrewError(f"{name} was killed by {number}: the run has stopped", advice=_ADVICE)
     if 0 in failures and failures[0].exitcode not in {-signal.SIGTERM, _INTERRUPTED}:
         sys.exit(failures[0].exitcode)
     others = [rank for rank in failures if rank] or [0]  # the chief was only told to stop

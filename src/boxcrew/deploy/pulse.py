@@ -28,6 +28,7 @@ GOODBYE = 10.0  # that the chief waits for the others to end
 DONE = "done"
 FAILED = "failed: "  # and why
 MISSED = " is missed: "  # in all that is told of one that is gone or stuck
+UNREACHABLE = "it cannot be reached"  # of one whose connections are broken
 LOST = (RuntimeError, OSError)  # what stores and messages raise where their other end is gone
 
 
@@ -149,7 +150,7 @@ class Pulse:
                 if lost is not None and MISSED not in lost[1]:
                     self._ended.wait(LAST_WORDS)  # the main thread may come by it, and say more
             except LOST as error:
-                lost = 0, f"replica 0{MISSED}it cannot be reached: {str(error).partition(chr(10))[0]}"
+                lost = 0, f"replica 0{MISSED}{UNREACHABLE}: {str(error).partition(chr(10))[0]}"
                 self._ended.wait(LAST_WORDS)
             self._round_at = time.monotonic()
             if lost is not None and not self._ended.is_set():
