@@ -13,6 +13,8 @@ from boxcrew.testing.tiny import TINY
 
 # Before torch is imported: waiting OpenMP threads must not fight with loader workers and child processes.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# Tests share the cores already: second threads of theirs would only wait for each other. Plans set their own.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture(scope="session")

@@ -58,12 +58,13 @@ def test_forward_does_not_move_what_it_knows(which: int) -> None:
 
 @pytest.mark.parametrize("which", range(3))
 def test_it_computes_what_torchs_does_and_takes_what_that_has_learnt(which: int) -> None:
-    ours = make_layers()[which]
+    """In float64: in float32 the number of threads changes sums by more than is allowed here."""
+    ours = make_layers()[which].double()
     theirs = copy.deepcopy(ours)
     add_spectral_norm(ours)
     parametrizations.spectral_norm(theirs).eval()
     ours.load_state_dict(theirs.state_dict())
-    given = inputs_of(ours)
+    given = inputs_of(ours).double()
     torch.testing.assert_close(ours(given), theirs(given))
     found, wanted = (
         torch.autograd.grad(layer(given).square().sum(), list(layer.parameters())) for layer in (ours, theirs)
