@@ -27,7 +27,7 @@ from boxcrew.core.config import parse_words
 from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Detections
 from boxcrew.core.units import format_duration
-from boxcrew.data.writers import file_stems, write_source
+from boxcrew.data.detection.writers import file_stems, write_source
 from boxcrew.evaluate.detection import evaluate_detections
 from boxcrew.evaluate.metric import Judged
 from boxcrew.hardware.probe import usable_cores

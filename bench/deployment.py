@@ -50,8 +50,8 @@ def rows(*, repeats: int = 3) -> list[Row]:
 
 def _photos(folder: Path) -> Path:
     """Some of the embedded set as JPEGs, which both sides read."""
-    from boxcrew.data.source import open_source
-    from boxcrew.data.writers import write_source
+    from boxcrew.data.detection.source import open_source
+    from boxcrew.data.detection.writers import write_source
 
     source = open_source("shelf")
     source.splits = {"train": source.split("train")[:96], "val": source.split("val")[:8]}
@@ -175,7 +175,7 @@ def measure_overhead(setup: Setup) -> dict[str, float]:
 
 def _batch(setup: Setup) -> Batch:
     from boxcrew.core.types import Sample
-    from boxcrew.data.collate import collate
+    from boxcrew.data.loading.collate import collate
 
     images, targets = examples_of(setup)
     pairs = zip(images, targets, strict=True)

@@ -127,7 +127,7 @@ class Turns:
 def ours(recipe: str, *, fused: bool) -> _Pairs:
     """As a user has it, all hooks at work; only where its batches come from is changed."""
     from boxcrew.api import run_config, train_run
-    from boxcrew.data.example_loader import ExampleLoader
+    from boxcrew.data.loading.example_loader import ExampleLoader
     from boxcrew.train.screen import Screen
 
     turns = Turns.of(recipe, fused=fused)

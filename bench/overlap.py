@@ -54,7 +54,7 @@ class _Message(Pending):
 def _replica(rank: int, port: int, folder: str) -> None:
     from boxcrew.api import run_config
     from boxcrew.core.types import Sample
-    from boxcrew.data.collate import collate
+    from boxcrew.data.loading.collate import collate
     from boxcrew.detectors.base import build_detector
     from boxcrew.tasks.detection import DetectionTask, require_detection
 

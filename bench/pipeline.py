@@ -98,10 +98,10 @@ def measure_ours(root: Path, size: int) -> Figures:
     import cv2
     import torch
 
-    from boxcrew.data.loader import TrainLoader
-    from boxcrew.data.source import open_source
+    from boxcrew.data.detection.source import open_source
+    from boxcrew.data.loading.loader import TrainLoader
+    from boxcrew.data.loading.workers import Workers
     from boxcrew.data.transforms.pipeline import TransformsConfig, train_pipeline
-    from boxcrew.data.workers import Workers
     from boxcrew.deploy.memory import keep_freed_memory
 
     # As in our loader processes.
@@ -120,7 +120,7 @@ def measure_torchvision(backend: Backend, root: Path, size: int) -> Figures:
     from torch.utils.data import DataLoader
 
     from bench.torchvision_data import Photos, as_batch, preset
-    from boxcrew.data.source import open_source
+    from boxcrew.data.detection.source import open_source
 
     torch.set_num_threads(1)
     records = open_source(root).split("train")

@@ -27,7 +27,7 @@ if "naive" not in sys.argv:  # as the command has it, before torch is there
     os.environ.setdefault("GOMP_SPINCOUNT", "5000")
 
 from boxcrew.api import run_config
-from boxcrew.data.workers import Workers
+from boxcrew.data.loading.workers import Workers
 from boxcrew.deploy import memory
 from boxcrew.deploy.deployment import deploy
 from boxcrew.hardware.probe import usable_cores

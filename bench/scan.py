@@ -22,8 +22,8 @@ from bench.peers import is_installed, run_peer, skipped
 from bench.real_data import real_data
 from bench.row import Row, alternate_figures
 from bench.yolo_copy import copy_yolo
-from boxcrew.data.scan import scan
-from boxcrew.data.source import SOURCES, open_source
+from boxcrew.data.checks.scan import scan
+from boxcrew.data.detection.source import SOURCES, open_source
 
 COPIES, REPEATS = 16, 5
 PHOTOS, PHOTO_SIZE, PHOTO_BOXES = 5_000, (640, 480), 7

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from boxcrew.data.source import open_source
-from boxcrew.data.writers import write_source
+from boxcrew.data.detection.source import open_source
+from boxcrew.data.detection.writers import write_source
 
 
 def write_small(data: str | Path, out: Path, *, num_train: int, num_val: int) -> Path:

@@ -14,7 +14,7 @@ from torchvision import tv_tensors
 from torchvision.io import ImageReadMode, decode_image
 from torchvision.transforms import v2
 
-from boxcrew.data.source import Record
+from boxcrew.data.detection.source import Record
 
 Preset = Literal["ssd", "ssdlite"]
 Backend = Literal["pil", "tensor"]  # what the transforms work on; the scripts know both

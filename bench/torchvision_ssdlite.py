@@ -33,7 +33,7 @@ from bench.curves import LOOKS, Point
 from bench.photos import photos
 from bench.torchvision_data import Photos, as_lists, preset
 from boxcrew.core.types import Detections
-from boxcrew.data.source import Record
+from boxcrew.data.detection.source import Record
 from boxcrew.evaluate.detection import evaluate_detections
 from boxcrew.evaluate.metric import Judged
 from boxcrew.hardware.probe import usable_cores

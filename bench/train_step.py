@@ -81,7 +81,7 @@ def measure_ours(setup: Setup) -> dict[str, float]:
 
     from boxcrew.api import run_config
     from boxcrew.core.types import Sample
-    from boxcrew.data.collate import collate
+    from boxcrew.data.loading.collate import collate
     from boxcrew.deploy.deployment import deploy
     from boxcrew.detectors.base import build_detector
     from boxcrew.hardware.probe import probe_machine

@@ -38,7 +38,7 @@ def scan_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What scans find is kept with the other files of the tests, not in the user's home."""
     folder = tmp_path_factory.mktemp("scan_cache")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("boxcrew.data.scan.cache_folder", lambda name: folder / name)
+        patch.setattr("boxcrew.data.checks.scan.cache_folder", lambda name: folder / name)
         for user in ("hardware.speed", "plan.residuals", "tasks.features", "train.needs"):
             patch.setattr(f"boxcrew.{user}.cache_folder", lambda name: folder / name)
         yield
@@ -47,8 +47,8 @@ def scan_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def tiny_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A VOC set of a few `shelf` scenes on disk: 8 to train on, 4 for val, 2 for test. Not to be changed."""
-    from boxcrew.data.source import open_source
-    from boxcrew.data.writers import write_source
+    from boxcrew.data.detection.source import open_source
+    from boxcrew.data.detection.writers import write_source
 
     shelf = open_source("shelf")
     sizes = {"train": 8, "val": 4, "test": 2}

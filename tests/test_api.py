@@ -8,7 +8,7 @@ import pytest
 import boxcrew
 from boxcrew.api import Detector, find_photos
 from boxcrew.core.errors import DataError, ModelError
-from boxcrew.data.image import read_image
+from boxcrew.data.images.reading import read_image
 
 
 def test_detector_is_what_the_package_offers() -> None:

@@ -14,7 +14,7 @@ from rich.console import Console
 from boxcrew.core.config import Tree, put, read_yaml
 from boxcrew.core.errors import BoxcrewError, DataError, UsageError
 from boxcrew.core.types import Detections, Image
-from boxcrew.data.image import IMAGE_SUFFIXES, read_image
+from boxcrew.data.images.reading import IMAGE_SUFFIXES, read_image
 from boxcrew.deploy.group import Group
 from boxcrew.hardware.machine import Machine
 from boxcrew.plan.plan import Plan

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import yaml
 
-from boxcrew.data.image import read_image, write_image
-from boxcrew.data.source import open_source
+from boxcrew.data.detection.source import open_source
+from boxcrew.data.images.reading import read_image, write_image
 from boxcrew.testing.made_examples import write_classes
 from boxcrew.testing.tiny import TINY
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from boxcrew.data.image import read_image
+from boxcrew.data.images.reading import read_image
 from boxcrew.testing.made_examples import write_classes
 from boxcrew.testing.untrained import untrained_run
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from boxcrew.core.types import Batch, Detections, Losses, Target
-from boxcrew.data.source import open_source
+from boxcrew.data.detection.source import open_source
 from boxcrew.data.transforms.pipeline import TransformsConfig
 from boxcrew.detectors import reach as module
 from boxcrew.detectors.base import DetectorConfig, DetectorNet, build_detector

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from boxcrew.cli.main import main
-from boxcrew.data.example_sets.products import ProductScenes
+from boxcrew.data.examples.formats.products import ProductScenes
 from boxcrew.tasks import features
 from boxcrew.testing.tiny import TINY
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from boxcrew.core.types import Ints
-from boxcrew.data.problem import Action, Kind, Problem
+from boxcrew.data.checks.problem import Action, Kind, Problem
 from boxcrew.evaluate.accuracy import Probabilities
 from boxcrew.evaluate.causes import (
     MORE,

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from boxcrew.core.types import Detections, Target
-from boxcrew.data.source import open_source
+from boxcrew.data.detection.source import open_source
 from boxcrew.evaluate.metric import Judged
 from boxcrew.evaluate.suspects import Suspect, suspects_of
 

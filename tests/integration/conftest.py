@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from boxcrew.core.config import merge
-from boxcrew.data.source import Record, Source, open_source
-from boxcrew.data.writers import write_source
+from boxcrew.data.detection.source import Record, Source, open_source
+from boxcrew.data.detection.writers import write_source
 from boxcrew.testing.damage import VocSet
 from boxcrew.train.config import RunConfig
 from boxcrew.train.outcome import Outcome

@@ -19,9 +19,9 @@ import pytest
 from PIL import Image as Pillow
 
 from boxcrew.core.errors import DataError
-from boxcrew.data.problem import Action, Kind
-from boxcrew.data.scan import scan
-from boxcrew.data.source import Source, open_source
+from boxcrew.data.checks.problem import Action, Kind
+from boxcrew.data.checks.scan import scan
+from boxcrew.data.detection.source import Source, open_source
 from boxcrew.testing.damage import BILLION_LAUGHS, EXTERNAL_ENTITY, VocSet, write_png_bomb
 from boxcrew.train.outcome import Outcome
 

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from boxcrew.data.scan import scan
-from boxcrew.data.source import Source, open_source
-from boxcrew.data.writers import write_source
+from boxcrew.data.checks.scan import scan
+from boxcrew.data.detection.source import Source, open_source
+from boxcrew.data.detection.writers import write_source
 from boxcrew.testing.damage import VocSet
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from boxcrew.cli.main import main
-from boxcrew.data.image import write_image
-from boxcrew.data.problem import Problem
+from boxcrew.data.checks.problem import Problem
+from boxcrew.data.images.reading import write_image
 from boxcrew.testing.made_examples import draw_blocks, make_csv, write_classes
 
 WORDS = (

@@ -14,8 +14,8 @@ import cv2
 import numpy as np
 import pytest
 
-from boxcrew.data.scan import scan
-from boxcrew.data.source import Source, open_source
+from boxcrew.data.checks.scan import scan
+from boxcrew.data.detection.source import Source, open_source
 from boxcrew.testing.damage import BILLION_LAUGHS, VocSet, write_png_bomb
 
 SIDE = 64  # of the many images
@@ -50,8 +50,8 @@ def test_a_bomb_of_pixels_costs_no_memory(real: VocSet, tmp_path: Path) -> None:
     write_png_bomb(real.image(real.names("train")[3]))
     program = f"""
 from pathlib import Path
-from boxcrew.data.scan import scan
-from boxcrew.data.source import open_source
+from boxcrew.data.checks.scan import scan
+from boxcrew.data.detection.source import open_source
 peak = lambda: int(next(l for l in open("/proc/self/status") if l.startswith("VmHWM")).split()[1])
 source = open_source({str(real.root)!r})
 before = peak()

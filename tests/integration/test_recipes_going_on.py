@@ -18,7 +18,7 @@ import pytest
 
 from boxcrew.core.config import Tree, to_yaml
 from boxcrew.core.errors import UsageError
-from boxcrew.data.source import Record, Source
+from boxcrew.data.detection.source import Record, Source
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks import features
 from boxcrew.testing.runs import require_same_run, shown_without_times

@@ -16,8 +16,8 @@ from torch.multiprocessing.spawn import ProcessExitedException
 
 from boxcrew.core.errors import BoxcrewError, DataError
 from boxcrew.core.types import Batch, Losses
-from boxcrew.data import source
-from boxcrew.data.image import read_image
+from boxcrew.data.detection import source
+from boxcrew.data.images.reading import read_image
 from boxcrew.deploy.group import Processes
 from boxcrew.deploy.seat import Seat
 from boxcrew.recipes import RECIPES

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from boxcrew.core.config import read_yaml
 from boxcrew.core.errors import DataError, ModelError, UsageError
-from boxcrew.data.source import Record, Source
+from boxcrew.data.detection.source import Record, Source
 from boxcrew.plan import search
 from boxcrew.plan.plan import Plan
 from boxcrew.train import probe

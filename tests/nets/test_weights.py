@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from boxcrew.core.errors import ModelError
-from boxcrew.data.image import read_image
+from boxcrew.data.images.reading import read_image
 from boxcrew.nets.backbones import Backbone
 from boxcrew.nets.layers import Normalize
 from boxcrew.nets.weights import (

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from boxcrew.data.near_duplicates import NearDuplicate
-from boxcrew.data.problem import Problem
-from boxcrew.data.statistics import split_statistics
+from boxcrew.data.checks.near_duplicates import NearDuplicate
+from boxcrew.data.checks.problem import Problem
+from boxcrew.data.detection.statistics import split_statistics
 from boxcrew.evaluate.suspects import KINDS, Suspect
 from boxcrew.report.doctor import Examination
 from boxcrew.report.doctor_page import doctor_page

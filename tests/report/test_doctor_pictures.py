@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Image
-from boxcrew.data.box_repair import Box
-from boxcrew.data.image import write_image
+from boxcrew.data.checks.box_repair import Box
+from boxcrew.data.images.reading import write_image
 from boxcrew.report.doctor_pictures import Frame, Shot, develop, read_what_is_left
 from boxcrew.report.markup import Html
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
-from boxcrew.data.problem import Kind
+from boxcrew.data.checks.problem import Kind
 from boxcrew.report.doctor import Examination
 from boxcrew.report.doctor_problems import MEANINGS, problems_section
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from boxcrew.data.problem import Kind, Problem
+from boxcrew.data.checks.problem import Kind, Problem
 from boxcrew.report.doctor import Examination
 from boxcrew.report.doctor_verdict import verdict
 from boxcrew.testing.sources import DrawnSource

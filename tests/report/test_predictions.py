@@ -9,7 +9,7 @@ import torch
 
 from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Detections
-from boxcrew.data.image import read_image
+from boxcrew.data.images.reading import read_image
 from boxcrew.report.predictions import PredictionFolder, Result
 
 CLASSES = ("phone", "books")

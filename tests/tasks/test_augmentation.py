@@ -9,7 +9,7 @@ import pytest
 
 from boxcrew.core.errors import UsageError
 from boxcrew.data.config import DataConfig
-from boxcrew.data.examples import Kind
+from boxcrew.data.examples.example_set import Kind
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks.augmentation import AugmentConfig
 from boxcrew.tasks.base import TASKS, Opening, Subject

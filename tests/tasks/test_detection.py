@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from boxcrew.core.types import Detections, Target
-from boxcrew.data.source import Record, open_source
-from boxcrew.data.workers import Workers
+from boxcrew.data.detection.source import Record, open_source
+from boxcrew.data.loading.workers import Workers
 from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
 from boxcrew.evaluate.causes import Advice
 from boxcrew.evaluate.detection import evaluate_detections

@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from boxcrew.data.example_loader import as_tensor
-from boxcrew.data.examples import Examples, InMemory
+from boxcrew.data.examples.example_set import Examples, InMemory
+from boxcrew.data.loading.example_loader import as_tensor
 from boxcrew.evaluate.frechet import Moments, frechet_distance
 from boxcrew.nets.classifier import Classifier
 from boxcrew.tasks import features

@@ -18,7 +18,7 @@ from boxcrew.core.config import parse_words
 from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.core.types import Batch
 from boxcrew.data.config import DataConfig
-from boxcrew.data.workers import Workers
+from boxcrew.data.loading.workers import Workers
 from boxcrew.nets.gan_losses import GanLoss
 from boxcrew.nets.layers import SingleCellNorm, eval_mode
 from boxcrew.tasks import features, gan

@@ -13,7 +13,7 @@ import torch
 from boxcrew.core.config import Tree
 from boxcrew.core.errors import UsageError
 from boxcrew.data.config import DataConfig
-from boxcrew.data.workers import Workers
+from boxcrew.data.loading.workers import Workers
 from boxcrew.nets.class_losses import cross_entropy
 from boxcrew.nets.layers import eval_mode
 from boxcrew.tasks.base import Exam, Feed, Opening

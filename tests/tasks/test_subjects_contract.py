@@ -10,7 +10,7 @@ import pytest
 from boxcrew.core.config import Tree
 from boxcrew.core.errors import DataError
 from boxcrew.data.config import DataConfig
-from boxcrew.data.image import write_image
+from boxcrew.data.images.reading import write_image
 from boxcrew.tasks import features
 from boxcrew.tasks.base import TASKS, Opening, Subject
 from boxcrew.testing import subjects

@@ -9,9 +9,9 @@ import pytest
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Target
-from boxcrew.data.problem import Kind, Problem
-from boxcrew.data.source import Record
-from boxcrew.data.writers import write_source
+from boxcrew.data.checks.problem import Kind, Problem
+from boxcrew.data.detection.source import Record
+from boxcrew.data.detection.writers import write_source
 from boxcrew.tasks.detection import Detection
 from boxcrew.testing.sources import DrawnSource
 from boxcrew.train.config import RunConfig

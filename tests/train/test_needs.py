@@ -11,7 +11,7 @@ import torch
 
 from boxcrew.core.types import Target
 from boxcrew.core.workload import Workload
-from boxcrew.data.source import open_source
+from boxcrew.data.detection.source import open_source
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks.base import Task
 from boxcrew.tasks.detection import Detection, require_detection

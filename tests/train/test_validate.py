@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from boxcrew.core.errors import DataError
-from boxcrew.data.source import open_source
+from boxcrew.data.detection.source import open_source
 from boxcrew.testing.made_examples import make_csv
 from boxcrew.testing.untrained import untrained_run
 from boxcrew.train.screen import Screen

@@ -11,12 +11,12 @@ from boxcrew.cli.data_examples import holds_examples, look_at_examples
 from boxcrew.cli.output import print_json, screen, settings
 from boxcrew.core.config import Config, Tree
 from boxcrew.core.errors import UsageError
-from boxcrew.data.draw import draw_boxes, grid
-from boxcrew.data.examples import Wanted
-from boxcrew.data.image import write_image
-from boxcrew.data.scan import scan
-from boxcrew.data.source import Source, open_source
-from boxcrew.data.writers import WRITERS, write_source
+from boxcrew.data.checks.scan import scan
+from boxcrew.data.detection.source import Source, open_source
+from boxcrew.data.detection.writers import WRITERS, write_source
+from boxcrew.data.examples.example_set import Wanted
+from boxcrew.data.images.drawing import draw_boxes, grid
+from boxcrew.data.images.reading import write_image
 from boxcrew.hardware.probe import usable_cores
 from boxcrew.tasks.detection import source_report
 from boxcrew.tasks.example_subject import ExampleConfig

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from boxcrew.core.errors import UsageError
-from boxcrew.data.draw import grid
-from boxcrew.data.example_loader import as_tensor
-from boxcrew.data.examples import EXAMPLE_FORMATS, ExampleSet, Wanted, open_examples
-from boxcrew.data.image import write_image
-from boxcrew.data.source import SOURCES
+from boxcrew.data.detection.source import SOURCES
+from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleSet, Wanted, open_examples
+from boxcrew.data.images.drawing import grid
+from boxcrew.data.images.reading import write_image
+from boxcrew.data.loading.example_loader import as_tensor
 from boxcrew.tasks.example_pictures import draw_examples
 from boxcrew.train.data import say_problems
 from boxcrew.train.screen import Screen

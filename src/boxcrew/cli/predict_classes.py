@@ -14,16 +14,16 @@ from boxcrew.cli.output import print_json, require, screen
 from boxcrew.core.config import Config, Tree
 from boxcrew.core.errors import DataError
 from boxcrew.core.files import write_json
-from boxcrew.data.alphabet import Unit, encode_text
-from boxcrew.data.columns import encode_rows, faults, require_columns
-from boxcrew.data.example_loader import as_tensor
-from boxcrew.data.example_sets.text import TEXT_SUFFIXES, cut_texts, texts_in
-from boxcrew.data.examples import Array
-from boxcrew.data.image import read_image
-from boxcrew.data.layout import files_below
-from boxcrew.data.pictures import fit
-from boxcrew.data.plain_text import read_utf8
-from boxcrew.data.table import read_table
+from boxcrew.data.examples.alphabet import Unit, encode_text
+from boxcrew.data.examples.columns import encode_rows, faults, require_columns
+from boxcrew.data.examples.example_set import Array
+from boxcrew.data.examples.formats.text import TEXT_SUFFIXES, cut_texts, texts_in
+from boxcrew.data.examples.plain_text import read_utf8
+from boxcrew.data.examples.shapes import fit
+from boxcrew.data.examples.table import read_table
+from boxcrew.data.folders import files_below
+from boxcrew.data.images.reading import read_image
+from boxcrew.data.loading.example_loader import as_tensor
 from boxcrew.tasks.base import Facts
 from boxcrew.train.directory import choose_folder
 from boxcrew.train.loading import Loaded, Which, load_task

@@ -10,8 +10,8 @@ from boxcrew.cli.output import print_json, screen
 from boxcrew.core.config import Config, Tree
 from boxcrew.core.errors import UsageError
 from boxcrew.core.units import counted
-from boxcrew.data.alphabet import unknown_characters
-from boxcrew.data.plain_text import read_utf8
+from boxcrew.data.examples.alphabet import unknown_characters
+from boxcrew.data.examples.plain_text import read_utf8
 from boxcrew.tasks.sequence import Foreteller
 from boxcrew.train.loading import Which, load_task
 from boxcrew.train.screen import Screen

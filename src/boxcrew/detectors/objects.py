@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from boxcrew.core.types import Floats, Ints, Target
-from boxcrew.data.order import sample_rng
+from boxcrew.data.loading.order import sample_rng
 from boxcrew.data.transforms.geometry import Scene
 from boxcrew.data.transforms.pipeline import TransformsConfig, eval_pipeline
 from boxcrew.data.transforms.view import View

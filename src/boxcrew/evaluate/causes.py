@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from boxcrew.core.types import Ints
 from boxcrew.core.units import counted, format_count
-from boxcrew.data.problem import ACTIONS, Action, Kind, Problem
+from boxcrew.data.checks.problem import ACTIONS, Action, Kind, Problem
 from boxcrew.evaluate.accuracy import Probabilities
 from boxcrew.evaluate.label_noise import LabelNoise, label_noise, surely_contradicted
 from boxcrew.evaluate.metric import ClassRates

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from boxcrew.data.loader import EvalLoader
-from boxcrew.data.source import ImageReader, Record, Source
-from boxcrew.data.workers import Workers
+from boxcrew.data.detection.source import ImageReader, Record, Source
+from boxcrew.data.loading.loader import EvalLoader
+from boxcrew.data.loading.workers import Workers
 from boxcrew.evaluate.board import show_curves
 from boxcrew.evaluate.detection import evaluate_detections
 from boxcrew.evaluate.evaluation import Evaluation

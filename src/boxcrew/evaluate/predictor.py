@@ -11,8 +11,8 @@ from torch import Tensor
 
 from boxcrew.core import boxes as box_math
 from boxcrew.core.types import Detections, Image, Target
-from boxcrew.data.collate import stack_images
-from boxcrew.data.order import sample_rng
+from boxcrew.data.loading.collate import stack_images
+from boxcrew.data.loading.order import sample_rng
 from boxcrew.data.transforms.pipeline import Pipeline
 from boxcrew.data.transforms.view import View
 from boxcrew.detectors.base import DetectorNet

@@ -13,7 +13,7 @@ from boxcrew.nets.layers import Normalize
 
 class Network(nn.Module, ABC):
     """A network, the names of what it tells apart, if anything, and the `meaning` of tokens, if it reads any
-    (`data/alphabet.py`).
+    (`data/examples/alphabet.py`).
     """
 
     background_rows: ClassVar[int] = 0  # before the classes' rows in each block of a class tensor

@@ -12,10 +12,10 @@ import numpy as np
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Target
-from boxcrew.data.near_duplicates import NearDuplicate, near_duplicates
-from boxcrew.data.scan import scan
-from boxcrew.data.source import Record, Source, open_source
-from boxcrew.data.statistics import Advice, SplitStatistics, advise, split_statistics
+from boxcrew.data.checks.near_duplicates import NearDuplicate, near_duplicates
+from boxcrew.data.checks.scan import scan
+from boxcrew.data.detection.source import Record, Source, open_source
+from boxcrew.data.detection.statistics import Advice, SplitStatistics, advise, split_statistics
 from boxcrew.data.transforms.pipeline import TransformsConfig
 from boxcrew.detectors.base import DetectorConfig
 from boxcrew.detectors.objects import counted_objects

@@ -9,8 +9,8 @@ from functools import partial
 import numpy as np
 
 from boxcrew.core.types import Bools, Floats
-from boxcrew.data.box_repair import Box
-from boxcrew.data.source import Record
+from boxcrew.data.checks.box_repair import Box
+from boxcrew.data.detection.source import Record
 from boxcrew.report.doctor import Examination
 from boxcrew.report.doctor_charts import LOST, Axis, heat_map, histogram, share_bars
 from boxcrew.report.doctor_pictures import Frame, Shot, develop

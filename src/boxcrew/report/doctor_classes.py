@@ -9,9 +9,9 @@ from functools import partial
 import numpy as np
 
 from boxcrew.core.types import Image
-from boxcrew.data.box_repair import Box
-from boxcrew.data.source import Record, Source
-from boxcrew.data.statistics import SplitStatistics
+from boxcrew.data.checks.box_repair import Box
+from boxcrew.data.detection.source import Record, Source
+from boxcrew.data.detection.statistics import SplitStatistics
 from boxcrew.report.doctor_charts import bar
 from boxcrew.report.doctor_pictures import Frame, Shot, develop
 from boxcrew.report.markup import Html, element, join

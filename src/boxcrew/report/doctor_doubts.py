@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from boxcrew.data.near_duplicates import NearDuplicate
-from boxcrew.data.source import Record
+from boxcrew.data.checks.near_duplicates import NearDuplicate
+from boxcrew.data.detection.source import Record
 from boxcrew.evaluate.suspects import KINDS, Kind, Suspect
 from boxcrew.report.doctor import Examination, counted
 from boxcrew.report.doctor_pictures import Frame, Shot, develop

@@ -14,8 +14,8 @@ from PIL import Image as Pillow
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Image
-from boxcrew.data.box_repair import Box
-from boxcrew.data.image import DECODING_FAULTS, read_header
+from boxcrew.data.checks.box_repair import Box
+from boxcrew.data.images.reading import DECODING_FAULTS, read_header
 from boxcrew.report.markup import Html, data_uri, element
 
 _QUALITY = 78  # of JPEG

@@ -9,10 +9,10 @@ from functools import partial
 from itertools import islice
 from pathlib import PurePosixPath
 
-from boxcrew.data.box_repair import Box
-from boxcrew.data.image import IMAGE_SUFFIXES, read_image
-from boxcrew.data.problem import ACTIONS, Kind, Problem
-from boxcrew.data.source import Record, Source
+from boxcrew.data.checks.box_repair import Box
+from boxcrew.data.checks.problem import ACTIONS, Kind, Problem
+from boxcrew.data.detection.source import Record, Source
+from boxcrew.data.images.reading import IMAGE_SUFFIXES, read_image
 from boxcrew.report.doctor_charts import LOST
 from boxcrew.report.doctor_pictures import Frame, Shot, develop, read_what_is_left
 from boxcrew.report.markup import Html, element, join

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from boxcrew.data.source import Source
-from boxcrew.data.workers import Workers
+from boxcrew.data.detection.source import Source
+from boxcrew.data.loading.workers import Workers
 from boxcrew.evaluate.evaluator import Evaluator
 from boxcrew.evaluate.metric import Judged
 from boxcrew.evaluate.suspects import Suspect, suspects_of

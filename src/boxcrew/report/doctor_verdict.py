@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from boxcrew.data.problem import Kind
+from boxcrew.data.checks.problem import Kind
 from boxcrew.report.doctor import Examination, counted
 from boxcrew.report.doctor_charts import percent
 from boxcrew.report.doctor_problems import MEANINGS

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from boxcrew.core.errors import UsageError
 from boxcrew.core.files import write_json
 from boxcrew.core.types import Detections, Floats, Image, Ints
-from boxcrew.data.draw import draw_boxes
-from boxcrew.data.image import write_image
+from boxcrew.data.images.drawing import draw_boxes
+from boxcrew.data.images.reading import write_image
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

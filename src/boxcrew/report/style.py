@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from boxcrew.data.draw import class_colour
+from boxcrew.data.images.drawing import class_colour
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

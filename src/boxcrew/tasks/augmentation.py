@@ -12,8 +12,8 @@ from torch import Tensor
 from boxcrew.core.config import Config, none_is_a_choice
 from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Ints
-from boxcrew.data.example_loader import Changes, Mix
-from boxcrew.data.examples import Array, Kind
+from boxcrew.data.examples.example_set import Array, Kind
+from boxcrew.data.loading.example_loader import Changes, Mix
 from boxcrew.data.transforms.draws import draws
 from boxcrew.data.transforms.mixing import Mixed, cutmix, mixup
 from boxcrew.data.transforms.policies import Policy, PolicyName

@@ -17,9 +17,9 @@ from boxcrew.core.config import Config
 from boxcrew.core.errors import UsageError
 from boxcrew.core.registry import Registry, suggest
 from boxcrew.core.types import Batch, Image, Losses
+from boxcrew.data.checks.problem import Problem
 from boxcrew.data.config import DataConfig
-from boxcrew.data.problem import Problem
-from boxcrew.data.workers import Workers
+from boxcrew.data.loading.workers import Workers
 from boxcrew.evaluate.causes import MORE, Advice, imbalance, missing, too_complex
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.nets.network import Network

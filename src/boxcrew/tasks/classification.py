@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from boxcrew.core.config import chosen_by
 from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch, Losses
-from boxcrew.data.example_loader import Changes, in_turn
-from boxcrew.data.examples import Examples, Kind
+from boxcrew.data.examples.example_set import Examples, Kind
+from boxcrew.data.loading.example_loader import Changes, in_turn
 from boxcrew.evaluate.accuracy import evaluate_classes
 from boxcrew.evaluate.causes import MORE, Advice, contradicted, gap, noise, unlearnt
 from boxcrew.evaluate.classification import ClassificationEvaluation

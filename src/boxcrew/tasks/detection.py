@@ -16,12 +16,12 @@ from boxcrew.core.config import chosen_by
 from boxcrew.core.errors import DataError, UsageError
 from boxcrew.core.types import Batch, Image, Losses, Sample, Target
 from boxcrew.core.units import format_count
-from boxcrew.data.collate import collate
-from boxcrew.data.image_cache import ImageCache
-from boxcrew.data.loader import TrainLoader
-from boxcrew.data.problem import Problem
-from boxcrew.data.scan import scan
-from boxcrew.data.source import ImageReader, Record, Source, open_source
+from boxcrew.data.checks.problem import Problem
+from boxcrew.data.checks.scan import scan
+from boxcrew.data.detection.source import ImageReader, Record, Source, open_source
+from boxcrew.data.images.cache import ImageCache
+from boxcrew.data.loading.collate import collate
+from boxcrew.data.loading.loader import TrainLoader
 from boxcrew.data.transforms.pipeline import TransformsConfig, eval_pipeline, train_pipeline
 from boxcrew.detectors.base import DetectorConfig, DetectorNet, build_detector, detector_config_class
 from boxcrew.detectors.objects import counted_objects

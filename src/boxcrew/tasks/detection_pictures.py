@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from boxcrew.core.types import Batch, Image
-from boxcrew.data.draw import draw_boxes
-from boxcrew.data.source import Record, Source
+from boxcrew.data.detection.source import Record, Source
+from boxcrew.data.images.drawing import draw_boxes
 from boxcrew.evaluate.metric import Judged
 from boxcrew.tasks.base import Sheets
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from boxcrew.core.types import Image, Ints
-from boxcrew.data.draw import draw_boxes
+from boxcrew.data.images.drawing import draw_boxes
 
 _SIDE = 160  # pixels that a picture is enlarged to, at least
 

@@ -15,11 +15,19 @@ from pydantic import Field
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Batch
 from boxcrew.core.units import format_count
-from boxcrew.data.example_loader import Changes, ExampleLoader, Stream, as_tensor
-from boxcrew.data.examples import Array, Examples, ExampleSet, Kind, Relabelled, Wanted, open_examples
-from boxcrew.data.labelled import first_of
-from boxcrew.data.order import BalancedOrder, SampleOrder
-from boxcrew.data.problem import Problem
+from boxcrew.data.checks.problem import Problem
+from boxcrew.data.examples.example_set import (
+    Array,
+    Examples,
+    ExampleSet,
+    Kind,
+    Relabelled,
+    Wanted,
+    open_examples,
+)
+from boxcrew.data.examples.labelled import first_of
+from boxcrew.data.loading.example_loader import Changes, ExampleLoader, Stream, as_tensor
+from boxcrew.data.loading.order import BalancedOrder, SampleOrder
 from boxcrew.tasks.base import Facts, Feed, Loader, Opening, Subject, Task, TaskConfig
 
 _MEASURED = 4096  # pictures whose pixels are looked at for their mean

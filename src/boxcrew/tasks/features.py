@@ -18,7 +18,7 @@ from torch import Tensor
 
 from boxcrew.core.cache import cache_folder
 from boxcrew.core.errors import BoxcrewError
-from boxcrew.data.examples import Examples
+from boxcrew.data.examples.example_set import Examples
 from boxcrew.nets.classifier import Classifier
 from boxcrew.nets.layers import Normalize
 from boxcrew.nets.small_cnn import SmallCnn, Stages

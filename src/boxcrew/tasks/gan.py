@@ -17,9 +17,9 @@ from torch import Tensor
 from boxcrew.core.config import none_is_a_choice
 from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.core.types import Batch, Image, Ints, Losses
-from boxcrew.data.draw import grid
-from boxcrew.data.example_loader import Changes, in_turn
-from boxcrew.data.examples import Array, Kind
+from boxcrew.data.examples.example_set import Array, Kind
+from boxcrew.data.images.drawing import grid
+from boxcrew.data.loading.example_loader import Changes, in_turn
 from boxcrew.data.transforms.draws import draws
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.evaluate.frechet import Moments, frechet_distance

@@ -12,7 +12,7 @@ from torch import nn
 from boxcrew.core.config import Config, commas
 from boxcrew.core.errors import UsageError
 from boxcrew.core.registry import suggest
-from boxcrew.data.alphabet import num_tokens
+from boxcrew.data.examples.alphabet import num_tokens
 from boxcrew.nets.activations import Activation
 from boxcrew.nets.classifier import Classifier, Rows, TimmBody
 from boxcrew.nets.filling import Scheme, fill

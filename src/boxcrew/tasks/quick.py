@@ -9,9 +9,9 @@ import torch
 from torch.nn import functional as F  # noqa: N812
 
 from boxcrew.core.types import Bools, Ints
-from boxcrew.data.example_loader import as_tensor
-from boxcrew.data.examples import Examples
-from boxcrew.data.order import SampleOrder
+from boxcrew.data.examples.example_set import Examples
+from boxcrew.data.loading.example_loader import as_tensor
+from boxcrew.data.loading.order import SampleOrder
 from boxcrew.evaluate.accuracy import Probabilities
 from boxcrew.nets.classifier import Classifier
 

@@ -14,9 +14,9 @@ from torch import Tensor
 from boxcrew.core.config import chosen_by
 from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch, Losses
-from boxcrew.data.alphabet import decode_tokens, encode_text, num_tokens
-from boxcrew.data.example_loader import Changes, in_turn
-from boxcrew.data.examples import Kind
+from boxcrew.data.examples.alphabet import decode_tokens, encode_text, num_tokens
+from boxcrew.data.examples.example_set import Kind
+from boxcrew.data.loading.example_loader import Changes, in_turn
 from boxcrew.evaluate.causes import Advice, gap
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.evaluate.language import LanguageReport, evaluate_language

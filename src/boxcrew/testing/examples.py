@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from boxcrew.core.errors import DataError
-from boxcrew.data.examples import EXAMPLE_FORMATS, Examples, ExampleSet, Wanted, open_examples
-from boxcrew.data.source import SPLITS
+from boxcrew.data.detection.source import SPLITS
+from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, Examples, ExampleSet, Wanted, open_examples
 
 _TYPES = {"pictures": np.uint8, "numbers": np.float32, "tokens": np.int64}
 

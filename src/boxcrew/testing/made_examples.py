@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from boxcrew.core.types import Image
-from boxcrew.data.image import write_image
-from boxcrew.data.source import open_source
-from boxcrew.data.writers import write_source
+from boxcrew.data.detection.source import open_source
+from boxcrew.data.detection.writers import write_source
+from boxcrew.data.images.reading import write_image
 
 
 def make_idx(folder: Path) -> Path:

@@ -9,8 +9,8 @@ import numpy as np
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Image, Target
-from boxcrew.data.source import SOURCES, SPLITS, Record, Source, open_source
-from boxcrew.data.writers import file_stems, write_source
+from boxcrew.data.detection.source import SOURCES, SPLITS, Record, Source, open_source
+from boxcrew.data.detection.writers import file_stems, write_source
 
 
 class DrawnSource(Source):

@@ -8,7 +8,7 @@ import math
 import torch
 
 from boxcrew.core.types import Batch
-from boxcrew.data.workers import Workers
+from boxcrew.data.loading.workers import Workers
 from boxcrew.nets.layers import eval_mode
 from boxcrew.tasks.account import workload_of
 from boxcrew.tasks.base import TASKS, Exam, Facts, Feed, Subject, Task

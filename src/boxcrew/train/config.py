@@ -14,7 +14,7 @@ from boxcrew.core.errors import UsageError
 from boxcrew.core.registry import suggest
 from boxcrew.core.units import parse_duration
 from boxcrew.data.config import DataConfig
-from boxcrew.data.loader import LoaderConfig
+from boxcrew.data.loading.loader import LoaderConfig
 from boxcrew.plan.wishes import DeployConfig, Goal, GoalSetting
 from boxcrew.tasks.base import TaskConfig, task_config_class
 from boxcrew.train.guard import GuardConfig

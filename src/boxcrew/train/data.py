@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from boxcrew.core.errors import DataError
+from boxcrew.data.checks.problem import ACTIONS, Problem
 from boxcrew.data.config import DataConfig
-from boxcrew.data.problem import ACTIONS, Problem
 from boxcrew.tasks.base import TASKS, Opening, Subject
 from boxcrew.train.config import RunConfig
 from boxcrew.train.screen import Screen

@@ -10,7 +10,7 @@ from pydantic import Field
 from boxcrew.core.config import Config, read_yaml
 from boxcrew.core.errors import DataError
 from boxcrew.data.config import DataConfig
-from boxcrew.data.workers import Workers
+from boxcrew.data.loading.workers import Workers
 from boxcrew.hardware.probe import usable_cores
 from boxcrew.tasks.base import TASKS, Exam, Opening, Subject
 from boxcrew.train.config import RunConfig

@@ -13,7 +13,7 @@ from boxcrew.core.errors import BoxcrewError, ModelError, UsageError
 from boxcrew.core.files import write_json
 from boxcrew.core.types import Batch
 from boxcrew.core.units import counted, format_bytes, format_duration
-from boxcrew.data.workers import Workers
+from boxcrew.data.loading.workers import Workers
 from boxcrew.deploy.deployment import Deployment
 from boxcrew.deploy.memory import forget_peak
 from boxcrew.deploy.slots import check_slots

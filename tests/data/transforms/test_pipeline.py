@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Image, Target
-from boxcrew.data.order import sample_rng
+from boxcrew.data.loading.order import sample_rng
 from boxcrew.data.transforms.pipeline import TransformsConfig, eval_pipeline, train_pipeline
 
 

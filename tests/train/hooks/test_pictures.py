@@ -12,7 +12,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from boxcrew.api import run_config
 from boxcrew.core.types import Image
-from boxcrew.data.image import read_image
+from boxcrew.data.images.reading import read_image
 from boxcrew.tasks import features
 from boxcrew.testing.made_examples import write_classes
 from boxcrew.train.run import train

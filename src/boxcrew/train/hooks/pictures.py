@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from boxcrew.core.types import Image
-from boxcrew.data.draw import grid
-from boxcrew.data.image import write_image
+from boxcrew.data.images.drawing import grid
+from boxcrew.data.images.reading import write_image
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.nets.layers import eval_mode
 from boxcrew.tasks.base import Sheets, Subject, Task

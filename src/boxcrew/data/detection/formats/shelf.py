@@ -1,0 +1,55 @@
+"""The embedded product set, drawn by code: nothing to download, the same everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import ClassVar, Self
+
+from boxcrew.core.types import Image
+from boxcrew.data.detection.source import SOURCES, Record, Source
+from boxcrew.data.embedded.shelf.products import CLASSES
+from boxcrew.data.embedded.shelf.scene import draw_scene, make_scene
+
+
+@SOURCES.register("shelf")
+class ShelfSource(Source):
+    """Eight classes of products on shelves, tables, rails and floors. Opening computes the boxes; reading
+    a record draws its image.
+    """
+
+    format = "shelf"
+    seed: ClassVar[int] = 2024  # the set's own: a run's seed does not change the data
+    size: ClassVar[int] = 320  # side of the images, in pixels
+    num_images: ClassVar[Mapping[str, int]] = {"train": 480, "val": 160, "test": 160}
+
+    @classmethod
+    def detect(cls, path: Path) -> bool:  # noqa: ARG003  no path leads to it, only its name
+        return False
+
+    @classmethod
+    def looked_for(cls) -> str:
+        return "the word 'shelf' (the embedded set)"
+
+    @classmethod
+    def open(cls, path: Path, *, seed: int = 0) -> Self:  # noqa: ARG003  the set is always the same
+        splits = {split: _records(split, count) for split, count in cls.num_images.items()}
+        return cls(root=path, classes=CLASSES, splits=splits)
+
+    def read(self, record: Record, *, reduction: int = 1) -> Image:  # noqa: ARG002  a drawing is as quick
+        _, split, index = record.key.split("/")
+        image, _ = draw_scene(seed=self.seed, split=split, index=int(index), size=self.size)
+        return image
+
+
+@lru_cache(maxsize=8)
+def _records(split: str, count: int) -> tuple[Record, ...]:
+    """Kept, because working out the boxes of a whole set takes a second or two."""
+    return tuple(_record(split, index) for index in range(count))
+
+
+def _record(split: str, index: int) -> Record:
+    size = ShelfSource.size
+    scene = make_scene(seed=ShelfSource.seed, split=split, index=index, size=size)
+    return Record(key=f"shelf/{split}/{index:04d}", path=None, width=size, height=size, target=scene.target)

@@ -1,0 +1,49 @@
+"""Writes COCO: `annotations/instances_<split>.json` and `images/<split>/`."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from boxcrew.data.checks.problem import Problem
+from boxcrew.data.detection.source import Record, Source
+from boxcrew.data.detection.writers import WRITERS, file_stems, write_record_image
+
+
+@WRITERS.register("coco")
+def write_coco(source: Source, out: Path) -> tuple[Problem, ...]:
+    """`difficult`, which COCO does not know, becomes a field of that name where it is set."""
+    (out / "annotations").mkdir()
+    stems = file_stems(source)
+    categories = [{"id": i, "name": name} for i, name in enumerate(source.classes, 1)]
+    for split, records in source.splits.items():
+        images: list[dict[str, Any]] = []
+        annotations: list[dict[str, Any]] = []
+        numbers = itertools.count(1)
+        for image_id, record in enumerate(records, 1):
+            name = write_record_image(source, record, out / "images" / split, stems[record.key])
+            images.append({"id": image_id, "file_name": name, "width": record.width, "height": record.height})
+            annotations += _annotations(record, image_id, numbers)
+        content = {"images": images, "annotations": annotations, "categories": categories}
+        file = out / "annotations" / f"instances_{split}.json"
+        file.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+    return ()
+
+
+def _annotations(record: Record, image_id: int, numbers: Iterator[int]) -> Iterator[dict[str, Any]]:
+    target = record.target
+    rows = zip(target.boxes, target.labels, target.difficult, target.crowd, strict=True)
+    for box, label, difficult, crowd in rows:
+        x0, y0, x1, y1 = box.tolist()
+        yield {
+            "id": next(numbers),
+            "image_id": image_id,
+            "category_id": int(label) + 1,
+            "bbox": [x0, y0, x1 - x0, y1 - y0],
+            "area": (x1 - x0) * (y1 - y0),
+            "iscrowd": int(crowd),
+            **({"difficult": 1} if difficult else {}),
+        }

@@ -1,0 +1,55 @@
+"""Writes Pascal VOC in the layout of the devkit, with the classes in `classes.txt`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree.ElementTree import Element, ElementTree, SubElement, indent
+
+from boxcrew.data.checks.problem import Problem
+from boxcrew.data.detection.source import Record, Source
+from boxcrew.data.detection.writers import WRITERS, file_stems, lost_flags, write_record_image
+
+
+@WRITERS.register("voc")
+def write_voc(source: Source, out: Path) -> tuple[Problem, ...]:
+    annotations, lists = out / "Annotations", out / "ImageSets" / "Main"
+    annotations.mkdir()
+    lists.mkdir(parents=True)
+    _write_lines(out / "classes.txt", source.classes)
+    stems = file_stems(source)
+    for split, records in source.splits.items():
+        _write_lines(lists / f"{split}.txt", [stems[record.key] for record in records])
+        for record in records:
+            name = write_record_image(source, record, out / "JPEGImages", stems[record.key])
+            page = ElementTree(_page(record, name, source.classes))
+            indent(page)
+            page.write(annotations / f"{stems[record.key]}.xml", encoding="utf-8")
+    return lost_flags(source, out, "crowd")
+
+
+def _write_lines(path: Path, lines: tuple[str, ...] | list[str]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def _page(record: Record, name: str, classes: tuple[str, ...]) -> Element:
+    page = Element("annotation")
+    _fill(page, folder="JPEGImages", filename=name)
+    _fill(SubElement(page, "size"), width=record.width, height=record.height, depth=3)
+    _fill(page, segmented=0)
+    target = record.target
+    for box, label, difficult in zip(target.boxes, target.labels, target.difficult, strict=True):
+        item = SubElement(page, "object")
+        _fill(item, name=classes[label], pose="Unspecified", truncated=0, difficult=int(difficult))
+        xmin, ymin, xmax, ymax = map(_number, box.tolist())
+        _fill(SubElement(item, "bndbox"), xmin=xmin, ymin=ymin, xmax=xmax, ymax=ymax)
+    return page
+
+
+def _fill(element: Element, **children: object) -> None:
+    for tag, value in children.items():
+        SubElement(element, tag).text = str(value)
+
+
+def _number(value: float) -> int | float:
+    """Whole numbers without a point: other readers of VOC expect integers."""
+    return int(value) if value.is_integer() else value

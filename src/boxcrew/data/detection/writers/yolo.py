@@ -1,0 +1,40 @@
+"""Writes YOLO: `images/<split>/`, `labels/<split>/` and Ultralytics' `data.yaml`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+from boxcrew.data.checks.problem import Problem
+from boxcrew.data.detection.source import Record, Source
+from boxcrew.data.detection.writers import WRITERS, file_stems, lost_flags, write_record_image
+
+
+@WRITERS.register("yolo")
+def write_yolo(source: Source, out: Path) -> tuple[Problem, ...]:
+    """The yaml has no `path`: then its folder is the root, for Ultralytics as well."""
+    stems = file_stems(source)
+    for split, records in source.splits.items():
+        labels = out / "labels" / split
+        labels.mkdir(parents=True)
+        for record in records:
+            stem = stems[record.key]
+            write_record_image(source, record, out / "images" / split, stem)
+            (labels / f"{stem}.txt").write_text("".join(_lines(record)), encoding="utf-8")
+    content = {split: f"images/{split}" for split in source.splits} | {
+        "names": dict(enumerate(source.classes))
+    }
+    (out / "data.yaml").write_text(
+        yaml.safe_dump(content, sort_keys=False, allow_unicode=True), encoding="utf-8"
+    )
+    return lost_flags(source, out, "difficult", "crowd")
+
+
+def _lines(record: Record) -> Iterator[str]:
+    for box, label in zip(record.target.boxes.tolist(), record.target.labels.tolist(), strict=True):
+        x0, y0, x1, y1 = box
+        across, down = 2 * record.width, 2 * record.height
+        numbers = (x0 + x1) / across, (y0 + y1) / down, 2 * (x1 - x0) / across, 2 * (y1 - y0) / down
+        yield f"{label} {' '.join(f'{number:.10g}' for number in numbers)}\n"

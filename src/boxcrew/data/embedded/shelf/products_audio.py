@@ -1,0 +1,139 @@
+"""Drawings of audio: headphones, speakers, earbuds."""
+
+from __future__ import annotations
+
+from boxcrew.data.embedded.shelf.brush import INK, WHITE, Brush, Colour, darker, lighter, luminance, mix
+from boxcrew.data.embedded.shelf.design import Design, Traits, span
+from boxcrew.data.embedded.shelf.geometry import (
+    Outline,
+    arc,
+    band,
+    ellipse,
+    points,
+    rounded,
+    smooth,
+)
+
+
+def _headphones_outline(t: Traits) -> Outline:
+    """A band over the head between two cups; what lies behind shows through."""
+    width, top = span(t[0], 34, 40), span(t[1], 2, 8)
+    arch = band(arc(50, 52, (width, 50 - top), (180, 360)), span(t[2], 7, 10))
+    cup = span(t[3], 18, 23)
+    left = smooth(
+        points(
+            (50 - width - 9, 48),
+            (50 - width + 8, 44),
+            (50 - width + 13, 66),
+            (50 - width + 8, 48 + 2 * cup),
+            (50 - width - 9, 44 + 2 * cup),
+            (50 - width - 13, 66),
+        )
+    )
+    return (arch, left, left * (-1, 1) + (100, 0))
+
+
+def _paint_headphones(brush: Brush, outline: Outline, t: Traits) -> None:
+    body = brush.casing()
+    width, top = span(t[0], 34, 40), span(t[1], 2, 8)
+    trim = brush.colour() if brush.chance(0.4) else lighter(body, 0.25)
+    brush.fill(body, outline[0])
+    brush.line(trim, 3.0, arc(50, 52, (width + 1.5, 51.5 - top), (215, 325)))
+    brush.fill(darker(body, 0.35), *outline[1:])
+    for side in (-1, 1):
+        x = 50 + side * (width + 4)
+        brush.fill(body, ellipse(x, 67, 8, 16))
+        brush.fill(trim, ellipse(x + side, 67, 3.5, 9))
+        brush.fill(mix(INK, body, 0.25), ellipse(50 + side * (width - 8), 67, 4, 17))
+
+
+def _speaker_outline(t: Traits) -> Outline:
+    """A bookshelf loudspeaker with two cones."""
+    half = span(t[0], 27, 33)
+    return (rounded(50 - half, 0, 50 + half, 100, span(t[1], 2, 6)),)
+
+
+def _cone(brush: Brush, y: float, radius: float, tone: Colour) -> None:
+    brush.fill(darker(tone, 0.2), ellipse(50, y, radius + 2.5))
+    brush.fill((24.0, 24.0, 28.0), ellipse(50, y, radius))
+    brush.fill(mix(tone, (60.0, 60.0, 66.0), 0.4), ellipse(50, y, radius * 0.84))
+    brush.fill((44.0, 44.0, 50.0), ellipse(50, y, radius * 0.62))
+    brush.fill(lighter(tone, 0.2), ellipse(50, y, radius * 0.28))
+
+
+def _paint_speaker(brush: Brush, outline: Outline, t: Traits) -> None:
+    half = span(t[0], 27, 33)
+    wooden = brush.chance(0.5)
+    tone = brush.between(0.8, 1.2)
+    body = (150 * tone, 100 * tone, 62 * tone) if wooden else brush.casing()
+    brush.fill(body, outline[0])
+    if wooden:
+        brush.line(darker(body, 0.18), 1.2, *(points((x, 0), (x + 3, 100)) for x in range(20, 80, 7)))
+    front = darker(body, 0.45) if brush.chance(0.4) else darker(body, 0.12)
+    brush.fill(front, rounded(53 - half, 3, 47 + half, 97, 2))
+    tone_colour = brush.grey(0.3, 0.8) if brush.chance(0.6) else brush.colour((0.5, 0.9), (0.6, 0.95))
+    _cone(brush, 64, span(t[2], 18, 22), tone_colour)
+    _cone(brush, 22, span(t[3], 8, 11), tone_colour)
+    brush.fill((110.0, 220.0, 150.0), ellipse(50, 93, 1.8))
+
+
+def _portable_outline(t: Traits) -> Outline:
+    """A portable speaker: a lying drum with a handle."""
+    high = span(t[0], 40, 48)
+    strap = band(arc(50, 14, (span(t[1], 16, 26), 11), (180, 360)), 4)
+    return (strap, rounded(0, 12, 100, 12 + high, high * 0.42))
+
+
+def _paint_portable(brush: Brush, outline: Outline, t: Traits) -> None:
+    high = span(t[0], 40, 48)
+    body = brush.colour((0.4, 0.85), (0.4, 0.95)) if brush.chance(0.7) else brush.casing()
+    brush.fill(darker(body, 0.5), outline[0])
+    brush.fill(body, outline[1])
+    bottom = 12 + high
+    brush.fill(
+        darker(body, 0.3), ellipse(9, 12 + high / 2, 9, high / 2), ellipse(91, 12 + high / 2, 9, high / 2)
+    )
+    brush.fill(
+        (40.0, 40.0, 46.0),
+        ellipse(9, 12 + high / 2, 6, high * 0.36),
+        ellipse(91, 12 + high / 2, 6, high * 0.36),
+    )
+    if brush.fine:
+        soft = darker(body, 0.2)
+        brush.line(soft, 0.9, *(points((x, 14), (x, bottom - 2)) for x in range(22, 82, 4)))
+    brush.fill(WHITE, rounded(38, 8 + high / 2, 62, 16 + high / 2, 2))
+
+
+def _earbuds_outline(t: Traits) -> Outline:
+    """A small open case with two buds in it."""
+    lid = rounded(10, 0, 90, 46, span(t[0], 12, 18))
+    case = rounded(8, 40, 92, span(t[1], 88, 96), span(t[2], 16, 22))
+    return (lid, case)
+
+
+def _paint_earbuds(brush: Brush, outline: Outline, _: Traits) -> None:
+    body = WHITE if brush.chance(0.5) else brush.casing()
+    lid, case = outline
+    brush.fill(darker(body, 0.12), lid)
+    brush.fill(darker(body, 0.5), rounded(17, 7, 83, 50, 9))
+    brush.fill(body, case)
+    brush.fill(darker(body, 0.3), rounded(15, 41, 85, 50, 3))
+    bud = WHITE if luminance(body) > 120 or brush.chance(0.4) else lighter(body, 0.3)
+    for x in (33, 67):
+        brush.fill(darker(bud, 0.1), rounded(x - 4.5, 30, x + 4.5, 54, 4))
+        brush.fill(bud, ellipse(x, 26, 11, 10))
+        brush.fill(darker(bud, 0.3), ellipse(x + (x - 50) * 0.3, 27, 2.2, 4.4))
+    brush.line(darker(body, 0.35), 1.4, points((12, 57), (88, 57)))
+    brush.fill((110.0, 210.0, 130.0), ellipse(50, 68, 2.4))
+
+
+AUDIO = (
+    Design(
+        outline=_headphones_outline, paint=_paint_headphones, stances=("stand", "hang", "flat"), size=0.58
+    ),
+    Design(outline=_speaker_outline, paint=_paint_speaker, stances=("stand",), size=0.62, upright=True),
+    Design(
+        outline=_portable_outline, paint=_paint_portable, stances=("stand", "flat"), size=0.6, upright=True
+    ),
+    Design(outline=_earbuds_outline, paint=_paint_earbuds, stances=("stand", "flat"), size=0.42),
+)

@@ -1,0 +1,280 @@
+"""Drawings of computers and books."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from boxcrew.data.embedded.shelf.brush import INK, WHITE, Brush, Colour, darker, lighter, luminance, mix
+from boxcrew.data.embedded.shelf.design import Design, Traits, span
+from boxcrew.data.embedded.shelf.geometry import (
+    Outline,
+    Points,
+    ellipse,
+    points,
+    rectangle,
+    rounded,
+    smooth,
+)
+
+
+def _screen(brush: Brush, corners: Points) -> None:
+    """What a screen shows, on the quadrilateral of its corners from the top left clockwise."""
+
+    def at(u: float, v: float) -> tuple[float, float]:
+        top = corners[0] + (corners[1] - corners[0]) * u
+        bottom = corners[3] + (corners[2] - corners[3]) * u
+        x, y = top + (bottom - top) * v
+        return float(x), float(y)
+
+    def window(u0: float, v0: float, u1: float, v1: float) -> Points:
+        return points(at(u0, v0), at(u1, v0), at(u1, v1), at(u0, v1))
+
+    kind = brush.pick(3)
+    back = brush.colour((0.3, 0.8), (0.3, 0.9)) if kind else (30.0, 33.0, 44.0)
+    brush.fill(back, corners)
+    if kind == 0:
+        inks = [brush.colour((0.3, 0.7), (0.7, 1.0)) for _ in range(3)]
+        for number, v in enumerate(np.linspace(0.14, 0.86, 6)):
+            brush.line(inks[number % 3], 2.0, points(at(0.08, v), at(brush.between(0.3, 0.8), v)))
+    elif kind == 1:
+        brush.fill(
+            lighter(back, 0.3),
+            points(at(0, 1), at(0, 0.7), at(0.35, 0.35), at(0.6, 0.75), at(0.8, 0.5), at(1, 0.8), at(1, 1)),
+        )
+        sun_x, sun_y = at(0.75, 0.25)
+        brush.fill((250.0, 226.0, 150.0), ellipse(sun_x, sun_y, 4))
+    else:
+        brush.fill(WHITE, window(0.1, 0.14, 0.6, 0.8))
+        brush.fill(brush.colour(), window(0.1, 0.14, 0.6, 0.25))
+        brush.fill(lighter(back, 0.4), window(0.66, 0.3, 0.92, 0.62))
+        brush.fill(darker(back, 0.6), window(0, 0.92, 1, 1))
+
+
+def _laptop_outline(t: Traits) -> Outline:
+    """An open laptop: an upright lid and a keyboard that comes forward."""
+    lean, deep, lid = span(t[0], 2, 6), span(t[1], 74, 82), span(t[2], 0, 6)
+    screen = smooth(
+        points(
+            (12 + lean, lid),
+            (12 + lean, lid),
+            (88 - lean, lid),
+            (88 - lean, lid),
+            (88, 56),
+            (88, 56),
+            (12, 56),
+            (12, 56),
+        ),
+        1,
+    )
+    base = smooth(
+        points(
+            (12, 55), (12, 55), (88, 55), (88, 55), (100, deep), (100, deep + 3), (0, deep + 3), (0, deep)
+        ),
+        1,
+    )
+    return (screen, base)
+
+
+def _paint_laptop(brush: Brush, outline: Outline, t: Traits) -> None:
+    metal = brush.grey(0.68, 0.9) if brush.chance(0.6) else brush.casing()
+    lean, deep, lid = span(t[0], 2, 6), span(t[1], 74, 82), span(t[2], 0, 6)
+    screen, base = outline
+    brush.fill(INK if brush.chance(0.6) else darker(metal, 0.3), screen)
+    _screen(brush, points((15 + lean, lid + 3), (85 - lean, lid + 3), (85, 51), (15, 51)))
+    brush.fill(metal, base)
+    keys = darker(metal, 0.65)
+    span_y = deep - 58
+    left, right = 14 - 8 * 0.5, 86 + 8 * 0.5
+    brush.fill(keys, points((15, 58), (85, 58), (right, 58 + span_y * 0.55), (left, 58 + span_y * 0.55)))
+    if brush.fine:
+        rows = [58 + span_y * 0.55 * part for part in (0.25, 0.5, 0.75)]
+        brush.line(lighter(keys, 0.3), 0.7, *(points((11, y), (89, y)) for y in rows))
+        brush.line(
+            lighter(keys, 0.3),
+            0.7,
+            *(points((x, 58), (50 + (x - 50) * 1.12, 58 + span_y * 0.55)) for x in range(22, 85, 8)),
+        )
+    brush.fill(
+        darker(metal, 0.15),
+        points((39, 58 + span_y * 0.66), (61, 58 + span_y * 0.66), (62, deep - 1), (38, deep - 1)),
+    )
+    brush.line(darker(metal, 0.4), 1.6, points((0, deep + 2), (100, deep + 2)))
+
+
+def _monitor_outline(t: Traits) -> Outline:
+    """A screen on a foot."""
+    low = span(t[0], 56, 64)
+    neck = points((45, low - 2), (55, low - 2), (57, 80), (43, 80))
+    foot = smooth(points((26, 79), (74, 79), (78, 84), (78, 84), (22, 84), (22, 84)), 1)
+    return (neck, foot, rounded(0, 0, 100, low, 2.5))
+
+
+def _paint_monitor(brush: Brush, outline: Outline, t: Traits) -> None:
+    low = span(t[0], 56, 64)
+    stand = brush.grey(0.55, 0.85) if brush.chance(0.5) else brush.grey(0.15, 0.3)
+    bezel = INK if brush.chance(0.6) else brush.grey(0.75, 0.95)
+    neck, foot, panel = outline
+    brush.fill(darker(stand, 0.2), neck)
+    brush.fill(stand, foot)
+    brush.fill(bezel, panel)
+    chin = 4 if t[1] < 0.6 else 10
+    _screen(brush, rectangle(3, 3, 97, low - chin))
+    if chin > 4:
+        brush.fill(mix(bezel, WHITE if luminance(bezel) < 120 else INK, 0.5), ellipse(50, low - 5, 2.2))
+
+
+def _desktop_outline(t: Traits) -> Outline:
+    """A screen with its keyboard before it."""
+    monitor = _monitor_outline(t)
+    lifted = tuple(shape * (0.84, 0.9) + (8, 0) for shape in monitor)
+    keyboard = smooth(points((10, 80), (90, 80), (90, 80), (98, 94), (97, 96), (3, 96), (2, 94), (10, 80)), 1)
+    return (*lifted, keyboard)
+
+
+def _paint_desktop(brush: Brush, outline: Outline, t: Traits) -> None:
+    low = span(t[0], 56, 64) * 0.9
+    neck, foot, panel, keyboard = outline
+    stand = brush.grey(0.6, 0.9)
+    bezel = INK if brush.chance(0.5) else WHITE
+    brush.fill(darker(stand, 0.2), neck)
+    brush.fill(stand, foot)
+    brush.fill(bezel, panel)
+    _screen(brush, rectangle(11, 3, 89, low - 5))
+    board = WHITE if brush.chance(0.6) else brush.grey(0.15, 0.3)
+    brush.fill(board, keyboard)
+    keys = darker(board, 0.35) if luminance(board) > 120 else lighter(board, 0.4)
+    brush.line(keys, 1.6, *(points((9 - k * 1.5, 84 + k * 4), (91 + k * 1.5, 84 + k * 4)) for k in range(3)))
+
+
+def _book_row_outline(t: Traits) -> Outline:
+    """Three to six books standing side by side, spines to the front."""
+    count = 3 + int(t[0] * 3.99)
+    widths = [9 + 7 * ((t[1] * 7.3 + k * 0.618) % 1.0) for k in range(count)]
+    heights = [70 + 28 * ((t[2] * 5.7 + k * 0.414) % 1.0) for k in range(count)]
+    edges = np.cumsum([0.0, *widths])
+    books = [rectangle(edges[k], 100 - heights[k], edges[k + 1], 100) for k in range(count)]
+    if t[3] > 0.5:
+        end = edges[-1]
+        books[-1] = points(
+            (end - 6, 24), (end + 4, 22), (end + widths[-1] + 8, 99), (end + widths[-1] - 2, 100)
+        )
+        books[-1] = books[-1] - (widths[-1] - 2, 0)
+    return tuple(books)
+
+
+def _cover(brush: Brush) -> Colour:
+    return brush.colour((0.35, 0.85), (0.35, 0.85)) if brush.chance(0.85) else brush.grey(0.3, 0.9)
+
+
+def _paint_book_row(brush: Brush, outline: Outline, _: Traits) -> None:
+    for book in outline:
+        cover = _cover(brush)
+        brush.fill(cover, book)
+        brush.line(darker(cover, 0.4), 1.0, np.concatenate([book, book[:1]]))
+        across, down = book[1] - book[0], book[3] - book[0]
+        gilt = lighter(cover, 0.65) if brush.chance(0.7) else _GILT
+        start = brush.between(0.1, 0.3)
+        label = book[0] + across * 0.22 + down * start
+        tall = brush.between(0.18, 0.35)
+        brush.fill(
+            gilt,
+            np.stack(
+                [label, label + across * 0.56, label + across * 0.56 + down * tall, label + down * tall]
+            ),
+        )
+        for part in (0.05, 0.88, 0.93):
+            brush.line(gilt, 1.4, np.stack([book[0] + down * part, book[1] + down * part]))
+
+
+_GILT: Colour = (222.0, 190.0, 110.0)
+
+
+def _book_stack_outline(t: Traits) -> Outline:
+    """Three to five books lying on each other."""
+    count = 3 + int(t[0] * 2.99)
+    books, bottom = [], 100.0
+    for k in range(count):
+        high = 11 + 6 * ((t[1] * 3.7 + k * 0.618) % 1.0)
+        inset = 16 * ((t[2] * 4.3 + k * 0.414) % 1.0)
+        slide = inset * ((t[3] * 3.1 + k * 0.732) % 1.0)
+        books.append(rounded(slide, bottom - high, 100 - inset + slide, bottom, 2))
+        bottom -= high
+    return tuple(books)
+
+
+def _paint_book_stack(brush: Brush, outline: Outline, _: Traits) -> None:
+    for book in outline:
+        (x0, y0), (x1, y1) = book.min(axis=0), book.max(axis=0)
+        cover = _cover(brush)
+        brush.fill(cover, book)
+        if brush.chance(0.45):
+            brush.fill((238.0, 228.0, 205.0), rectangle(x0 + 4, y0 + 2, x1 + 1, y1 - 2))
+            brush.line((196.0, 184.0, 160.0), 0.7, *(points((x0 + 4, y), (x1, y)) for y in (y0 + 5, y1 - 5)))
+        else:
+            gilt = lighter(cover, 0.6)
+            brush.fill(gilt, rectangle(x0 + 6, y0, x0 + 8, y1), rectangle(x1 - 9, y0, x1 - 7, y1))
+            brush.fill(gilt, rectangle(x0 + 22, y0 + 4, x0 + 22 + brush.between(20, 40), y1 - 4))
+        brush.line(darker(cover, 0.5), 1.2, points((x0, y1), (x1, y1)))
+
+
+def _open_book_outline(t: Traits) -> Outline:
+    """A book lying open, its pages bent up from the fold."""
+    rise, high = span(t[0], 4, 10), span(t[1], 54, 68)
+    edge = [
+        (50, 8),
+        (38, 8 - rise),
+        (16, 8 - rise * 0.6),
+        (1, 10),
+        (1, 10),
+        (1, high),
+        (1, high),
+        (20, high - 4),
+        (42, high - 2),
+    ]
+    left = points(*edge, (50, high + 5))
+    right = left[::-1] * (-1, 1) + (100, 0)
+    return (smooth(np.concatenate([left, right]), 2),)
+
+
+def _paint_open_book(brush: Brush, outline: Outline, t: Traits) -> None:
+    high, rise = span(t[1], 54, 68), span(t[0], 4, 10)
+    cover = _cover(brush)
+    brush.fill(cover, outline[0])
+    page = (244.0, 238.0, 222.0)
+    for side in (-1, 1):
+        line = points(
+            (0, 9),
+            (-13, 11 - rise),
+            (-32, 11 - rise * 0.6),
+            (-45, 13),
+            (-45, 13),
+            (-45, high - 4),
+            (-45, high - 4),
+        )
+        sheet = smooth(np.concatenate([line, points((-28, high - 7), (-8, high - 5), (0, high + 1))]))
+        brush.fill(page, sheet * (side, 1) + (50, 0))
+        ends = [brush.between(10, 16) if brush.chance(0.25) else 41 for _ in range(7)]
+        rows = np.linspace(17, high - 13, 7)
+        if brush.chance(0.3):
+            brush.fill(brush.colour(), rectangle(50 + side * 41, 14, 50 + side * 9, high * 0.5))
+            rows = rows[4:]
+        lines = (
+            points((50 + side * 7, y), (50 + side * end, y - 1)) for y, end in zip(rows, ends, strict=False)
+        )
+        brush.line((160.0, 154.0, 146.0), 1.4, *lines)
+        brush.fill(
+            darker(page, 0.18), points((50, 9), (50 + side * 4, 10), (50 + side * 3, high - 2), (50, high))
+        )
+
+
+COMPUTER = (
+    Design(outline=_laptop_outline, paint=_paint_laptop, stances=("stand", "flat"), size=0.78, upright=True),
+    Design(outline=_monitor_outline, paint=_paint_monitor, stances=("stand",), size=0.85, upright=True),
+    Design(outline=_desktop_outline, paint=_paint_desktop, stances=("stand",), size=0.85, upright=True),
+)
+
+BOOKS = (
+    Design(outline=_book_row_outline, paint=_paint_book_row, stances=("stand",), size=0.65, upright=True),
+    Design(outline=_book_stack_outline, paint=_paint_book_stack, stances=("stand",), size=0.6, upright=True),
+    Design(outline=_open_book_outline, paint=_paint_open_book, stances=("flat", "stand"), size=0.65),
+)

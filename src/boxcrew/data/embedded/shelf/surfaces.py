@@ -1,0 +1,198 @@
+"""The furniture and walls of a scene, painted from a few textures made once for each process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from boxcrew.core.types import Image
+from boxcrew.data.embedded.shelf.brush import Colour, darker, hsv
+from boxcrew.data.embedded.shelf.setting import Kind, Setting
+
+Texture = npt.NDArray[np.uint8]
+"""(512, 512) grey, mean near 128."""
+
+_SIDE = 512
+
+
+def _normal(texture: npt.NDArray[np.float32]) -> Texture:
+    spread = (texture - texture.mean()) / (texture.std() + 1e-6)
+    result: Texture = np.clip(128 + 42 * spread, 0, 255).astype(np.uint8)
+    return result
+
+
+def _clouds(rng: np.random.Generator, width: int, height: int) -> npt.NDArray[np.float32]:
+    coarse = rng.standard_normal((height, width)).astype(np.float32)
+    result: npt.NDArray[np.float32] = cv2.resize(coarse, (_SIDE, _SIDE), interpolation=cv2.INTER_CUBIC)
+    return result
+
+
+@lru_cache(maxsize=1)
+def _wood() -> Texture:
+    """Grain along x."""
+    rng = np.random.default_rng(11)
+    streaks = _clouds(rng, 4, 160) + 0.7 * _clouds(rng, 9, 420) + 0.8 * _clouds(rng, 3, 40)
+    rows = np.arange(_SIDE, dtype=np.float32)
+    x, y = np.meshgrid(rows, rows)
+    bent = y + 9 * np.sin(x / 90) + 6 * _clouds(rng, 3, 4)
+    return _normal(
+        cv2.remap(streaks, x, bent.astype(np.float32), cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT)
+    )
+
+
+@lru_cache(maxsize=1)
+def _plaster() -> Texture:
+    rng = np.random.default_rng(12)
+    return _normal(_clouds(rng, 6, 6) + 0.5 * _clouds(rng, 40, 40) + 0.5 * _clouds(rng, 250, 250))
+
+
+@lru_cache(maxsize=1)
+def _cloth() -> Texture:
+    rng = np.random.default_rng(13)
+    rows = np.arange(_SIDE, dtype=np.float32)
+    threads = np.sin(rows * 1.9)[:, None] + np.sin(rows * 1.9)[None, :]
+    return _normal(threads + 0.8 * _clouds(rng, 300, 300) + 0.6 * _clouds(rng, 12, 12))
+
+
+@lru_cache(maxsize=1)
+def _marble() -> Texture:
+    rng = np.random.default_rng(14)
+    rows = np.arange(_SIDE, dtype=np.float32) / 60
+    x, y = np.meshgrid(rows, rows)
+    veins = np.abs(np.sin(0.7 * x + 0.5 * y + 1.6 * _clouds(rng, 6, 6) + 0.3 * _clouds(rng, 30, 30)))
+    return _normal(0.35 * _clouds(rng, 8, 8) - np.exp(-9 * veins))
+
+
+def _tint(texture: Texture, area: Image, rng: np.random.Generator, colour: Colour, contrast: float) -> None:
+    """Covers `area` with a random piece of the texture in shades of the colour."""
+    height, width = area.shape[:2]
+    x, y = (rng.random(2) * (_SIDE - width, _SIDE - height)).astype(int).tolist()
+    steps = 1 + contrast * (np.arange(256) - 128) / 128
+    shades = np.clip(steps[None, :, None] * colour, 0, 255).astype(np.uint8)
+    piece = texture[y : y + height, x : x + width]
+    area[...] = cv2.LUT(cv2.merge([piece, piece, piece]), shades)
+
+
+def shade_rows(area: Image, first: float, last: float) -> None:
+    """Multiplies the brightness, from `first` at the top to `last` at the bottom."""
+    factors = np.linspace(first, last, len(area), dtype=np.float32)[:, None, None]
+    np.clip(area * factors, 0, 255, out=area, casting="unsafe")
+
+
+def _wood_colour(rng: np.random.Generator) -> Colour:
+    hue, strong, bright = rng.random(3).tolist()
+    return hsv(0.05 + 0.05 * hue, 0.25 + 0.35 * strong, 0.42 + 0.48 * bright)
+
+
+def _wall_colour(rng: np.random.Generator) -> Colour:
+    hue, strong, bright = rng.random(3).tolist()
+    return hsv(hue, 0.05 + 0.3 * strong, 0.5 + 0.45 * bright)
+
+
+def _paint_wall(area: Image, rng: np.random.Generator) -> None:
+    """Plaster, sometimes papered, panelled or tiled."""
+    colour = _wall_colour(rng)
+    _tint(_plaster(), area, rng, colour, 0.05)
+    height, width = area.shape[:2]
+    kind, step = int(rng.random() * 6), 14 + int(26 * rng.random())
+    if kind == 0:
+        for x in range(0, width, 2 * step):
+            area[:, x : x + step] = cv2.convertScaleAbs(area[:, x : x + step], alpha=0.93)
+    elif kind == 1:
+        dark = tuple(0.82 * part for part in colour)
+        for y in range(step // 2, height, step):
+            cv2.line(area, (0, y), (width, y), dark, 1)
+        for x in range(step // 2, width, 2 * step):
+            cv2.line(area, (x, 0), (x, height), dark, 1)
+    elif kind == 2:
+        for x in range(step // 2, width, 2 * step):
+            cv2.line(area, (x, 0), (x, height), tuple(0.8 * part for part in colour), 2)
+            cv2.line(area, (x + 2, 0), (x + 2, height), tuple(min(255.0, 1.08 * part) for part in colour), 1)
+
+
+def _paint_top(area: Image, rng: np.random.Generator) -> None:
+    """A surface to put things on: boards, cloth, marble, or paint."""
+    kind = int(rng.random() * 5)
+    if kind <= 1:
+        colour = _wood_colour(rng)
+        _tint(_wood(), area, rng, colour, 0.2)
+        step = 34 + int(40 * rng.random())
+        for y in range(step // 2, len(area), step) if kind else ():
+            cv2.line(area, (0, y), (area.shape[1], y), tuple(0.6 * part for part in colour), 1)
+    elif kind == 2:
+        colour = _wall_colour(rng)
+        _tint(_cloth(), area, rng, colour, 0.09)
+        step = 12 + int(18 * rng.random())
+        if rng.random() < 0.5:
+            for y in range(0, len(area), 2 * step):
+                area[y : y + step] = cv2.convertScaleAbs(area[y : y + step], alpha=0.88)
+            for x in range(0, area.shape[1], 2 * step):
+                area[:, x : x + step] = cv2.convertScaleAbs(
+                    np.ascontiguousarray(area[:, x : x + step]), alpha=0.88
+                )
+    elif kind == 3:
+        _tint(_marble(), area, rng, hsv(rng.random(), 0.06, 0.92 - 0.35 * rng.random()), 0.11)
+    else:
+        _tint(_plaster(), area, rng, _wall_colour(rng), 0.07)
+
+
+def _paint_shelf(image: Image, setting: Setting, rng: np.random.Generator) -> None:
+    size = len(image)
+    _paint_wall(image, rng)
+    colour = _wood_colour(rng) if rng.random() < 0.7 else _wall_colour(rng)
+    thick = round(size * (0.022 + 0.014 * rng.random()))
+    for line in setting.lines:
+        y = round(line * size)
+        board = image[y : y + thick + 4]
+        _tint(_wood(), board, rng, colour, 0.16)
+        shade_rows(image[y : y + 4], 1.12, 1.05)
+        shade_rows(image[y + 4 : y + thick + 4], 0.9, 0.72)
+        shade_rows(image[y + thick + 4 : y + thick + 4 + size // 11], 0.6, 1.0)
+        shade_rows(image[y - size // 20 : y], 1.0, 0.86)
+    if rng.random() < 0.5:
+        side = round(size * (0.015 + 0.02 * rng.random()))
+        for post in (image[:, :side], image[:, size - side :]):
+            _tint(_wood(), post, rng, darker(colour, 0.12), 0.12)
+
+
+def _paint_table(image: Image, setting: Setting, rng: np.random.Generator) -> None:
+    size = len(image)
+    edge = round(setting.lines[0] * size)
+    _paint_wall(image[:edge], rng)
+    _paint_top(image[edge:], rng)
+    shade_rows(image[edge - size // 14 : edge], 1.0, 0.8)
+    shade_rows(image[edge:], 0.86, 1.06)
+    image[edge : edge + 2] = cv2.convertScaleAbs(image[edge : edge + 2], alpha=1.15)
+
+
+def _paint_rail(image: Image, setting: Setting, rng: np.random.Generator) -> None:
+    _paint_table(image, setting, rng)
+    y, size = round(setting.lines[1] * len(image)), len(image)
+    metal = (70.0, 70.0, 76.0) if rng.random() < 0.5 else (196.0, 190.0, 182.0)
+    for x in (round(0.03 * size), round(0.97 * size)):
+        cv2.line(image, (x, y), (x, round((setting.lines[0] + 0.04) * size)), metal, 4, cv2.LINE_AA)
+    cv2.line(image, (0, y), (size, y), metal, 5, cv2.LINE_AA)
+    cv2.line(image, (0, y - 1), (size, y - 1), tuple(min(255.0, part + 50) for part in metal), 1)
+
+
+def _paint_flat(image: Image, setting: Setting, rng: np.random.Generator) -> None:  # noqa: ARG001
+    _paint_top(image, rng)
+
+
+_PAINTERS: dict[Kind, Callable[[Image, Setting, np.random.Generator], None]] = {
+    "shelf": _paint_shelf,
+    "table": _paint_table,
+    "rail": _paint_rail,
+    "flat": _paint_flat,
+}
+
+
+def paint_surfaces(setting: Setting, size: int, rng: np.random.Generator) -> Image:
+    """The scene with nothing in it."""
+    image = np.zeros((size, size, 3), dtype=np.uint8)
+    _PAINTERS[setting.kind](image, setting, rng)
+    return image

@@ -1,0 +1,128 @@
+"""How data sets lie in folders: names of splits, files below a folder, images by their stem."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from boxcrew.core.errors import DataError
+from boxcrew.data.images.reading import IMAGE_SUFFIXES
+
+_SPLIT_NAMES = {
+    "train": "train",
+    "training": "train",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+    "test": "test",
+    "testing": "test",
+}
+
+
+def split_of_folder(name: str) -> str | None:
+    """`train2017` -> train, `valid` -> val; None if the name is no split's."""
+    return _SPLIT_NAMES.get(name.lower().rstrip("0123456789"))
+
+
+def split_of_file(stem: str) -> str | None:
+    """`instances_val2017` -> val; None unless exactly one split is named."""
+    found = {split_of_folder(word) for word in re.split(r"[\W_]+", stem)} - {None}
+    return found.pop() if len(found) == 1 else None
+
+
+def split_of_path(path: Path, root: Path) -> str | None:
+    """The split that a folder between `root` and the file is named after."""
+    folders = path.relative_to(root).parts[:-1]
+    return next((split for split in map(split_of_folder, folders) if split), None)
+
+
+def files_below(folder: Path, suffixes: Iterable[str]) -> list[Path]:
+    """Files with one of the suffixes (lower case) at any depth, sorted; hidden ones are left aside, and
+    links to folders followed.
+    """
+    wanted, found = frozenset(suffixes), list[str]()
+    for parent, _, names in walk(folder):
+        found += [f"{parent}{os.sep}{name}" for name in names if suffix_of(name) in wanted]
+    return [Path(file) for file in sorted(found, key=lambda file: file.split(os.sep))]  # noqa: PTH206
+
+
+def walk(
+    folder: Path, *, unlisted: Callable[[OSError], object] | None = None
+) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Every folder from this one down, with its folders and its files, but for hidden ones. Links are
+    followed, each place is met once. Folders taken out of their list are not met. `unlisted` is told of those
+    that cannot be listed.
+    """
+    seen = set[str]()
+    for parent, folders, names in os.walk(folder, onerror=unlisted, followlinks=True):
+        real = os.path.realpath(parent)
+        if real in seen:  # a link that leads back
+            folders.clear()
+            continue
+        seen.add(real)
+        folders[:] = [name for name in folders if not name.startswith((".", "__MACOSX"))]
+        yield parent, folders, [name for name in names if not name.startswith(".")]
+
+
+def suffix_of(name: str) -> str:
+    """Of a file name, lower case, with its dot. Ten times faster than by a `Path`: sets have many files."""
+    stem, dot, suffix = name.rpartition(".")
+    return f"{dot}{suffix}".lower() if stem else ""
+
+
+def stem_of(name: str) -> str:
+    return name.rpartition(".")[0] or name
+
+
+def names_in(folder: Path) -> list[str]:
+    """What is in a folder, sorted; nothing if there is no such folder, or it cannot be listed."""
+    try:
+        return sorted(os.listdir(folder))  # noqa: PTH208
+    except OSError:
+        return []
+
+
+class ImageFinder:
+    """Image files by folder and stem. Each folder is listed once."""
+
+    def __init__(self) -> None:
+        self._folders: dict[Path, dict[str, list[Path]]] = {}
+
+    def find(self, folders: Iterable[Path], stem: str, name: str = "") -> Path | None:
+        """The image `stem` in the first folder that has it; among several the one called `name`."""
+        for folder in folders:
+            images = self._listing(folder).get(stem)
+            if images:
+                return next((image for image in images if image.name == name), images[0])
+        return None
+
+    def _listing(self, folder: Path) -> dict[str, list[Path]]:
+        if folder not in self._folders:
+            images: dict[str, list[Path]] = {}
+            for name in names_in(folder):
+                if suffix_of(name) in IMAGE_SUFFIXES:
+                    images.setdefault(stem_of(name), []).append(folder / name)
+            self._folders[folder] = images
+        return self._folders[folder]
+
+
+def read_lines(path: Path) -> list[str]:
+    """Lines that are not blank, stripped; `DataError` if the file is no text."""
+    return list(numbered_lines(path).values())
+
+
+def numbered_lines(path: Path) -> dict[int, str]:
+    """`read_lines` by the lines' numbers, from 1 on."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read as text: {error}") from error
+    lines = enumerate(map(str.strip, text.splitlines()), start=1)
+    return {number: line for number, line in lines if line}
+
+
+def require_folder(path: Path, format: str) -> None:
+    if not path.is_dir():
+        raise DataError(f"{path}: no such folder", advice=f"give the folder of the {format} data set")

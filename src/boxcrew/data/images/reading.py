@@ -1,0 +1,309 @@
+"""Image files, read into upright RGB whatever their kind, and written."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import warnings
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import cv2
+import numpy as np
+from PIL import Image as Pillow
+from PIL import UnidentifiedImageError
+
+from boxcrew.core.errors import DataError, UsageError
+from boxcrew.core.types import Image
+from boxcrew.data.checks.problem import Kind
+from boxcrew.data.images.jpeg import TAIL_BYTES, jpeg_header, sound_ends, sound_jpeg
+
+MAX_PIXELS = 100_000_000
+"""Larger images are refused from their header: a few kilobytes of file can be gigabytes of pixels."""
+
+IMAGE_SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
+"""Lower case; what is looked for where a folder stands for its images."""
+
+_ORIENTATION = 0x0112  # the EXIF tag; 1 is upright, 5 to 8 swap width and height
+_OPENCV_FORMATS = frozenset({"JPEG", "MPO", "PNG", "WEBP", "BMP"})
+_ENDINGS = {"JPEG": b"\xff\xd9", "MPO": b"\xff\xd9", "PNG": b"IEND"}
+_REDUCED = {
+    1: cv2.IMREAD_COLOR,
+    2: cv2.IMREAD_REDUCED_COLOR_2,
+    4: cv2.IMREAD_REDUCED_COLOR_4,
+    8: cv2.IMREAD_REDUCED_COLOR_8,
+}
+_HEAD_BYTES = (4096, 65536)  # the first is enough for most JPEGs, the second for those with a preview
+_READ_ONLY = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # the second on Windows alone
+_SIXTEEN_BIT_MODES = frozenset({"I;16", "I;16L", "I;16B"})
+_UNSUPPORTED_MODES = frozenset({"I", "F"})  # of no known range
+DECODING_FAULTS = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    EOFError,
+    IndexError,
+    TypeError,
+    struct.error,
+    zlib.error,
+)
+
+# Both libraries would print about files that the errors here name.
+warnings.filterwarnings("ignore", category=Pillow.DecompressionBombWarning)
+cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
+
+
+class ImageError(DataError):
+    """An image file that cannot be used, and which kind of defect that is."""
+
+    def __init__(self, message: str, *, kind: Kind = "unreadable-image", advice: str = "") -> None:
+        super().__init__(message, advice=advice)
+        self.kind: Kind = kind
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    width: int  # of the upright image
+    height: int
+    orientation: int = 1  # how EXIF says the stored image is turned; from 5 on width and height were swapped
+
+
+def read_image(path: Path, *, reduction: int = 1) -> Image:
+    """The first frame. Transparency is laid on white, 16 bits are scaled to 8. With a `reduction` of 2, 4 or
+    8 an ordinary JPEG is decoded with each side smaller by it, rounded up, which is several times quicker;
+    other images come as they are.
+
+    Ordinary images are decoded by OpenCV, which is faster; Pillow decodes the rest, and tells why an
+    image cannot be decoded. A JPEG whose body is garbled but whole is decoded as far as it goes, as in
+    every library.
+    """
+    return _decode(path, _read(path), reduction=reduction)
+
+
+def read_header(path: Path) -> Header:
+    """Of the image not more than the header is looked at."""
+    for num_bytes in _HEAD_BYTES:
+        try:
+            head = read_start(path, num_bytes)
+        except OSError as error:
+            raise _unreadable(path, error) from error
+        found = jpeg_header(head)
+        if found is not None:
+            return _header(path, (found.width, found.height), found.orientation)
+        if len(head) < num_bytes or not head.startswith(b"\xff\xd8"):
+            break
+    with _open(path, path) as opened:
+        return _header(path, opened.size, _orientation(opened))
+
+
+def verify_image(path: Path) -> None:
+    """An `ImageError` if `read_image` would raise one. Quicker: a JPEG of ordinary structure need not be
+    decoded, and mostly not even be read but for its ends.
+    """
+    try:
+        found = sound_ends(*_read_ends(path))
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if found is None:
+        data = _read(path)
+        found = sound_jpeg(data)
+        if found is None:
+            _decode(path, data)
+            return
+    _header(path, (found.width, found.height), found.orientation)
+
+
+def _read_ends(path: Path) -> tuple[bytes, bytes, int]:
+    """The first and the last bytes of a file, which may overlap, and how many it has."""
+    file = os.open(path, _READ_ONLY)
+    try:
+        num_bytes, head = os.fstat(file).st_size, os.read(file, _HEAD_BYTES[0])
+        os.lseek(file, max(0, num_bytes - TAIL_BYTES), os.SEEK_SET)
+        return head, os.read(file, TAIL_BYTES), num_bytes
+    finally:
+        os.close(file)
+
+
+def read_start(path: str | Path, num_bytes: int) -> bytes:
+    """The first bytes of a file. By the system's own calls: of a small file, making a file object takes
+    longer than reading it.
+    """
+    file = os.open(path, _READ_ONLY)
+    try:
+        data = os.read(file, num_bytes)
+        while len(data) < num_bytes and (more := os.read(file, num_bytes - len(data))):
+            data += more  # some file systems give less than they are asked for
+        return data
+    finally:
+        os.close(file)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb", buffering=0) as file:
+            return file.read()
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _header(path: Path, size: tuple[int, int], orientation: int) -> Header:
+    width, height = size
+    if width * height > MAX_PIXELS:
+        raise _too_large(path, f"{width} x {height} pixels")
+    if orientation >= 5:
+        width, height = height, width
+    return Header(width, height, orientation)
+
+
+def _decode(path: Path, data: bytes, *, reduction: int = 1) -> Image:
+    ordinary = sound_ends(data[: _HEAD_BYTES[0]], data[-TAIL_BYTES:], len(data))
+    if ordinary is not None:  # nothing that Pillow would have to be asked about
+        stored = (ordinary.width, ordinary.height)
+        _header(path, stored, ordinary.orientation)
+        reducible = _can_be_reduced(stored, ordinary.orientation, reduction)
+        pixels = _imdecode(data, stored, reduction if reducible else 1)
+        if pixels is not None:
+            return _upright(pixels, ordinary.orientation)
+    try:
+        with _open(path, io.BytesIO(data)) as file:
+            pixels = _decode_with_opencv(file, data, reduction)
+            if pixels is None:
+                pixels = _decode_with_pillow(path, file)
+            return _upright(pixels, _orientation(file))
+    except ImageError as error:
+        if error.kind == "unreadable-image" and _is_cut(data):
+            raise ImageError(error.message, kind="truncated-image", advice=error.advice) from error
+        raise
+
+
+def _is_cut(data: bytes) -> bool:
+    """Whether it begins like a kind of file whose ending is known, and does not end like one."""
+    beginnings = {b"\xff\xd8": _ENDINGS["JPEG"], b"\x89PNG": _ENDINGS["PNG"]}
+    endings = (end for start, end in beginnings.items() if data.startswith(start))
+    return any(end not in data[-TAIL_BYTES:] for end in endings)
+
+
+def write_image(path: Path, image: Image, *, quality: int = 95) -> None:
+    """As JPEG (with `quality`, 1..100) or PNG (without loss), by the suffix of `path`."""
+    suffix = path.suffix.lower()
+    if suffix not in {".jpg", ".jpeg", ".png"}:
+        raise UsageError(f"{path}: cannot write images of the kind {suffix!r}", advice="use .jpg or .png")
+    options = [] if suffix == ".png" else [cv2.IMWRITE_JPEG_QUALITY, quality]
+    _, encoded = cv2.imencode(suffix, cv2.cvtColor(image, cv2.COLOR_RGB2BGR), options)
+    path.write_bytes(encoded.tobytes())
+
+
+def _open(path: Path, file: Path | IO[bytes]) -> Pillow.Image:
+    """The header, checked; the pixels are not read yet."""
+    try:
+        opened = Pillow.open(file)
+    except (*DECODING_FAULTS, Pillow.DecompressionBombError) as error:
+        raise _unreadable(path, error) from error
+    try:
+        _header(path, opened.size, orientation=1)
+    except ImageError:
+        opened.close()
+        raise
+    return opened
+
+
+def _orientation(file: Pillow.Image) -> int:
+    if file.format == "TIFF":
+        return 1  # Pillow gives size and pixels of these upright
+    if file.format == "PNG" and "exif" not in file.info:
+        return 1  # Pillow would decode the whole image to look for EXIF behind it
+    try:
+        orientation = file.getexif().get(_ORIENTATION, 1)
+    except DECODING_FAULTS:
+        return 1  # broken EXIF says nothing
+    return orientation if orientation in range(1, 9) else 1
+
+
+def _decode_with_opencv(file: Pillow.Image, data: bytes, reduction: int) -> Image | None:
+    """None for what OpenCV would not get right, or cannot decode."""
+    ordinary = (
+        file.format in _OPENCV_FORMATS and file.mode in {"RGB", "L"} and "transparency" not in file.info
+    )
+    animated = getattr(file, "is_animated", False) and file.format != "MPO"
+    # Of a file cut short, some versions of OpenCV make a half grey image, and its libraries print to stderr.
+    whole = _ENDINGS.get(str(file.format), b"") in data[-TAIL_BYTES:]
+    if animated or not (ordinary and whole):
+        return None
+    if file.format != "JPEG" or not _can_be_reduced(file.size, _orientation(file), reduction):
+        reduction = 1  # of other kinds OpenCV would decode all and then step over pixels
+    return _imdecode(data, file.size, reduction)
+
+
+def _can_be_reduced(size: tuple[int, int], orientation: int, reduction: int) -> bool:
+    """In a JPEG that is turned, a block that is not whole would come first and shift the others."""
+    return orientation == 1 or all(side % reduction == 0 for side in size)
+
+
+def _imdecode(data: bytes, size: tuple[int, int], reduction: int) -> Image | None:
+    """`size` is (width, height) as stored; None for what OpenCV cannot decode to that size."""
+    flags = _REDUCED[reduction] | cv2.IMREAD_IGNORE_ORIENTATION
+    decoded = cv2.imdecode(np.frombuffer(data, dtype=np.uint8), flags)
+    width, height = (-(-side // reduction) for side in size)
+    if decoded is None or decoded.shape[:2] != (height, width):
+        return None
+    rgb: Image = cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB, dst=decoded)
+    return rgb
+
+
+def _decode_with_pillow(path: Path, file: Pillow.Image) -> Image:
+    if file.mode in _UNSUPPORTED_MODES:
+        raise ImageError(
+            f"{path}: pixels are 32 bit numbers of no known range (mode {file.mode})",
+            kind="unreadable-image",
+            advice="save the image with 8 or 16 bits",
+        )
+    try:
+        file.load()
+        if file.mode in _SIXTEEN_BIT_MODES:
+            grey = np.asarray(file).astype(np.uint16)
+            return np.repeat(((grey + np.uint32(128)) // 257).astype(np.uint8)[..., None], 3, axis=2)
+        if file.has_transparency_data:
+            file = _on_white(file)
+        return np.array(file.convert("RGB"))
+    except DECODING_FAULTS as error:
+        raise _unreadable(path, error) from error
+
+
+def _on_white(file: Pillow.Image) -> Pillow.Image:
+    rgba = file.convert("RGBA")
+    return Pillow.alpha_composite(Pillow.new("RGBA", rgba.size, "white"), rgba)
+
+
+def _upright(pixels: Image, orientation: int) -> Image:
+    """Undoes the turn and mirroring that EXIF names: (transposed, left to right, top to bottom)."""
+    if orientation == 1:
+        return pixels
+    if orientation >= 5:
+        pixels = pixels.transpose(1, 0, 2)
+    if orientation in {2, 3, 6, 7}:
+        pixels = pixels[:, ::-1]
+    if orientation in {3, 4, 7, 8}:
+        pixels = pixels[::-1]
+    return np.ascontiguousarray(pixels)
+
+
+def _unreadable(path: Path, error: Exception) -> ImageError:
+    restore = "restore the file or remove it from the set"
+    if isinstance(error, FileNotFoundError):
+        return ImageError(f"{path}: no such image file", kind="missing-file", advice=restore)
+    if isinstance(error, Pillow.DecompressionBombError):
+        return _too_large(path, "a bomb of pixels")
+    if isinstance(error, UnidentifiedImageError):
+        advice = "convert it to JPEG or PNG"
+        return ImageError(f"{path}: not an image of a known kind", kind="not-an-image", advice=advice)
+    reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+    kind: Kind = "truncated-image" if "truncated" in reason.lower() else "unreadable-image"
+    return ImageError(f"{path}: cannot be read: {reason}", kind=kind, advice=restore)
+
+
+def _too_large(path: Path, size: str) -> ImageError:
+    message = f"{path}: {size}, more than {MAX_PIXELS:,}"
+    return ImageError(message, kind="image-bomb", advice="reduce the image")

@@ -1,0 +1,270 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import cv2
+import numpy as np
+import pytest
+import torch
+
+from boxcrew.core.errors import DataError, UsageError
+from boxcrew.core.types import Batch, Image, Target
+from boxcrew.data.detection.source import Record, Source
+from boxcrew.data.images.cache import ImageCache
+from boxcrew.data.loading.loader import EvalBatch, EvalLoader, LoaderConfig, TrainLoader
+from boxcrew.data.loading.order import sample_rng
+from boxcrew.data.loading.workers import Workers
+from boxcrew.data.transforms.pipeline import TransformsConfig, eval_pipeline, train_pipeline
+
+# The tests are about order and life, not speed.
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
+
+TRAIN = train_pipeline(TransformsConfig(), 48, 48)
+EVAL = eval_pipeline(TransformsConfig(resize="letterbox"), 64, 48)
+
+
+class Pictures(Source):
+    """A few JPEG files drawn for a test."""
+
+    format = "pictures"
+
+    @classmethod
+    def detect(cls, path: Path) -> bool:
+        return path.is_dir()
+
+    @classmethod
+    def looked_for(cls) -> str:
+        return "pictures"
+
+    @classmethod
+    def open(cls, path: Path, *, seed: int = 0) -> Self:
+        records = []
+        for index in range(7):
+            rng = np.random.default_rng((seed, index))
+            width, height = (int(side) for side in rng.integers(40, 90, 2))
+            image = cv2.GaussianBlur(rng.integers(0, 256, (height, width, 3), dtype=np.uint8), (5, 5), 0)
+            file = path / f"{index}.jpg"
+            cv2.imwrite(str(file), image)
+            boxes = [[2, 3, 30, 35], [10, 10, 20 + index, 25]][: 1 + index % 2]
+            target = Target.of(boxes, range(len(boxes)))
+            records.append(Record(key=file.name, path=file, width=width, height=height, target=target))
+        return cls(root=path, classes=("a", "b"), splits={"train": tuple(records)})
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Pictures:
+    return Pictures.open(tmp_path)
+
+
+def train_loader(source: Source, *, batch: int = 4, seed: int = 0, num_workers: int = 0) -> TrainLoader:
+    workers = Workers(num=num_workers, prefetch=2)
+    return TrainLoader(source, source.split("train"), TRAIN, batch=batch, seed=seed, workers=workers)
+
+
+def eval_loader(source: Source, *, batch: int = 3, num_workers: int = 0) -> EvalLoader:
+    return EvalLoader(source, source.split("train"), EVAL, batch=batch, workers=Workers(num=num_workers))
+
+
+def remove(source: Source, indices: Sequence[int]) -> None:
+    for index in indices:
+        path = source.split("train")[index].path
+        assert path is not None
+        path.unlink()
+
+
+def same(first: Batch, second: Batch) -> bool:
+    return (
+        first.keys == second.keys
+        and first.skipped == second.skipped
+        and torch.equal(first.inputs, second.inputs)
+        and first.inputs.stride() == second.inputs.stride()
+        and first.targets.keys() == second.targets.keys()
+        and all(torch.equal(first.targets[name], second.targets[name]) for name in first.targets)
+    )
+
+
+@pytest.mark.parametrize("num_workers", [1, 3])
+def test_any_number_of_workers_gives_the_same_stream(source: Pictures, num_workers: int) -> None:
+    alone = list(train_loader(source).batches(0, 8))
+    shared = list(train_loader(source, num_workers=num_workers).batches(0, 8))
+    assert len(alone) == len(shared) == 8
+    assert all(same(a, b) for a, b in zip(alone, shared, strict=True))
+
+
+@pytest.mark.parametrize("budget", [0, 20_000, 10**7])
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_cache_of_any_size_gives_the_same_stream(source: Pictures, num_workers: int, budget: int) -> None:
+    plain = list(train_loader(source).batches(0, 8))
+    records = source.split("train")
+    cache = ImageCache(source, records, budget=budget)
+    workers = Workers(num=num_workers, prefetch=2)
+    cached = TrainLoader(cache, records, TRAIN, batch=4, seed=0, workers=workers)
+    for _ in range(2):  # the second time from memory
+        assert all(same(a, b) for a, b in zip(plain, cached.batches(0, 8), strict=True))
+    assert cache.used_bytes <= budget
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_starting_at_a_step_gives_the_rest_of_the_stream(source: Pictures, num_workers: int) -> None:
+    whole = list(train_loader(source).batches(0, 9))
+    for start in (1, 5):
+        rest = list(train_loader(source, num_workers=num_workers).batches(start, 9 - start))
+        assert all(same(a, b) for a, b in zip(whole[start:], rest, strict=True))
+
+
+def test_every_batch_is_full_and_each_epoch_a_permutation(source: Pictures) -> None:
+    keys = [key for batch in train_loader(source, batch=3).batches(0, 7) for key in batch.keys]
+    assert len(keys) == 21
+    for epoch in range(3):
+        assert sorted(keys[7 * epoch : 7 * epoch + 7]) == [f"{index}.jpg" for index in range(7)]
+
+
+def test_a_set_smaller_than_the_batch_fills_it_with_several_epochs(source: Pictures) -> None:
+    loader = TrainLoader(source, source.split("train")[:2], TRAIN, batch=5, seed=0)
+    first, second = loader.batches(0, 2)
+    assert len(first) == len(second) == 5
+    assert sorted(first.keys + second.keys) == ["0.jpg"] * 5 + ["1.jpg"] * 5
+    pictures = [*first.inputs, *second.inputs]
+    assert not any(torch.equal(a, b) for i, a in enumerate(pictures) for b in pictures[:i])
+
+
+def test_the_seed_changes_order_and_augmentation(source: Pictures) -> None:
+    first, other = (next(iter(train_loader(source, batch=7, seed=seed).batches())) for seed in (0, 1))
+    assert first.keys != other.keys
+    assert not torch.equal(first.inputs, other.inputs)
+
+
+def test_batches_hold_what_the_network_wants(source: Pictures) -> None:
+    batch = next(iter(train_loader(source, num_workers=1).batches()))
+    assert batch.inputs.shape == (4, 3, 48, 48)
+    assert batch.inputs.dtype == torch.uint8
+    assert batch.inputs.is_contiguous(memory_format=torch.channels_last)
+    assert batch.targets["boxes"].shape[:2] == batch.targets["labels"].shape
+    real = batch.targets["boxes"][batch.targets["labels"] >= 0]
+    assert len(real) > 0
+    assert (real[:, 2:] - real[:, :2] >= 1).all()
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_vanished_file_is_left_out_and_named(source: Pictures, num_workers: int) -> None:
+    before = list(train_loader(source, batch=7).batches(0, 2))
+    remove(source, [3])
+    after = list(train_loader(source, batch=7, num_workers=num_workers).batches(0, 2))
+    for full, rest in zip(before, after, strict=True):
+        assert rest.keys == tuple(key for key in full.keys if key != "3.jpg")
+        kept = [row for row, key in enumerate(full.keys) if key != "3.jpg"]
+        assert torch.equal(rest.inputs, full.inputs[kept])
+        assert len(rest.skipped) == 1
+        assert "3.jpg" in rest.skipped[0]
+
+
+def test_an_image_of_another_size_than_annotated_is_left_out(source: Pictures) -> None:
+    record = source.split("train")[2]
+    cv2.imwrite(str(record.path), np.zeros((10, 20, 3), dtype=np.uint8))
+    batch = next(iter(train_loader(source, batch=7).batches()))
+    assert len(batch) == 6
+    assert "2.jpg: is 20 x 10 pixels now" in batch.skipped[0]
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_batch_of_which_nothing_is_left_is_an_error(source: Pictures, num_workers: int) -> None:
+    remove(source, range(7))
+    with pytest.raises(DataError, match=r"none of the 4 images.*\.jpg") as caught:
+        list(train_loader(source, num_workers=num_workers).batches(0, 2))
+    assert "\n" not in caught.value.message
+
+
+def test_no_records_is_an_error(source: Pictures) -> None:
+    with pytest.raises(DataError, match="nothing to train on"):
+        TrainLoader(source, (), TRAIN, batch=2, seed=0)
+
+
+def evaluated(loader: EvalLoader) -> tuple[list[EvalBatch], list[str]]:
+    batches = list(loader)
+    return batches, [record.key for batch in batches for record in batch.records]
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_evaluation_sees_each_record_once_in_order(source: Pictures, num_workers: int) -> None:
+    loader = eval_loader(source, num_workers=num_workers)
+    batches, keys = evaluated(loader)
+    assert keys == [f"{index}.jpg" for index in range(7)]
+    assert [len(batch) for batch in batches] == [3, 3, 1]
+    assert len(loader) == 3
+    for batch in batches:
+        assert batch.inputs.shape == (len(batch), 3, 48, 64)
+        for view, record in zip(batch.views, batch.records, strict=True):
+            full = np.array([[0, 0, record.width, record.height]], dtype=np.float32)
+            seen = view.boxes(full)
+            assert (seen >= 0).all()
+            assert (seen <= [64, 48, 64, 48]).all()
+            assert np.allclose(view.inverse_boxes(seen), full, atol=1e-3)
+            assert record is source.split("train")[int(record.key[0])]
+    assert evaluated(loader)[1] == keys
+
+
+@pytest.mark.parametrize("gone", [[0, 1, 2], [6], [1, 3, 4, 5, 6], [0, 1, 2, 3, 4, 5]])
+def test_evaluation_names_what_it_cannot_read(source: Pictures, gone: list[int]) -> None:
+    remove(source, gone)
+    batches, keys = evaluated(eval_loader(source))
+    assert keys == [f"{index}.jpg" for index in range(7) if index not in gone]
+    assert all(len(batch) for batch in batches)
+    skipped = [words for batch in batches for words in batch.skipped]
+    assert len(skipped) == len(gone)
+    assert all(f"{index}.jpg" in words for index, words in zip(gone, skipped, strict=True))
+
+
+def test_nothing_to_evaluate_is_an_error(source: Pictures) -> None:
+    remove(source, range(7))
+    with pytest.raises(DataError, match=r"none of the 7 images.*0\.jpg"):
+        list(eval_loader(source))
+
+
+def test_records_and_files_are_not_changed(source: Pictures) -> None:
+    records = source.split("train")
+    boxes = [record.target.boxes.copy() for record in records]
+    list(train_loader(source).batches(0, 4))
+    list(eval_loader(source))
+    assert all((record.target.boxes == old).all() for record, old in zip(records, boxes, strict=True))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"workers": -1}, {"workers": "many"}, {"prefetch": 0}, {"cache": "lots"}, {"cache": -1}]
+)
+def test_impossible_settings_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=f"loader.{next(iter(wrong))}"):
+        LoaderConfig.of(wrong)
+    assert LoaderConfig.of({"workers": "2"}).workers == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "settled"), [("2GiB", 2 << 30), ("500MB", 500 * 10**6), ("0", 0), (7, 7), ("auto", "auto")]
+)
+def test_the_cache_is_given_as_people_write_sizes(given: object, settled: object) -> None:
+    config = LoaderConfig.of({"cache": given})
+    assert config.cache == settled
+    assert LoaderConfig.of(config.tree()) == config
+
+
+def test_large_photos_are_read_smaller_and_look_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "large.jpg"
+    colours = np.linspace(0, 255, 600 * 400 * 3).reshape(400, 600, 3).astype(np.uint8)
+    cv2.imwrite(str(file), colours)
+    target = Target.of([[100, 50, 400, 300]], [0])
+    record = Record(key=file.name, path=file, width=600, height=400, target=target)
+    asked: list[int] = []
+
+    class Counting(Pictures):
+        def read(self, record: Record, *, reduction: int = 1) -> Image:
+            asked.append(reduction)
+            return super().read(record, reduction=reduction)
+
+    source = Counting(root=tmp_path, classes=("a",), splits={"train": (record,)})
+    (batch,) = EvalLoader(source, [record], EVAL, batch=1)
+    assert asked == [8]
+    image, _, view = EVAL(source.read(record), target, sample_rng(0, 0, 0))
+    assert view == batch.views[0]
+    drawn = batch.inputs[0].permute(1, 2, 0).numpy().astype(int)
+    assert np.abs(drawn - image).mean() < 2

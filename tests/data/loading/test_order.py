@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from boxcrew.core.errors import DataError
+from boxcrew.data.loading.order import BalancedOrder, SampleOrder, sample_rng
+
+
+@given(num_samples=st.integers(1, 40), batch=st.integers(1, 90), seed=st.integers(0, 2**40))
+def test_batches_of_any_size_lose_and_repeat_nothing(num_samples: int, batch: int, seed: int) -> None:
+    order = SampleOrder(num_samples, seed)
+    num_steps = 3 * num_samples // batch + 3
+    stream = [place for step in range(num_steps) for place in order.slice(step * batch, batch)]
+    assert len(stream) == num_steps * batch
+    whole, rest = divmod(len(stream), num_samples)
+    for epoch in range(whole):
+        part = stream[epoch * num_samples : (epoch + 1) * num_samples]
+        assert sorted(part) == [(epoch, index) for index in range(num_samples)]
+    last = Counter(stream[whole * num_samples :])
+    assert sum(last.values()) == rest
+    assert all(count == 1 for count in last.values())
+
+
+@given(start=st.integers(0, 500), count=st.integers(1, 100))
+def test_a_slice_is_a_part_of_the_one_stream(start: int, count: int) -> None:
+    whole = SampleOrder(17, seed=3).slice(0, 600)
+    assert SampleOrder(17, seed=3).slice(start, count) == whole[start : start + count]
+
+
+@given(start=st.integers(0, 500), count=st.integers(1, 100))
+def test_a_slice_of_a_balanced_order_is_a_part_of_the_one_stream(start: int, count: int) -> None:
+    labels = np.array([0] * 16 + [1])
+    whole = BalancedOrder(labels, seed=3).slice(0, 600)
+    assert BalancedOrder(labels, seed=3).slice(start, count) == whole[start : start + count]
+
+
+def test_a_sample_that_comes_up_again_is_told_from_the_first_time() -> None:
+    """Its augmentation is drawn from what is told here."""
+    stream = BalancedOrder(np.array([0] * 99 + [1]), seed=0).slice(0, 300)
+    rare = [place for place in stream if place[1] == 99]
+    assert len(rare) > 100
+    assert len(set(stream)) == 300
+
+
+def test_going_back_gives_the_same_again() -> None:
+    order = SampleOrder(10, seed=1)
+    first = order.slice(5, 30)
+    order.slice(1000, 10)
+    assert order.slice(5, 30) == first
+
+
+def test_epochs_and_seeds_differ() -> None:
+    orders = [tuple(SampleOrder(50, seed).epoch(epoch)) for seed in range(4) for epoch in range(4)]
+    assert len(set(orders)) == 16
+
+
+def test_a_sample_has_its_own_stream_apart_from_the_order() -> None:
+    drawn = {
+        sample_rng(seed, epoch, index).random() for seed in (0, 1) for epoch in (0, 1) for index in (0, 1)
+    }
+    assert len(drawn) == 8
+    assert sample_rng(1, 2, 3).random() == sample_rng(1, 2, 3).random()
+    orders = {tuple(SampleOrder(20, 0).epoch(epoch)) for epoch in range(3)}
+    samples = {tuple(sample_rng(0, 0, index).permutation(20)) for index in range(3)}
+    assert not orders & samples
+
+
+def test_no_samples_is_an_error() -> None:
+    with pytest.raises(DataError, match="nothing to train on"):
+        SampleOrder(0, seed=0)
+
+
+def test_positions_far_away_are_found() -> None:
+    assert len(np.unique([index for _, index in SampleOrder(7, 0).slice(7 * 10**12, 7)])) == 7
