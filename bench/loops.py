@@ -180,7 +180,7 @@ def plain_loop(recipe: str, *, fused: bool) -> Callable[[], None]:
     """What people write, a step at a time: forward, backward, clip, step; the loss is looked at."""
     import torch
 
-    from boxcrew.core.follow import follow_weights
+    from boxcrew.core.torch_tools.tracked_weights import follow_weights
 
     task, batches, optimizer, clip = parts(recipe, fused=fused)
 

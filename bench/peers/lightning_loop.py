@@ -17,7 +17,7 @@ def main(recipe: str) -> None:
     lightning = importlib.import_module("lightning")
     torch = importlib.import_module("torch")
     loops = importlib.import_module("bench.loops")
-    follow = importlib.import_module("boxcrew.core.follow")
+    follow = importlib.import_module("boxcrew.core.torch_tools.tracked_weights")
     torch.set_num_threads(2)
     turns = loops.Turns.of(recipe)
     task, batches, optimizer, clip = loops.parts(recipe)

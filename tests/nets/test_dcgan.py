@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from boxcrew.core.errors import UsageError
-from boxcrew.core.follow import follow_weights
+from boxcrew.core.torch_tools.tracked_weights import follow_weights
 from boxcrew.nets.dcgan import Critic, Generator
 
 

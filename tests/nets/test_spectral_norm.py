@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
-from boxcrew.core.follow import follow_weights
+from boxcrew.core.torch_tools.tracked_weights import follow_weights
 from boxcrew.nets.spectral_norm import add_spectral_norm
 
 

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from boxcrew.core.errors import BoxcrewError
-from boxcrew.core.parent import LAUNCHER
+from boxcrew.core.parent_process import LAUNCHER
 from boxcrew.core.version import VERSION
 
 # Options are settings: `--epochs 3` says the same as `epochs=3`. So typer is to leave them alone.

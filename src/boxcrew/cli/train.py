@@ -12,7 +12,7 @@ from boxcrew.api import follow_run, plan_run, resume_run, run_config, serve_run,
 from boxcrew.cli.output import print_json, screen, settings
 from boxcrew.core.config import Tree, read_yaml
 from boxcrew.core.errors import BoxcrewError, UsageError
-from boxcrew.core.parent import LAUNCHER, die_with
+from boxcrew.core.parent_process import LAUNCHER, die_with
 from boxcrew.deploy.group import Group, Processes
 from boxcrew.deploy.seat import seat_of
 from boxcrew.train.config import RunConfig

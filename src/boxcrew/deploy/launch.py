@@ -16,7 +16,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from boxcrew.core.errors import BoxcrewError
-from boxcrew.core.parent import LAUNCHER
+from boxcrew.core.parent_process import LAUNCHER
 from boxcrew.deploy.pulse import MISSED, UNREACHABLE
 from boxcrew.deploy.seat import process_name
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from boxcrew.core.errors import BoxcrewError, DataError
-from boxcrew.core.follow import follow_weights
-from boxcrew.core.recompute import recomputing
+from boxcrew.core.torch_tools.recompute import recomputing
+from boxcrew.core.torch_tools.tracked_weights import follow_weights
 from boxcrew.core.types import Batch, Losses
 from boxcrew.deploy.buffers import KeptBuffers
 from boxcrew.deploy.deployment import Deployment

@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 from torch.overrides import TorchFunctionMode
 
 from boxcrew.core.errors import BoxcrewError
-from boxcrew.core.norm import batch_norm
+from boxcrew.core.torch_tools.batch_norm import batch_norm
 
 Add = Callable[[Tensor], Tensor]
 """The sum of what all clones give at this point; all must come to it."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from boxcrew.core.follow import follow_weights
+from boxcrew.core.torch_tools.tracked_weights import follow_weights
 from boxcrew.nets.spectral_norm import POWER_ITERATIONS
 
 Scheme = Literal["auto", "he", "xavier", "orthogonal", "normal"]

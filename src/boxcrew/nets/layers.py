@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from boxcrew.core.norm import batch_norm
+from boxcrew.core.torch_tools.batch_norm import batch_norm
 
 
 @contextmanager

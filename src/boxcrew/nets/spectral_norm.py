@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 from torch.nn.utils import parametrize
 
-from boxcrew.core.follow import Follower
+from boxcrew.core.torch_tools.tracked_weights import Follower
 
 POWER_ITERATIONS = 15  # to know a weight that is new, as many as torch makes
 

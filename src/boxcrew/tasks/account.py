@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from boxcrew.core.recompute import recomputing
+from boxcrew.core.torch_tools.recompute import recomputing
 from boxcrew.core.types import Batch, Losses
 from boxcrew.core.workload import Line, Pass, Peak, Workload
 from boxcrew.nets.layers import eval_mode

@@ -21,7 +21,7 @@ import psutil
 import torch
 
 from boxcrew.core.errors import BoxcrewError
-from boxcrew.core.parent import die_with
+from boxcrew.core.parent_process import die_with
 from boxcrew.core.types import Batch
 from boxcrew.core.units import counted
 from boxcrew.deploy.deployment import Deployment, deploy

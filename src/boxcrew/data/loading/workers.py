@@ -17,7 +17,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from boxcrew.core.errors import BoxcrewError
-from boxcrew.core.parent import die_with
+from boxcrew.core.parent_process import die_with
 
 Request = TypeVar("Request")
 Result = TypeVar("Result")

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from boxcrew.core.follow import Follower, follow_weights
+from boxcrew.core.torch_tools.tracked_weights import Follower, follow_weights
 
 
 class Largest(Follower):

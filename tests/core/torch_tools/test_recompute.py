@@ -15,7 +15,7 @@ from torch.nn.utils.parametrizations import spectral_norm
 from torch.overrides import TorchFunctionMode
 
 from boxcrew.core.errors import BoxcrewError
-from boxcrew.core.recompute import recomputing
+from boxcrew.core.torch_tools.recompute import recomputing
 from boxcrew.core.types import Batch, Losses
 from boxcrew.detectors.ssd import Ssd, SsdConfig, Vgg16
 from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
