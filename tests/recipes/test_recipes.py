@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from boxcrew.detectors.base import build_detector
-from boxcrew.detectors.multibox import MultiBoxNet
+from boxcrew.detectors._base import build_detector
+from boxcrew.detectors._multibox import MultiBoxNet
 from boxcrew.detectors.ssdlite import SsdLiteConfig
 from boxcrew.recipes import DEFAULT, RECIPES, describe
 from boxcrew.tasks.base import TASKS

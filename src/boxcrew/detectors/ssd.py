@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator
 from torch import Tensor, nn
 
-from boxcrew.detectors.base import DETECTORS
-from boxcrew.detectors.multibox import MultiBoxConfig, MultiBoxNet
+from boxcrew.detectors._base import DETECTORS
+from boxcrew.detectors._multibox import MultiBoxConfig, MultiBoxNet
 from boxcrew.nets.anchors import Level, paper_shapes
 from boxcrew.nets.backbones import IMAGENET_MEAN, IMAGENET_STD
 from boxcrew.nets.layers import L2Norm, Normalize

@@ -11,9 +11,9 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from boxcrew.core.errors import UsageError
-from boxcrew.detectors.base import DETECTORS
-from boxcrew.detectors.fitting import Layout, fit_layout, layouts
-from boxcrew.detectors.multibox import MultiBoxConfig, MultiBoxNet
+from boxcrew.detectors._anchor_adapt import Layout, fit_layout, layouts
+from boxcrew.detectors._base import DETECTORS
+from boxcrew.detectors._multibox import MultiBoxConfig, MultiBoxNet
 from boxcrew.nets.anchors import Level, paper_shapes
 from boxcrew.nets.backbones import Backbone
 from boxcrew.nets.layers import Normalize, conv_norm, separable_head

@@ -17,9 +17,9 @@ from boxcrew.data.checks.scan import scan
 from boxcrew.data.detection.source import Record, Source, open_source
 from boxcrew.data.detection.statistics import Advice, SplitStatistics, advise, split_statistics
 from boxcrew.data.transforms.pipeline import TransformsConfig
-from boxcrew.detectors.base import DetectorConfig
-from boxcrew.detectors.objects import counted_objects
-from boxcrew.detectors.reach import Reach, reach
+from boxcrew.detectors._anchor_coverage import Reach, reach
+from boxcrew.detectors._base import DetectorConfig
+from boxcrew.detectors._objects import counted_objects
 from boxcrew.evaluate.suspects import Suspect
 from boxcrew.hardware.probe import usable_cores
 from boxcrew.report.doctor_suspects import find_suspects

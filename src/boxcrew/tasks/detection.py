@@ -23,8 +23,8 @@ from boxcrew.data.images.cache import ImageCache
 from boxcrew.data.loading.collate import collate
 from boxcrew.data.loading.loader import TrainLoader
 from boxcrew.data.transforms.pipeline import TransformsConfig, eval_pipeline, train_pipeline
-from boxcrew.detectors.base import DetectorConfig, DetectorNet, build_detector, detector_config_class
-from boxcrew.detectors.objects import counted_objects
+from boxcrew.detectors._base import DetectorConfig, DetectorNet, build_detector, detector_config_class
+from boxcrew.detectors._objects import counted_objects
 from boxcrew.detectors.ssdlite import SsdLiteConfig
 from boxcrew.evaluate.causes import Advice, doubted, found_less, unlearnt
 from boxcrew.evaluate.evaluation import Evaluation

@@ -12,10 +12,10 @@ from torch import Tensor
 from boxcrew.core.types import Batch, Detections, Losses, Target
 from boxcrew.data.detection.source import open_source
 from boxcrew.data.transforms.pipeline import TransformsConfig
-from boxcrew.detectors import reach as module
-from boxcrew.detectors.base import DetectorConfig, DetectorNet, build_detector
-from boxcrew.detectors.objects import counted_objects
-from boxcrew.detectors.reach import Reach, reach
+from boxcrew.detectors import _anchor_coverage as module
+from boxcrew.detectors._anchor_coverage import Reach, reach
+from boxcrew.detectors._base import DetectorConfig, DetectorNet, build_detector
+from boxcrew.detectors._objects import counted_objects
 from boxcrew.detectors.ssd import SsdConfig
 from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
 from boxcrew.nets.anchors import to_xyxy

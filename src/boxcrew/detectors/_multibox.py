@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from boxcrew.core.types import Batch, Detections, Losses
-from boxcrew.detectors.base import DetectorConfig, DetectorNet
+from boxcrew.detectors._base import DetectorConfig, DetectorNet
 from boxcrew.nets.anchors import BoxCode, Level, default_boxes, to_xyxy
 from boxcrew.nets.matching import hard_negatives, match
 

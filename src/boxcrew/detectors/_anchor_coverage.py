@@ -12,9 +12,9 @@ import torch
 from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Bools, Floats, Ints, Target
 from boxcrew.data.transforms.pipeline import TransformsConfig
-from boxcrew.detectors.base import DetectorConfig, DetectorNet, build_detector
-from boxcrew.detectors.multibox import MultiBoxConfig
-from boxcrew.detectors.objects import Objects, counted_objects
+from boxcrew.detectors._base import DetectorConfig, DetectorNet, build_detector
+from boxcrew.detectors._multibox import MultiBoxConfig
+from boxcrew.detectors._objects import Objects, counted_objects
 
 Cause = Literal["between", "small", "large", "long"]
 

@@ -14,7 +14,7 @@ from boxcrew.data.loading.order import sample_rng
 from boxcrew.data.transforms.geometry import Scene
 from boxcrew.data.transforms.pipeline import TransformsConfig, eval_pipeline
 from boxcrew.data.transforms.view import View
-from boxcrew.detectors.base import DetectorConfig
+from boxcrew.detectors._base import DetectorConfig
 
 AnyDetector = TypeVar("AnyDetector", bound=DetectorConfig)
 

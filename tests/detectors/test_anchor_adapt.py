@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from boxcrew.core.errors import UsageError
-from boxcrew.detectors.fitting import Layout, fit_layout, layouts
+from boxcrew.detectors._anchor_adapt import Layout, fit_layout, layouts
 from boxcrew.detectors.ssdlite import SsdLiteConfig
 
 AUTO = SsdLiteConfig(
