@@ -211,8 +211,8 @@ def _by_hand(setup: Setup) -> Callable[[], None]:
 def _deployed(setup: Setup, strategy: str) -> Callable[[], None]:
     from boxcrew.api import run_config
     from boxcrew.deploy.deployment import deploy
-    from boxcrew.deploy.group import Processes
-    from boxcrew.deploy.seat import Seat
+    from boxcrew.deploy.processes.collectives import Processes
+    from boxcrew.deploy.processes.environments import Seat
     from boxcrew.detectors._base import build_detector
     from boxcrew.hardware.probe import probe_machine
     from boxcrew.tasks.detection import DetectionTask, largest_batch, require_detection

@@ -16,8 +16,8 @@ from torch import multiprocessing as processes
 
 from bench.train_step import CLASSES, SETUPS, examples_of
 from boxcrew.deploy.deployment import deploy
-from boxcrew.deploy.group import Pending, Processes
-from boxcrew.deploy.seat import Seat
+from boxcrew.deploy.processes.collectives import Pending, Processes
+from boxcrew.deploy.processes.environments import Seat
 from boxcrew.plan.plan import Clone, Plan, Replica
 from boxcrew.testing.processes import free_port
 

@@ -15,7 +15,7 @@ from boxcrew.core.config import Tree, put, read_yaml
 from boxcrew.core.errors import BoxcrewError, DataError, UsageError
 from boxcrew.core.types import Detections, Image
 from boxcrew.data.images.reading import IMAGE_SUFFIXES, read_image
-from boxcrew.deploy.group import Group
+from boxcrew.deploy.processes.collectives import Group
 from boxcrew.hardware.machine import Machine
 from boxcrew.plan.plan import Plan
 from boxcrew.recipes import DEFAULT, RECIPES

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from boxcrew.deploy import launch
+from boxcrew.deploy.processes import launch
 from boxcrew.hardware.machine import Machine
 from boxcrew.testing.tiny import TINY
 

@@ -13,10 +13,10 @@ import torch
 from boxcrew.core.config import Tree
 from boxcrew.core.types import Batch
 from boxcrew.deploy.deployment import Deployment, deploy
-from boxcrew.deploy.group import Group
-from boxcrew.deploy.server import Server
+from boxcrew.deploy.processes.collectives import Group
 from boxcrew.deploy.strategies import fsdp
 from boxcrew.deploy.strategies.ddp import Ddp
+from boxcrew.deploy.strategies.parameter_server.server import Server
 from boxcrew.plan.plan import Clone, Plan, Replica
 from boxcrew.tasks.base import TASKS, Facts, Task
 from boxcrew.tasks.gan import _with_noise

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.deploy.deployment import deploy
-from boxcrew.deploy.group import Group
-from boxcrew.deploy.server import Server
+from boxcrew.deploy.processes.collectives import Group
 from boxcrew.deploy.strategies import fsdp
+from boxcrew.deploy.strategies.parameter_server.server import Server
 from boxcrew.plan.plan import BatchNorm, Clone, MemoryFormat, Plan, Precision, Replica
 from boxcrew.tasks.account import Ledger
 from boxcrew.testing import learning

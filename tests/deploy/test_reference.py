@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch, Losses
 from boxcrew.deploy.deployment import deploy
-from boxcrew.deploy.group import Group
-from boxcrew.deploy.seat import seat_of
-from boxcrew.deploy.server import Server
+from boxcrew.deploy.processes.collectives import Group
+from boxcrew.deploy.processes.environments import seat_of
 from boxcrew.deploy.strategies.clones import Clones
+from boxcrew.deploy.strategies.parameter_server.server import Server
 from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
 from boxcrew.hardware.machine import Device, Machine
 from boxcrew.plan.plan import Clone, Plan, Replica

@@ -18,8 +18,8 @@ from boxcrew.core.errors import BoxcrewError, DataError
 from boxcrew.core.types import Batch, Losses
 from boxcrew.data.detection import source
 from boxcrew.data.images.reading import read_image
-from boxcrew.deploy.group import Processes
-from boxcrew.deploy.seat import Seat
+from boxcrew.deploy.processes.collectives import Processes
+from boxcrew.deploy.processes.environments import Seat
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks import features
 from boxcrew.tasks.detection import DetectionTask

@@ -13,8 +13,8 @@ from boxcrew.cli.output import print_json, screen, settings
 from boxcrew.core.config import Tree, read_yaml
 from boxcrew.core.errors import BoxcrewError, UsageError
 from boxcrew.core.parent_process import LAUNCHER, die_with
-from boxcrew.deploy.group import Group, Processes
-from boxcrew.deploy.seat import seat_of
+from boxcrew.deploy.processes.collectives import Group, Processes
+from boxcrew.deploy.processes.environments import seat_of
 from boxcrew.train.config import RunConfig
 from boxcrew.train.outcome import Outcome
 from boxcrew.train.planning import planned_processes, planned_servers
@@ -60,7 +60,7 @@ def _run(
     if seat is None:
         num_replicas, num_servers = (1, 0) if config is None else planned_processes(config, begun_in)
         if num_replicas + num_servers > 1:
-            from boxcrew.deploy.launch import start_processes  # slow to import, and rarely needed
+            from boxcrew.deploy.processes.launch import start_processes  # slow to import, and rarely needed
 
             start_processes(sys.argv[1:], num_replicas, num_servers)
             return

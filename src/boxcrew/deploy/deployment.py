@@ -20,10 +20,10 @@ from boxcrew.core.types import Batch, Losses
 from boxcrew.core.units import format_bytes
 from boxcrew.deploy.cores import on_own_cores
 from boxcrew.deploy.devices import Devices
-from boxcrew.deploy.group import Group
-from boxcrew.deploy.lending import Module
+from boxcrew.deploy.eval_copy import Module
 from boxcrew.deploy.memory import keep_freed_memory, limited, taken
-from boxcrew.deploy.slots import Slots, load_slots, slots_of
+from boxcrew.deploy.optimizer_state import Slots, load_slots, slots_of
+from boxcrew.deploy.processes.collectives import Group
 from boxcrew.hardware.probe import usable_memory
 from boxcrew.plan.plan import Clone, Plan
 

@@ -12,8 +12,8 @@ import torch
 from torch import multiprocessing as processes
 
 from boxcrew.deploy.deployment import Deployment, deploy
-from boxcrew.deploy.group import Processes
-from boxcrew.deploy.seat import Seat
+from boxcrew.deploy.processes.collectives import Processes
+from boxcrew.deploy.processes.environments import Seat
 from boxcrew.plan.plan import Plan
 
 

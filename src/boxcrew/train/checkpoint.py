@@ -17,7 +17,7 @@ from torch import Tensor
 
 from boxcrew.core.errors import ModelError
 from boxcrew.core.files import flush
-from boxcrew.deploy.group import Group
+from boxcrew.deploy.processes.collectives import Group
 from boxcrew.nets.tensor_file import write_tensors
 
 FORMAT = 1

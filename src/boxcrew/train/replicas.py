@@ -10,9 +10,9 @@ import torch
 from boxcrew.core.errors import DataError
 from boxcrew.core.units import counted
 from boxcrew.deploy.deployment import deploy
-from boxcrew.deploy.group import Group
-from boxcrew.deploy.seat import process_name
-from boxcrew.deploy.server import Server
+from boxcrew.deploy.processes.collectives import Group
+from boxcrew.deploy.processes.environments import process_name
+from boxcrew.deploy.strategies.parameter_server.server import Server
 from boxcrew.plan.plan import Plan
 from boxcrew.tasks.base import TASKS
 from boxcrew.train.checkpoint import Checkpoint, shared

@@ -15,7 +15,7 @@ from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.core.files import write_json, write_text
 from boxcrew.core.version import VERSION
 from boxcrew.deploy.deployment import Deployment, deploy
-from boxcrew.deploy.group import Group
+from boxcrew.deploy.processes.collectives import Group
 from boxcrew.evaluate.causes import BEFORE, worst
 from boxcrew.hardware.machine import Host, Machine
 from boxcrew.hardware.probe import probe_machine, usable_cores

@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 
 from boxcrew.core.types import Batch
 from boxcrew.deploy.deployment import Deployment, Standing
-from boxcrew.deploy.slots import Slots
+from boxcrew.deploy.optimizer_state import Slots
 from boxcrew.tasks.base import Task
 from boxcrew.tasks.phases import learning_in
 from boxcrew.train.checkpoint import Checkpoint

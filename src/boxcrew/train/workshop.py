@@ -16,7 +16,7 @@ from boxcrew.core.units import counted, format_bytes, format_duration
 from boxcrew.data.loading.workers import Workers
 from boxcrew.deploy.deployment import Deployment
 from boxcrew.deploy.memory import forget_peak
-from boxcrew.deploy.slots import check_slots
+from boxcrew.deploy.optimizer_state import check_slots
 from boxcrew.evaluate.causes import BEFORE, MOST, Advice, worst
 from boxcrew.nets.layers import eval_mode
 from boxcrew.plan.explain import expectations

@@ -22,10 +22,10 @@ from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.types import Batch, Losses
 from boxcrew.deploy.deployment import STRATEGIES
 from boxcrew.deploy.devices import Devices
-from boxcrew.deploy.group import Group
-from boxcrew.deploy.lending import Module
-from boxcrew.deploy.local import Local
-from boxcrew.deploy.norms import Meeting, SyncedNorms
+from boxcrew.deploy.eval_copy import Module
+from boxcrew.deploy.processes.collectives import Group
+from boxcrew.deploy.strategies._local import Local
+from boxcrew.deploy.synced_norms import Meeting, SyncedNorms
 from boxcrew.plan.plan import Clone, Plan
 
 

@@ -12,9 +12,9 @@ from torch import nn
 from boxcrew.core.types import Losses
 from boxcrew.deploy.deployment import STRATEGIES
 from boxcrew.deploy.devices import Devices
-from boxcrew.deploy.group import Group
-from boxcrew.deploy.one_clone import OneClone, Piece, num_samples
-from boxcrew.deploy.reduction import Reduction
+from boxcrew.deploy.processes.collectives import Group
+from boxcrew.deploy.strategies._gradient_buckets import Reduction
+from boxcrew.deploy.strategies._one_clone import OneClone, Piece, num_samples
 from boxcrew.plan.plan import Plan
 
 

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from boxcrew.core.types import Losses
 from boxcrew.deploy.deployment import STRATEGIES
 from boxcrew.deploy.devices import Devices
-from boxcrew.deploy.group import Group
-from boxcrew.deploy.lending import Module, skeleton, with_values
-from boxcrew.deploy.one_clone import OneClone, Piece, num_samples
+from boxcrew.deploy.eval_copy import Module, skeleton, with_values
+from boxcrew.deploy.processes.collectives import Group
+from boxcrew.deploy.strategies._one_clone import OneClone, Piece, num_samples
 from boxcrew.plan.plan import Plan
 
 if TYPE_CHECKING:

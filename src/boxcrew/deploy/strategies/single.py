@@ -9,7 +9,7 @@ from torch import nn
 
 from boxcrew.core.types import Batch, Losses
 from boxcrew.deploy.deployment import STRATEGIES
-from boxcrew.deploy.local import Local
+from boxcrew.deploy.strategies._local import Local
 
 
 @STRATEGIES.register("single")

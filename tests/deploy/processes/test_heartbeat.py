@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from boxcrew.deploy import pulse
-from boxcrew.deploy.pulse import Pulse
+from boxcrew.deploy.processes import heartbeat as pulse
+from boxcrew.deploy.processes.heartbeat import Pulse
 
 
 class Shared:

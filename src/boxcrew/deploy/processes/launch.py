@@ -17,8 +17,8 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.parent_process import LAUNCHER
-from boxcrew.deploy.pulse import MISSED, UNREACHABLE
-from boxcrew.deploy.seat import process_name
+from boxcrew.deploy.processes.environments import process_name
+from boxcrew.deploy.processes.heartbeat import MISSED, UNREACHABLE
 
 SAVING = 120  # seconds that replicas have to finish their step and save, when they are to stop
 TRACEBACK = "Traceback (most recent call last)"

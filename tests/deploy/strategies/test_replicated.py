@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from boxcrew.deploy.deployment import STRATEGIES, Deployment, deploy
-from boxcrew.deploy.group import Group
-from boxcrew.deploy.server import Server
-from boxcrew.deploy.slots import Slots
+from boxcrew.deploy.optimizer_state import Slots
+from boxcrew.deploy.processes.collectives import Group
+from boxcrew.deploy.strategies.parameter_server.server import Server
 from boxcrew.plan.plan import Clone, Plan, Replica
 from boxcrew.testing import learning
 from boxcrew.testing.plans import plan_of

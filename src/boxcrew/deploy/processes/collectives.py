@@ -18,9 +18,9 @@ from torch import Tensor
 from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
 from boxcrew.core.errors import BoxcrewError, UsageError
-from boxcrew.deploy.mail import Mail
-from boxcrew.deploy.pulse import LAST_WORDS, LOST, MISSED, Pulse, end_process
-from boxcrew.deploy.seat import Seat, process_name
+from boxcrew.deploy.processes.environments import Seat, process_name
+from boxcrew.deploy.processes.heartbeat import LAST_WORDS, LOST, MISSED, Pulse, end_process
+from boxcrew.deploy.processes.messages import Mail
 from boxcrew.hardware.machine import Host, Machine
 from boxcrew.hardware.probe import probe_machine
 

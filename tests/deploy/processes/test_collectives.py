@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from boxcrew.deploy.group import _hosts, _Present
+from boxcrew.deploy.processes.collectives import _hosts, _Present
 from boxcrew.hardware.probe import probe_machine
 
 

@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 
 from boxcrew.core.errors import DataError
 from boxcrew.deploy.deployment import Deployment, deploy
-from boxcrew.deploy.group import Group
+from boxcrew.deploy.processes.collectives import Group
 from boxcrew.deploy.strategies import fsdp
 from boxcrew.plan.plan import BatchNorm, Clone, Plan, Replica
 from boxcrew.testing import learning

@@ -17,10 +17,12 @@ from torch import multiprocessing as processes
 from torch import nn
 
 from boxcrew.core.errors import BoxcrewError
-from boxcrew.deploy import group, pulse, reduction
 from boxcrew.deploy.deployment import Deployment, deploy
-from boxcrew.deploy.group import Processes
-from boxcrew.deploy.seat import Seat
+from boxcrew.deploy.processes import collectives as group
+from boxcrew.deploy.processes import heartbeat as pulse
+from boxcrew.deploy.processes.collectives import Processes
+from boxcrew.deploy.processes.environments import Seat
+from boxcrew.deploy.strategies import _gradient_buckets as reduction
 from boxcrew.deploy.strategies.ddp import Ddp
 from boxcrew.plan.plan import BatchNorm, Clone, Plan, Replica
 from boxcrew.testing import learning

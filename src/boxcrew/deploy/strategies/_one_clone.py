@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from boxcrew.core.types import Batch, Losses
 from boxcrew.deploy.devices import Devices
-from boxcrew.deploy.group import Group
-from boxcrew.deploy.local import Local
-from boxcrew.deploy.norms import SyncedNorms
+from boxcrew.deploy.processes.collectives import Group
+from boxcrew.deploy.strategies._local import Local
+from boxcrew.deploy.synced_norms import SyncedNorms
 from boxcrew.plan.plan import Plan
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from boxcrew.core.errors import UsageError
-from boxcrew.deploy.slots import Slots, load_slots, slots_of
+from boxcrew.deploy.optimizer_state import Slots, load_slots, slots_of
 from boxcrew.train.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from boxcrew.train.optim import OptimConfig, OptimizerName, build_optimizer
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Protocol
 
-from boxcrew.deploy.seat import process_name
+from boxcrew.deploy.processes.environments import process_name
 
 EVERY = 1.0  # seconds between two signs of life
 SILENCE = 25.0  # after which a replica counts as gone: with what it takes to notice, half a minute

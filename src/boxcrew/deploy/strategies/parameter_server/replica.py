@@ -18,9 +18,9 @@ from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.types import Batch, Losses
 from boxcrew.deploy.deployment import STRATEGIES, Standing
 from boxcrew.deploy.devices import Devices
-from boxcrew.deploy.group import Group
-from boxcrew.deploy.mail import Letter
-from boxcrew.deploy.slots import Slots
+from boxcrew.deploy.optimizer_state import Slots
+from boxcrew.deploy.processes.collectives import Group
+from boxcrew.deploy.processes.messages import Letter
 from boxcrew.deploy.strategies.clones import Clones
 from boxcrew.plan.plan import Plan
 
@@ -28,7 +28,7 @@ from boxcrew.plan.plan import Plan
 @STRATEGIES.register("parameter_server")
 class ParameterServer(Clones):
     """Seen from a replica. What it has of the parameters is a copy, fetched after each step; the servers have
-    the true ones (deploy/server.py). Its optimizer says how fast to go, theirs remember.
+    the true ones (deploy/strategies/parameter_server/server.py). Its optimizer says how fast to go, theirs remember.
 
     Asynchronously every replica makes an update of its own in each step, at the part of the rate that its
     share is of the step, so that all of them together go about as far as they would synchronously. The losses

@@ -15,12 +15,12 @@ from boxcrew.core.errors import BoxcrewError, DataError
 from boxcrew.core.torch_tools.recompute import recomputing
 from boxcrew.core.torch_tools.tracked_weights import follow_weights
 from boxcrew.core.types import Batch, Losses
-from boxcrew.deploy.buffers import KeptBuffers
 from boxcrew.deploy.deployment import Deployment
 from boxcrew.deploy.devices import Devices
-from boxcrew.deploy.group import Group
-from boxcrew.deploy.lending import Module, skeleton, with_values
+from boxcrew.deploy.eval_copy import Module, skeleton, with_values
 from boxcrew.deploy.memory import is_out_of_memory
+from boxcrew.deploy.processes.collectives import Group
+from boxcrew.deploy.strategies._buffers import KeptBuffers
 from boxcrew.plan.plan import Plan
 
 PICTURES = 4  # dimensions

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from boxcrew.deploy.deployment import Deployment, Standing, deploy
-from boxcrew.deploy.group import Group
-from boxcrew.deploy.server import Server
+from boxcrew.deploy.processes.collectives import Group
+from boxcrew.deploy.strategies.parameter_server.server import Server
 from boxcrew.plan.plan import Clone, Plan, Replica
 from boxcrew.testing import learning
 from boxcrew.testing.plans import plan_of

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from boxcrew.deploy.group import Group, Pending
+from boxcrew.deploy.processes.collectives import Group, Pending
 
 BUCKET_BYTES = 8 << 20  # enough that a message is worth its while, and few enough that the first leave early
 

@@ -9,8 +9,8 @@ import pytest
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 from boxcrew.core.errors import BoxcrewError
-from boxcrew.deploy.launch import _tell_failure
-from boxcrew.deploy.pulse import MISSED, UNREACHABLE
+from boxcrew.deploy.processes.heartbeat import MISSED, UNREACHABLE
+from boxcrew.deploy.processes.launch import _tell_failure
 
 KILLED, ENDED, ERROR = -signal.SIGKILL, -signal.SIGTERM, 1
 

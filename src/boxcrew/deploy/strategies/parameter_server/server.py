@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from boxcrew.deploy.group import Group
-from boxcrew.deploy.mail import Letter
-from boxcrew.deploy.slots import Slots, load_slots, slots_of
+from boxcrew.deploy.optimizer_state import Slots, load_slots, slots_of
+from boxcrew.deploy.processes.collectives import Group
+from boxcrew.deploy.processes.messages import Letter
 from boxcrew.plan.plan import Plan
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from boxcrew.core.errors import UsageError
-from boxcrew.deploy.seat import Seat, first_host, seat_of
+from boxcrew.deploy.processes.environments import Seat, first_host, seat_of
 
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "big", "MASTER_PORT": "29500"}
 SLURM = {
