@@ -15,8 +15,8 @@ from pycocotools.cocoeval import COCOeval
 
 from bench.row import Row, alternate_figures
 from boxcrew.core.types import Detections, Target
-from boxcrew.evaluate.coco import coco_scores, ground_truth, results
-from boxcrew.evaluate.metric import Judged
+from boxcrew.evaluate.detection.coco import coco_scores, ground_truth, results
+from boxcrew.evaluate.detection.metric import Judged
 
 CLASSES, SIDE = 80, 640
 OBJECTS, FOUND = 7, 40  # of an image, about as in COCO

@@ -34,8 +34,8 @@ from bench.photos import photos
 from bench.torchvision_data import Photos, as_lists, preset
 from boxcrew.core.types import Detections
 from boxcrew.data.detection.source import Record
-from boxcrew.evaluate.detection import evaluate_detections
-from boxcrew.evaluate.metric import Judged
+from boxcrew.evaluate.detection.measures import evaluate_detections
+from boxcrew.evaluate.detection.metric import Judged
 from boxcrew.hardware.probe import usable_cores
 from boxcrew.tasks.detection import Detection
 

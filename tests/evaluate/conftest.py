@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from boxcrew.core.types import Detections, Target
-from boxcrew.evaluate.metric import Judged
+from boxcrew.evaluate.detection.metric import Judged
 
 Judge = Callable[..., Judged]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from boxcrew.evaluate.causes import BEFORE, MOST
+from boxcrew.evaluate.advice import BEFORE, MOST
 from boxcrew.recipes import RECIPES
 from boxcrew.train.run import train
 from boxcrew.train.screen import Screen

@@ -22,7 +22,7 @@ from boxcrew.core.config import to_yaml
 from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.core.types import Batch
 from boxcrew.data.detection.source import Record, Source
-from boxcrew.evaluate.predictor import Predictor
+from boxcrew.evaluate.detection.predictor import Predictor
 from boxcrew.testing.runs import newest_tensors, require_equal, require_same_run, rows_without_times
 from boxcrew.train.checkpoint import list_checkpoints, newest_checkpoint, read_checkpoint
 from boxcrew.train.config import RunConfig

@@ -14,8 +14,8 @@ import torch
 from boxcrew.api import run_config
 from boxcrew.core.config import parse_words
 from boxcrew.core.types import Detections, Target
-from boxcrew.evaluate.detection import evaluate_detections
-from boxcrew.evaluate.metric import DetectionReport, Judged
+from boxcrew.evaluate.detection.measures import evaluate_detections
+from boxcrew.evaluate.detection.metric import DetectionReport, Judged
 from boxcrew.report.doctor import Examination, examine
 from boxcrew.testing.tiny import TINY
 from boxcrew.train.screen import Screen

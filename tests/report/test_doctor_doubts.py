@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from boxcrew.evaluate.suspects import Suspect
+from boxcrew.evaluate.detection.suspects import Suspect
 from boxcrew.report.doctor_doubts import sentence
 
 

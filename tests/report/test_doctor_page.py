@@ -15,7 +15,7 @@ import pytest
 from boxcrew.data.checks.near_duplicates import NearDuplicate
 from boxcrew.data.checks.problem import Problem
 from boxcrew.data.detection.statistics import split_statistics
-from boxcrew.evaluate.suspects import KINDS, Suspect
+from boxcrew.evaluate.detection.suspects import KINDS, Suspect
 from boxcrew.report.doctor import Examination
 from boxcrew.report.doctor_page import doctor_page
 from boxcrew.report.doctor_problems import MEANINGS

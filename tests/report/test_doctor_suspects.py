@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from boxcrew.data.detection.source import open_source
-from boxcrew.evaluate.suspects import KINDS
+from boxcrew.evaluate.detection.suspects import KINDS
 from boxcrew.report.doctor_suspects import find_suspects
 from boxcrew.train.screen import Screen
 

@@ -14,7 +14,7 @@ from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch, Ints
 from boxcrew.data.examples.example_set import Array, Examples, ExampleSet, Fetched, InMemory, Kind
 from boxcrew.data.loading.workers import Workers
-from boxcrew.evaluate.causes import MORE, Advice
+from boxcrew.evaluate.advice import MORE, Advice
 from boxcrew.evaluate.label_noise import label_noise
 from boxcrew.nets.layers import eval_mode
 from boxcrew.nets.regularise import DropPath

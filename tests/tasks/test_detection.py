@@ -14,11 +14,11 @@ from boxcrew.core.types import Detections, Target
 from boxcrew.data.detection.source import Record, open_source
 from boxcrew.data.loading.workers import Workers
 from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
-from boxcrew.evaluate.causes import Advice
-from boxcrew.evaluate.detection import evaluate_detections
-from boxcrew.evaluate.evaluator import DetectionEvaluation
-from boxcrew.evaluate.metric import Judged
-from boxcrew.evaluate.predictor import Seconds
+from boxcrew.evaluate.advice import Advice
+from boxcrew.evaluate.detection.evaluator import DetectionEvaluation
+from boxcrew.evaluate.detection.measures import evaluate_detections
+from boxcrew.evaluate.detection.metric import Judged
+from boxcrew.evaluate.detection.predictor import Seconds
 from boxcrew.tasks.base import Exam
 from boxcrew.tasks.detection import LOOKED_AT, Detection, DetectionConfig, DetectionTask
 from boxcrew.testing.detectors import CLASSES, noise_batch

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from boxcrew.core.errors import ModelError
 from boxcrew.core.types import Bools, Ints
-from boxcrew.evaluate.metric import ClassRates, f1, mean_defined
+from boxcrew.evaluate.detection.metric import ClassRates, f1, mean_defined
 
 Probabilities = npt.NDArray[np.floating[Any]]
 """(N, C): what a network says about N examples; rows add up to 1."""

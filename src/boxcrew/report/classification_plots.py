@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxcrew.evaluate.accuracy import NUM_BINS, CalibrationBin, ClassificationReport
-from boxcrew.evaluate.metric import ClassRates
+from boxcrew.evaluate.detection.metric import ClassRates
 from boxcrew.report.style import (
     ACCENT,
     INK,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from boxcrew.evaluate.curves import GRID, mean_curve
-from boxcrew.evaluate.metric import ClassScore, DetectionReport
+from boxcrew.evaluate.detection.curves import GRID, mean_curve
+from boxcrew.evaluate.detection.metric import ClassScore, DetectionReport
 from boxcrew.report.style import (
     ACCENT,
     INK,

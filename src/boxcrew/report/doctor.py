@@ -20,7 +20,7 @@ from boxcrew.data.transforms.pipeline import TransformsConfig
 from boxcrew.detectors._anchor_coverage import Reach, reach
 from boxcrew.detectors._base import DetectorConfig
 from boxcrew.detectors._objects import counted_objects
-from boxcrew.evaluate.suspects import Suspect
+from boxcrew.evaluate.detection.suspects import Suspect
 from boxcrew.hardware.probe import usable_cores
 from boxcrew.report.doctor_suspects import find_suspects
 from boxcrew.tasks.detection import DetectionConfig, require_detection

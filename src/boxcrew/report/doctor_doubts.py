@@ -8,7 +8,7 @@ from functools import partial
 
 from boxcrew.data.checks.near_duplicates import NearDuplicate
 from boxcrew.data.detection.source import Record
-from boxcrew.evaluate.suspects import KINDS, Kind, Suspect
+from boxcrew.evaluate.detection.suspects import KINDS, Kind, Suspect
 from boxcrew.report.doctor import Examination, counted
 from boxcrew.report.doctor_pictures import Frame, Shot, develop
 from boxcrew.report.markup import Html, element, join

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from boxcrew.data.detection.source import Source
 from boxcrew.data.loading.workers import Workers
-from boxcrew.evaluate.evaluator import Evaluator
-from boxcrew.evaluate.metric import Judged
-from boxcrew.evaluate.suspects import Suspect, suspects_of
+from boxcrew.evaluate.detection.evaluator import Evaluator
+from boxcrew.evaluate.detection.metric import Judged
+from boxcrew.evaluate.detection.suspects import Suspect, suspects_of
 from boxcrew.tasks.detection import predictor, require_detection
 from boxcrew.train.loading import load_task
 from boxcrew.train.screen import Screen

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from boxcrew.core.errors import DataError
-from boxcrew.evaluate.metric import DetectionReport
+from boxcrew.evaluate.detection.metric import DetectionReport
 from boxcrew.report.classification_plots import write_classification_plots
 from boxcrew.report.detection_plots import plot_classes, plot_confusion, plot_f1, plot_precision_recall
 from boxcrew.report.training_plots import plot_results

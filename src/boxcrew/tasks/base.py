@@ -20,7 +20,7 @@ from boxcrew.core.types import Batch, Image, Losses
 from boxcrew.data.checks.problem import Problem
 from boxcrew.data.config import DataConfig
 from boxcrew.data.loading.workers import Workers
-from boxcrew.evaluate.causes import MORE, Advice, imbalance, missing, too_complex
+from boxcrew.evaluate.advice import MORE, Advice, imbalance, missing, too_complex
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.nets.network import Network
 

@@ -19,7 +19,7 @@ from boxcrew.core.types import Batch, Losses
 from boxcrew.data.examples.example_set import Examples, Kind
 from boxcrew.data.loading.example_loader import Changes, in_turn
 from boxcrew.evaluate.accuracy import evaluate_classes
-from boxcrew.evaluate.causes import MORE, Advice, contradicted, gap, noise, unlearnt
+from boxcrew.evaluate.advice import MORE, Advice, contradicted, gap, noise, unlearnt
 from boxcrew.evaluate.classification import ClassificationEvaluation
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.evaluate.label_noise import label_noise

@@ -26,11 +26,11 @@ from boxcrew.data.transforms.pipeline import TransformsConfig, eval_pipeline, tr
 from boxcrew.detectors._base import DetectorConfig, DetectorNet, build_detector, detector_config_class
 from boxcrew.detectors._objects import counted_objects
 from boxcrew.detectors.ssdlite import SsdLiteConfig
-from boxcrew.evaluate.causes import Advice, doubted, found_less, unlearnt
+from boxcrew.evaluate.advice import Advice, doubted, found_less, unlearnt
+from boxcrew.evaluate.detection.evaluator import DetectionEvaluation, Evaluator
+from boxcrew.evaluate.detection.predictor import Predictor
+from boxcrew.evaluate.detection.suspects import suspects_of
 from boxcrew.evaluate.evaluation import Evaluation
-from boxcrew.evaluate.evaluator import DetectionEvaluation, Evaluator
-from boxcrew.evaluate.predictor import Predictor
-from boxcrew.evaluate.suspects import suspects_of
 from boxcrew.nets.layers import eval_mode
 from boxcrew.tasks.base import (
     TASKS,

@@ -9,7 +9,7 @@ import numpy as np
 from boxcrew.core.types import Batch, Image
 from boxcrew.data.detection.source import Record, Source
 from boxcrew.data.images.drawing import draw_boxes
-from boxcrew.evaluate.metric import Judged
+from boxcrew.evaluate.detection.metric import Judged
 from boxcrew.tasks.base import Sheets
 
 SHOWN_SCORE = 0.3  # predictions below would only clutter a picture

@@ -17,7 +17,7 @@ from boxcrew.core.types import Batch, Losses
 from boxcrew.data.examples.alphabet import decode_tokens, encode_text, num_tokens
 from boxcrew.data.examples.example_set import Kind
 from boxcrew.data.loading.example_loader import Changes, in_turn
-from boxcrew.evaluate.causes import Advice, gap
+from boxcrew.evaluate.advice import Advice, gap
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.evaluate.language import LanguageReport, evaluate_language
 from boxcrew.nets.class_losses import cross_entropy

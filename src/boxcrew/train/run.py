@@ -16,7 +16,7 @@ from boxcrew.core.files import write_json, write_text
 from boxcrew.core.version import VERSION
 from boxcrew.deploy.deployment import Deployment, deploy
 from boxcrew.deploy.processes.collectives import Group
-from boxcrew.evaluate.causes import BEFORE, worst
+from boxcrew.evaluate.advice import BEFORE, worst
 from boxcrew.hardware.machine import Host, Machine
 from boxcrew.hardware.probe import probe_machine, usable_cores
 from boxcrew.plan.explain import expectations, memory_table

@@ -17,7 +17,7 @@ from boxcrew.data.loading.workers import Workers
 from boxcrew.deploy.deployment import Deployment
 from boxcrew.deploy.memory import forget_peak
 from boxcrew.deploy.optimizer_state import check_slots
-from boxcrew.evaluate.causes import BEFORE, MOST, Advice, worst
+from boxcrew.evaluate.advice import BEFORE, MOST, Advice, worst
 from boxcrew.nets.layers import eval_mode
 from boxcrew.plan.explain import expectations
 from boxcrew.plan.plan import Plan

@@ -14,11 +14,11 @@ from torch import nn
 
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.types import Batch, Detections, Losses, Target
-from boxcrew.evaluate.detection import evaluate_detections
+from boxcrew.evaluate.detection.evaluator import DetectionEvaluation
+from boxcrew.evaluate.detection.measures import evaluate_detections
+from boxcrew.evaluate.detection.metric import Judged
+from boxcrew.evaluate.detection.predictor import Seconds
 from boxcrew.evaluate.evaluation import Evaluation
-from boxcrew.evaluate.evaluator import DetectionEvaluation
-from boxcrew.evaluate.metric import Judged
-from boxcrew.evaluate.predictor import Seconds
 from boxcrew.tasks.base import Task
 from boxcrew.tasks.detection import DetectionConfig
 from boxcrew.train.best_effort import BestEffort

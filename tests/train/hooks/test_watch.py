@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from boxcrew.api import run_config
-from boxcrew.evaluate.causes import by_heart
+from boxcrew.evaluate.advice import by_heart
 from boxcrew.train.hooks.watch import Watch
 from boxcrew.train.run import train
 from boxcrew.train.screen import Screen

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from boxcrew.evaluate.causes import Advice, by_heart, stalled
+from boxcrew.evaluate.advice import Advice, by_heart, stalled
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.train.screen import Screen
 from boxcrew.train.trainer import Hook, StepReport, Trainer

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from boxcrew.evaluate.metric import Curves, f1, mean_defined
-from boxcrew.evaluate.verdicts import Verdicts
+from boxcrew.evaluate.detection.matches import Verdicts
+from boxcrew.evaluate.detection.metric import Curves, f1, mean_defined
 
 GRID = np.arange(101) / 100
 """The recalls, and the score thresholds, at which curves are kept."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from boxcrew.core.boxes import area, iou, overlap
 from boxcrew.core.types import Bools, Floats, Ints, Target
-from boxcrew.evaluate.metric import Judged
+from boxcrew.evaluate.detection.metric import Judged
 
 MATCH_IOU = 0.5
 

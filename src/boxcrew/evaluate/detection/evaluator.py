@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from boxcrew.data.detection.source import ImageReader, Record, Source
 from boxcrew.data.loading.loader import EvalLoader
 from boxcrew.data.loading.workers import Workers
-from boxcrew.evaluate.board import show_curves
-from boxcrew.evaluate.detection import evaluate_detections
+from boxcrew.evaluate.detection.measures import evaluate_detections
+from boxcrew.evaluate.detection.metric import DetectionReport, Judged
+from boxcrew.evaluate.detection.predictor import Predictor, Seconds
+from boxcrew.evaluate.detection.tensorboard import show_curves
 from boxcrew.evaluate.evaluation import Evaluation
-from boxcrew.evaluate.metric import DetectionReport, Judged
-from boxcrew.evaluate.predictor import Predictor, Seconds
 from boxcrew.nets.layers import eval_mode
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from boxcrew.core.types import Ints
 from boxcrew.core.units import counted, format_count
 from boxcrew.data.checks.problem import ACTIONS, Action, Kind, Problem
 from boxcrew.evaluate.accuracy import Probabilities
+from boxcrew.evaluate.detection.metric import ClassRates
+from boxcrew.evaluate.detection.suspects import Suspect
 from boxcrew.evaluate.label_noise import LabelNoise, label_noise, surely_contradicted
-from boxcrew.evaluate.metric import ClassRates
-from boxcrew.evaluate.suspects import Suspect
 
 Cause = Literal["missing features", "too complex", "imbalance", "noise"]
 

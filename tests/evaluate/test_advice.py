@@ -11,7 +11,7 @@ import pytest
 from boxcrew.core.types import Ints
 from boxcrew.data.checks.problem import Action, Kind, Problem
 from boxcrew.evaluate.accuracy import Probabilities
-from boxcrew.evaluate.causes import (
+from boxcrew.evaluate.advice import (
     MORE,
     Advice,
     by_heart,
@@ -27,10 +27,10 @@ from boxcrew.evaluate.causes import (
     unlearnt,
     worst,
 )
+from boxcrew.evaluate.detection.metric import ClassRates
+from boxcrew.evaluate.detection.suspects import Kind as SuspectKind
+from boxcrew.evaluate.detection.suspects import Suspect
 from boxcrew.evaluate.label_noise import LabelNoise
-from boxcrew.evaluate.metric import ClassRates
-from boxcrew.evaluate.suspects import Kind as SuspectKind
-from boxcrew.evaluate.suspects import Suspect
 
 REMEDIES = "task.class_weights=true, task.balanced=true or task.focal=2 task.smoothing=0"
 LONG = "a class\nwhose name has no end " * 5

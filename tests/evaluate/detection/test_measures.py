@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from boxcrew.core.types import Detections, Target
-from boxcrew.evaluate.detection import evaluate_detections
-from boxcrew.evaluate.metric import DetectionReport, Judged
+from boxcrew.evaluate.detection.measures import evaluate_detections
+from boxcrew.evaluate.detection.metric import DetectionReport, Judged
 
 CLASSES = ("clothes", "dress", "pants", "skirt", "shoes", "bag", "glasses", "hat")
 VOC = ("AP50_voc07", "AP50_voc12", "precision", "recall", "F1", "threshold")

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from boxcrew.core.types import Target
-from boxcrew.evaluate.curves import GRID, at_threshold, best_threshold, curves, mean_curve
-from boxcrew.evaluate.metric import Judged
-from boxcrew.evaluate.verdicts import verdicts
+from boxcrew.evaluate.detection.curves import GRID, at_threshold, best_threshold, curves, mean_curve
+from boxcrew.evaluate.detection.matches import verdicts
+from boxcrew.evaluate.detection.metric import Judged
 
 HERE, THERE, FAR = [0, 0, 10, 10], [20, 0, 30, 10], [200, 200, 230, 230]
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from boxcrew.core.types import Ints
-from boxcrew.evaluate.coco import CocoScores, coco_scores
-from boxcrew.evaluate.confusion import confusion_matrix
-from boxcrew.evaluate.curves import at_threshold, best_threshold, curves
-from boxcrew.evaluate.metric import ClassScore, Curves, DetectionReport, Judged, mean_defined
-from boxcrew.evaluate.verdicts import Verdicts, verdicts
-from boxcrew.evaluate.voc import voc07_ap, voc12_ap
+from boxcrew.evaluate.detection.coco import CocoScores, coco_scores
+from boxcrew.evaluate.detection.confusion import confusion_matrix
+from boxcrew.evaluate.detection.curves import at_threshold, best_threshold, curves
+from boxcrew.evaluate.detection.matches import Verdicts, verdicts
+from boxcrew.evaluate.detection.metric import ClassScore, Curves, DetectionReport, Judged, mean_defined
+from boxcrew.evaluate.detection.voc import voc07_ap, voc12_ap
 
 
 def evaluate_detections(judged: Sequence[Judged], classes: Sequence[str]) -> DetectionReport:

@@ -11,8 +11,8 @@ import numpy as np
 
 from boxcrew.core.boxes import area, iou, overlap
 from boxcrew.core.types import Bools, Floats, Ints
-from boxcrew.evaluate.metric import Judged, f1
-from boxcrew.evaluate.verdicts import MATCH_IOU, Verdicts, crowded, verdicts
+from boxcrew.evaluate.detection.matches import MATCH_IOU, Verdicts, crowded, verdicts
+from boxcrew.evaluate.detection.metric import Judged, f1
 
 Kind = Literal["missing-label", "wrong-class", "wrong-box", "unfindable"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

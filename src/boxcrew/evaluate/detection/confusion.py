@@ -8,8 +8,8 @@ import numpy as np
 
 from boxcrew.core.boxes import iou
 from boxcrew.core.types import Bools, Floats, Ints, Target
-from boxcrew.evaluate.metric import Judged
-from boxcrew.evaluate.verdicts import MATCH_IOU, crowded
+from boxcrew.evaluate.detection.matches import MATCH_IOU, crowded
+from boxcrew.evaluate.detection.metric import Judged
 
 
 def confusion_matrix(judged: Sequence[Judged], *, num_classes: int, threshold: float) -> Ints:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxcrew.core.types import Floats
-from boxcrew.evaluate.metric import Judged
+from boxcrew.evaluate.detection.metric import Judged
 
 COCO_NAMES = ("AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl")
 _ALL, _SMALL, _MEDIUM, _LARGE = range(4)  # area ranges: any, < 32², 32²..96², > 96² px

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from boxcrew.evaluate.metric import DetectionReport
+from boxcrew.evaluate.detection.metric import DetectionReport
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter

@@ -13,8 +13,8 @@ from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
 from boxcrew.core.types import Target
-from boxcrew.evaluate.coco import COCO_NAMES, coco_scores
-from boxcrew.evaluate.metric import Judged
+from boxcrew.evaluate.detection.coco import COCO_NAMES, coco_scores
+from boxcrew.evaluate.detection.metric import Judged
 
 
 @pytest.fixture(scope="module")

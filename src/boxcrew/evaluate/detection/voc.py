@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from boxcrew.evaluate.curves import precision_at_recall, running
-from boxcrew.evaluate.verdicts import Verdicts
+from boxcrew.evaluate.detection.curves import precision_at_recall, running
+from boxcrew.evaluate.detection.matches import Verdicts
 
 
 def voc07_ap(verdicts: Verdicts) -> float | None:
