@@ -24,8 +24,8 @@ from boxcrew.deploy.strategies.parameter_server.server import Server
 from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
 from boxcrew.hardware.machine import Device, Machine
 from boxcrew.plan.plan import Clone, Plan, Replica
+from boxcrew.plan.request import DeployConfig, Order
 from boxcrew.plan.search import make_plan
-from boxcrew.plan.wishes import DeployConfig, Order
 from boxcrew.tasks.detection import DetectionTask
 from boxcrew.testing import learning
 from boxcrew.testing.devices import FakeDevices

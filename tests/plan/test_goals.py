@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from boxcrew.core.config import Config
 from boxcrew.core.errors import UsageError
-from boxcrew.plan.wishes import Goal, GoalSetting
+from boxcrew.plan.request import Goal, GoalSetting
 
 
 class Holder(Config):

@@ -10,8 +10,8 @@ from boxcrew.core.errors import UsageError
 from boxcrew.hardware.machine import Device, Host, Machine
 from boxcrew.plan.hosts import plan_hosts
 from boxcrew.plan.plan import Plan
+from boxcrew.plan.request import DeployConfig, Order
 from boxcrew.plan.search import make_plan
-from boxcrew.plan.wishes import DeployConfig, Order
 from boxcrew.testing.workloads import a_workload
 
 

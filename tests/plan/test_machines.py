@@ -11,12 +11,12 @@ from pydantic import ByteSize, TypeAdapter
 from boxcrew.core.errors import UsageError
 from boxcrew.core.workload import Inputs, Line, Pass, Peak, Workload
 from boxcrew.hardware.inventory import assumed
-from boxcrew.plan.knowledge import Knowledge, Timing
+from boxcrew.plan.observed import Knowledge, Timing
 from boxcrew.plan.plan import MemoryFormat, Plan
 from boxcrew.plan.prediction import Prediction
+from boxcrew.plan.request import DeployConfig, Goal, Order
 from boxcrew.plan.search import make_plan
 from boxcrew.plan.speed import BESIDE
-from boxcrew.plan.wishes import DeployConfig, Goal, Order
 from boxcrew.testing.workloads import MIB, a_workload
 
 GB = 10**9

@@ -13,9 +13,9 @@ from boxcrew.core.workload import Inputs, Workload
 from boxcrew.hardware.inventory import assumed
 from boxcrew.plan.plan import Plan
 from boxcrew.plan.prediction import Prediction
+from boxcrew.plan.request import DeployConfig, Goal, Order
 from boxcrew.plan.search import make_plan
 from boxcrew.plan.shares import by_speed
-from boxcrew.plan.wishes import DeployConfig, Goal, Order
 from boxcrew.testing.workloads import MIB, a_workload
 
 GB = 10**9

@@ -9,8 +9,8 @@ import pytest
 from boxcrew.core.errors import UsageError
 from boxcrew.hardware.machine import Device, Machine
 from boxcrew.plan.plan import MemoryFormat, Plan
+from boxcrew.plan.request import DeployConfig, Order
 from boxcrew.plan.search import make_plan
-from boxcrew.plan.wishes import DeployConfig, Order
 from boxcrew.testing.workloads import a_workload
 
 GIB = 1 << 30

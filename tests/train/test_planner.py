@@ -8,9 +8,9 @@ import pytest
 
 from boxcrew.hardware.inventory import assumed
 from boxcrew.hardware.machine import Machine
-from boxcrew.plan.knowledge import Knowledge, Residual
+from boxcrew.plan.observed import Knowledge, Residual
+from boxcrew.plan.observed_store import recall
 from boxcrew.plan.plan import Plan
-from boxcrew.plan.residuals import recall
 from boxcrew.testing.workloads import MIB, a_workload
 from boxcrew.train import planner as planners
 from boxcrew.train.config import RunConfig

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from boxcrew.core.workload import Workload
 from boxcrew.hardware.machine import Device, Machine
 from boxcrew.plan.candidate import Candidate
-from boxcrew.plan.knowledge import Knowledge
 from boxcrew.plan.memory import memory_of
+from boxcrew.plan.observed import Knowledge
 from boxcrew.plan.prediction import Bound, Interval, Memory, Prediction, Span
+from boxcrew.plan.request import Order
 from boxcrew.plan.speed import Pace, Paces, Way, speeds_of, update_seconds
-from boxcrew.plan.wishes import Order
 
 HIDDEN = 0.9  # of backward can cover messages with gradients; 95 % of them were (docs/benchmarks.md)
 HIDDEN_PARTS = 0.5  # of messages with divided parameters is covered

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from boxcrew.core.errors import UsageError
 from boxcrew.hardware.machine import Host, Machine
 from boxcrew.plan.plan import Plan, Replica
+from boxcrew.plan.request import DeployConfig
 from boxcrew.plan.shares import shares_of
-from boxcrew.plan.wishes import DeployConfig
 
 PlanPart = Callable[[Machine, DeployConfig, int], Plan]
 """For a machine, with these wishes and as many samples of each step."""

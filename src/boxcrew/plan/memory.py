@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from boxcrew.core.workload import Workload
 from boxcrew.hardware.machine import Device, Machine
 from boxcrew.plan.candidate import Candidate
-from boxcrew.plan.knowledge import Knowledge, Timing
+from boxcrew.plan.observed import Knowledge, Timing
 from boxcrew.plan.prediction import Memory
-from boxcrew.plan.wishes import Order
+from boxcrew.plan.request import Order
 
 MIB = 1 << 20
 PROCESS = 900 * MIB  # of libraries, where it is not known

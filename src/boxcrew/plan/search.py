@@ -11,13 +11,13 @@ from boxcrew.core.workload import Workload
 from boxcrew.hardware.machine import Device, Machine
 from boxcrew.plan.candidate import Candidate, candidate_of
 from boxcrew.plan.cost import Costs
-from boxcrew.plan.knowledge import Knowledge
+from boxcrew.plan.layouts import Layout, layouts_of
 from boxcrew.plan.memory import capacity_of
-from boxcrew.plan.places import Layout, layouts_of
+from boxcrew.plan.observed import Knowledge
 from boxcrew.plan.plan import Clone, MemoryFormat, Plan, Precision, Replica
 from boxcrew.plan.reasons import most_workers, reasons_for, rejected
+from boxcrew.plan.request import Order
 from boxcrew.plan.shares import shares_of
-from boxcrew.plan.wishes import Order
 
 CACHE_SHARE = 8  # one part in so many of the memory may hold decoded images
 CLEARLY = 1.05

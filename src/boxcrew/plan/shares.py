@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Sequence
 
 from boxcrew.core.errors import UsageError
-from boxcrew.plan.wishes import DeployConfig
+from boxcrew.plan.request import DeployConfig
 
 
 def shares_of(

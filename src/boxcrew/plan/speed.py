@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from boxcrew.core.workload import Workload
 from boxcrew.hardware.machine import Device, Machine, Speeds
-from boxcrew.plan.knowledge import Knowledge, Timing
+from boxcrew.plan.observed import Knowledge, Timing
 from boxcrew.plan.plan import MemoryFormat, Precision
 
 MEASURED, KNOWN, COMPUTED, ASSUMED = 0.2, 0.3, 1.0, 2.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from boxcrew.detectors.ssd import SsdConfig
-from boxcrew.plan.wishes import DeployConfig
+from boxcrew.plan.request import DeployConfig
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks.detection import DetectionConfig
 from boxcrew.train.config import RunConfig

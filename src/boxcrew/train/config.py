@@ -15,7 +15,7 @@ from boxcrew.core.registry import suggest
 from boxcrew.core.units import parse_duration
 from boxcrew.data.config import DataConfig
 from boxcrew.data.loading.loader import LoaderConfig
-from boxcrew.plan.wishes import DeployConfig, Goal, GoalSetting
+from boxcrew.plan.request import DeployConfig, Goal, GoalSetting
 from boxcrew.tasks.base import TaskConfig, task_config_class
 from boxcrew.train.guard import GuardConfig
 from boxcrew.train.init import InitConfig, Scratch, init_config_class

@@ -13,10 +13,10 @@ from boxcrew.core.errors import ModelError
 from boxcrew.deploy.deployment import Deployment, deploy
 from boxcrew.hardware.probe import probe_machine
 from boxcrew.nets.weights import Weights, find_weights, read_weights
-from boxcrew.plan.places import layouts_of
+from boxcrew.plan.layouts import layouts_of
 from boxcrew.plan.plan import Clone, Plan, Replica
+from boxcrew.plan.request import DeployConfig, Order
 from boxcrew.plan.search import fast_precision, usual_workers
-from boxcrew.plan.wishes import DeployConfig, Order
 from boxcrew.tasks.account import has_depthwise
 from boxcrew.tasks.base import TASKS, Facts, Task, TaskConfig
 

@@ -19,10 +19,10 @@ from boxcrew.hardware.machine import Host, Machine
 from boxcrew.hardware.speed import QUIET, measured
 from boxcrew.plan.candidate import candidate_of
 from boxcrew.plan.cost import Costs
-from boxcrew.plan.knowledge import Knowledge, Residual, Timing
 from boxcrew.plan.memory import capacity_of
+from boxcrew.plan.observed import Knowledge, Residual, Timing
+from boxcrew.plan.observed_store import recall, remember
 from boxcrew.plan.plan import Plan
-from boxcrew.plan.residuals import recall, remember
 from boxcrew.plan.search import with_enough_workers
 from boxcrew.tasks.base import Facts
 from boxcrew.train.config import RunConfig

@@ -13,11 +13,11 @@ from boxcrew.hardware.machine import Host, Machine
 from boxcrew.hardware.probe import probe_machine
 from boxcrew.hardware.speed import measured
 from boxcrew.plan.hosts import plan_hosts
-from boxcrew.plan.knowledge import Knowledge
-from boxcrew.plan.places import num_servers
+from boxcrew.plan.layouts import num_servers
+from boxcrew.plan.observed import Knowledge
 from boxcrew.plan.plan import Plan
+from boxcrew.plan.request import DeployConfig, Order
 from boxcrew.plan.search import make_plan
-from boxcrew.plan.wishes import DeployConfig, Order
 from boxcrew.train.config import RunConfig
 from boxcrew.train.schedule import Length
 

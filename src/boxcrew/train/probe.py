@@ -26,7 +26,7 @@ from boxcrew.core.types import Batch
 from boxcrew.core.units import counted
 from boxcrew.deploy.deployment import Deployment, deploy
 from boxcrew.deploy.memory import forget_peak, is_out_of_memory, limited, peak_memory
-from boxcrew.plan.knowledge import Timing
+from boxcrew.plan.observed import Timing
 from boxcrew.plan.plan import Clone, MemoryFormat, Plan, Precision, Replica
 from boxcrew.tasks.base import TASKS, Facts, Task
 from boxcrew.tasks.phases import learning_in

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from boxcrew.core.errors import UsageError
 from boxcrew.hardware.machine import Device, Machine
 from boxcrew.plan.plan import Strategy
+from boxcrew.plan.request import DeployConfig, Order
 from boxcrew.plan.shares import by_speed
-from boxcrew.plan.wishes import DeployConfig, Order
 
 ROOM = 2 << 30  # bytes of main memory that a replica on the CPU should have
 TALKING = ("cuda", "xpu")  # kinds of accelerators whose replicas can send each other gradients

@@ -9,11 +9,11 @@ import pytest
 
 from boxcrew.core.workload import Workload
 from boxcrew.hardware.inventory import assumed
-from boxcrew.plan.knowledge import Knowledge, Residual
+from boxcrew.plan.observed import Knowledge, Residual
+from boxcrew.plan.observed_store import recall, remember
 from boxcrew.plan.plan import Plan
-from boxcrew.plan.residuals import recall, remember
+from boxcrew.plan.request import Order
 from boxcrew.plan.search import make_plan
-from boxcrew.plan.wishes import Order
 from boxcrew.testing.workloads import MIB, a_workload
 
 HERE = assumed("8 cores, 32GB")
@@ -105,13 +105,13 @@ def test_where_nothing_can_be_kept_nothing_fails(tmp_path: Path, monkeypatch: py
     def refuse(path: Path, text: str) -> None:  # as a read-only folder does, but root may write anywhere
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr("boxcrew.plan.residuals.write_text", refuse)
+    monkeypatch.setattr("boxcrew.plan.observed_store.write_text", refuse)
     remember(HERE, TASK, residual(), tmp_path)
     assert recall(HERE, TASK, tmp_path) == ()
 
 
 def test_without_a_home_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("boxcrew.plan.residuals.cache_folder", lambda _: None)
+    monkeypatch.setattr("boxcrew.plan.observed_store.cache_folder", lambda _: None)
     remember(HERE, TASK, residual())
     assert recall(HERE, TASK) == ()
 

@@ -12,7 +12,7 @@ from boxcrew.core.errors import UsageError
 from boxcrew.core.files import write_text
 from boxcrew.hardware.machine import Machine
 from boxcrew.hardware.speed import fingerprint
-from boxcrew.plan.knowledge import Residual
+from boxcrew.plan.observed import Residual
 
 
 def recall(machine: Machine, task: str, folder: Path | None = None) -> tuple[Residual, ...]:
