@@ -15,7 +15,7 @@ from boxcrew.deploy.processes.collectives import Group
 from boxcrew.deploy.strategies import fsdp
 from boxcrew.deploy.strategies.parameter_server.server import Server
 from boxcrew.plan.plan import BatchNorm, Clone, MemoryFormat, Plan, Precision, Replica
-from boxcrew.tasks.account import Ledger
+from boxcrew.tasks.cost.account import Ledger
 from boxcrew.testing import learning
 from boxcrew.testing.plans import plan_of
 from boxcrew.testing.processes import in_all_processes

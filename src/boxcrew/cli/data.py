@@ -19,7 +19,7 @@ from boxcrew.data.images.drawing import draw_boxes, grid
 from boxcrew.data.images.reading import write_image
 from boxcrew.hardware.probe import usable_cores
 from boxcrew.tasks.detection import source_report
-from boxcrew.tasks.example_subject import ExampleConfig
+from boxcrew.tasks.example_data import ExampleConfig
 from boxcrew.train.data import say_problems
 from boxcrew.train.screen import Screen
 

@@ -28,8 +28,8 @@ from boxcrew.nets.classifier import Classifier
 from boxcrew.nets.regularise import l1, limit_norms_
 from boxcrew.tasks.augmentation import AugmentConfig
 from boxcrew.tasks.base import TASKS, Exam, Facts, Opening, Sheets, Table, Task, TaskConfig
+from boxcrew.tasks.example_data import ExampleConfig, ExampleSubject
 from boxcrew.tasks.example_pictures import draw_examples
-from boxcrew.tasks.example_subject import ExampleConfig, ExampleSubject
 from boxcrew.tasks.nets import CnnConfig, NetConfig, net_config_class
 from boxcrew.tasks.quick import BATCH, out_of_fold
 

@@ -30,8 +30,8 @@ from boxcrew.nets.network import Network
 from boxcrew.nets.regularise import gradient_penalty
 from boxcrew.tasks.augmentation import AugmentConfig
 from boxcrew.tasks.base import TASKS, Exam, Facts, Sheets, Table, Task, TaskConfig
+from boxcrew.tasks.example_data import ExampleConfig, ExampleSubject
 from boxcrew.tasks.example_pictures import enlarged
-from boxcrew.tasks.example_subject import ExampleConfig, ExampleSubject
 from boxcrew.tasks.features import feature_network
 
 _NOISE, _OTHER_NOISE, _PLACES = 10, 11, 12  # streams of random numbers

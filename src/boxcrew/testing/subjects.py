@@ -10,8 +10,8 @@ import torch
 from boxcrew.core.types import Batch
 from boxcrew.data.loading.workers import Workers
 from boxcrew.nets.layers import eval_mode
-from boxcrew.tasks.account import workload_of
 from boxcrew.tasks.base import TASKS, Exam, Facts, Feed, Subject, Task
+from boxcrew.tasks.cost.account import workload_of
 from boxcrew.tasks.phases import learning_in
 
 BATCH = 6

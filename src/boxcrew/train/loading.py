@@ -17,8 +17,8 @@ from boxcrew.plan.layouts import layouts_of
 from boxcrew.plan.plan import Clone, Plan, Replica
 from boxcrew.plan.request import DeployConfig, Order
 from boxcrew.plan.search import fast_precision, usual_workers
-from boxcrew.tasks.account import has_depthwise
 from boxcrew.tasks.base import TASKS, Facts, Task, TaskConfig
+from boxcrew.tasks.cost.account import has_depthwise
 
 Which = Literal["best", "last"]
 

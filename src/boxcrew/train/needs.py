@@ -19,9 +19,9 @@ from boxcrew.core.errors import DataError, UsageError
 from boxcrew.core.files import write_text
 from boxcrew.core.version import VERSION
 from boxcrew.core.workload import Inputs, Workload
-from boxcrew.tasks.account import VERSION as ACCOUNT
-from boxcrew.tasks.account import Examples, workload_of
 from boxcrew.tasks.base import Feed, Subject, Task
+from boxcrew.tasks.cost.account import VERSION as ACCOUNT
+from boxcrew.tasks.cost.account import Examples, workload_of
 from boxcrew.train.config import RunConfig
 from boxcrew.train.hooks.freeze import Freeze
 from boxcrew.train.optim import OptimConfig, build_optimizer

@@ -20,7 +20,7 @@ from boxcrew.core.types import Batch, Losses
 from boxcrew.detectors.ssd import Ssd, SsdConfig, Vgg16
 from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
 from boxcrew.nets.layers import conv_norm
-from boxcrew.tasks.account import Ledger
+from boxcrew.tasks.cost.account import Ledger
 from boxcrew.tasks.detection import DetectionTask
 
 Loss = Callable[[nn.Module], Tensor]

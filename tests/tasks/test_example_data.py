@@ -12,7 +12,7 @@ from boxcrew.core.errors import DataError
 from boxcrew.data.config import DataConfig
 from boxcrew.data.images.reading import write_image
 from boxcrew.tasks.base import TASKS, Facts, Opening
-from boxcrew.tasks.example_subject import ExampleSubject
+from boxcrew.tasks.example_data import ExampleSubject
 from boxcrew.testing.made_examples import draw_blocks, make_csv, make_text, write_classes
 from boxcrew.testing.subjects import written
 

@@ -19,7 +19,7 @@ from boxcrew.core.types import Batch, Losses
 from boxcrew.core.workload import Line, Pass, Peak, Workload
 from boxcrew.nets.layers import eval_mode
 from boxcrew.tasks.base import Task
-from boxcrew.tasks.operations import operations
+from boxcrew.tasks.cost.operations import operations
 from boxcrew.tasks.phases import learning_in, shares_of
 
 FEW, MORE = 2, 4  # samples that a step is looked at with; of one some operators work in another order

@@ -20,8 +20,8 @@ from boxcrew.core.workload import Workload
 from boxcrew.detectors._base import DETECTORS, DetectorNet
 from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
 from boxcrew.recipes import RECIPES
-from boxcrew.tasks.account import Ledger, workload_of
 from boxcrew.tasks.base import Task
+from boxcrew.tasks.cost.account import Ledger, workload_of
 from boxcrew.tasks.detection import DetectionTask, largest_batch, require_detection
 from boxcrew.testing import learning
 

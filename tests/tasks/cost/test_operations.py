@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from boxcrew.detectors.ssd import Ssd, SsdConfig
 from boxcrew.recipes.ssd import ssd300_vgg16
-from boxcrew.tasks.account import Ledger
+from boxcrew.tasks.cost.account import Ledger
 from boxcrew.tasks.detection import require_detection
 
 SAMPLES = 2
