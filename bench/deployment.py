@@ -188,7 +188,7 @@ def _by_hand(setup: Setup) -> Callable[[], None]:
     from boxcrew.api import run_config
     from boxcrew.detectors._base import build_detector
     from boxcrew.tasks.detection import DetectionTask, require_detection
-    from boxcrew.train.optim import build_optimizer
+    from boxcrew.train.loop.optim import build_optimizer
 
     config = run_config(setup.recipe, {"batch": setup.batch})
     detector = build_detector(require_detection(config.task).detector, CLASSES)
@@ -217,9 +217,9 @@ def _deployed(setup: Setup, strategy: str) -> Callable[[], None]:
     from boxcrew.hardware.probe import probe_machine
     from boxcrew.tasks.detection import DetectionTask, largest_batch, require_detection
     from boxcrew.testing.processes import free_port
-    from boxcrew.train.needs import account_for
-    from boxcrew.train.optim import build_optimizer
-    from boxcrew.train.planning import choose_plan
+    from boxcrew.train.loop.optim import build_optimizer
+    from boxcrew.train.planning.choose import choose_plan
+    from boxcrew.train.planning.workload import account_for
 
     wishes = {"batch": setup.batch, "deploy": {"strategy": strategy, "memory_format": "channels_last"}}
     config = run_config(setup.recipe, wishes)

@@ -22,9 +22,9 @@ from boxcrew.tasks import features
 from boxcrew.tasks.base import TASKS, Feed, Opening
 from boxcrew.testing.runs import newest_tensors
 from boxcrew.train.config import RunConfig
-from boxcrew.train.init import Pretrained
-from boxcrew.train.run import train
-from boxcrew.train.screen import Screen
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.run.init import Pretrained
+from boxcrew.train.run.run import train
 
 PACKAGED = "efficientnet_lite0"  # the weights that come with the installation
 SIZE = 64

@@ -128,7 +128,7 @@ def ours(recipe: str, *, fused: bool) -> _Pairs:
     """As a user has it, all hooks at work; only where its batches come from is changed."""
     from boxcrew.api import run_config, train_run
     from boxcrew.data.loading.example_loader import ExampleLoader
-    from boxcrew.train.screen import Screen
+    from boxcrew.train.output.screen import Screen
 
     turns = Turns.of(recipe, fused=fused)
     read = ExampleLoader.batches
@@ -154,9 +154,9 @@ def parts(recipe: str, *, fused: bool = False) -> tuple[Any, Iterator[Any], Any,
 
     from boxcrew.api import run_config
     from boxcrew.tasks.base import Feed
-    from boxcrew.train.data import load_subject
-    from boxcrew.train.optim import optimizer_of, set_rate
-    from boxcrew.train.screen import Screen
+    from boxcrew.train.loop.optim import optimizer_of, set_rate
+    from boxcrew.train.output.screen import Screen
+    from boxcrew.train.run.data import load_subject
 
     config = run_config(recipe, {"data": str(real_data("fashion_mnist"))})
     subject = load_subject(config, workers=1, screen=Screen())

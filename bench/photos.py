@@ -7,8 +7,8 @@ from pathlib import Path
 from boxcrew.core.config import Tree
 from boxcrew.tasks.detection import Detection
 from boxcrew.train.config import RunConfig
-from boxcrew.train.data import load_subject
-from boxcrew.train.screen import Screen
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.run.data import load_subject
 
 
 def photos(place: str | Path, *, workers: int = 1) -> Detection:

@@ -34,10 +34,10 @@ from boxcrew.hardware.probe import usable_cores
 from boxcrew.plan.plan import Clone, Plan, Replica
 from boxcrew.tasks.base import Feed, Subject
 from boxcrew.train.config import RunConfig
-from boxcrew.train.data import load_subject, settled
-from boxcrew.train.needs import freeze_for
-from boxcrew.train.optim import optimizer_of
-from boxcrew.train.screen import Screen
+from boxcrew.train.loop.optim import optimizer_of
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.planning.workload import freeze_for
+from boxcrew.train.run.data import load_subject, settled
 
 SECONDS, STEPS = 1.5, 2  # of each: at least
 AGAIN = 2  # so many of the best, of each batch, are measured again in turns

@@ -52,7 +52,7 @@ def measure_ours() -> dict[str, float]:
     from boxcrew.api import Detector, run_config
     from boxcrew.detectors._base import build_detector
     from boxcrew.tasks.detection import DetectionTask, require_detection
-    from boxcrew.train.outcome import save_task
+    from boxcrew.train.output.outcome import save_task
 
     config = run_config("ssdlite320_mobilenetv3", {})
     torch.manual_seed(0)

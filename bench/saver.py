@@ -13,9 +13,9 @@ EPOCHS = 1.5  # of the starter recipe: checkpoints at the start, after the first
 
 def rows() -> list[Row]:
     from boxcrew.api import run_config
-    from boxcrew.train.hooks.saver import Saver
-    from boxcrew.train.run import train
-    from boxcrew.train.screen import Screen
+    from boxcrew.train.loop.hooks.saver import Saver
+    from boxcrew.train.output.screen import Screen
+    from boxcrew.train.run.run import train
 
     made: list[Saver] = []
     close = Saver.close

@@ -63,7 +63,7 @@ def tiny_run(tiny_set: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run of a few steps on it. Not to be changed: copy it first."""
     from boxcrew.api import run_config, train_run
     from boxcrew.core.config import parse_words
-    from boxcrew.train.screen import Screen
+    from boxcrew.train.output.screen import Screen
 
     folder = tmp_path_factory.mktemp("tiny_run") / "train"
     words = (*TINY, f"data={tiny_set}", f"out={folder}", "steps=3", "loader.workers=0")

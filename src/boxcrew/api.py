@@ -24,14 +24,14 @@ from boxcrew.report.plan_picture import plot_plan
 from boxcrew.report.predictions import Result
 from boxcrew.report.run_plots import write_plots
 from boxcrew.tasks.detection import Detection, predictor, require_detection
-from boxcrew.train.best_effort import BestEffort
 from boxcrew.train.config import RunConfig
-from boxcrew.train.loading import Loaded, Which, load_task
-from boxcrew.train.outcome import Outcome
-from boxcrew.train.replicas import follow, serve
-from boxcrew.train.run import explain, resume, train
-from boxcrew.train.screen import Screen
-from boxcrew.train.validate import ValConfig, validate
+from boxcrew.train.output.best_effort import BestEffort
+from boxcrew.train.output.outcome import Outcome
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.run.loading import Loaded, Which, load_task
+from boxcrew.train.run.replicas import follow, serve
+from boxcrew.train.run.run import explain, resume, train
+from boxcrew.train.run.validate import ValConfig, validate
 
 
 def run_config(start: str | None, settings: Tree) -> RunConfig:

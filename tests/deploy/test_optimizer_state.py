@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from boxcrew.core.errors import UsageError
 from boxcrew.deploy.optimizer_state import Slots, load_slots, slots_of
-from boxcrew.train.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from boxcrew.train.optim import OptimConfig, OptimizerName, build_optimizer
+from boxcrew.train.loop.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from boxcrew.train.loop.optim import OptimConfig, OptimizerName, build_optimizer
 
 
 def network() -> nn.Module:

@@ -24,7 +24,7 @@ from boxcrew.tasks.phases import learning_in
 from boxcrew.testing import learning
 from boxcrew.testing.plans import plan_of
 from boxcrew.testing.processes import in_all_processes, in_processes
-from boxcrew.train.optim import OptimConfig, PhaseConfig, optimizer_of
+from boxcrew.train.loop.optim import OptimConfig, PhaseConfig, optimizer_of
 
 BATCH, STEPS, LATENT = 8, 4, 5
 PICTURES: Facts = {

@@ -32,8 +32,8 @@ from boxcrew.testing.devices import FakeDevices
 from boxcrew.testing.plans import plan_of
 from boxcrew.testing.processes import in_all_processes
 from boxcrew.testing.workloads import a_workload
-from boxcrew.train.hooks.pictures import on_cpu
-from boxcrew.train.placement import placement
+from boxcrew.train.loop.hooks.pictures import on_cpu
+from boxcrew.train.planning.placement import placement
 
 CPU = Device(name="cpu", kind="cpu", model="a CPU", memory_bytes=1 << 34)
 GPUS = tuple(Device(name=f"cuda:{i}", kind="cuda", model="a GPU", memory_bytes=1 << 34) for i in range(4))

@@ -17,9 +17,9 @@ from boxcrew.data.detection.source import Record, Source, open_source
 from boxcrew.data.detection.writers import write_source
 from boxcrew.testing.damage import VocSet
 from boxcrew.train.config import RunConfig
-from boxcrew.train.outcome import Outcome
-from boxcrew.train.run import train
-from boxcrew.train.screen import Screen
+from boxcrew.train.output.outcome import Outcome
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.run.run import train
 
 Choose = Callable[[Source], dict[str, tuple[Record, ...]]]
 
@@ -106,7 +106,7 @@ def real(shared_data: Path, tmp_path: Path) -> VocSet:
 NURSERY = """
 import json, os, sys, traceback
 import timm
-import boxcrew.train.run
+import boxcrew.train.run.run
 for line in sys.stdin:
     job = json.loads(line)
     child = os.fork()

@@ -11,8 +11,8 @@ import pytest
 
 from boxcrew.evaluate.advice import BEFORE, MOST
 from boxcrew.recipes import RECIPES
-from boxcrew.train.run import train
-from boxcrew.train.screen import Screen
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.run.run import train
 
 
 def write_bad_table(folder: Path) -> Path:

@@ -23,7 +23,7 @@ from boxcrew.data.checks.problem import Action, Kind
 from boxcrew.data.checks.scan import scan
 from boxcrew.data.detection.source import Source, open_source
 from boxcrew.testing.damage import BILLION_LAUGHS, EXTERNAL_ENTITY, VocSet, write_png_bomb
-from boxcrew.train.outcome import Outcome
+from boxcrew.train.output.outcome import Outcome
 
 NUM_TRAIN, NUM_VAL = 40, 6
 Expected = tuple[Kind, str, Action]

@@ -17,10 +17,10 @@ from boxcrew.core.config import read_yaml
 from boxcrew.core.errors import UsageError
 from boxcrew.testing.runs import newest_tensors, require_equal, require_same_run
 from boxcrew.train.config import RunConfig
-from boxcrew.train.lock import locked
-from boxcrew.train.outcome import Outcome
-from boxcrew.train.run import resume
-from boxcrew.train.screen import Screen
+from boxcrew.train.output.outcome import Outcome
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.run.lock import locked
+from boxcrew.train.run.run import resume
 
 Run = Callable[..., Outcome]
 

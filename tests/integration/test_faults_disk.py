@@ -20,13 +20,13 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 from boxcrew.api import train_run
 from boxcrew.core.errors import BoxcrewError, UsageError
 from boxcrew.testing.runs import require_same_run
-from boxcrew.train.checkpoint import list_checkpoints, newest_checkpoint
 from boxcrew.train.config import RunConfig
-from boxcrew.train.hooks.progress import ProgressReport
-from boxcrew.train.outcome import Outcome
-from boxcrew.train.run import resume, train
-from boxcrew.train.screen import Screen
-from boxcrew.train.trainer import StepReport, Trainer
+from boxcrew.train.loop.checkpoint import list_checkpoints, newest_checkpoint
+from boxcrew.train.loop.hooks.progress import ProgressReport
+from boxcrew.train.loop.trainer import StepReport, Trainer
+from boxcrew.train.output.outcome import Outcome
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.run.run import resume, train
 
 Run = Callable[..., Outcome]
 MakeConfig = Callable[..., RunConfig]
@@ -261,7 +261,9 @@ def test_a_directory_that_cannot_be_made(
 ) -> None:
     """The run directory would lie in a file -> refused before the data is even looked at."""
     (tmp_path / "file").write_text("mine")
-    monkeypatch.setattr("boxcrew.train.run.load_subject", lambda *_, **__: pytest.fail("looked at the data"))
+    monkeypatch.setattr(
+        "boxcrew.train.run.run.load_subject", lambda *_, **__: pytest.fail("looked at the data")
+    )
     with pytest.raises(UsageError, match="cannot be written to: Not a directory"):
         run(photos, tmp_path / "file" / "run")
     assert (tmp_path / "file").read_text() == "mine"
@@ -295,7 +297,7 @@ def test_tensorboard_has_a_full_queue(
         time.sleep(0.001)
         original(self, data)
 
-    monkeypatch.setattr("boxcrew.train.board.QUEUE", 1)
+    monkeypatch.setattr("boxcrew.train.output.tensorboard.QUEUE", 1)
     monkeypatch.setattr(RecordWriter, "write", slow)
     out = tmp_path / "run"
     run(photos, out, summaries={"tensorboard": True})

@@ -11,10 +11,10 @@ import pytest
 
 from boxcrew.core.config import to_yaml
 from boxcrew.testing.runs import require_same_run
-from boxcrew.train.checkpoint import list_checkpoints
 from boxcrew.train.config import RunConfig
-from boxcrew.train.run import resume
-from boxcrew.train.screen import Screen
+from boxcrew.train.loop.checkpoint import list_checkpoints
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.run.run import resume
 
 MakeConfig = Callable[..., RunConfig]
 InChild = Callable[..., int]
@@ -24,9 +24,9 @@ TRAIN = """
 import os, signal
 from boxcrew.core.config import read_yaml
 from boxcrew.train.config import RunConfig
-from boxcrew.train.run import train
-from boxcrew.train.screen import Screen
-from boxcrew.train.trainer import Trainer
+from boxcrew.train.run.run import train
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.loop.trainer import Trainer
 from pathlib import Path
 
 def die():
@@ -113,7 +113,7 @@ MANY_POINTS = """
 import os, resource, shutil, signal
 from pathlib import Path
 import torch
-from boxcrew.train.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
+from boxcrew.train.loop.checkpoint import Checkpoint, newest_checkpoint, write_checkpoint
 
 folder = Path(given["folder"])
 noise = torch.Generator().manual_seed(0)

@@ -24,13 +24,13 @@ from boxcrew.core.types import Batch
 from boxcrew.data.detection.source import Record, Source
 from boxcrew.evaluate.detection.predictor import Predictor
 from boxcrew.testing.runs import newest_tensors, require_equal, require_same_run, rows_without_times
-from boxcrew.train.checkpoint import list_checkpoints, newest_checkpoint, read_checkpoint
 from boxcrew.train.config import RunConfig
-from boxcrew.train.metrics import read_rows
-from boxcrew.train.outcome import Outcome
-from boxcrew.train.run import resume
-from boxcrew.train.screen import Screen
-from boxcrew.train.trainer import StepReport, Trainer
+from boxcrew.train.loop.checkpoint import list_checkpoints, newest_checkpoint, read_checkpoint
+from boxcrew.train.loop.trainer import StepReport, Trainer
+from boxcrew.train.output.metrics import read_rows
+from boxcrew.train.output.outcome import Outcome
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.run.run import resume
 
 Run = Callable[..., Outcome]
 MakeConfig = Callable[..., RunConfig]
@@ -232,8 +232,8 @@ SCRIPT = """
 import sys
 from boxcrew.core.config import read_yaml
 from boxcrew.train.config import RunConfig
-from boxcrew.train.run import train
-from boxcrew.train.screen import Screen
+from boxcrew.train.run.run import train
+from boxcrew.train.output.screen import Screen
 from pathlib import Path
 sys.exit(130 if train(RunConfig.of(read_yaml(Path(sys.argv[1]))), Screen()).interrupted else 0)
 """

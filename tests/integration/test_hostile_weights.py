@@ -11,7 +11,7 @@ import safetensors.torch
 import torch
 
 from boxcrew.core.errors import ModelError
-from boxcrew.train.outcome import Outcome
+from boxcrew.train.output.outcome import Outcome
 
 Run = Callable[..., Outcome]
 

@@ -12,9 +12,9 @@ from safetensors.torch import load_file
 from boxcrew.core.errors import UsageError
 from boxcrew.plan.plan import Plan
 from boxcrew.train.config import RunConfig
-from boxcrew.train.outcome import Outcome
-from boxcrew.train.run import explain
-from boxcrew.train.screen import Screen
+from boxcrew.train.output.outcome import Outcome
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.run.run import explain
 
 Run = Callable[..., Outcome]
 MakeConfig = Callable[..., RunConfig]

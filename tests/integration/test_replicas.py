@@ -20,8 +20,8 @@ import pytest
 from boxcrew.core.config import to_yaml
 from boxcrew.testing.processes import free_port
 from boxcrew.train.config import RunConfig
-from boxcrew.train.run import train
-from boxcrew.train.screen import Screen
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.run.run import train
 
 WORDS = (
     "detector.backbone=mobilenetv3_small_050",

@@ -27,10 +27,11 @@ from boxcrew.testing.learning import distance
 from boxcrew.testing.made_examples import make_folder
 from boxcrew.testing.processes import free_port
 from boxcrew.testing.runs import newest_tensors, rows_without_times
-from boxcrew.train import needs, replicas
 from boxcrew.train.config import RunConfig
-from boxcrew.train.run import train
-from boxcrew.train.screen import Screen
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.planning import workload as needs
+from boxcrew.train.run import replicas
+from boxcrew.train.run.run import train
 
 MakeConfig = Callable[..., RunConfig]
 Spoil = Callable[[int], None]

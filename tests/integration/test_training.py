@@ -18,13 +18,13 @@ from boxcrew.core.errors import DataError, ModelError, UsageError
 from boxcrew.data.detection.source import Record, Source
 from boxcrew.plan import search
 from boxcrew.plan.plan import Plan
-from boxcrew.train import probe
-from boxcrew.train.checkpoint import list_checkpoints
 from boxcrew.train.config import RunConfig
-from boxcrew.train.metrics import read_rows
-from boxcrew.train.outcome import Outcome
-from boxcrew.train.screen import Screen
-from boxcrew.train.validate import ValConfig, validate
+from boxcrew.train.loop.checkpoint import list_checkpoints
+from boxcrew.train.output.metrics import read_rows
+from boxcrew.train.output.outcome import Outcome
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.planning import trial as probe
+from boxcrew.train.run.validate import ValConfig, validate
 
 Run = Callable[..., Outcome]
 MakeConfig = Callable[..., RunConfig]

@@ -12,7 +12,7 @@ from boxcrew.recipes import DEFAULT, RECIPES, describe
 from boxcrew.tasks.base import TASKS
 from boxcrew.tasks.detection import DetectionTask, require_detection
 from boxcrew.train.config import RunConfig
-from boxcrew.train.hooks.freeze import Freeze
+from boxcrew.train.loop.hooks.freeze import Freeze
 
 NAMES = RECIPES.names()
 DETECTORS = [name for name in NAMES if RECIPES.get(name)().task.name == "detection"]

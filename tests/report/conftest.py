@@ -18,7 +18,7 @@ from boxcrew.evaluate.detection.measures import evaluate_detections
 from boxcrew.evaluate.detection.metric import DetectionReport, Judged
 from boxcrew.report.doctor import Examination, examine
 from boxcrew.testing.tiny import TINY
-from boxcrew.train.screen import Screen
+from boxcrew.train.output.screen import Screen
 
 MakeReport = Callable[[int], DetectionReport]
 ReadPng = Callable[[Path], "np.ndarray[tuple[int, int, int], np.dtype[np.uint8]]"]

@@ -7,7 +7,7 @@ from pathlib import Path
 from boxcrew.data.detection.source import open_source
 from boxcrew.evaluate.detection.suspects import KINDS
 from boxcrew.report.doctor_suspects import find_suspects
-from boxcrew.train.screen import Screen
+from boxcrew.train.output.screen import Screen
 
 
 def test_a_run_of_a_few_steps_goes_through(tiny_run: Path, tiny_set: Path) -> None:

@@ -21,7 +21,7 @@ from boxcrew.nets.regularise import DropPath
 from boxcrew.tasks.base import Exam, Feed
 from boxcrew.tasks.classification import Classification, ClassificationConfig, ClassificationTask
 from boxcrew.tasks.quick import out_of_fold
-from boxcrew.train.optim import OptimConfig, optimizer_of
+from boxcrew.train.loop.optim import OptimConfig, optimizer_of
 
 CLASSES = ("cup", "bowl", "hat")
 FC = {"name": "fc", "widths": [8]}

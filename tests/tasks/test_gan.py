@@ -27,7 +27,7 @@ from boxcrew.tasks.gan import Gan, GanConfig, GanEvaluation, GanTask, Generation
 from boxcrew.testing.made_examples import write_classes
 from boxcrew.testing.subjects import written
 from boxcrew.train.config import RunConfig
-from boxcrew.train.optim import optimizer_of, set_rate
+from boxcrew.train.loop.optim import optimizer_of, set_rate
 
 
 def run_of(*words: str) -> RunConfig:

@@ -20,8 +20,8 @@ from boxcrew.tasks.base import Exam, Feed, Opening
 from boxcrew.tasks.sequence import LanguageEvaluation, LanguageTask, Sequence, SequenceConfig
 from boxcrew.testing.plans import plan_of
 from boxcrew.train.config import RunConfig
-from boxcrew.train.screen import Screen
-from boxcrew.train.workshop import Workshop
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.run.session import Workshop
 
 FEED = Feed(batch=8, seed=5)
 

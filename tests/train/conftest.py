@@ -11,11 +11,11 @@ from boxcrew.deploy.deployment import deploy
 from boxcrew.plan.plan import Precision
 from boxcrew.tasks.base import Task
 from boxcrew.testing.plans import plan_of
-from boxcrew.train.checkpoint import Checkpoint
-from boxcrew.train.guard import Guard, GuardConfig
-from boxcrew.train.optim import OptimConfig, build_optimizer
-from boxcrew.train.schedule import Course, Length, ScheduleConfig
-from boxcrew.train.trainer import Hook, Trainer
+from boxcrew.train.loop.checkpoint import Checkpoint
+from boxcrew.train.loop.guard import Guard, GuardConfig
+from boxcrew.train.loop.optim import OptimConfig, build_optimizer
+from boxcrew.train.loop.schedule import Course, Length, ScheduleConfig
+from boxcrew.train.loop.trainer import Hook, Trainer
 
 MakeTrainer = Callable[..., Trainer]
 

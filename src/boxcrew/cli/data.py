@@ -20,8 +20,8 @@ from boxcrew.data.images.reading import write_image
 from boxcrew.hardware.probe import usable_cores
 from boxcrew.tasks.detection import source_report
 from boxcrew.tasks.example_data import ExampleConfig
-from boxcrew.train.data import say_problems
-from boxcrew.train.screen import Screen
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.run.data import say_problems
 
 SHEET_IMAGES = 16
 

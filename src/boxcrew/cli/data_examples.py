@@ -12,8 +12,8 @@ from boxcrew.data.images.drawing import grid
 from boxcrew.data.images.reading import write_image
 from boxcrew.data.loading.example_loader import as_tensor
 from boxcrew.tasks.example_pictures import draw_examples
-from boxcrew.train.data import say_problems
-from boxcrew.train.screen import Screen
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.run.data import say_problems
 
 COLUMNS, PICTURES = 8, 64  # of a contact sheet
 

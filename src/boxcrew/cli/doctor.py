@@ -18,7 +18,7 @@ from boxcrew.core.files import write_json, write_text
 from boxcrew.report.doctor import Examination, examine, say_examination, set_name
 from boxcrew.report.doctor_page import doctor_page
 from boxcrew.train.config import RunConfig
-from boxcrew.train.directory import require_run
+from boxcrew.train.run.directory import require_run
 
 REPORTS = Path("runs") / "doctor"
 _WITH_A_RUN = frozenset({"data", "out", "name", "device", "seed"})  # all else is as the run was trained

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from boxcrew.core.config import Tree, parse_words
 from boxcrew.core.errors import UsageError
-from boxcrew.train.screen import Screen
+from boxcrew.train.output.screen import Screen
 
 
 def screen(*, as_json: bool) -> Screen:

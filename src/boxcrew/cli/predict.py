@@ -9,7 +9,7 @@ from boxcrew.cli.predict_classes import predict_classes
 from boxcrew.cli.predict_photos import predict_photos
 from boxcrew.cli.predict_pictures import predict_pictures
 from boxcrew.cli.predict_text import predict_text
-from boxcrew.train.loading import described
+from boxcrew.train.run.loading import described
 
 _BY_TASK = {
     "detection": predict_photos,

@@ -25,9 +25,9 @@ from boxcrew.data.folders import files_below
 from boxcrew.data.images.reading import read_image
 from boxcrew.data.loading.example_loader import as_tensor
 from boxcrew.tasks.base import Facts
-from boxcrew.train.directory import choose_folder
-from boxcrew.train.loading import Loaded, Which, load_task
-from boxcrew.train.screen import Screen
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.run.directory import choose_folder
+from boxcrew.train.run.loading import Loaded, Which, load_task
 
 AT_ONCE = 64
 SHOWN = 5  # classes, the likeliest

@@ -12,8 +12,8 @@ from boxcrew.cli.output import print_json, require, screen
 from boxcrew.core.config import Config, Tree
 from boxcrew.core.errors import DataError
 from boxcrew.report.predictions import PredictionFolder
-from boxcrew.train.directory import choose_folder
-from boxcrew.train.loading import Which
+from boxcrew.train.run.directory import choose_folder
+from boxcrew.train.run.loading import Which
 
 
 class PredictConfig(Config):

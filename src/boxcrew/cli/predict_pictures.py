@@ -13,8 +13,8 @@ from boxcrew.core.config import Config, Tree
 from boxcrew.data.images.reading import write_image
 from boxcrew.tasks.example_pictures import enlarged
 from boxcrew.tasks.gan import GanConfig, contact_sheet, normal, to_pixels
-from boxcrew.train.directory import choose_folder
-from boxcrew.train.loading import Which, load_task
+from boxcrew.train.run.directory import choose_folder
+from boxcrew.train.run.loading import Which, load_task
 
 _STREAM = 20  # of random numbers
 

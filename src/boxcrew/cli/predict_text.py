@@ -13,8 +13,8 @@ from boxcrew.core.units import counted
 from boxcrew.data.examples.alphabet import unknown_characters
 from boxcrew.data.examples.plain_text import read_utf8
 from boxcrew.tasks.sequence import Foreteller
-from boxcrew.train.loading import Which, load_task
-from boxcrew.train.screen import Screen
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.run.loading import Which, load_task
 
 _NAMED = 10  # characters that a warning names
 

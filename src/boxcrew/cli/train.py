@@ -16,8 +16,8 @@ from boxcrew.core.parent_process import LAUNCHER, die_with
 from boxcrew.deploy.processes.collectives import Group, Processes
 from boxcrew.deploy.processes.environments import seat_of
 from boxcrew.train.config import RunConfig
-from boxcrew.train.outcome import Outcome
-from boxcrew.train.planning import planned_processes, planned_servers
+from boxcrew.train.output.outcome import Outcome
+from boxcrew.train.planning.choose import planned_processes, planned_servers
 
 
 def train_command(words: list[str], *, as_json: bool, only_explain: bool = False) -> None:

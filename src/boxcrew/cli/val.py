@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from boxcrew.cli.output import print_json, screen, settings
 from boxcrew.core.errors import UsageError
-from boxcrew.train.validate import ValConfig, validate
+from boxcrew.train.run.validate import ValConfig, validate
 
 
 def val_command(words: list[str], *, as_json: bool) -> None:

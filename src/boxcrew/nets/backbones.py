@@ -13,7 +13,7 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
 class Backbone(nn.Module):
-    """A timm network cut into feature maps, without weights: `train/init.py` fills them.
+    """A timm network cut into feature maps, without weights: `train/run/init.py` fills them.
 
     `forward` gives the maps of `strides`, finest first; `channels` are their depths.
     """

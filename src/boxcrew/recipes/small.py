@@ -9,8 +9,8 @@ from boxcrew.tasks.gan import GanConfig
 from boxcrew.tasks.nets import CnnConfig, FcConfig, RnnConfig
 from boxcrew.tasks.sequence import SequenceConfig
 from boxcrew.train.config import EvaluationConfig, RunConfig
-from boxcrew.train.optim import OptimConfig, PhaseConfig
-from boxcrew.train.schedule import ScheduleConfig
+from boxcrew.train.loop.optim import OptimConfig, PhaseConfig
+from boxcrew.train.loop.schedule import ScheduleConfig
 
 _JUDGED = EvaluationConfig(batch=256)
 

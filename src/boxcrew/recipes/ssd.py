@@ -9,8 +9,8 @@ from boxcrew.plan.request import DeployConfig
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks.detection import DetectionConfig
 from boxcrew.train.config import RunConfig
-from boxcrew.train.optim import OptimConfig
-from boxcrew.train.schedule import ScheduleConfig
+from boxcrew.train.loop.optim import OptimConfig
+from boxcrew.train.loop.schedule import ScheduleConfig
 
 
 @RECIPES.register("ssd300_vgg16")

@@ -7,9 +7,9 @@ from boxcrew.detectors.ssdlite import SsdLiteConfig
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks.detection import DetectionConfig
 from boxcrew.train.config import RunConfig
-from boxcrew.train.init import Pretrained, Scratch
-from boxcrew.train.optim import OptimConfig
-from boxcrew.train.schedule import ScheduleConfig
+from boxcrew.train.loop.optim import OptimConfig
+from boxcrew.train.loop.schedule import ScheduleConfig
+from boxcrew.train.run.init import Pretrained, Scratch
 
 _FINE_TUNED = OptimConfig(
     name="adamw", rate=2e-3, backbone_rate=0.3, weight_decay=0.02, clip=10.0, ema=0.998, stated_for=16

@@ -25,8 +25,8 @@ from boxcrew.hardware.probe import usable_cores
 from boxcrew.report.doctor_suspects import find_suspects
 from boxcrew.tasks.detection import DetectionConfig, require_detection
 from boxcrew.train.config import RunConfig
-from boxcrew.train.data import say_problems
-from boxcrew.train.screen import Screen
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.run.data import say_problems
 
 _SAID_SIZES = 20  # sizes of images that the JSON names, the commonest first
 _QUANTILES = (5, 25, 50, 75, 95)  # percent

@@ -12,8 +12,8 @@ from boxcrew.evaluate.detection.evaluator import Evaluator
 from boxcrew.evaluate.detection.metric import Judged
 from boxcrew.evaluate.detection.suspects import Suspect, suspects_of
 from boxcrew.tasks.detection import predictor, require_detection
-from boxcrew.train.loading import load_task
-from boxcrew.train.screen import Screen
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.run.loading import load_task
 
 _BATCH = 16
 

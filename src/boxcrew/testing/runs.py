@@ -10,8 +10,8 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import Tensor
 
-from boxcrew.train.checkpoint import list_checkpoints, read_checkpoint
-from boxcrew.train.metrics import read_rows
+from boxcrew.train.loop.checkpoint import list_checkpoints, read_checkpoint
+from boxcrew.train.output.metrics import read_rows
 
 TIMES = {"time", "images_per_second", "data_wait"}
 """Numbers of metrics that no two runs share."""

@@ -10,7 +10,7 @@ import yaml
 from boxcrew.core.config import Tree
 from boxcrew.tasks.base import TASKS, Opening
 from boxcrew.train.config import RunConfig
-from boxcrew.train.outcome import save_task
+from boxcrew.train.output.outcome import save_task
 
 
 def untrained_run(folder: Path, settings: Tree) -> Path:

@@ -17,10 +17,10 @@ from boxcrew.data.config import DataConfig
 from boxcrew.data.loading.loader import LoaderConfig
 from boxcrew.plan.request import DeployConfig, Goal, GoalSetting
 from boxcrew.tasks.base import TaskConfig, task_config_class
-from boxcrew.train.guard import GuardConfig
-from boxcrew.train.init import InitConfig, Scratch, init_config_class
-from boxcrew.train.optim import OptimConfig
-from boxcrew.train.schedule import ScheduleConfig
+from boxcrew.train.loop.guard import GuardConfig
+from boxcrew.train.loop.optim import OptimConfig
+from boxcrew.train.loop.schedule import ScheduleConfig
+from boxcrew.train.run.init import InitConfig, Scratch, init_config_class
 
 USUAL = "detection"  # the task of settings that name none
 

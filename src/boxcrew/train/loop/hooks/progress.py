@@ -1,0 +1,119 @@
+"""How far it is: a bar on a terminal, a line now and then elsewhere, and `status.json` for programs."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections import deque
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as Bar
+
+from boxcrew.core.files import write_json
+from boxcrew.core.units import format_duration
+from boxcrew.train.loop.trainer import Hook, StepReport, Trainer
+from boxcrew.train.output.best_effort import BestEffort
+from boxcrew.train.output.screen import Screen
+
+LINE_SECONDS = 15.0  # between lines where there is no terminal
+STATUS_SECONDS = 5.0
+RECENT = 20  # steps that the line is of
+
+
+class ProgressReport(Hook):
+    name = "progress"
+
+    def __init__(self, folder: Path, screen: Screen, files: BestEffort) -> None:
+        self._status = folder / "status.json"
+        self._files = files
+        self._screen = screen
+        self._bar: Bar | None = None
+        self._told = self._noted = time.monotonic()
+        self._begun = (0, 0.0)
+        self._recent = deque[StepReport](maxlen=RECENT)
+        self._trainer: Trainer | None = None  # while it works
+
+    def begin(self, trainer: Trainer) -> None:
+        self._begun = (trainer.step, trainer.elapsed)
+        self._trainer = trainer
+        if self._screen.console.is_terminal:
+            columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f}%"))
+            self._bar = Bar(*columns, console=self._screen.console, transient=True)
+            self._bar.add_task("training", total=1.0)
+            self._bar.start()
+        self._note(trainer, "running")
+
+    def after_step(self, trainer: Trainer, report: StepReport) -> None:
+        if report.fault is None:
+            self._recent.append(report)
+        now = time.monotonic()
+        if self._bar is not None:
+            self._bar.update(
+                self._bar.task_ids[0], completed=trainer.progress.fraction, description=self._line(trainer)
+            )
+        elif now - self._told > LINE_SECONDS or trainer.progress.fraction >= 1:
+            self._told = now
+            self._screen.say(self._line(trainer))
+        if now - self._noted > STATUS_SECONDS:
+            self._noted = now
+            self._note(trainer, "running")
+
+    def end(self, trainer: Trainer) -> None:
+        self._trainer = None
+        self.close()
+        self._note(trainer, "interrupted" if trainer.interrupted else "finished")
+
+    def close(self) -> None:
+        """A run that is closed before its end has failed."""
+        if self._trainer is not None:
+            self._note(self._trainer, "failed")
+            self._trainer = None
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def _line(self, trainer: Trainer) -> str:
+        recent = self._recent
+        place = f"epoch {trainer.progress.epoch:.1f} step {trainer.step}"
+        if not recent:
+            return f"{place}: no step has succeeded yet"
+        count, seconds = len(recent), sum(r.seconds for r in recent)
+        terms = " ".join(f"{name} {value:.2f}" for name, value in _mean_terms(recent).items())
+        speed = sum(r.num_samples for r in recent) / seconds
+        wait = sum(r.data_wait for r in recent) / seconds
+        loss = f"loss {sum(r.loss for r in recent) / count:.2f} ({terms})"
+        return f"{place} {loss} {speed:.1f} samples/s wait {wait:.0%} ETA {self._eta(trainer)}"
+
+    def _eta(self, trainer: Trainer) -> str:
+        """Of the whole run, from the speed since this process began."""
+        begun = trainer.course.length.progress(*self._begun).fraction
+        done = trainer.progress.fraction - begun
+        if done <= 0:
+            return "?"
+        return format_duration((trainer.elapsed - self._begun[1]) * (1 - trainer.progress.fraction) / done)
+
+    def _note(self, trainer: Trainer, state: str) -> None:
+        progress = trainer.progress
+        status = {
+            "state": state,
+            "step": progress.step,
+            "epoch": progress.epoch,
+            "fraction": progress.fraction,
+            "train_seconds": trainer.elapsed,
+            "reason": trainer.stop_reason,
+            "pid": os.getpid(),
+        }
+        self._files.write(self._status.name, partial(write_json, self._status, status))
+
+
+def _mean_terms(reports: Iterable[StepReport]) -> dict[str, float]:
+    """Each over the steps that have it: not all have every phase."""
+    values: dict[str, list[float]] = {}
+    for report in reports:
+        for name, value in report.terms.items():
+            values.setdefault(name, []).append(value)
+    return {name: statistics.fmean(mine) for name, mine in values.items()}

@@ -1,0 +1,84 @@
+"""The numbers of training, every so many steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from boxcrew.train.loop.trainer import Hook, StepReport, Trainer
+from boxcrew.train.output.metrics import Metrics
+
+
+class Summaries(Hook):
+    """Means over the steps since the last line, and sums over the whole run for its summary. Both are kept
+    over a stop: a resumed run writes the lines that it would have written anyway.
+    """
+
+    name = "summaries"
+
+    def __init__(self, metrics: Metrics, *, every_steps: int) -> None:
+        self._metrics = metrics
+        self._every = every_steps
+        self._sums: dict[str, float] = {}  # since the last line
+        self._counts: dict[str, int] = {}  # steps that each is of: not all have every term of the loss
+        self._rate = 0.0
+        self.num_images = 0
+        self.seconds = 0.0
+        self.data_wait = 0.0
+
+    def after_step(self, trainer: Trainer, report: StepReport) -> None:
+        numbers: dict[str, float] = {
+            "images": report.num_samples,
+            "seconds": report.seconds,
+            "data_wait": report.data_wait,
+        }
+        if report.fault is None:
+            numbers["loss"] = report.loss
+            numbers |= {f"loss/{term}": value for term, value in report.terms.items()}
+            numbers["gradient_norm"] = report.gradient_norm
+        sums, counts = self._sums, self._counts
+        for name, value in numbers.items():
+            sums[name] = sums.get(name, 0) + value
+            counts[name] = counts.get(name, 0) + 1
+        self._rate = report.rate
+        self.num_images += report.num_samples
+        self.seconds += report.seconds
+        self.data_wait += report.data_wait
+        if trainer.step % self._every == 0:
+            self._write(trainer)
+
+    def went_back(self, trainer: Trainer) -> None:
+        self._metrics.forget_after(trainer.step)
+
+    def end(self, trainer: Trainer) -> None:
+        if self._sums and not trainer.interrupted:
+            self._write(trainer)
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "sums": self._sums,
+            "counts": self._counts,
+            "rate": self._rate,
+            "num_images": self.num_images,
+            "seconds": self.seconds,
+            "data_wait": self.data_wait,
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self._sums, self._rate = dict(state["sums"]), state["rate"]
+        steps = self._sums.pop("steps", 0)  # as older runs have counted them, of all numbers alike
+        self._counts = dict(state.get("counts", dict.fromkeys(self._sums, int(steps))))
+        self.num_images = state["num_images"]
+        self.seconds, self.data_wait = state["seconds"], state["data_wait"]
+
+    def _write(self, trainer: Trainer) -> None:
+        sums, counts = self._sums, self._counts
+        self._sums, self._counts = {}, {}
+        means = [name for name in sums if name.partition("/")[0] in {"loss", "gradient_norm"}]
+        numbers = {name: sums[name] / counts[name] for name in means}  # none, where every step failed
+        numbers |= {
+            "rate": self._rate,
+            "images_per_second": sums["images"] / sums["seconds"],
+            "data_wait": sums["data_wait"] / sums["seconds"],
+        }
+        self._metrics.add(trainer.progress, trainer.elapsed, numbers)

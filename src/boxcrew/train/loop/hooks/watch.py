@@ -1,0 +1,73 @@
+"""Looks, while a network learns, whether it still learns what is of use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from boxcrew.evaluate.advice import Advice, by_heart, stalled
+from boxcrew.evaluate.evaluation import Evaluation
+from boxcrew.train.loop.trainer import Hook, StepReport, Trainer
+from boxcrew.train.output.screen import Screen
+
+
+@dataclass(frozen=True, kw_only=True)
+class _State:
+    total: float = 0.0  # of the losses since the last evaluation
+    count: int = 0
+    best_step: int = 0
+    best_loss: float | None = None  # in training, before the evaluation that was best
+    without_gain: int = 0  # evaluations since then
+    told: Mapping[str, Any] | None = None  # advice, once it was given
+
+
+class Watch(Hook):
+    """Says once if the loss keeps falling in training while evaluations get no better; of a task whose loss
+    tells nothing, if evaluations get no better for longer.
+    """
+
+    name = "watch"
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._state = _State()
+
+    @property
+    def advice(self) -> tuple[Advice, ...]:
+        """That was given up to now."""
+        return () if self._state.told is None else (Advice(**self._state.told),)
+
+    def after_step(self, trainer: Trainer, report: StepReport) -> None:  # noqa: ARG002
+        if report.fault is None:
+            state = self._state
+            self._state = replace(state, total=state.total + report.loss, count=state.count + 1)
+
+    def on_result(self, trainer: Trainer, evaluation: Evaluation, is_best: bool) -> None:  # noqa: ARG002, FBT001
+        state = self._state
+        if not state.count:
+            return
+        loss = state.total / state.count
+        state = replace(state, total=0.0, count=0)
+        if is_best or state.best_loss is None:
+            self._state = replace(state, best_step=trainer.step, best_loss=loss, without_gain=0)
+            return
+        state = replace(state, without_gain=state.without_gain + 1)
+        found = _advice(state, loss, loss_tells=trainer.task.loss_tells)
+        if found and state.told is None:
+            self._screen.say(f"advice: {found[0]}")
+            state = replace(state, told=found[0].to_json())
+        self._state = state
+
+    def state(self) -> dict[str, Any]:
+        return asdict(self._state)
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self._state = _State(**state)
+
+
+def _advice(state: _State, loss: float, *, loss_tells: bool) -> tuple[Advice, ...]:
+    place = {"best_step": state.best_step, "evaluations": state.without_gain}
+    if not loss_tells:
+        return stalled(**place)
+    return by_heart(**place, loss_then=state.best_loss or 0.0, loss_now=loss)

@@ -1,0 +1,79 @@
+"""Examining what was trained on any data set that has its classes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from boxcrew.core.config import Config, read_yaml
+from boxcrew.core.errors import DataError
+from boxcrew.data.config import DataConfig
+from boxcrew.data.loading.workers import Workers
+from boxcrew.hardware.probe import usable_cores
+from boxcrew.tasks.base import TASKS, Exam, Opening, Subject
+from boxcrew.train.config import RunConfig
+from boxcrew.train.output.outcome import say_scores
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.run.data import say_problems
+from boxcrew.train.run.loading import Loaded, Which, load_task
+
+
+class ValConfig(Config):
+    """`boxcrew val`."""
+
+    run: Path  # a run directory, or a weight file
+    data: str | None = None  # a data set; None: the run's own
+    format: str = "auto"
+    split: str = "val"  # all: those of all splits
+    weights: Which | Literal["both"] = "best"
+    batch: int = Field(default=16, ge=1)
+    device: str = "auto"
+
+
+def validate(config: ValConfig, screen: Screen) -> dict[str, Any]:
+    """The report of each set of weights, by name."""
+    names: tuple[Which, ...] = ("best", "last") if config.weights == "both" else (config.weights,)
+    reports: dict[str, Any] = {}
+    for name in names:
+        loaded = load_task(config.run, which=name, device=config.device, batch=config.batch)
+        reports[name] = _examine(config, loaded, _subject(config, loaded, screen), screen)
+    return reports
+
+
+def _examine(config: ValConfig, loaded: Loaded, subject: Subject, screen: Screen) -> dict[str, Any]:
+    exam = Exam(batch=config.batch, workers=Workers(num=loaded.deployment.plan.loader_workers))
+    with loaded.deployment:
+        evaluation = subject.examine(loaded.task, loaded.deployment.move, exam)
+    for problem in evaluation.skipped:
+        screen.warn(f"left out: {problem}")
+    report = {**evaluation.to_json(), "weights": str(loaded.path)}
+    say_scores(f"{loaded.path} on {config.split}: {evaluation.sentence()}", report, type(subject), screen)
+    return report
+
+
+def _subject(config: ValConfig, loaded: Loaded, screen: Screen) -> Subject:
+    """The data, checked, as the network knows it."""
+    kind = TASKS.get(loaded.config.name)
+    path, format_ = config.data, config.format
+    stored = config.run / "config.yaml"
+    own = RunConfig.of(read_yaml(stored)) if stored.is_file() else None
+    if path is None and own is not None:
+        path, format_ = own.data.path, own.data.format
+    if path is None:
+        raise DataError(f"run={config.run}: a weight file has no data of its own", advice="give data=…")
+    with screen.progress("looking at the data") as progress:
+        opening = Opening(
+            data=DataConfig(path=path, format=format_, val=config.split),
+            # What was held out of the data in training must be so again.
+            seed=own.seed if own else loaded.seed,
+            workers=max(1, int(usable_cores())),
+            progress=progress,
+            facts=loaded.facts,
+        )
+        subject = kind.open(loaded.config, opening)
+    say_problems(subject.problems, screen, rest="boxcrew data --json names all")
+    if config.data is not None and any(problem.kind == "made-split" for problem in subject.problems):
+        screen.say("split=all judges all of it, if none of it was learnt from")
+    return subject

@@ -1,0 +1,375 @@
+"""Examinations, checkpoints, summaries and status around a loop that trains next to nothing."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from boxcrew.core.errors import BoxcrewError
+from boxcrew.core.types import Batch, Detections, Losses, Target
+from boxcrew.evaluate.detection.evaluator import DetectionEvaluation
+from boxcrew.evaluate.detection.measures import evaluate_detections
+from boxcrew.evaluate.detection.metric import Judged
+from boxcrew.evaluate.detection.predictor import Seconds
+from boxcrew.evaluate.evaluation import Evaluation
+from boxcrew.tasks.base import Task
+from boxcrew.tasks.detection import DetectionConfig
+from boxcrew.train.config import EvaluationConfig, RunConfig, SaverConfig
+from boxcrew.train.loop.checkpoint import list_checkpoints
+from boxcrew.train.loop.guard import Guard, GuardConfig
+from boxcrew.train.loop.hooks import progress
+from boxcrew.train.loop.hooks.evaluation import Examination
+from boxcrew.train.loop.hooks.progress import ProgressReport
+from boxcrew.train.loop.hooks.saver import Saver
+from boxcrew.train.loop.hooks.stop import StopOnSignal
+from boxcrew.train.loop.hooks.summaries import Summaries
+from boxcrew.train.loop.trainer import Hook, StepReport, Trainer
+from boxcrew.train.output.best_effort import BestEffort
+from boxcrew.train.output.metrics import Metrics, read_rows
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.output.tensorboard import Board
+
+MakeTrainer = Callable[..., Trainer]
+
+
+class Falling(Task):
+    """Its loss is the number of the batch; at `bad_step` it is none."""
+
+    def __init__(self, bad_step: int = -1) -> None:
+        super().__init__()
+        self.body = nn.Linear(1, 1)
+        self.bad_step = bad_step
+
+    def forward(self, batch: Batch, phase: str = "train") -> Losses:
+        assert phase == "train"
+        number = batch.inputs.sum()
+        if int(number) == self.bad_step:
+            number = number * float("nan")
+        total = 0 * self.body(batch.inputs).sum() + number
+        return Losses(terms={"class": total}, weight=torch.tensor(1.0))
+
+
+def batches(step: int) -> Iterator[Batch]:
+    while True:
+        step += 1
+        yield Batch(inputs=torch.tensor([[float(step)]]), targets={}, keys=(f"{step}.jpg",))
+
+
+def evaluation(score: float) -> Evaluation:
+    """One object, found by a box that overlaps it as much as `score` says."""
+    target = Target.of([[0, 0, 100, 100]], [0])
+    boxes = torch.tensor([[0.0, 0.0, 100.0, 100.0 * score]])
+    found = Detections(boxes=boxes, scores=torch.ones(1), labels=torch.zeros(1, dtype=torch.long))
+    judged = (Judged(key="a", width=100, height=100, target=target, found=found),)
+    return DetectionEvaluation(
+        report=evaluate_detections(judged, ("cup",)), judged=judged, speed=Seconds(), seconds=0.1, skipped=()
+    )
+
+
+class Told:
+    """What an examination told, as (step, best)."""
+
+    def __init__(self) -> None:
+        self.results: list[tuple[int, bool]] = []
+
+    def __call__(self, trainer: Trainer, evaluation: Evaluation, is_best: bool) -> None:
+        self.results.append((trainer.step, is_best))
+
+
+def nowhere(text: str) -> None: ...
+
+
+def make_metrics(folder: Path) -> Metrics:
+    board = Board(None, from_step=0, warn=nowhere)
+    return Metrics(folder, board=board, files=BestEffort(nowhere), from_step=0)
+
+
+def examination(folder: Path, told: Told, scores: list[float], **settings: Any) -> Examination:
+    rest = iter(scores)
+    return Examination(
+        lambda trainer, progress: evaluation(next(rest, scores[-1])),
+        RunConfig(epochs=1, evaluation=EvaluationConfig(**settings)),
+        make_metrics(folder),
+        keep_best=lambda trainer, result: True,
+        on_result=(told,),
+    )
+
+
+def test_a_run_is_examined_five_times_unless_told(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    told = Told()
+    make_trainer(Falling(), [examination(tmp_path, told, [0.9])], steps=20).fit(batches)
+    assert [step for step, _ in told.results] == [4, 8, 12, 16, 20]
+
+
+@pytest.mark.parametrize(("steps", "expected"), [(3, [1, 2, 3]), (1, [1]), (7, [2, 3, 5, 6, 7])])
+def test_short_runs_are_examined_at_their_end_and_never_twice(
+    make_trainer: MakeTrainer, tmp_path: Path, steps: int, expected: list[int]
+) -> None:
+    told = Told()
+    make_trainer(Falling(), [examination(tmp_path, told, [0.9])], steps=steps).fit(batches)
+    assert [step for step, _ in told.results] == expected
+
+
+def test_every_so_many_epochs(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    told = Told()
+    hook = examination(tmp_path, told, [0.9], every_epochs=1.5)
+    make_trainer(Falling(), [hook], steps=8, steps_per_epoch=2.0).fit(batches)
+    assert [step for step, _ in told.results] == [3, 6, 8]
+
+
+def test_best_is_the_first_of_the_best(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    told = Told()
+    hook = examination(tmp_path, told, [0.6, 0.8, 0.7, 0.8, 0.95])
+    make_trainer(Falling(), [hook], steps=5).fit(batches)
+    assert told.results == [(1, True), (2, True), (3, False), (4, False), (5, True)]
+    assert hook.best_step == 5
+    rows = [row for row in read_rows(tmp_path / "metrics.jsonl") if "AP" in row]
+    assert [row["step"] for row in rows] == [1, 2, 3, 4, 5]
+    assert rows[0]["AP/cup"] == rows[0]["AP"]
+
+
+def test_patience_counts_examinations_without_a_better_one(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    told = Told()
+    hook = examination(tmp_path, told, [0.6, 0.8, 0.8, 0.7], every_epochs=0.5, patience=2)
+    trainer = make_trainer(Falling(), [hook], steps=50)
+    trainer.fit(batches)
+    assert trainer.step == 4
+    assert trainer.stop_reason is not None
+    assert "no better AP in 2 evaluations" in trainer.stop_reason
+
+
+def test_a_resumed_examination_remembers(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    told = Told()
+    first = examination(tmp_path, told, [0.8], every_epochs=0.5, patience=3)
+    make_trainer(Falling(), [first], steps=2).fit(batches)
+    second = examination(tmp_path, told, [0.7], every_epochs=0.5, patience=3)
+    second.load_state(json.loads(json.dumps(first.state())))
+    trainer = make_trainer(Falling(), [second], steps=50)
+    trainer.step = 2
+    trainer.fit(batches)
+    assert told.results == [(1, True), (2, False), (3, False), (4, False)]
+    assert (second.best_step, trainer.step) == (1, 4)
+
+
+def test_every_metric_that_can_be_set_is_one_that_is_measured() -> None:
+    assert set(DetectionConfig.metrics) <= set(evaluation(0.8).numbers)
+
+
+class Interrupt(Hook):
+    name = "interrupt"
+
+    def __init__(self, step: int) -> None:
+        self._step = step
+
+    def after_step(self, trainer: Trainer, report: StepReport) -> None:
+        if trainer.step == self._step:
+            trainer.interrupt("a test")
+
+
+def test_an_interrupted_run_saves_and_does_not_examine(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    told = Told()
+    saver = Saver(tmp_path / "checkpoints", SaverConfig(every_epochs=100), warn=nowhere)
+    hooks = [Interrupt(3), examination(tmp_path, told, [0.9]), saver]
+    trainer = make_trainer(Falling(), hooks, steps=100)
+    trainer.fit(batches)
+    assert trainer.interrupted
+    assert told.results == []
+    assert [p.name for p in list_checkpoints(tmp_path / "checkpoints")] == ["00000000", "00000003"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "steps", "expected"),
+    [
+        ({"every_epochs": 1}, 7, [4, 6, 7]),
+        ({"every_epochs": 0.1}, 3, [1, 2, 3]),
+        ({"every_steps": 3, "every_epochs": 50}, 8, [3, 6, 8]),
+        ({"every_steps": 4, "every_epochs": 1.5}, 9, [6, 8, 9]),
+    ],
+)
+def test_checkpoints_at_their_times(
+    make_trainer: MakeTrainer, tmp_path: Path, settings: dict[str, Any], steps: int, expected: list[int]
+) -> None:
+    saver = Saver(tmp_path, SaverConfig(**settings, keep=3), warn=nowhere)
+    make_trainer(Falling(), [saver], steps=steps, steps_per_epoch=2.0).fit(batches)
+    assert [int(p.name) for p in list_checkpoints(tmp_path)][-len(expected) :] == expected
+
+
+def test_summaries_are_means_and_go_on_over_a_stop(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    metrics = make_metrics(tmp_path)
+    first = Summaries(metrics, every_steps=4)
+    make_trainer(Falling(), [Interrupt(6), first], steps=10).fit(batches)
+    assert [row["step"] for row in read_rows(tmp_path / "metrics.jsonl")] == [4]
+    second = Summaries(metrics, every_steps=4)
+    second.load_state(json.loads(json.dumps(first.state())))
+    trainer = make_trainer(Falling(), [second], steps=10)
+    trainer.step = 6
+    trainer.fit(batches)
+    rows = read_rows(tmp_path / "metrics.jsonl")
+    assert [(row["step"], row["loss"], row["loss/class"]) for row in rows] == [
+        (4, 2.5, 2.5),
+        (8, 6.5, 6.5),
+        (10, 9.5, 9.5),
+    ]
+    assert second.num_images == 10
+    assert all(row["rate"] == 0.1 and row["images_per_second"] > 0 for row in rows)
+
+
+def test_summaries_leave_out_steps_that_failed(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    """A line whose steps all failed has no loss, but it is there."""
+    first = Summaries(make_metrics(tmp_path), every_steps=2)
+    make_trainer(Falling(bad_step=2), [first], steps=4).fit(batches)
+    second = Summaries(make_metrics(tmp_path / "all"), every_steps=1)
+    (tmp_path / "all").mkdir()
+    make_trainer(Falling(bad_step=1), [second], steps=2).fit(batches)
+    rows = read_rows(tmp_path / "metrics.jsonl")
+    assert [(row["step"], row["loss"], row["loss/class"]) for row in rows] == [(2, 1, 1), (4, 3.5, 3.5)]
+    rows = read_rows(tmp_path / "all" / "metrics.jsonl")
+    assert ["loss" in row for row in rows] == [False, True]
+    assert all(row["images_per_second"] > 0 for row in rows)
+    assert (first.num_images, second.num_images) == (4, 2)
+
+
+class Turns(Task):
+    """The critic loses the number of the batch in every step; the generator 10, in every third."""
+
+    phases = ("critic", "generator")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(1, 1)
+
+    def phases_of(self, step: int) -> tuple[str, ...]:
+        return self.phases if step % 3 == 2 else ("critic",)
+
+    def forward(self, batch: Batch, phase: str = "critic") -> Losses:
+        number = batch.inputs.sum() if phase == "critic" else torch.tensor(10.0)
+        total = 0 * self.body(batch.inputs).sum() + number
+        return Losses(terms={phase: total}, weight=torch.tensor(1.0))
+
+
+def test_summaries_are_means_over_the_steps_that_have_a_term(
+    make_trainer: MakeTrainer, tmp_path: Path
+) -> None:
+    make_trainer(Turns(), [Summaries(make_metrics(tmp_path), every_steps=6)], steps=6).fit(batches)
+    (row,) = read_rows(tmp_path / "metrics.jsonl")
+    assert (row["loss/critic"], row["loss/generator"]) == (3.5, 10)
+    assert row["loss"] == pytest.approx(3.5 + 20 / 6)
+
+
+def test_lines_are_of_the_steps_that_have_a_term(
+    make_trainer: MakeTrainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "LINE_SECONDS", -1.0)
+    screen = Screen()
+    screen.open_log(tmp_path / "train.log")
+    hook = ProgressReport(tmp_path, screen, BestEffort(nowhere))
+    make_trainer(Turns(), [hook], steps=4).fit(batches)
+    lines = (tmp_path / "train.log").read_text().splitlines()
+    shown = [line.partition("(")[2].partition(")")[0] for line in lines]
+    assert shown == [
+        "critic 1.00",
+        "critic 1.50",
+        "critic 2.00 generator 10.00",
+        "critic 2.50 generator 10.00",
+    ]
+
+
+def test_summaries_go_on_from_a_state_that_counted_all_steps_alike(
+    make_trainer: MakeTrainer, tmp_path: Path
+) -> None:
+    hook = Summaries(make_metrics(tmp_path), every_steps=4)
+    sums = {"steps": 2, "loss": 11.0, "loss/class": 11.0, "images": 2, "seconds": 1.0, "data_wait": 0.0}
+    rest = {"rate": 0.1, "num_images": 2, "seconds": 1.0, "data_wait": 0.0}
+    hook.load_state({"sums": sums, **rest})
+    trainer = make_trainer(Falling(), [hook], steps=4)
+    trainer.step = 2
+    trainer.fit(batches)
+    (row,) = read_rows(tmp_path / "metrics.jsonl")
+    assert row["loss"] == row["loss/class"] == (11 + 3 + 4) / 4
+
+
+def test_lines_that_the_disk_does_not_take_come_later(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    said: list[str] = []
+    folder = tmp_path / "run"
+    board = Board(None, from_step=0, warn=nowhere)
+    metrics = Metrics(folder, board=board, files=BestEffort(said.append), from_step=0)
+
+    class Repair(Hook):
+        name = "repair"
+
+        def after_step(self, trainer: Trainer, report: StepReport) -> None:
+            if trainer.step == 3:
+                folder.mkdir()
+
+    make_trainer(Falling(), [Repair(), Summaries(metrics, every_steps=1)], steps=4).fit(batches)
+    assert [row["step"] for row in read_rows(folder / "metrics.jsonl")] == [1, 2, 3, 4]
+    assert len(said) == 1
+
+
+def test_best_is_what_could_be_stored(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    told = Told()
+    scores = iter([0.6, 0.9, 0.8, 0.7, 0.7])
+    hook = Examination(
+        lambda trainer, progress: evaluation(next(scores)),
+        RunConfig(epochs=1),
+        make_metrics(tmp_path),
+        keep_best=lambda trainer, result: trainer.step != 2,
+        on_result=(told,),
+    )
+    make_trainer(Falling(), [hook], steps=5).fit(batches)
+    assert told.results == [(1, True), (2, True), (3, True), (4, False), (5, False)]
+    assert hook.best_step == 3
+
+
+def test_a_run_that_goes_back_keeps_the_best_that_it_has_stored(tmp_path: Path) -> None:
+    hook = examination(tmp_path, Told(), [0.9])
+    early = {"count": 1, "step": 2, "without_gain": 0, "best": 0.5, "best_step": 2}
+    hook.load_state(early)
+    assert (hook.best, hook.best_step) == (0.5, 2)
+    hook.load_state({**early, "best": 0.8, "best_step": 6})
+    hook.load_state(early)
+    assert (hook.best, hook.best_step) == (0.8, 6)
+
+
+def test_status_says_how_a_run_ended(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    def status() -> tuple[str, int]:
+        found = json.loads((tmp_path / "status.json").read_text())
+        return found["state"], found["step"]
+
+    make_trainer(Falling(), [ProgressReport(tmp_path, Screen(), BestEffort(nowhere))], steps=2).fit(batches)
+    assert status() == ("finished", 2)
+    make_trainer(Falling(), [Interrupt(1), ProgressReport(tmp_path, Screen(), BestEffort(nowhere))]).fit(
+        batches
+    )
+    assert status() == ("interrupted", 1)
+    hook = ProgressReport(tmp_path, Screen(), BestEffort(nowhere))
+    guard = Guard(GuardConfig(failures=1), warn=nowhere, last_good=lambda before: None)
+    with pytest.raises(BoxcrewError, match="no checkpoint to go back to"):
+        make_trainer(Falling(bad_step=4), [hook], guard=guard).fit(batches)
+    assert status()[0] == "running"
+    hook.close()
+    assert status() == ("failed", 4)
+
+
+def test_in_another_thread_signals_are_left_alone(make_trainer: MakeTrainer) -> None:
+    trainer = make_trainer(Falling(), [StopOnSignal(Screen())], steps=2)
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            trainer.fit(batches)
+        except ValueError as error:  # what signal.signal raises outside the main thread
+            failed.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert failed == []
+    assert trainer.step == 2

@@ -1,0 +1,113 @@
+"""When the first steps have been watched for long enough."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from boxcrew.train.loop.hooks.verification import ENOUGH_STEPS, LEFT_OUT, Verification
+from boxcrew.train.loop.schedule import Progress
+from boxcrew.train.loop.trainer import StepReport
+from boxcrew.train.planning.planner import Measured
+
+
+class Deployment:
+    class Plan:
+        predicted = None
+        num_processes = 1
+
+    class Clone:
+        device = "cpu"
+
+    plan = Plan()
+    own_clones = (Clone(),)
+
+
+class Task:
+    def __init__(self, cycle: int) -> None:
+        self.cycle = cycle
+
+
+class Trainer:
+    deployment = Deployment()
+
+    def __init__(self, cycle: int) -> None:
+        self.task = Task(cycle)
+
+
+def report(seconds: float, *, wait: float = 0.0, fault: str | None = None) -> StepReport:
+    return StepReport(
+        progress=Progress(step=1, epoch=0.1, fraction=0.1),
+        loss=1.0,
+        terms={},
+        rate=0.1,
+        gradient_norm=1.0,
+        seconds=seconds,
+        data_wait=wait,
+        num_samples=4,
+        skipped=(),
+        fault=fault,
+    )
+
+
+@pytest.fixture
+def found() -> list[Measured]:
+    return []
+
+
+@pytest.fixture
+def watch(found: list[Measured]) -> Verification:
+    return Verification(lambda _, measured: found.append(measured))
+
+
+def after(watch: Verification, *reports: StepReport, cycle: int = 1) -> None:
+    trainer: Any = Trainer(cycle)
+    for one in reports:
+        watch.after_step(trainer, one)
+
+
+def test_the_first_steps_are_left_out_and_the_rest_judged_once(
+    watch: Verification, found: list[Measured]
+) -> None:
+    after(watch, *[report(9.0)] * LEFT_OUT, *[report(0.5, wait=0.1)] * (ENOUGH_STEPS - 1))
+    assert not found
+    after(watch, report(0.5, wait=0.1), report(7.0))
+    assert [(one.step_seconds, one.wait_seconds) for one in found] == [(0.5, 0.1)]
+    assert found[0].peak_bytes is not None
+    assert found[0].peak_bytes > 1 << 20
+    told = watch.to_json()
+    assert told is not None
+    assert told["measured"]["mean_step_seconds"] == pytest.approx(0.5)
+
+
+def test_of_steps_with_other_phases_the_mean_over_all_of_them_counts(
+    watch: Verification, found: list[Measured]
+) -> None:
+    """Of every four steps one takes five times as long; a plan speaks of a step on the whole."""
+    steps = [report(1.0), report(1.0), report(1.0), report(5.0)]
+    after(watch, *[report(9.0)] * LEFT_OUT, *steps, *steps, *steps, cycle=4)
+    assert [one.step_seconds for one in found] == [2.0]
+
+
+def test_of_long_steps_fewer_are_enough(watch: Verification, found: list[Measured]) -> None:
+    after(watch, *[report(4.0)] * (LEFT_OUT + 3))
+    assert [one.step_seconds for one in found] == [4.0]
+
+
+def test_a_short_run_is_judged_at_its_end_if_there_is_anything_to_judge(
+    watch: Verification, found: list[Measured]
+) -> None:
+    trainer: Any = Trainer(cycle=1)
+    after(watch, *[report(0.1)] * (LEFT_OUT + 2))
+    watch.end(trainer)
+    assert not found
+    assert watch.to_json() is None
+    after(watch, report(0.1))
+    watch.end(trainer)
+    assert len(found) == 1
+
+
+def test_a_step_that_failed_tells_nothing(watch: Verification, found: list[Measured]) -> None:
+    after(watch, *[report(0.1)] * LEFT_OUT, *[report(5.0, fault="not finite")] * 20)
+    assert not found

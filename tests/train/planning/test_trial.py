@@ -1,0 +1,127 @@
+"""Steps that are tried in a process of their own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from boxcrew.plan.plan import MemoryFormat
+from boxcrew.recipes import RECIPES
+from boxcrew.tasks.base import Feed
+from boxcrew.testing import learning
+from boxcrew.testing.made_examples import make_folder
+from boxcrew.testing.plans import plan_of
+from boxcrew.train.config import RunConfig
+from boxcrew.train.loop.schedule import ENDLESS, Length
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.planning.trial import Found, Job, Way, is_worth_it, probe, ways_of
+from boxcrew.train.run.data import load_subject
+
+GIB = 1 << 30
+NETWORK = {"name": "ssdlite", "backbone": "mobilenetv3_small_050", "size": learning.SIZE}
+
+
+def config(**settings: Any) -> RunConfig:
+    return RunConfig.of({"steps": 1, "batch": 6, "detector": NETWORK, **settings})
+
+
+def way(memory_format: MemoryFormat = "channels_last", threads: int = 1) -> Way:
+    return Way(device="cpu", memory_format=memory_format, threads=threads, precision="fp32")
+
+
+def found_by(*ways: Way, memory: int = 8 * GIB, seconds: float = 60.0, **settings: Any) -> Found:
+    job = Job(
+        config=config(**settings),
+        facts={"classes": ["cup", "pot"]},
+        batch=learning.make_batch(6, step=0),
+        ways=ways,
+        memory=memory,
+        least=2,
+    )
+    return probe(job, seconds=seconds)
+
+
+def test_the_usual_way_is_timed_with_more_and_more_samples_the_others_with_few() -> None:
+    found = found_by(way(), way("contiguous"))
+    assert not found.failures
+    tried = [(one.memory_format, one.samples) for one in found.timings]
+    assert tried[:4] == [("channels_last", num) for num in (2, 4, 6)] + [("contiguous", 4)]
+    few = {one.memory_format: one.seconds for one in found.timings if one.samples == 4}
+    assert (("contiguous", 6) in tried) == (few["contiguous"] < few["channels_last"])
+    for one in found.timings:
+        assert one.core_seconds is not None
+        assert 0 < one.seconds < 60
+        assert one.core_seconds < 2 * one.seconds + 0.1
+    sizes = [one.num_bytes for one in found.timings]
+    assert sizes[3:] == [None] * len(sizes[3:])  # by then the memory was used by another way
+    first, second, third = (size for size in sizes[:3] if size is not None)
+    assert 1 << 20 < first <= second <= third < 4 * GIB
+
+
+def test_a_task_with_phases_is_tried_too(tmp_path: Path) -> None:
+    settings = {"data": str(make_folder(tmp_path)), "size": 28, "steps": 1}
+    config = RECIPES.get("gan")().changed({**settings, "task": {"width": 4, "critic_steps": 2}})
+    subject = load_subject(config, workers=1, screen=Screen())
+    batch = next(subject.loader(Feed(batch=4, seed=0)).batches())
+    found = probe(Job(config=config, facts=subject.facts, batch=batch, ways=(way(),), memory=8 * GIB))
+    assert not found.failures
+    assert found.timings[0].samples == 1
+
+
+def test_where_memory_is_short_it_is_told_and_the_caller_lives() -> None:
+    """A real process with a real limit: it has less than it needs to begin."""
+    found = found_by(way(), memory=200 << 20)
+    assert not found.timings
+    assert found.too_many == 2
+    assert "channels_last on 1 thread with 2 samples could not be tried: not enough memory" in found.failures
+
+
+def test_what_fails_is_told() -> None:
+    found = found_by(way(), optim={"name": "momentum", "rate": 1e-3}, trainable="detector.head*")
+    assert not found.timings
+    assert "could not be tried: trainable: 'detector.head*' matches no parameter" in found.failures[0]
+
+
+def test_without_time_nothing_is_found() -> None:
+    found = found_by(way(), seconds=0.3)
+    assert not found.timings
+    assert found.failures == ("there was no time to try a step in 0.3 s",)
+
+
+def test_where_no_process_can_be_started_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "/nowhere/python")
+    assert found_by(way()).failures == ("steps cannot be tried: No such file or directory",)
+
+
+def test_ways_differ_in_what_was_left_to_us() -> None:
+    own = plan_of(6, memory_format="channels_last", threads=2)
+    assert [str(one) for one in ways_of(own, config(), busy_cores=0)] == [
+        "channels_last on 2 threads",
+        "contiguous on 2 threads",
+    ]
+    fixed = config(deploy={"memory_format": "channels_last", "threads": 2})
+    assert [str(one) for one in ways_of(own, fixed, busy_cores=2)] == ["channels_last on 2 threads"]
+    many = plan_of(6, memory_format="channels_last", threads=8)
+    assert {one.threads for one in ways_of(many, config(), busy_cores=0)} == {8, 4}
+
+
+def test_where_others_are_at_work_fewer_threads_are_tried() -> None:
+    own = plan_of(6, memory_format="channels_last", threads=2)
+    assert [one.threads for one in ways_of(own, config(), busy_cores=0.9)] == [2, 2, 1]
+    assert [one.threads for one in ways_of(own, config(), busy_cores=0.2)] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("steps", "seconds", "worth"),
+    [
+        (199, None, False),
+        (200, None, True),
+        (ENDLESS, 119.0, False),
+        (ENDLESS, 120.0, True),
+        (100, 3600.0, False),
+    ],
+)
+def test_short_runs_do_without(*, steps: int, seconds: float | None, worth: bool) -> None:
+    assert is_worth_it(Length(steps=steps, seconds=seconds, steps_per_epoch=10)) == worth

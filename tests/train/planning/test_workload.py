@@ -1,0 +1,190 @@
+"""What a run takes, found out before its first step."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from boxcrew.core.types import Target
+from boxcrew.core.workload import Workload
+from boxcrew.data.detection.source import open_source
+from boxcrew.recipes import RECIPES
+from boxcrew.tasks.base import Task
+from boxcrew.tasks.detection import Detection, require_detection
+from boxcrew.testing.workloads import a_workload
+from boxcrew.train.config import RunConfig
+from boxcrew.train.loop.optim import OptimConfig
+from boxcrew.train.planning import workload as needs
+from boxcrew.train.planning.workload import measure_inputs, num_slots, workload_for
+
+OBJECT_BYTES = 4 * 4 + 8 + 1  # a box, its label, whether it is difficult
+
+
+@pytest.fixture(autouse=True)
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where workloads are kept, at first none."""
+    monkeypatch.setattr(needs, "cache_folder", lambda name: tmp_path / name)
+    return tmp_path / "workload"
+
+
+@pytest.fixture
+def data(tiny_set: Path) -> Detection:
+    return open_data(tiny_set)
+
+
+def open_data(folder: Path) -> Detection:
+    return Detection.of(require_detection(SSD.task), open_source(folder))
+
+
+def crowded(data: Detection, num_objects: int) -> Detection:
+    """With so many objects in one image."""
+    first, *others = data.train
+    whole = [0, 0, first.width, first.height]
+    many = replace(first, target=Target.of([whole] * num_objects, [0] * num_objects))
+    return replace(data, train=(many, *others))
+
+
+SSD = RECIPES.get("ssd300_vgg16")()  # of few layers, and so quickly accounted for
+
+
+def task_of(config: RunConfig, data: Detection) -> Task:
+    """Without numbers."""
+    with torch.device("meta"):
+        return Detection.build(config.task, data.facts).to("meta")
+
+
+def account(config: RunConfig, data: Detection) -> Workload:
+    data = replace(data, config=require_detection(config.task))
+    return workload_for(config, data, task_of(config, data))
+
+
+@pytest.mark.parametrize(
+    ("name", "slots"),
+    [
+        ("sgd", 0),
+        ("momentum", 1),  # velocities
+        ("nesterov", 1),
+        ("adam", 2),  # means of gradients and of their squares
+        ("adamw", 2),
+        ("rmsprop", 2),  # squares, and velocities since it has momentum here
+        ("adagrad", 1),  # squares
+        ("adadelta", 2),  # squares of gradients and of moves
+        ("ftrl", 2),  # z and n
+    ],
+)
+def test_what_optimizers_keep(name: str, slots: int) -> None:
+    assert num_slots(OptimConfig.of({"name": name})) == slots
+
+
+def test_without_momentum_no_velocities_are_kept() -> None:
+    for name, slots in (("momentum", 0), ("rmsprop", 1)):
+        assert num_slots(OptimConfig.of({"name": name, "momentum": 0})) == slots
+
+
+def test_a_run_in_bytes_and_seconds(data: Detection) -> None:
+    found = account(SSD, data)
+    assert found.parameters == found.gradients == found.optimizer  # momentum, all learns
+    assert found.held == found.parameters + found.buffers  # no averages
+    assert found.inputs is not None
+    assert 0 < found.inputs.kept_seconds <= found.inputs.seconds < 1
+    sizes = {3 * record.width * record.height for record in data.train}
+    assert sizes == {found.inputs.image_bytes}
+
+
+def test_what_is_computed_again_is_looked_at_if_asked_for(data: Detection) -> None:
+    task = task_of(SSD, data)
+    assert workload_for(SSD, data, task).recomputed is None
+    found = workload_for(SSD, data, task, recompute=True)
+    assert found.recomputed is not None
+    assert found.recomputed.activations.each < found.whole.activations.each
+    assert found.recomputed.operations > found.whole.operations
+
+
+def test_the_batch_is_of_images_with_as_many_objects_as_any_has(data: Detection) -> None:
+    most = max(len(record.target) for record in data.train)
+    few, many = account(SSD, data), account(SSD, crowded(data, 40))
+    assert few.batch.each == 3 * 300 * 300 + most * OBJECT_BYTES
+    assert many.batch.each == 3 * 300 * 300 + 40 * OBJECT_BYTES
+    assert few.batch.fixed == many.batch.fixed == 0
+    assert many.whole.traffic > few.whole.traffic  # of matching
+
+
+def test_a_set_that_is_gone_is_not_measured(tiny_set: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "photos"
+    shutil.copytree(tiny_set, folder)
+    data = open_data(folder)
+    shutil.rmtree(folder)
+    assert measure_inputs(SSD, data) is None
+    found = account(SSD, data)
+    assert found.inputs is None
+    assert found.whole.activations.each > 0
+
+
+@pytest.mark.parametrize(
+    "num",
+    [1, 3, 8, 9, 15, 16, 40],
+)
+def test_images_are_measured_whatever_their_number(data: Detection, num: int) -> None:
+    first = data.train[0]
+    records = tuple(replace(first, key=f"{i}") for i in range(num))
+    found = measure_inputs(SSD, replace(data, train=records))
+    assert found is not None
+    assert found.image_bytes == 3 * first.width * first.height
+
+
+def is_early(name: str) -> bool:
+    body = name.removeprefix("detector.backbone.body.")
+    return body.startswith(("conv_stem.", "bn1.", "blocks.0.", "blocks.1.", "blocks.2."))
+
+
+def test_a_recipe_with_frozen_layers_has_fewer_gradients(data: Detection) -> None:
+    """`starter`: its early layers are never learnt. Adam keeps two slots, and averages are kept of all."""
+    small = {"detector": {"backbone": "mobilenetv3_small_050", "size": 64}}
+    config = RECIPES.get("starter")().changed(small)
+    data = replace(data, config=require_detection(config.task))
+    task = task_of(config, data)
+    found = workload_for(config, data, task)
+    sizes = {name: 4 * p.numel() for name, p in task.named_parameters()}
+    assert found.parameters == sum(sizes.values())
+    assert found.gradients == sum(size for name, size in sizes.items() if not is_early(name))
+    assert found.gradients < found.parameters
+    assert (found.optimizer, found.held) == (2 * found.gradients, 2 * (found.parameters + found.buffers))
+    assert all(p.requires_grad for p in task.parameters())  # the task itself is left as it is
+
+
+def test_layers_that_join_later_count_from_the_beginning(data: Detection) -> None:
+    heads = {"trainable": ["detector.class_heads*"]}
+    alone = account(SSD.changed(heads), data)
+    later = account(SSD.changed(heads | {"unfreeze": {0.5: ["*"]}}), data)
+    assert alone.gradients < alone.parameters
+    assert later.gradients == later.parameters
+    assert alone.whole.activations.each < later.whole.activations.each
+
+
+def test_what_was_worked_out_is_kept(data: Detection, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [a_workload(slots=slots) for slots in range(4)]
+    turns = iter(found)
+    monkeypatch.setattr(needs, "workload_of", lambda *_, **__: next(turns))
+
+    def ask(data: Detection = data, **changes: object) -> Workload:
+        return account(SSD.changed(changes), data).model_copy(update={"inputs": found[0].inputs})
+
+    assert ask() == ask() == ask(batch=3, seed=7) == found[0]
+    assert ask(crowded(data, 40)) == found[1]
+    assert ask(optim={"name": "adam"}) == ask(optim={"name": "adam"}) == found[2]
+    assert ask() == found[0]
+    for file in kept.iterdir():
+        file.write_text("{")
+    assert ask() == ask() == found[3]
+
+
+def test_a_folder_that_cannot_be_written_to_is_no_obstacle(
+    data: Detection, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(needs, "workload_of", lambda *_, **__: a_workload())
+    kept.write_text("not a folder")
+    assert account(SSD, data).whole == a_workload().whole

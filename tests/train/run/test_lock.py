@@ -1,0 +1,143 @@
+"""One run at a time in a directory."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from boxcrew.core.errors import UsageError
+from boxcrew.train.run.lock import LOCK, Owner, locked
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from boxcrew.train.run.lock import locked
+with locked(Path(sys.argv[1]), print):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def nowhere(text: str) -> None: ...
+
+
+def hold(folder: Path) -> subprocess.Popen[str]:
+    process = subprocess.Popen([sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    while "held" not in line:
+        assert process.poll() is None
+        line = process.stdout.readline()
+    return process
+
+
+def test_the_second_is_refused_and_told_who_is_there(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with locked(folder, nowhere):
+        said = f"process {os.getpid()} on {socket.gethostname()}"
+        with pytest.raises(UsageError, match=said) as caught, locked(folder, nowhere):
+            pytest.fail("two owners")
+        assert str(folder) in caught.value.message
+        assert str(folder / LOCK) in caught.value.advice
+        assert (folder / LOCK).is_file(), "the refused one does not take it away"
+        (folder / "config.yaml").touch()
+    assert [p.name for p in folder.iterdir()] == ["config.yaml"]
+
+
+@pytest.mark.parametrize("error", [None, KeyError, KeyboardInterrupt])
+def test_nothing_stays_behind(tmp_path: Path, error: type[BaseException] | None) -> None:
+    try:
+        with locked(tmp_path / "a" / "b" / "run", nowhere):
+            if error is not None:
+                raise error
+    except (KeyError, KeyboardInterrupt):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dead_owners_lock_is_taken_over(tmp_path: Path) -> None:
+    """Killed, and not even buried by its parent yet."""
+    process = hold(tmp_path)
+    try:
+        with pytest.raises(UsageError, match=f"process {process.pid}"), locked(tmp_path, nowhere):
+            pytest.fail("two owners")
+        process.send_signal(signal.SIGKILL)
+        end = time.monotonic() + 10
+        said: list[str] = []
+        while not said and time.monotonic() < end:
+            try:
+                with locked(tmp_path, said.append):
+                    assert json.loads((tmp_path / LOCK).read_text())["pid"] == os.getpid()
+            except UsageError:
+                time.sleep(0.01)
+        assert said
+        assert f"process {process.pid}" in said[0]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_number_that_came_again_is_another_process(tmp_path: Path) -> None:
+    """The lock names a process that lives, but was started at another time."""
+    other = replace(Owner.me(), born="1")
+    (tmp_path / LOCK).write_text(json.dumps(asdict(other)))
+    said: list[str] = []
+    with locked(tmp_path, said.append):
+        pass
+    assert len(said) == 1
+
+
+def test_of_another_host_one_cannot_know(tmp_path: Path) -> None:
+    other = replace(Owner.me(), host="elsewhere", pid=2**22 + 1)
+    (tmp_path / LOCK).write_text(json.dumps(asdict(other)))
+    with pytest.raises(UsageError, match="on elsewhere"), locked(tmp_path, nowhere):
+        pytest.fail("two owners")
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"pid": 1}', "[]"])
+def test_a_lock_that_was_never_finished_is_nobodys(tmp_path: Path, content: str) -> None:
+    (tmp_path / LOCK).write_text(content)
+    with locked(tmp_path, nowhere):
+        assert json.loads((tmp_path / LOCK).read_text())["pid"] == os.getpid()
+
+
+def test_of_many_that_come_at_once_one_gets_it(tmp_path: Path) -> None:
+    """With the lock of a dead one in the way."""
+    (tmp_path / LOCK).write_text(json.dumps(asdict(replace(Owner.me(), born="1"))))
+    ready, release = os.pipe(), os.pipe()
+    children = []
+    for _ in range(8):
+        child = os.fork()
+        if child == 0:
+            os.read(release[0], 1)
+            try:
+                with locked(tmp_path, nowhere):
+                    os.write(ready[1], b"y")
+                    time.sleep(1)
+            except UsageError:
+                os.write(ready[1], b"n")
+            os._exit(0)
+        children.append(child)
+    os.write(release[1], b"." * 8)
+    answers = b""
+    while len(answers) < 8:
+        answers += os.read(ready[0], 8)
+    for child in children:
+        os.waitpid(child, 0)
+    assert sorted(answers) == sorted(b"ynnnnnnn")
+    assert not (tmp_path / LOCK).exists()
+
+
+def test_where_nothing_can_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="cannot be written to"), locked(tmp_path / "file" / "run", nowhere):
+        pytest.fail("in a file")

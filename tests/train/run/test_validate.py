@@ -1,0 +1,83 @@
+"""Examining is done on what was held out of training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from boxcrew.core.errors import DataError
+from boxcrew.data.detection.source import open_source
+from boxcrew.testing.made_examples import make_csv
+from boxcrew.testing.untrained import untrained_run
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.run.validate import ValConfig, validate
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    return make_csv(tmp_path)
+
+
+@pytest.fixture
+def run(tmp_path: Path, table: Path) -> Path:
+    task = {"name": "classification", "net": {"name": "fc", "widths": [8]}}
+    return untrained_run(tmp_path / "run", {"task": task, "data": str(table), "seed": 7})
+
+
+def numbers(config: ValConfig) -> dict[str, float]:
+    found: dict[str, float] = validate(config, Screen())["best"]["numbers"]
+    return found
+
+
+def test_data_that_is_named_is_split_with_the_seed_of_the_run(run: Path, table: Path) -> None:
+    own = numbers(ValConfig(run=run))
+    assert numbers(ValConfig(run=run, data=str(table))) == pytest.approx(own, rel=1e-6)
+    weights = run / "weights" / "best.safetensors"
+    assert numbers(ValConfig(run=weights, data=str(table))) == pytest.approx(own, rel=1e-6)
+
+
+def test_another_seed_holds_out_others(run: Path, table: Path) -> None:
+    stored = run / "config.yaml"
+    own = numbers(ValConfig(run=run))
+    stored.write_text(stored.read_text().replace("seed: 7", "seed: 8"))
+    assert numbers(ValConfig(run=run, data=str(table)))["val_loss"] != pytest.approx(own["val_loss"])
+
+
+def test_weights_alone_have_no_data(run: Path) -> None:
+    with pytest.raises(DataError, match="has no data of its own"):
+        validate(ValConfig(run=run / "weights" / "best.safetensors"), Screen())
+
+
+def num_judged(config: ValConfig) -> dict[str, int]:
+    return {one["name"]: one["num_examples"] for one in validate(config, Screen())["best"]["classes"]}
+
+
+def write_trees(file: Path, oaks: int, elms: int) -> Path:
+    rows = [f"{10 + index / 7},green,{'oak' if index < oaks else 'elm'}" for index in range(oaks + elms)]
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("\n".join(["height,colour,kind", *rows]) + "\n")
+    return file
+
+
+def test_all_of_other_data_can_be_judged(run: Path, tmp_path: Path) -> None:
+    other = write_trees(tmp_path / "new.csv", oaks=30, elms=20)
+    assert sum(num_judged(ValConfig(run=run, data=str(other))).values()) == 10  # a split is made
+    assert num_judged(ValConfig(run=run, data=str(other), split="all")) == {"elm": 20, "oak": 30}
+
+
+def test_data_that_is_judged_needs_nothing_to_train_on(run: Path, tmp_path: Path) -> None:
+    """Classes are those that the network knows, whatever this set would teach."""
+    write_trees(tmp_path / "new" / "test.csv", oaks=3, elms=4)
+    config = ValConfig(run=run, data=str(tmp_path / "new"), split="test")
+    assert num_judged(config) == {"elm": 4, "oak": 3}
+    write_trees(tmp_path / "new" / "train.csv", oaks=9, elms=0)
+    assert num_judged(config) == {"elm": 4, "oak": 3}
+    assert num_judged(config.model_copy(update={"split": "all"})) == {"elm": 4, "oak": 12}
+
+
+def test_all_photos_can_be_judged(tiny_run: Path, tiny_set: Path) -> None:
+    report = validate(ValConfig(run=tiny_run, data=str(tiny_set), split="all"), Screen())["best"]
+    objects = sum(one["num_objects"] for one in report["classes"])
+    source = open_source(tiny_set)
+    assert objects == sum(len(record.target) for split in source.splits.values() for record in split)
