@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from boxcrew.core.units import format_duration
-from boxcrew.report.style import SERIES, dress, new_figure, save
+from boxcrew.report.plots.style import SERIES, dress, new_figure, save
 
 CURVES = Path(__file__).parent / "curves.json"
 PLOT = Path(__file__).parents[1] / "docs" / "images" / "accuracy.png"

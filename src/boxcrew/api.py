@@ -19,10 +19,10 @@ from boxcrew.deploy.processes.collectives import Group
 from boxcrew.hardware.machine import Machine
 from boxcrew.plan.plan import Plan
 from boxcrew.recipes import DEFAULT, RECIPES
-from boxcrew.report.label_plots import plot_labels
-from boxcrew.report.plan_picture import plot_plan
+from boxcrew.report.plots.labels import plot_labels
+from boxcrew.report.plots.plan import plot_plan
+from boxcrew.report.plots.run import write_plots
 from boxcrew.report.predictions import Result
-from boxcrew.report.run_plots import write_plots
 from boxcrew.tasks.detection import Detection, predictor, require_detection
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.best_effort import BestEffort

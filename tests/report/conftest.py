@@ -16,7 +16,7 @@ from boxcrew.core.config import parse_words
 from boxcrew.core.types import Detections, Target
 from boxcrew.evaluate.detection.measures import evaluate_detections
 from boxcrew.evaluate.detection.metric import DetectionReport, Judged
-from boxcrew.report.doctor import Examination, examine
+from boxcrew.report.doctor.report import Examination, examine
 from boxcrew.testing.tiny import TINY
 from boxcrew.train.output.screen import Screen
 

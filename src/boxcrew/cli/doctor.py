@@ -15,8 +15,8 @@ from boxcrew.cli.output import print_json, screen, settings
 from boxcrew.core.config import Tree, read_yaml
 from boxcrew.core.errors import DataError, UsageError
 from boxcrew.core.files import write_json, write_text
-from boxcrew.report.doctor import Examination, examine, say_examination, set_name
-from boxcrew.report.doctor_page import doctor_page
+from boxcrew.report.doctor.page import doctor_page
+from boxcrew.report.doctor.report import Examination, examine, say_examination, set_name
 from boxcrew.train.config import RunConfig
 from boxcrew.train.run.directory import require_run
 

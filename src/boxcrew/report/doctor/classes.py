@@ -1,0 +1,138 @@
+"""The classes of a data set, as parts of the doctor's page: how many of each, and what they look like."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+
+import numpy as np
+
+from boxcrew.core.types import Image
+from boxcrew.data.checks.box_repair import Box
+from boxcrew.data.detection.source import Record, Source
+from boxcrew.data.detection.statistics import SplitStatistics
+from boxcrew.report.doctor.charts import bar
+from boxcrew.report.doctor.markup import Html, element, join
+from boxcrew.report.doctor.pictures import Frame, Shot, develop
+from boxcrew.report.plots.style import SERIES, class_hex
+
+_BUDGET = 160  # sample pictures on a page
+_MOST, _FEWEST = 8, 2  # of one class
+_FEW_CLASSES = 12  # have a row each, of larger pictures
+_SHOWN = 80  # classes that are shown in pictures
+
+Object = tuple[Record, Box]
+
+
+def classes_section(statistics: Mapping[str, SplitStatistics], classes: Iterable[str]) -> Html:
+    """A bar for each class, the commonest first, of one piece for each split."""
+    splits = list(statistics)
+    totals = {name: sum(split.boxes_by_class[name] for split in statistics.values()) for name in classes}
+    order = sorted(totals, key=lambda name: -totals[name])
+    most = max(1, *totals.values())
+    rows = [_class_row(name, statistics, most) for name in order]
+    legend = element(
+        "div",
+        *(
+            element(
+                "span", element("span", class_="key", style=f"background:{_split_colour(i)}"), _said(split)
+            )
+            for i, split in enumerate(statistics.items())
+        ),
+        class_="legend",
+    )
+    head = ("class", "boxes", *splits)
+    styles = (None, None, *("number" for _ in splits))
+    header = element(
+        "thead",
+        element(
+            "tr", *(element("th", name, scope="col", class_=s) for name, s in zip(head, styles, strict=True))
+        ),
+    )
+    halves = [rows] if len(rows) <= 20 else [rows[: -(-len(rows) // 2)], rows[-(-len(rows) // 2) :]]
+    tables = [element("table", header, element("tbody", *half), class_="bars") for half in halves]
+    return join(legend, element("div", *tables, class_="two" if len(halves) > 1 else None))
+
+
+def _said(split: tuple[str, SplitStatistics]) -> str:
+    name, numbers = split
+    empty = f", {numbers.num_empty_images:,} of them without a box" if numbers.num_empty_images else ""
+    return f"{name}: {numbers.num_boxes:,} boxes in {numbers.num_images:,} images{empty}"
+
+
+def _split_colour(place: int) -> str:
+    return SERIES[place % len(SERIES)]
+
+
+def _class_row(name: str, statistics: Mapping[str, SplitStatistics], most: int) -> Html:
+    counts = [split.boxes_by_class[name] for split in statistics.values()]
+    pieces = [(count / most, _split_colour(i)) for i, count in enumerate(counts)]
+    numbers = [element("td", f"{count:,}", class_="number" if count else "number none") for count in counts]
+    return element(
+        "tr",
+        element("th", name, scope="row", title=name),
+        element("td", bar(*pieces), class_="bar"),
+        *numbers,
+    )
+
+
+def samples_section(source: Source, *, workers: int) -> Html:
+    """Objects of each class, from small to large, each from an image of its own where there are enough."""
+    by_class = _objects(source)
+    shown = sorted(by_class, key=lambda label: -len(by_class[label]))[:_SHOWN]
+    each = int(np.clip(_BUDGET // max(1, len(shown)), _FEWEST, _MOST))
+    shots = [
+        (label, _shot(source, thing, label)) for label in shown for thing in _spread(by_class[label], each)
+    ]
+    pictures: dict[int, list[Html]] = defaultdict(list)
+    for (label, _), picture in zip(shots, develop([shot for _, shot in shots], workers=workers), strict=True):
+        if picture is not None:
+            pictures[label].append(element("figure", picture))
+    cards = [_card(source.classes[label], label, len(by_class[label]), pictures[label]) for label in shown]
+    few = len(shown) <= _FEW_CLASSES
+    rest = len(by_class) - len(shown)
+    note = f" {rest} more classes are not shown." if rest else ""
+    return join(
+        element("p", f"Each class from small to large, over all splits.{note}", class_="note"),
+        element("div", *cards, class_="samples few" if few else "samples"),
+    )
+
+
+def _objects(source: Source) -> dict[int, list[Object]]:
+    """Of each class; crowds, which are no single object, are passed over."""
+    by_class: dict[int, list[Object]] = defaultdict(list)
+    for record in (record for records in source.splits.values() for record in records):
+        target = record.target.select(~record.target.crowd)
+        for label, (x0, y0, x1, y1) in zip(target.labels.tolist(), target.boxes.tolist(), strict=True):
+            by_class[label].append((record, (x0, y0, x1, y1)))
+    return by_class
+
+
+def _spread(objects: list[Object], count: int) -> Iterator[Object]:
+    """So many over the range of sizes, if possible of different images."""
+    ordered = sorted(objects, key=lambda thing: _area(thing[1]))
+    met: set[str] = set()
+    for part in np.array_split(np.arange(len(ordered)), min(count, len(ordered))):
+        middle = len(part) // 2
+        turns = [*part[middle:], *part[:middle]]
+        place = next((i for i in turns if ordered[i][0].key not in met), turns[0])
+        met.add(ordered[place][0].key)
+        yield ordered[place]
+
+
+def _area(box: Box) -> float:
+    return (box[2] - box[0]) * (box[3] - box[1])
+
+
+def _shot(source: Source, thing: Object, label: int) -> Shot:
+    record, box = thing
+    read: partial[Image] = partial(source.read, record)
+    alt = f"{source.classes[label]} in {record.key}"
+    return Shot(read=read, alt=alt, frames=(Frame(box=box, colour=class_hex(label)),), around=box, side=184)
+
+
+def _card(name: str, label: int, count: int, pictures: list[Html]) -> Html:
+    key = element("span", class_="key", style=f"background:{class_hex(label)}")
+    title = element("h3", key, name, " ", element("small", f"{count:,}"))
+    return element("div", title, element("div", *pictures, class_="gallery small"), class_="card")

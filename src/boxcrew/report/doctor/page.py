@@ -1,0 +1,109 @@
+"""The doctor's page: one HTML file with everything in it, to be read anywhere and kept."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from boxcrew.core.version import VERSION
+from boxcrew.hardware.probe import usable_cores
+from boxcrew.report.doctor.boxes import boxes_section, reach_section
+from boxcrew.report.doctor.classes import classes_section, samples_section
+from boxcrew.report.doctor.doubts import duplicates_section, suspects_section
+from boxcrew.report.doctor.markup import Html, element, join
+from boxcrew.report.doctor.problems import problems_section
+from boxcrew.report.doctor.report import Examination, set_name
+from boxcrew.report.doctor.style import STYLE
+from boxcrew.report.doctor.summary import MOST, Task, Verdict, verdict
+
+# Whatever a name in the data says, the page asks nothing of anybody.
+_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+
+
+def doctor_page(examination: Examination, *, command: str, when: datetime | None = None) -> str:
+    """The whole page; `command` is what it was made with, `when` is now unless told."""
+    workers = max(1, int(usable_cores()))
+    source = examination.source
+    sections = {
+        "problems": ("What is wrong", problems_section(source, workers=workers)),
+        "classes": ("Classes", classes_section(examination.statistics, source.classes)),
+        "samples": ("What they look like", samples_section(source, workers=workers)),
+        "boxes": ("Boxes and images", boxes_section(examination)),
+        "reach": ("Reach of the default boxes", reach_section(examination, workers=workers)),
+        "duplicates": ("Look-alikes across splits", duplicates_section(examination, workers=workers)),
+        "suspects": ("Doubtful labels", suspects_section(examination, workers=workers)),
+    }
+    links = element("nav", *(element("a", title, href=f"#{name}") for name, (title, _) in sections.items()))
+    parts = [
+        element("section", element("h2", title), body, id=name) for name, (title, body) in sections.items()
+    ]
+    name = set_name(examination.path)
+    return "<!doctype html>\n" + element(
+        "html",
+        element(
+            "head",
+            element("meta", charset="utf-8"),
+            element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+            element("title", f"{name}: boxcrew doctor"),
+            element("style", Html(STYLE)),
+        ),
+        element(
+            "body",
+            _header(examination, name),
+            element("main", _verdict(verdict(examination)), links, *parts),
+            _footer(command, when or datetime.now().astimezone()),
+        ),
+        lang="en",
+    )
+
+
+def _header(examination: Examination, name: str) -> Html:
+    facts = [
+        (f"{examination.num_images:,}", "images"),
+        (f"{examination.num_boxes:,}", "boxes"),
+        (f"{len(examination.source.classes):,}", "classes"),
+    ]
+    told = join(*(join(element("b", number), f" {what} · ") for number, what in facts))
+    splits = ", ".join(f"{split} {part.num_images:,}" for split, part in examination.statistics.items())
+    detector = f"{examination.detector.name} at {examination.detector.size} px"
+    return element(
+        "header",
+        element("p", "boxcrew doctor", class_="brand"),
+        element("h1", name),
+        element(
+            "p", told, f"{splits} · {examination.source.format} · held against {detector}", class_="facts"
+        ),
+    )
+
+
+def _verdict(found: Verdict) -> Html:
+    items = [_task(task) for task in found.tasks]
+    more = [element("h3", "And then"), element("ol", *items[MOST:], start=MOST + 1, class_="note")]
+    columns = [
+        element(
+            "div", element("h3", "To do first"), element("ol", *items[:MOST]), *more * (len(items) > MOST)
+        ),
+        element("div", element("h3", "Fine"), element("ul", *(element("li", text) for text in found.fine))),
+    ]
+    shown = [column for column, any_ in zip(columns, (found.tasks, found.fine), strict=True) if any_]
+    mood = "bad" if found.serious else "todo" if found.tasks else ""
+    return element(
+        "section",
+        element("h2", found.title),
+        element("div", *shown, class_="columns"),
+        class_=f"verdict {mood}".strip(),
+        id="verdict",
+    )
+
+
+def _task(task: Task) -> Html:
+    text = f"{task.text[:1].upper()}{task.text[1:].removesuffix('.')}. "
+    return element("li", text, element("a", "See", href=f"#{task.section}"))
+
+
+def _footer(command: str, when: datetime) -> Html:
+    return element(
+        "footer",
+        element("p", element("code", command)),
+        element("p", f"boxcrew {VERSION}, {when:%Y-%m-%d %H:%M %Z}. Nothing in the data set was changed."),
+    )

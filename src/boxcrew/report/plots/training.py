@@ -1,0 +1,120 @@
+"""Plots of a training's numbers along its steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from boxcrew.report.plots.style import SERIES, dress, new_figure, save
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Row = Mapping[str, float]
+_Array = npt.NDArray[np.float64]
+
+_NOISY = 30  # points from which on a curve is also drawn smoothed
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Panel:
+    title: str
+    keys: tuple[str, ...]  # those that no row has are left out
+    unit: str = ""
+    bounded: bool = False  # values are shares, 0..1
+    from_zero: bool = True  # else it would hide what little they change
+
+
+_AFTER_LOSSES = (
+    _Panel(title="Learning rate", keys=("rate",)),
+    _Panel(title="Gradient norm", keys=("gradient_norm",)),
+    _Panel(title="Speed", keys=("images_per_second",), unit="samples / s"),
+    _Panel(title="Waiting for data", keys=("data_wait",), unit="share of the time", bounded=True),
+    _Panel(title="Average precision", keys=("AP", "AP50", "AP75"), bounded=True),
+    _Panel(title="Precision and recall", keys=("precision", "recall", "F1"), bounded=True),
+    _Panel(title="Accuracy", keys=("accuracy", "accuracy5"), bounded=True),
+    _Panel(title="Loss on the validation set", keys=("val_loss",), from_zero=False),
+    _Panel(title="Calibration error", keys=("ECE",)),
+    _Panel(title="Perplexity", keys=("perplexity",), from_zero=False),
+    _Panel(title="Fréchet distance", keys=("frechet",)),
+)
+
+
+def plot_results(rows: Sequence[Row], path: Path) -> None:
+    """One small plot for each kind of number in the rows of `metrics.jsonl`, along the steps.
+
+    Where a step stands in several rows (a run that was resumed), the last one is shown.
+    """
+    panels = [panel for panel in _panels(rows) if panel.keys]
+    num_rows, columns = _arrange(len(panels))
+    figure = new_figure(3.6 * columns, 2.7 * num_rows + 0.4, "Training")
+    for place, panel in enumerate(panels, start=1):
+        _draw(figure.add_subplot(num_rows, columns, place), panel, rows)
+    save(figure, path)
+
+
+def _arrange(num_panels: int) -> tuple[int, int]:
+    """Rows and columns with the fewest empty places, three or four panels wide."""
+    columns = min((4, 3), key=lambda wide: -num_panels % wide) if num_panels > 4 else max(1, num_panels)
+    return max(1, math.ceil(num_panels / columns)), columns
+
+
+def _panels(rows: Sequence[Row]) -> list[_Panel]:
+    present = dict.fromkeys(key for row in rows for key in row)
+    losses = [_Panel(title="Loss", keys=tuple(key for key in ("loss",) if key in present))]
+    terms = [key for key in present if key.startswith("loss/")]
+    if len(terms) > 1:  # a single one is the loss
+        losses += [_Panel(title=f"Loss: {key.removeprefix('loss/')}", keys=(key,)) for key in terms]
+    others = [
+        replace(panel, keys=tuple(key for key in panel.keys if key in present)) for panel in _AFTER_LOSSES
+    ]
+    return losses + others
+
+
+def _draw(axes: Axes, panel: _Panel, rows: Sequence[Row]) -> None:
+    for colour, key in zip(SERIES, panel.keys, strict=False):
+        steps, values = _series(rows, key)
+        if len(steps) >= _NOISY and key != "rate":
+            axes.plot(steps, values, color=colour, linewidth=0.7, alpha=0.3)
+            axes.plot(steps, _smooth(values), color=colour, linewidth=1.7, label=key)
+        else:
+            marker = "o" if len(steps) < _NOISY else ""
+            axes.plot(steps, values, color=colour, linewidth=1.6, marker=marker, markersize=3, label=key)
+    dress(axes, title=panel.title, x="step", y=panel.unit)
+    if panel.bounded:
+        axes.set_ylim(-0.02, 1.02)
+    else:
+        low, high = axes.get_ylim()
+        if panel.from_zero and low > 0:
+            axes.set_ylim(0.0, high + 0.05 * high)  # room above, as there was before
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:.4g}")
+    axes.set_xlim(0, max((row["step"] for row in rows), default=1) * 1.02)
+    axes.locator_params(axis="x", nbins=5)
+    if len(panel.keys) > 1:
+        axes.legend(fontsize=8, frameon=False, labelcolor="linecolor", loc="best", handlelength=1.2)
+
+
+def _series(rows: Sequence[Row], key: str) -> tuple[_Array, _Array]:
+    """Steps, ascending, and values."""
+    last = {row["step"]: row[key] for row in rows if key in row}
+    steps = sorted(last)
+    return np.array(steps, dtype=np.float64), np.array([last[step] for step in steps], dtype=np.float64)
+
+
+def _smooth(values: _Array) -> _Array:
+    """A centred mean whose window is a twentieth of the series; values that are not finite are left out."""
+    half = max(2, len(values) // 40)
+    known = np.isfinite(values)
+    total = np.concatenate([[0.0], np.cumsum(np.where(known, values, 0.0))])
+    count = np.concatenate([[0], np.cumsum(known)])
+    places = np.arange(len(values))
+    low, high = np.maximum(places - half, 0), np.minimum(places + half + 1, len(values))
+    num = count[high] - count[low]
+    result: _Array = np.divide(total[high] - total[low], num, out=np.full(len(values), np.nan), where=num > 0)
+    return result

@@ -1,0 +1,44 @@
+"""The headline: what is fine, and what comes first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from boxcrew.data.checks.problem import Kind, Problem
+from boxcrew.report.doctor.report import Examination
+from boxcrew.report.doctor.summary import verdict
+from boxcrew.testing.sources import DrawnSource
+
+
+def test_the_verdict_of_a_sound_set(small: Examination) -> None:
+    assert small.reach is not None
+    sound = replace(small, advice=(), reach=replace(small.reach, share=0.999))
+    found = verdict(sound)
+    assert found.tasks == ()
+    assert not found.serious
+    assert found.title == "Nothing stands in the way of training."
+    assert "All 14 images can be read." in found.fine
+    assert any("99.9 % of the boxes" in text for text in found.fine)
+
+
+def problem(kind: Kind) -> Problem:
+    return Problem(kind=kind, file="a.jpg", what="so", action="left out")
+
+
+def test_the_verdict_puts_first_what_matters_most(small: Examination) -> None:
+    source = DrawnSource(
+        root=Path("x"),
+        classes=small.source.classes,
+        splits=small.source.splits,
+        problems=(problem("box-empty"), problem("leak"), problem("truncated-image")),
+    )
+    assert small.reach is not None
+    found = verdict(replace(small, source=source, reach=replace(small.reach, share=0.9), suspects=()))
+    assert found.serious  # one image of 15 is lost
+    sections = [task.section for task in found.tasks[:3]]
+    assert sections == ["problems", "problems", "reach"]
+    assert "cannot be read" in found.tasks[0].text
+    assert "two splits" in found.tasks[1].text
+    assert not any("can be read" in text or "have an area" in text for text in found.fine)
+    assert "The trained detector contradicts no label of a class that it knows well." in found.fine

@@ -1,0 +1,45 @@
+"""The overview of a data set's labels."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from boxcrew.core.types import Target
+from boxcrew.report.plots.labels import plot_labels
+from boxcrew.report.plots.style import DPI
+
+SIZE = (round(7.4 * DPI), round(13.0 * DPI), 3)
+
+
+def test_a_real_set(shared_data: Path, read_png: Any, tmp_path: Path) -> None:
+    truth = json.loads((shared_data / "fashion8_coco/annotations/instances_train.json").read_text())
+    targets, sizes = [], []
+    for image in truth["images"]:
+        mine = [one for one in truth["annotations"] if one["image_id"] == image["id"]]
+        xywh = np.array([one["bbox"] for one in mine]).reshape(-1, 4)
+        boxes = np.concatenate([xywh[:, :2], xywh[:, :2] + xywh[:, 2:]], axis=1)
+        targets.append(Target.of(boxes, [one["category_id"] - 1 for one in mine]))
+        sizes.append((image["width"], image["height"]))
+    before = targets[0].boxes.copy()
+    plot_labels(targets, [one["name"] for one in truth["categories"]], sizes, tmp_path / "labels.png")
+    assert read_png(tmp_path / "labels.png").shape == SIZE
+    assert (targets[0].boxes == before).all()
+
+
+@pytest.mark.parametrize("num_classes", [1, 80])
+def test_any_number_of_classes_and_many_boxes(num_classes: int, read_png: Any, tmp_path: Path) -> None:
+    corner = np.random.default_rng(0).random((6000, 2)) * 50
+    targets = [Target.of(np.concatenate([corner, corner + 30], axis=1), np.arange(6000) % num_classes)]
+    plot_labels(targets, [f"class {i}" for i in range(num_classes)], [(100, 100)], tmp_path / "labels.png")
+    assert read_png(tmp_path / "labels.png").shape == SIZE
+
+
+@pytest.mark.parametrize("targets", [[], [Target.of([], [])], [Target.of([[1, 1, 1, 5]], [0])]])
+def test_hardly_any_labels(targets: list[Target], read_png: Any, tmp_path: Path) -> None:
+    plot_labels(targets, ["phone", "watch"], [(64, 48)] * len(targets), tmp_path / "labels.png")
+    assert read_png(tmp_path / "labels.png").shape == SIZE
