@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from boxcrew.data.examples.picture_cache import KeptPictures
+from boxcrew.data.images import cache as image_cache
 from boxcrew.data.loading.workers import Workers, fetch_all
 
 # The tests are about what is kept, not speed.

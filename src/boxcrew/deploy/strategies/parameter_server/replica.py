@@ -28,7 +28,7 @@ from boxcrew.plan.plan import Plan
 @STRATEGIES.register("parameter_server")
 class ParameterServer(Clones):
     """Seen from a replica. What it has of the parameters is a copy, fetched after each step; the servers have
-    the true ones (deploy/strategies/parameter_server/server.py). Its optimizer says how fast to go, theirs remember.
+    the true ones (server.py). Its optimizer says how fast to go, theirs remember.
 
     Asynchronously every replica makes an update of its own in each step, at the part of the rate that its
     share is of the step, so that all of them together go about as far as they would synchronously. The losses
