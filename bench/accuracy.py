@@ -29,10 +29,10 @@ from boxcrew.core.types import Detections
 from boxcrew.core.units import format_duration
 from boxcrew.data.detection.writers import file_stems, write_source
 from boxcrew.evaluate.detection.measures import evaluate_detections
-from boxcrew.evaluate.detection.metric import Judged
+from boxcrew.evaluate.detection.metric import EvaluatedImage
 from boxcrew.hardware.probe import usable_cores
 from boxcrew.recipes import DEFAULT
-from boxcrew.tasks.detection import Detection, require_detection
+from boxcrew.tasks.detection import DetectionData, require_detection
 
 SETS = ("groceries8_voc", "fashion8_coco", "bccd_voc")
 OURS = {
@@ -153,11 +153,11 @@ def _size(words: tuple[str, ...]) -> int:
     return require_detection(run_config(places[0], settings).task).detector.size
 
 
-def _point(data: Detection, seconds: float, file: Path) -> Point:
+def _point(data: DetectionData, seconds: float, file: Path) -> Point:
     found = json.loads(file.read_text())
     stems = file_stems(data.source)
-    judged = [
-        Judged(
+    evaluated = [
+        EvaluatedImage(
             key=record.key,
             width=record.width,
             height=record.height,
@@ -166,7 +166,7 @@ def _point(data: Detection, seconds: float, file: Path) -> Point:
         )
         for record in data.val
     ]
-    numbers = evaluate_detections(judged, data.source.classes).numbers
+    numbers = evaluate_detections(evaluated, data.source.classes).numbers
     return Point(seconds=seconds, AP50=numbers["AP50"], AP=numbers["AP"])
 
 

@@ -16,15 +16,15 @@ from pycocotools.cocoeval import COCOeval
 from bench.row import Row, alternate_figures
 from boxcrew.core.types import Detections, Target
 from boxcrew.evaluate.detection.coco import coco_scores, ground_truth, results
-from boxcrew.evaluate.detection.metric import Judged
+from boxcrew.evaluate.detection.metric import EvaluatedImage
 
 CLASSES, SIDE = 80, 640
 OBJECTS, FOUND = 7, 40  # of an image, about as in COCO
 
 
 def rows(*, images: int = 2000, repeats: int = 3) -> list[Row]:
-    judged = _examples(images)
-    sides = [partial(_time, partial(side, judged)) for side in (_ours, _theirs)]
+    evaluated = _examples(images)
+    sides = [partial(_time, partial(side, evaluated)) for side in (_ours, _theirs)]
     ours, theirs = alternate_figures(sides, repeats=repeats)
     assert abs(ours["AP"] - theirs["AP"]) < 1e-6, (ours, theirs)
     ratio = theirs["cpu_seconds"] / ours["cpu_seconds"]
@@ -42,16 +42,16 @@ def rows(*, images: int = 2000, repeats: int = 3) -> list[Row]:
     ]
 
 
-def _ours(judged: list[Judged]) -> float:
-    return coco_scores(judged, num_classes=CLASSES).numbers["AP"]
+def _ours(evaluated: list[EvaluatedImage]) -> float:
+    return coco_scores(evaluated, num_classes=CLASSES).numbers["AP"]
 
 
-def _theirs(judged: list[Judged]) -> float:
+def _theirs(evaluated: list[EvaluatedImage]) -> float:
     with contextlib.redirect_stdout(io.StringIO()):
         truth = COCO()
-        truth.dataset = ground_truth(judged, num_classes=CLASSES)
+        truth.dataset = ground_truth(evaluated, num_classes=CLASSES)
         truth.createIndex()
-        evaluation = COCOeval(truth, truth.loadRes(results(judged)), "bbox")
+        evaluation = COCOeval(truth, truth.loadRes(results(evaluated)), "bbox")
         evaluation.evaluate()
         evaluation.accumulate()
         evaluation.summarize()
@@ -68,19 +68,19 @@ def _time(compute: Callable[[], float]) -> dict[str, float]:
     }
 
 
-def _examples(num_images: int) -> list[Judged]:
+def _examples(num_images: int) -> list[EvaluatedImage]:
     """Each object is found about twice, more or less exactly; the rest of the detections are anywhere."""
     rng = np.random.default_rng(0)
     return [_example(rng, str(i)) for i in range(num_images)]
 
 
-def _example(rng: np.random.Generator, key: str) -> Judged:
+def _example(rng: np.random.Generator, key: str) -> EvaluatedImage:
     boxes, labels = _boxes(rng, OBJECTS), rng.integers(0, CLASSES, OBJECTS)
     sides = np.tile(boxes[:, 2:] - boxes[:, :2], 2)
     near = [boxes + rng.normal(0, 0.08, boxes.shape) * sides for _ in range(2)]
     found = np.concatenate((*near, _boxes(rng, FOUND - 2 * OBJECTS)))
     guesses = np.concatenate((labels, labels, rng.integers(0, CLASSES, FOUND - 2 * OBJECTS)))
-    return Judged(
+    return EvaluatedImage(
         key=key,
         width=SIDE,
         height=SIDE,

@@ -211,8 +211,8 @@ def _by_hand(setup: Setup) -> Callable[[], None]:
 def _deployed(setup: Setup, strategy: str) -> Callable[[], None]:
     from boxcrew.api import run_config
     from boxcrew.deploy.deployment import deploy
-    from boxcrew.deploy.processes.collectives import Processes
-    from boxcrew.deploy.processes.environments import Seat
+    from boxcrew.deploy.processes.collectives import DistributedGroup
+    from boxcrew.deploy.processes.environments import ProcessEnvironment
     from boxcrew.detectors._base import build_detector
     from boxcrew.hardware.probe import probe_machine
     from boxcrew.tasks.detection import DetectionTask, largest_batch, require_detection
@@ -226,7 +226,9 @@ def _deployed(setup: Setup, strategy: str) -> Callable[[], None]:
     detector = build_detector(require_detection(config.task).detector, CLASSES)
     task = DetectionTask(detector).train()
     # With a group of processes, though of one: messages are sent, and come back.
-    group = Processes(Seat(rank=0, size=1, port=free_port())) if strategy == "ddp" else None
+    group = (
+        DistributedGroup(ProcessEnvironment(rank=0, size=1, port=free_port())) if strategy == "ddp" else None
+    )
     examples = partial(largest_batch, size=detector.config.size, num_objects=10)
     workload = account_for(config, task, examples)
     deployment = deploy(choose_plan(config, probe_machine(), workload, num_samples=1), group=group)

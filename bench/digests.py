@@ -19,7 +19,7 @@ from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks import features
-from boxcrew.tasks.base import TASKS, Feed, Opening
+from boxcrew.tasks.base import TASKS, LoaderOptions, OpenOptions
 from boxcrew.testing.runs import newest_tensors
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
@@ -74,10 +74,12 @@ def digest_of_weights(run: Path) -> str:
 
 def digest_of_batches(config: RunConfig) -> str:
     """The digest of the first batches that the recipe trains on."""
-    opening = Opening(data=config.data, seed=config.seed)
+    opening = OpenOptions(data=config.data, seed=config.seed)
     data, _ = TASKS.get(config.task.name).open(config.task, opening).settled()
     digest = hashlib.blake2b(digest_size=12)
-    for batch in data.loader(Feed(batch=config.batch, seed=config.seed)).batches(num_steps=NUM_BATCHES):
+    for batch in data.loader(LoaderOptions(batch=config.batch, seed=config.seed)).batches(
+        num_steps=NUM_BATCHES
+    ):
         _add_batch(digest, batch)
     return digest.hexdigest()
 

@@ -153,19 +153,19 @@ def parts(recipe: str, *, fused: bool = False) -> tuple[Any, Iterator[Any], Any,
     import torch
 
     from boxcrew.api import run_config
-    from boxcrew.tasks.base import Feed
+    from boxcrew.tasks.base import LoaderOptions
     from boxcrew.train.loop.optim import optimizer_of, set_rate
     from boxcrew.train.output.screen import Screen
-    from boxcrew.train.run.data import load_subject
+    from boxcrew.train.run.data import load_task_data
 
     config = run_config(recipe, {"data": str(real_data("fashion_mnist"))})
-    subject = load_subject(config, workers=1, screen=Screen())
+    task_data = load_task_data(config, workers=1, screen=Screen())
     torch.manual_seed(0)
-    task = subject.task().train()
+    task = task_data.task().train()
     optimizer = optimizer_of(task, config.optim)
     set_rate(optimizer, config.optim.rate)
     optimizer = optimizer if fused else _as_torch_makes_it(optimizer)
-    batches = subject.loader(Feed(batch=config.batch, seed=0)).batches()
+    batches = task_data.loader(LoaderOptions(batch=config.batch, seed=0)).batches()
     return task, batches, optimizer, config.optim.clip
 
 
@@ -180,7 +180,7 @@ def plain_loop(recipe: str, *, fused: bool) -> Callable[[], None]:
     """What people write, a step at a time: forward, backward, clip, step; the loss is looked at."""
     import torch
 
-    from boxcrew.core.torch_tools.tracked_weights import follow_weights
+    from boxcrew.core.torch_tools.tracked_weights import track_weights
 
     task, batches, optimizer, clip = parts(recipe, fused=fused)
 
@@ -191,7 +191,7 @@ def plain_loop(recipe: str, *, fused: bool) -> Callable[[], None]:
             for name, parameter in task.named_parameters() if len(task.phases) > 1 else ():
                 parameter.requires_grad = task.learns_in(phase, name)
             if len(task.phases) > 1:
-                follow_weights(task)  # of spectral norms, as torch's own do in forward
+                track_weights(task)  # of spectral norms, as torch's own do in forward
             losses = task(batch, phase)
             loss = losses.total() / losses.weight
             loss.backward()

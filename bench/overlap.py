@@ -16,8 +16,8 @@ from torch import multiprocessing as processes
 
 from bench.train_step import CLASSES, SETUPS, examples_of
 from boxcrew.deploy.deployment import deploy
-from boxcrew.deploy.processes.collectives import Pending, Processes
-from boxcrew.deploy.processes.environments import Seat
+from boxcrew.deploy.processes.collectives import DistributedGroup, Pending
+from boxcrew.deploy.processes.environments import ProcessEnvironment
 from boxcrew.plan.plan import Clone, Plan, Replica
 from boxcrew.testing.processes import free_port
 
@@ -27,16 +27,16 @@ SHARE = 2  # samples of each replica
 WARM_UP = 2
 
 
-class Timed(Processes):
+class Timed(DistributedGroup):
     """Notes when each message left and when it had arrived."""
 
-    def __init__(self, seat: Seat) -> None:
-        super().__init__(seat)
-        self.messages: list[dict[str, float]] = []
+    def __init__(self, env: ProcessEnvironment) -> None:
+        super().__init__(env)
+        self.notes: list[dict[str, float]] = []
 
-    def add_later(self, tensor: Tensor) -> Pending:
+    def all_reduce_async(self, tensor: Tensor) -> Pending:
         note = {"megabytes": tensor.nbytes / 1e6, "left": time.monotonic()}
-        self.messages.append(note)
+        self.notes.append(note)
         work = dist.all_reduce(tensor, async_op=True)
         assert work is not None
         work.get_future().add_done_callback(lambda _: note.update(arrived=time.monotonic()))
@@ -59,7 +59,7 @@ def _replica(rank: int, port: int, folder: str) -> None:
     from boxcrew.tasks.detection import DetectionTask, require_detection
 
     torch.set_num_threads(1)
-    group = Timed(Seat(rank=rank, size=2, port=port))
+    group = Timed(ProcessEnvironment(rank=rank, size=2, port=port))
     clones = (Clone(device="cpu", share=SHARE),)
     plan = Plan(
         strategy="ddp",
@@ -87,13 +87,13 @@ def _replica(rank: int, port: int, folder: str) -> None:
         )
         optimizer = torch.optim.SGD(task.parameters(), lr=1e-4)
         for _ in range(WARM_UP + 1):
-            group.messages.clear()
+            group.notes.clear()
             deployment.gradients(task, batch, "train")
             times["all there"] = time.monotonic()
             deployment.update(optimizer, max_norm=None)
             times["updated"] = time.monotonic()
     if rank == 0:
-        times["messages"] = group.messages
+        times["messages"] = group.notes
         (Path(folder) / "times.json").write_text(json.dumps(times))
     group.close()
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from boxcrew.core.config import Tree
-from boxcrew.tasks.detection import Detection
+from boxcrew.tasks.detection import DetectionData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.run.data import load_subject
+from boxcrew.train.run.data import load_task_data
 
 
-def photos(place: str | Path, *, workers: int = 1) -> Detection:
+def photos(place: str | Path, *, workers: int = 1) -> DetectionData:
     config: Tree = {"epochs": 1, "data": str(place)}
-    subject = load_subject(RunConfig.of(config), workers=workers, screen=Screen())
-    assert isinstance(subject, Detection)
-    return subject
+    task_data = load_task_data(RunConfig.of(config), workers=workers, screen=Screen())
+    assert isinstance(task_data, DetectionData)
+    return task_data

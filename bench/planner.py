@@ -48,7 +48,7 @@ def _points(recipe: str, data: Path, folder: Path) -> list[Point]:
     for size in sizes:
         for batch in batches:
             run = folder / f"{recipe}-{size}-{batch}"
-            words = [f"data={data}", f"size={size}", f"batch={batch}", f"steps={steps}", "probe=true"]
+            words = [f"data={data}", f"size={size}", f"batch={batch}", f"steps={steps}", "trial=true"]
             words += ["evaluation.every_epochs=1000"]  # as in a run that is not over after its first steps
             summary = train(run, recipe, *words, "init=scratch", "summaries.tensorboard=false")
             found.append(_point(f"`{recipe}` {size} px, batch {batch}", summary["first_steps"]))
@@ -107,7 +107,7 @@ def _errors(what: str, key: str, points: Sequence[Point], aim: float, worst_aim:
 def _answer(data: Path) -> Row:
     def ask() -> float:
         begun = time.monotonic()
-        words = boxcrew("plan", f"data={data}", "probe=false")
+        words = boxcrew("plan", f"data={data}", "trial=false")
         subprocess.run(words, check=True, capture_output=True)
         return time.monotonic() - begun
 

@@ -32,12 +32,12 @@ from boxcrew.deploy import memory
 from boxcrew.deploy.deployment import deploy
 from boxcrew.hardware.probe import usable_cores
 from boxcrew.plan.plan import Clone, Plan, Replica
-from boxcrew.tasks.base import Feed, Subject
+from boxcrew.tasks.base import LoaderOptions, TaskData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.optim import optimizer_of
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.planning.workload import freeze_for
-from boxcrew.train.run.data import load_subject, settled
+from boxcrew.train.run.data import load_task_data, settled
 
 SECONDS, STEPS = 1.5, 2  # of each: at least
 AGAIN = 2  # so many of the best, of each batch, are measured again in turns
@@ -83,13 +83,13 @@ def _way(memory_format: str, threads: int, workers: int, batch: int) -> dict[str
     return {"format": memory_format, "threads": threads, "workers": workers, "batch": batch}
 
 
-def _load(recipe: str, data: str) -> tuple[RunConfig, Subject]:
+def _load(recipe: str, data: str) -> tuple[RunConfig, TaskData]:
     config = run_config(recipe, {"data": data, "init": "scratch"})
-    subject, config = settled(load_subject(config, workers=1, screen=Screen()), config, Screen())
-    return config, subject
+    task_data, config = settled(load_task_data(config, workers=1, screen=Screen()), config, Screen())
+    return config, task_data
 
 
-def _measure(config: RunConfig, subject: Subject, way: dict[str, Any]) -> float:
+def _measure(config: RunConfig, task_data: TaskData, way: dict[str, Any]) -> float:
     plan = Plan(
         replicas=(Replica(clones=(Clone(device="cpu", share=way["batch"]),)),),
         parameter_device="cpu",
@@ -99,9 +99,9 @@ def _measure(config: RunConfig, subject: Subject, way: dict[str, Any]) -> float:
         threads=way["threads"],
         loader_workers=way["workers"],
     )
-    task = subject.task()
+    task = task_data.task()
     freeze_for(config, task).set_learning(task, fraction=0.0)
-    with deploy(plan) as deployment, closing(_batches(subject, way)) as batches:
+    with deploy(plan) as deployment, closing(_batches(task_data, way)) as batches:
         deployment.place(task)
         optimizer = optimizer_of(task, config.optim)
 
@@ -120,9 +120,9 @@ def _measure(config: RunConfig, subject: Subject, way: dict[str, Any]) -> float:
         return steps * float(way["batch"]) / (time.perf_counter() - begun)
 
 
-def _batches(subject: Subject, way: dict[str, Any]) -> Generator[Any, None, None]:
-    feed = Feed(batch=way["batch"], seed=0, workers=Workers(num=way["workers"]))
-    yield from subject.keeping(1 << 30).loader(feed).batches()
+def _batches(task_data: TaskData, way: dict[str, Any]) -> Generator[Any, None, None]:
+    feed = LoaderOptions(batch=way["batch"], seed=0, workers=Workers(num=way["workers"]))
+    yield from task_data.keeping(1 << 30).loader(feed).batches()
 
 
 if __name__ == "__main__":

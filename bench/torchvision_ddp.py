@@ -23,12 +23,12 @@ from torchvision.models import get_model
 
 from bench.photos import photos
 from bench.torchvision_data import Photos, Preset, as_lists, preset
-from boxcrew.tasks.detection import Detection
+from boxcrew.tasks.detection import DetectionData
 
 Examples = tuple[list[Tensor], list[dict[str, Tensor]]]
 
 
-def batches(data: Detection, name: Preset, batch: int) -> Iterator[Examples]:
+def batches(data: DetectionData, name: Preset, batch: int) -> Iterator[Examples]:
     photos = Photos(data.train, preset(name, backend="pil"), backend="pil")
     sampler: DistributedSampler[int] = DistributedSampler(photos)
     loader: DataLoader[Any] = DataLoader(

@@ -35,9 +35,9 @@ from bench.torchvision_data import Photos, as_lists, preset
 from boxcrew.core.types import Detections
 from boxcrew.data.detection.source import Record
 from boxcrew.evaluate.detection.measures import evaluate_detections
-from boxcrew.evaluate.detection.metric import Judged
+from boxcrew.evaluate.detection.metric import EvaluatedImage
 from boxcrew.hardware.probe import usable_cores
-from boxcrew.tasks.detection import Detection
+from boxcrew.tasks.detection import DetectionData
 
 SIZE, BATCH = 320, 8
 RATE, DECAY = 1e-3, 0.02
@@ -80,7 +80,7 @@ def build(num_classes: int, weights: Path) -> nn.Module:
     return network
 
 
-def train(data: Detection, weights: Path, seconds: float) -> tuple[list[Point], str]:
+def train(data: DetectionData, weights: Path, seconds: float) -> tuple[list[Point], str]:
     """What was reached when, and how it was trained."""
     torch.manual_seed(0)
     torch.set_num_threads(max(1, int(usable_cores())))
@@ -154,20 +154,20 @@ def _is_faster_channels_last(model: nn.Module, examples: Examples) -> bool:
     return seconds[1] < seconds[0]
 
 
-def _look(model: nn.Module, data: Detection, elapsed: float) -> Point:
+def _look(model: nn.Module, data: DetectionData, elapsed: float) -> Point:
     model.eval()
-    judged = [_judge(model, record) for record in data.val]
+    evaluated = [_judge(model, record) for record in data.val]
     model.train()
-    numbers = evaluate_detections(judged, data.source.classes).numbers
+    numbers = evaluate_detections(evaluated, data.source.classes).numbers
     return Point(seconds=elapsed, AP50=numbers["AP50"], AP=numbers["AP"])
 
 
-def _judge(model: nn.Module, record: Record) -> Judged:
+def _judge(model: nn.Module, record: Record) -> EvaluatedImage:
     pixels = decode_image(str(record.path), ImageReadMode.RGB, apply_exif_orientation=True)
     with torch.inference_mode():
         found = model([pixels.float() / 255])[0]
     boxes, scores, labels = (found[name].clone() for name in ("boxes", "scores", "labels"))
-    return Judged(
+    return EvaluatedImage(
         key=record.key,
         width=record.width,
         height=record.height,

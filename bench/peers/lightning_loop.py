@@ -17,7 +17,7 @@ def main(recipe: str) -> None:
     lightning = importlib.import_module("lightning")
     torch = importlib.import_module("torch")
     loops = importlib.import_module("bench.loops")
-    follow = importlib.import_module("boxcrew.core.torch_tools.tracked_weights")
+    track = importlib.import_module("boxcrew.core.torch_tools.tracked_weights")
     torch.set_num_threads(2)
     turns = loops.Turns.of(recipe)
     task, batches, optimizer, clip = loops.parts(recipe)
@@ -41,7 +41,7 @@ def main(recipe: str) -> None:
 
         def _loss(self, batch: Any, phase: str) -> Any:
             if len(task.phases) > 1:
-                follow.follow_weights(self.task)
+                track.track_weights(self.task)
             losses = self.task(batch, phase)
             loss = losses.total() / losses.weight
             self.log(phase, loss, batch_size=len(batch))

@@ -26,7 +26,7 @@ class Watch:
         self.looks: list[dict[str, Any]] = []
         self.elapsed = 0.0  # seconds of training
 
-    def follow(self, model: Any, *, seconds: float, num: int, threads: int) -> None:
+    def track(self, model: Any, *, seconds: float, num: int, threads: int) -> None:
         """`threads`: on a CPU Ultralytics leaves one core out, which then has nothing to do."""
 
         def start(trainer: Any) -> None:  # noqa: ARG001
@@ -81,7 +81,7 @@ def main(words: list[str]) -> None:
     package.settings.update(sync=False)
     watch = Watch(package, torch, data.parent / "images" / "val", out)
     model = package.YOLO(NETWORK)
-    watch.follow(model, seconds=seconds, num=num, threads=threads)
+    watch.track(model, seconds=seconds, num=num, threads=threads)
     model.train(
         data=str(data),
         time=seconds / 3600,

@@ -15,7 +15,7 @@ from boxcrew.core.config import Tree, put, read_yaml
 from boxcrew.core.errors import BoxcrewError, DataError, UsageError
 from boxcrew.core.types import Detections, Image
 from boxcrew.data.images.reading import IMAGE_SUFFIXES, read_image
-from boxcrew.deploy.processes.collectives import Group
+from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.hardware.machine import Machine
 from boxcrew.plan.plan import Plan
 from boxcrew.recipes import DEFAULT, RECIPES
@@ -23,13 +23,13 @@ from boxcrew.report.plots.labels import plot_labels
 from boxcrew.report.plots.plan import plot_plan
 from boxcrew.report.plots.run import write_plots
 from boxcrew.report.predictions import Result
-from boxcrew.tasks.detection import Detection, predictor, require_detection
+from boxcrew.tasks.detection import DetectionData, predictor, require_detection
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.best_effort import BestEffort
 from boxcrew.train.output.outcome import Outcome
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.loading import Loaded, Which, load_task
-from boxcrew.train.run.replicas import follow, serve
+from boxcrew.train.run.replicas import serve, track
 from boxcrew.train.run.run import explain, resume, train
 from boxcrew.train.run.validate import ValConfig, validate
 
@@ -47,7 +47,7 @@ def run_config(start: str | None, settings: Tree) -> RunConfig:
     return RECIPES.get(start or DEFAULT)().changed(settings)
 
 
-def train_run(config: RunConfig, screen: Screen, group: Group | None = None) -> Outcome:
+def train_run(config: RunConfig, screen: Screen, group: ReplicaGroup | None = None) -> Outcome:
     """Trains and draws the plots."""
     return _with_plots(train(config, screen, group), screen)
 
@@ -70,17 +70,17 @@ def plan_run(
     return explained
 
 
-def follow_run(group: Group) -> None:
+def follow_run(group: ReplicaGroup) -> None:
     """Works for the chief of a run, in a process that is not the chief."""
-    follow(group, Screen())
+    track(group, Screen())
 
 
-def serve_run(group: Group) -> None:
+def serve_run(group: ReplicaGroup) -> None:
     """Keeps parameters for a run, in a process that is a parameter server."""
     serve(group, Screen())
 
 
-def resume_run(folder: Path, changes: Tree, screen: Screen, group: Group | None = None) -> Outcome:
+def resume_run(folder: Path, changes: Tree, screen: Screen, group: ReplicaGroup | None = None) -> Outcome:
     return _with_plots(resume(folder, changes, screen, group), screen)
 
 
@@ -105,14 +105,14 @@ def _draw(outcome: Outcome) -> None:
     plan = Plan.read(outcome.folder / "plan.json", setting="plan")
     if plan.predicted is not None:
         plot_plan(plan.predicted, outcome.folder / "plots" / "plan.png", title=plan.explain()[0])
-    if isinstance(outcome.subject, Detection):
-        _draw_labels(outcome.subject, outcome.folder / "plots" / "labels.png")
+    if isinstance(outcome.task_data, DetectionData):
+        _draw_labels(outcome.task_data, outcome.folder / "plots" / "labels.png")
 
 
-def _draw_labels(subject: Detection, file: Path) -> None:
-    sizes = [(record.width, record.height) for record in subject.train]
-    targets = [record.target for record in subject.train]
-    plot_labels(targets, subject.source.classes, sizes, file)
+def _draw_labels(task_data: DetectionData, file: Path) -> None:
+    sizes = [(record.width, record.height) for record in task_data.train]
+    targets = [record.target for record in task_data.train]
+    plot_labels(targets, task_data.source.classes, sizes, file)
 
 
 class Detector:

@@ -61,8 +61,8 @@ def test_a_missing_set_is_skipped(
 ) -> None:
     monkeypatch.setenv("BOXCREW_SHARED_DATA", str(tmp_path))
     monkeypatch.setattr(accuracy, "read_curves", dict)
-    verdicts = [row.verdict for row in accuracy.rows("bccd_voc", "starter", write=False)]
-    assert verdicts == ["skipped: no bccd_voc"] * 2
+    class_matches = [row.verdict for row in accuracy.rows("bccd_voc", "starter", write=False)]
+    assert class_matches == ["skipped: no bccd_voc"] * 2
     assert "bccd_voc starter: skipped: no bccd_voc" in capsys.readouterr().out
 
 

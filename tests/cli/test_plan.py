@@ -27,7 +27,7 @@ def plan(boxcrew: Call, tiny_set: Path) -> Call:
     """The command, on a few images and without trying steps."""
 
     def run(*words: str) -> Any:
-        return boxcrew("plan", f"data={tiny_set}", *TINY, "batch=8", "probe=false", *words)
+        return boxcrew("plan", f"data={tiny_set}", *TINY, "batch=8", "trial=false", *words)
 
     return run
 
@@ -65,7 +65,7 @@ def test_for_a_machine_that_is_not_here(plan: Call) -> None:
 @pytest.mark.parametrize("recipe", ["fc", "cnn", "rnn", "gan"])
 def test_for_networks_that_are_no_detectors(boxcrew: Call, recipe: str, tmp_path: Path) -> None:
     data = () if recipe == "rnn" else (f"data={make_folder(tmp_path / 'pictures')}", "size=28")
-    words = ("plan", recipe, *data, "probe=false", "--json")
+    words = ("plan", recipe, *data, "trial=false", "--json")
     here, there = (boxcrew(*words, *more) for more in ((), ("--assume", "2x24GB-gpu, 16 cores, 64GB")))
     assert (here.code, there.code) == (0, 0), here.err + there.err
     assert "images/s" not in here.err
@@ -80,7 +80,7 @@ def test_for_networks_that_are_no_detectors(boxcrew: Call, recipe: str, tmp_path
 def test_a_critic_that_learns_more_often_makes_steps_shorter(boxcrew: Call, tmp_path: Path) -> None:
     """On the whole: four in five have one phase of two."""
     seconds = []
-    words = ("plan", "gan", f"data={make_folder(tmp_path / 'pictures')}", "size=28", "probe=false", "--json")
+    words = ("plan", "gan", f"data={make_folder(tmp_path / 'pictures')}", "size=28", "trial=false", "--json")
     for critic_steps in (1, 5):
         done = boxcrew(*words, f"task.critic_steps={critic_steps}")
         seconds.append(json.loads(done.out)["plan"]["predicted"]["step"]["likely"])
@@ -156,6 +156,6 @@ def test_a_description_with_unknown_fields(boxcrew: Call, plan: Call, tmp_path: 
 
 def test_a_plan_for_another_task_is_refused(boxcrew: Call, plan: Call, tiny_set: Path) -> None:
     assert plan("out=plan.json").code == 0
-    done = boxcrew("plan", "ssd300_vgg16", f"data={tiny_set}", "probe=false", "plan=plan.json")
+    done = boxcrew("plan", "ssd300_vgg16", f"data={tiny_set}", "trial=false", "plan=plan.json")
     assert done.code == 2
     assert "was made for detection by ssdlite, not for detection by ssd" in done.err

@@ -13,12 +13,12 @@ import torch
 from boxcrew.core.config import Tree
 from boxcrew.core.types import Batch
 from boxcrew.deploy.deployment import Deployment, deploy
-from boxcrew.deploy.processes.collectives import Group
+from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.deploy.strategies import fsdp
 from boxcrew.deploy.strategies.ddp import Ddp
 from boxcrew.deploy.strategies.parameter_server.server import Server
 from boxcrew.plan.plan import Clone, Plan, Replica
-from boxcrew.tasks.base import TASKS, Facts, Task
+from boxcrew.tasks.base import TASKS, DataFacts, Task
 from boxcrew.tasks.gan import _with_noise
 from boxcrew.tasks.phases import learning_in
 from boxcrew.testing import learning
@@ -27,7 +27,7 @@ from boxcrew.testing.processes import in_all_processes, in_processes
 from boxcrew.train.loop.optim import OptimConfig, PhaseConfig, optimizer_of
 
 BATCH, STEPS, LATENT = 8, 4, 5
-PICTURES: Facts = {
+PICTURES: DataFacts = {
     "classes": ["a", "b", "c"],
     "counts": [5, 3, 1],
     "kind": "pictures",
@@ -36,7 +36,7 @@ PICTURES: Facts = {
     "mean": [0.4],
     "std": [0.3],
 }
-TEXT: Facts = {
+TEXT: DataFacts = {
     "classes": [],
     "counts": [],
     "kind": "tokens",
@@ -44,7 +44,7 @@ TEXT: Facts = {
     "meaning": {"alphabet": "abcdef", "unknown": 0},
 }
 GAN: Tree = {"width": 4, "latent": LATENT, "critic_steps": 2}
-KINDS: dict[str, tuple[str, Tree, Facts]] = {
+KINDS: dict[str, tuple[str, Tree, DataFacts]] = {
     "fc": ("classification", {"net": {"name": "fc", "widths": [16]}, "l1": 1e-3, "max_norm": 1.0}, PICTURES),
     "cnn": ("classification", {"net": {"name": "cnn", "width": 4}, "class_weights": True}, PICTURES),
     "rows": ("sequence", {"net": {"hidden": 8}}, PICTURES),
@@ -59,10 +59,10 @@ RATES = OPTIM.model_copy(update={"phases": {"critic": PhaseConfig(rate=3e-3, mom
 
 def make_task(kind: str) -> Task:
     name, settings, facts = KINDS[kind]
-    subject = TASKS.get(name)
+    task_data = TASKS.get(name)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return subject.build(subject.config_class.of({"name": name, **settings}), facts).train()
+        return task_data.build(task_data.config_class.of({"name": name, **settings}), facts).train()
 
 
 def make_batch(kind: str, step: int) -> Batch:
@@ -91,7 +91,7 @@ def learn(kind: str, deployment: Deployment, task: Task) -> Any:
                 losses = deployment.gradients(placed, batch, phase)
                 deployment.update(optimizer, max_norm=None)
             told += [float(value / losses.weight) for value in losses.terms.values()]
-    return dict(deployment.whole(placed.state_dict())), told
+    return dict(deployment.gather_full_state(placed.state_dict())), told
 
 
 def plan(strategy: str, *shares: int, servers: int = 0, in_one: bool = False) -> Plan:
@@ -100,7 +100,7 @@ def plan(strategy: str, *shares: int, servers: int = 0, in_one: bool = False) ->
     return plan_of(*shares, strategy=strategy, replicas=replicas, batch_norm="synced", servers=servers)
 
 
-def play_all(one: Plan, group: Group, file: Path) -> None:
+def play_all(one: Plan, group: ReplicaGroup, file: Path) -> None:
     found = {}
     for kind in KINDS:
         task = make_task(kind)
@@ -173,7 +173,9 @@ def slopes(kind: str, deployment: Deployment) -> dict[str, torch.Tensor]:
     task = deployment.place(make_task(kind))
     deployment.gradients(task, make_batch(kind, 0).select(deployment.positions), "train")
     found = {name: parameter.grad for name, parameter in task.named_parameters()}
-    return dict(deployment.whole({name: slope for name, slope in found.items() if slope is not None}))
+    return dict(
+        deployment.gather_full_state({name: slope for name, slope in found.items() if slope is not None})
+    )
 
 
 def divided_slopes(deployment: Deployment, file: Path) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.deploy.deployment import deploy
-from boxcrew.deploy.processes.collectives import Group
+from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.deploy.strategies import fsdp
 from boxcrew.deploy.strategies.parameter_server.server import Server
 from boxcrew.plan.plan import BatchNorm, Clone, MemoryFormat, Plan, Precision, Replica
@@ -68,7 +68,7 @@ def several(strategy: str, batch_norm: BatchNorm) -> Plan:
     )
 
 
-def play(one: Plan, group: Group, file: Path) -> None:
+def play(one: Plan, group: ReplicaGroup, file: Path) -> None:
     """A frozen backbone thaws after two steps."""
     fsdp.UNIT_BYTES = 1  # every layer comes and goes by itself
     found = []
@@ -84,7 +84,7 @@ def play(one: Plan, group: Group, file: Path) -> None:
                 placed.get_submodule("detector.backbone").requires_grad_(requires_grad=learns)
                 losses, norms = learning.learn(deployment, placed, steps=steps)
                 told += losses + norms
-            found.append((dict(deployment.whole(placed.state_dict())), told))
+            found.append((dict(deployment.gather_full_state(placed.state_dict())), told))
     torch.save(found, file)
 
 

@@ -17,14 +17,14 @@ from torch import Tensor, nn
 from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch, Losses
 from boxcrew.deploy.deployment import deploy
-from boxcrew.deploy.processes.collectives import Group
-from boxcrew.deploy.processes.environments import seat_of
+from boxcrew.deploy.processes.collectives import ReplicaGroup
+from boxcrew.deploy.processes.environments import read_environment
 from boxcrew.deploy.strategies.clones import Clones
 from boxcrew.deploy.strategies.parameter_server.server import Server
 from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
 from boxcrew.hardware.machine import Device, Machine
 from boxcrew.plan.plan import Clone, Plan, Replica
-from boxcrew.plan.request import DeployConfig, Order
+from boxcrew.plan.request import DeployConfig, PlanRequest
 from boxcrew.plan.search import make_plan
 from boxcrew.tasks.detection import DetectionTask
 from boxcrew.testing import learning
@@ -45,7 +45,7 @@ MACHINE = Machine(
 def config(strategy: str = "clones", **wishes: object) -> Plan:
     deploy = DeployConfig.of({"strategy": strategy, **wishes})
     return make_plan(
-        MACHINE, a_workload(inputs=None), Order(deploy=deploy, batch=8, num_samples=80, steps=10)
+        MACHINE, a_workload(inputs=None), PlanRequest(deploy=deploy, batch=8, num_samples=80, steps=10)
     )
 
 
@@ -203,7 +203,7 @@ def test_14_15_16_17_gradients_are_summed_beside_their_variables(
         torch.testing.assert_close(parameter.grad, other.grad)
 
 
-def in_server_processes(one: Plan, group: Group, file: Path) -> None:
+def in_server_processes(one: Plan, group: ReplicaGroup, file: Path) -> None:
     """What a replica's devices were, and what it has learnt; what a server keeps."""
     task = make_toy()
     if group.is_server:
@@ -296,7 +296,7 @@ def test_every_refusal(wishes: dict[str, Any], said: str) -> None:
 
 def test_a_replica_that_there_is_no_place_for_is_refused() -> None:
     with pytest.raises(UsageError, match="RANK=2: there are only 2 replicas"):
-        seat_of({"RANK": "2", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "4000"})
+        read_environment({"RANK": "2", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "4000"})
 
 
 def test_regularisation_counts_once_however_many_clones() -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from boxcrew.core.errors import UsageError
-from boxcrew.detectors._anchor_adapt import Layout, fit_layout, layouts
+from boxcrew.detectors._anchor_adapt import AnchorLayout, anchor_layouts, fit_layout
 from boxcrew.detectors.ssdlite import SsdLiteConfig
 
 AUTO = SsdLiteConfig(
@@ -81,11 +81,11 @@ def test_with_nothing_left_open_nothing_is_done() -> None:
 
 def test_without_objects_it_stays_open() -> None:
     assert AUTO.fitted(torch.zeros(0, 4)) == (AUTO, "")
-    assert AUTO.layout == Layout(finest_stride=16, min_scale=0.1, max_scale=0.9)
+    assert AUTO.layout == AnchorLayout(finest_stride=16, min_scale=0.1, max_scale=0.9)
 
 
 def test_objects_of_one_size_have_default_boxes_on_both_sides() -> None:
-    for layout in layouts(objects(0.3, spread=0), strides=[16]):
+    for layout in anchor_layouts(objects(0.3, spread=0), strides=[16]):
         assert layout.max_scale >= 1.29 * layout.min_scale
 
 

@@ -13,7 +13,7 @@ from boxcrew.core.types import Batch, Detections, Losses, Target
 from boxcrew.data.detection.source import open_source
 from boxcrew.data.transforms.pipeline import TransformsConfig
 from boxcrew.detectors import _anchor_coverage as module
-from boxcrew.detectors._anchor_coverage import Reach, reach
+from boxcrew.detectors._anchor_coverage import AnchorCoverage, anchor_coverage
 from boxcrew.detectors._base import DetectorConfig, DetectorNet, build_detector
 from boxcrew.detectors._objects import counted_objects
 from boxcrew.detectors.ssd import SsdConfig
@@ -33,8 +33,10 @@ def grid(side: float, *, ratio: float = 1.0, image: tuple[int, int] = (128, 128)
     return Target.of(boxes, [0] * len(boxes))
 
 
-def reached(config: DetectorConfig, *targets: Target, transforms: TransformsConfig | None = None) -> Reach:
-    found = reach(config, CLASSES, targets, [(128, 128)] * len(targets), transforms=transforms)
+def reached(
+    config: DetectorConfig, *targets: Target, transforms: TransformsConfig | None = None
+) -> AnchorCoverage:
+    found = anchor_coverage(config, CLASSES, targets, [(128, 128)] * len(targets), transforms=transforms)
     assert found is not None
     return found
 
@@ -83,17 +85,17 @@ def test_small_boxes() -> None:
 def test_a_larger_input_loses_fewer_small_boxes_and_the_advice_says_how_many() -> None:
     shelf = open_source("shelf").split("val")
     targets, sizes = [one.target for one in shelf], [(one.width, one.height) for one in shelf]
-    found = reach(SsdConfig(), CLASSES, targets, sizes)
+    found = anchor_coverage(SsdConfig(), CLASSES, targets, sizes)
     assert found is not None
     assert found.smallest_side is not None
     assert 15 < found.smallest_side < 25
     assert found.alternatives[512] > found.share
-    larger = reach(SsdConfig(size=512), CLASSES, targets, sizes)
+    larger = anchor_coverage(SsdConfig(size=512), CLASSES, targets, sizes)
     assert larger is not None
     assert found.alternatives == {512: pytest.approx(larger.share)}
     said = re.search(r"lost: (?:detector\.)?(\w+)=(\w+) would match (\d+) %", found.advice)
     assert said is not None
-    changed = reach(SsdConfig.of({said[1]: said[2]}), CLASSES, targets, sizes)
+    changed = anchor_coverage(SsdConfig.of({said[1]: said[2]}), CLASSES, targets, sizes)
     assert changed is not None
     assert int(said[3]) == round(100 * changed.share)
 
@@ -133,8 +135,10 @@ def test_sizes_that_a_backbone_does_not_take_are_passed_over() -> None:
 
 def test_letterbox_is_followed_and_advised() -> None:
     wide = grid(100, ratio=1.2, image=(1280, 256), num=5)  # squashed: five times as high as wide
-    squashed = reach(SMALL, CLASSES, [wide], [(1280, 256)])
-    boxed = reach(SMALL, CLASSES, [wide], [(1280, 256)], transforms=TransformsConfig(resize="letterbox"))
+    squashed = anchor_coverage(SMALL, CLASSES, [wide], [(1280, 256)])
+    boxed = anchor_coverage(
+        SMALL, CLASSES, [wide], [(1280, 256)], transforms=TransformsConfig(resize="letterbox")
+    )
     assert squashed is not None
     assert boxed is not None
     assert squashed.share < boxed.share
@@ -155,10 +159,10 @@ def test_settings_that_are_auto_are_fitted_first() -> None:
 
 
 def test_nothing_to_reach_and_nothing_to_start_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert reach(SMALL, CLASSES, [Target.of([], [])], [(10, 10)]) is None
-    assert reach(SMALL, CLASSES, [], []) is None
+    assert anchor_coverage(SMALL, CLASSES, [Target.of([], [])], [(10, 10)]) is None
+    assert anchor_coverage(SMALL, CLASSES, [], []) is None
     monkeypatch.setattr(module, "build_detector", _Boxless)
-    assert reach(SMALL, CLASSES, [grid(30)], [(128, 128)]) is None
+    assert anchor_coverage(SMALL, CLASSES, [grid(30)], [(128, 128)]) is None
 
 
 class _Boxless(DetectorNet):
@@ -185,6 +189,6 @@ def test_a_settled_detector_is_judged_as_it_is() -> None:
     auto = SMALL.model_copy(update={"min_scale": "auto", "max_scale": "auto"})
     small, large = grid(10), grid(90)
     settled, _ = counted_objects([large], [(128, 128)])[1].fit(auto, TransformsConfig())
-    both = reach(auto, CLASSES, [small, large], [(128, 128)] * 2, settled=settled)
+    both = anchor_coverage(auto, CLASSES, [small, large], [(128, 128)] * 2, settled=settled)
     assert both is not None
     assert both.share < 0.7  # the small were not fitted to

@@ -87,7 +87,7 @@ def shortened(words: list[str]) -> list[str]:
         batch = ["batch=8"] if shared_out else []  # the starter's, which the shares add up to
         return [*words, *TINY, "detector.name=ssdlite", "steps=1", "loader.workers=0", *batch]
     if words[0] == "plan":
-        return [*words, *TINY, "detector.name=ssdlite", "probe=false"]
+        return [*words, *TINY, "detector.name=ssdlite", "trial=false"]
     if words[0] == "resume":
         return [*words, "epochs=2"]
     return words

@@ -12,23 +12,23 @@ import pytest
 import torch
 
 from boxcrew.core.types import Detections, Target
-from boxcrew.evaluate.detection.metric import Judged
+from boxcrew.evaluate.detection.metric import EvaluatedImage
 
-Judge = Callable[..., Judged]
+Judge = Callable[..., EvaluatedImage]
 
 
 @pytest.fixture(scope="session")
 def judge() -> Judge:
     """Makes one image from its target and detections given as (label, score, box), in any order."""
 
-    def make(target: Target, found: list[tuple[int, float, list[float]]], key: str = "a") -> Judged:
+    def make(target: Target, found: list[tuple[int, float, list[float]]], key: str = "a") -> EvaluatedImage:
         best_first = sorted(found, key=lambda one: -one[1])
         detections = Detections(
             boxes=torch.tensor([one[2] for one in best_first], dtype=torch.float32).reshape(-1, 4),
             scores=torch.tensor([one[1] for one in best_first], dtype=torch.float32),
             labels=torch.tensor([one[0] for one in best_first], dtype=torch.int64),
         )
-        return Judged(key=key, width=640, height=480, target=target, found=detections)
+        return EvaluatedImage(key=key, width=640, height=480, target=target, found=detections)
 
     return make
 
@@ -66,10 +66,10 @@ def fashion_truth(shared_data: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def fashion(fashion_truth: dict[str, Any]) -> list[Judged]:
+def fashion(fashion_truth: dict[str, Any]) -> list[EvaluatedImage]:
     """The same as targets, with made-up detections."""
     random = np.random.default_rng(7)
-    judged = []
+    evaluated = []
     for image in fashion_truth["images"]:
         mine = [one for one in fashion_truth["annotations"] if one["image_id"] == image["id"]]
         xywh = np.array([one["bbox"] for one in mine], dtype=np.float32).reshape(-1, 4)
@@ -80,8 +80,8 @@ def fashion(fashion_truth: dict[str, Any]) -> list[Judged]:
             crowd=[one["iscrowd"] for one in mine],
         )
         found = perturbed(target, (image["width"], image["height"]), random)
-        judged.append(
-            Judged(
+        evaluated.append(
+            EvaluatedImage(
                 key=image["file_name"],
                 width=image["width"],
                 height=image["height"],
@@ -89,4 +89,4 @@ def fashion(fashion_truth: dict[str, Any]) -> list[Judged]:
                 found=found,
             )
         )
-    return judged
+    return evaluated

@@ -89,7 +89,7 @@ def test_a_replica_on_each_accelerator_learns_what_one_does(strategy: str, tmp_p
 def _learn(deployment: Deployment, file: Path) -> None:
     task = deployment.place(learning.make_task("normed"))
     learning.learn(deployment, task)
-    whole = deployment.whole(task.state_dict())
+    whole = deployment.gather_full_state(task.state_dict())
     torch.save({name: value.cpu() for name, value in whole.items()}, file)
 
 

@@ -20,7 +20,7 @@ WORDS = (
     "steps=2",
     "batch=6",
     "out=run",
-    "probe=false",
+    "trial=false",
     "loader.workers=0",
     "deploy.threads=1",
     "summaries.tensorboard=false",
@@ -59,6 +59,6 @@ def test_it_is_trained_and_judged(recipe: str, deployment: str, tmp_path: Path) 
     assert (trained["state"], trained["steps"]) == ("finished", 2)
     plan = json.loads((tmp_path / "run" / "plan.json").read_text())
     assert plan["strategy"] == deployment
-    judged = json.loads(boxcrew(tmp_path, "val", "run=run", "--json"))["best"]["numbers"]
+    evaluated = json.loads(boxcrew(tmp_path, "val", "run=run", "--json"))["best"]["numbers"]
     metric = JUDGED_BY[recipe]
-    assert judged[metric] == pytest.approx(trained[metric], rel=1e-4)
+    assert evaluated[metric] == pytest.approx(trained[metric], rel=1e-4)

@@ -18,8 +18,8 @@ from boxcrew.core.errors import BoxcrewError, DataError
 from boxcrew.core.types import Batch, Losses
 from boxcrew.data.detection import source
 from boxcrew.data.images.reading import read_image
-from boxcrew.deploy.processes.collectives import Processes
-from boxcrew.deploy.processes.environments import Seat
+from boxcrew.deploy.processes.collectives import DistributedGroup
+from boxcrew.deploy.processes.environments import ProcessEnvironment
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks import features
 from boxcrew.tasks.detection import DetectionTask
@@ -48,18 +48,18 @@ def _process(rank: int, tree: dict[str, Any], port: int, spoil: Spoil, folder: P
     config = RunConfig.of(tree)
     servers = SERVERS[config.deploy.strategy]
     spoil(rank)
-    group = Processes(
-        Seat(rank=rank, size=_num_replicas(config) + servers, port=port),
+    group = DistributedGroup(
+        ProcessEnvironment(rank=rank, size=_num_replicas(config) + servers, port=port),
         num_servers=0 if rank else servers,  # the others hear it from the chief
     )
     try:
         if group.is_chief:
             found: dict[str, Any] = train(config, Screen(), group).summary
         else:
-            (replicas.serve if group.is_server else replicas.follow)(group, Screen())
+            (replicas.serve if group.is_server else replicas.track)(group, Screen())
             found = {}
     except BoxcrewError as error:
-        group.fail(error.message)
+        group.report_failure(error.message)
         found = {"error": error.message}
     finally:
         group.close()
@@ -172,14 +172,14 @@ def test_memory_runs_out_on_one_replica(config: MakeConfig, photos: Path, tmp_pa
 
 
 def _other_data(rank: int) -> None:
-    original = replicas.load_subject  # type: ignore[attr-defined]
+    original = replicas.load_task_data  # type: ignore[attr-defined]
 
     def load(given: Any, **settings: Any) -> Any:
         found: Any = original(given, **settings)
         return replace(found, train=found.train[:-1])
 
     if rank:
-        replicas.load_subject = load  # type: ignore[attr-defined,assignment]
+        replicas.load_task_data = load  # type: ignore[attr-defined,assignment]
 
 
 def test_data_that_differ(config: MakeConfig, photos: Path, tmp_path: Path) -> None:

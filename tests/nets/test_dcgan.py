@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from boxcrew.core.errors import UsageError
-from boxcrew.core.torch_tools.tracked_weights import follow_weights
+from boxcrew.core.torch_tools.tracked_weights import track_weights
 from boxcrew.nets.dcgan import Critic, Generator
 
 
@@ -69,7 +69,7 @@ def test_a_spectral_norm_limits_the_slope() -> None:
             for parameter in critic.parameters():
                 parameter.mul_(10)
     for _ in range(20):  # the norms are found step by step
-        follow_weights(limited)
+        track_weights(limited)
     layers = [layer for layer in limited.modules() if isinstance(layer, nn.Conv2d | nn.Linear)]
     assert len(layers) == 3
     for layer in layers:

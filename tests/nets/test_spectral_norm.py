@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
-from boxcrew.core.torch_tools.tracked_weights import follow_weights
+from boxcrew.core.torch_tools.tracked_weights import track_weights
 from boxcrew.nets.spectral_norm import add_spectral_norm
 
 
@@ -34,15 +34,15 @@ def test_the_norm_is_one_and_is_so_again_after_the_weight_has_moved(which: int) 
     layer = make_layers()[which]
     add_spectral_norm(layer)
     for _ in range(50):
-        follow_weights(layer)
+        track_weights(layer)
     assert spectral_norm(layer) == pytest.approx(1, rel=0.01)
     with torch.no_grad():
         for parameter in layer.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(2)))
-    follow_weights(layer)
+    track_weights(layer)
     assert spectral_norm(layer) >= 0.99, "what is estimated is never more than the norm"
     for _ in range(50):
-        follow_weights(layer)
+        track_weights(layer)
     assert spectral_norm(layer) == pytest.approx(1, rel=0.01)
 
 
@@ -71,7 +71,7 @@ def test_it_computes_what_torchs_does_and_takes_what_that_has_learnt(which: int)
     )
     torch.testing.assert_close(found, wanted)
     theirs.train()(given)
-    follow_weights(ours)
+    track_weights(ours)
     torch.testing.assert_close(buffers(ours), buffers(theirs))
 
 

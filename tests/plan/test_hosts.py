@@ -10,7 +10,7 @@ from boxcrew.core.errors import UsageError
 from boxcrew.hardware.machine import Device, Host, Machine
 from boxcrew.plan.hosts import plan_hosts
 from boxcrew.plan.plan import Plan
-from boxcrew.plan.request import DeployConfig, Order
+from boxcrew.plan.request import DeployConfig, PlanRequest
 from boxcrew.plan.search import make_plan
 from boxcrew.testing.workloads import a_workload
 
@@ -26,12 +26,12 @@ def machine(num_gpus: int, *, cores: int = 8, bf16: bool = True) -> Machine:
     )
 
 
-def plan(*hosts: Host, batch: int = 8, device: str = "auto", **wishes: Any) -> Plan:
+def plan(*hosts: Host, batch: int = 8, device: str = "auto", **deploy: Any) -> Plan:
     def plan_part(there: Machine, wanted: DeployConfig, samples: int) -> Plan:
-        order = Order(deploy=wanted, device=device, batch=samples, num_samples=1000, steps=1000)
-        return make_plan(there, a_workload(inputs=None), order)
+        request = PlanRequest(deploy=wanted, device=device, batch=samples, num_samples=1000, steps=1000)
+        return make_plan(there, a_workload(inputs=None), request)
 
-    return plan_hosts(hosts, DeployConfig.of(wishes), batch, plan_part)
+    return plan_hosts(hosts, DeployConfig.of(deploy), batch, plan_part)
 
 
 BIG = Host(name="big", machine=machine(2), ranks=(0, 1))
@@ -86,9 +86,9 @@ def test_with_servers_replicas_may_have_several_clones() -> None:
         ({"clones": 2}, "deploy.clones=2"),
     ],
 )
-def test_what_cannot_be_is_refused(wishes: dict[str, Any], said: str) -> None:
+def test_what_cannot_be_is_refused(deploy: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError) as caught:
-        plan(BIG, SMALL, **wishes)
+        plan(BIG, SMALL, **deploy)
     assert said in caught.value.message
 
 

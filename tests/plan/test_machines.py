@@ -11,10 +11,10 @@ from pydantic import ByteSize, TypeAdapter
 from boxcrew.core.errors import UsageError
 from boxcrew.core.workload import Inputs, Line, Pass, Peak, Workload
 from boxcrew.hardware.inventory import assumed
-from boxcrew.plan.observed import Knowledge, Timing
+from boxcrew.plan.observed import Observed, Timing
 from boxcrew.plan.plan import MemoryFormat, Plan
 from boxcrew.plan.prediction import Prediction
-from boxcrew.plan.request import DeployConfig, Goal, Order
+from boxcrew.plan.request import DeployConfig, Goal, PlanRequest
 from boxcrew.plan.search import make_plan
 from boxcrew.plan.speed import BESIDE
 from boxcrew.testing.workloads import MIB, a_workload
@@ -27,16 +27,16 @@ def plan_for(
     workload: Workload | None = None,
     *,
     goal: str = "fastest",
-    knowledge: Knowledge | None = None,
+    observed: Observed | None = None,
     device: str = "auto",
     batch: int = 16,
-    **wishes: object,
+    **deploy: object,
 ) -> Plan:
-    """`wishes` are the deployment's, and `workers` and `cache`."""
-    others = {name: wishes.pop(name) for name in ("workers", "cache") if name in wishes}
-    order = Order.of(
+    """`deploy` are the deployment's, and `workers` and `cache`."""
+    others = {name: deploy.pop(name) for name in ("workers", "cache") if name in deploy}
+    request = PlanRequest.of(
         {
-            "deploy": DeployConfig.of(wishes),
+            "deploy": DeployConfig.of(deploy),
             "goal": Goal.parse(goal),
             "device": device,
             "batch": batch,
@@ -45,7 +45,7 @@ def plan_for(
         }
         | others
     )
-    return make_plan(assumed(text), workload or a_workload(), order, knowledge)
+    return make_plan(assumed(text), workload or a_workload(), request, observed)
 
 
 def heavy(mebibytes: int, **changes: Any) -> Workload:
@@ -230,8 +230,8 @@ def test_activations_are_computed_again_where_they_cannot_be_kept() -> None:
 
 
 def test_one_core_with_little_memory_computes_in_several_parts() -> None:
-    small, known = a_workload(activations=20 * MIB), Knowledge(libraries=300 * MIB)
-    plan = plan_for("1 core, 1GB", small, knowledge=known)
+    small, known = a_workload(activations=20 * MIB), Observed(libraries=300 * MIB)
+    plan = plan_for("1 core, 1GB", small, observed=known)
     assert (plan.strategy, plan.threads) == ("single", 1)
     assert 1 < plan.accumulation < 16
     assert predicted(plan).on("cpu").fits
@@ -354,9 +354,9 @@ def test_it_is_said_why_not_the_usual_strategy(machine: str, strategy: str, usua
         pytest.param({"optimizer_device": "cpu"}, id="in main memory"),
     ],
 )
-def test_an_update_that_is_made_elsewhere_needs_nothing_here(wishes: dict[str, Any]) -> None:
+def test_an_update_that_is_made_elsewhere_needs_nothing_here(deploy: dict[str, Any]) -> None:
     """Of divided parameters a device updates its part, of those in main memory none."""
-    plan = plan_for("8x24GB-gpu, 64 cores, 256GB", heavy(1000, activations=MIB), precision="fp32", **wishes)
+    plan = plan_for("8x24GB-gpu, 64 cores, 256GB", heavy(1000, activations=MIB), precision="fp32", **deploy)
     assert predicted(plan).on("cuda:0").activations < 500 * MIB
 
 
@@ -386,8 +386,8 @@ def timing(memory_format: MemoryFormat, seconds: float, *, threads: int = 8) -> 
 
 
 def test_a_way_that_was_measured_to_be_faster_is_taken() -> None:
-    known = Knowledge(timings=(timing("contiguous", 2.3), timing("channels_last", 1.0)))
-    plan = plan_for("8 cores, 32GB", knowledge=known)
+    known = Observed(timings=(timing("contiguous", 2.3), timing("channels_last", 1.0)))
+    plan = plan_for("8 cores, 32GB", observed=known)
     assert plan.memory_format == "channels_last"
     [reason] = [reason for reason in plan.reasons if "were tried" in reason]
     assert "contiguous on 8 threads 2.30 s" in reason
@@ -399,16 +399,16 @@ def test_a_way_that_was_measured_to_be_faster_is_taken() -> None:
 
 
 def test_a_way_that_is_not_clearly_faster_is_not_taken() -> None:
-    known = Knowledge(timings=(timing("contiguous", 1.02), timing("channels_last", 1.0)))
-    plan = plan_for("8 cores, 32GB", knowledge=known)
+    known = Observed(timings=(timing("contiguous", 1.02), timing("channels_last", 1.0)))
+    plan = plan_for("8 cores, 32GB", observed=known)
     assert plan.memory_format == "contiguous"
     [other] = [other for other in plan.rejected if other.startswith("channels_last: ")]
     assert other.endswith("not clearly faster")
 
 
 def test_only_ways_that_were_tried_are_said_to_have_been() -> None:
-    known = Knowledge(timings=(timing("contiguous", 1.0), timing("channels_last", 1.5, threads=4)))
-    plan = plan_for("8 cores, 32GB", knowledge=known)
+    known = Observed(timings=(timing("contiguous", 1.0), timing("channels_last", 1.5, threads=4)))
+    plan = plan_for("8 cores, 32GB", observed=known)
     [reason] = [reason for reason in plan.reasons if "were tried" in reason]
     assert "contiguous on 8 threads 1.00 s" in reason
     assert "channels_last on 4 threads 1.50 s" in reason
@@ -417,21 +417,21 @@ def test_only_ways_that_were_tried_are_said_to_have_been() -> None:
 
 
 def test_what_could_not_be_tried_is_said() -> None:
-    known = Knowledge(timings=(timing("contiguous", 1.0),), failures=("channels_last: ran out of memory",))
-    assert "channels_last: ran out of memory" in plan_for("8 cores, 32GB", knowledge=known).reasons
+    known = Observed(timings=(timing("contiguous", 1.0),), failures=("channels_last: ran out of memory",))
+    assert "channels_last: ran out of memory" in plan_for("8 cores, 32GB", observed=known).reasons
 
 
 @pytest.mark.parametrize("mebibytes", [20, 1000])
 def test_a_step_takes_what_it_was_measured_to_take(mebibytes: int) -> None:
     """With its update, which is not counted twice."""
-    known = Knowledge(timings=(timing("contiguous", 1.0),))
-    plan = plan_for("8 cores, 64GB", heavy(mebibytes, inputs=None), knowledge=known)
+    known = Observed(timings=(timing("contiguous", 1.0),))
+    plan = plan_for("8 cores, 64GB", heavy(mebibytes, inputs=None), observed=known)
     assert predicted(plan).step.likely == pytest.approx(1.0, rel=0.01)
 
 
 def test_a_run_takes_a_little_longer_than_steps_that_were_tried_alone() -> None:
-    known = Knowledge(timings=(timing("contiguous", 1.0).model_copy(update={"alone": True}),))
-    plan = plan_for("8 cores, 64GB", a_workload(inputs=None), knowledge=known)
+    known = Observed(timings=(timing("contiguous", 1.0).model_copy(update={"alone": True}),))
+    plan = plan_for("8 cores, 64GB", a_workload(inputs=None), observed=known)
     assert predicted(plan).step.likely == pytest.approx(BESIDE, rel=0.01)
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from boxcrew.core.workload import Workload
 from boxcrew.hardware.inventory import assumed
-from boxcrew.plan.observed import Knowledge, Residual
+from boxcrew.plan.observed import Observed, ObservedRatio
 from boxcrew.plan.observed_store import recall, remember
 from boxcrew.plan.plan import Plan
-from boxcrew.plan.request import Order
+from boxcrew.plan.request import PlanRequest
 from boxcrew.plan.search import make_plan
 from boxcrew.testing.workloads import MIB, a_workload
 
@@ -21,8 +21,8 @@ TASK = "detection by ssdlite"
 LIBRARIES = 500 * MIB
 
 
-def residual(device: str = "cpu", *, seconds: float = 1.5, num_bytes: float = 1.1) -> Residual:
-    return Residual(device=device, memory_format="contiguous", seconds=seconds, num_bytes=num_bytes)
+def ratio(device: str = "cpu", *, seconds: float = 1.5, num_bytes: float = 1.1) -> ObservedRatio:
+    return ObservedRatio(device=device, memory_format="contiguous", seconds=seconds, num_bytes=num_bytes)
 
 
 # Keeping them.
@@ -31,27 +31,27 @@ def residual(device: str = "cpu", *, seconds: float = 1.5, num_bytes: float = 1.
 def test_what_is_remembered_is_recalled(tmp_path: Path) -> None:
     folder = tmp_path / "not" / "yet" / "there"
     assert recall(HERE, TASK, folder) == ()
-    remember(HERE, TASK, residual(), folder)
-    remember(HERE, TASK, residual("cuda:0"), folder)
-    assert recall(HERE, TASK, folder) == (residual(), residual("cuda:0"))
+    remember(HERE, TASK, ratio(), folder)
+    remember(HERE, TASK, ratio("cuda:0"), folder)
+    assert recall(HERE, TASK, folder) == (ratio(), ratio("cuda:0"))
     assert recall(HERE, "detection by ssd", folder) == ()
 
 
 def test_the_last_of_each_way_and_task_is_kept(tmp_path: Path) -> None:
-    other = Residual(device="cpu", memory_format="channels_last", seconds=0.7, num_bytes=0.9)
-    for one in (residual(), other, residual(seconds=2.5)):
+    other = ObservedRatio(device="cpu", memory_format="channels_last", seconds=0.7, num_bytes=0.9)
+    for one in (ratio(), other, ratio(seconds=2.5)):
         remember(HERE, TASK, one, tmp_path)
-    remember(HERE, "detection by ssd", residual(seconds=9), tmp_path)
-    assert set(recall(HERE, TASK, tmp_path)) == {other, residual(seconds=2.5)}
-    assert recall(HERE, "detection by ssd", tmp_path) == (residual(seconds=9),)
+    remember(HERE, "detection by ssd", ratio(seconds=9), tmp_path)
+    assert set(recall(HERE, TASK, tmp_path)) == {other, ratio(seconds=2.5)}
+    assert recall(HERE, "detection by ssd", tmp_path) == (ratio(seconds=9),)
 
 
 def test_those_of_another_machine_are_not_used(tmp_path: Path) -> None:
-    remember(HERE, TASK, residual(), tmp_path)
+    remember(HERE, TASK, ratio(), tmp_path)
     assert recall(assumed("4 cores, 32GB"), TASK, tmp_path) == ()
     assert recall(assumed("24GB-gpu, 8 cores, 32GB"), TASK, tmp_path) == ()
     busy = HERE.model_copy(update={"busy_cores": 3.0})  # the same, at another moment
-    assert recall(busy, TASK, tmp_path) == (residual(),)
+    assert recall(busy, TASK, tmp_path) == (ratio(),)
 
 
 @pytest.mark.parametrize(
@@ -79,49 +79,49 @@ def test_those_of_another_machine_are_not_used(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_file_is_as_good_as_none(tmp_path: Path, content: bytes) -> None:
-    remember(HERE, TASK, residual(), tmp_path)
+    remember(HERE, TASK, ratio(), tmp_path)
     [file] = tmp_path.iterdir()
     file.write_bytes(content)
     assert recall(HERE, TASK, tmp_path) == ()
-    remember(HERE, TASK, residual(), tmp_path)
-    assert recall(HERE, TASK, tmp_path) == (residual(),)
+    remember(HERE, TASK, ratio(), tmp_path)
+    assert recall(HERE, TASK, tmp_path) == (ratio(),)
 
 
 def test_what_is_known_of_other_tasks_outlives_a_damaged_one(tmp_path: Path) -> None:
-    remember(HERE, "detection by ssd", residual(), tmp_path)
+    remember(HERE, "detection by ssd", ratio(), tmp_path)
     [file] = tmp_path.iterdir()
     file.write_text(json.dumps(json.loads(file.read_text()) | {TASK: [{"device": 3}]}))
-    remember(HERE, TASK, residual(), tmp_path)
-    assert recall(HERE, "detection by ssd", tmp_path) == (residual(),)
+    remember(HERE, TASK, ratio(), tmp_path)
+    assert recall(HERE, "detection by ssd", tmp_path) == (ratio(),)
 
 
 def test_where_nothing_can_be_kept_nothing_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     in_the_way = tmp_path / "file"
     in_the_way.write_text("")
     for folder in (in_the_way, in_the_way / "below"):
-        remember(HERE, TASK, residual(), folder)
+        remember(HERE, TASK, ratio(), folder)
         assert recall(HERE, TASK, folder) == ()
 
     def refuse(path: Path, text: str) -> None:  # as a read-only folder does, but root may write anywhere
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr("boxcrew.plan.observed_store.write_text", refuse)
-    remember(HERE, TASK, residual(), tmp_path)
+    remember(HERE, TASK, ratio(), tmp_path)
     assert recall(HERE, TASK, tmp_path) == ()
 
 
 def test_without_a_home_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("boxcrew.plan.observed_store.cache_folder", lambda _: None)
-    remember(HERE, TASK, residual())
+    remember(HERE, TASK, ratio())
     assert recall(HERE, TASK) == ()
 
 
 # Using them.
 
 
-def planned(machine: str, workload: Workload, *residuals: Residual) -> Plan:
-    order = Order(batch=16, num_samples=1000, steps=1000, cache=0)
-    return make_plan(assumed(machine), workload, order, Knowledge(libraries=LIBRARIES, residuals=residuals))
+def planned(machine: str, workload: Workload, *ratios: ObservedRatio) -> Plan:
+    request = PlanRequest(batch=16, num_samples=1000, steps=1000, cache=0)
+    return make_plan(assumed(machine), workload, request, Observed(libraries=LIBRARIES, ratios=ratios))
 
 
 def measurable(plan: Plan) -> tuple[float, int]:
@@ -144,7 +144,7 @@ def test_the_next_prediction_is_what_was_measured(machine: str, mebibytes: int, 
     workload = a_workload(parameters=mebibytes * MIB, gradients=mebibytes * MIB, inputs=None)
     first = planned(machine, workload)
     seconds, _ = measurable(first)
-    known = Residual(
+    known = ObservedRatio(
         device=first.clones[0].device,
         memory_format=first.memory_format,
         precision=first.precision,
@@ -170,7 +170,7 @@ def test_the_next_prediction_is_what_was_measured(machine: str, mebibytes: int, 
 def test_the_next_prediction_of_memory_is_what_was_measured(machine: str, factor: float) -> None:
     workload = a_workload(inputs=None)
     first = planned(machine, workload)
-    known = Residual(
+    known = ObservedRatio(
         device=first.clones[0].device,
         memory_format=first.memory_format,
         precision=first.precision,
@@ -184,11 +184,11 @@ def test_the_next_prediction_of_memory_is_what_was_measured(machine: str, factor
 def test_what_was_off_on_another_device_changes_nothing() -> None:
     machine = "24GB-gpu@20TFLOPS, 8 cores, 64GB"
     plan, workload = planned(machine, a_workload()), a_workload()
-    assert planned(machine, workload, residual(), residual("cuda:1")) == plan
+    assert planned(machine, workload, ratio(), ratio("cuda:1")) == plan
 
 
 def test_what_a_tiny_run_was_off_by_does_not_forbid_a_large_one() -> None:
     """Of little, what libraries take besides is many times as much; it does not grow with the samples."""
     usual = planned("8 cores, 32GB", a_workload())
-    off = planned("8 cores, 32GB", a_workload(), residual(num_bytes=11.5))
+    off = planned("8 cores, 32GB", a_workload(), ratio(num_bytes=11.5))
     assert (off.accumulation, off.recompute) == (usual.accumulation, usual.recompute)

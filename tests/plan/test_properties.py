@@ -13,7 +13,7 @@ from boxcrew.core.workload import Inputs, Workload
 from boxcrew.hardware.inventory import assumed
 from boxcrew.plan.plan import Plan
 from boxcrew.plan.prediction import Prediction
-from boxcrew.plan.request import DeployConfig, Goal, Order
+from boxcrew.plan.request import DeployConfig, Goal, PlanRequest
 from boxcrew.plan.search import make_plan
 from boxcrew.plan.shares import by_speed
 from boxcrew.testing.workloads import MIB, a_workload
@@ -74,10 +74,10 @@ def workloads(draw: st.DrawFn) -> Workload:
     return usual if draw(st.booleans()) else usual.model_copy(update={"recomputed": None})
 
 
-def order(batch: int, goal: str = "fastest", **wishes: Any) -> Order:
-    others = {name: wishes.pop(name) for name in ("workers", "cache") if name in wishes}
-    asked = {"batch": batch, "goal": Goal.parse(goal), "deploy": DeployConfig.of(wishes)}
-    return Order.of(asked | {"num_samples": 500, "steps": 1000} | others)
+def request(batch: int, goal: str = "fastest", **deploy: Any) -> PlanRequest:
+    others = {name: deploy.pop(name) for name in ("workers", "cache") if name in deploy}
+    asked = {"batch": batch, "goal": Goal.parse(goal), "deploy": DeployConfig.of(deploy)}
+    return PlanRequest.of(asked | {"num_samples": 500, "steps": 1000} | others)
 
 
 def predicted(plan: Plan) -> Prediction:
@@ -95,7 +95,7 @@ def at_once(plan: Plan) -> int:
 def test_any_machine_gets_a_plan_that_keeps_its_word_or_an_error_that_says_why(
     text: str, workload: Workload, batch: int, goal: str
 ) -> None:
-    machine, wanted = assumed(text), order(batch, goal)
+    machine, wanted = assumed(text), request(batch, goal)
     try:
         plan = make_plan(machine, workload, wanted)
     except UsageError as error:
@@ -119,10 +119,10 @@ def test_what_only_saves_time_is_given_up_before_anything_is_refused(
     """Decoded images that are kept, and loader workers with what they have ready."""
     machine = assumed(text)
     try:
-        make_plan(machine, workload, order(batch, cache=0, workers=0))
+        make_plan(machine, workload, request(batch, cache=0, workers=0))
     except UsageError:
         return
-    assert make_plan(machine, workload, order(batch)).batch == batch
+    assert make_plan(machine, workload, request(batch)).batch == batch
 
 
 @given(
@@ -140,12 +140,12 @@ def test_more_memory_never_makes_a_clone_compute_fewer_samples_at_once(
     workload = a_workload(
         activations=activations * MIB, parameters=mebibytes * MIB, gradients=mebibytes * MIB
     )
-    wishes: dict[str, Any] = {"strategy": "ddp", "replicas": 2 if "2x" in place else 1}
+    deploy: dict[str, Any] = {"strategy": "ddp", "replicas": 2 if "2x" in place else 1}
     found: list[Plan | None] = []
     for size in sizes:
         try:
             found.append(
-                make_plan(assumed(place.format(size)), workload, order(32, recompute=recompute, **wishes))
+                make_plan(assumed(place.format(size)), workload, request(32, recompute=recompute, **deploy))
             )
         except UsageError:
             found.append(None)
@@ -160,7 +160,7 @@ def test_more_memory_never_makes_a_clone_compute_fewer_samples_at_once(
 @few
 def test_a_faster_device_never_gets_a_smaller_share(speeds: list[int], batch: int) -> None:
     text = ", ".join(f"24GB-gpu@{speed}TFLOPS" for speed in speeds)
-    plan = make_plan(assumed(text), a_workload(), order(batch))
+    plan = make_plan(assumed(text), a_workload(), request(batch))
     shares = {clone.device: clone.share for clone in plan.clones}
     placed = sorted((speed, shares.get(f"cuda:{index}", 0)) for index, speed in enumerate(speeds))
     assert [share for _, share in placed] == sorted(shares.get(f"cuda:{i}", 0) for i in range(len(speeds)))
@@ -190,7 +190,9 @@ def test_clones_compute_as_many_samples_at_once_as_was_planned(
     least = data.draw(st.integers(1, 2))
     workload = a_workload(activations=60 * MIB, least_samples=least)
     try:
-        plan = make_plan(assumed(f"{text}, 64GB"), workload, order(batch, recompute=False, precision="fp32"))
+        plan = make_plan(
+            assumed(f"{text}, 64GB"), workload, request(batch, recompute=False, precision="fp32")
+        )
     except UsageError:
         assume(False)
     dealt = plan.split(batch)
@@ -206,7 +208,7 @@ def pace(place: str, cores: float, batch: int, *, reading: float | None, workers
     inputs = Inputs(seconds=reading, kept_seconds=reading, image_bytes=MIB).tree() if reading else None
     machine = assumed(f"{place}, {cores:g} cores")
     return predicted(
-        make_plan(machine, a_workload(inputs=inputs), order(batch, workers=workers))
+        make_plan(machine, a_workload(inputs=inputs), request(batch, workers=workers))
     ).images_per_second
 
 
@@ -255,7 +257,7 @@ def test_more_parts_never_need_more_memory(place: str, batch: int, activations: 
     workload = a_workload(activations=activations * MIB, parameters=mebibytes * MIB, inputs=None)
     last: dict[str, int] = {}
     for parts in (1, 2, 3, 5, 8):
-        wanted = order(batch, accumulation=parts, recompute=False)
+        wanted = request(batch, accumulation=parts, recompute=False)
         try:
             plan = make_plan(assumed(place), workload, wanted)
         except UsageError:

@@ -9,7 +9,7 @@ import pytest
 from boxcrew.core.errors import UsageError
 from boxcrew.hardware.machine import Device, Machine
 from boxcrew.plan.plan import MemoryFormat, Plan
-from boxcrew.plan.request import DeployConfig, Order
+from boxcrew.plan.request import DeployConfig, PlanRequest
 from boxcrew.plan.search import make_plan
 from boxcrew.testing.workloads import a_workload
 
@@ -39,10 +39,10 @@ def make(
     workers: int | Literal["auto"] = "auto",
     cache: int | Literal["auto"] = "auto",
     cpu_format: MemoryFormat = "contiguous",
-    **wishes: object,
+    **deploy: object,
 ) -> Plan:
-    order = Order(
-        deploy=DeployConfig.of(wishes),
+    request = PlanRequest(
+        deploy=DeployConfig.of(deploy),
         device=device,
         batch=batch,
         workers=workers,
@@ -50,7 +50,7 @@ def make(
         num_samples=1000,
         steps=1000,
     )
-    return make_plan(host, a_workload(depthwise=cpu_format == "channels_last", inputs=None), order)
+    return make_plan(host, a_workload(depthwise=cpu_format == "channels_last", inputs=None), request)
 
 
 def devices(plan: Plan) -> list[str]:
@@ -204,22 +204,22 @@ def test_the_optimizer_may_stay_in_main_memory() -> None:
         ({"batch_norm": "second"}, r"deploy\.batch_norm"),
     ],
 )
-def test_impossible_clones_are_refused(wishes: dict[str, Any], said: str) -> None:
+def test_impossible_clones_are_refused(deploy: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        make(machine(NEW, OLD), **wishes)
+        make(machine(NEW, OLD), **deploy)
 
 
-@pytest.mark.parametrize("examined", [4, 16, 17, 64])
-def test_evaluations_of_more_samples_at_once_than_steps_take_memory_of_their_own(examined: int) -> None:
+@pytest.mark.parametrize("num", [4, 16, 17, 64])
+def test_evaluations_of_more_samples_at_once_than_steps_take_memory_of_their_own(num: int) -> None:
     each = 7 << 20
-    workload = a_workload(inputs=None, examined={"moments": [{"fixed": 0, "each": each}]})
-    order = Order(batch=16, num_samples=1000, steps=1000, examined=examined)
+    workload = a_workload(inputs=None, evaluated={"moments": [{"fixed": 0, "each": each}]})
+    request = PlanRequest(batch=16, num_samples=1000, steps=1000, eval_batch=num)
     for host in (machine(), machine(NEW)):
-        plan = make_plan(host, workload, order)
+        plan = make_plan(host, workload, request)
         assert plan.predicted is not None
         taken = {one.device: one.evaluation for one in plan.predicted.memory}
         assert taken.pop(plan.clones[0].device) == (
-            (each + workload.batch.each) * examined if examined > order.batch else 0
+            (each + workload.batch.each) * num if num > request.batch else 0
         )
         assert not any(taken.values())  # the chief evaluates where its first clone is
         for one in plan.predicted.memory:

@@ -15,8 +15,8 @@ from boxcrew.api import run_config
 from boxcrew.core.config import parse_words
 from boxcrew.core.types import Detections, Target
 from boxcrew.evaluate.detection.measures import evaluate_detections
-from boxcrew.evaluate.detection.metric import DetectionReport, Judged
-from boxcrew.report.doctor.report import Examination, examine
+from boxcrew.evaluate.detection.metric import DetectionReport, EvaluatedImage
+from boxcrew.report.doctor.report import Diagnosis, diagnose
 from boxcrew.testing.tiny import TINY
 from boxcrew.train.output.screen import Screen
 
@@ -24,10 +24,10 @@ MakeReport = Callable[[int], DetectionReport]
 ReadPng = Callable[[Path], "np.ndarray[tuple[int, int, int], np.dtype[np.uint8]]"]
 
 
-def make_judged(num_classes: int) -> list[Judged]:
+def make_judged(num_classes: int) -> list[EvaluatedImage]:
     """The last of several classes has no objects."""
     random = np.random.default_rng(num_classes)
-    judged = []
+    evaluated = []
     for i in range(60):
         count = int(random.integers(1, 6))
         corner = random.random((count, 2)) * 300
@@ -39,8 +39,10 @@ def make_judged(num_classes: int) -> list[Judged]:
             scores=torch.tensor(scores.copy()),
             labels=torch.tensor(labels),
         )
-        judged.append(Judged(key=str(i), width=420, height=420, target=Target.of(boxes, labels), found=found))
-    return judged
+        evaluated.append(
+            EvaluatedImage(key=str(i), width=420, height=420, target=Target.of(boxes, labels), found=found)
+        )
+    return evaluated
 
 
 @pytest.fixture(scope="session")
@@ -100,16 +102,16 @@ def read_page() -> Callable[[str], Page]:
 
 
 @pytest.fixture(scope="session")
-def examined() -> Callable[[Path], Examination]:
+def examined() -> Callable[[Path], Diagnosis]:
     """Examines a set, held against a small detector."""
 
-    def look(data: Path) -> Examination:
-        return examine(run_config(None, parse_words([f"data={data}", *TINY])[1]), Screen())
+    def look(data: Path) -> Diagnosis:
+        return diagnose(run_config(None, parse_words([f"data={data}", *TINY])[1]), Screen())
 
     return look
 
 
 @pytest.fixture(scope="session")
-def small(tiny_set: Path, examined: Callable[[Path], Examination]) -> Examination:
+def small(tiny_set: Path, examined: Callable[[Path], Diagnosis]) -> Diagnosis:
     """Of the small set."""
     return examined(tiny_set)

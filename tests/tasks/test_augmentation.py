@@ -12,7 +12,7 @@ from boxcrew.data.config import DataConfig
 from boxcrew.data.examples.example_set import Kind
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks.augmentation import AugmentConfig
-from boxcrew.tasks.base import TASKS, Opening, Subject
+from boxcrew.tasks.base import TASKS, OpenOptions, TaskData
 from boxcrew.testing.made_examples import make_csv, make_text, write_classes
 
 VALUES: dict[str, Any] = {
@@ -48,10 +48,10 @@ def test_what_does_nothing_to_the_data_is_refused(kind: Kind, taken: set[str]) -
         assert raised.value.advice == f"augment.{name}={'none' if name == 'policy' else 0}"
 
 
-def opened(recipe: str, place: Path, augment: dict[str, Any] | None = None, **opening: Any) -> Subject:
+def opened(recipe: str, place: Path, augment: dict[str, Any] | None = None, **opening: Any) -> TaskData:
     config = RECIPES.get(recipe)().changed({"augment": augment} if augment else {})
     kind = TASKS.get(config.task.name)
-    return kind.open(config.task, Opening(data=DataConfig(path=str(place)), seed=0, **opening))
+    return kind.open(config.task, OpenOptions(data=DataConfig(path=str(place)), seed=0, **opening))
 
 
 def write_words(folder: Path) -> Path:

@@ -18,8 +18,8 @@ from boxcrew.evaluate.advice import MORE, Advice
 from boxcrew.evaluate.label_noise import label_noise
 from boxcrew.nets.layers import eval_mode
 from boxcrew.nets.regularise import DropPath
-from boxcrew.tasks.base import Exam, Feed
-from boxcrew.tasks.classification import Classification, ClassificationConfig, ClassificationTask
+from boxcrew.tasks.base import EvalOptions, LoaderOptions
+from boxcrew.tasks.classification import ClassificationConfig, ClassificationData, ClassificationTask
 from boxcrew.tasks.quick import out_of_fold
 from boxcrew.train.loop.optim import OptimConfig, optimizer_of
 
@@ -28,7 +28,7 @@ FC = {"name": "fc", "widths": [8]}
 LINEAR: dict[str, Any] = {"name": "fc", "widths": []}
 
 
-def subject_of(train: Examples, val: Examples | None = None, **settings: Any) -> Classification:
+def subject_of(train: Examples, val: Examples | None = None, **settings: Any) -> ClassificationData:
     """Of examples that are in memory; by a small network, if nothing else is said."""
     inputs = train.fetch([0]).inputs
     kind: Kind = "pictures" if inputs.ndim == 4 else "numbers"
@@ -47,7 +47,7 @@ def subject_of(train: Examples, val: Examples | None = None, **settings: Any) ->
         "meaning": {},
     }
     colours = {"mean": [0.5], "std": [0.25]} if kind == "pictures" else {}
-    return Classification(
+    return ClassificationData(
         config=ClassificationConfig.of({"net": FC, **settings}),
         examples=examples,
         train=train,
@@ -56,9 +56,9 @@ def subject_of(train: Examples, val: Examples | None = None, **settings: Any) ->
     )
 
 
-def task_of(subject: Classification) -> ClassificationTask:
+def task_of(task_data: ClassificationData) -> ClassificationTask:
     torch.manual_seed(0)
-    task = subject.task()
+    task = task_data.task()
     assert isinstance(task, ClassificationTask)
     return task
 
@@ -92,8 +92,8 @@ def pictures(num: int = 12) -> InMemory:
     return InMemory(inputs, np.arange(num) % len(CLASSES), "picture")
 
 
-def first_inputs(subject: Classification) -> Tensor:
-    return next(subject.loader(Feed(batch=12, seed=0)).batches()).inputs
+def first_inputs(task_data: ClassificationData) -> Tensor:
+    return next(task_data.loader(LoaderOptions(batch=12, seed=0)).batches()).inputs
 
 
 def test_classes_are_balanced_once() -> None:
@@ -121,8 +121,8 @@ def test_the_focal_loss_has_no_smoothing() -> None:
 )
 def test_the_loss_is_the_one_that_is_set(settings: dict[str, Any]) -> None:
     counts = [6, 3, 1]
-    subject = subject_of(scored(np.repeat(np.arange(3), counts)), net=LINEAR, **settings)
-    task = task_of(subject)
+    task_data = subject_of(scored(np.repeat(np.arange(3), counts)), net=LINEAR, **settings)
+    task = task_of(task_data)
     inputs, labels = torch.randn(5, 3), torch.tensor([0, 1, 2, 2, 0])
     logs = task.net(inputs).log_softmax(dim=1)
     own = logs[torch.arange(5), labels]
@@ -150,8 +150,8 @@ def test_weights_stay_within_the_norm_that_is_set(max_norm: float | None) -> Non
 
 @pytest.mark.parametrize(("balanced", "least"), [(False, 0), (True, 100)])
 def test_classes_are_seen_equally_often_if_that_is_set(balanced: bool, least: int) -> None:
-    subject = subject_of(scored(np.repeat(np.arange(3), [270, 20, 10])), balanced=balanced)
-    batches = subject.loader(Feed(batch=150, seed=0)).batches(num_steps=3)
+    task_data = subject_of(scored(np.repeat(np.arange(3), [270, 20, 10])), balanced=balanced)
+    batches = task_data.loader(LoaderOptions(batch=150, seed=0)).batches(num_steps=3)
     counts = np.bincount(np.concatenate([batch.targets["labels"].numpy() for batch in batches]))
     assert counts.sum() == 450
     assert least < counts.min() <= 450 / 3
@@ -229,22 +229,22 @@ def test_only_what_is_not_set_is_a_remedy(settings: dict[str, Any], remedy: str)
 @pytest.mark.parametrize(("net", "offered"), [(FC, False), ({"name": "timm", "backbone": "resnet10t"}, True)])
 def test_published_weights_are_a_remedy_where_there_can_be_any(net: dict[str, Any], offered: bool) -> None:
     few = InMemory(np.zeros((3, 32, 32, 1), dtype=np.uint8), np.arange(3), "picture")
-    subject = subject_of(few, net=net)
-    (advice,) = subject.advice(subject.task(), from_scratch=True)
+    task_data = subject_of(few, net=net)
+    (advice,) = task_data.advice(task_data.task(), from_scratch=True)
     assert ("init=pretrained" in advice.remedy) == offered
 
 
-def advised(subject: Classification) -> dict[str, Advice]:
+def advised(task_data: ClassificationData) -> dict[str, Advice]:
     """After training, of which a network came that says what it is given."""
-    task = task_of(subject)
+    task = task_of(task_data)
     head = next(layer for layer in task.modules() if isinstance(layer, nn.Linear))
     with torch.no_grad():
         head.weight.copy_(torch.eye(len(CLASSES)))
         head.bias.zero_()
-    exam = Exam(batch=64, workers=Workers())
+    options = EvalOptions(batch=64, workers=Workers())
     with eval_mode(task):
-        last = subject.examine(task, _unmoved, exam)
-        found = subject.advice_after(task, _unmoved, exam, last)
+        last = task_data.evaluate(task, _unmoved, options)
+        found = task_data.advice_after(task, _unmoved, options, last)
     return {one.cause: one for one in found}
 
 
@@ -266,8 +266,8 @@ def test_a_rare_class_that_was_not_learnt_is_told() -> None:
 def test_what_is_said_of_a_rare_class() -> None:
     val = np.repeat(np.arange(3), [40, 30, 5])
     train = scored(np.repeat(np.arange(3), [200, 150, 10]))
-    subject = subject_of(train, scored(val, shown=np.where(val == 2, 0, val)), net=LINEAR, smoothing=0.05)
-    told = advised(subject)["imbalance"]
+    task_data = subject_of(train, scored(val, shown=np.where(val == 2, 0, val)), net=LINEAR, smoothing=0.05)
+    told = advised(task_data)["imbalance"]
     assert told.what == "recall of hat (10 learnt) is 0.00, mean 0.67"
     assert "task.focal=2 task.smoothing=0" in told.remedy
     assert len(str(told)) < 140
@@ -277,8 +277,8 @@ def test_what_is_said_of_a_rare_class() -> None:
 def test_labels_that_contradict_what_was_learnt_are_told(check_labels: bool) -> None:
     true = np.arange(120) % 3
     labels = np.where(np.arange(120) % 10 == 7, (true + 1) % 3, true)
-    subject = subject_of(scored(true), scored(labels, shown=true), net=LINEAR, check_labels=check_labels)
-    told = advised(subject)["noise"]
+    task_data = subject_of(scored(true), scored(labels, shown=true), net=LINEAR, check_labels=check_labels)
+    told = advised(task_data)["noise"]
     assert told.what == "about 10% of validation labels seem wrong"
     assert "look at 12 suspects, first row[7]" in told.remedy
     assert ("task.check_labels=true" in told.remedy) != check_labels
@@ -323,9 +323,9 @@ def test_several_causes_are_told() -> None:
 
 def test_networks_find_the_wrong_labels_they_did_not_learn_from() -> None:
     examples, wrong = clouds(300, wrong=24)
-    subject = subject_of(examples, net={"name": "fc", "widths": [32]})
-    facts = subject.facts
-    said, was_read = out_of_fold(examples, lambda: subject.config.net.build(facts), folds=3, steps=100)
+    task_data = subject_of(examples, net={"name": "fc", "widths": [32]})
+    facts = task_data.facts
+    said, was_read = out_of_fold(examples, lambda: task_data.config.net.build(facts), folds=3, steps=100)
     assert was_read.all()
     np.testing.assert_allclose(said.sum(axis=1), 1, rtol=1e-5)
     found = label_noise(said, examples.labels)
@@ -338,18 +338,18 @@ def test_nothing_is_judged_by_a_network_that_learnt_from_it() -> None:
     """Rows that have nothing in common: their labels can be learnt by heart, but not be foretold."""
     labels = np.random.default_rng(0).integers(0, len(CLASSES), 60)
     examples = InMemory(np.eye(60, dtype=np.float32), labels, "row")
-    subject = subject_of(examples, net=LINEAR)
-    facts = subject.facts
-    said, _ = out_of_fold(examples, lambda: subject.config.net.build(facts), folds=3, steps=150)
+    task_data = subject_of(examples, net=LINEAR)
+    facts = task_data.facts
+    said, _ = out_of_fold(examples, lambda: task_data.config.net.build(facts), folds=3, steps=150)
     assert (said.argmax(axis=1) == labels).mean() < 0.6
 
 
 def test_what_cannot_be_read_is_not_judged() -> None:
     whole, _ = clouds(90)
     examples = _SomeLost(whole.inputs, whole.labels, "row")
-    subject = subject_of(examples)
-    facts = subject.facts
-    said, was_read = out_of_fold(examples, lambda: subject.config.net.build(facts), folds=2, steps=5)
+    task_data = subject_of(examples)
+    facts = task_data.facts
+    said, was_read = out_of_fold(examples, lambda: task_data.config.net.build(facts), folds=2, steps=5)
     assert was_read.tolist() == [index % 5 != 0 for index in range(90)]
     assert not said[~was_read].any()
 
@@ -357,8 +357,8 @@ def test_what_cannot_be_read_is_not_judged() -> None:
 @pytest.mark.parametrize("wrong", [0, 30])
 def test_wrong_labels_are_looked_for_before_training_if_that_is_set(wrong: int) -> None:
     examples, places = clouds(300, wrong=wrong)
-    subject = subject_of(examples, net={"name": "fc", "widths": [32]}, check_labels=True)
-    told = [one for one in subject.advice(subject.task(), from_scratch=False) if one.cause == "noise"]
+    task_data = subject_of(examples, net={"name": "fc", "widths": [32]}, check_labels=True)
+    told = [one for one in task_data.advice(task_data.task(), from_scratch=False) if one.cause == "noise"]
     if not wrong:
         assert told == []
         return

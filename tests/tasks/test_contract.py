@@ -12,7 +12,7 @@ from boxcrew.core.errors import DataError
 from boxcrew.data.config import DataConfig
 from boxcrew.data.images.reading import write_image
 from boxcrew.tasks import features
-from boxcrew.tasks.base import TASKS, Opening, Subject
+from boxcrew.tasks.base import TASKS, OpenOptions, TaskData
 from boxcrew.testing import subjects
 
 
@@ -87,12 +87,12 @@ def judged_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(params=KINDS, ids=lambda kind: f"{kind[0]}-{kind[1]}")
-def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Subject:
+def task_data(request: pytest.FixtureRequest, tmp_path: Path) -> TaskData:
     name, data, settings = request.param
     place = WRITERS[data](tmp_path / f"data{SUFFIXES.get(data, '')}")
     kind = TASKS.get(name)
     config = kind.config_class.of({"name": name, **settings})
-    return kind.open(config, Opening(data=DataConfig(path=str(place)), seed=0))
+    return kind.open(config, OpenOptions(data=DataConfig(path=str(place)), seed=0))
 
 
 def test_every_kind_is_looked_at(tiny_set: Path) -> None:
@@ -101,30 +101,32 @@ def test_every_kind_is_looked_at(tiny_set: Path) -> None:
     config = kind.config_class.of(
         {"name": "detection", "detector": {"backbone": "mobilenetv3_small_050", "size": 96}}
     )
-    check_all(kind.open(config, Opening(data=DataConfig(path=str(tiny_set)), seed=0)))
+    check_all(kind.open(config, OpenOptions(data=DataConfig(path=str(tiny_set)), seed=0)))
 
 
-def test_the_contract(subject: Subject) -> None:
-    check_all(subject)
+def test_the_contract(task_data: TaskData) -> None:
+    check_all(task_data)
 
 
-def check_all(subject: Subject) -> None:
-    subjects.check_settings(subject)
-    subjects.check_report(subject)
-    task = subjects.check_build(subject)
-    assert subject.describe(task)
-    batch = subjects.check_stream(subject)
+def check_all(task_data: TaskData) -> None:
+    subjects.check_settings(task_data)
+    subjects.check_report(task_data)
+    task = subjects.check_build(task_data)
+    assert task_data.describe(task)
+    batch = subjects.check_stream(task_data)
     subjects.check_losses(task, batch)
-    subjects.check_account(subject, task)
-    subjects.check_examination(subject, task)
-    assert subject.digest() == subject.digest()
+    subjects.check_account(task_data, task)
+    subjects.check_examination(task_data, task)
+    assert task_data.digest() == task_data.digest()
 
 
 def test_data_of_another_kind_is_refused(tmp_path: Path) -> None:
     place = write_table(tmp_path / "data.csv")
     kind = TASKS.get("gan")
     with pytest.raises(DataError, match="holds numbers; this task learns from pictures"):
-        kind.open(kind.config_class.of({"name": "gan"}), Opening(data=DataConfig(path=str(place)), seed=0))
+        kind.open(
+            kind.config_class.of({"name": "gan"}), OpenOptions(data=DataConfig(path=str(place)), seed=0)
+        )
 
 
 @pytest.mark.parametrize("name", ["classification", "sequence"])
@@ -134,5 +136,7 @@ def test_one_class_is_nothing_to_tell_apart(tmp_path: Path, name: str) -> None:
         file.write_bytes(b"\x89PNG")
     kind = TASKS.get(name)
     with pytest.raises(DataError, match="only one class to train on: 'dark'") as raised:
-        kind.open(kind.config_class.of({"name": name}), Opening(data=DataConfig(path=str(folder)), seed=0))
+        kind.open(
+            kind.config_class.of({"name": name}), OpenOptions(data=DataConfig(path=str(folder)), seed=0)
+        )
     assert "light/" in raised.value.advice

@@ -17,10 +17,10 @@ from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
 from boxcrew.evaluate.advice import Advice
 from boxcrew.evaluate.detection.evaluator import DetectionEvaluation
 from boxcrew.evaluate.detection.measures import evaluate_detections
-from boxcrew.evaluate.detection.metric import Judged
+from boxcrew.evaluate.detection.metric import EvaluatedImage
 from boxcrew.evaluate.detection.predictor import Seconds
-from boxcrew.tasks.base import Exam
-from boxcrew.tasks.detection import LOOKED_AT, Detection, DetectionConfig, DetectionTask
+from boxcrew.tasks.base import EvalOptions
+from boxcrew.tasks.detection import LOOKED_AT, DetectionConfig, DetectionData, DetectionTask
 from boxcrew.testing.detectors import CLASSES, noise_batch
 
 Answer = Callable[[Record], Target]
@@ -42,7 +42,7 @@ def test_the_tasks_forward_is_the_detectors_loss() -> None:
 
 
 def evaluated(records: Sequence[Record], classes: tuple[str, ...], answer: Answer) -> DetectionEvaluation:
-    judged = []
+    evaluated = []
     for record in records:
         found = answer(record)
         detections = Detections(
@@ -50,8 +50,8 @@ def evaluated(records: Sequence[Record], classes: tuple[str, ...], answer: Answe
             scores=torch.full((len(found),), 0.95),
             labels=torch.from_numpy(found.labels),
         )
-        judged.append(
-            Judged(
+        evaluated.append(
+            EvaluatedImage(
                 key=record.key,
                 width=record.width,
                 height=record.height,
@@ -59,43 +59,49 @@ def evaluated(records: Sequence[Record], classes: tuple[str, ...], answer: Answe
                 found=detections,
             )
         )
-    report = evaluate_detections(judged, classes)
-    return DetectionEvaluation(report=report, judged=tuple(judged), speed=Seconds(), seconds=0.0, skipped=())
+    report = evaluate_detections(evaluated, classes)
+    return DetectionEvaluation(
+        report=report, evaluated=tuple(evaluated), speed=Seconds(), seconds=0.0, skipped=()
+    )
 
 
 def advised(
-    monkeypatch: pytest.MonkeyPatch, subject: Detection, *, learnt: Answer, new: Answer
+    monkeypatch: pytest.MonkeyPatch, task_data: DetectionData, *, learnt: Answer, new: Answer
 ) -> dict[str, Advice]:
     """After training, by a detector that answers so on photos it has learnt from, and on new ones."""
     looked_at: list[int] = []
 
-    def examine(self: Detection, *_: Any) -> DetectionEvaluation:
+    def evaluate(self: DetectionData, *_: Any) -> DetectionEvaluation:
         looked_at.append(len(self.val))
         return evaluated(self.val, self.source.classes, learnt)
 
-    last = evaluated(subject.val, subject.source.classes, new)
-    monkeypatch.setattr(Detection, "examine", examine)
+    last = evaluated(task_data.val, task_data.source.classes, new)
+    monkeypatch.setattr(DetectionData, "evaluate", evaluate)
     task: Any = None
-    found = subject.advice_after(task, lambda inputs: inputs, Exam(batch=1, workers=Workers()), last)
+    found = task_data.advice_after(task, lambda inputs: inputs, EvalOptions(batch=1, workers=Workers()), last)
     (num_photos,) = looked_at
     assert LOOKED_AT / 2 < num_photos <= LOOKED_AT
     return {one.cause: one for one in found}
 
 
 @pytest.fixture(scope="module")
-def shelf() -> Detection:
-    return Detection.of(DetectionConfig(), open_source("shelf"))
+def shelf() -> DetectionData:
+    return DetectionData.of(DetectionConfig(), open_source("shelf"))
 
 
 def right(record: Record) -> Target:
     return record.target
 
 
-def test_a_detector_that_knows_all_is_told_nothing(monkeypatch: pytest.MonkeyPatch, shelf: Detection) -> None:
+def test_a_detector_that_knows_all_is_told_nothing(
+    monkeypatch: pytest.MonkeyPatch, shelf: DetectionData
+) -> None:
     assert advised(monkeypatch, shelf, learnt=right, new=right) == {}
 
 
-def test_photos_that_are_known_by_heart_are_told(monkeypatch: pytest.MonkeyPatch, shelf: Detection) -> None:
+def test_photos_that_are_known_by_heart_are_told(
+    monkeypatch: pytest.MonkeyPatch, shelf: DetectionData
+) -> None:
     def half(record: Record) -> Target:
         return record.target.select(np.arange(len(record.target)) % 2 == 0)
 
@@ -106,7 +112,7 @@ def test_photos_that_are_known_by_heart_are_told(monkeypatch: pytest.MonkeyPatch
 
 
 def test_labels_that_contradict_what_a_detector_knows_are_told(
-    monkeypatch: pytest.MonkeyPatch, shelf: Detection
+    monkeypatch: pytest.MonkeyPatch, shelf: DetectionData
 ) -> None:
     """In every second photo one object is labelled as of the next class, and found as of its own."""
 
@@ -122,7 +128,9 @@ def test_labels_that_contradict_what_a_detector_knows_are_told(
     assert "boxcrew doctor" in told["noise"].remedy
 
 
-def test_a_rare_class_that_is_not_found_is_told(monkeypatch: pytest.MonkeyPatch, shelf: Detection) -> None:
+def test_a_rare_class_that_is_not_found_is_told(
+    monkeypatch: pytest.MonkeyPatch, shelf: DetectionData
+) -> None:
     def without_books(record: Record) -> Target:
         return record.target.select(record.target.labels != 7)
 

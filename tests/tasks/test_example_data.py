@@ -11,19 +11,19 @@ from boxcrew.core.config import Tree
 from boxcrew.core.errors import DataError
 from boxcrew.data.config import DataConfig
 from boxcrew.data.images.reading import write_image
-from boxcrew.tasks.base import TASKS, Facts, Opening
-from boxcrew.tasks.example_data import ExampleSubject
+from boxcrew.tasks.base import TASKS, DataFacts, OpenOptions
+from boxcrew.tasks.example_data import ExampleData
 from boxcrew.testing.made_examples import draw_blocks, make_csv, make_text, write_classes
 from boxcrew.testing.subjects import written
 
 
-def opened(name: str, place: Path, facts: Facts | None = None, **settings: object) -> ExampleSubject:
+def opened(name: str, place: Path, facts: DataFacts | None = None, **settings: object) -> ExampleData:
     kind = TASKS.get(name)
     tree: Tree = {"name": name, **settings}
-    opening = Opening(data=DataConfig(path=str(place)), seed=0, facts=facts and written(facts))
-    subject = kind.open(kind.config_class.of(tree), opening)
-    assert isinstance(subject, ExampleSubject)
-    return subject
+    opening = OpenOptions(data=DataConfig(path=str(place)), seed=0, facts=facts and written(facts))
+    task_data = kind.open(kind.config_class.of(tree), opening)
+    assert isinstance(task_data, ExampleData)
+    return task_data
 
 
 def write_pictures(folder: Path) -> Path:
@@ -38,7 +38,7 @@ def write_words(folder: Path) -> Path:
     return folder
 
 
-def refused(name: str, place: Path, facts: Facts, **settings: object) -> str:
+def refused(name: str, place: Path, facts: DataFacts, **settings: object) -> str:
     with pytest.raises(DataError) as raised:
         opened(name, place, facts, **settings)
     assert str(place) in raised.value.message
@@ -74,26 +74,26 @@ def test_pictures_become_as_large_as_those_that_were_learnt_from(tmp_path: Path)
         for index in range(5):
             image = draw_blocks(index, width=50 + 10 * index, height=20)
             write_image(tmp_path / "other" / name / f"{index}.png", image)
-    subject = opened("classification", tmp_path / "other", facts)
-    assert subject.val.fetch([0]).inputs.shape == (1, 30, 40, 3)
-    assert "image-resized" not in {problem.kind for problem in subject.problems}
+    task_data = opened("classification", tmp_path / "other", facts)
+    assert task_data.val.fetch([0]).inputs.shape == (1, 30, 40, 3)
+    assert "image-resized" not in {problem.kind for problem in task_data.problems}
 
 
 def test_a_single_class_can_be_examined(tmp_path: Path) -> None:
     facts = opened("classification", write_pictures(tmp_path / "pictures")).facts
     write_classes(tmp_path / "other", {"cup": 10})
-    subject = opened("classification", tmp_path / "other", facts)
-    assert subject.examples.classes == ("bowl", "cup")
-    assert set(subject.val.labels.tolist()) == {1}
+    task_data = opened("classification", tmp_path / "other", facts)
+    assert task_data.examples.classes == ("bowl", "cup")
+    assert set(task_data.val.labels.tolist()) == {1}
     write_classes(tmp_path / "third", {"plate": 10})
     assert "does not know: plate" in refused("classification", tmp_path / "third", facts)
 
 
 def test_pictures_are_measured_once(tmp_path: Path) -> None:
-    subject = opened("classification", write_pictures(tmp_path / "pictures"))
-    facts = subject.facts
+    task_data = opened("classification", write_pictures(tmp_path / "pictures"))
+    facts = task_data.facts
     for file in (tmp_path / "pictures").rglob("*.png"):
         file.unlink()
-    assert subject.facts == facts
-    assert subject.keeping(10**6).facts == facts
+    assert task_data.facts == facts
+    assert task_data.keeping(10**6).facts == facts
     assert np.isfinite(facts["mean"]).all()

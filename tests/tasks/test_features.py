@@ -14,13 +14,13 @@ from boxcrew.data.loading.example_loader import as_tensor
 from boxcrew.evaluate.frechet import Moments, frechet_distance
 from boxcrew.nets.classifier import Classifier
 from boxcrew.tasks import features
-from boxcrew.tasks.base import Facts
+from boxcrew.tasks.base import DataFacts
 from boxcrew.tasks.features import Look, feature_network
 from boxcrew.tasks.quick import train_quickly
 
 Trainings = list[Examples]
 
-FACTS: Facts = {"classes": ["lying", "standing"], "shape": [8, 8, 1], "mean": [0.5], "std": [0.2]}
+FACTS: DataFacts = {"classes": ["lying", "standing"], "shape": [8, 8, 1], "mean": [0.5], "std": [0.2]}
 
 
 def draw_lines(num: int, *, seed: int) -> InMemory:

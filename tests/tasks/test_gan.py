@@ -22,8 +22,8 @@ from boxcrew.data.loading.workers import Workers
 from boxcrew.nets.gan_losses import GanLoss
 from boxcrew.nets.layers import SingleCellNorm, eval_mode
 from boxcrew.tasks import features, gan
-from boxcrew.tasks.base import Exam, Facts, Feed, Opening, Task
-from boxcrew.tasks.gan import Gan, GanConfig, GanEvaluation, GanTask, Generation, to_pixels
+from boxcrew.tasks.base import DataFacts, EvalOptions, LoaderOptions, OpenOptions, Task
+from boxcrew.tasks.gan import Gan, GanConfig, GanData, GanEvaluation, GanTask, to_pixels
 from boxcrew.testing.made_examples import write_classes
 from boxcrew.testing.subjects import written
 from boxcrew.train.config import RunConfig
@@ -44,7 +44,7 @@ def settings_of(*words: str) -> GanConfig:
 def built(*words: str) -> GanTask:
     """For grey pictures."""
     torch.manual_seed(0)
-    return Generation.build(settings_of(*words), {"shape": [28, 28, 1]})
+    return GanData.build(settings_of(*words), {"shape": [28, 28, 1]})
 
 
 @pytest.fixture(autouse=True)
@@ -53,14 +53,14 @@ def quick_features(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(features, "cache_folder", lambda name: tmp_path / "cache" / name)
 
 
-def opened(place: Path, *words: str, facts: Facts | None = None) -> Generation:
-    opening = Opening(data=DataConfig(path=str(place)), seed=0, facts=facts and written(facts))
-    return Generation.open(settings_of(*words), opening)
+def opened(place: Path, *words: str, facts: DataFacts | None = None) -> GanData:
+    opening = OpenOptions(data=DataConfig(path=str(place)), seed=0, facts=facts and written(facts))
+    return GanData.open(settings_of(*words), opening)
 
 
-def examined(subject: Generation, task: Task, *, batch: int) -> GanEvaluation:
+def evaluated(task_data: GanData, task: Task, *, batch: int) -> GanEvaluation:
     with eval_mode(task):
-        found = subject.examine(task, lambda inputs: inputs, Exam(batch=batch, workers=Workers()))
+        found = task_data.evaluate(task, lambda inputs: inputs, EvalOptions(batch=batch, workers=Workers()))
     assert isinstance(found, GanEvaluation)
     return found
 
@@ -70,10 +70,10 @@ def test_as_many_pictures_are_judged_whatever_the_batch(
 ) -> None:
     monkeypatch.setattr(gan, "JUDGED", 10)
     write_classes(tmp_path, {"a": 30, "b": 30})
-    subject = opened(tmp_path)
-    assert len(subject.val) == 12
-    task = subject.task()
-    small, large = (examined(subject, task, batch=batch) for batch in (4, 16))
+    task_data = opened(tmp_path)
+    assert len(task_data.val) == 12
+    task = task_data.task()
+    small, large = (evaluated(task_data, task, batch=batch) for batch in (4, 16))
     assert small.count == large.count == 10
     assert small.frechet == pytest.approx(large.frechet, rel=1e-3)
 
@@ -84,13 +84,13 @@ def test_any_pictures_can_be_compared_with(tmp_path: Path) -> None:
     write_classes(tmp_path / "second", {"a": 6, "b": 6, "c": 6})
     second = opened(tmp_path / "second", facts=first.facts)
     assert second.facts == written(first.facts)
-    assert examined(second, first.task(), batch=4).count == len(second.val)
+    assert evaluated(second, first.task(), batch=4).count == len(second.val)
 
 
 def test_classes_need_no_balance(tmp_path: Path) -> None:
     write_classes(tmp_path, {"a": 40, "b": 2})
-    subject = opened(tmp_path)
-    assert "imbalance" not in {one.cause for one in subject.advice(subject.task(), from_scratch=False)}
+    task_data = opened(tmp_path)
+    assert "imbalance" not in {one.cause for one in task_data.advice(task_data.task(), from_scratch=False)}
 
 
 def test_a_penalty_needs_a_critic_that_sees_each_picture_by_itself() -> None:
@@ -128,27 +128,27 @@ def test_pictures_that_are_not_numbers_are_an_error(value: float) -> None:
 
 def test_a_generator_that_has_diverged_is_not_judged(tmp_path: Path) -> None:
     write_classes(tmp_path, {"a": 20, "b": 20})
-    subject = opened(tmp_path)
-    task = subject.task()
+    task_data = opened(tmp_path)
+    task = task_data.task()
     with torch.no_grad():
         for parameter in task.parameters():
             parameter.fill_(float("nan"))
     with pytest.raises(ModelError, match="not numbers"):
-        examined(subject, task, batch=4)
+        evaluated(task_data, task, batch=4)
 
 
 def test_pictures_are_made_of_the_same_numbers_each_time(tmp_path: Path) -> None:
     write_classes(tmp_path, {"a": 15, "b": 15})
-    subject = opened(tmp_path, "task.fill=he")  # with weights near 0 all pictures would be grey
-    task, other = subject.task(), subject.task()
+    task_data = opened(tmp_path, "task.fill=he")  # with weights near 0 all pictures would be grey
+    task, other = task_data.task(), task_data.task()
     found = []
     for seed in (1, 2):
         torch.manual_seed(seed)
-        found.append(examined(subject, task, batch=4))
+        found.append(evaluated(task_data, task, batch=4))
     assert torch.equal(found[0].made, found[1].made)
     assert found[0].frechet == found[1].frechet
-    assert len(np.unique(found[0].made.numpy(), axis=0)) == len(subject.val) == 6
-    assert not torch.equal(examined(subject, other, batch=4).made, found[0].made)
+    assert len(np.unique(found[0].made.numpy(), axis=0)) == len(task_data.val) == 6
+    assert not torch.equal(evaluated(task_data, other, batch=4).made, found[0].made)
 
 
 class Flat(nn.Module):
@@ -271,7 +271,7 @@ def test_weights_begin_as_was_set(scheme: str, of_generator: float, of_critic: f
 
 
 def first_batch(place: Path, *words: str) -> Batch:
-    return next(opened(place, *words).loader(Feed(batch=8, seed=5)).batches())
+    return next(opened(place, *words).loader(LoaderOptions(batch=8, seed=5)).batches())
 
 
 def test_real_pictures_are_changed_as_was_set(tmp_path: Path) -> None:

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from boxcrew.core.errors import UsageError
-from boxcrew.tasks.base import Facts
+from boxcrew.tasks.base import DataFacts
 from boxcrew.tasks.nets import CnnConfig
 
 
-def pictures(height: int, width: int) -> Facts:
+def pictures(height: int, width: int) -> DataFacts:
     return {
         "classes": ["a", "b", "c"],
         "kind": "pictures",

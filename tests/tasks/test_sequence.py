@@ -16,14 +16,14 @@ from boxcrew.data.config import DataConfig
 from boxcrew.data.loading.workers import Workers
 from boxcrew.nets.class_losses import cross_entropy
 from boxcrew.nets.layers import eval_mode
-from boxcrew.tasks.base import Exam, Feed, Opening
-from boxcrew.tasks.sequence import LanguageEvaluation, LanguageTask, Sequence, SequenceConfig
+from boxcrew.tasks.base import EvalOptions, LoaderOptions, OpenOptions
+from boxcrew.tasks.sequence import LanguageEvaluation, LanguageTask, SequenceConfig, SequenceData
 from boxcrew.testing.plans import plan_of
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.run.session import Workshop
+from boxcrew.train.run.session import Session
 
-FEED = Feed(batch=8, seed=5)
+FEED = LoaderOptions(batch=8, seed=5)
 
 
 @pytest.fixture
@@ -42,22 +42,22 @@ def words(tmp_path: Path) -> Path:
     return folder
 
 
-def opened(place: Path, **settings: Any) -> Sequence:
+def opened(place: Path, **settings: Any) -> SequenceData:
     tree: Tree = {"net": {"name": "rnn", "hidden": 8}, "length": 16, **settings}
-    return Sequence.open(SequenceConfig.of(tree), Opening(data=DataConfig(path=str(place)), seed=0))
+    return SequenceData.open(SequenceConfig.of(tree), OpenOptions(data=DataConfig(path=str(place)), seed=0))
 
 
-def task_of(subject: Sequence) -> LanguageTask:
+def task_of(task_data: SequenceData) -> LanguageTask:
     torch.manual_seed(0)
-    task = subject.task()
+    task = task_data.task()
     assert isinstance(task, LanguageTask)
     return task
 
 
 def test_hidden_characters_are_foretold_all_the_same(text: Path) -> None:
-    subject = opened(text, augment={"drop_tokens": 0.5})
-    task = task_of(subject)
-    hidden, whole = (next(one.loader(FEED).batches()) for one in (subject, opened(text)))
+    task_data = opened(text, augment={"drop_tokens": 0.5})
+    task = task_of(task_data)
+    hidden, whole = (next(one.loader(FEED).batches()) for one in (task_data, opened(text)))
     assert (hidden.inputs != whole.inputs).float().mean() > 0.4
     wanted, _ = cross_entropy(task.net(hidden.inputs[:, :-1]), whole.inputs[:, 1:])
     torch.testing.assert_close(task(hidden).terms["character"], wanted)
@@ -66,9 +66,9 @@ def test_hidden_characters_are_foretold_all_the_same(text: Path) -> None:
 
 
 def test_weights_are_kept_small(text: Path) -> None:
-    subject = opened(text, l1=0.5)
-    task = task_of(subject)
-    losses = task(next(subject.loader(FEED).batches()))
+    task_data = opened(text, l1=0.5)
+    task = task_of(task_data)
+    losses = task(next(task_data.loader(FEED).batches()))
     size = sum(float(p.detach().abs().sum()) for p in task.parameters() if p.ndim > 1)
     assert float(losses.terms["l1"].detach() / losses.weight) == pytest.approx(0.5 * size, rel=1e-5)
 
@@ -88,26 +88,28 @@ def test_a_network_that_cannot_go_on_with_text_is_refused(text: Path) -> None:
         opened(text, net={"name": "rnn", "bidirectional": True}).task()
 
 
-def prepared(subject: Sequence, metric: str, folder: Path) -> Workshop:
-    config = RunConfig.of({"task": subject.config, "epochs": 1, "batch": 4, "evaluation": {"metric": metric}})
-    return Workshop.of(config, plan_of(4), subject, task=subject.task(), folder=folder, screen=Screen())
+def prepared(task_data: SequenceData, metric: str, folder: Path) -> Session:
+    config = RunConfig.of(
+        {"task": task_data.config, "epochs": 1, "batch": 4, "evaluation": {"metric": metric}}
+    )
+    return Session.of(config, plan_of(4), task_data, task=task_data.task(), folder=folder, screen=Screen())
 
 
 def test_best_can_only_mean_what_is_measured(text: Path, tmp_path: Path) -> None:
-    subject = opened(text)
+    task_data = opened(text)
     for metric in ("auto", "val_loss", "perplexity", "bits"):
-        prepared(subject, metric, tmp_path)
+        prepared(task_data, metric, tmp_path)
     for metric in ("accuracy", "F1"):
         with pytest.raises(UsageError, match=f"evaluation.metric={metric}: not measured on this data"):
-            prepared(subject, metric, tmp_path)
+            prepared(task_data, metric, tmp_path)
 
 
 def test_of_classes_others_are_measured(words: Path, tmp_path: Path) -> None:
-    subject = opened(words)
-    prepared(subject, "accuracy", tmp_path)
+    task_data = opened(words)
+    prepared(task_data, "accuracy", tmp_path)
     for metric in ("perplexity", "bits", "accuracy5"):
         with pytest.raises(UsageError, match=f"evaluation.metric={metric}: ") as raised:
-            prepared(subject, metric, tmp_path)
+            prepared(task_data, metric, tmp_path)
         assert raised.value.advice == "it has val_loss, accuracy, F1, ECE"
 
 
@@ -124,16 +126,16 @@ def measured(tmp_path: Path) -> Path:
     return folder
 
 
-def examined(subject: Sequence, task: LanguageTask) -> LanguageEvaluation:
+def evaluated(task_data: SequenceData, task: LanguageTask) -> LanguageEvaluation:
     with eval_mode(task):
-        found = subject.examine(task, lambda inputs: inputs, Exam(batch=2, workers=Workers()))
+        found = task_data.evaluate(task, lambda inputs: inputs, EvalOptions(batch=2, workers=Workers()))
     assert isinstance(found, LanguageEvaluation)
     return found
 
 
-def indifferent(subject: Sequence) -> LanguageTask:
+def indifferent(task_data: SequenceData) -> LanguageTask:
     """Who gives the same score to whatever may come."""
-    task = task_of(subject)
+    task = task_of(task_data)
     with torch.no_grad():
         for parameter in task.parameters():
             parameter.zero_()
@@ -142,9 +144,9 @@ def indifferent(subject: Sequence) -> LanguageTask:
 
 @pytest.mark.parametrize("tied", [False, True])
 def test_who_knows_nothing_has_the_whole_alphabet_before_them(measured: Path, tied: bool) -> None:
-    subject = opened(measured, net={"name": "rnn", "hidden": 8, "tied": tied})
+    task_data = opened(measured, net={"name": "rnn", "hidden": 8, "tied": tied})
     num = len("abcdefgh ,") + 1  # those that are not known are one more
-    found = examined(subject, indifferent(subject))
+    found = evaluated(task_data, indifferent(task_data))
     assert dict(found.numbers) == pytest.approx(
         {"val_loss": math.log(num), "perplexity": num, "bits": math.log2(num)}, rel=1e-5
     )
@@ -154,9 +156,9 @@ def test_who_knows_nothing_has_the_whole_alphabet_before_them(measured: Path, ti
 
 def test_it_is_measured_by_the_characters_that_come_next(measured: Path) -> None:
     """By who knows how often each comes, and nothing else; windows are of different difficulty."""
-    subject = opened(measured)
-    task = indifferent(subject)
-    alphabet = "\N{REPLACEMENT CHARACTER}" + subject.facts["meaning"]["alphabet"]
+    task_data = opened(measured)
+    task = indifferent(task_data)
+    alphabet = "\N{REPLACEMENT CHARACTER}" + task_data.facts["meaning"]["alphabet"]
     chances = {
         character: (place + 1) / sum(range(len(alphabet) + 1)) for place, character in enumerate(alphabet)
     }
@@ -165,4 +167,4 @@ def test_it_is_measured_by_the_characters_that_come_next(measured: Path) -> None
         bias.copy_(torch.tensor([chances[character] for character in alphabet]).log())
     counts = Counter(TOLD.replace("?", alphabet[0]))
     nats = -sum(count * math.log(chances[character]) for character, count in counts.items())
-    assert examined(subject, task).numbers["val_loss"] == pytest.approx(nats / 48, rel=1e-5)
+    assert evaluated(task_data, task).numbers["val_loss"] == pytest.approx(nats / 48, rel=1e-5)

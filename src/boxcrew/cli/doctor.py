@@ -16,7 +16,7 @@ from boxcrew.core.config import Tree, read_yaml
 from boxcrew.core.errors import DataError, UsageError
 from boxcrew.core.files import write_json, write_text
 from boxcrew.report.doctor.page import doctor_page
-from boxcrew.report.doctor.report import Examination, examine, say_examination, set_name
+from boxcrew.report.doctor.report import Diagnosis, diagnose, say_examination, set_name
 from boxcrew.train.config import RunConfig
 from boxcrew.train.run.directory import require_run
 
@@ -34,14 +34,14 @@ def doctor_command(words: list[str], *, as_json: bool) -> None:
     folder = _choose_folder(config)
     _require_writable(folder)
     say = screen(as_json=as_json)
-    examination = examine(config, say, run=run)
-    say_examination(examination, say)
-    _write(examination, folder, command=shlex.join(["boxcrew", "doctor", *words]))
+    diagnosis = diagnose(config, say, run=run)
+    say_examination(diagnosis, say)
+    _write(diagnosis, folder, command=shlex.join(["boxcrew", "doctor", *words]))
     say.say(f"page: {folder / 'doctor.html'} (the same for programs: doctor.json)")
     if as_json:
-        print_json({"out": str(folder), **examination.to_json()})
+        print_json({"out": str(folder), **diagnosis.to_json()})
     if config.data.strict:
-        _require_clean(examination, folder)
+        _require_clean(diagnosis, folder)
 
 
 def _of_recipe(places: list[str], tree: Tree) -> RunConfig:
@@ -98,20 +98,20 @@ def _require_writable(folder: Path) -> None:
                 place.rmdir()
 
 
-def _write(examination: Examination, folder: Path, *, command: str) -> None:
-    page = doctor_page(examination, command=command)
+def _write(diagnosis: Diagnosis, folder: Path, *, command: str) -> None:
+    page = doctor_page(diagnosis, command=command)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / "doctor.json", examination.to_json())
+        write_json(folder / "doctor.json", diagnosis.to_json())
         write_text(folder / "doctor.html", page)
     except OSError as error:
         raise UsageError(f"out={folder}: cannot be written to: {error.strerror}") from None
 
 
-def _require_clean(examination: Examination, folder: Path) -> None:
-    found = [problem for problem in examination.source.problems if problem.action != "noted"]
+def _require_clean(diagnosis: Diagnosis, folder: Path) -> None:
+    found = [problem for problem in diagnosis.source.problems if problem.action != "noted"]
     if found:
         raise DataError(
-            f"{examination.path}: {len(found)} problems, and data.strict=true; the first: {found[0]}",
+            f"{diagnosis.path}: {len(found)} problems, and data.strict=true; the first: {found[0]}",
             advice=f"{folder / 'doctor.html'} shows all of them",
         )

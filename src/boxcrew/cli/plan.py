@@ -21,7 +21,7 @@ def plan_command(words: list[str], *, as_json: bool) -> None:
     config = run_config(places[0] if places else None, tree)
     say = screen(as_json=as_json)
     picture = out if out is not None and out.suffix == ".png" else None
-    explained = plan_run(config, say, machine, with_steps=bool(config.probe), picture=picture)
+    explained = plan_run(config, say, machine, with_steps=bool(config.trial), picture=picture)
     if out is not None and out.suffix == ".json":
         write_text(out, json.dumps(explained["plan"], indent=2) + "\n")
         say.say(f"plan: {out}; use it with: boxcrew train … plan={out}")

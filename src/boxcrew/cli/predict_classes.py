@@ -24,7 +24,7 @@ from boxcrew.data.examples.table import read_table
 from boxcrew.data.folders import files_below
 from boxcrew.data.images.reading import read_image
 from boxcrew.data.loading.example_loader import as_tensor
-from boxcrew.tasks.base import Facts
+from boxcrew.tasks.base import DataFacts
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.directory import choose_folder
 from boxcrew.train.run.loading import Loaded, Which, load_task
@@ -62,7 +62,7 @@ def predict_classes(tree: Tree, *, as_json: bool) -> None:
         print_json({"out": str(folder), "results": results})
 
 
-def _inputs(source: str, facts: Facts, say: Screen) -> Iterator[tuple[str, Array]]:
+def _inputs(source: str, facts: DataFacts, say: Screen) -> Iterator[tuple[str, Array]]:
     if facts["kind"] == "pictures":
         yield from _pictures(source, facts, say)
     elif facts["kind"] == "numbers":
@@ -71,7 +71,7 @@ def _inputs(source: str, facts: Facts, say: Screen) -> Iterator[tuple[str, Array
         yield from _texts(Path(source), facts, say)
 
 
-def _pictures(source: str, facts: Facts, say: Screen) -> Iterator[tuple[str, Array]]:
+def _pictures(source: str, facts: DataFacts, say: Screen) -> Iterator[tuple[str, Array]]:
     height, width, channels = facts["shape"]
     for photo in find_photos(source):
         try:
@@ -80,7 +80,7 @@ def _pictures(source: str, facts: Facts, say: Screen) -> Iterator[tuple[str, Arr
             say.warn(f"left out: {error.message}")
 
 
-def _rows(file: Path, facts: Facts, say: Screen) -> Iterator[tuple[str, Array]]:
+def _rows(file: Path, facts: DataFacts, say: Screen) -> Iterator[tuple[str, Array]]:
     table, problems = read_table(file)
     columns = facts["meaning"]["columns"]
     require_columns(table, columns)
@@ -90,7 +90,7 @@ def _rows(file: Path, facts: Facts, say: Screen) -> Iterator[tuple[str, Array]]:
         yield f"{file}:{number}", encode_rows(facts["meaning"], [row])[0]
 
 
-def _texts(place: Path, facts: Facts, say: Screen) -> Iterator[tuple[str, Array]]:
+def _texts(place: Path, facts: DataFacts, say: Screen) -> Iterator[tuple[str, Array]]:
     """Of a file or a folder, lines or whole files, whichever were examples of training."""
     meaning = facts["meaning"]
     unit: Unit = meaning.get("unit", "line")  # runs of before it was written down

@@ -13,8 +13,8 @@ from boxcrew.cli.output import print_json, screen, settings
 from boxcrew.core.config import Tree, read_yaml
 from boxcrew.core.errors import BoxcrewError, UsageError
 from boxcrew.core.parent_process import LAUNCHER, die_with
-from boxcrew.deploy.processes.collectives import Group, Processes
-from boxcrew.deploy.processes.environments import seat_of
+from boxcrew.deploy.processes.collectives import DistributedGroup, ReplicaGroup
+from boxcrew.deploy.processes.environments import read_environment
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.outcome import Outcome
 from boxcrew.train.planning.choose import planned_processes, planned_servers
@@ -48,7 +48,7 @@ def _stored(folder: Path, changes: Tree) -> RunConfig | None:
 
 def _run(
     config: RunConfig | None,
-    work: Callable[[Group], Outcome],
+    work: Callable[[ReplicaGroup], Outcome],
     *,
     as_json: bool,
     begun_in: Path | None = None,
@@ -56,18 +56,18 @@ def _run(
     """As one process of those that somebody started, or alone; or starts several, and waits for them."""
     if LAUNCHER in os.environ:
         die_with(int(os.environ[LAUNCHER]))
-    seat = seat_of(os.environ)
-    if seat is None:
+    env = read_environment(os.environ)
+    if env is None:
         num_replicas, num_servers = (1, 0) if config is None else planned_processes(config, begun_in)
         if num_replicas + num_servers > 1:
             from boxcrew.deploy.processes.launch import start_processes  # slow to import, and rarely needed
 
             start_processes(sys.argv[1:], num_replicas, num_servers)
             return
-        group = Group()
+        group = ReplicaGroup()
     else:
-        asked = config if seat.rank == 0 else None  # the chief says it to the others
-        group = Processes(seat, num_servers=0 if asked is None else planned_servers(asked, seat.size))
+        asked = config if env.rank == 0 else None  # the chief says it to the others
+        group = DistributedGroup(env, num_servers=0 if asked is None else planned_servers(asked, env.size))
     try:
         if group.is_chief:
             _finish(work(group), as_json=as_json)
@@ -76,7 +76,7 @@ def _run(
         else:
             follow_run(group)
     except (Exception, KeyboardInterrupt) as error:
-        group.fail(str(error) if isinstance(error, BoxcrewError) else repr(error))
+        group.report_failure(str(error) if isinstance(error, BoxcrewError) else repr(error))
         raise
     finally:
         group.close()

@@ -71,7 +71,7 @@ class Workload(Config):
     averages: int = Field(ge=0, le=1)  # whether moving averages of parameters and buffers are kept
     batch: Line  # bytes of a batch
     whole: Pass
-    examined: Peak = NOTHING  # bytes at the most while samples are only looked at
+    evaluated: Peak = NOTHING  # bytes at the most while samples are only looked at
     recomputed: Pass | None = None  # with activations computed again in backward; None: not looked at
     forward_operations: int = Field(ge=0)  # of a sample
     least_samples: int = Field(default=1, ge=1)  # that can be computed at once

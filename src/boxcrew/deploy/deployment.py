@@ -23,7 +23,7 @@ from boxcrew.deploy.devices import Devices
 from boxcrew.deploy.eval_copy import Module
 from boxcrew.deploy.memory import keep_freed_memory, limited, taken
 from boxcrew.deploy.optimizer_state import Slots, load_slots, slots_of
-from boxcrew.deploy.processes.collectives import Group
+from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.hardware.probe import usable_memory
 from boxcrew.plan.plan import Clone, Plan
 
@@ -31,7 +31,7 @@ _ROOM = 512 << 20  # bytes: what a step needs that is not large
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class RunStatus:
     """Where a run stands: what all replicas must see alike, or they would part."""
 
     elapsed: float  # seconds of training, by the chief's clock
@@ -47,9 +47,9 @@ class Deployment(ABC):
     steps and answer until they may go on.
     """
 
-    is_whole = True  # every replica has all parameters
+    has_full_state = True  # every replica has all parameters
 
-    def __init__(self, plan: Plan, devices: Devices, group: Group) -> None:
+    def __init__(self, plan: Plan, devices: Devices, group: ReplicaGroup) -> None:
         self.plan = plan  # with more accumulation than it began with, once memory has run out
         self.devices = devices
         self.group = group
@@ -65,12 +65,12 @@ class Deployment(ABC):
         """Those of this process."""
         return self.plan.replicas[self.group.rank].clones
 
-    def meet(self) -> None:
+    def barrier(self) -> None:
         """Before a step: who waits for another's data is not to seem stuck in computing."""
         if self.group.size > 1:
-            self.group.add(torch.zeros(1))
+            self.group.all_reduce(torch.zeros(1))
 
-    def settle(self) -> None:  # noqa: B027, most have nothing to do
+    def finalize(self) -> None:  # noqa: B027, most have nothing to do
         """After the last step: waits until what all replicas have done is in the parameters."""
 
     @property
@@ -83,24 +83,24 @@ class Deployment(ABC):
         """Samples of a step that other processes compute."""
         return 0 if self.group.size == 1 else self.plan.batch - len(self.positions)
 
-    def agree(self, standing: Standing) -> Standing:
+    def all_reduce_status(self, status: RunStatus) -> RunStatus:
         """The chief's clock, and what any replica wants. All replicas must come by."""
         if self.group.size == 1:
-            return standing
-        own = (standing.elapsed if self.is_chief else 0.0, standing.stop, standing.interrupted)
+            return status
+        own = (status.elapsed if self.is_chief else 0.0, status.stop, status.interrupted)
         numbers = torch.tensor(own, dtype=torch.float64)
-        self.group.add(numbers)
+        self.group.all_reduce(numbers)
         elapsed, stop, interrupted = numbers.tolist()
-        return Standing(elapsed=elapsed, stop=stop > 0, interrupted=interrupted > 0)
+        return RunStatus(elapsed=elapsed, stop=stop > 0, interrupted=interrupted > 0)
 
-    def call(self, word: str) -> None:
+    def broadcast_command(self, word: str) -> None:
         """The chief calls the others to something; with no word, to go on."""
-        if not self.is_whole:
-            self.group.say(word)
+        if not self.has_full_state:
+            self.group.broadcast_text(word)
 
-    def attend(self, answer: Callable[[str], object]) -> None:
+    def serve_commands(self, answer: Callable[[str], object]) -> None:
         """The others' part: does with `answer` what the chief calls for until they may go on."""
-        while not self.is_whole and (word := self.group.say("")):
+        while not self.has_full_state and (word := self.group.broadcast_text("")):
             answer(word)
 
     def seed(self, value: int) -> None:
@@ -115,7 +115,7 @@ class Deployment(ABC):
         """The module on its devices and in the plan's memory format."""
 
     @abstractmethod
-    def lend(self, module: Module, values: Mapping[str, Tensor] | None = None) -> Module:
+    def eval_copy(self, module: Module, values: Mapping[str, Tensor] | None = None) -> Module:
         """A placed module where the first clone computes, to predict with: itself or a copy as it is now, or
         a copy that has whole `values` in the place of its own (they must be given if it is not whole).
         """
@@ -124,11 +124,11 @@ class Deployment(ABC):
         """What this process has of a tensor of a placed module, of its optimizer, or laid out like those."""
         return tensor
 
-    def whole(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    def gather_full_state(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Such tensors for the chief, as if there were one process. All replicas must come by with theirs."""
         return tensors
 
-    def take(self, own: Tensor, value: Tensor) -> None:
+    def load_into(self, own: Tensor, value: Tensor) -> None:
         """Copies a whole value into such a tensor."""
         own.copy_(value)
 
@@ -138,7 +138,7 @@ class Deployment(ABC):
 
     def load_slots(self, optimizer: Optimizer, slots: Slots) -> None:
         """From whole ones. All replicas must come by."""
-        load_slots(optimizer, slots, self.take)
+        load_slots(optimizer, slots, self.load_into)
 
     @abstractmethod
     def move(self, inputs: Tensor) -> Tensor:
@@ -184,7 +184,7 @@ class Deployment(ABC):
         """Prepares the process; what restores it goes onto `undo`. Strategies add to it."""
         self.devices.choose(self.own_clones[0].device)
         if self.plan.pinned:
-            undo.enter_context(on_own_cores(*self.group.place_here))
+            undo.enter_context(on_own_cores(*self.group.local_position))
         undo.callback(torch.set_num_threads, torch.get_num_threads())
         torch.set_num_threads(self.plan.threads)
         switches: Sequence[Any] = (torch.backends.cuda.matmul, torch.backends.cudnn)
@@ -201,7 +201,7 @@ class Deployment(ABC):
         for clone in self.own_clones:
             if clone.device != "cpu":
                 self.devices.limit(clone.device, fraction)
-        share = usable_memory() / self.group.num_here
+        share = usable_memory() / self.group.local_world_size
         if taken() >= fraction * share:
             least = math.ceil(100 * (taken() + _ROOM) / share) / 100
             raise BoxcrewError(
@@ -225,6 +225,6 @@ class Deployment(ABC):
 STRATEGIES: Registry[type[Deployment]] = Registry("strategy", "boxcrew.deploy.strategies")
 
 
-def deploy(plan: Plan, devices: Devices | None = None, group: Group | None = None) -> Deployment:
+def deploy(plan: Plan, devices: Devices | None = None, group: ReplicaGroup | None = None) -> Deployment:
     """`group`: the replicas this process is one of; without it, it is the only one."""
-    return STRATEGIES.get(plan.strategy)(plan, devices or Devices(), group or Group())
+    return STRATEGIES.get(plan.strategy)(plan, devices or Devices(), group or ReplicaGroup())

@@ -17,11 +17,11 @@ SPREAD = 1.3  # the largest default box is at least so many times the smallest
 ENOUGH = 0.02  # a coarser first map is chosen if it loses no more of the objects than this share
 _MAX_OBJECTS = 300  # looked at; evenly from among all
 
-MakeLevels = Callable[["Layout"], Sequence[Level]]
+MakeLevels = Callable[["AnchorLayout"], Sequence[Level]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layout:
+class AnchorLayout:
     """What is chosen: the stride of the finest map, and sizes of default boxes as shares of the input."""
 
     finest_stride: int
@@ -30,13 +30,15 @@ class Layout:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fit:
-    layout: Layout
+class AnchorFit:
+    layout: AnchorLayout
     matched: float  # share of the objects that some default box overlaps enough
     overlap: float  # mean of the best overlaps
 
 
-def fit_layout(objects: Tensor, candidates: Iterable[Layout], levels: MakeLevels, *, threshold: float) -> Fit:
+def fit_layout(
+    objects: Tensor, candidates: Iterable[AnchorLayout], levels: MakeLevels, *, threshold: float
+) -> AnchorFit:
     """The layout whose default boxes match most of the objects, (N, 4) xyxy as shares of the input, N > 0.
 
     Ties, and what differs by less than a hundredth, are settled by the mean overlap. Among finest strides the
@@ -52,13 +54,13 @@ def fit_layout(objects: Tensor, candidates: Iterable[Layout], levels: MakeLevels
     return next(fit for fit in best_of.values() if fit.matched >= most - ENOUGH)
 
 
-def layouts(
+def anchor_layouts(
     objects: Tensor,
     *,
     strides: Sequence[int],
     min_scale: float | None = None,
     max_scale: float | None = None,
-) -> list[Layout]:
+) -> list[AnchorLayout]:
     """Candidates for objects (N, 4) xyxy as shares of the input; None: at quantiles of their sizes."""
     sizes = (objects[:, 2:] - objects[:, :2]).clamp(min=1e-3).prod(dim=1).sqrt()
     pairs: set[tuple[float, float]] = set()
@@ -67,7 +69,7 @@ def layouts(
         smallest = min_scale or round(min(low, (max_scale or high) / SPREAD), 4)
         pairs.add((smallest, max_scale or round(min(1.0, max(high, smallest * SPREAD)), 4)))
     return [
-        Layout(finest_stride=stride, min_scale=low, max_scale=high)
+        AnchorLayout(finest_stride=stride, min_scale=low, max_scale=high)
         for stride in strides
         for low, high in sorted(pairs)
     ]
@@ -77,10 +79,14 @@ def _quantiles(values: Tensor, at: Sequence[float]) -> list[float]:
     return [float(value) for value in torch.quantile(values, torch.tensor(at)).clamp(0.01, 0.95)]
 
 
-def _fit(objects: Tensor, layout: Layout, levels: MakeLevels, *, threshold: float) -> Fit:
+def _fit(objects: Tensor, layout: AnchorLayout, levels: MakeLevels, *, threshold: float) -> AnchorFit:
     best = best_overlaps(objects, levels(layout))
-    return Fit(layout=layout, matched=float((best >= threshold).float().mean()), overlap=float(best.mean()))
+    return AnchorFit(
+        layout=layout,
+        matched=float((best >= threshold).float().mean()),
+        overlap=float(best.mean()),
+    )
 
 
-def _goodness(fit: Fit) -> tuple[float, float]:
+def _goodness(fit: AnchorFit) -> tuple[float, float]:
     return round(fit.matched, 2), fit.overlap

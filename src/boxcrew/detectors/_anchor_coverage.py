@@ -30,7 +30,7 @@ _COMMON_IOU = 0.5  # where a detector does not say from which overlap on it matc
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Reach:
+class AnchorCoverage:
     """Which boxes have a default box that overlaps them by `match_iou` or more once their image has become
     the input, as in an evaluation.
 
@@ -95,7 +95,7 @@ class _Settings:
         return None if overlaps is None else float((overlaps >= self.threshold).mean())
 
 
-def reach(
+def anchor_coverage(
     config: DetectorConfig,
     classes: tuple[str, ...],
     targets: Sequence[Target],
@@ -103,7 +103,7 @@ def reach(
     *,
     transforms: TransformsConfig | None = None,
     settled: DetectorConfig | None = None,
-) -> Reach | None:
+) -> AnchorCoverage | None:
     """For the objects of images with these (width, height), brought to the input as `transforms` says (by
     default squashed). `settled` is the detector with what is `auto` fitted; by default it is fitted to these
     objects. None for a detector that starts from no boxes, or where no object counts.
@@ -128,7 +128,7 @@ def reach(
     advice = _Sentence(
         given=given, settings=settings, share=share, num_boxes=len(numbers), cause=cause, side=smallest
     )
-    return Reach(
+    return AnchorCoverage(
         share=share,
         num_boxes=len(numbers),
         lost=numbers[lost],

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from boxcrew.core.errors import UsageError
-from boxcrew.detectors._anchor_adapt import Layout, fit_layout, layouts
+from boxcrew.detectors._anchor_adapt import AnchorLayout, anchor_layouts, fit_layout
 from boxcrew.detectors._base import DETECTORS
 from boxcrew.detectors._multibox import MultiBoxConfig, MultiBoxNet
 from boxcrew.nets.anchors import Level, paper_shapes
@@ -21,7 +21,7 @@ from boxcrew.nets.necks import TopDown
 
 RATIOS = (2.0, 3.0)
 AUTO_STRIDES = (8, 16)  # of the finest map, to choose from
-AS_PUBLISHED = Layout(finest_stride=16, min_scale=0.1, max_scale=0.9)
+AS_PUBLISHED = AnchorLayout(finest_stride=16, min_scale=0.1, max_scale=0.9)
 
 Auto = Literal["auto"]
 Stride = Annotated[int, Field(ge=4, le=32)]
@@ -52,9 +52,9 @@ class SsdLiteConfig(MultiBoxConfig):
         return self
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> AnchorLayout:
         """With what is still `auto` as published."""
-        return Layout(
+        return AnchorLayout(
             finest_stride=AS_PUBLISHED.finest_stride if self.finest_stride == "auto" else self.finest_stride,
             min_scale=AS_PUBLISHED.min_scale if self.min_scale == "auto" else self.min_scale,
             max_scale=AS_PUBLISHED.max_scale if self.max_scale == "auto" else self.max_scale,
@@ -63,7 +63,7 @@ class SsdLiteConfig(MultiBoxConfig):
     def fitted(self, boxes: Tensor) -> tuple[Self, str]:
         if "auto" not in (self.finest_stride, self.min_scale, self.max_scale) or not len(boxes):
             return self, ""
-        candidates = layouts(
+        candidates = anchor_layouts(
             boxes,
             strides=AUTO_STRIDES if self.finest_stride == "auto" else [self.finest_stride],
             min_scale=None if self.min_scale == "auto" else self.min_scale,
@@ -78,7 +78,7 @@ class SsdLiteConfig(MultiBoxConfig):
         settled = {name: value for name, value in vars(layout).items() if getattr(self, name) == "auto"}
         return self.model_copy(update=settled), said
 
-    def _levels_of(self, layout: Layout) -> list[Level]:
+    def _levels_of(self, layout: AnchorLayout) -> list[Level]:
         """As most backbones round."""
         sides = [math.ceil(self.size / (layout.finest_stride << i)) for i in range(self.levels)]
         while len(sides) > 2 and sides[-2] == 1:
@@ -152,7 +152,7 @@ def _extra(inputs: int, outputs: int) -> nn.Sequential:
     )
 
 
-def _levels(layout: Layout, sides: list[int], *, spacing: str) -> list[Level]:
+def _levels(layout: AnchorLayout, sides: list[int], *, spacing: str) -> list[Level]:
     steps = len(sides) - 1
     if spacing == "even":  # SSD, equation 4
         span = layout.max_scale - layout.min_scale

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from boxcrew.core.torch_tools.tracked_weights import follow_weights
+from boxcrew.core.torch_tools.tracked_weights import track_weights
 from boxcrew.nets.spectral_norm import POWER_ITERATIONS
 
 Scheme = Literal["auto", "he", "xavier", "orthogonal", "normal"]
@@ -125,4 +125,4 @@ def _settle_norm(layer: nn.Module) -> None:
     """Spectral norms are found step by step, from what they were before; here is a new weight."""
     if parametrize.is_parametrized(layer, "weight"):
         for _ in range(POWER_ITERATIONS):
-            follow_weights(layer)
+            track_weights(layer)

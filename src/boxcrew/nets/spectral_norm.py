@@ -7,12 +7,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 from torch.nn.utils import parametrize
 
-from boxcrew.core.torch_tools.tracked_weights import Follower
+from boxcrew.core.torch_tools.tracked_weights import TrackedParametrization
 
 POWER_ITERATIONS = 15  # to know a weight that is new, as many as torch makes
 
 
-class SpectralNorm(Follower):
+class SpectralNorm(TrackedParametrization):
     """Makes the greatest singular value of a weight (outputs, …) 1 (Miyato et al. 2018, equations 8 and 9).
 
     It is estimated by power iteration, a step each time that the estimate follows the weight. torch's own
@@ -29,14 +29,14 @@ class SpectralNorm(Follower):
         for name, size in zip(("_u", "_v"), matrix.shape, strict=True):
             self.register_buffer(name, F.normalize(matrix.new_empty(size).normal_(), dim=0))
         for _ in range(POWER_ITERATIONS):
-            self.follow(weight)
+            self.track(weight)
 
     def forward(self, weight: Tensor) -> Tensor:
         # Not by products of matrices, which autocast would round.
         norm = (weight.flatten(1) * torch.outer(self._u, self._v)).sum()
         return weight / norm
 
-    def follow(self, weight: Tensor) -> None:
+    def track(self, weight: Tensor) -> None:
         """In this order: the norm is then a length, and never below 0, however far the weight has come since
         the last time.
         """

@@ -8,10 +8,10 @@ from boxcrew.core.workload import Workload
 from boxcrew.hardware.machine import Device, Machine
 from boxcrew.plan.candidate import Candidate
 from boxcrew.plan.memory import memory_of
-from boxcrew.plan.observed import Knowledge
+from boxcrew.plan.observed import Observed
 from boxcrew.plan.prediction import Bound, Interval, Memory, Prediction, Span
-from boxcrew.plan.request import Order
-from boxcrew.plan.speed import Pace, Paces, Way, speeds_of, update_seconds
+from boxcrew.plan.request import PlanRequest
+from boxcrew.plan.speed import ComputeMode, Pace, Paces, speeds_of, update_seconds
 
 HIDDEN = 0.9  # of backward can cover messages with gradients; 95 % of them were (docs/benchmarks.md)
 HIDDEN_PARTS = 0.5  # of messages with divided parameters is covered
@@ -50,15 +50,15 @@ class Costs:
 
     machine: Machine
     workload: Workload
-    order: Order
-    knowledge: Knowledge
+    request: PlanRequest
+    observed: Observed
     _paces: dict[tuple[object, ...], Pace] = field(default_factory=dict, repr=False)
 
     def memory(self, candidate: Candidate) -> list[Memory]:
-        return memory_of(candidate, self.machine, self.workload, self.knowledge, self.order)
+        return memory_of(candidate, self.machine, self.workload, self.observed, self.request)
 
     def fits(self, candidate: Candidate) -> bool:
-        too_many = self.knowledge.too_many
+        too_many = self.observed.too_many
         if too_many is not None and max(candidate.at_once) >= too_many and not candidate.recompute:
             return False
         return all(one.fits for one in self.memory(candidate))
@@ -72,14 +72,14 @@ class Costs:
             candidate.recompute,
         )
         if key not in self._paces:
-            way = Way(
+            way = ComputeMode(
                 device=device,
                 memory_format=candidate.memory_format,
                 precision=candidate.precision,
                 threads=candidate.threads,
                 recompute=candidate.recompute,
             )
-            paces = Paces(machine=self.machine, workload=self.workload, knowledge=self.knowledge)
+            paces = Paces(machine=self.machine, workload=self.workload, observed=self.observed)
             self._paces[key] = paces.of(way)
         return self._paces[key]
 
@@ -128,7 +128,7 @@ class Costs:
         """How much longer threads take that others want cores of too: all get their turn. What was measured
         has it in it.
         """
-        if not candidate.on_cpu or self.knowledge.timings:
+        if not candidate.on_cpu or self.observed.timings:
             return 1.0
         wanted = candidate.threads * candidate.replicas + self.machine.busy_cores
         return max(1.0, wanted / self.machine.cores)
@@ -167,9 +167,9 @@ class Costs:
         inputs = self.workload.inputs
         if inputs is None:
             return 0.0
-        all_images = self.order.num_samples * inputs.image_bytes
+        all_images = self.request.num_samples * inputs.image_bytes
         held = min(1.0, candidate.cache * candidate.replicas / all_images) if kept and all_images else 0.0
-        return self.order.batch * (held * inputs.kept_seconds + (1 - held) * inputs.seconds)
+        return self.request.batch * (held * inputs.kept_seconds + (1 - held) * inputs.seconds)
 
     def _of_cores(
         self, candidate: Candidate, paces: list[Pace], compute: list[float], inputs: float
@@ -183,20 +183,20 @@ class Costs:
 
     def predict(self, candidate: Candidate) -> Prediction:
         step = self.step(candidate)
-        per_epoch = self.order.num_samples / self.order.batch
+        per_epoch = self.request.num_samples / self.request.batch
         first = Interval.around(self.step(candidate, kept=False).wall, step.spread)
         later = Interval.around(step.wall, step.spread)
-        begun = min(self.order.steps, per_epoch)
-        run = first.times(begun).plus(later.times(self.order.steps - begun))
-        if self.order.seconds is not None and self.order.seconds < run.likely:
-            run = Interval.around(self.order.seconds, 0.0)
+        begun = min(self.request.steps, per_epoch)
+        run = first.times(begun).plus(later.times(self.request.steps - begun))
+        if self.request.seconds is not None and self.request.seconds < run.likely:
+            run = Interval.around(self.request.seconds, 0.0)
         return Prediction(
             memory=tuple(self.memory(candidate)),
             step=later,
             first=first,
             epoch=later.times(per_epoch),
             run=run,
-            images_per_second=self.order.batch / step.wall,
+            images_per_second=self.request.batch / step.wall,
             bound=step.bound,
             timeline=tuple(self._timeline(candidate, step)),
             basis=step.basis,

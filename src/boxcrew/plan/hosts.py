@@ -14,31 +14,31 @@ PlanPart = Callable[[Machine, DeployConfig, int], Plan]
 """For a machine, with these wishes and as many samples of each step."""
 
 
-def plan_hosts(hosts: Sequence[Host], wishes: DeployConfig, batch: int, plan_part: PlanPart) -> Plan:
+def plan_hosts(hosts: Sequence[Host], deploy: DeployConfig, batch: int, plan_part: PlanPart) -> Plan:
     """For as many replicas as the hosts have. Devices are named as the host of their replica names them."""
     num = sum(len(host.ranks) for host in hosts)
-    if wishes.replicas not in {"auto", num}:
-        raise UsageError(f"deploy.replicas={wishes.replicas}: but {num} were started")
-    strategy: str = "ddp" if wishes.strategy == "auto" and wishes.servers == "auto" else wishes.strategy
+    if deploy.replicas not in {"auto", num}:
+        raise UsageError(f"deploy.replicas={deploy.replicas}: but {num} were started")
+    strategy: str = "ddp" if deploy.strategy == "auto" and deploy.servers == "auto" else deploy.strategy
     if strategy in {"single", "clones"}:
         raise UsageError(
             f"deploy.strategy={strategy}: not with {num} replicas", advice="deploy.strategy=ddp does it"
         )
-    clones = 1 if wishes.clones == "auto" else wishes.clones
-    shares = shares_of(wishes, batch, num * clones)
+    clones = 1 if deploy.clones == "auto" else deploy.clones
+    shares = shares_of(deploy, batch, num * clones)
     parts: list[Plan] = []
     computing = [host for host in hosts if host.ranks]
     for host in computing:
         own = [share for rank in host.ranks for share in shares[rank * clones : (rank + 1) * clones]]
         part = {"strategy": strategy, "replicas": len(host.ranks), "shares": tuple(own)}
-        if wishes.accumulation != "auto":  # of the whole batch, not of a host's part
+        if deploy.accumulation != "auto":  # of the whole batch, not of a host's part
             part["accumulation"] = 1
-        parts.append(plan_part(host.machine, wishes.model_copy(update=part), sum(own)))
-    joined = _joined(computing, parts, wishes, batch)
+        parts.append(plan_part(host.machine, deploy.model_copy(update=part), sum(own)))
+    joined = _joined(computing, parts, deploy, batch)
     return joined.because(f"{len(hosts)} hosts: {', '.join(host.name for host in hosts)}")
 
 
-def _joined(hosts: Sequence[Host], parts: Sequence[Plan], wishes: DeployConfig, batch: int) -> Plan:
+def _joined(hosts: Sequence[Host], parts: Sequence[Plan], deploy: DeployConfig, batch: int) -> Plan:
     """What all replicas must have in common is what the least of the hosts can do."""
     placed: dict[int, Replica] = {}
     for host, part in zip(hosts, parts, strict=True):
@@ -48,8 +48,8 @@ def _joined(hosts: Sequence[Host], parts: Sequence[Plan], wishes: DeployConfig, 
         "replicas": [placed[rank].tree() for rank in sorted(placed)],
         "batch": batch,
         "accumulation": max(part.accumulation for part in parts)
-        if wishes.accumulation == "auto"
-        else wishes.accumulation,
+        if deploy.accumulation == "auto"
+        else deploy.accumulation,
         "recompute": any(part.recompute for part in parts),
         "precision": chiefs.precision if len({part.precision for part in parts}) == 1 else "fp32",
         "threads": min(part.threads for part in parts),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from boxcrew.core.errors import UsageError
 from boxcrew.hardware.machine import Device, Machine
 from boxcrew.plan.plan import Strategy
-from boxcrew.plan.request import DeployConfig, Order
+from boxcrew.plan.request import DeployConfig, PlanRequest
 from boxcrew.plan.shares import by_speed
 
 ROOM = 2 << 30  # bytes of main memory that a replica on the CPU should have
@@ -27,51 +27,51 @@ class Layout:
     reason: str
 
 
-def layouts_of(machine: Machine, order: Order) -> list[Layout]:
+def layouts_of(machine: Machine, request: PlanRequest) -> list[Layout]:
     """What may be chosen from, the usual first: others are for models that do not fit."""
-    wishes = order.deploy
-    several = _several(machine, order) if wishes.replicas == "auto" else None
+    deploy = request.deploy
+    several = _several(machine, request) if deploy.replicas == "auto" else None
     if several is not None:
         chosen, reason = several
         num = len(chosen)
     else:
-        num = 1 if wishes.replicas == "auto" else wishes.replicas
-        chosen, reason = _devices(machine, wishes, order.device, num)
+        num = 1 if deploy.replicas == "auto" else deploy.replicas
+        chosen, reason = _devices(machine, deploy, request.device, num)
     return [
         Layout(
             strategy=strategy,
             devices=tuple(chosen),
             replicas=num,
-            servers=num_servers(wishes) if strategy == "parameter_server" else 0,
+            servers=num_servers(deploy) if strategy == "parameter_server" else 0,
             keeper=keeper,
             reason=reason,
         )
-        for strategy, keeper in _strategies(wishes, chosen, num)
+        for strategy, keeper in _strategies(deploy, chosen, num)
     ]
 
 
-def _several(machine: Machine, order: Order) -> tuple[list[Device], str] | None:
+def _several(machine: Machine, request: PlanRequest) -> tuple[list[Device], str] | None:
     """A replica for each accelerator, where they can talk to each other and each has two samples at least.
     Without accelerators one for each part of the memory, so that no core computes with memory that is far
     from it. None where one is enough, or the settings say otherwise.
     """
-    wishes = order.deploy
-    if wishes.strategy not in {"auto", "ddp", "fsdp"} or wishes.clone_on_cpu or "," in order.device:
+    deploy = request.deploy
+    if deploy.strategy not in {"auto", "ddp", "fsdp"} or deploy.clone_on_cpu or "," in request.device:
         return None
-    if (wishes.clones, wishes.optimizer_device, wishes.servers, wishes.shares) != (
+    if (deploy.clones, deploy.optimizer_device, deploy.servers, deploy.shares) != (
         "auto",
         "auto",
         "auto",
         None,
     ):
         return None
-    if not machine.accelerators or order.device == "cpu":
+    if not machine.accelerators or request.device == "cpu":
         rooms = min(int(machine.cores), machine.memory_bytes // ROOM)
-        num = min(machine.numa_nodes, rooms, order.batch // 2)
+        num = min(machine.numa_nodes, rooms, request.batch // 2)
         nodes = [machine.devices[0]] * num
         return (nodes, f"{num} NUMA nodes: a replica on each") if num > 1 else None
-    pool = _talking(machine, order.device)
-    chosen = _worth_it(pool, order.batch)
+    pool = _talking(machine, request.device)
+    chosen = _worth_it(pool, request.batch)
     if len(chosen) < 2:
         return None
     left = f", {len(pool) - len(chosen)} would hold them up" if len(pool) > len(chosen) else ""
@@ -105,28 +105,28 @@ def _speed(device: Device) -> float:
     return 1.0 if device.speeds is None else device.speeds.convolution
 
 
-def num_servers(wishes: DeployConfig) -> int:
+def num_servers(deploy: DeployConfig) -> int:
     """That are asked for."""
-    if wishes.servers != "auto":
-        return wishes.servers
-    return 1 if wishes.strategy == "parameter_server" else 0
+    if deploy.servers != "auto":
+        return deploy.servers
+    return 1 if deploy.strategy == "parameter_server" else 0
 
 
 def _devices(
-    machine: Machine, wishes: DeployConfig, wanted: str, num_replicas: int
+    machine: Machine, deploy: DeployConfig, wanted: str, num_replicas: int
 ) -> tuple[list[Device], str]:
     """One for each clone, and why these."""
-    if wishes.clone_on_cpu and wanted not in {"auto", "cpu"}:
+    if deploy.clone_on_cpu and wanted not in {"auto", "cpu"}:
         raise UsageError(f"deploy.clone_on_cpu=true: but device={wanted}", advice="leave one of them out")
     if num_replicas > 1:
-        return _of_replicas(machine, wishes, wanted, num_replicas)
+        return _of_replicas(machine, deploy, wanted, num_replicas)
     if "," in wanted:
         names = wanted.split(",")
-        if wishes.clones not in {"auto", len(names)}:
-            raise UsageError(f"deploy.clones={wishes.clones}: device= names {len(names)} devices")
+        if deploy.clones not in {"auto", len(names)}:
+            raise UsageError(f"deploy.clones={deploy.clones}: device= names {len(names)} devices")
         return _listed(machine, names)
-    num = 1 if wishes.clones == "auto" else wishes.clones
-    if wishes.clone_on_cpu:
+    num = 1 if deploy.clones == "auto" else deploy.clones
+    if deploy.clone_on_cpu:
         return [machine.devices[0]] * num, "deploy.clone_on_cpu: all clones are on the CPU"
     if num == 1:
         device, reason = _device(machine, wanted)
@@ -134,9 +134,9 @@ def _devices(
     return _accelerators(machine, wanted, num, f"deploy.clones={num}")
 
 
-def _of_replicas(machine: Machine, wishes: DeployConfig, wanted: str, num: int) -> tuple[list[Device], str]:
-    clones = 1 if wishes.clones == "auto" else wishes.clones
-    if clones > 1 and not num_servers(wishes):
+def _of_replicas(machine: Machine, deploy: DeployConfig, wanted: str, num: int) -> tuple[list[Device], str]:
+    clones = 1 if deploy.clones == "auto" else deploy.clones
+    if clones > 1 and not num_servers(deploy):
         raise UsageError(
             f"deploy.clones={clones}: with several replicas each has one clone",
             advice="deploy.strategy=parameter_server has several",
@@ -147,7 +147,7 @@ def _of_replicas(machine: Machine, wishes: DeployConfig, wanted: str, num: int) 
         if len(devices) != num * clones:
             raise UsageError(f"{what}: device= names {len(devices)} devices")
         return devices, reason
-    if wishes.clone_on_cpu or wanted == "cpu" or not machine.accelerators:
+    if deploy.clone_on_cpu or wanted == "cpu" or not machine.accelerators:
         _device(machine, wanted)
         return [machine.devices[0]] * num * clones, f"{what}: processes that share the CPU"
     return _accelerators(machine, wanted, num * clones, what)
@@ -181,18 +181,18 @@ def _device(machine: Machine, wanted: str) -> tuple[Device, str]:
     raise UsageError(f"device={wanted}: not on this machine", advice=f"it has: {', '.join(names)}")
 
 
-def _strategies(wishes: DeployConfig, chosen: Sequence[Device], num: int) -> list[tuple[Strategy, str]]:
+def _strategies(deploy: DeployConfig, chosen: Sequence[Device], num: int) -> list[tuple[Strategy, str]]:
     """With where the parameters live: `ddp` for several processes, divided where that does not fit; `clones`
     where a process has several; in main memory where a device has no room for them; `parameter_server` only
     if asked for.
     """
-    beside, off = chosen[0].name, wishes.optimizer_device == "cpu" and chosen[0].kind != "cpu"
-    if wishes.strategy == "parameter_server" or (wishes.strategy == "auto" and wishes.servers != "auto"):
+    beside, off = chosen[0].name, deploy.optimizer_device == "cpu" and chosen[0].kind != "cpu"
+    if deploy.strategy == "parameter_server" or (deploy.strategy == "auto" and deploy.servers != "auto"):
         return [("parameter_server", "cpu")]
-    for name, value in (("servers", wishes.servers), ("staleness", wishes.staleness)):
+    for name, value in (("servers", deploy.servers), ("staleness", deploy.staleness)):
         if value not in {"auto", None}:
             raise UsageError(
-                f"deploy.{name}={value}: not with deploy.strategy={wishes.strategy}",
+                f"deploy.{name}={value}: not with deploy.strategy={deploy.strategy}",
                 advice="deploy.strategy=parameter_server has servers",
             )
     if num > 1 and off:
@@ -208,12 +208,12 @@ def _strategies(wishes: DeployConfig, chosen: Sequence[Device], num: int) -> lis
         usual, what = [("single", beside)], "one clone"
         usual += [("clones", "cpu")] if chosen[0].kind != "cpu" else []
         also = [("clones", "cpu"), ("ddp", beside), ("fsdp", beside)]
-    if wishes.strategy == "auto":
+    if deploy.strategy == "auto":
         return usual
-    fitting = [pair for pair in (*usual, *also) if pair[0] == wishes.strategy]
+    fitting = [pair for pair in (*usual, *also) if pair[0] == deploy.strategy]
     if not fitting:
         raise UsageError(
-            f"deploy.strategy={wishes.strategy}: not with {what}",
+            f"deploy.strategy={deploy.strategy}: not with {what}",
             advice=f"deploy.strategy={usual[0][0]} does it",
         )
     return fitting[:1]

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from boxcrew.core.workload import Workload
 from boxcrew.hardware.machine import Device, Machine
 from boxcrew.plan.candidate import Candidate
-from boxcrew.plan.observed import Knowledge, Timing
+from boxcrew.plan.observed import Observed, Timing
 from boxcrew.plan.prediction import Memory
-from boxcrew.plan.request import Order
+from boxcrew.plan.request import PlanRequest
 
 MIB = 1 << 20
 PROCESS = 900 * MIB  # of libraries, where it is not known
@@ -28,15 +28,15 @@ HALF = 0.55  # of activations in two-byte numbers, with what stays in four
 
 
 def memory_of(
-    candidate: Candidate, machine: Machine, workload: Workload, knowledge: Knowledge, order: Order
+    candidate: Candidate, machine: Machine, workload: Workload, observed: Observed, request: PlanRequest
 ) -> list[Memory]:
     """The CPU's first."""
     cpu = machine.devices[0]
-    found = [_main_memory(candidate, machine, workload, knowledge, order)]
+    found = [_main_memory(candidate, machine, workload, observed, request)]
     for name in dict.fromkeys(device.name for device in candidate.devices if device.kind != cpu.kind):
         samples = [num for device, num in _samples(candidate) if device.name == name]
         device = next(one for one in candidate.devices if one.name == name)
-        found.append(_on_accelerator(candidate, device, max(samples), workload, knowledge, order))
+        found.append(_on_accelerator(candidate, device, max(samples), workload, observed, request))
     return found
 
 
@@ -45,14 +45,14 @@ def _samples(candidate: Candidate) -> list[tuple[Device, int]]:
     return list(zip(candidate.devices, candidate.at_once, strict=True))
 
 
-def capacity_of(device: Device, order: Order, *, taken: int = 0) -> int:
+def capacity_of(device: Device, request: PlanRequest, *, taken: int = 0) -> int:
     """What we may take of a device's memory; `taken` we have already."""
     size = device.memory_bytes
     if device.free_bytes is not None:
         size = min(size, device.free_bytes + taken)
-    if order.deploy.memory_fraction is not None:
-        size = min(size, int(device.memory_bytes * order.deploy.memory_fraction))
-    return max(1, size if order.goal.num_bytes is None else min(size, order.goal.num_bytes))
+    if request.deploy.memory_fraction is not None:
+        size = min(size, int(device.memory_bytes * request.deploy.memory_fraction))
+    return max(1, size if request.goal.num_bytes is None else min(size, request.goal.num_bytes))
 
 
 def _divided(candidate: Candidate) -> int:
@@ -60,11 +60,11 @@ def _divided(candidate: Candidate) -> int:
 
 
 def _main_memory(
-    candidate: Candidate, machine: Machine, workload: Workload, knowledge: Knowledge, order: Order
+    candidate: Candidate, machine: Machine, workload: Workload, observed: Observed, request: PlanRequest
 ) -> Memory:
     """Of all processes on the host."""
     cpu = machine.devices[0]
-    libraries = PROCESS if knowledge.libraries is None else knowledge.libraries
+    libraries = PROCESS if observed.libraries is None else observed.libraries
     each = candidate.replicas + candidate.servers
     inside = [num for device, num in _samples(candidate) if device.kind == "cpu"]
     holds = bool(inside) or candidate.offloaded
@@ -72,7 +72,7 @@ def _main_memory(
     activations = sum(_activations(workload, candidate, num) for num in inside)
     batches = sum(2 * workload.batch.at(share) for share in candidate.shares)
     state = copies * (workload.held + workload.gradients + workload.optimizer) // _divided(candidate)
-    overhead = _overhead(workload, candidate, knowledge, state + activations, inside)
+    overhead = _overhead(workload, candidate, observed, state + activations, inside)
     kept = activations + state + overhead
     return Memory(
         device="cpu",
@@ -82,21 +82,21 @@ def _main_memory(
         optimizer=copies * workload.optimizer // _divided(candidate),
         activations=activations,
         inputs=batches,
-        workers=_of_workers(candidate, workload, order),
+        workers=_of_workers(candidate, workload, request),
         overhead=overhead,
-        evaluation=_evaluation(candidate, cpu, workload, order),
+        evaluation=_evaluation(candidate, cpu, workload, request),
         margin=int(MARGIN * (kept + batches)) + LATER * each,
-        capacity=capacity_of(cpu, order, taken=libraries * each),
+        capacity=capacity_of(cpu, request, taken=libraries * each),
     )
 
 
-def _evaluation(candidate: Candidate, device: Device, workload: Workload, order: Order) -> int:
+def _evaluation(candidate: Candidate, device: Device, workload: Workload, request: PlanRequest) -> int:
     """What evaluations take besides, where the chief's first clone is. Of as many samples at once as steps
     have, or fewer, it is less than what steps have freed; of more, that is in pieces too small for them.
     """
-    if candidate.devices[0].name != device.name or order.examined <= candidate.at_once[0]:
+    if candidate.devices[0].name != device.name or request.eval_batch <= candidate.at_once[0]:
         return 0
-    return workload.examined.at(order.examined) + workload.batch.at(order.examined)
+    return workload.evaluated.at(request.eval_batch) + workload.batch.at(request.eval_batch)
 
 
 def _copies(candidate: Candidate, *, num_inside: int) -> int:
@@ -106,12 +106,12 @@ def _copies(candidate: Candidate, *, num_inside: int) -> int:
     return 1 + (candidate.replicas if candidate.strategy == "parameter_server" else 0)
 
 
-def _of_workers(candidate: Candidate, workload: Workload, order: Order) -> int:
+def _of_workers(candidate: Candidate, workload: Workload, request: PlanRequest) -> int:
     """Of loader processes and the decoded images that they keep: no more than the set has."""
-    ahead = order.prefetch * workload.batch.at(order.batch // candidate.replicas)
+    ahead = request.prefetch * workload.batch.at(request.batch // candidate.replicas)
     images = candidate.cache * candidate.replicas
     if workload.inputs is not None:
-        images = min(images, order.num_samples * workload.inputs.image_bytes)
+        images = min(images, request.num_samples * workload.inputs.image_bytes)
     return candidate.replicas * candidate.workers * (WORKER + ahead) + images
 
 
@@ -126,23 +126,23 @@ def _activations(workload: Workload, candidate: Candidate, samples: int) -> int:
 
 
 def _overhead(
-    workload: Workload, candidate: Candidate, knowledge: Knowledge, held: int, inside: Sequence[int]
+    workload: Workload, candidate: Candidate, observed: Observed, held: int, inside: Sequence[int]
 ) -> int:
     """Of the allocator and of libraries on the CPU: as measured, else a share of what is held."""
     if not inside:
         return 0
-    timings = [one for one in knowledge.on_device("cpu", candidate.precision) if one.num_bytes is not None]
+    timings = [one for one in observed.on_device("cpu", candidate.precision) if one.num_bytes is not None]
     if not timings or candidate.recompute:
-        factor = _corrected("cpu", candidate, knowledge)
+        factor = _corrected("cpu", candidate, observed)
         return max(0, int(held * (1 + CPU_OVERHEAD) * factor) - held)
     fixed, share = _fitted(timings, workload, ONE_MEASURED[candidate.memory_format])
     return max(0, len(inside) * fixed + int(share * held))
 
 
-def _corrected(device: str, candidate: Candidate, knowledge: Knowledge) -> float:
+def _corrected(device: str, candidate: Candidate, observed: Observed) -> float:
     """By how much earlier predictions were too low. What a small network was off by is mostly not its own."""
-    residual = knowledge.residual(device, candidate.memory_format, candidate.precision)
-    return 1.0 if residual is None else min(MOST_OFF, max(1 / MOST_OFF, residual.num_bytes))
+    ratio = observed.ratio(device, candidate.memory_format, candidate.precision)
+    return 1.0 if ratio is None else min(MOST_OFF, max(1 / MOST_OFF, ratio.num_bytes))
 
 
 def _fitted(timings: Sequence[Timing], workload: Workload, usual: float) -> tuple[int, float]:
@@ -163,8 +163,8 @@ def _on_accelerator(
     device: Device,
     samples: int,
     workload: Workload,
-    knowledge: Knowledge,
-    order: Order,
+    observed: Observed,
+    request: PlanRequest,
 ) -> Memory:
     """Of one clone there. Where the parameters live elsewhere it has a copy of them, and no optimizer."""
     parts = _divided(candidate)
@@ -183,11 +183,11 @@ def _on_accelerator(
         activations=activations,
         inputs=inputs,
         overhead=int(OTHER_OVERHEAD * (activations + inputs)),
-        evaluation=_evaluation(candidate, device, workload, order),
+        evaluation=_evaluation(candidate, device, workload, request),
         margin=0,
-        capacity=capacity_of(device, order),
+        capacity=capacity_of(device, request),
     )
-    factor = _corrected(device.name, candidate, knowledge)
+    factor = _corrected(device.name, candidate, observed)
     overhead = max(0, memory.overhead + int((factor - 1) * memory.measurable))
     margin = int(MARGIN * (memory.measurable + overhead - memory.overhead))
     return memory.model_copy(update={"overhead": overhead, "margin": margin})

@@ -24,7 +24,7 @@ class Timing(Config):
     alone: bool = False  # with nothing beside: not in a run
 
 
-class Residual(Config):
+class ObservedRatio(Config):
     """How far off the last predictions of a way to compute were: measured / predicted."""
 
     group = "residuals"
@@ -36,7 +36,7 @@ class Residual(Config):
     num_bytes: float = Field(gt=0)
 
 
-class Knowledge(Config):
+class Observed(Config):
     """For one task on one machine."""
 
     group = "knowledge"
@@ -44,7 +44,7 @@ class Knowledge(Config):
     timings: tuple[Timing, ...] = ()
     failures: tuple[str, ...] = ()  # ways that could not be tried, and why
     too_many: int | None = Field(default=None, ge=1)  # samples at once that were found not to fit
-    residuals: tuple[Residual, ...] = ()
+    ratios: tuple[ObservedRatio, ...] = ()
     libraries: int | None = Field(default=None, ge=0)  # bytes of a process before it holds any of the model
 
     def on_device(self, device: str, precision: Precision) -> list[Timing]:
@@ -62,8 +62,8 @@ class Knowledge(Config):
             if one.memory_format == memory_format and threads in {None, one.threads}
         ]
 
-    def residual(self, device: str, memory_format: MemoryFormat, precision: Precision) -> Residual | None:
-        for one in self.residuals:
+    def ratio(self, device: str, memory_format: MemoryFormat, precision: Precision) -> ObservedRatio | None:
+        for one in self.ratios:
             if (one.device, one.memory_format, one.precision) == (device, memory_format, precision):
                 return one
         return None

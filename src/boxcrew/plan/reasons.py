@@ -26,12 +26,12 @@ def reasons_for(
     if chosen.strategy != usual.strategy:
         why = _too_large(costs, usual)
         found.append(f"{chosen.strategy}: {usual.strategy} {why or 'takes more memory'}")
-    if chosen.recompute and costs.order.deploy.recompute == "auto":
+    if chosen.recompute and costs.request.deploy.recompute == "auto":
         why = _too_large(costs, replace(chosen, recompute=False))
         less = "kept, they do not fit" if why else "that takes less memory"
         found.append(f"activations are computed again in backward: {less}")
     speeds = {costs.pace(device, chosen).each for device in chosen.devices}
-    if len(speeds) > 1 and costs.order.deploy.shares is None:
+    if len(speeds) > 1 and costs.request.deploy.shares is None:
         found.append(f"shares {', '.join(map(str, chosen.shares))}: by the speeds of the devices")
     if costs.machine.busy_cores >= 0.5:
         found.append(
@@ -47,7 +47,7 @@ def rejected(costs: Costs, chosen: Candidate, others: Sequence[Candidate]) -> li
         name = _difference(chosen, other)
         if name and name not in sentences:
             sentences[name] = f"{name}: {_why_not(costs, other, chosen)}"
-    if costs.order.workers == "auto" and costs.workload.inputs is not None:
+    if costs.request.workers == "auto" and costs.workload.inputs is not None:
         for num in (chosen.workers - 1, chosen.workers + 1):
             if 0 <= num <= most_workers(costs, chosen):
                 why = _why_not(costs, replace(chosen, workers=num), chosen)
@@ -86,7 +86,7 @@ def _why_not(costs: Costs, other: Candidate, chosen: Candidate) -> str:
         return too_large
     wall = costs.step(other).wall
     told, ratio = f"{wall:.3g} s a step", wall / costs.step(chosen).wall
-    if costs.order.goal.kind in {"smallest", "deadline"}:
+    if costs.request.goal.kind in {"smallest", "deadline"}:
         most = max(one.needed for one in costs.memory(other))
         return f"{told}, and {format_bytes(most)} at most"
     return f"{told}, {ratio:.2f} x as long" if ratio >= 1.01 else f"{told}, not clearly faster"
@@ -94,10 +94,10 @@ def _why_not(costs: Costs, other: Candidate, chosen: Candidate) -> str:
 
 def _measured_ways(costs: Costs, chosen: Candidate, fitting: Sequence[Candidate]) -> list[str]:
     """Those that were, of those that fit."""
-    if not costs.knowledge.timings:
-        return list(costs.knowledge.failures)
-    samples = max(one.samples for one in costs.knowledge.timings)
-    tried = {(one.memory_format, one.threads) for one in costs.knowledge.timings}
+    if not costs.observed.timings:
+        return list(costs.observed.failures)
+    samples = max(one.samples for one in costs.observed.timings)
+    tried = {(one.memory_format, one.threads) for one in costs.observed.timings}
     alike = {
         one.way(): costs.pace(one.devices[0], one).at(samples)
         for one in fitting
@@ -105,11 +105,11 @@ def _measured_ways(costs: Costs, chosen: Candidate, fitting: Sequence[Candidate]
         and (not one.on_cpu or (one.memory_format, one.threads) in tried)
     }
     told = ", ".join(f"{way} {seconds:.{2 if seconds >= 0.1 else 4}f} s" for way, seconds in alike.items())
-    return [f"steps of {samples} samples were tried: {told}", *costs.knowledge.failures]
+    return [f"steps of {samples} samples were tried: {told}", *costs.observed.failures]
 
 
 def _parts(costs: Costs, chosen: Candidate) -> list[str]:
-    if chosen.parts == 1 or costs.order.deploy.accumulation != "auto":
+    if chosen.parts == 1 or costs.request.deploy.accumulation != "auto":
         return []
     fewer = replace(chosen, parts=chosen.parts - 1)
     why = _too_large(costs, fewer)
@@ -121,7 +121,7 @@ def _inputs(costs: Costs, chosen: Candidate) -> list[str]:
     if costs.workload.inputs is None:
         return []
     step = costs.step(chosen)
-    batch = costs.order.batch
+    batch = costs.request.batch
     feeds, takes = batch / max(step.inputs, 1e-9), batch / max(step.busy, 1e-9)
     who = counted(chosen.workers, "worker") if chosen.workers else "the process itself"
     who += " in each replica" if chosen.workers and chosen.replicas > 1 else ""

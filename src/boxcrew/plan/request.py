@@ -97,7 +97,7 @@ def _parse_bytes(text: str) -> int:
 GoalSetting = Annotated[Goal, BeforeValidator(Goal.parse), PlainSerializer(Goal.exactly)]
 
 
-class Order(Config):
+class PlanRequest(Config):
     """All that is asked for."""
 
     deploy: DeployConfig = DeployConfig()
@@ -110,4 +110,4 @@ class Order(Config):
     steps: float = Field(gt=0)  # of the run
     seconds: float | None = None  # of the run, if the clock ends it
     prefetch: int = 4  # batches that each worker makes ahead
-    examined: int = 0  # samples that evaluations look at at once
+    eval_batch: int = 0  # samples that evaluations look at at once

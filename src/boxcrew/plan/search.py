@@ -13,10 +13,10 @@ from boxcrew.plan.candidate import Candidate, candidate_of
 from boxcrew.plan.cost import Costs
 from boxcrew.plan.layouts import Layout, layouts_of
 from boxcrew.plan.memory import capacity_of
-from boxcrew.plan.observed import Knowledge
+from boxcrew.plan.observed import Observed
 from boxcrew.plan.plan import Clone, MemoryFormat, Plan, Precision, Replica
 from boxcrew.plan.reasons import most_workers, reasons_for, rejected
-from boxcrew.plan.request import Order
+from boxcrew.plan.request import PlanRequest
 from boxcrew.plan.shares import shares_of
 
 CACHE_SHARE = 8  # one part in so many of the memory may hold decoded images
@@ -28,13 +28,15 @@ NEGLIGIBLE = 0.05  # part of a step that reading may take without a worker to hi
 EASILY = 0.7  # loader workers should be done in this part of a step: they are not always as fast
 
 
-def make_plan(machine: Machine, workload: Workload, order: Order, knowledge: Knowledge | None = None) -> Plan:
+def make_plan(
+    machine: Machine, workload: Workload, request: PlanRequest, observed: Observed | None = None
+) -> Plan:
     """The best for the goal. An error says what would fit where nothing does."""
-    costs = Costs(machine=machine, workload=workload, order=order, knowledge=knowledge or Knowledge())
-    layouts = layouts_of(machine, order)
+    costs = Costs(machine=machine, workload=workload, request=request, observed=observed or Observed())
+    layouts = layouts_of(machine, request)
     ways = [way for layout in layouts for way in _ways(costs, layout)]
     fitting = [_with_workers(costs, one) for way in ways if (one := _fitted(costs, way)) is not None]
-    tight = not fitting and order.goal.kind != "budget"
+    tight = not fitting and request.goal.kind != "budget"
     if tight:  # the margin is there for surprises; without it there may still be room
         lean = [_smallest(costs, way) for way in ways]
         fitting = [one for one in lean if all(m.peak <= m.capacity for m in costs.memory(one))]
@@ -57,8 +59,8 @@ def with_enough_workers(costs: Costs, plan: Plan) -> Plan:
 
 def _ways(costs: Costs, layout: Layout) -> Iterator[Candidate]:
     """All that a layout leaves open, the usual first."""
-    order, num = costs.order, layout.replicas
-    precision = order.deploy.precision
+    request, num = costs.request, layout.replicas
+    precision = request.deploy.precision
     if precision == "auto":
         precision = fast_precision(layout.devices)
         if precision == "fp16" and layout.strategy == "fsdp":  # which has none
@@ -80,13 +82,13 @@ def _ways(costs: Costs, layout: Layout) -> Iterator[Candidate]:
             )
             speeds = [1 / max(1e-12, costs.pace(one, way).each) for one in way.devices]
             least = costs.workload.least_samples
-            shares = shares_of(order.deploy, order.batch, len(layout.devices), speeds, least=least)
+            shares = shares_of(request.deploy, request.batch, len(layout.devices), speeds, least=least)
             yield replace(way, shares=tuple(shares), cache=_cache(costs, way) // num)
 
 
 def _recomputing(costs: Costs) -> list[bool]:
     """Whether to, as far as it was looked at."""
-    asked = costs.order.deploy.recompute
+    asked = costs.request.deploy.recompute
     if asked != "auto":
         return [asked]
     return [False, True] if costs.workload.recomputed else [False]
@@ -94,21 +96,21 @@ def _recomputing(costs: Costs) -> list[bool]:
 
 def _computing(costs: Costs, layout: Layout, precision: Precision) -> list[tuple[MemoryFormat, int]]:
     """Memory formats and threads: on CPUs those of the rule, and others that were measured."""
-    wishes = costs.order.deploy
+    deploy = costs.request.deploy
     on_cpu = all(device.kind == "cpu" for device in layout.devices)
     rule: MemoryFormat = "channels_last" if not on_cpu or costs.workload.depthwise else "contiguous"
     usual = (
-        rule if wishes.memory_format == "auto" else wishes.memory_format,
-        max(1, int(costs.machine.cores) // layout.replicas) if wishes.threads == "auto" else wishes.threads,
+        rule if deploy.memory_format == "auto" else deploy.memory_format,
+        max(1, int(costs.machine.cores) // layout.replicas) if deploy.threads == "auto" else deploy.threads,
     )
     if not on_cpu:
         return [usual]
     measured = [
         (one.memory_format, one.threads)
-        for one in costs.knowledge.timings
+        for one in costs.observed.timings
         if (one.device, one.precision) == ("cpu", precision)
-        and wishes.memory_format in {"auto", one.memory_format}
-        and wishes.threads in {"auto", one.threads}
+        and deploy.memory_format in {"auto", one.memory_format}
+        and deploy.threads in {"auto", one.threads}
     ]
     return list(dict.fromkeys([usual, *measured]))
 
@@ -125,13 +127,13 @@ def _fitted(costs: Costs, way: Candidate) -> Candidate | None:
 def _leaner(costs: Costs, candidate: Candidate) -> Iterator[Candidate]:
     """As it is; with fewer decoded images kept; with fewer loader workers."""
     yield candidate
-    if costs.order.cache == "auto":
+    if costs.request.cache == "auto":
         main = costs.memory(candidate)[0]
         lack = -(-max(0, main.needed - main.capacity) // candidate.replicas)
         yield replace(candidate, cache=max(0, _used_cache(costs, candidate) - lack))
         candidate = replace(candidate, cache=0)
         yield candidate
-    if costs.order.workers == "auto":
+    if costs.request.workers == "auto":
         for workers in sorted({0, 1} & set(range(candidate.workers)), reverse=True):
             yield replace(candidate, workers=workers)
 
@@ -141,16 +143,16 @@ def _used_cache(costs: Costs, candidate: Candidate) -> int:
     inputs = costs.workload.inputs
     if inputs is None:
         return candidate.cache
-    return min(candidate.cache, costs.order.num_samples * inputs.image_bytes // candidate.replicas)
+    return min(candidate.cache, costs.request.num_samples * inputs.image_bytes // candidate.replicas)
 
 
 def _parts(costs: Costs, way: Candidate) -> Iterator[int]:
     """Those that make a difference, and leave every clone as many samples as it can compute."""
-    asked = costs.order.deploy.accumulation
+    asked = costs.request.deploy.accumulation
     if asked != "auto":
-        if asked > costs.order.batch:
+        if asked > costs.request.batch:
             raise UsageError(
-                f"deploy.accumulation={asked}: more parts than batch={costs.order.batch} has samples"
+                f"deploy.accumulation={asked}: more parts than batch={costs.request.batch} has samples"
             )
         yield asked
         return
@@ -165,7 +167,7 @@ def _parts(costs: Costs, way: Candidate) -> Iterator[int]:
 
 
 def _choose(costs: Costs, fitting: Sequence[Candidate]) -> Candidate:
-    goal = costs.order.goal
+    goal = costs.request.goal
     if goal.kind == "smallest":
         return min((_smallest(costs, one) for one in fitting), key=lambda one: _smallness(costs, one))
     fastest = _clearly_fastest(costs, [one for one in fitting if one.strategy == fitting[0].strategy])
@@ -196,11 +198,11 @@ def _clearly_fastest(costs: Costs, fitting: Sequence[Candidate]) -> Candidate:
 def _smallest(costs: Costs, candidate: Candidate) -> Candidate:
     """The same with as few samples at once as can be, and nothing that only saves time."""
     lean = candidate
-    if costs.order.deploy.accumulation == "auto":
+    if costs.request.deploy.accumulation == "auto":
         lean = replace(lean, parts=list(_parts(costs, candidate))[-1])
-    if costs.order.workers == "auto":
+    if costs.request.workers == "auto":
         lean = replace(lean, workers=0)
-    return replace(lean, cache=0) if costs.order.cache == "auto" else lean
+    return replace(lean, cache=0) if costs.request.cache == "auto" else lean
 
 
 def _smallness(costs: Costs, candidate: Candidate) -> tuple[int, int, float]:
@@ -212,7 +214,7 @@ def _smallness(costs: Costs, candidate: Candidate) -> tuple[int, int, float]:
 
 def _with_workers(costs: Costs, chosen: Candidate) -> Candidate:
     """As few loader workers as hide their work."""
-    if costs.order.workers != "auto" or costs.workload.inputs is None:
+    if costs.request.workers != "auto" or costs.workload.inputs is None:
         return chosen
     options = [replace(chosen, workers=num) for num in range(most_workers(costs, chosen) + 1)]
     options = [one for one in options if costs.fits(one)] or [chosen]
@@ -230,8 +232,8 @@ def _waits(costs: Costs, candidate: Candidate) -> bool:
 
 
 def _usual_workers(costs: Costs, layout: Layout) -> int:
-    if costs.order.workers != "auto":
-        return costs.order.workers
+    if costs.request.workers != "auto":
+        return costs.request.workers
     return usual_workers(costs.machine.cores // layout.replicas, layout.devices)
 
 
@@ -246,9 +248,9 @@ def _cache(costs: Costs, way: Candidate) -> int:
         return 0
     if costs.workload.inputs is not None and not costs.workload.inputs.image_bytes:
         return 0
-    if costs.order.cache != "auto":
-        return costs.order.cache
-    return capacity_of(costs.machine.devices[0], costs.order) // CACHE_SHARE
+    if costs.request.cache != "auto":
+        return costs.request.cache
+    return capacity_of(costs.machine.devices[0], costs.request) // CACHE_SHARE
 
 
 def fast_precision(devices: Sequence[Device]) -> Precision:
@@ -266,42 +268,42 @@ def _too_large(costs: Costs, ways: Sequence[Candidate]) -> UsageError:
     short = max(costs.memory(least), key=lambda one: one.needed / one.capacity)
     samples = counted(max(least.at_once), "sample")
     need = "needs" if max(least.at_once) == 1 else "need"
-    what = f"goal={costs.order.goal}: " if costs.order.goal.kind == "budget" else ""
+    what = f"goal={costs.request.goal}: " if costs.request.goal.kind == "budget" else ""
     return UsageError(
         f"{what}nothing fits: {samples} at once {need} {format_bytes(short.needed)} on {short.device}, "
         f"and there are {format_bytes(short.capacity)}",
         advice=f"a device with {format_bytes(short.needed)}, a smaller size=, length= or network"
         + (", evaluation.batch=1" if short.evaluation else "")
-        + ("" if costs.order.deploy.accumulation == "auto" else ", or a higher deploy.accumulation="),
+        + ("" if costs.request.deploy.accumulation == "auto" else ", or a higher deploy.accumulation="),
     )
 
 
 def _plan(costs: Costs, chosen: Candidate) -> Plan:
-    order, wishes = costs.order, costs.order.deploy
+    request, deploy = costs.request, costs.request.deploy
     clones = [
         Clone(device=one.name, share=share) for one, share in zip(chosen.devices, chosen.shares, strict=True)
     ]
     each = len(clones) // chosen.replicas
     return Plan(
-        goal=str(order.goal),
+        goal=str(request.goal),
         strategy=chosen.strategy,
         replicas=tuple(
             Replica(clones=tuple(clones[i * each : (i + 1) * each])) for i in range(chosen.replicas)
         ),
         servers=chosen.servers,
-        staleness=wishes.staleness,
+        staleness=deploy.staleness,
         parameter_device=chosen.keeper,
         optimizer_device=chosen.keeper,
-        batch=order.batch,
+        batch=request.batch,
         accumulation=chosen.parts,
         recompute=chosen.recompute,
-        batch_norm=wishes.batch_norm,
+        batch_norm=deploy.batch_norm,
         precision=chosen.precision,
         memory_format=chosen.memory_format,
         threads=chosen.threads,
         loader_workers=chosen.workers,
         pinned=chosen.on_cpu and 1 < chosen.replicas <= costs.machine.cores,
-        memory_fraction=wishes.memory_fraction,
+        memory_fraction=deploy.memory_fraction,
         cache_bytes=chosen.cache,
         predicted=costs.predict(chosen),
     )

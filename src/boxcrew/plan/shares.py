@@ -10,7 +10,7 @@ from boxcrew.plan.request import DeployConfig
 
 
 def shares_of(
-    wishes: DeployConfig,
+    deploy: DeployConfig,
     batch: int,
     num_clones: int,
     speeds: Sequence[float] | None = None,
@@ -18,20 +18,20 @@ def shares_of(
     least: int = 1,
 ) -> list[int]:
     """As asked for, else by the speeds of the clones, or equal; of `least` samples if there are enough."""
-    if wishes.shares is None:
+    if deploy.shares is None:
         if num_clones > batch:
             raise UsageError(f"{num_clones} clones: more than batch={batch} has samples")
         enough = batch >= least * num_clones
         return by_speed(batch, speeds or [1.0] * num_clones, least=least if enough else 1)
-    told = ",".join(map(str, wishes.shares))
-    if len(wishes.shares) != num_clones:
-        raise UsageError(f"deploy.shares={told}: {len(wishes.shares)} shares for {num_clones} clones")
-    if sum(wishes.shares) != batch:
+    told = ",".join(map(str, deploy.shares))
+    if len(deploy.shares) != num_clones:
+        raise UsageError(f"deploy.shares={told}: {len(deploy.shares)} shares for {num_clones} clones")
+    if sum(deploy.shares) != batch:
         raise UsageError(
-            f"deploy.shares={told}: add up to {sum(wishes.shares)}, but batch={batch}",
+            f"deploy.shares={told}: add up to {sum(deploy.shares)}, but batch={batch}",
             advice="a share is how many of the batch's samples a clone computes",
         )
-    return list(wishes.shares)
+    return list(deploy.shares)
 
 
 def by_speed(batch: int, speeds: Sequence[float], *, least: int = 1) -> list[int]:

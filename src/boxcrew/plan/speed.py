@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from boxcrew.core.workload import Workload
 from boxcrew.hardware.machine import Device, Machine, Speeds
-from boxcrew.plan.observed import Knowledge, Timing
+from boxcrew.plan.observed import Observed, Timing
 from boxcrew.plan.plan import MemoryFormat, Precision
 
 MEASURED, KNOWN, COMPUTED, ASSUMED = 0.2, 0.3, 1.0, 2.0
@@ -46,7 +46,7 @@ class Pace:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Way:
+class ComputeMode:
     """To compute on one device."""
 
     device: Device
@@ -62,28 +62,26 @@ class Paces:
 
     machine: Machine
     workload: Workload
-    knowledge: Knowledge
+    observed: Observed
 
-    def of(self, way: Way) -> Pace:
+    def of(self, way: ComputeMode) -> Pace:
         """As measured; else as measured with another number of threads; else by the speeds of the device."""
         name, on_cpu = way.device.name, way.device.kind == "cpu"
-        same = self.knowledge.steps_on(
-            name, way.memory_format, way.precision, way.threads if on_cpu else None
-        )
+        same = self.observed.steps_on(name, way.memory_format, way.precision, way.threads if on_cpu else None)
         if same:
             return self._measured(same, way)
-        other = self.knowledge.steps_on(name, way.memory_format, way.precision)
+        other = self.observed.steps_on(name, way.memory_format, way.precision)
         if not other:
             return self._computed(way)
         pace, factor = self._measured(other, way), _with_threads(other[-1], way.threads)
         return replace(pace, fixed=pace.fixed * factor, each=pace.each * factor, spread=KNOWN)
 
-    def _slower(self, way: Way) -> float:
+    def _slower(self, way: ComputeMode) -> float:
         if not way.recompute:
             return 1.0
         return self.workload.pass_of(recompute=True).operations / max(1, self.workload.whole.operations)
 
-    def _measured(self, timings: Sequence[Timing], way: Way) -> Pace:
+    def _measured(self, timings: Sequence[Timing], way: ComputeMode) -> Pace:
         """A line through the smallest and the largest number of samples, the update left out; through the
         origin if it would rise less than nothing.
         """
@@ -108,7 +106,7 @@ class Paces:
             parallel=parallel,
         )
 
-    def _computed(self, way: Way) -> Pace:
+    def _computed(self, way: ComputeMode) -> Pace:
         """Operations at the speed of convolutions, and what is read and written at that of memory."""
         speeds, spread, basis = speeds_of(way.device, self.machine)
         last = way.memory_format == "channels_last"
@@ -119,10 +117,10 @@ class Paces:
         if on_cpu:
             cores = max(1.0, self.machine.cores)
             seconds *= SERIAL + (1 - SERIAL) * cores / min(way.threads, cores)
-        residual = self.knowledge.residual(way.device.name, way.memory_format, way.precision)
-        if residual is not None:
+        ratio = self.observed.ratio(way.device.name, way.memory_format, way.precision)
+        if ratio is not None:
             spread, basis = KNOWN, "earlier runs on this machine"
-        corrected = 1.0 if residual is None else residual.seconds
+        corrected = 1.0 if ratio is None else ratio.seconds
         return Pace(
             fixed=0.0,
             each=seconds * self._slower(way) * corrected,

@@ -99,10 +99,10 @@ class TaskConfig(Config):
         return MORE
 
 
-Facts = Mapping[str, Any]
+DataFacts = Mapping[str, Any]
 """What data decides about a network, as JSON values; `classes` among them. Stored with weights."""
 
-Sheets = Mapping[str, Sequence[Image]]
+ImageSheets = Mapping[str, Sequence[Image]]
 """By name, such as val/predictions, pictures to be shown together."""
 
 
@@ -111,23 +111,23 @@ ALL = "all"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Opening:
+class OpenOptions:
     """How data is to be opened. `progress` is told (done, total)."""
 
     data: DataConfig
     seed: int  # for splits, where there are none
     workers: int = 1  # threads that may look at it
     progress: Callable[[int, int], None] | None = None
-    facts: Facts | None = None  # of a network that is there already; None: the data decides
+    facts: DataFacts | None = None  # of a network that is there already; None: the data decides
 
     @property
-    def judges_all(self) -> bool:
+    def evaluates_all(self) -> bool:
         """Whether all that is there is examined, whatever its split: not where it is learnt from."""
         return self.facts is not None and self.data.val == ALL
 
 
 @dataclass(frozen=True, kw_only=True)
-class Feed:
+class LoaderOptions:
     """How training wants its samples."""
 
     batch: int  # samples a step, over all replicas
@@ -143,12 +143,12 @@ class Loader(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class ScoreTable:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
 
-class Subject(ABC):
+class TaskData(ABC):
     """What a run is about: a kind of task with its settings, its data opened. Values: nothing changes one."""
 
     config_class: ClassVar[type[TaskConfig]]
@@ -156,19 +156,19 @@ class Subject(ABC):
 
     @classmethod
     @abstractmethod
-    def open(cls, config: TaskConfig, opening: Opening) -> Self:
+    def open(cls, config: TaskConfig, opening: OpenOptions) -> Self:
         """Looks at all data once. What is wrong with some of it becomes a problem; `DataError` if nothing is
         left.
         """
 
     @classmethod
     @abstractmethod
-    def build(cls, config: TaskConfig, facts: Facts) -> Task:
+    def build(cls, config: TaskConfig, facts: DataFacts) -> Task:
         """The task with its network, filled from torch's random numbers."""
 
     @property
     @abstractmethod
-    def facts(self) -> Facts: ...
+    def facts(self) -> DataFacts: ...
 
     @property
     @abstractmethod
@@ -223,10 +223,10 @@ class Subject(ABC):
         self,
         task: Task,  # noqa: ARG002
         move: Callable[[Tensor], Tensor],  # noqa: ARG002
-        exam: Exam,  # noqa: ARG002
+        options: EvalOptions,  # noqa: ARG002
         last: Evaluation,  # noqa: ARG002
     ) -> tuple[Advice, ...]:
-        """The same of a task that has been trained, by its last examination and, as `examine`, by what it
+        """The same of a task that has been trained, by its last examination and, as `evaluate`, by what it
         knows of the examples that it has learnt from.
         """
         return ()
@@ -275,28 +275,28 @@ class Subject(ABC):
         return 0
 
     @abstractmethod
-    def loader(self, feed: Feed) -> Loader: ...
+    def loader(self, feed: LoaderOptions) -> Loader: ...
 
     @abstractmethod
-    def examine(self, task: Task, move: Callable[[Tensor], Tensor], exam: Exam) -> Evaluation:
+    def evaluate(self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions) -> Evaluation:
         """Of a task in evaluation mode, to whose device `move` brings inputs."""
 
-    def draw_batch(self, batch: Batch, num: int) -> Sheets:  # noqa: ARG002
+    def draw_batch(self, batch: Batch, num: int) -> ImageSheets:  # noqa: ARG002
         """The first samples of a batch of training."""
         return {}
 
-    def draw_found(self, evaluation: Evaluation, num: int) -> Sheets:  # noqa: ARG002
+    def draw_detections(self, evaluation: Evaluation, num: int) -> ImageSheets:  # noqa: ARG002
         """What was found in the first samples of an examination."""
         return {}
 
     @classmethod
     @abstractmethod
-    def scores(cls, report: Mapping[str, Any]) -> Table:
+    def scores(cls, report: Mapping[str, Any]) -> ScoreTable:
         """Of an evaluation's JSON, for people."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exam:
+class EvalOptions:
     """How an examination is done. `progress` is told how many samples are."""
 
     batch: int
@@ -304,7 +304,7 @@ class Exam:
     progress: Callable[[int], None] | None = None
 
 
-TASKS: Registry[type[Subject]] = Registry("task", "boxcrew.tasks")
+TASKS: Registry[type[TaskData]] = Registry("task", "boxcrew.tasks")
 """Members say `@TASKS.register("detection")` in `tasks/detection.py`, and so on."""
 
 

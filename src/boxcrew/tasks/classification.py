@@ -27,8 +27,17 @@ from boxcrew.nets.class_losses import Summed, cross_entropy, focal_loss, mixed_l
 from boxcrew.nets.classifier import Classifier
 from boxcrew.nets.regularise import l1, limit_norms_
 from boxcrew.tasks.augmentation import AugmentConfig
-from boxcrew.tasks.base import TASKS, Exam, Facts, Opening, Sheets, Table, Task, TaskConfig
-from boxcrew.tasks.example_data import ExampleConfig, ExampleSubject
+from boxcrew.tasks.base import (
+    TASKS,
+    DataFacts,
+    EvalOptions,
+    ImageSheets,
+    OpenOptions,
+    ScoreTable,
+    Task,
+    TaskConfig,
+)
+from boxcrew.tasks.example_data import ExampleConfig, ExampleData
 from boxcrew.tasks.example_pictures import draw_examples
 from boxcrew.tasks.nets import CnnConfig, NetConfig, net_config_class
 from boxcrew.tasks.quick import BATCH, out_of_fold
@@ -148,7 +157,7 @@ class ClassificationTask(Task):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ClassSubject(ExampleSubject):
+class ClassData(ExampleData):
     """Of examples that belong to classes."""
 
     least_classes = 2
@@ -156,20 +165,20 @@ class ClassSubject(ExampleSubject):
     config: ClassesConfig
 
     @classmethod
-    def open(cls, config: TaskConfig, opening: Opening) -> Self:
+    def open(cls, config: TaskConfig, opening: OpenOptions) -> Self:
         found = super().open(config, opening)
         if opening.facts is None:  # else nothing is to be learnt
             found.config.augment.require_for(found.examples.kind)
         return found
 
     @classmethod
-    def build(cls, config: TaskConfig, facts: Facts) -> Task:
+    def build(cls, config: TaskConfig, facts: DataFacts) -> Task:
         assert isinstance(config, ClassesConfig)
         counts = torch.tensor(facts["counts"], dtype=torch.float32)
         return ClassificationTask(config.net.build(facts), config, counts)
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> DataFacts:
         found = super().facts
         return (
             found
@@ -191,18 +200,18 @@ class ClassSubject(ExampleSubject):
     def changes(self) -> Changes:
         return self.config.augment.changes(self.examples.kind, self.examples.meaning.get("unknown", 0))
 
-    def examine(self, task: Task, move: Callable[[Tensor], Tensor], exam: Exam) -> Evaluation:
-        return self._examined(self.val, task, move, exam)
+    def evaluate(self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions) -> Evaluation:
+        return self._evaluated(self.val, task, move, options)
 
-    def _examined(
-        self, examples: Examples, task: Task, move: Callable[[Tensor], Tensor], exam: Exam
+    def _evaluated(
+        self, examples: Examples, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions
     ) -> ClassificationEvaluation:
         begun, network_seconds = time.monotonic(), 0.0
         said: list[Tensor] = []
         labels: list[Tensor] = []
         skipped: tuple[str, ...] = ()
         first: Tensor | None = None
-        for batch in in_turn(examples, batch=exam.batch, workers=exam.workers):
+        for batch in in_turn(examples, batch=options.batch, workers=options.workers):
             asked = time.perf_counter()
             with torch.inference_mode():
                 said.append(task.network(move(batch.inputs)).float().softmax(dim=1).cpu())
@@ -210,8 +219,8 @@ class ClassSubject(ExampleSubject):
             labels.append(batch.labels)
             skipped += batch.skipped
             first = batch.inputs[:SHOWN] if first is None else first
-            if exam.progress:
-                exam.progress(sum(map(len, labels)))
+            if options.progress:
+                options.progress(sum(map(len, labels)))
         assert first is not None
         probabilities, true = torch.cat(said).numpy(), torch.cat(labels).numpy()
         return ClassificationEvaluation(
@@ -238,13 +247,13 @@ class ClassSubject(ExampleSubject):
         return (*found, *suspected)
 
     def advice_after(
-        self, task: Task, move: Callable[[Tensor], Tensor], exam: Exam, last: Evaluation
+        self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions, last: Evaluation
     ) -> tuple[Advice, ...]:
         """Whether it knows what it learnt from better than what is new, by as many examples of both; which
         class it has not learnt, for it is rare; and whether labels contradict what it knows.
         """
         assert isinstance(last, ClassificationEvaluation)
-        learnt = self._examined(self.train.some(len(self.val)), task, move, exam).report.numbers
+        learnt = self._evaluated(self.train.some(len(self.val)), task, move, options).report.numbers
         new = last.report.numbers
         too_well = gap(
             train_loss=learnt["loss"],
@@ -261,7 +270,7 @@ class ClassSubject(ExampleSubject):
         )
         return (*too_well, *rare, *doubted)
 
-    def draw_batch(self, batch: Batch, num: int) -> Sheets:
+    def draw_batch(self, batch: Batch, num: int) -> ImageSheets:
         if self.examples.kind != "pictures":
             return {}
         shown = draw_examples(
@@ -269,7 +278,7 @@ class ClassSubject(ExampleSubject):
         )
         return {"train/after_augmentation": shown}
 
-    def draw_found(self, evaluation: Evaluation, num: int) -> Sheets:
+    def draw_detections(self, evaluation: Evaluation, num: int) -> ImageSheets:
         if self.examples.kind != "pictures":
             return {}
         assert isinstance(evaluation, ClassificationEvaluation)
@@ -281,10 +290,10 @@ class ClassSubject(ExampleSubject):
         }
 
     @classmethod
-    def scores(cls, report: Mapping[str, Any]) -> Table:
+    def scores(cls, report: Mapping[str, Any]) -> ScoreTable:
         rows = [_row("all", report["numbers"], sum(one["num_examples"] for one in report["classes"]))]
         rows += [_row(one["name"], one, one["num_examples"]) for one in report["classes"]]
-        return Table(columns=("class", "examples", "precision", "recall", "F1"), rows=tuple(rows))
+        return ScoreTable(columns=("class", "examples", "precision", "recall", "F1"), rows=tuple(rows))
 
 
 def _row(name: str, numbers: Mapping[str, Any], count: int) -> tuple[str, ...]:
@@ -292,5 +301,5 @@ def _row(name: str, numbers: Mapping[str, Any], count: int) -> tuple[str, ...]:
 
 
 @TASKS.register("classification")
-class Classification(ClassSubject):
+class ClassificationData(ClassData):
     config_class = ClassificationConfig

@@ -34,18 +34,18 @@ from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.nets.layers import eval_mode
 from boxcrew.tasks.base import (
     TASKS,
-    Exam,
-    Facts,
-    Feed,
+    DataFacts,
+    EvalOptions,
+    ImageSheets,
     Loader,
-    Opening,
-    Sheets,
-    Subject,
-    Table,
+    LoaderOptions,
+    OpenOptions,
+    ScoreTable,
     Task,
     TaskConfig,
+    TaskData,
 )
-from boxcrew.tasks.detection_pictures import draw_batch, draw_found
+from boxcrew.tasks.detection_pictures import draw_batch, draw_detections
 
 METRICS = (
     "AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl",
@@ -101,7 +101,7 @@ def require_detection(config: TaskConfig) -> DetectionConfig:
 
 @TASKS.register("detection")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Detection(Subject):
+class DetectionData(TaskData):
     """Photos with boxes."""
 
     config_class = DetectionConfig
@@ -113,16 +113,16 @@ class Detection(Subject):
     images: ImageReader  # the source, or a cache before it
 
     @classmethod
-    def open(cls, config: TaskConfig, opening: Opening) -> Self:
+    def open(cls, config: TaskConfig, opening: OpenOptions) -> Self:
         assert isinstance(config, DetectionConfig)
         data = opening.data
         source = open_source(data.path, format=data.format, seed=opening.seed)
         source = scan(source, workers=opening.workers, progress=opening.progress)
         if opening.facts is not None and source.classes != tuple(opening.facts["classes"]):
             source = source.with_classes(tuple(opening.facts["classes"]))
-        found = cls.of(config, source, val="train" if opening.judges_all else data.val)
+        found = cls.of(config, source, val="train" if opening.evaluates_all else data.val)
         every = (record for records in source.splits.values() for record in records)
-        return replace(found, val=tuple(every)) if opening.judges_all else found
+        return replace(found, val=tuple(every)) if opening.evaluates_all else found
 
     @classmethod
     def of(cls, config: DetectionConfig, source: Source, *, val: str = "val") -> Self:
@@ -130,12 +130,12 @@ class Detection(Subject):
         return cls(config=config, source=source, train=train, val=source.split(val), images=source)
 
     @classmethod
-    def build(cls, config: TaskConfig, facts: Facts) -> DetectionTask:
+    def build(cls, config: TaskConfig, facts: DataFacts) -> DetectionTask:
         assert isinstance(config, DetectionConfig)
         return DetectionTask(build_detector(config.detector, tuple(facts["classes"])))
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> DataFacts:
         return {"classes": list(self.source.classes)}
 
     @property
@@ -216,7 +216,7 @@ class Detection(Subject):
     def most_read_bytes(self) -> int:
         return 3 * max(record.width * record.height for record in self.train)
 
-    def loader(self, feed: Feed) -> Loader:
+    def loader(self, feed: LoaderOptions) -> Loader:
         size = self.config.detector.size
         return TrainLoader(
             self.images,
@@ -228,44 +228,50 @@ class Detection(Subject):
             places=feed.places,
         )
 
-    def examine(self, task: Task, move: Callable[[Tensor], Tensor], exam: Exam) -> DetectionEvaluation:
+    def evaluate(
+        self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions
+    ) -> DetectionEvaluation:
         evaluator = Evaluator(
-            source=self.source, images=self.images, records=self.val, batch=exam.batch, workers=exam.workers
+            source=self.source,
+            images=self.images,
+            records=self.val,
+            batch=options.batch,
+            workers=options.workers,
         )
-        return evaluator(predictor(self.config, task, move), progress=exam.progress)
+        return evaluator(predictor(self.config, task, move), progress=options.progress)
 
     def advice_after(
-        self, task: Task, move: Callable[[Tensor], Tensor], exam: Exam, last: Evaluation
+        self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions, last: Evaluation
     ) -> tuple[Advice, ...]:
         """Whether it knows photos that it learnt from better than new ones; which class it has not learnt,
         for it is rare; and whether labels contradict what it knows.
         """
         assert isinstance(last, DetectionEvaluation)
         some = replace(self, val=self.train[:: -(-len(self.train) // LOOKED_AT)])
-        learnt = some.examine(task, move, exam)
+        learnt = some.evaluate(task, move, options)
         rates = [one.rates for one in last.report.classes]
         rare = unlearnt(list(self.class_counts().values()), rates, remedy=self.config.balance)
         num_objects = sum(one.num_examples for one in rates)
-        suspects = suspects_of({"val": last.judged}, self.source.classes, limit=num_objects)
+        suspects = suspects_of({"val": last.evaluated}, self.source.classes, limit=num_objects)
         return (
             *found_less(learnt=learnt.numbers["AP50"], new=last.numbers["AP50"]),
             *rare,
             *doubted(suspects, num_objects),
         )
 
-    def draw_batch(self, batch: Batch, num: int) -> Sheets:
+    def draw_batch(self, batch: Batch, num: int) -> ImageSheets:
         return draw_batch(self.source, self.train, batch, num)
 
-    def draw_found(self, evaluation: Evaluation, num: int) -> Sheets:
+    def draw_detections(self, evaluation: Evaluation, num: int) -> ImageSheets:
         assert isinstance(evaluation, DetectionEvaluation)
-        return draw_found(self.source, self.val, evaluation.judged[:num])
+        return draw_detections(self.source, self.val, evaluation.evaluated[:num])
 
     @classmethod
-    def scores(cls, report: Mapping[str, Any]) -> Table:
+    def scores(cls, report: Mapping[str, Any]) -> ScoreTable:
         classes = report["classes"]
         rows = [_row("all", report["numbers"], sum(one["num_objects"] for one in classes))]
         rows += [_row(one["name"], one, one["num_objects"]) for one in classes]
-        return Table(columns=("class", "objects", "precision", "recall", "AP50", "AP"), rows=tuple(rows))
+        return ScoreTable(columns=("class", "objects", "precision", "recall", "AP50", "AP"), rows=tuple(rows))
 
 
 def predictor(config: DetectionConfig, task: Task, move: Callable[[Tensor], Tensor]) -> Predictor:

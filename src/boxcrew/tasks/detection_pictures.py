@@ -9,13 +9,13 @@ import numpy as np
 from boxcrew.core.types import Batch, Image
 from boxcrew.data.detection.source import Record, Source
 from boxcrew.data.images.drawing import draw_boxes
-from boxcrew.evaluate.detection.metric import Judged
-from boxcrew.tasks.base import Sheets
+from boxcrew.evaluate.detection.metric import EvaluatedImage
+from boxcrew.tasks.base import ImageSheets
 
 SHOWN_SCORE = 0.3  # predictions below would only clutter a picture
 
 
-def draw_batch(source: Source, records: Sequence[Record], batch: Batch, num: int) -> Sheets:
+def draw_batch(source: Source, records: Sequence[Record], batch: Batch, num: int) -> ImageSheets:
     """The first of a batch before and after augmentation."""
     by_key = {record.key: record for record in records}
     count = min(num, len(batch))
@@ -24,10 +24,12 @@ def draw_batch(source: Source, records: Sequence[Record], batch: Batch, num: int
     return {"train/before_augmentation": before, "train/after_augmentation": after}
 
 
-def draw_found(source: Source, records: Sequence[Record], judged: Sequence[Judged]) -> Sheets:
+def draw_detections(
+    source: Source, records: Sequence[Record], evaluated: Sequence[EvaluatedImage]
+) -> ImageSheets:
     by_key = {record.key: record for record in records}
     labels, found = [], []
-    for one in judged:
+    for one in evaluated:
         image = source.read(by_key[one.key])
         labels.append(draw_boxes(image, one.target.boxes, one.target.labels, source.classes))
         keep = one.found.scores >= SHOWN_SCORE

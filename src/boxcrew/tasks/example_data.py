@@ -28,7 +28,7 @@ from boxcrew.data.examples.example_set import (
 from boxcrew.data.examples.labelled import first_of
 from boxcrew.data.loading.example_loader import Changes, ExampleLoader, Stream, as_tensor
 from boxcrew.data.loading.order import BalancedOrder, SampleOrder
-from boxcrew.tasks.base import Facts, Feed, Loader, Opening, Subject, Task, TaskConfig
+from boxcrew.tasks.base import DataFacts, Loader, LoaderOptions, OpenOptions, Task, TaskConfig, TaskData
 
 _MEASURED = 4096  # pictures whose pixels are looked at for their mean
 _DTYPES: dict[Kind, type[np.generic]] = {"pictures": np.uint8, "numbers": np.float32, "tokens": np.int64}
@@ -47,7 +47,7 @@ class ExampleConfig(TaskConfig):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ExampleSubject(Subject):
+class ExampleData(TaskData):
     least_classes: ClassVar[int] = 1
     tells_classes: ClassVar[bool] = True  # whether labels matter
 
@@ -55,10 +55,10 @@ class ExampleSubject(Subject):
     examples: ExampleSet
     train: Examples
     val: Examples
-    known: Facts  # of the network that the data is for; where there is none yet, what this data decides
+    known: DataFacts  # of the network that the data is for; where there is none yet, what this data decides
 
     @classmethod
-    def open(cls, config: TaskConfig, opening: Opening) -> Self:
+    def open(cls, config: TaskConfig, opening: OpenOptions) -> Self:
         assert isinstance(config, ExampleConfig)
         facts, wanted = opening.facts, _wanted(config, opening)
         opened = open_examples(opening.data.path, wanted, format=opening.data.format)
@@ -71,12 +71,12 @@ class ExampleSubject(Subject):
         else:
             _require_like(opened, facts)
             opened = known_only(opened, tuple(facts["classes"])) if cls.tells_classes else opened
-        judged = opened.whole() if opening.judges_all else opened.split(opening.data.val)
+        evaluated = opened.whole() if opening.evaluates_all else opened.split(opening.data.val)
         return cls(
             config=config,
             examples=opened,
-            train=opened.split("train") if facts is None else opened.splits.get("train", judged),
-            val=judged,
+            train=opened.split("train") if facts is None else opened.splits.get("train", evaluated),
+            val=evaluated,
             known=_decided(opened) if facts is None else facts,
         )
 
@@ -92,7 +92,7 @@ class ExampleSubject(Subject):
             )
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> DataFacts:
         return self.known
 
     @property
@@ -165,7 +165,7 @@ class ExampleSubject(Subject):
     def most_read_bytes(self) -> int:
         return self.train.input_bytes
 
-    def loader(self, feed: Feed) -> Loader:
+    def loader(self, feed: LoaderOptions) -> Loader:
         order = BalancedOrder(self.train.labels, feed.seed) if self.is_balanced else None
         stream = Stream(
             examples=self.train,
@@ -185,7 +185,7 @@ class ExampleSubject(Subject):
         """What is done to the examples of training."""
 
 
-def _wanted(config: ExampleConfig, opening: Opening) -> Wanted:
+def _wanted(config: ExampleConfig, opening: OpenOptions) -> Wanted:
     """Where a network is there already, as it takes them."""
     facts = opening.facts
     return Wanted(
@@ -196,11 +196,11 @@ def _wanted(config: ExampleConfig, opening: Opening) -> Wanted:
         seed=opening.seed,
         workers=opening.workers,
         meaning=facts["meaning"] if facts else None,
-        judged=facts is not None,
+        evaluated=facts is not None,
     )
 
 
-def _decided(opened: ExampleSet) -> Facts:
+def _decided(opened: ExampleSet) -> DataFacts:
     """What the data decides about a network."""
     found = {
         "classes": list(opened.classes),
@@ -211,7 +211,7 @@ def _decided(opened: ExampleSet) -> Facts:
     return found | (_colours(opened.split("train")) if opened.kind == "pictures" else {})
 
 
-def _require_like(opened: ExampleSet, facts: Facts) -> None:
+def _require_like(opened: ExampleSet, facts: DataFacts) -> None:
     """What a network cannot take at all is an error."""
     have, learnt = _sort(opened.kind, opened.classes), _sort(facts["kind"], facts["classes"])
     if have != learnt:

@@ -23,7 +23,7 @@ from boxcrew.nets.classifier import Classifier
 from boxcrew.nets.layers import Normalize
 from boxcrew.nets.small_cnn import SmallCnn, Stages
 from boxcrew.nets.weights import read_weights, save_weights
-from boxcrew.tasks.base import Facts
+from boxcrew.tasks.base import DataFacts
 from boxcrew.tasks.quick import train_quickly
 
 STEPS, WIDTH = 400, 16
@@ -35,7 +35,7 @@ Look = Callable[[Tensor], npt.NDArray[np.float64]]
 _known: dict[str, Look] = {}
 
 
-def feature_network(examples: Examples, facts: Facts) -> Look:
+def feature_network(examples: Examples, facts: DataFacts) -> Look:
     """Trained once for a set of examples, in half a minute, always alike, and kept. Without classes to learn
     its weights stay random, which is still a fair measure, if a weaker one.
     """
@@ -52,7 +52,7 @@ def feature_network(examples: Examples, facts: Facts) -> Look:
     return _known[key]
 
 
-def _key(examples: Examples, facts: Facts) -> str:
+def _key(examples: Examples, facts: DataFacts) -> str:
     seen = hashlib.blake2b(np.ascontiguousarray(examples.labels).tobytes(), digest_size=16)
     seen.update(
         repr((VERSION, STEPS, WIDTH, facts["shape"], facts["mean"], facts["std"], torch.__version__)).encode()
@@ -61,7 +61,7 @@ def _key(examples: Examples, facts: Facts) -> str:
     return seen.hexdigest()
 
 
-def _network(facts: Facts) -> Classifier:
+def _network(facts: DataFacts) -> Classifier:
     size, _, channels = facts["shape"]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

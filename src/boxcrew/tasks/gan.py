@@ -29,8 +29,8 @@ from boxcrew.nets.gan_losses import GanLoss, critic_loss, generator_loss
 from boxcrew.nets.network import Network
 from boxcrew.nets.regularise import gradient_penalty
 from boxcrew.tasks.augmentation import AugmentConfig
-from boxcrew.tasks.base import TASKS, Exam, Facts, Sheets, Table, Task, TaskConfig
-from boxcrew.tasks.example_data import ExampleConfig, ExampleSubject
+from boxcrew.tasks.base import TASKS, DataFacts, EvalOptions, ImageSheets, ScoreTable, Task, TaskConfig
+from boxcrew.tasks.example_data import ExampleConfig, ExampleData
 from boxcrew.tasks.example_pictures import enlarged
 from boxcrew.tasks.features import feature_network
 
@@ -193,14 +193,14 @@ class GanEvaluation(Evaluation):
 
 @TASKS.register("gan")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Generation(ExampleSubject):
+class GanData(ExampleData):
     config_class = GanConfig
     tells_classes = False
 
     config: GanConfig
 
     @classmethod
-    def build(cls, config: TaskConfig, facts: Facts) -> GanTask:
+    def build(cls, config: TaskConfig, facts: DataFacts) -> GanTask:
         assert isinstance(config, GanConfig)
         size, width, channels = facts["shape"]
         if size != width:
@@ -237,7 +237,7 @@ class Generation(ExampleSubject):
         """None: it does not learn to tell them apart, so they need no balance."""
         return {}
 
-    def examine(self, task: Task, move: Callable[[Tensor], Tensor], exam: Exam) -> Evaluation:
+    def evaluate(self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions) -> Evaluation:
         """By features that are learnt from the training examples of this data: only distances that were
         measured with the same data compare.
         """
@@ -248,7 +248,7 @@ class Generation(ExampleSubject):
         skipped: tuple[str, ...] = ()
         sheet: list[Tensor] = []
         generator_seconds, count = 0.0, 0
-        for batch in in_turn(self.val.some(JUDGED), batch=exam.batch, workers=exam.workers):
+        for batch in in_turn(self.val.some(JUDGED), batch=options.batch, workers=options.workers):
             noise = normal(
                 0, 0, np.arange(count, count + len(batch.inputs)), self.config.latent, stream=_NOISE
             )
@@ -262,8 +262,8 @@ class Generation(ExampleSubject):
             skipped += batch.skipped
             if len(sheet) < SHEET:
                 sheet += list(fake[: SHEET - len(sheet)])
-            if exam.progress:
-                exam.progress(count)
+            if options.progress:
+                options.progress(count)
         return GanEvaluation(
             frechet=frechet_distance(reduce(operator.add, real), reduce(operator.add, made)),
             count=count,
@@ -273,13 +273,13 @@ class Generation(ExampleSubject):
             skipped=skipped,
         )
 
-    def draw_found(self, evaluation: Evaluation, num: int) -> Sheets:  # noqa: ARG002 - a sheet is a sheet
+    def draw_detections(self, evaluation: Evaluation, num: int) -> ImageSheets:  # noqa: ARG002 - a sheet is a sheet
         assert isinstance(evaluation, GanEvaluation)
         return {"val/made": [contact_sheet(evaluation.made)]}
 
     @classmethod
-    def scores(cls, report: Mapping[str, Any]) -> Table:
-        return Table(
+    def scores(cls, report: Mapping[str, Any]) -> ScoreTable:
+        return ScoreTable(
             columns=("", "Fréchet distance"), rows=(("made", f"{report['numbers']['frechet']:.2f}"),)
         )
 

@@ -20,7 +20,7 @@ from boxcrew.nets.layers import Normalize
 from boxcrew.nets.perceptron import Perceptron
 from boxcrew.nets.recurrent import Cells, SequenceClassifier
 from boxcrew.nets.small_cnn import LEAST_SIZE, SmallCnn, Stages
-from boxcrew.tasks.base import Facts
+from boxcrew.tasks.base import DataFacts
 
 Part = Annotated[float, Field(ge=0, lt=1)]
 
@@ -35,14 +35,14 @@ class NetConfig(Config):
     fill: Scheme = "auto"  # what weights begin as
     dropout: Part = 0.0
 
-    def build(self, facts: Facts) -> Classifier:
+    def build(self, facts: DataFacts) -> Classifier:
         body = self.body(facts)
         fill(body, self.fill)
         pixels = Normalize(facts["mean"], facts["std"]) if facts["kind"] == "pictures" else None
         return Classifier(body, tuple(facts["classes"]), pixels, facts["meaning"])
 
     @abstractmethod
-    def body(self, facts: Facts) -> nn.Module: ...
+    def body(self, facts: DataFacts) -> nn.Module: ...
 
 
 class FcConfig(NetConfig):
@@ -53,7 +53,7 @@ class FcConfig(NetConfig):
     activation: Activation = "relu"
     batch_norm: bool = False
 
-    def body(self, facts: Facts) -> nn.Module:
+    def body(self, facts: DataFacts) -> nn.Module:
         _refuse(self.name, facts, "tokens")
         return Perceptron(
             math.prod(facts["shape"]),
@@ -74,7 +74,7 @@ class CnnConfig(NetConfig):
     activation: Activation = "relu"
     drop_path: Part = 0.0
 
-    def body(self, facts: Facts) -> nn.Module:
+    def body(self, facts: DataFacts) -> nn.Module:
         _refuse(self.name, facts, "tokens", "numbers")
         height, width, channels = facts["shape"]
         size = min(height, width)
@@ -96,7 +96,7 @@ class TimmConfig(NetConfig):
     backbone: str = "tf_efficientnet_lite0"
     drop_path: Part = 0.0
 
-    def body(self, facts: Facts) -> nn.Module:
+    def body(self, facts: DataFacts) -> nn.Module:
         _refuse(self.name, facts, "tokens", "numbers")
         height, width, channels = facts["shape"]
         return TimmBody(
@@ -122,7 +122,7 @@ class RnnConfig(NetConfig):
     def stack(self) -> Cells:
         return Cells(kind=self.cells, hidden=self.hidden, layers=self.layers, dropout=self.dropout)
 
-    def body(self, facts: Facts) -> nn.Module:
+    def body(self, facts: DataFacts) -> nn.Module:
         _refuse(self.name, facts, "numbers")
         num_classes = len(facts["classes"])
         if facts["kind"] == "tokens":
@@ -140,7 +140,7 @@ class RnnConfig(NetConfig):
         return Rows(reader)
 
 
-def _refuse(name: str, facts: Facts, *kinds: str) -> None:
+def _refuse(name: str, facts: DataFacts, *kinds: str) -> None:
     if facts["kind"] in kinds:
         raise UsageError(
             f"net={name}: not for {facts['kind']}",

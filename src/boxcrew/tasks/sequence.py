@@ -25,8 +25,8 @@ from boxcrew.nets.filling import fill
 from boxcrew.nets.network import Network
 from boxcrew.nets.recurrent import LanguageModel
 from boxcrew.nets.regularise import limit_norms_
-from boxcrew.tasks.base import TASKS, Exam, Facts, Opening, Table, Task, TaskConfig
-from boxcrew.tasks.classification import ClassesConfig, ClassSubject
+from boxcrew.tasks.base import TASKS, DataFacts, EvalOptions, OpenOptions, ScoreTable, Task, TaskConfig
+from boxcrew.tasks.classification import ClassData, ClassesConfig
 from boxcrew.tasks.nets import NetConfig, RnnConfig, net_config_class
 
 if TYPE_CHECKING:
@@ -137,13 +137,13 @@ TEXT_METRICS = ("val_loss", "perplexity", "bits")
 
 @TASKS.register("sequence")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Sequence(ClassSubject):
+class SequenceData(ClassData):
     config_class = SequenceConfig
 
     config: SequenceConfig
 
     @classmethod
-    def open(cls, config: TaskConfig, opening: Opening) -> Self:
+    def open(cls, config: TaskConfig, opening: OpenOptions) -> Self:
         found = super().open(config, opening)
         if found.is_text:
             _refuse_classes(found.config)
@@ -169,7 +169,7 @@ class Sequence(ClassSubject):
         return replace(super().changes(), keeps_inputs=self.is_text)
 
     @classmethod
-    def build(cls, config: TaskConfig, facts: Facts) -> Task:
+    def build(cls, config: TaskConfig, facts: DataFacts) -> Task:
         assert isinstance(config, SequenceConfig)
         if facts["classes"]:
             return super().build(config, facts)
@@ -184,21 +184,21 @@ class Sequence(ClassSubject):
         fill(model, net.fill)
         return LanguageTask(Foreteller(model, facts["meaning"]), config)
 
-    def examine(self, task: Task, move: Callable[[Tensor], Tensor], exam: Exam) -> Evaluation:
+    def evaluate(self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions) -> Evaluation:
         if not self.is_text:
-            return super().examine(task, move, exam)
+            return super().evaluate(task, move, options)
         net = task.network
         assert isinstance(net, Foreteller)
         begun, network_seconds, nats, count, done = time.monotonic(), 0.0, 0.0, 0, 0
-        for batch in in_turn(self.val, batch=exam.batch, workers=exam.workers):
+        for batch in in_turn(self.val, batch=options.batch, workers=options.workers):
             asked = time.perf_counter()
             with torch.inference_mode():
                 inputs = move(batch.inputs)
                 total, weight = cross_entropy(net(inputs[:, :-1]), inputs[:, 1:])
             network_seconds += time.perf_counter() - asked
             nats, count, done = nats + float(total), count + int(weight), done + len(inputs)
-            if exam.progress:
-                exam.progress(done)
+            if options.progress:
+                options.progress(done)
         return LanguageEvaluation(
             report=evaluate_language(nats, count),
             sample=net.continued("", SAMPLE, temperature=0.8, seed=0),
@@ -208,21 +208,21 @@ class Sequence(ClassSubject):
         )
 
     def advice_after(
-        self, task: Task, move: Callable[[Tensor], Tensor], exam: Exam, last: Evaluation
+        self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions, last: Evaluation
     ) -> tuple[Advice, ...]:
         if not self.is_text:
-            return super().advice_after(task, move, exam, last)
+            return super().advice_after(task, move, options, last)
         some = replace(self, val=self.train.some(len(self.val)))
-        learnt = some.examine(task, move, exam).numbers
+        learnt = some.evaluate(task, move, options).numbers
         return gap(train_loss=learnt["val_loss"], val_loss=last.numbers["val_loss"])
 
     @classmethod
-    def scores(cls, report: Mapping[str, Any]) -> Table:
+    def scores(cls, report: Mapping[str, Any]) -> ScoreTable:
         if report["classes"]:
             return super().scores(report)
         numbers = report["numbers"]
         values = (f"{numbers[name]:.3f}" for name in TEXT_METRICS)
-        return Table(columns=("text", *TEXT_METRICS), rows=(("all", *values),))
+        return ScoreTable(columns=("text", *TEXT_METRICS), rows=(("all", *values),))
 
 
 def _refuse_classes(config: SequenceConfig) -> None:

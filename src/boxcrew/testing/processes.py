@@ -12,8 +12,8 @@ import torch
 from torch import multiprocessing as processes
 
 from boxcrew.deploy.deployment import Deployment, deploy
-from boxcrew.deploy.processes.collectives import Processes
-from boxcrew.deploy.processes.environments import Seat
+from boxcrew.deploy.processes.collectives import DistributedGroup
+from boxcrew.deploy.processes.environments import ProcessEnvironment
 from boxcrew.plan.plan import Plan
 
 
@@ -37,16 +37,18 @@ def run_replica(rank: int, one: Plan, port: int, work: Work, folder: Path) -> No
     _run_process(rank, one, port, partial(_deployed, one, work), folder)
 
 
-def _deployed(one: Plan, work: Work, others: Processes, file: Path) -> None:
+def _deployed(one: Plan, work: Work, others: DistributedGroup, file: Path) -> None:
     with deploy(one, group=others) as deployment:
         work(deployment, file)
 
 
 def _run_process(
-    rank: int, one: Plan, port: int, work: Callable[[Processes, Path], None], folder: Path
+    rank: int, one: Plan, port: int, work: Callable[[DistributedGroup, Path], None], folder: Path
 ) -> None:
     torch.set_num_threads(1)
-    others = Processes(Seat(rank=rank, size=one.num_processes, port=port), num_servers=one.servers)
+    others = DistributedGroup(
+        ProcessEnvironment(rank=rank, size=one.num_processes, port=port), num_servers=one.servers
+    )
     work(others, folder / f"{rank}.pt")
     others.close()
 
@@ -56,7 +58,7 @@ def in_processes(one: Plan, work: Work, folder: Path) -> list[Any]:
     return in_all_processes(one, partial(_deployed, one, work), folder)
 
 
-def in_all_processes(one: Plan, work: Callable[[Processes, Path], None], folder: Path) -> list[Any]:
+def in_all_processes(one: Plan, work: Callable[[DistributedGroup, Path], None], folder: Path) -> list[Any]:
     """The same with servers, and without a deployment."""
     processes.start_processes(  # type: ignore[attr-defined,no-untyped-call]
         _run_process,

@@ -10,52 +10,53 @@ import torch
 from boxcrew.core.types import Batch
 from boxcrew.data.loading.workers import Workers
 from boxcrew.nets.layers import eval_mode
-from boxcrew.tasks.base import TASKS, Exam, Facts, Feed, Subject, Task
+from boxcrew.tasks.base import TASKS, DataFacts, EvalOptions, LoaderOptions, Task, TaskData
 from boxcrew.tasks.cost.account import workload_of
 from boxcrew.tasks.phases import learning_in
 
 BATCH = 6
 
 
-def check_settings(subject: Subject) -> None:
+def check_settings(task_data: TaskData) -> None:
     """They survive being written, name the kind, and say what best can mean."""
-    config = subject.config
-    assert TASKS.get(config.name) is type(subject)
+    config = task_data.config
+    assert TASKS.get(config.name) is type(task_data)
     assert type(config).of(json.loads(json.dumps(config.tree()))) == config
     assert config.metrics
     assert set(config.hoisted) <= set(type(config).model_fields)
 
 
-def written(facts: Facts) -> Facts:
+def written(facts: DataFacts) -> DataFacts:
     """After a way through a file."""
-    found: Facts = json.loads(json.dumps(dict(facts)))
+    found: DataFacts = json.loads(json.dumps(dict(facts)))
     return found
 
 
-def check_build(subject: Subject) -> Task:
+def check_build(task_data: TaskData) -> Task:
     """Facts are all that a network needs besides settings, and the same seed gives the same one."""
     tasks = []
-    for facts in (subject.facts, written(subject.facts)):
+    for facts in (task_data.facts, written(task_data.facts)):
         torch.manual_seed(3)
-        tasks.append(type(subject).build(subject.config, facts))
+        tasks.append(type(task_data).build(task_data.config, facts))
     first, second = (task.state_dict() for task in tasks)
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)
     return tasks[0]
 
 
-def check_stream(subject: Subject) -> Batch:
+def check_stream(task_data: TaskData) -> Batch:
     """The same samples from any step on, by any number of workers, in whatever shares."""
-    whole = subject.loader(Feed(batch=BATCH, seed=5))
+    whole = task_data.loader(LoaderOptions(batch=BATCH, seed=5))
     steps = list(whole.batches(num_steps=3))
     _require_same(next(whole.batches(2)), steps[2])
     _require_same(
-        next(subject.loader(Feed(batch=BATCH, seed=5, workers=Workers(num=2))).batches(1)), steps[1]
+        next(task_data.loader(LoaderOptions(batch=BATCH, seed=5, workers=Workers(num=2))).batches(1)),
+        steps[1],
     )
     for places in ([0, 2], [1, 3, 4, 5]):
-        share = next(subject.loader(Feed(batch=BATCH, seed=5, places=places)).batches(1))
+        share = next(task_data.loader(LoaderOptions(batch=BATCH, seed=5, places=places)).batches(1))
         _require_same(share, steps[1].select(places))
-    other = next(subject.loader(Feed(batch=BATCH, seed=6)).batches())
+    other = next(task_data.loader(LoaderOptions(batch=BATCH, seed=6)).batches())
     assert other.keys != steps[0].keys
     return steps[0]
 
@@ -94,35 +95,35 @@ def check_losses(task: Task, batch: Batch) -> None:
     task.zero_grad(set_to_none=True)
 
 
-def check_account(subject: Subject, task: Task) -> None:
+def check_account(task_data: TaskData, task: Task) -> None:
     """What a step takes can be worked out, and grows with its samples."""
-    found = workload_of(task, subject.largest_batch, slots=1, averages=False)
+    found = workload_of(task, task_data.largest_batch, slots=1, averages=False)
     assert found.whole.operations > 0
     assert found.whole.peak.at(64) > found.whole.peak.at(2)
 
 
-def check_examination(subject: Subject, task: Task) -> None:
+def check_examination(task_data: TaskData, task: Task) -> None:
     """It knows which metrics, of those that the settings can name, are measured here, and all are finite."""
     told: list[int] = []
-    exam = Exam(batch=4, workers=Workers(), progress=told.append)
+    options = EvalOptions(batch=4, workers=Workers(), progress=told.append)
     with eval_mode(task):
-        evaluation = subject.examine(task, lambda inputs: inputs, exam)
-    assert next(iter(subject.config.metrics)) in subject.metrics, "what `auto` means"
-    assert subject.metrics == {
-        name: higher for name, higher in subject.config.metrics.items() if name in evaluation.numbers
+        evaluation = task_data.evaluate(task, lambda inputs: inputs, options)
+    assert next(iter(task_data.config.metrics)) in task_data.metrics, "what `auto` means"
+    assert task_data.metrics == {
+        name: higher for name, higher in task_data.config.metrics.items() if name in evaluation.numbers
     }
     assert all(math.isfinite(value) for value in evaluation.numbers.values())
     assert told == sorted(told)
     assert evaluation.sentence()
     report = json.loads(json.dumps(evaluation.to_json()))
     assert {"numbers", "classes", "milliseconds"} <= report.keys()
-    table = subject.scores(report)
+    table = task_data.scores(report)
     assert all(len(row) == len(table.columns) for row in table.rows)
-    for sheet in subject.draw_found(evaluation, 3).values():
+    for sheet in task_data.draw_detections(evaluation, 3).values():
         assert all(image.ndim == 3 and image.shape[2] == 3 for image in sheet)
 
 
-def check_report(subject: Subject) -> None:
-    report = json.loads(json.dumps(subject.report()))
-    assert report["classes"] == list(subject.facts["classes"])
-    assert subject.headline().startswith(f"({report['format']}): ")
+def check_report(task_data: TaskData) -> None:
+    report = json.loads(json.dumps(task_data.report()))
+    assert report["classes"] == list(task_data.facts["classes"])
+    assert task_data.headline().startswith(f"({report['format']}): ")

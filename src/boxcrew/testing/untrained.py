@@ -8,7 +8,7 @@ import torch
 import yaml
 
 from boxcrew.core.config import Tree
-from boxcrew.tasks.base import TASKS, Opening
+from boxcrew.tasks.base import TASKS, OpenOptions
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.outcome import save_task
 
@@ -18,12 +18,12 @@ def untrained_run(folder: Path, settings: Tree) -> Path:
     nothing.
     """
     config = RunConfig.of({"steps": 1, **settings})
-    subject = TASKS.get(config.task.name).open(config.task, Opening(data=config.data, seed=config.seed))
+    task_data = TASKS.get(config.task.name).open(config.task, OpenOptions(data=config.data, seed=config.seed))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        task = subject.task()
+        task = task_data.task()
     folder.mkdir()
     (folder / "config.yaml").write_text(yaml.safe_dump(config.tree()), encoding="utf-8")
     weights = folder / "weights" / "best.safetensors"
-    save_task(weights, task, config.task, subject.facts, step=1, seed=config.seed)
+    save_task(weights, task, config.task, task_data.facts, step=1, seed=config.seed)
     return folder

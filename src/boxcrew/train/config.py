@@ -92,7 +92,7 @@ class RunConfig(Config):
     device: str = "auto"
     plan: Path | None = None  # a plan.json to use as it is
     goal: GoalSetting = Goal()  # of the plan: fastest, smallest, deadline:2h, budget:8GB
-    probe: bool | Literal["auto"] = "auto"  # whether steps are tried before; auto: if the run is long
+    trial: bool | Literal["auto"] = "auto"  # whether steps are tried before; auto: if the run is long
     loader: LoaderConfig = LoaderConfig()
     optim: OptimConfig = OptimConfig()
     schedule: ScheduleConfig = ScheduleConfig()

@@ -4,10 +4,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from boxcrew.core.torch_tools.tracked_weights import Follower, follow_weights
+from boxcrew.core.torch_tools.tracked_weights import TrackedParametrization, track_weights
 
 
-class Largest(Follower):
+class Largest(TrackedParametrization):
     """Knows the greatest number in a weight."""
 
     known: Tensor
@@ -19,7 +19,7 @@ class Largest(Follower):
     def forward(self, weight: Tensor) -> Tensor:
         return weight
 
-    def follow(self, weight: Tensor) -> None:
+    def track(self, weight: Tensor) -> None:
         self.known.copy_(weight.max())
 
 
@@ -37,7 +37,7 @@ def test_all_that_follow_weights_do_and_by_all_of_the_weight() -> None:
     with torch.no_grad():
         for parameter in layers.parameters():
             parameter.fill_(3)
-    follow_weights(layers)
+    track_weights(layers)
     assert (float(first.known), float(second.known)) == (3, 3)
-    follow_weights(layers, lambda weight: weight + 1)
+    track_weights(layers, lambda weight: weight + 1)
     assert (float(first.known), float(second.known)) == (4, 4)

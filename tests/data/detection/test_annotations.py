@@ -20,7 +20,7 @@ from boxcrew.data.detection.annotations import (
     Annotation,
     Gathering,
     Object,
-    Table,
+    ObjectTable,
     collector_paused,
     split_by_seed,
 )
@@ -116,14 +116,16 @@ def test_boxes_that_fit_only_the_upright_image_are_not_turned(tmp_path: Path) ->
 
 def test_a_table_is_read_like_its_objects(tmp_path: Path) -> None:
     boxes = np.array([[0.1, 0.1, 0.5, 0.5], [0.5, 0.5, 0.4, 0.9], [0.2, 0.3, 1.01, 0.8], [np.nan, 0, 1, 1]])
-    table = Table(np.array([2, 0, 1, 0]), boxes)
+    table = ObjectTable(np.array([2, 0, 1, 0]), boxes)
     assert table[1:3] == [table[1], table[2]]
     found = []
     for objects in (table, tuple(table)):
         gathering = Gathering(tmp_path)
         gathering.add(
             replace(
-                annotate(tmp_path, "plain.png"), objects=Table(table.labels[:1], boxes[:1]), relative=True
+                annotate(tmp_path, "plain.png"),
+                objects=ObjectTable(table.labels[:1], boxes[:1]),
+                relative=True,
             ),
             "train",
         )

@@ -142,12 +142,12 @@ def test_verifying_agrees_with_reading(tmp_path: Path) -> None:
     for data in (whole, garbled, whole[:middle], whole[:300], b"text"):
         path = tmp_path / "a.jpg"
         path.write_bytes(data)
-        verdicts = []
+        class_matches = []
         for read in (read_image, verify_image):
             try:
                 read(path)
-                verdicts.append("")
+                class_matches.append("")
             except DataError as error:
-                verdicts.append(error.message)
-        assert verdicts[0] == verdicts[1]
-        assert bool(verdicts[0]) == (data not in {whole, garbled})
+                class_matches.append(error.message)
+        assert class_matches[0] == class_matches[1]
+        assert bool(class_matches[0]) == (data not in {whole, garbled})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from boxcrew.core.errors import UsageError
-from boxcrew.deploy.processes.environments import Seat, first_host, seat_of
+from boxcrew.deploy.processes.environments import ProcessEnvironment, first_host, read_environment
 
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "big", "MASTER_PORT": "29500"}
 SLURM = {
@@ -34,29 +34,29 @@ MPICH = {"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALNRANKS": "2"}
     ],
 )
 def test_a_process_that_stands_alone(environment: dict[str, str]) -> None:
-    assert seat_of(environment) is None
+    assert read_environment(environment) is None
 
 
 def test_seats() -> None:
-    assert seat_of(TORCHRUN) == Seat(rank=1, size=4, address="big", port=29500)
-    slurm = seat_of(SLURM)
+    assert read_environment(TORCHRUN) == ProcessEnvironment(rank=1, size=4, address="big", port=29500)
+    slurm = read_environment(SLURM)
     assert slurm is not None
     assert (slurm.rank, slurm.size, slurm.address) == (2, 3, "node03")
-    mpi = seat_of(OPEN_MPI)
+    mpi = read_environment(OPEN_MPI)
     assert mpi is not None
     assert (mpi.rank, mpi.size, mpi.address) == (0, 2, "127.0.0.1")
-    mpich = seat_of(MPICH)
+    mpich = read_environment(MPICH)
     assert mpich is not None
     assert (mpich.rank, mpich.size) == (1, 2)
 
 
 def test_all_replicas_of_a_job_meet_at_one_port_and_jobs_at_others() -> None:
-    ports = {seat.port for i in "012" if (seat := seat_of(SLURM | {"SLURM_PROCID": i})) is not None}
+    ports = {env.port for i in "012" if (env := read_environment(SLURM | {"SLURM_PROCID": i})) is not None}
     assert len(ports) == 1
-    other = seat_of(SLURM | {"SLURM_JOB_ID": "78"})
+    other = read_environment(SLURM | {"SLURM_JOB_ID": "78"})
     assert other is not None
     assert other.port not in ports
-    told = seat_of(SLURM | {"MASTER_PORT": "12345", "MASTER_ADDR": "elsewhere"})
+    told = read_environment(SLURM | {"MASTER_PORT": "12345", "MASTER_ADDR": "elsewhere"})
     assert told is not None
     assert (told.address, told.port) == ("elsewhere", 12345)
 
@@ -77,7 +77,7 @@ def test_all_replicas_of_a_job_meet_at_one_port_and_jobs_at_others() -> None:
 )
 def test_what_cannot_be_is_refused(environment: dict[str, str], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        seat_of(environment)
+        read_environment(environment)
 
 
 @pytest.mark.parametrize(

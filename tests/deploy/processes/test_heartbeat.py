@@ -8,7 +8,7 @@ import time
 import pytest
 
 from boxcrew.deploy.processes import heartbeat as pulse
-from boxcrew.deploy.processes.heartbeat import Pulse
+from boxcrew.deploy.processes.heartbeat import Heartbeat
 
 
 class Shared:
@@ -36,7 +36,7 @@ class Watched:
     def __init__(self, board: Shared, rank: int, size: int = 2) -> None:
         self.noticed: list[str] = []
         self.told = threading.Event()
-        self.pulse = Pulse(board, rank=rank, size=size, num_replicas=size, on_loss=self._note)
+        self.pulse = Heartbeat(board, rank=rank, size=size, num_replicas=size, on_loss=self._note)
 
     def _note(self, rank: int, what: str) -> None:
         assert what.startswith(f"replica {rank}")
@@ -70,9 +70,9 @@ def test_as_long_as_all_are_there_nothing_is_said() -> None:
     board = Shared()
     both = [Watched(board, rank) for rank in (0, 1)]
     for _ in range(5):
-        with both[0].pulse.at_work():
+        with both[0].pulse.computing():
             time.sleep(0.05)
-    with both[0].pulse.at_work(), both[0].pulse.waiting():
+    with both[0].pulse.computing(), both[0].pulse.waiting():
         time.sleep(0.7)  # for somebody else
     time.sleep(0.7)  # an evaluation
     for one in both:
@@ -95,9 +95,9 @@ def test_silence_is_noticed_but_not_of_one_that_is_done() -> None:
 def test_one_that_is_stuck_is_noticed_by_the_others() -> None:
     board = Shared()
     chief, other = Watched(board, 0), Watched(board, 1)
-    with other.pulse.at_work():
+    with other.pulse.computing():
         time.sleep(0.1)
-    with other.pulse.at_work():
+    with other.pulse.computing():
         assert chief.told.wait(3)
     assert "replica 1 is missed: it has been at one step for" in chief.noticed[0]
     other.pulse.close()
@@ -107,7 +107,7 @@ def test_reading_may_take_longer_but_not_for_ever(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(pulse, "READING", 0.9)
     board = Shared()
     chief, other = Watched(board, 0), Watched(board, 1)
-    with other.pulse.at_work():
+    with other.pulse.computing():
         time.sleep(0.02)
     with other.pulse.reading():
         assert not chief.told.wait(0.6)
@@ -119,7 +119,7 @@ def test_reading_may_take_longer_but_not_for_ever(monkeypatch: pytest.MonkeyPatc
 def test_the_first_step_may_take_longer() -> None:
     board = Shared()
     chief, other = Watched(board, 0), Watched(board, 1)
-    with other.pulse.at_work():
+    with other.pulse.computing():
         assert not chief.told.wait(0.45)
         assert chief.told.wait(3)
     other.pulse.close()
@@ -147,7 +147,7 @@ def test_a_chief_that_stays_waits_for_the_others_but_not_for_ever(monkeypatch: p
 def test_who_fails_says_why_and_the_others_hear_it() -> None:
     board = Shared()
     chief, other = Watched(board, 0), Watched(board, 1)
-    other.pulse.fail("no more paper")
+    other.pulse.report_failure("no more paper")
     other.pulse.close()
     assert chief.told.wait(3)
     assert chief.noticed == ["replica 1 failed: no more paper"]

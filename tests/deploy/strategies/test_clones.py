@@ -344,8 +344,8 @@ def test_what_is_lent_is_as_learnt_by_now_and_is_not_learnt_with() -> None:
     with deploy(plan(5, 3, devices=("cuda:0", "cpu")), FakeDevices()) as deployment:
         task = deployment.place(learning.make_task("normed"))
         learning.learn(deployment, task)
-        lent = deployment.lend(task)
+        lent = deployment.eval_copy(task)
         assert learning.distance(lent.state_dict(), task.state_dict()) == 0
         assert lent is not task
     with deploy(plan(5, 3)) as deployment:
-        assert deployment.lend(task) is task
+        assert deployment.eval_copy(task) is task

@@ -20,8 +20,8 @@ from boxcrew.core.errors import BoxcrewError
 from boxcrew.deploy.deployment import Deployment, deploy
 from boxcrew.deploy.processes import collectives as group
 from boxcrew.deploy.processes import heartbeat as pulse
-from boxcrew.deploy.processes.collectives import Processes
-from boxcrew.deploy.processes.environments import Seat
+from boxcrew.deploy.processes.collectives import DistributedGroup
+from boxcrew.deploy.processes.environments import ProcessEnvironment
 from boxcrew.deploy.strategies import _gradient_buckets as reduction
 from boxcrew.deploy.strategies.ddp import Ddp
 from boxcrew.plan.plan import BatchNorm, Clone, Plan, Replica
@@ -118,10 +118,10 @@ def fail(deployment: Deployment, file: Path) -> None:
     """The second replica fails; the first is waiting for it."""
     others = deployment.group
     if others.rank:
-        others.fail("no more paper")
+        others.report_failure("no more paper")
         os._exit(3)
     with pytest.raises(BoxcrewError) as caught:
-        others.add(torch.zeros(1))
+        others.all_reduce(torch.zeros(1))
     torch.save(caught.value.message, file)
     os._exit(0)  # there is nobody to say goodbye to
 
@@ -140,7 +140,9 @@ def test_who_waits_for_one_that_failed_hears_why(tmp_path: Path) -> None:
 
 
 def tell(deployment: Deployment, file: Path) -> None:
-    told: Sequence[Any] = [deployment.group.tell({"from": deployment.group.rank, "n": n}) for n in range(3)]
+    told: Sequence[Any] = [
+        deployment.group.broadcast_json({"from": deployment.group.rank, "n": n}) for n in range(3)
+    ]
     torch.save(told, file)
 
 
@@ -152,7 +154,7 @@ def test_what_the_chief_tells_all_hear(tmp_path: Path) -> None:
 def test_who_does_not_come_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group, "MEETING", timedelta(seconds=0.5))
     with pytest.raises(BoxcrewError, match="of 3 processes, replica 1, replica 2 has not come"):
-        Processes(Seat(rank=0, size=3, port=free_port()))
+        DistributedGroup(ProcessEnvironment(rank=0, size=3, port=free_port()))
 
 
 def hang(stopped: int, deployment: Deployment, file: Path) -> None:
@@ -161,7 +163,7 @@ def hang(stopped: int, deployment: Deployment, file: Path) -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
     with file.with_suffix(".err").open("w") as said:
         sys.stderr = said
-        deployment.group.add(torch.zeros(1))
+        deployment.group.all_reduce(torch.zeros(1))
 
 
 def _hanging(rank: int, stopped: int, port: int, folder: Path) -> None:

@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 
 from boxcrew.core.errors import DataError
 from boxcrew.deploy.deployment import Deployment, deploy
-from boxcrew.deploy.processes.collectives import Group
+from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.deploy.strategies import fsdp
 from boxcrew.plan.plan import BatchNorm, Clone, Plan, Replica
 from boxcrew.testing import learning
@@ -48,10 +48,10 @@ def divided(deployment: Deployment, file: Path) -> None:
     held = sum(deployment.local(parameter).numel() for parameter in task.parameters())
     slots = deployment.slots(optimizer).tensors
     remembered = sum(deployment.local(slot).numel() for slot in slots.values())
-    whole = deployment.whole(task.state_dict())
+    whole = deployment.gather_full_state(task.state_dict())
     scores = []
     if deployment.is_chief:
-        lent = deployment.lend(task, whole).eval()
+        lent = deployment.eval_copy(task, whole).eval()
         inputs = learning.make_batch(2, step=9).inputs
         scores = [tensor.detach() for tensor in lent.get_submodule("detector")(inputs)]
     torch.save((told, held, remembered, dict(whole), scores), file)
@@ -108,7 +108,7 @@ def test_a_replica_that_can_read_nothing_counts_for_nothing(tmp_path: Path, stra
     assert not torch.equal(chief[0], start)
 
 
-def on_accelerators(strategy: str, group: Group, file: Path) -> None:
+def on_accelerators(strategy: str, group: ReplicaGroup, file: Path) -> None:
     """Such as are not there: memory of the CPU in their place."""
     shares = (5, 3)
     replicas = tuple(

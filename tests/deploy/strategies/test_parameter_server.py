@@ -13,8 +13,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from boxcrew.deploy.deployment import Deployment, Standing, deploy
-from boxcrew.deploy.processes.collectives import Group
+from boxcrew.deploy.deployment import Deployment, RunStatus, deploy
+from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.deploy.strategies.parameter_server.server import Server
 from boxcrew.plan.plan import Clone, Plan, Replica
 from boxcrew.testing import learning
@@ -47,7 +47,9 @@ def descent(task: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.SGD(task.parameters(), lr=RATE)
 
 
-def _play(one: Plan, name: str, work: Work, make_optimizer: MakeOptimizer, group: Group, file: Path) -> None:
+def _play(
+    one: Plan, name: str, work: Work, make_optimizer: MakeOptimizer, group: ReplicaGroup, file: Path
+) -> None:
     """A replica leaves what it found, a server the most steps that one replica was ahead of another."""
     task = learning.make_task(name)
     if group.is_server:
@@ -108,7 +110,7 @@ def at_own_pace(deployment: Deployment, task: nn.Module) -> Any:
         for name, parameter in task.named_parameters():
             sent[name] += part * parameter.grad if parameter.grad is not None else 0
         deployment.update(optimizer, max_norm=None)
-    group.add(torch.zeros(1))  # until both have sent all
+    group.all_reduce(torch.zeros(1))  # until both have sent all
     deployment.update(optimizer, max_norm=None)
     after = {name: value.detach().clone() for name, value in task.named_parameters()}
     return before, sent, after
@@ -135,8 +137,8 @@ def stop_at_different_steps(deployment: Deployment, task: nn.Module) -> Any:
         time.sleep(0.2 * rank)
         deployment.gradients(task, learning.make_batch(8, step=0).select(deployment.positions), "train")
         deployment.update(optimizer, max_norm=None)
-        wish = Standing(elapsed=10.0 * step, stop=rank == 1 and step >= 2, interrupted=rank == 1)
-        agreed = deployment.agree(wish)
+        wish = RunStatus(elapsed=10.0 * step, stop=rank == 1 and step >= 2, interrupted=rank == 1)
+        agreed = deployment.all_reduce_status(wish)
         if agreed.stop:
             return step, agreed.interrupted, agreed.elapsed
     return None
@@ -161,7 +163,7 @@ def leave_out(deployment: Deployment, task: nn.Module) -> Any:
             deployment.discard(task)
         else:
             deployment.update(optimizer, max_norm=None)
-    return sum(map(len, deployment.group.mail.under_way.values()))
+    return sum(map(len, deployment.group.messages.under_way.values()))
 
 
 def test_a_step_that_is_left_out_counts_as_one(tmp_path: Path) -> None:
@@ -178,7 +180,7 @@ def adaptive(deployment: Deployment, task: nn.Module) -> Any:
     for _ in range(4):
         deployment.gradients(task, learning.make_batch(4, step=0), "train")
         deployment.update(optimizer, max_norm=None)
-    deployment.settle()
+    deployment.finalize()
     return (torch.cat([p.detach().flatten() for p in task.parameters()]) - before).norm()
 
 

@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 
 from boxcrew.deploy.deployment import STRATEGIES, Deployment, deploy
 from boxcrew.deploy.optimizer_state import Slots
-from boxcrew.deploy.processes.collectives import Group
+from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.deploy.strategies.parameter_server.server import Server
 from boxcrew.plan.plan import Clone, Plan, Replica
 from boxcrew.testing import learning
@@ -58,16 +58,16 @@ def momentum(task: nn.Module) -> Optimizer:
 
 def learn(deployment: Deployment, task: nn.Module, optimizer: Optimizer) -> Any:
     losses, norms = learning.learn(deployment, task, optimizer=optimizer)
-    return dict(deployment.whole(task.state_dict())), losses + norms
+    return dict(deployment.gather_full_state(task.state_dict())), losses + norms
 
 
 def begin(deployment: Deployment, task: nn.Module, optimizer: Optimizer) -> Any:
     """What is saved at the stop, as a checkpoint has it, and what would come after it."""
     learning.learn(deployment, task, optimizer=optimizer, steps=range(STOP))
-    stopped: dict[str, Any] = {"task": deployment.whole(task.state_dict())}
-    if deployment.is_chief or not deployment.is_whole:  # who is called
+    stopped: dict[str, Any] = {"task": deployment.gather_full_state(task.state_dict())}
+    if deployment.is_chief or not deployment.has_full_state:  # who is called
         slots = deployment.slots(optimizer)
-        stopped |= {"slots": deployment.whole(slots.tensors), "plain": json.dumps(slots.plain)}
+        stopped |= {"slots": deployment.gather_full_state(slots.tensors), "plain": json.dumps(slots.plain)}
     stopped = copy.deepcopy(stopped)
     losses, norms = learning.learn(deployment, task, optimizer=optimizer, steps=range(STOP, STOP + 2))
     return stopped, losses + norms
@@ -77,7 +77,7 @@ def go_on(other: Path, deployment: Deployment, task: nn.Module, optimizer: Optim
     """From where another stopped: its next losses."""
     begun = torch.load(other, weights_only=True)
     for name, own in task.state_dict().items():
-        deployment.take(own, begun["task"][name])
+        deployment.load_into(own, begun["task"][name])
     deployment.load_slots(optimizer, Slots(begun["slots"], json.loads(begun["plain"])))
     losses, norms = learning.learn(deployment, task, optimizer=optimizer, steps=range(STOP, STOP + 2))
     return losses + norms
@@ -93,7 +93,7 @@ def scenes(other: Path) -> dict[str, Scene]:
     return found | {"begun": ("idle", momentum, begin), "gone on": ("idle", momentum, partial(go_on, other))}
 
 
-def play(scene: Scene, one: Plan, group: Group) -> Any:
+def play(scene: Scene, one: Plan, group: ReplicaGroup) -> Any:
     name, make_optimizer, act = scene
     task = _disturbed(learning.make_task(name), group.rank)
     if group.is_server:
@@ -104,7 +104,7 @@ def play(scene: Scene, one: Plan, group: Group) -> Any:
         return act(deployment, placed, make_optimizer(placed))
 
 
-def play_all(one: Plan, other: Path, group: Group, file: Path) -> None:
+def play_all(one: Plan, other: Path, group: ReplicaGroup, file: Path) -> None:
     torch.save({title: play(scene, one, group) for title, scene in scenes(other).items()}, file)
 
 
@@ -133,11 +133,11 @@ def test_any_number_of_replicas_with_any_shares_learn_the_same(
         plan_of(BATCH, accumulation=accumulation),
         plan(strategy, *shares, accumulation=accumulation, servers=servers),
     )
-    stopped, after = play(scenes(tmp_path)["begun"], alone, Group())
+    stopped, after = play(scenes(tmp_path)["begun"], alone, ReplicaGroup())
     torch.save(stopped, tmp_path / "alone.pt")
     found = in_all_processes(one, partial(play_all, one, tmp_path / "alone.pt"), tmp_path)[: len(shares)]
     torch.save(found[0]["begun"][0], tmp_path / "several.pt")
-    gone_on = play(scenes(tmp_path / "several.pt")["gone on"], alone, Group())
+    gone_on = play(scenes(tmp_path / "several.pt")["gone on"], alone, ReplicaGroup())
     assert gone_on == pytest.approx(after, rel=1e-5)
     for name in learning.TASKS:
         wanted, numbers = learnt_alone(name, accumulation)

@@ -14,11 +14,11 @@ from pycocotools.cocoeval import COCOeval
 
 from boxcrew.core.types import Target
 from boxcrew.evaluate.detection.coco import COCO_NAMES, coco_scores
-from boxcrew.evaluate.detection.metric import Judged
+from boxcrew.evaluate.detection.metric import EvaluatedImage
 
 
 @pytest.fixture(scope="module")
-def reference(fashion: list[Judged], fashion_truth: dict[str, Any]) -> Any:
+def reference(fashion: list[EvaluatedImage], fashion_truth: dict[str, Any]) -> Any:
     """An evaluation by pycocotools, from the set's own JSON."""
     ids = {image["file_name"]: image["id"] for image in fashion_truth["images"]}
     results = []
@@ -41,21 +41,21 @@ def reference(fashion: list[Judged], fashion_truth: dict[str, Any]) -> Any:
     return evaluation
 
 
-def test_the_twelve_numbers_equal_pycocotools(fashion: list[Judged], reference: Any) -> None:
+def test_the_twelve_numbers_equal_pycocotools(fashion: list[EvaluatedImage], reference: Any) -> None:
     scores = coco_scores(fashion, num_classes=8)
     expected = dict(zip(COCO_NAMES, reference.stats.tolist(), strict=True))
     assert scores.numbers == pytest.approx(expected, abs=1e-6)
     assert 0.1 < scores.numbers["AP"] < 0.9  # the detections are neither perfect nor useless
 
 
-def test_the_classes_equal_pycocotools(fashion: list[Judged], reference: Any) -> None:
+def test_the_classes_equal_pycocotools(fashion: list[EvaluatedImage], reference: Any) -> None:
     scores = coco_scores(fashion, num_classes=8)
     precision = reference.eval["precision"][..., 0, 2]
     np.testing.assert_allclose(np.array(scores.AP), precision.mean(axis=(0, 1)), atol=1e-6)
     np.testing.assert_allclose(np.array(scores.AP50), precision[0].mean(axis=0), atol=1e-6)
 
 
-def test_nothing_is_printed(fashion: list[Judged], capfd: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_printed(fashion: list[EvaluatedImage], capfd: pytest.CaptureFixture[str]) -> None:
     coco_scores(fashion[:5], num_classes=8)
     assert capfd.readouterr() == ("", "")
 
@@ -69,8 +69,8 @@ def test_no_detections_at_all(judge: Any) -> None:
 
 def test_no_objects_at_all(judge: Any) -> None:
     empty = Target.of([], [])
-    for judged in ([judge(empty, [(0, 0.9, [0, 0, 9, 9])])], [judge(empty, [])], []):
-        scores = coco_scores(judged, num_classes=2)
+    for evaluated in ([judge(empty, [(0, 0.9, [0, 0, 9, 9])])], [judge(empty, [])], []):
+        scores = coco_scores(evaluated, num_classes=2)
         assert set(scores.numbers.values()) == {-1}
         assert scores.AP50 == (None, None)
 

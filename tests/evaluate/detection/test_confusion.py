@@ -8,7 +8,7 @@ import numpy as np
 
 from boxcrew.core.types import Target
 from boxcrew.evaluate.detection.confusion import confusion_matrix
-from boxcrew.evaluate.detection.metric import Judged
+from boxcrew.evaluate.detection.metric import EvaluatedImage
 
 HERE, THERE, FAR = [0, 0, 10, 10], [20, 0, 30, 10], [200, 200, 230, 230]
 
@@ -40,7 +40,7 @@ def test_difficult_objects_and_crowds_are_left_out(judge: Any) -> None:
     assert matrix.tolist() == [[0, 0, 0], [0, 0, 0], [0, 1, 0]]
 
 
-def test_every_object_is_counted_once(fashion: list[Judged]) -> None:
+def test_every_object_is_counted_once(fashion: list[EvaluatedImage]) -> None:
     matrix = confusion_matrix(fashion, num_classes=8, threshold=0.3)
     counted = [one.target.labels[~(one.target.difficult | one.target.crowd)] for one in fashion]
     assert matrix[:-1].sum(axis=1).tolist() == np.bincount(np.concatenate(counted), minlength=8).tolist()

@@ -9,15 +9,15 @@ import pytest
 
 from boxcrew.core.types import Target
 from boxcrew.evaluate.detection.curves import GRID, at_threshold, best_threshold, curves, mean_curve
-from boxcrew.evaluate.detection.matches import verdicts
-from boxcrew.evaluate.detection.metric import Judged
+from boxcrew.evaluate.detection.matches import class_matches
+from boxcrew.evaluate.detection.metric import EvaluatedImage
 
 HERE, THERE, FAR = [0, 0, 10, 10], [20, 0, 30, 10], [200, 200, 230, 230]
 
 
 def test_by_hand(judge: Any) -> None:
     found = [(0, 0.75, HERE), (0, 0.5, FAR)]
-    one, none = verdicts([judge(Target.of([HERE, THERE], [0, 0]), found)], num_classes=2)
+    one, none = class_matches([judge(Target.of([HERE, THERE], [0, 0]), found)], num_classes=2)
     drawn = curves([one, none])
     assert drawn.precision[0] == (1.0,) * 51 + (0.0,) * 50
     assert drawn.recall_at[0] == (0.5,) * 76 + (0.0,) * 25
@@ -30,12 +30,12 @@ def test_by_hand(judge: Any) -> None:
 def test_no_threshold_where_nothing_is_right(judge: Any) -> None:
     target = Target.of([HERE], [0])
     for found in ([], [(0, 0.9, FAR)]):
-        assert best_threshold(curves(verdicts([judge(target, found)], num_classes=1))) == 0.5
-    assert best_threshold(curves(verdicts([], num_classes=1))) == 0.5
+        assert best_threshold(curves(class_matches([judge(target, found)], num_classes=1))) == 0.5
+    assert best_threshold(curves(class_matches([], num_classes=1))) == 0.5
 
 
-def test_the_threshold_is_the_best_of_the_grid(fashion: list[Judged]) -> None:
-    decided = verdicts(fashion, num_classes=8)
+def test_the_threshold_is_the_best_of_the_grid(fashion: list[EvaluatedImage]) -> None:
+    decided = class_matches(fashion, num_classes=8)
     drawn = curves(decided)
     chosen = best_threshold(drawn)
 
@@ -52,8 +52,8 @@ def test_the_threshold_is_the_best_of_the_grid(fashion: list[Judged]) -> None:
     assert mean[round(chosen * 100)] == pytest.approx(mean_f1(chosen), abs=1e-4)
 
 
-def test_precision_falls_along_recall_and_recall_along_the_threshold(fashion: list[Judged]) -> None:
-    drawn = curves(verdicts(fashion, num_classes=8))
+def test_precision_falls_along_recall_and_recall_along_the_threshold(fashion: list[EvaluatedImage]) -> None:
+    drawn = curves(class_matches(fashion, num_classes=8))
     for curve in (*drawn.precision, *drawn.recall_at):
         assert curve is not None
         assert len(curve) == 101

@@ -13,20 +13,20 @@ import torch
 
 from boxcrew.core.types import Detections, Target
 from boxcrew.evaluate.detection.measures import evaluate_detections
-from boxcrew.evaluate.detection.metric import DetectionReport, Judged
+from boxcrew.evaluate.detection.metric import DetectionReport, EvaluatedImage
 
 CLASSES = ("clothes", "dress", "pants", "skirt", "shoes", "bag", "glasses", "hat")
 VOC = ("AP50_voc07", "AP50_voc12", "precision", "recall", "F1", "threshold")
 
 
 @pytest.fixture(scope="module")
-def report(fashion: list[Judged]) -> DetectionReport:
+def report(fashion: list[EvaluatedImage]) -> DetectionReport:
     return evaluate_detections(fashion, CLASSES)
 
 
 def changed(
-    judged: list[Judged], scale: float = 1.0, scores: Callable[[Any], Any] = lambda scores: scores
-) -> list[Judged]:
+    evaluated: list[EvaluatedImage], scale: float = 1.0, scores: Callable[[Any], Any] = lambda scores: scores
+) -> list[EvaluatedImage]:
     return [
         replace(
             one,
@@ -37,12 +37,12 @@ def changed(
                 boxes=one.found.boxes * scale, scores=scores(one.found.scores), labels=one.found.labels
             ),
         )
-        for one in judged
+        for one in evaluated
     ]
 
 
-def perfect(judged: list[Judged]) -> list[Judged]:
-    plain = [Target.of(one.target.boxes, one.target.labels) for one in judged]
+def perfect(evaluated: list[EvaluatedImage]) -> list[EvaluatedImage]:
+    plain = [Target.of(one.target.boxes, one.target.labels) for one in evaluated]
     return [
         replace(
             one,
@@ -53,11 +53,11 @@ def perfect(judged: list[Judged]) -> list[Judged]:
                 labels=torch.tensor(target.labels),
             ),
         )
-        for one, target in zip(judged, plain, strict=True)
+        for one, target in zip(evaluated, plain, strict=True)
     ]
 
 
-def test_a_perfect_detector(fashion: list[Judged]) -> None:
+def test_a_perfect_detector(fashion: list[EvaluatedImage]) -> None:
     report = evaluate_detections(perfect(fashion), CLASSES)
     for name in ("AP", "AP50", "AP75", "AR100", *VOC[:-1]):
         assert report.numbers[name] == pytest.approx(1), name
@@ -80,12 +80,12 @@ def test_means_are_means_of_the_classes(report: DetectionReport) -> None:
         assert report.numbers[name] == pytest.approx(sum(values) / len(values)), name
 
 
-def test_the_order_of_images_changes_nothing(fashion: list[Judged], report: DetectionReport) -> None:
+def test_the_order_of_images_changes_nothing(fashion: list[EvaluatedImage], report: DetectionReport) -> None:
     assert evaluate_detections(fashion[::-1], CLASSES).numbers == pytest.approx(report.numbers, abs=1e-12)
 
 
 def test_the_scale_of_everything_changes_no_number_of_voc(
-    fashion: list[Judged], report: DetectionReport
+    fashion: list[EvaluatedImage], report: DetectionReport
 ) -> None:
     other = evaluate_detections(changed(fashion, scale=4), CLASSES)
     assert {name: other.numbers[name] for name in VOC} == {name: report.numbers[name] for name in VOC}
@@ -94,7 +94,9 @@ def test_the_scale_of_everything_changes_no_number_of_voc(
     assert other.numbers["APs"] != report.numbers["APs"]
 
 
-def test_only_the_order_of_scores_matters_for_ap(fashion: list[Judged], report: DetectionReport) -> None:
+def test_only_the_order_of_scores_matters_for_ap(
+    fashion: list[EvaluatedImage], report: DetectionReport
+) -> None:
     other = evaluate_detections(changed(fashion, scores=lambda scores: scores / 2), CLASSES)
     for name in ("AP", "AP50", "AR100", "AP50_voc07", "AP50_voc12"):
         assert other.numbers[name] == pytest.approx(report.numbers[name], abs=1e-12), name
@@ -102,7 +104,7 @@ def test_only_the_order_of_scores_matters_for_ap(fashion: list[Judged], report: 
 
 
 def test_wrong_detections_with_lower_scores_do_not_raise_any_number(
-    fashion: list[Judged], report: DetectionReport, judge: Any
+    fashion: list[EvaluatedImage], report: DetectionReport, judge: Any
 ) -> None:
     rubbish = judge(Target.of([], []), [(label, 0.0, [0, 0, 5, 5]) for label in range(8)], key="rubbish")
     other = evaluate_detections([*fashion, rubbish], CLASSES)
@@ -116,8 +118,10 @@ def test_through_json_and_back(report: DetectionReport) -> None:
 
 
 def test_a_class_without_objects(judge: Any) -> None:
-    judged = [judge(Target.of([[0, 0, 10, 10]], [0]), [(0, 0.9, [0, 0, 10, 10]), (1, 0.8, [50, 50, 60, 60])])]
-    report = evaluate_detections(judged, ("phone", "watch"))
+    evaluated = [
+        judge(Target.of([[0, 0, 10, 10]], [0]), [(0, 0.9, [0, 0, 10, 10]), (1, 0.8, [50, 50, 60, 60])])
+    ]
+    report = evaluate_detections(evaluated, ("phone", "watch"))
     watch = report.classes[1]
     assert (watch.AP, watch.AP50_voc12, watch.num_objects, watch.F1) == (None, None, 0, 0)
     assert report.numbers["AP"] == report.numbers["F1"] == pytest.approx(1)
@@ -130,7 +134,7 @@ def test_nothing_to_judge() -> None:
     assert report.confusion == ((0, 0), (0, 0))
 
 
-def test_arguments_are_not_changed(fashion: list[Judged]) -> None:
+def test_arguments_are_not_changed(fashion: list[EvaluatedImage]) -> None:
     one = fashion[0]
     truth, boxes, scores = one.target.boxes.copy(), one.found.boxes.clone(), one.found.scores.clone()
     evaluate_detections(fashion[:3], CLASSES)
@@ -139,7 +143,7 @@ def test_arguments_are_not_changed(fashion: list[Judged]) -> None:
     assert torch.equal(one.found.scores, scores)
 
 
-def test_thousands_of_images_take_seconds(fashion: list[Judged]) -> None:
+def test_thousands_of_images_take_seconds(fashion: list[EvaluatedImage]) -> None:
     start = time.process_time()
     evaluate_detections(fashion * 10, CLASSES)
     assert time.process_time() - start < 15

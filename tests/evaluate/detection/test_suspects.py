@@ -14,7 +14,7 @@ import torch
 
 from boxcrew.core.types import Detections, Target
 from boxcrew.data.detection.source import open_source
-from boxcrew.evaluate.detection.metric import Judged
+from boxcrew.evaluate.detection.metric import EvaluatedImage
 from boxcrew.evaluate.detection.suspects import Suspect, suspects_of
 
 CLASSES = ("tea", "pot", "cup")
@@ -24,9 +24,9 @@ LEFT = (10.0, 10.0, 50.0, 50.0)
 RIGHT = (100.0, 100.0, 160.0, 140.0)
 
 
-def judged(target: Target, found: Sequence[Found], *, key: str = "odd") -> Judged:
+def evaluated(target: Target, found: Sequence[Found], *, key: str = "odd") -> EvaluatedImage:
     best_first = sorted(found, key=lambda one: -one[2])
-    return Judged(
+    return EvaluatedImage(
         key=key,
         width=200,
         height=200,
@@ -39,15 +39,15 @@ def judged(target: Target, found: Sequence[Found], *, key: str = "odd") -> Judge
     )
 
 
-def honest(key: str, *, score: float = 0.9) -> Judged:
+def honest(key: str, *, score: float = 0.9) -> EvaluatedImage:
     """Every class labelled once, and found."""
     boxes = [LEFT, RIGHT, (10.0, 100.0, 60.0, 180.0)]
-    return judged(
+    return evaluated(
         Target.of(boxes, [0, 1, 2]), [(box, label, score) for label, box in enumerate(boxes)], key=key
     )
 
 
-def among_honest(odd: Judged, *, limit: int = 24) -> tuple[Suspect, ...]:
+def among_honest(odd: EvaluatedImage, *, limit: int = 24) -> tuple[Suspect, ...]:
     """What is said about one image by a detector that is right about ten others."""
     return suspects_of({"train": [*(honest(f"{i}") for i in range(10)), odd]}, CLASSES, limit=limit)
 
@@ -57,7 +57,7 @@ def test_agreement_is_not_suspect() -> None:
 
 
 def test_a_label_that_is_missing() -> None:
-    (one,) = among_honest(judged(Target.of([LEFT], [0]), [(LEFT, 0, 0.9), (RIGHT, 1, 0.8)]))
+    (one,) = among_honest(evaluated(Target.of([LEFT], [0]), [(LEFT, 0, 0.9), (RIGHT, 1, 0.8)]))
     assert (one.kind, one.key, one.split) == ("missing-label", "odd", "train")
     assert (one.label, one.found, one.box, one.found_box) == (None, "pot", RIGHT, RIGHT)
     assert one.score == pytest.approx(0.8)
@@ -65,20 +65,20 @@ def test_a_label_that_is_missing() -> None:
 
 
 def test_a_label_of_the_wrong_class() -> None:
-    (one,) = among_honest(judged(Target.of([RIGHT], [0]), [(RIGHT, 1, 0.9), (RIGHT, 0, 0.1)]))
+    (one,) = among_honest(evaluated(Target.of([RIGHT], [0]), [(RIGHT, 1, 0.9), (RIGHT, 0, 0.1)]))
     assert (one.kind, one.label, one.found, one.box) == ("wrong-class", "tea", "pot", RIGHT)
     assert one.loss == pytest.approx(-math.log(0.1) - math.log(1 - 0.9), rel=1e-4)
 
 
 def test_a_box_in_the_wrong_place() -> None:
     shifted = (25.0, 25.0, 65.0, 65.0)  # IoU 0.24
-    (one,) = among_honest(judged(Target.of([shifted], [0]), [(LEFT, 0, 0.9)]))
+    (one,) = among_honest(evaluated(Target.of([shifted], [0]), [(LEFT, 0, 0.9)]))
     assert (one.kind, one.label, one.found) == ("wrong-box", "tea", "tea")
     assert (one.box, one.found_box) == (shifted, LEFT)
 
 
 def test_a_label_where_nothing_is() -> None:
-    (one,) = among_honest(judged(Target.of([LEFT, RIGHT], [0, 1]), [(LEFT, 0, 0.9)]))
+    (one,) = among_honest(evaluated(Target.of([LEFT, RIGHT], [0, 1]), [(LEFT, 0, 0.9)]))
     assert (one.kind, one.label, one.found, one.box, one.found_box) == (
         "unfindable",
         "pot",
@@ -87,17 +87,17 @@ def test_a_label_where_nothing_is() -> None:
         None,
     )
     assert one.loss == pytest.approx(-math.log(0.01))
-    (one,) = among_honest(judged(Target.of([RIGHT], [1]), [(RIGHT, 1, 0.05)]))
+    (one,) = among_honest(evaluated(Target.of([RIGHT], [1]), [(RIGHT, 1, 0.05)]))
     assert one.loss == pytest.approx(-math.log(0.05), rel=1e-4)
 
 
 def test_difficult_objects_and_crowds_excuse_and_are_not_accused() -> None:
     flags: tuple[dict[str, list[bool]], ...] = ({"difficult": [True]}, {"crowd": [True]})
     for flag in flags:
-        assert among_honest(judged(Target.of([RIGHT], [1], **flag), [])) == ()
-        assert among_honest(judged(Target.of([RIGHT], [1], **flag), [(RIGHT, 1, 0.9)])) == ()
+        assert among_honest(evaluated(Target.of([RIGHT], [1], **flag), [])) == ()
+        assert among_honest(evaluated(Target.of([RIGHT], [1], **flag), [(RIGHT, 1, 0.9)])) == ()
     inside = (110.0, 110.0, 125.0, 125.0)
-    assert among_honest(judged(Target.of([RIGHT], [1], crowd=[True]), [(inside, 1, 0.9)])) == ()
+    assert among_honest(evaluated(Target.of([RIGHT], [1], crowd=[True]), [(inside, 1, 0.9)])) == ()
 
 
 @pytest.mark.parametrize(
@@ -109,19 +109,21 @@ def test_difficult_objects_and_crowds_excuse_and_are_not_accused() -> None:
     ],
 )
 def test_what_is_not_a_missing_label(second: Found) -> None:
-    assert among_honest(judged(Target.of([LEFT], [0]), [(LEFT, 0, 0.9), second])) == ()
+    assert among_honest(evaluated(Target.of([LEFT], [0]), [(LEFT, 0, 0.9), second])) == ()
 
 
 def test_two_findings_at_one_place_are_one_missing_label() -> None:
     near = (101.0, 101.0, 161.0, 141.0)
-    (one,) = among_honest(judged(Target.of([], []), [(RIGHT, 1, 0.9), (near, 2, 0.7)]))
+    (one,) = among_honest(evaluated(Target.of([], []), [(RIGHT, 1, 0.9), (near, 2, 0.7)]))
     assert one.found == "pot"
 
 
 def test_worst_first_and_no_more_than_the_limit_of_each_kind() -> None:
     images = [honest(f"{i}") for i in range(40)]
-    images += [judged(Target.of([], []), [(RIGHT, 1, 0.5 + i / 40)], key=f"missing{i}") for i in range(9)]
-    images += [judged(Target.of([LEFT], [0]), [(LEFT, 0, 0.01 * i + 0.02)], key=f"not{i}") for i in range(9)]
+    images += [evaluated(Target.of([], []), [(RIGHT, 1, 0.5 + i / 40)], key=f"missing{i}") for i in range(9)]
+    images += [
+        evaluated(Target.of([LEFT], [0]), [(LEFT, 0, 0.01 * i + 0.02)], key=f"not{i}") for i in range(9)
+    ]
     found = suspects_of({"train": images[:45], "val": images[45:]}, CLASSES, limit=4)
     assert [one.kind for one in found] == ["missing-label"] * 4 + ["unfindable"] * 4
     assert [one.key for one in found] == [f"missing{i}" for i in (8, 7, 6, 5)] + [f"not{i}" for i in range(4)]
@@ -137,14 +139,14 @@ def test_a_detector_that_has_learnt_nothing_is_not_listened_to(score: float) -> 
         boxes = np.hstack([low, low + 40]).tolist()
         target = Target.of([LEFT, RIGHT], [0, 1])
         images.append(
-            judged(target, [(tuple(box), int(draw.integers(3)), score) for box in boxes], key=f"{i}")
+            evaluated(target, [(tuple(box), int(draw.integers(3)), score) for box in boxes], key=f"{i}")
         )
     assert suspects_of({"train": images}, CLASSES) == ()
 
 
 def test_a_class_that_is_not_known_is_left_out() -> None:
     images = [replace(honest(f"{i}"), target=Target.of([LEFT, RIGHT], [0, 1])) for i in range(10)]
-    missed = judged(Target.of([LEFT], [2]), [(RIGHT, 1, 0.9)])
+    missed = evaluated(Target.of([LEFT], [2]), [(RIGHT, 1, 0.9)])
     found = suspects_of({"train": [*images, missed]}, CLASSES)
     assert [(one.kind, one.found) for one in found] == [("missing-label", "pot")]
 
@@ -169,12 +171,12 @@ def test_planted_errors_in_a_real_set_are_all_found_and_nothing_else() -> None:
             target = replace(target, labels=labels)
         boxes = (truth.boxes + draw.uniform(-0.5, 0.5, truth.boxes.shape)).tolist()
         found = [(tuple(b), int(c), 0.9) for b, c in zip(boxes, truth.labels, strict=True)]
-        images.append(judged(target, found, key=record.key))
+        images.append(evaluated(target, found, key=record.key))
     suspects = suspects_of({"val": images}, names)
     assert {one.key: one.kind for one in suspects} == planted
     assert Counter(one.kind for one in suspects) == {"missing-label": 8, "wrong-class": 8}
 
 
 def test_json_can_be_written() -> None:
-    found = among_honest(judged(Target.of([RIGHT], [0]), [(RIGHT, 1, 0.9)]))
+    found = among_honest(evaluated(Target.of([RIGHT], [0]), [(RIGHT, 1, 0.9)]))
     assert json.loads(json.dumps([one.to_json() for one in found]))[0]["found_box"] == list(RIGHT)

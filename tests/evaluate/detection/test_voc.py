@@ -11,15 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boxcrew.core.types import Target
-from boxcrew.evaluate.detection.matches import verdicts
-from boxcrew.evaluate.detection.metric import Judged
+from boxcrew.evaluate.detection.matches import class_matches
+from boxcrew.evaluate.detection.metric import EvaluatedImage
 from boxcrew.evaluate.detection.voc import voc07_ap, voc12_ap
 
 HERE, THERE, FAR = [0, 0, 10, 10], [20, 0, 30, 10], [200, 200, 230, 230]
 
 
-def both(judged: Sequence[Judged], label: int = 0, num_classes: int = 8) -> tuple[float | None, float | None]:
-    mine = verdicts(judged, num_classes=num_classes)[label]
+def both(
+    evaluated: Sequence[EvaluatedImage], label: int = 0, num_classes: int = 8
+) -> tuple[float | None, float | None]:
+    mine = class_matches(evaluated, num_classes=num_classes)[label]
     return voc07_ap(mine), voc12_ap(mine)
 
 
@@ -83,11 +85,11 @@ def slow_iou(a: Sequence[float], b: Sequence[float]) -> float:
     return width * height / (sum(areas) - width * height)
 
 
-def slow_verdicts(judged: Sequence[Judged], label: int) -> tuple[list[bool], int]:
+def slow_verdicts(evaluated: Sequence[EvaluatedImage], label: int) -> tuple[list[bool], int]:
     """One detection after the other, as the devkit goes about it (crowds are not in its world)."""
     found = [
         (score, i, box)
-        for i, one in enumerate(judged)
+        for i, one in enumerate(evaluated)
         for box, score, mine in zip(
             one.found.boxes.tolist(), one.found.scores.tolist(), one.found.labels.tolist(), strict=True
         )
@@ -96,7 +98,7 @@ def slow_verdicts(judged: Sequence[Judged], label: int) -> tuple[list[bool], int
     taken: set[tuple[int, int]] = set()
     right = []
     for _, i, box in sorted(found, key=lambda one: -one[0]):
-        target = judged[i].target
+        target = evaluated[i].target
         places = [j for j in range(len(target)) if target.labels[j] == label]
         best = max(places, key=lambda j: slow_iou(box, target.boxes[j].tolist()), default=None)
         if best is None or slow_iou(box, target.boxes[best].tolist()) < 0.5:
@@ -104,7 +106,7 @@ def slow_verdicts(judged: Sequence[Judged], label: int) -> tuple[list[bool], int
         elif not target.difficult[best]:
             right.append((i, best) not in taken)
             taken.add((i, best))
-    objects = [(one.target.labels == label) & ~one.target.difficult for one in judged]
+    objects = [(one.target.labels == label) & ~one.target.difficult for one in evaluated]
     return right, int(sum(mask.sum() for mask in objects))
 
 
@@ -118,11 +120,11 @@ def slow_aps(right: Sequence[bool], num_objects: int) -> tuple[float, float]:
     return voc07, voc12
 
 
-def test_equals_a_slow_implementation_on_real_boxes(fashion: list[Judged]) -> None:
-    judged = [one for one in fashion if not one.target.crowd.any()]
-    assert len(judged) > 50
+def test_equals_a_slow_implementation_on_real_boxes(fashion: list[EvaluatedImage]) -> None:
+    evaluated = [one for one in fashion if not one.target.crowd.any()]
+    assert len(evaluated) > 50
     for label in range(8):
-        assert both(judged, label) == pytest.approx(slow_aps(*slow_verdicts(judged, label)), abs=1e-9)
+        assert both(evaluated, label) == pytest.approx(slow_aps(*slow_verdicts(evaluated, label)), abs=1e-9)
 
 
 boxes = st.tuples(*[st.integers(0, 12)] * 2, *[st.integers(1, 12)] * 2).map(
@@ -138,13 +140,13 @@ images = st.tuples(
 @given(drawn=st.lists(images, min_size=1, max_size=3), seed=st.integers(0, 99))
 def test_equals_a_slow_implementation_on_any_boxes(judge: Any, drawn: list[Any], seed: int) -> None:
     scores = iter(np.random.default_rng(seed).permutation(100) / 128)
-    judged = []
+    evaluated = []
     for objects, found in drawn:
         target = Target.of(
             [box for _, box, _ in objects], [label for label, _, _ in objects], [d for _, _, d in objects]
         )
-        judged.append(judge(target, [(label, float(next(scores)), box) for label, box in found]))
+        evaluated.append(judge(target, [(label, float(next(scores)), box) for label, box in found]))
     for label in range(2):
-        right, num_objects = slow_verdicts(judged, label)
+        right, num_objects = slow_verdicts(evaluated, label)
         expected = slow_aps(right, num_objects) if num_objects else (None, None)
-        assert both(judged, label, num_classes=2) == pytest.approx(expected, abs=1e-9)
+        assert both(evaluated, label, num_classes=2) == pytest.approx(expected, abs=1e-9)

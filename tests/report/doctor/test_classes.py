@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from boxcrew.report.doctor.classes import classes_section, samples_section
-from boxcrew.report.doctor.report import Examination
+from boxcrew.report.doctor.report import Diagnosis
 
 
-def test_every_class_has_its_numbers_the_commonest_first(small: Examination, read_page: Any) -> None:
+def test_every_class_has_its_numbers_the_commonest_first(small: Diagnosis, read_page: Any) -> None:
     read = read_page(classes_section(small.statistics, small.source.classes))
     titles = [title for title in read.values("th", "title") if title]
     assert sorted(titles) == sorted(small.source.classes)
@@ -18,7 +18,7 @@ def test_every_class_has_its_numbers_the_commonest_first(small: Examination, rea
         assert f"{split.num_boxes} boxes in {split.num_images} images" in read.text
 
 
-def test_each_class_is_shown_from_different_images(small: Examination, read_page: Any) -> None:
+def test_each_class_is_shown_from_different_images(small: Diagnosis, read_page: Any) -> None:
     read = read_page(samples_section(small.source, workers=2))
     alts = read.values("img", "alt")
     for name in small.source.classes:

@@ -18,7 +18,7 @@ from boxcrew.data.detection.statistics import split_statistics
 from boxcrew.evaluate.detection.suspects import KINDS, Suspect
 from boxcrew.report.doctor.page import doctor_page
 from boxcrew.report.doctor.problems import MEANINGS
-from boxcrew.report.doctor.report import Examination
+from boxcrew.report.doctor.report import Diagnosis
 from boxcrew.testing.sources import DrawnSource
 
 HOSTILE = "</style><script>alert(1)</script>\"' onerror=x &lt;"
@@ -26,7 +26,7 @@ WHEN = datetime(2024, 5, 6, 7, 8, tzinfo=UTC)
 
 
 @pytest.fixture(scope="module")
-def hostile(small: Examination) -> Examination:
+def hostile(small: Diagnosis) -> Diagnosis:
     """With everything that can be in it, and names that would break a page."""
     source = DrawnSource.open(Path("nowhere"))
     source.classes = (HOSTILE, "b", "茶")
@@ -62,16 +62,18 @@ def hostile(small: Examination) -> Examination:
         source=source,
         statistics={name: split_statistics(part, source.classes) for name, part in source.splits.items()},
         near_duplicates=(pair,),
-        reach=replace(small.reach, lost=np.arange(3), share=0.5) if small.reach else None,
+        anchor_coverage=replace(small.anchor_coverage, lost=np.arange(3), share=0.5)
+        if small.anchor_coverage
+        else None,
         run=Path(HOSTILE),
         suspects=suspects,
     )
 
 
 @pytest.fixture(params=["small", "hostile"])
-def page(request: pytest.FixtureRequest, small: Examination, hostile: Examination, read_page: Any) -> Any:
-    examination = {"small": small, "hostile": hostile}[request.param]
-    return read_page(doctor_page(examination, command=f"boxcrew doctor data={HOSTILE}", when=WHEN))
+def page(request: pytest.FixtureRequest, small: Diagnosis, hostile: Diagnosis, read_page: Any) -> Any:
+    diagnosis = {"small": small, "hostile": hostile}[request.param]
+    return read_page(doctor_page(diagnosis, command=f"boxcrew doctor data={HOSTILE}", when=WHEN))
 
 
 def test_a_page_needs_nothing_from_elsewhere(page: Any) -> None:
@@ -102,14 +104,14 @@ def test_a_page_says_how_it_was_made(page: Any) -> None:
     assert "2024-05-06 07:08" in page.text
 
 
-def test_names_stand_on_the_page_as_they_are(hostile: Examination, read_page: Any) -> None:
+def test_names_stand_on_the_page_as_they_are(hostile: Diagnosis, read_page: Any) -> None:
     page = read_page(doctor_page(hostile, command=""))
     assert f"labelled '{HOSTILE}'; the detector is 97 % sure of '{HOSTILE}'" in page.text
     assert page.text.count(HOSTILE) > 2 * len(MEANINGS)
     assert all(meaning in page.text for meaning in MEANINGS.values())
 
 
-def test_the_same_for_programs(hostile: Examination) -> None:
+def test_the_same_for_programs(hostile: Diagnosis) -> None:
     report = json.loads(json.dumps(hostile.to_json(), allow_nan=False))
     assert [one["kind"] for one in report["suspects"]] == list(KINDS)
     assert [one["kind"] for one in report["problems"]] == list(MEANINGS)
@@ -118,7 +120,7 @@ def test_the_same_for_programs(hostile: Examination) -> None:
 
 @pytest.mark.parametrize("name", ["bccd_voc", "coco128_yolo"])
 def test_pages_of_real_sets_are_small(
-    name: str, shared_data: Path, examined: Callable[[Path], Examination], read_page: Any
+    name: str, shared_data: Path, examined: Callable[[Path], Diagnosis], read_page: Any
 ) -> None:
     told = examined(shared_data / name)
     page = doctor_page(told, command="")

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from boxcrew.data.checks.problem import Kind
 from boxcrew.report.doctor.problems import MEANINGS, problems_section
-from boxcrew.report.doctor.report import Examination
+from boxcrew.report.doctor.report import Diagnosis
 
 
 def test_every_kind_of_problem_has_a_meaning() -> None:
@@ -18,7 +18,7 @@ def test_every_kind_of_problem_has_a_meaning() -> None:
 
 
 def test_damage_is_shown(
-    tiny_set: Path, tmp_path: Path, examined: Callable[[Path], Examination], read_page: Any
+    tiny_set: Path, tmp_path: Path, examined: Callable[[Path], Diagnosis], read_page: Any
 ) -> None:
     photos = tmp_path / "photos"
     shutil.copytree(tiny_set, photos)

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from boxcrew.core.errors import DataError
-from boxcrew.report.doctor.report import Examination, set_name
+from boxcrew.report.doctor.report import Diagnosis, set_name
 
-Examine = Callable[[Path], Examination]
+Examine = Callable[[Path], Diagnosis]
 
 
-def test_json_is_whole(small: Examination, tiny_set: Path) -> None:
+def test_json_is_whole(small: Diagnosis, tiny_set: Path) -> None:
     report = json.loads(json.dumps(small.to_json(), allow_nan=False))
     assert report["data"] == str(tiny_set)
     assert report["format"] == "voc"

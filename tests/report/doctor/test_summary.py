@@ -6,14 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from boxcrew.data.checks.problem import Kind, Problem
-from boxcrew.report.doctor.report import Examination
+from boxcrew.report.doctor.report import Diagnosis
 from boxcrew.report.doctor.summary import verdict
 from boxcrew.testing.sources import DrawnSource
 
 
-def test_the_verdict_of_a_sound_set(small: Examination) -> None:
-    assert small.reach is not None
-    sound = replace(small, advice=(), reach=replace(small.reach, share=0.999))
+def test_the_verdict_of_a_sound_set(small: Diagnosis) -> None:
+    assert small.anchor_coverage is not None
+    sound = replace(small, advice=(), anchor_coverage=replace(small.anchor_coverage, share=0.999))
     found = verdict(sound)
     assert found.tasks == ()
     assert not found.serious
@@ -26,15 +26,17 @@ def problem(kind: Kind) -> Problem:
     return Problem(kind=kind, file="a.jpg", what="so", action="left out")
 
 
-def test_the_verdict_puts_first_what_matters_most(small: Examination) -> None:
+def test_the_verdict_puts_first_what_matters_most(small: Diagnosis) -> None:
     source = DrawnSource(
         root=Path("x"),
         classes=small.source.classes,
         splits=small.source.splits,
         problems=(problem("box-empty"), problem("leak"), problem("truncated-image")),
     )
-    assert small.reach is not None
-    found = verdict(replace(small, source=source, reach=replace(small.reach, share=0.9), suspects=()))
+    assert small.anchor_coverage is not None
+    found = verdict(
+        replace(small, source=source, anchor_coverage=replace(small.anchor_coverage, share=0.9), suspects=())
+    )
     assert found.serious  # one image of 15 is lost
     sections = [task.section for task in found.tasks[:3]]
     assert sections == ["problems", "problems", "reach"]

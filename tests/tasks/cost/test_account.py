@@ -456,7 +456,7 @@ def test_what_is_only_looked_at_keeps_nothing() -> None:
     """A map and the next, whatever came before: at most the second and third at once."""
     chain = Chain(nn.Conv2d(3, 8, 1), nn.Conv2d(8, 16, 1), nn.Conv2d(16, 12, 1), nn.Conv2d(12, 2, 1))
     found = workload_of(chain, images(3, 16), slots=0, averages=False)
-    assert found.examined.at(5) == 5 * (floats(16, 16) + floats(12, 16))
+    assert found.evaluated.at(5) == 5 * (floats(16, 16) + floats(12, 16))
     assert found.whole.activations.at(5) >= 5 * sum(floats(channels, 16) for channels in (8, 16, 12))
 
 

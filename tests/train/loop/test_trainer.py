@@ -100,12 +100,12 @@ def test_losses_are_told_by_their_weight_also_below_one(make_trainer: MakeTraine
 
 
 def test_what_hooks_take_is_time_of_training_but_for_the_last_step(make_trainer: MakeTrainer) -> None:
-    class Examination(Diary):
+    class EvaluationHook(Diary):
         def after_step(self, trainer: Trainer, report: StepReport) -> None:
             super().after_step(trainer, report)
             time.sleep(0.2)
 
-    hook = Examination()
+    hook = EvaluationHook()
     trainer = make_trainer(Dropping(), [hook], steps=2)
     trainer.fit(batches)
     slept = trainer.elapsed - sum(r.seconds for r in hook.reports)

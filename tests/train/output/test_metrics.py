@@ -12,7 +12,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from boxcrew.train.loop.schedule import Progress
 from boxcrew.train.output.best_effort import BestEffort
 from boxcrew.train.output.metrics import Metrics, read_rows
-from boxcrew.train.output.tensorboard import Board
+from boxcrew.train.output.tensorboard import TensorBoardLog
 
 
 def at(step: int) -> Progress:
@@ -23,7 +23,7 @@ def nowhere(text: str) -> None: ...
 
 
 def make(folder: Path, *, from_step: int) -> Metrics:
-    board = Board(None, from_step=from_step, warn=nowhere)
+    board = TensorBoardLog(None, from_step=from_step, warn=nowhere)
     return Metrics(folder, board=board, files=BestEffort(nowhere), from_step=from_step)
 
 
@@ -100,7 +100,7 @@ def test_lines_are_json_even_of_what_is_no_number(tmp_path: Path) -> None:
 
 def test_tensorboard_hides_what_is_forgotten(tmp_path: Path) -> None:
     for from_step in (0, 2, 0):
-        board = Board(tmp_path / "tb", from_step=from_step, warn=nowhere)
+        board = TensorBoardLog(tmp_path / "tb", from_step=from_step, warn=nowhere)
         for step in range(from_step + 1, 5):
             metrics = Metrics(tmp_path, board=board, files=BestEffort(nowhere), from_step=from_step)
             metrics.add(at(step), 1.0, {"loss": 1.0})

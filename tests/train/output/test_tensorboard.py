@@ -11,7 +11,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from boxcrew.train.output.tensorboard import Board
+from boxcrew.train.output.tensorboard import TensorBoardLog
 
 
 def shown(folder: Path) -> list[int]:
@@ -20,12 +20,12 @@ def shown(folder: Path) -> list[int]:
     return [event.step for event in events.Scalars("loss")]
 
 
-def show(board: Board, step: int) -> None:
+def show(board: TensorBoardLog, step: int) -> None:
     board.show(lambda writer: writer.add_scalar("loss", 1.0, step))
 
 
 def test_going_back_hides_what_was_shown(tmp_path: Path) -> None:
-    board = Board(tmp_path, from_step=0, warn=pytest.fail)
+    board = TensorBoardLog(tmp_path, from_step=0, warn=pytest.fail)
     for step in range(1, 6):
         show(board, step)
     board.forget_after(2)
@@ -38,7 +38,7 @@ def test_going_back_hides_what_was_shown(tmp_path: Path) -> None:
 
 def test_without_a_folder_it_shows_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    board = Board(None, from_step=0, warn=pytest.fail)
+    board = TensorBoardLog(None, from_step=0, warn=pytest.fail)
     asked: list[object] = []
     board.show(asked.append)
     board.forget_after(0)
@@ -58,7 +58,7 @@ def test_a_run_that_goes_on_hides_what_came_after(
     monkeypatch.setattr(time, "time", lambda: now["is"])
     for begin, end in ((0, 5), (3, 8), (6, 7)):
         monkeypatch.setattr("os.getpid", lambda begin=begin: 5000 - begin)
-        board = Board(tmp_path, from_step=begin, warn=pytest.fail)
+        board = TensorBoardLog(tmp_path, from_step=begin, warn=pytest.fail)
         for step in range(begin + 1, end + 1):
             show(board, step)
         board.close()
@@ -74,7 +74,7 @@ def test_what_was_shown_before_a_sync_is_in_the_file(tmp_path: Path, monkeypatch
         time.sleep(0.02)
         original(self, data)
 
-    board = Board(tmp_path, from_step=0, warn=pytest.fail)
+    board = TensorBoardLog(tmp_path, from_step=0, warn=pytest.fail)
     monkeypatch.setattr(RecordWriter, "write", slow)
     for step in range(1, 11):
         show(board, step)
@@ -90,7 +90,7 @@ def test_a_failing_file_is_given_up_and_said_once(tmp_path: Path, monkeypatch: p
 
     said: list[str] = []
     before = set(threading.enumerate())
-    board = Board(tmp_path, from_step=0, warn=said.append)
+    board = TensorBoardLog(tmp_path, from_step=0, warn=said.append)
     monkeypatch.setattr(RecordWriter, "write", fail)
     monkeypatch.setattr(threading, "excepthook", lambda arguments: None)  # TensorBoard's thread ends loudly
     end = time.monotonic() + 20
@@ -108,7 +108,7 @@ def test_a_failing_file_is_given_up_and_said_once(tmp_path: Path, monkeypatch: p
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     said: list[str] = []
-    board = Board(tmp_path / "file" / "tb", from_step=0, warn=said.append)
+    board = TensorBoardLog(tmp_path / "file" / "tb", from_step=0, warn=said.append)
     show(board, 1)
     assert len(said) == 1
 
@@ -122,7 +122,7 @@ def test_a_slow_disk_does_not_hold_up_the_loop(tmp_path: Path, monkeypatch: pyte
         assert may_write.wait(timeout=20)
         original(self, data)
 
-    board = Board(tmp_path, from_step=0, warn=pytest.fail)
+    board = TensorBoardLog(tmp_path, from_step=0, warn=pytest.fail)
     monkeypatch.setattr(RecordWriter, "write", wait)
     for step in range(1, 501):
         show(board, step)

@@ -8,7 +8,7 @@ import pytest
 
 from boxcrew.hardware.inventory import assumed
 from boxcrew.hardware.machine import Machine
-from boxcrew.plan.observed import Knowledge, Residual
+from boxcrew.plan.observed import Observed, ObservedRatio
 from boxcrew.plan.observed_store import recall
 from boxcrew.plan.plan import Plan
 from boxcrew.testing.workloads import MIB, a_workload
@@ -27,7 +27,7 @@ def planner(machine: Machine = CPU, *, libraries: int = 500 * MIB, **settings: o
         machine=machine,
         workload=a_workload(),
         num_samples=100,
-        knowledge=Knowledge(libraries=libraries),
+        observed=Observed(libraries=libraries),
     )
 
 
@@ -91,7 +91,7 @@ def test_who_turns_out_to_wait_for_images_gets_more_workers() -> None:
         machine=assumed("24GB-gpu@1TFLOPS, 8 cores, 32GB"),
         workload=SLOW,
         num_samples=100,
-        knowledge=Knowledge(libraries=500 * MIB),
+        observed=Observed(libraries=500 * MIB),
     )
     plan = slow.plan()
     found = Measured(step_seconds=0.1, wait_seconds=0.09, peak_bytes=None)  # the device is that much faster
@@ -105,15 +105,15 @@ def test_the_next_plan_knows_how_far_off_this_one_was(machine: Machine, slower: 
     plan = one.plan()
     found = as_predicted(plan, slower=slower, larger=1.2)
     one.remember(plan, found)
-    residuals = recall(machine, planners._key(one.config))
-    assert [(r.device, r.memory_format) for r in residuals] == [(plan.clones[0].device, plan.memory_format)]
+    ratios = recall(machine, planners._key(one.config))
+    assert [(r.device, r.memory_format) for r in ratios] == [(plan.clones[0].device, plan.memory_format)]
     again = planner(machine, seed=1)
     again = Planner(
         config=again.config,
         machine=machine,
         workload=again.workload,
         num_samples=100,
-        knowledge=Knowledge(libraries=300 * MIB, residuals=residuals),
+        observed=Observed(libraries=300 * MIB, ratios=ratios),
     )
     predicted = again.plan().predicted
     assert predicted is not None
@@ -133,13 +133,13 @@ def test_nothing_is_learnt_while_others_are_at_work() -> None:
 def test_samples_that_were_found_not_to_fit_are_not_planned() -> None:
     one = planner()
     assert one.plan().accumulation == 1
-    knowledge = one.knowledge.model_copy(update={"too_many": 4})
+    observed = one.observed.model_copy(update={"too_many": 4})
     less = Planner(
         config=one.config,
         machine=one.machine,
         workload=one.workload,
         num_samples=100,
-        knowledge=knowledge,
+        observed=observed,
     )
     assert max(map(max, less.plan().split(8))) < 4
 
@@ -157,8 +157,10 @@ def test_of_an_edited_plan_it_is_worked_out_anew_what_it_takes(tmp_path: Path) -
 
 
 def test_a_residual_of_another_precision_is_not_used() -> None:
-    known = Residual(device="cpu", memory_format="contiguous", precision="bf16", seconds=9.0, num_bytes=1.0)
-    assert Knowledge(residuals=(known,)).residual("cpu", "contiguous", "fp32") is None
+    known = ObservedRatio(
+        device="cpu", memory_format="contiguous", precision="bf16", seconds=9.0, num_bytes=1.0
+    )
+    assert Observed(ratios=(known,)).ratio("cpu", "contiguous", "fp32") is None
 
 
 def test_of_a_plan_with_another_batch_the_images_are_its_own(tmp_path: Path) -> None:

@@ -9,15 +9,15 @@ import pytest
 
 from boxcrew.plan.plan import MemoryFormat
 from boxcrew.recipes import RECIPES
-from boxcrew.tasks.base import Feed
+from boxcrew.tasks.base import LoaderOptions
 from boxcrew.testing import learning
 from boxcrew.testing.made_examples import make_folder
 from boxcrew.testing.plans import plan_of
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.schedule import ENDLESS, Length
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.planning.trial import Found, Job, Way, is_worth_it, probe, ways_of
-from boxcrew.train.run.data import load_subject
+from boxcrew.train.planning.trial import Found, TrialJob, TrialSetting, is_worth_it, run_trial, trial_settings
+from boxcrew.train.run.data import load_task_data
 
 GIB = 1 << 30
 NETWORK = {"name": "ssdlite", "backbone": "mobilenetv3_small_050", "size": learning.SIZE}
@@ -27,20 +27,22 @@ def config(**settings: Any) -> RunConfig:
     return RunConfig.of({"steps": 1, "batch": 6, "detector": NETWORK, **settings})
 
 
-def way(memory_format: MemoryFormat = "channels_last", threads: int = 1) -> Way:
-    return Way(device="cpu", memory_format=memory_format, threads=threads, precision="fp32")
+def way(memory_format: MemoryFormat = "channels_last", threads: int = 1) -> TrialSetting:
+    return TrialSetting(device="cpu", memory_format=memory_format, threads=threads, precision="fp32")
 
 
-def found_by(*ways: Way, memory: int = 8 * GIB, seconds: float = 60.0, **settings: Any) -> Found:
-    job = Job(
+def found_by(
+    *trial_settings: TrialSetting, memory: int = 8 * GIB, seconds: float = 60.0, **settings: Any
+) -> Found:
+    job = TrialJob(
         config=config(**settings),
         facts={"classes": ["cup", "pot"]},
         batch=learning.make_batch(6, step=0),
-        ways=ways,
+        settings=trial_settings,
         memory=memory,
         least=2,
     )
-    return probe(job, seconds=seconds)
+    return run_trial(job, seconds=seconds)
 
 
 def test_the_usual_way_is_timed_with_more_and_more_samples_the_others_with_few() -> None:
@@ -63,9 +65,11 @@ def test_the_usual_way_is_timed_with_more_and_more_samples_the_others_with_few()
 def test_a_task_with_phases_is_tried_too(tmp_path: Path) -> None:
     settings = {"data": str(make_folder(tmp_path)), "size": 28, "steps": 1}
     config = RECIPES.get("gan")().changed({**settings, "task": {"width": 4, "critic_steps": 2}})
-    subject = load_subject(config, workers=1, screen=Screen())
-    batch = next(subject.loader(Feed(batch=4, seed=0)).batches())
-    found = probe(Job(config=config, facts=subject.facts, batch=batch, ways=(way(),), memory=8 * GIB))
+    task_data = load_task_data(config, workers=1, screen=Screen())
+    batch = next(task_data.loader(LoaderOptions(batch=4, seed=0)).batches())
+    found = run_trial(
+        TrialJob(config=config, facts=task_data.facts, batch=batch, settings=(way(),), memory=8 * GIB)
+    )
     assert not found.failures
     assert found.timings[0].samples == 1
 
@@ -97,20 +101,20 @@ def test_where_no_process_can_be_started_it_is_told(monkeypatch: pytest.MonkeyPa
 
 def test_ways_differ_in_what_was_left_to_us() -> None:
     own = plan_of(6, memory_format="channels_last", threads=2)
-    assert [str(one) for one in ways_of(own, config(), busy_cores=0)] == [
+    assert [str(one) for one in trial_settings(own, config(), busy_cores=0)] == [
         "channels_last on 2 threads",
         "contiguous on 2 threads",
     ]
     fixed = config(deploy={"memory_format": "channels_last", "threads": 2})
-    assert [str(one) for one in ways_of(own, fixed, busy_cores=2)] == ["channels_last on 2 threads"]
+    assert [str(one) for one in trial_settings(own, fixed, busy_cores=2)] == ["channels_last on 2 threads"]
     many = plan_of(6, memory_format="channels_last", threads=8)
-    assert {one.threads for one in ways_of(many, config(), busy_cores=0)} == {8, 4}
+    assert {one.threads for one in trial_settings(many, config(), busy_cores=0)} == {8, 4}
 
 
 def test_where_others_are_at_work_fewer_threads_are_tried() -> None:
     own = plan_of(6, memory_format="channels_last", threads=2)
-    assert [one.threads for one in ways_of(own, config(), busy_cores=0.9)] == [2, 2, 1]
-    assert [one.threads for one in ways_of(own, config(), busy_cores=0.2)] == [2, 2]
+    assert [one.threads for one in trial_settings(own, config(), busy_cores=0.9)] == [2, 2, 1]
+    assert [one.threads for one in trial_settings(own, config(), busy_cores=0.2)] == [2, 2]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from boxcrew.core.workload import Workload
 from boxcrew.data.detection.source import open_source
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks.base import Task
-from boxcrew.tasks.detection import Detection, require_detection
+from boxcrew.tasks.detection import DetectionData, require_detection
 from boxcrew.testing.workloads import a_workload
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.optim import OptimConfig
@@ -32,15 +32,15 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def data(tiny_set: Path) -> Detection:
+def data(tiny_set: Path) -> DetectionData:
     return open_data(tiny_set)
 
 
-def open_data(folder: Path) -> Detection:
-    return Detection.of(require_detection(SSD.task), open_source(folder))
+def open_data(folder: Path) -> DetectionData:
+    return DetectionData.of(require_detection(SSD.task), open_source(folder))
 
 
-def crowded(data: Detection, num_objects: int) -> Detection:
+def crowded(data: DetectionData, num_objects: int) -> DetectionData:
     """With so many objects in one image."""
     first, *others = data.train
     whole = [0, 0, first.width, first.height]
@@ -51,13 +51,13 @@ def crowded(data: Detection, num_objects: int) -> Detection:
 SSD = RECIPES.get("ssd300_vgg16")()  # of few layers, and so quickly accounted for
 
 
-def task_of(config: RunConfig, data: Detection) -> Task:
+def task_of(config: RunConfig, data: DetectionData) -> Task:
     """Without numbers."""
     with torch.device("meta"):
-        return Detection.build(config.task, data.facts).to("meta")
+        return DetectionData.build(config.task, data.facts).to("meta")
 
 
-def account(config: RunConfig, data: Detection) -> Workload:
+def account(config: RunConfig, data: DetectionData) -> Workload:
     data = replace(data, config=require_detection(config.task))
     return workload_for(config, data, task_of(config, data))
 
@@ -85,7 +85,7 @@ def test_without_momentum_no_velocities_are_kept() -> None:
         assert num_slots(OptimConfig.of({"name": name, "momentum": 0})) == slots
 
 
-def test_a_run_in_bytes_and_seconds(data: Detection) -> None:
+def test_a_run_in_bytes_and_seconds(data: DetectionData) -> None:
     found = account(SSD, data)
     assert found.parameters == found.gradients == found.optimizer  # momentum, all learns
     assert found.held == found.parameters + found.buffers  # no averages
@@ -95,7 +95,7 @@ def test_a_run_in_bytes_and_seconds(data: Detection) -> None:
     assert sizes == {found.inputs.image_bytes}
 
 
-def test_what_is_computed_again_is_looked_at_if_asked_for(data: Detection) -> None:
+def test_what_is_computed_again_is_looked_at_if_asked_for(data: DetectionData) -> None:
     task = task_of(SSD, data)
     assert workload_for(SSD, data, task).recomputed is None
     found = workload_for(SSD, data, task, recompute=True)
@@ -104,7 +104,7 @@ def test_what_is_computed_again_is_looked_at_if_asked_for(data: Detection) -> No
     assert found.recomputed.operations > found.whole.operations
 
 
-def test_the_batch_is_of_images_with_as_many_objects_as_any_has(data: Detection) -> None:
+def test_the_batch_is_of_images_with_as_many_objects_as_any_has(data: DetectionData) -> None:
     most = max(len(record.target) for record in data.train)
     few, many = account(SSD, data), account(SSD, crowded(data, 40))
     assert few.batch.each == 3 * 300 * 300 + most * OBJECT_BYTES
@@ -128,7 +128,7 @@ def test_a_set_that_is_gone_is_not_measured(tiny_set: Path, tmp_path: Path) -> N
     "num",
     [1, 3, 8, 9, 15, 16, 40],
 )
-def test_images_are_measured_whatever_their_number(data: Detection, num: int) -> None:
+def test_images_are_measured_whatever_their_number(data: DetectionData, num: int) -> None:
     first = data.train[0]
     records = tuple(replace(first, key=f"{i}") for i in range(num))
     found = measure_inputs(SSD, replace(data, train=records))
@@ -141,7 +141,7 @@ def is_early(name: str) -> bool:
     return body.startswith(("conv_stem.", "bn1.", "blocks.0.", "blocks.1.", "blocks.2."))
 
 
-def test_a_recipe_with_frozen_layers_has_fewer_gradients(data: Detection) -> None:
+def test_a_recipe_with_frozen_layers_has_fewer_gradients(data: DetectionData) -> None:
     """`starter`: its early layers are never learnt. Adam keeps two slots, and averages are kept of all."""
     small = {"detector": {"backbone": "mobilenetv3_small_050", "size": 64}}
     config = RECIPES.get("starter")().changed(small)
@@ -156,7 +156,7 @@ def test_a_recipe_with_frozen_layers_has_fewer_gradients(data: Detection) -> Non
     assert all(p.requires_grad for p in task.parameters())  # the task itself is left as it is
 
 
-def test_layers_that_join_later_count_from_the_beginning(data: Detection) -> None:
+def test_layers_that_join_later_count_from_the_beginning(data: DetectionData) -> None:
     heads = {"trainable": ["detector.class_heads*"]}
     alone = account(SSD.changed(heads), data)
     later = account(SSD.changed(heads | {"unfreeze": {0.5: ["*"]}}), data)
@@ -165,12 +165,14 @@ def test_layers_that_join_later_count_from_the_beginning(data: Detection) -> Non
     assert alone.whole.activations.each < later.whole.activations.each
 
 
-def test_what_was_worked_out_is_kept(data: Detection, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_worked_out_is_kept(
+    data: DetectionData, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = [a_workload(slots=slots) for slots in range(4)]
     turns = iter(found)
     monkeypatch.setattr(needs, "workload_of", lambda *_, **__: next(turns))
 
-    def ask(data: Detection = data, **changes: object) -> Workload:
+    def ask(data: DetectionData = data, **changes: object) -> Workload:
         return account(SSD.changed(changes), data).model_copy(update={"inputs": found[0].inputs})
 
     assert ask() == ask() == ask(batch=3, seed=7) == found[0]
@@ -183,7 +185,7 @@ def test_what_was_worked_out_is_kept(data: Detection, kept: Path, monkeypatch: p
 
 
 def test_a_folder_that_cannot_be_written_to_is_no_obstacle(
-    data: Detection, kept: Path, monkeypatch: pytest.MonkeyPatch
+    data: DetectionData, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(needs, "workload_of", lambda *_, **__: a_workload())
     kept.write_text("not a folder")

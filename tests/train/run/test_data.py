@@ -12,11 +12,11 @@ from boxcrew.core.types import Target
 from boxcrew.data.checks.problem import Kind, Problem
 from boxcrew.data.detection.source import Record
 from boxcrew.data.detection.writers import write_source
-from boxcrew.tasks.detection import Detection
+from boxcrew.tasks.detection import DetectionData
 from boxcrew.testing.sources import DrawnSource
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.run.data import SHOWN_PROBLEMS, load_subject, say_problems
+from boxcrew.train.run.data import SHOWN_PROBLEMS, load_task_data, say_problems
 
 
 @pytest.fixture
@@ -31,11 +31,11 @@ def said(screen: Screen, path: Path) -> str:
     return path.read_text()
 
 
-def load(folder: Path, *, screen: Screen | None = None, **data: object) -> Detection:
+def load(folder: Path, *, screen: Screen | None = None, **data: object) -> DetectionData:
     config = RunConfig.of({"epochs": 1, "data": {"path": str(folder), **data}})
-    subject = load_subject(config, workers=2, screen=screen or Screen())
-    assert isinstance(subject, Detection)
-    return subject
+    task_data = load_task_data(config, workers=2, screen=screen or Screen())
+    assert isinstance(task_data, DetectionData)
+    return task_data
 
 
 def test_what_is_there_is_said_and_counted(folder: Path, tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
 from boxcrew.nets.network import Network
 from boxcrew.nets.weights import save_weights
-from boxcrew.tasks.base import Facts
+from boxcrew.tasks.base import DataFacts
 from boxcrew.tasks.nets import RnnConfig, TimmConfig
-from boxcrew.tasks.sequence import Sequence, SequenceConfig
+from boxcrew.tasks.sequence import SequenceConfig, SequenceData
 from boxcrew.train.run.init import Finetune, Pretrained, Scratch, init_config_class, matching
 
 BACKBONE = "mobilenetv3_small_050"
@@ -221,12 +221,12 @@ def test_an_unknown_way_is_refused() -> None:
         init_config_class("finetuned")
 
 
-def facts_of(classes: tuple[str, ...], **others: Any) -> Facts:
+def facts_of(classes: tuple[str, ...], **others: Any) -> DataFacts:
     colours = {"shape": [12, 12, 1], "mean": [0.4], "std": [0.3]}
     return {"classes": list(classes), "counts": [1] * len(classes), "meaning": {}, **colours, **others}
 
 
-def stored(net: Network, facts: Facts, file: Path) -> Path:
+def stored(net: Network, facts: DataFacts, file: Path) -> Path:
     save_weights(file, net.state_dict(), {"facts": dict(facts)})
     return file
 
@@ -251,7 +251,7 @@ def test_characters_are_carried_over_by_what_they_are(tmp_path: Path, tied: bool
     facts = [
         facts_of((), kind="tokens", meaning={"alphabet": one, "unknown": 0}) for one in ("abcde", alphabet)
     ]
-    old, new = (Sequence.build(config, one).network for one in facts)
+    old, new = (SequenceData.build(config, one).network for one in facts)
     start = new.state_dict()["model.embedding.weight"].clone()
     report = Finetune(checkpoint=stored(old, facts[0], tmp_path / "old.safetensors")).fill(new)
     shared = [one for one in alphabet if one in "abcde"]

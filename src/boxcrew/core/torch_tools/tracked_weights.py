@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import ParametrizationList
 
 
-class Follower(nn.Module, ABC):
+class TrackedParametrization(nn.Module, ABC):
     """A parametrization (torch.nn.utils.parametrize) of one weight; what it knows of it is in its buffers."""
 
     @abstractmethod
-    def follow(self, weight: Tensor) -> None:
+    def track(self, weight: Tensor) -> None:
         """Towards what is true of the weight as it is now, in place."""
 
 
@@ -27,10 +27,10 @@ def _as_it_is(weight: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def follow_weights(module: nn.Module, whole: Callable[[Tensor], Tensor] = _as_it_is) -> None:
+def track_weights(module: nn.Module, whole: Callable[[Tensor], Tensor] = _as_it_is) -> None:
     """Of all layers inside. `whole` gives all of a weight of which there may be a part here only."""
     for weight in module.modules():
         if isinstance(weight, ParametrizationList):
             for part in weight:
-                if isinstance(part, Follower):
-                    part.follow(whole(weight.original))
+                if isinstance(part, TrackedParametrization):
+                    part.track(whole(weight.original))

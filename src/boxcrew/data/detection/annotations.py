@@ -52,7 +52,7 @@ class Object(NamedTuple):
     crowd: bool = False
 
 
-class Table(Sequence[Object]):
+class ObjectTable(Sequence[Object]):
     """The objects of a file of which all lines are plain, the first of line 1 and so on, as arrays: a set may
     have millions, of which only those with a fault are ever asked for one by one.
     """
@@ -260,7 +260,7 @@ def _joined(per_image: Sequence[Sequence[Object]]) -> tuple[Floats64, Ints]:
     """The boxes and labels of all images, one after the other."""
     boxes, labels = [np.empty((0, 4))], [np.empty(0, dtype=np.int64)]
     for objects in per_image:
-        if isinstance(objects, Table):
+        if isinstance(objects, ObjectTable):
             boxes.append(objects.boxes)
             labels.append(objects.labels)
         elif objects:
@@ -272,7 +272,7 @@ def _joined(per_image: Sequence[Sequence[Object]]) -> tuple[Floats64, Ints]:
 def _flags(per_image: Sequence[Sequence[Object]], name: Literal["difficult", "crowd"]) -> list[bool]:
     flags: list[bool] = []
     for objects in per_image:
-        if isinstance(objects, Table):
+        if isinstance(objects, ObjectTable):
             flags += [False] * len(objects)
         else:
             flags += [getattr(thing, name) for thing in objects]

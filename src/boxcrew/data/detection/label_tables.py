@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from boxcrew.core.types import Bools
-from boxcrew.data.detection.annotations import Table
+from boxcrew.data.detection.annotations import ObjectTable
 
 _COLUMNS = 5
 _WORD, _SPACE, _NEWLINE, _OTHER = range(4)
@@ -28,7 +28,7 @@ _KINDS = bytes(
 )
 
 
-def read_tables(texts: Sequence[bytes], num_classes: int) -> list[Table | None]:
+def read_tables(texts: Sequence[bytes], num_classes: int) -> list[ObjectTable | None]:
     """Boxes in fractions of their image, as they are written. None for each file that is no table of classes
     below `num_classes`, or empty.
     """
@@ -43,7 +43,7 @@ def read_tables(texts: Sequence[bytes], num_classes: int) -> list[Table | None]:
         boxes = np.concatenate([centres - halves, centres + halves], axis=1)
     ends = itertools.accumulate((len(found) // _COLUMNS for found in numbers), initial=0)
     return [
-        Table(labels[start:end], boxes[start:end])
+        ObjectTable(labels[start:end], boxes[start:end])
         if start < end and num_unknown[start] == num_unknown[end]
         else None
         for start, end in itertools.pairwise(ends)

@@ -50,11 +50,11 @@ def settle_cuts(
     splits: Mapping[str, Sequence[Cut]],
     problems: Sequence[Problem],
     *,
-    judged: bool = False,
+    evaluated: bool = False,
 ) -> tuple[Settled, dict[str, list[Cut]]]:
     """`settle_classes`, and what is then left in each split, of those that are not empty, in their order."""
     labels = {split: labels_of(cuts) for split, cuts in splits.items()}
-    settled = settle_classes(root, names, labels, problems, judged=judged)
+    settled = settle_classes(root, names, labels, problems, evaluated=evaluated)
     left = {
         split: [kept for cut in splits[split] if (kept := cut.with_classes(settled.numbers))]
         for split in SPLITS

@@ -161,7 +161,7 @@ class Wanted:
     seed: int = 0  # for splits, where there are none
     workers: int = 1  # threads that may look at files
     meaning: Mapping[str, Any] | None = None  # that of a set before, whose inputs these are to be like
-    judged: bool = False  # by a network that is there already: nothing needs to be there to train on
+    evaluated: bool = False  # by a network that is there already: nothing needs to be there to train on
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

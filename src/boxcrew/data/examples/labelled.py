@@ -93,13 +93,13 @@ def settle_classes(
     labels: Mapping[str, Ints],
     problems: Sequence[Problem],
     *,
-    judged: bool = False,
+    evaluated: bool = False,
 ) -> Settled:
     """`labels` by split, as places in `names`. `DataError` if training has nothing; the `problems` met so far
-    tell why. Of a set that is only `judged` all splits count: it is another's training that matters.
+    tell why. Of a set that is only `evaluated` all splits count: it is another's training that matters.
     """
     counts = {split: np.bincount(part, minlength=len(names)) for split, part in labels.items()}
-    learnt = [count for split, count in counts.items() if judged or split == "train"]
+    learnt = [count for split, count in counts.items() if evaluated or split == "train"]
     trained = np.sum([np.zeros(len(names), dtype=np.int64), *learnt], axis=0) > 0
     classes = tuple(name for name, is_there in zip(names, trained, strict=True) if is_there)
     if not classes:
@@ -127,11 +127,11 @@ def settle(
     parts: Mapping[str, Labelled],
     problems: Sequence[Problem],
     *,
-    judged: bool = False,
+    evaluated: bool = False,
 ) -> tuple[Settled, dict[str, InMemory]]:
     """`settle_classes`, and the splits, whose examples have the classes that are left."""
     labels = {split: part.labels for split, part in parts.items()}
-    settled = settle_classes(root, names, labels, problems, judged=judged)
+    settled = settle_classes(root, names, labels, problems, evaluated=evaluated)
     splits = {}
     for split in (split for split in SPLITS if split in parts):
         part = parts[split].select(settled.numbers[parts[split].labels] >= 0)

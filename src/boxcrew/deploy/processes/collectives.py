@@ -18,9 +18,9 @@ from torch import Tensor
 from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
 from boxcrew.core.errors import BoxcrewError, UsageError
-from boxcrew.deploy.processes.environments import Seat, process_name
-from boxcrew.deploy.processes.heartbeat import LAST_WORDS, LOST, MISSED, Pulse, end_process
-from boxcrew.deploy.processes.messages import Mail
+from boxcrew.deploy.processes.environments import ProcessEnvironment, process_name
+from boxcrew.deploy.processes.heartbeat import LAST_WORDS, LOST, MISSED, Heartbeat, end_process
+from boxcrew.deploy.processes.messages import MessageChannel
 from boxcrew.hardware.machine import Host, Machine
 from boxcrew.hardware.probe import probe_machine
 
@@ -33,12 +33,12 @@ _WORD = 32  # bytes that a word may have
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
 
 
-class Group:
+class ReplicaGroup:
     """One replica alone: everything is said and added up already."""
 
     hosts: Sequence[Host] = ()  # where the replicas are, if somebody asked
-    num_here = 1  # processes on this host
-    place_here = (0, 1)  # of a replica: its number among those on this host, and how many they are
+    local_world_size = 1  # processes on this host
+    local_position = (0, 1)  # of a replica: its number among those on this host, and how many they are
     rank = 0
     size = 1  # replicas; ranks from there on are parameter servers
 
@@ -51,31 +51,31 @@ class Group:
         return self.rank >= self.size
 
     @property
-    def mail(self) -> Mail:
+    def messages(self) -> MessageChannel:
         raise AssertionError("one replica alone has nobody to write to")
 
-    def add(self, tensor: Tensor) -> None:
+    def all_reduce(self, tensor: Tensor) -> None:
         """Makes the tensor the sum of those of all replicas."""
 
-    def add_later(self, tensor: Tensor) -> Pending:  # noqa: ARG002
+    def all_reduce_async(self, tensor: Tensor) -> Pending:  # noqa: ARG002
         """The same while the caller goes on: not to be touched until waited for."""
         return Pending()
 
-    def add_among_servers(self, tensor: Tensor) -> None:
+    def all_reduce_servers(self, tensor: Tensor) -> None:
         """The same among parameter servers."""
 
-    def spread(self, tensors: Sequence[Tensor]) -> None:
+    def broadcast(self, tensors: Sequence[Tensor]) -> None:
         """Makes the tensors what the chief's are, on all replicas."""
 
-    def tell(self, value: Any) -> Any:
+    def broadcast_json(self, value: Any) -> Any:
         """The chief's value, on all, servers too. JSON values."""
         return value
 
-    def say(self, word: str) -> str:
+    def broadcast_text(self, word: str) -> str:
         """The chief's word, on all: a short one, of which nothing is kept."""
         return word
 
-    def at_work(self) -> AbstractContextManager[None]:
+    def computing(self) -> AbstractContextManager[None]:
         """Inside is what the others wait for: one that takes much longer than ever is stuck."""
         return nullcontext()
 
@@ -87,7 +87,7 @@ class Group:
         """Inside, this one waits for others."""
         return nullcontext()
 
-    def fail(self, why: str) -> None:
+    def report_failure(self, why: str) -> None:
         """Leaves word for the others, who will miss this replica."""
 
     def close(self) -> None: ...
@@ -99,61 +99,63 @@ class Pending:
     def wait(self) -> None: ...
 
 
-class Processes(Group):
+class DistributedGroup(ReplicaGroup):
     """Replicas in processes of their own; the last `num_servers` of them, by the chief's word, are parameter
     servers.
     """
 
-    def __init__(self, seat: Seat, *, num_servers: int = 0) -> None:
-        self.rank = seat.rank
-        place = _meeting_place(seat)
-        self._store = PrefixStore(f"boxcrew/{seat.attempt}", place)
-        self._present = _call_the_roll(self._store, seat, num_servers)
+    def __init__(self, env: ProcessEnvironment, *, num_servers: int = 0) -> None:
+        self.rank = env.rank
+        place = _meeting_place(env)
+        self._store = PrefixStore(f"boxcrew/{env.attempt}", place)
+        self._present = _call_the_roll(self._store, env, num_servers)
         num_servers = self._present[0].num_servers
-        self.size = seat.size - num_servers
+        self.size = env.size - num_servers
         self.hosts = _hosts(self._present[: self.size], self._present[self.size :])
         here = [rank for rank, one in enumerate(self._present) if one.host == socket.gethostname()]
-        self.num_here = len(here)
+        self.local_world_size = len(here)
         beside = [rank for rank in here if rank < self.size]
         if self.rank in beside:
-            self.place_here = (beside.index(self.rank), len(beside))
-        if len(here) < seat.size:
-            _choose_network(seat.address)
+            self.local_position = (beside.index(self.rank), len(beside))
+        if len(here) < env.size:
+            _choose_network(env.address)
         dist.init_process_group(
-            _backend(), store=self._store, rank=seat.rank, world_size=seat.size, timeout=TIMEOUT
+            _backend(), store=self._store, rank=env.rank, world_size=env.size, timeout=TIMEOUT
         )
         # All processes must make all groups, also those that they are not in.
         self._replicas = _part_of_all(range(self.size), num_servers)
-        self._servers = _part_of_all(range(self.size, seat.size), num_servers)
-        self._mail = Mail(self.waiting)
+        self._servers = _part_of_all(range(self.size, env.size), num_servers)
+        self._mail = MessageChannel(self.waiting)
         self._told = 0
         # With a connection of its own: the other may be waiting for what the chief has to tell.
-        board = PrefixStore(f"boxcrew/{seat.attempt}", place.clone())
-        self._pulse = Pulse(board, rank=self.rank, size=seat.size, on_loss=self._end, num_replicas=self.size)
+        board = PrefixStore(f"boxcrew/{env.attempt}", place.clone())
+        self._pulse = Heartbeat(
+            board, rank=self.rank, size=env.size, on_loss=self._end, num_replicas=self.size
+        )
 
     @property
-    def mail(self) -> Mail:
+    def messages(self) -> MessageChannel:
         return self._mail
 
-    def add(self, tensor: Tensor) -> None:
+    def all_reduce(self, tensor: Tensor) -> None:
         with self.waiting():
             dist.all_reduce(tensor, group=self._replicas)
 
-    def add_later(self, tensor: Tensor) -> Pending:
+    def all_reduce_async(self, tensor: Tensor) -> Pending:
         work = dist.all_reduce(tensor, group=self._replicas, async_op=True)
         assert work is not None
         return _Message(work, self.waiting)
 
-    def add_among_servers(self, tensor: Tensor) -> None:
+    def all_reduce_servers(self, tensor: Tensor) -> None:
         with self.waiting():
             dist.all_reduce(tensor, group=self._servers)
 
-    def spread(self, tensors: Sequence[Tensor]) -> None:
+    def broadcast(self, tensors: Sequence[Tensor]) -> None:
         with self.waiting():
             for tensor in tensors:
                 dist.broadcast(tensor, src=0, group=self._replicas)
 
-    def tell(self, value: Any) -> Any:
+    def broadcast_json(self, value: Any) -> Any:
         key = f"told/{self._told}"
         self._told += 1
         with self.waiting():
@@ -165,13 +167,13 @@ class Processes(Group):
                 with suppress(dist.DistStoreError):
                     return json.loads(self._store.get(key))
 
-    def say(self, word: str) -> str:
+    def broadcast_text(self, word: str) -> str:
         written = torch.tensor(list(word.encode().ljust(_WORD)), dtype=torch.uint8)
-        self.spread([written])
+        self.broadcast([written])
         return bytes(written.tolist()).decode().rstrip()
 
-    def at_work(self) -> AbstractContextManager[None]:
-        return self._pulse.at_work()
+    def computing(self) -> AbstractContextManager[None]:
+        return self._pulse.computing()
 
     def reading(self) -> AbstractContextManager[None]:
         return self._pulse.reading()
@@ -186,8 +188,8 @@ class Processes(Group):
                 process.kill()
         end_process(what)
 
-    def fail(self, why: str) -> None:
-        self._pulse.fail(why)
+    def report_failure(self, why: str) -> None:
+        self._pulse.report_failure(why)
 
     def close(self) -> None:
         self._pulse.close()
@@ -237,14 +239,14 @@ def _part_of_all(ranks: range, num_servers: int) -> dist.ProcessGroup | None:
     return made if isinstance(made, dist.ProcessGroup) else None
 
 
-def _meeting_place(seat: Seat) -> TCPStore:
-    keeps = seat.rank == 0 and not seat.hosted
+def _meeting_place(env: ProcessEnvironment) -> TCPStore:
+    keeps = env.rank == 0 and not env.hosted
     try:
-        return TCPStore(seat.address, seat.port, is_master=keeps, timeout=MEETING, wait_for_workers=False)
+        return TCPStore(env.address, env.port, is_master=keeps, timeout=MEETING, wait_for_workers=False)
     except (dist.DistNetworkError, dist.DistStoreError) as error:
         why = "the port may be taken: give another MASTER_PORT" if keeps else "is the first process there?"
         raise UsageError(
-            f"MASTER_ADDR={seat.address} MASTER_PORT={seat.port}: replicas cannot meet there: "
+            f"MASTER_ADDR={env.address} MASTER_PORT={env.port}: replicas cannot meet there: "
             f"{str(error).splitlines()[0]}",
             advice=why,
         ) from None
@@ -261,7 +263,7 @@ class _Present(NamedTuple):
     created: float  # seconds since the epoch: numbers of processes come again
 
 
-def _call_the_roll(store: PrefixStore, seat: Seat, num_servers: int) -> list[_Present]:
+def _call_the_roll(store: PrefixStore, env: ProcessEnvironment, num_servers: int) -> list[_Present]:
     """All processes, by rank; `BoxcrewError` that names who has not come."""
     own = _Present(
         num_servers=num_servers,
@@ -271,18 +273,18 @@ def _call_the_roll(store: PrefixStore, seat: Seat, num_servers: int) -> list[_Pr
         process=os.getpid(),
         created=psutil.Process().create_time(),
     )
-    store.set(f"here/{seat.rank}", json.dumps(own))
+    store.set(f"here/{env.rank}", json.dumps(own))
     end = time.monotonic() + MEETING.total_seconds()
-    missing = list(range(seat.size))
+    missing = list(range(env.size))
     while missing := [rank for rank in missing if not store.check([f"here/{rank}"])]:
         if time.monotonic() > end:
-            names = ", ".join(process_name(rank, seat.size - num_servers) for rank in missing)
+            names = ", ".join(process_name(rank, env.size - num_servers) for rank in missing)
             raise BoxcrewError(
-                f"of {seat.size} processes, {names} has not come within {MEETING.total_seconds():.0f} s",
-                advice=f"see what its own output says, and whether it can reach {seat.address}:{seat.port}",
+                f"of {env.size} processes, {names} has not come within {MEETING.total_seconds():.0f} s",
+                advice=f"see what its own output says, and whether it can reach {env.address}:{env.port}",
             )
         time.sleep(0.05)
-    return [_Present(*json.loads(store.get(f"here/{rank}"))) for rank in range(seat.size)]
+    return [_Present(*json.loads(store.get(f"here/{rank}"))) for rank in range(env.size)]
 
 
 def _hosts(replicas: Sequence[_Present], servers: Sequence[_Present]) -> list[Host]:

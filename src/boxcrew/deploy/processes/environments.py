@@ -18,7 +18,7 @@ _HERE = "127.0.0.1"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seat:
+class ProcessEnvironment:
     """A replica's place among all."""
 
     rank: int  # 0 is the chief
@@ -34,16 +34,16 @@ def process_name(rank: int, num_replicas: int) -> str:
     return f"replica {rank}" if rank < num_replicas else f"ps_{rank - num_replicas}"
 
 
-def seat_of(environment: Mapping[str, str]) -> Seat | None:
+def read_environment(environment: Mapping[str, str]) -> ProcessEnvironment | None:
     """None for a process that stands alone."""
     for read in (_torchrun, _slurm, _mpi):
-        seat = read(environment)
-        if seat is not None:
-            return seat if seat.size > 1 else None
+        env = read(environment)
+        if env is not None:
+            return env if env.size > 1 else None
     return None
 
 
-def _torchrun(environment: Mapping[str, str]) -> Seat | None:
+def _torchrun(environment: Mapping[str, str]) -> ProcessEnvironment | None:
     if "RANK" not in environment or "WORLD_SIZE" not in environment:
         return None
     for name in ("MASTER_ADDR", "MASTER_PORT"):
@@ -61,7 +61,7 @@ def _torchrun(environment: Mapping[str, str]) -> Seat | None:
     )
 
 
-def _slurm(environment: Mapping[str, str]) -> Seat | None:
+def _slurm(environment: Mapping[str, str]) -> ProcessEnvironment | None:
     """Of a step that `srun` started: a batch script itself has a rank too, but no such step."""
     if "SLURM_STEP_NUM_TASKS" not in environment:
         return None
@@ -75,7 +75,7 @@ def _slurm(environment: Mapping[str, str]) -> Seat | None:
     )
 
 
-def _mpi(environment: Mapping[str, str]) -> Seat | None:
+def _mpi(environment: Mapping[str, str]) -> ProcessEnvironment | None:
     for words in _MPI:
         if words.rank in environment:
             size = environment.get(words.size, "")
@@ -117,7 +117,9 @@ def _mpi_address(environment: Mapping[str, str], *, one_host: bool) -> str:
     return _HERE
 
 
-def _seat(environment: Mapping[str, str], *, rank: str, size: str, address: str, job: str) -> Seat:
+def _seat(
+    environment: Mapping[str, str], *, rank: str, size: str, address: str, job: str
+) -> ProcessEnvironment:
     """`job` is something that all processes of it, and few others, have in common."""
     numbers = {}
     for name in (rank, size):
@@ -133,7 +135,7 @@ def _seat(environment: Mapping[str, str], *, rank: str, size: str, address: str,
     port = int(given) if given else _PORTS[zlib.crc32(job.encode()) % len(_PORTS)]
     hosted = environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     attempt = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
-    return Seat(
+    return ProcessEnvironment(
         rank=numbers[rank], size=numbers[size], address=address, port=port, hosted=hosted, attempt=attempt
     )
 

@@ -32,7 +32,7 @@ UNREACHABLE = "it cannot be reached"  # of one whose connections are broken
 LOST = (RuntimeError, OSError)  # what stores and messages raise where their other end is gone
 
 
-class SignBoard(Protocol):
+class HeartbeatStore(Protocol):
     """Where signs are left for all to see. It is the chief's: where that is gone, so is the board."""
 
     def set(self, key: str, value: str) -> None: ...
@@ -40,14 +40,14 @@ class SignBoard(Protocol):
     def check(self, keys: list[str]) -> bool: ...
 
 
-class Pulse:
+class Heartbeat:
     """`on_loss` is told, in a thread of its own, which process is lost and, in words, what is wrong with it.
     The first `num_replicas` of them are replicas, and have steps to get stuck at.
     """
 
     def __init__(
         self,
-        board: SignBoard,
+        board: HeartbeatStore,
         *,
         rank: int,
         size: int,
@@ -77,7 +77,7 @@ class Pulse:
             thread.start()
 
     @contextmanager
-    def at_work(self) -> Iterator[None]:
+    def computing(self) -> Iterator[None]:
         """What is done inside the others wait for."""
         self._segment, self._busy_since = 0.0, time.monotonic()
         try:
@@ -105,7 +105,7 @@ class Pulse:
         finally:
             self._busy_since = time.monotonic() if was_busy else None
 
-    def fail(self, why: str) -> None:
+    def report_failure(self, why: str) -> None:
         """From now on, that is this one's sign."""
         self._failed = why
         with suppress(*LOST):  # the chief, whose the board is, may be gone already

@@ -16,14 +16,14 @@ _ALIGNED = 8  # bytes: every tensor begins where any kind of number may
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Letter:
+class Message:
     kind: str
     words: Mapping[str, Any] = field(default_factory=dict)  # JSON values
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
     sender: int = -1  # for who receives it
 
 
-class Mail:
+class MessageChannel:
     """Sending never waits for the other end, so that no two can wait for each other. What was sent is kept
     until a letter comes back: who writes has by then read all that it was sent.
     """
@@ -33,19 +33,19 @@ class Mail:
         self._waiting = waiting
         self.under_way: dict[int, list[tuple[dist.Work, Tensor]]] = {}  # by whom it was sent to
 
-    def send(self, to: int, letter: Letter) -> None:
-        kinds = {name: (_kind(tensor), list(tensor.shape)) for name, tensor in letter.tensors.items()}
-        text = json.dumps({"kind": letter.kind, "words": letter.words, "tensors": kinds}).encode()
+    def send(self, to: int, message: Message) -> None:
+        kinds = {name: (_kind(tensor), list(tensor.shape)) for name, tensor in message.tensors.items()}
+        text = json.dumps({"kind": message.kind, "words": message.words, "tensors": kinds}).encode()
         head = torch.tensor(list(text), dtype=torch.uint8)
         parts = [torch.tensor([len(text)]), head]
-        parts += [_packed(letter.tensors.values())] if letter.tensors else []
+        parts += [_packed(message.tensors.values())] if message.tensors else []
         with self._waiting():  # not long, but the other may be gone
             for part in parts:
                 work = dist.isend(part, to)
                 assert work is not None
                 self.under_way.setdefault(to, []).append((work, part))
 
-    def receive(self, sender: int | None = None) -> Letter:
+    def receive(self, sender: int | None = None) -> Message:
         """The next from that process, or from any."""
         with self._waiting():
             length = torch.zeros(1, dtype=torch.int64)
@@ -59,7 +59,7 @@ class Mail:
                 dist.recv(body, sender)
                 tensors = _unpacked(body, told["tensors"])
             self._settle(sender)
-        return Letter(kind=told["kind"], words=told["words"], tensors=tensors, sender=sender)
+        return Message(kind=told["kind"], words=told["words"], tensors=tensors, sender=sender)
 
     def finish(self) -> None:
         """Waits until all that was sent has arrived."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from boxcrew.deploy.processes.collectives import Group, Pending
+from boxcrew.deploy.processes.collectives import Pending, ReplicaGroup
 
 BUCKET_BYTES = 8 << 20  # enough that a message is worth its while, and few enough that the first leave early
 
@@ -51,7 +51,7 @@ class Reduction:
     which backward comes by their parameters, which is the same on all replicas.
     """
 
-    def __init__(self, parameters: Sequence[nn.Parameter], group: Group) -> None:
+    def __init__(self, parameters: Sequence[nn.Parameter], group: ReplicaGroup) -> None:
         self._group = group
         self._buckets = [_Bucket(some) for some in _packed(list(reversed(parameters)))]
         self._home = {p: bucket for bucket in self._buckets for p in bucket.parameters}
@@ -123,7 +123,7 @@ class Reduction:
             self.sent_bytes = 0
         bucket.fill()
         self.sent_bytes += bucket.buffer.nbytes
-        self._under_way.append(self._group.add_later(bucket.buffer))
+        self._under_way.append(self._group.all_reduce_async(bucket.buffer))
 
 
 def _packed(parameters: Sequence[nn.Parameter]) -> list[list[nn.Parameter]]:

@@ -13,13 +13,13 @@ from torch.optim import Optimizer
 
 from boxcrew.core.errors import BoxcrewError, DataError
 from boxcrew.core.torch_tools.recompute import recomputing
-from boxcrew.core.torch_tools.tracked_weights import follow_weights
+from boxcrew.core.torch_tools.tracked_weights import track_weights
 from boxcrew.core.types import Batch, Losses
 from boxcrew.deploy.deployment import Deployment
 from boxcrew.deploy.devices import Devices
 from boxcrew.deploy.eval_copy import Module, skeleton, with_values
 from boxcrew.deploy.memory import is_out_of_memory
-from boxcrew.deploy.processes.collectives import Group
+from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.deploy.strategies._buffers import KeptBuffers
 from boxcrew.plan.plan import Plan
 
@@ -29,7 +29,7 @@ HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Local(Deployment):
-    def __init__(self, plan: Plan, devices: Devices, group: Group) -> None:
+    def __init__(self, plan: Plan, devices: Devices, group: ReplicaGroup) -> None:
         super().__init__(plan, devices, group)
         self.format = FORMATS[plan.memory_format]
         self._scaler = torch.amp.GradScaler(self.device.type, enabled=plan.precision == "fp16")
@@ -46,11 +46,11 @@ class Local(Deployment):
         return module.to(self.device).to(memory_format=self.format)
 
     @torch.no_grad()
-    def spread(self, module: nn.Module) -> None:
+    def broadcast(self, module: nn.Module) -> None:
         """Makes it what the chief's is, on all replicas."""
-        self.group.spread([*module.parameters(), *module.buffers()])
+        self.group.broadcast([*module.parameters(), *module.buffers()])
 
-    def lend(self, module: Module, values: Mapping[str, Tensor] | None = None) -> Module:
+    def eval_copy(self, module: Module, values: Mapping[str, Tensor] | None = None) -> Module:
         return module if values is None else with_values(skeleton(module), values)
 
     def move(self, inputs: Tensor) -> Tensor:
@@ -66,7 +66,7 @@ class Local(Deployment):
 
     def gradients(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
         # Before buffers are kept: a replica without a sample puts them back, and is to know what all know.
-        follow_weights(task, self.gathered)
+        track_weights(task, self.gathered)
         self._buffers.keep(task)
         if self._scaler.is_enabled():
             # Its scale is made here and beside the parameters: the first to need it would else make it, on an
@@ -119,7 +119,7 @@ class Local(Deployment):
         exact = torch.float32 if self.device.type == "mps" else torch.float64  # which that has not
         sums = torch.stack([own.weight.new_tensor(num_samples), own.weight, *own.terms.values()]).to(exact)
         numbers = torch.cat((sums, torch.tensor(used, dtype=exact, device=self.device)))
-        self.group.add(numbers)
+        self.group.all_reduce(numbers)
         with self.group.waiting():  # on an accelerator the sum is only there when it is looked at
             num_samples = int(numbers[0])
         if not num_samples:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from boxcrew.core.types import Batch, Losses
 from boxcrew.deploy.devices import Devices
-from boxcrew.deploy.processes.collectives import Group
+from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.deploy.strategies._local import Local
 from boxcrew.deploy.synced_norms import SyncedNorms
 from boxcrew.plan.plan import Plan
@@ -29,7 +29,7 @@ def num_samples(pieces: Sequence[Piece]) -> int:
 
 
 class OneClone(Local):
-    def __init__(self, plan: Plan, devices: Devices, group: Group) -> None:
+    def __init__(self, plan: Plan, devices: Devices, group: ReplicaGroup) -> None:
         super().__init__(plan, devices, group)
         self.device = devices.find(plan.replicas[group.rank].clones[0].device)
 
@@ -48,7 +48,7 @@ class OneClone(Local):
 
     def place(self, module: nn.Module) -> nn.Module:
         placed = super().place(module)
-        self.spread(placed)
+        self.broadcast(placed)
         return placed
 
     def add_up(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
@@ -63,7 +63,7 @@ class OneClone(Local):
 
     def _sum(self, value: Tensor) -> Tensor:
         total = value.clone()
-        self.group.add(total)
+        self.group.all_reduce(total)
         return total
 
     def _pieces(self, batch: Batch) -> list[Piece]:

@@ -23,7 +23,7 @@ from boxcrew.core.types import Batch, Losses
 from boxcrew.deploy.deployment import STRATEGIES
 from boxcrew.deploy.devices import Devices
 from boxcrew.deploy.eval_copy import Module
-from boxcrew.deploy.processes.collectives import Group
+from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.deploy.strategies._local import Local
 from boxcrew.deploy.synced_norms import Meeting, SyncedNorms
 from boxcrew.plan.plan import Clone, Plan
@@ -84,7 +84,7 @@ Work = Sequence[tuple[Batch, AbstractContextManager[object]]]
 
 @STRATEGIES.register("clones")
 class Clones(Local):
-    def __init__(self, plan: Plan, devices: Devices, group: Group) -> None:
+    def __init__(self, plan: Plan, devices: Devices, group: ReplicaGroup) -> None:
         super().__init__(plan, devices, group)
         self._own = plan.replicas[group.rank].clones
         self._clones: list[CloneOfTask] = []
@@ -105,7 +105,7 @@ class Clones(Local):
             clone.refresh()
         counts = [sizes for sizes in self.plan.dealt(self.group.rank, len(batch)) if any(sizes)]
         parts = batch.split([sum(sizes) for sizes in counts])
-        meetings = [Meeting(sum(size > 0 for size in sizes), self.group.add) for sizes in counts]
+        meetings = [Meeting(sum(size > 0 for size in sizes), self.group.all_reduce) for sizes in counts]
         works = self._works(parts, counts, meetings)
         busy = [(clone, work) for clone, work in zip(clones, works, strict=True) if work]
         done = self._compute_all(busy, phase, meetings)
@@ -114,8 +114,8 @@ class Clones(Local):
         clones[0].hand_over_buffers()
         return reduce(operator.add, (losses.to(self.device) for losses in done))
 
-    def lend(self, module: Module, values: Mapping[str, Tensor] | None = None) -> Module:
-        lent = super().lend(module, values)
+    def eval_copy(self, module: Module, values: Mapping[str, Tensor] | None = None) -> Module:
+        lent = super().eval_copy(module, values)
         if self._own[0].device == self.plan.parameter_device:
             return lent
         return copy.deepcopy(lent).to(self._first_device)

@@ -12,7 +12,7 @@ from torch import nn
 from boxcrew.core.types import Losses
 from boxcrew.deploy.deployment import STRATEGIES
 from boxcrew.deploy.devices import Devices
-from boxcrew.deploy.processes.collectives import Group
+from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.deploy.strategies._gradient_buckets import Reduction
 from boxcrew.deploy.strategies._one_clone import OneClone, Piece, num_samples
 from boxcrew.plan.plan import Plan
@@ -20,7 +20,7 @@ from boxcrew.plan.plan import Plan
 
 @STRATEGIES.register("ddp")
 class Ddp(OneClone):
-    def __init__(self, plan: Plan, devices: Devices, group: Group) -> None:
+    def __init__(self, plan: Plan, devices: Devices, group: ReplicaGroup) -> None:
         super().__init__(plan, devices, group)
         self.reductions: dict[str, Reduction] = {}  # of each phase
         self._learning: dict[str, list[nn.Parameter]] = {}  # what they are for

@@ -16,7 +16,7 @@ from boxcrew.core.types import Losses
 from boxcrew.deploy.deployment import STRATEGIES
 from boxcrew.deploy.devices import Devices
 from boxcrew.deploy.eval_copy import Module, skeleton, with_values
-from boxcrew.deploy.processes.collectives import Group
+from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.deploy.strategies._one_clone import OneClone, Piece, num_samples
 from boxcrew.plan.plan import Plan
 
@@ -30,24 +30,24 @@ UNIT_BYTES = (
 
 @STRATEGIES.register("fsdp")
 class Fsdp(OneClone):
-    def __init__(self, plan: Plan, devices: Devices, group: Group) -> None:
+    def __init__(self, plan: Plan, devices: Devices, group: ReplicaGroup) -> None:
         super().__init__(plan, devices, group)
-        self.is_whole = group.size == 1
+        self.has_full_state = group.size == 1
         self._bare: dict[nn.Module, nn.Module] = {}  # skeletons, from before the parameters were divided
         self._layers: dict[nn.Module, list[nn.Module]] = {}  # those of a module that have parameters
         self._called: set[nn.Module] = set()  # of them, those that this step has used so far
 
     @property
     def needs_every_part(self) -> bool:
-        return not self.is_whole
+        return not self.has_full_state
 
     def place(self, module: nn.Module) -> nn.Module:
-        if self.is_whole:
+        if self.has_full_state:
             return super().place(module)
         # Only contiguous parameters can be divided; inputs alone are in the plan's memory format. From main
         # memory each part goes to the device by itself, which may have no room for all.
         placed = module.cpu().to(memory_format=torch.contiguous_format)
-        self.spread(placed)
+        self.broadcast(placed)
         self._bare[placed] = skeleton(placed)
         self._divide(placed)
         self._layers[placed] = [one for one in placed.modules() if any(True for _ in _own_parameters(one))]
@@ -55,9 +55,9 @@ class Fsdp(OneClone):
             layer.register_forward_pre_hook(self._note)
         return placed
 
-    def lend(self, module: Module, values: Mapping[str, Tensor] | None = None) -> Module:
-        if self.is_whole:
-            return super().lend(module, values)
+    def eval_copy(self, module: Module, values: Mapping[str, Tensor] | None = None) -> Module:
+        if self.has_full_state:
+            return super().eval_copy(module, values)
         assert values is not None, "no process has all of it"
         bare = self._bare[module]
         assert isinstance(bare, nn.Module)
@@ -73,9 +73,9 @@ class Fsdp(OneClone):
         whole: Tensor = parameter.full_tensor()  # type: ignore[attr-defined]
         return whole
 
-    def whole(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    def gather_full_state(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """In main memory: the device may have no room for all."""
-        if self.is_whole:
+        if self.has_full_state:
             return tensors
         found = {}
         for name, tensor in tensors.items():
@@ -84,7 +84,7 @@ class Fsdp(OneClone):
                 found[name] = whole.cpu()
         return found
 
-    def take(self, own: Tensor, value: Tensor) -> None:
+    def load_into(self, own: Tensor, value: Tensor) -> None:
         if not _is_divided(own):
             own.copy_(value)
             return
@@ -112,10 +112,10 @@ class Fsdp(OneClone):
 
     def norm(self, gradients: Sequence[Tensor]) -> Tensor:
         own = super().norm(gradients)
-        if self.is_whole:
+        if self.has_full_state:
             return own
         square = own.double().square().to(self.device)
-        self.group.add(square)
+        self.group.all_reduce(square)
         return square.sqrt().to(own.dtype)
 
     def _divide(self, module: nn.Module) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxcrew.core.types import Floats
-from boxcrew.evaluate.detection.metric import Judged
+from boxcrew.evaluate.detection.metric import EvaluatedImage
 
 COCO_NAMES = ("AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl")
 _ALL, _SMALL, _MEDIUM, _LARGE = range(4)  # area ranges: any, < 32², 32²..96², > 96² px
@@ -27,13 +27,13 @@ class CocoScores:
     AP50: tuple[float | None, ...]
 
 
-def coco_scores(judged: Sequence[Judged], *, num_classes: int) -> CocoScores:
+def coco_scores(evaluated: Sequence[EvaluatedImage], *, num_classes: int) -> CocoScores:
     """All 12 numbers, and AP and AP50 for each class, as pycocotools gives them.
 
     Crowds are neither rewarded nor punished. COCO has no word for `difficult`: such objects count as any
     other (the VOC numbers leave them out). Areas are those of the boxes.
     """
-    precision, recall = _accumulate(judged, num_classes)
+    precision, recall = _accumulate(evaluated, num_classes)
     values = (
         _mean(precision[..., _ALL, _MAX_100]),
         _mean(precision[_AT_50, ..., _ALL, _MAX_100]),
@@ -51,34 +51,34 @@ def coco_scores(judged: Sequence[Judged], *, num_classes: int) -> CocoScores:
 
 
 def _accumulate(
-    judged: Sequence[Judged], num_classes: int
+    evaluated: Sequence[EvaluatedImage], num_classes: int
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Precision (IoU, recall points, class, area, most) and recall (IoU, class, area, most); -1 undefined."""
-    if not judged:
+    if not evaluated:
         return np.full((10, 101, num_classes, 4, 3), -1.0), np.full((10, num_classes, 4, 3), -1.0)
     from faster_coco_eval import COCO, COCOeval_faster
 
-    truth = COCO(ground_truth(judged, num_classes=num_classes))
-    evaluation = COCOeval_faster(truth, truth.loadRes(results(judged)), iouType="bbox")
+    truth = COCO(ground_truth(evaluated, num_classes=num_classes))
+    evaluation = COCOeval_faster(truth, truth.loadRes(results(evaluated)), iouType="bbox")
     evaluation.evaluate()
     evaluation.accumulate()
     return np.asarray(evaluation.eval["precision"]), np.asarray(evaluation.eval["recall"])
 
 
-def ground_truth(judged: Sequence[Judged], *, num_classes: int) -> dict[str, Any]:
+def ground_truth(evaluated: Sequence[EvaluatedImage], *, num_classes: int) -> dict[str, Any]:
     """As COCO writes it."""
     return {
         "images": [
-            {"id": i, "width": one.width, "height": one.height} for i, one in enumerate(judged, start=1)
+            {"id": i, "width": one.width, "height": one.height} for i, one in enumerate(evaluated, start=1)
         ],
         "categories": [{"id": label, "name": str(label)} for label in range(num_classes)],
-        "annotations": _annotations(judged),
+        "annotations": _annotations(evaluated),
     }
 
 
-def _annotations(judged: Sequence[Judged]) -> list[dict[str, Any]]:
+def _annotations(evaluated: Sequence[EvaluatedImage]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
-    for image, one in enumerate(judged, start=1):
+    for image, one in enumerate(evaluated, start=1):
         target = one.target
         for label, box, crowd in zip(target.labels, _xywh(target.boxes), target.crowd, strict=True):
             annotation = {
@@ -93,11 +93,11 @@ def _annotations(judged: Sequence[Judged]) -> list[dict[str, Any]]:
     return found
 
 
-def results(judged: Sequence[Judged]) -> list[dict[str, Any]]:
+def results(evaluated: Sequence[EvaluatedImage]) -> list[dict[str, Any]]:
     """What was found, as COCO wants it handed in."""
     return [
         {"image_id": image, "category_id": int(label), "bbox": box, "score": float(score)}
-        for image, one in enumerate(judged, start=1)
+        for image, one in enumerate(evaluated, start=1)
         for label, box, score in zip(
             one.found.labels.tolist(), _xywh(one.found.boxes.numpy()), one.found.scores.tolist(), strict=True
         )

@@ -9,10 +9,10 @@ import numpy as np
 from boxcrew.core.boxes import iou
 from boxcrew.core.types import Bools, Floats, Ints, Target
 from boxcrew.evaluate.detection.matches import MATCH_IOU, crowded
-from boxcrew.evaluate.detection.metric import Judged
+from boxcrew.evaluate.detection.metric import EvaluatedImage
 
 
-def confusion_matrix(judged: Sequence[Judged], *, num_classes: int, threshold: float) -> Ints:
+def confusion_matrix(evaluated: Sequence[EvaluatedImage], *, num_classes: int, threshold: float) -> Ints:
     """(C+1, C+1) counts: rows the truth, columns the found; the last of each is background.
 
     Of each image, the detections with at least the score `threshold` and the objects are paired one to
@@ -21,7 +21,7 @@ def confusion_matrix(judged: Sequence[Judged], *, num_classes: int, threshold: f
     are detections left over that lie on one.
     """
     matrix = np.zeros((num_classes + 1, num_classes + 1), dtype=np.int64)
-    for one in judged:
+    for one in evaluated:
         keep = one.found.scores.numpy() >= threshold
         boxes, labels = one.found.boxes.numpy()[keep], one.found.labels.numpy()[keep]
         ignored = one.target.difficult | one.target.crowd

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from boxcrew.evaluate.detection.matches import Verdicts
+from boxcrew.evaluate.detection.matches import ClassMatches
 from boxcrew.evaluate.detection.metric import Curves, f1, mean_defined
 
 GRID = np.arange(101) / 100
@@ -19,23 +19,23 @@ _DIGITS = 5  # more would only make the file longer
 _Array = npt.NDArray[np.float64]
 
 
-def running(verdicts: Verdicts) -> tuple[_Array, _Array]:
+def running(class_matches: ClassMatches) -> tuple[_Array, _Array]:
     """Precision and recall (D,) after each detection, best first; for a class that has objects."""
-    right = np.cumsum(verdicts.right)
-    return right / np.arange(1, len(right) + 1), right / verdicts.num_objects
+    right = np.cumsum(class_matches.right)
+    return right / np.arange(1, len(right) + 1), right / class_matches.num_objects
 
 
-def precision_at_recall(verdicts: Verdicts, recalls: _Array) -> _Array:
+def precision_at_recall(class_matches: ClassMatches, recalls: _Array) -> _Array:
     """The best precision at each recall or a higher one; 0 at recalls that are not reached."""
-    precision, recall = running(verdicts)
+    precision, recall = running(class_matches)
     best = np.append(np.maximum.accumulate(precision[::-1])[::-1], 0.0)
     return best[np.searchsorted(recall, recalls, side="left")]
 
 
-def curves(verdicts: Sequence[Verdicts]) -> Curves:
+def curves(class_matches: Sequence[ClassMatches]) -> Curves:
     """Of every class on the grid."""
-    by_recall = [precision_at_recall(one, GRID) if one.num_objects else None for one in verdicts]
-    by_score = [_at_thresholds(one) if one.num_objects else None for one in verdicts]
+    by_recall = [precision_at_recall(one, GRID) if one.num_objects else None for one in class_matches]
+    by_score = [_at_thresholds(one) if one.num_objects else None for one in class_matches]
     return Curves(
         precision=tuple(None if curve is None else _rounded(curve) for curve in by_recall),
         precision_at=tuple(None if pair is None else _rounded(pair[0]) for pair in by_score),
@@ -65,11 +65,11 @@ def mean_curve(every: Sequence[tuple[float, ...] | None]) -> tuple[float, ...]:
     return tuple(mean_defined(values) for values in zip(*defined, strict=True))
 
 
-def _at_thresholds(verdicts: Verdicts) -> tuple[_Array, _Array]:
-    num_found = np.searchsorted(-verdicts.scores.astype(np.float64), -GRID, side="right")
-    num_right = np.append(0, np.cumsum(verdicts.right))[num_found]
+def _at_thresholds(class_matches: ClassMatches) -> tuple[_Array, _Array]:
+    num_found = np.searchsorted(-class_matches.scores.astype(np.float64), -GRID, side="right")
+    num_right = np.append(0, np.cumsum(class_matches.right))[num_found]
     precision = np.divide(num_right, num_found, out=np.zeros(len(GRID)), where=num_found > 0)
-    return precision, num_right / verdicts.num_objects
+    return precision, num_right / class_matches.num_objects
 
 
 def _rounded(values: _Array) -> tuple[float, ...]:

@@ -11,7 +11,7 @@ from boxcrew.data.detection.source import ImageReader, Record, Source
 from boxcrew.data.loading.loader import EvalLoader
 from boxcrew.data.loading.workers import Workers
 from boxcrew.evaluate.detection.measures import evaluate_detections
-from boxcrew.evaluate.detection.metric import DetectionReport, Judged
+from boxcrew.evaluate.detection.metric import DetectionReport, EvaluatedImage
 from boxcrew.evaluate.detection.predictor import Predictor, Seconds
 from boxcrew.evaluate.detection.tensorboard import show_curves
 from boxcrew.evaluate.evaluation import Evaluation
@@ -26,7 +26,7 @@ TIMED_IMAGES = 16  # enough to know what resizing costs
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DetectionEvaluation(Evaluation):
     report: DetectionReport
-    judged: tuple[Judged, ...]
+    evaluated: tuple[EvaluatedImage, ...]
     speed: Seconds
     seconds: float
     skipped: tuple[str, ...]
@@ -39,7 +39,7 @@ class DetectionEvaluation(Evaluation):
         numbers = self.report.numbers
         return (
             f"AP {numbers['AP']:.3f}  AP50 {numbers['AP50']:.3f}  AP75 {numbers['AP75']:.3f}, "
-            f"{len(self.judged)} images"
+            f"{len(self.evaluated)} images"
         )
 
     def by_class(self) -> Mapping[str, float]:
@@ -65,7 +65,7 @@ class Evaluator:
     ) -> DetectionEvaluation:
         """`progress` is told how many images are done."""
         begun = time.monotonic()
-        judged: list[Judged] = []
+        evaluated: list[EvaluatedImage] = []
         skipped: list[str] = []
         speed = Seconds()
         loader = EvalLoader(
@@ -75,18 +75,18 @@ class Evaluator:
             sizes = [(record.width, record.height) for record in batch.records]
             with eval_mode(predictor.detector):
                 found, seconds = predictor.detect(batch.inputs, batch.views, sizes)
-            judged += [
-                Judged(key=r.key, width=r.width, height=r.height, target=r.target, found=f)
+            evaluated += [
+                EvaluatedImage(key=r.key, width=r.width, height=r.height, target=r.target, found=f)
                 for r, f in zip(batch.records, found, strict=True)
             ]
             skipped += batch.skipped
             speed += seconds
             if progress:
-                progress(len(judged))
+                progress(len(evaluated))
         return DetectionEvaluation(
-            report=evaluate_detections(judged, self.source.classes),
-            judged=tuple(judged),
-            speed=speed + self._resize_time(predictor, len(judged)),
+            report=evaluate_detections(evaluated, self.source.classes),
+            evaluated=tuple(evaluated),
+            speed=speed + self._resize_time(predictor, len(evaluated)),
             seconds=time.monotonic() - begun,
             skipped=tuple(skipped),
         )

@@ -9,13 +9,13 @@ import numpy as np
 
 from boxcrew.core.boxes import area, iou, overlap
 from boxcrew.core.types import Bools, Floats, Ints, Target
-from boxcrew.evaluate.detection.metric import Judged
+from boxcrew.evaluate.detection.metric import EvaluatedImage
 
 MATCH_IOU = 0.5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Verdicts:
+class ClassMatches:
     """The detections of one class over all images, best first, without those that count neither way."""
 
     scores: Floats  # (D,) descending
@@ -33,7 +33,7 @@ class _Matches:
     ignored: Bools  # the object is difficult, or a crowd
 
 
-def verdicts(judged: Sequence[Judged], *, num_classes: int) -> list[Verdicts]:
+def class_matches(evaluated: Sequence[EvaluatedImage], *, num_classes: int) -> list[ClassMatches]:
     """For each class, in order.
 
     As in the devkit, the object of its class that a detection overlaps most decides about it: below IoU
@@ -42,8 +42,8 @@ def verdicts(judged: Sequence[Judged], *, num_classes: int) -> list[Verdicts]:
     side). A crowd, which VOC does not know, is treated as COCO does: what matches no object and lies at
     least half inside a crowd of its class counts neither way. Equal scores keep the order of the images.
     """
-    matches = _join(_match_all(judged))
-    ordinary = [one.target.labels[~(one.target.difficult | one.target.crowd)] for one in judged]
+    matches = _join(_match_all(evaluated))
+    ordinary = [one.target.labels[~(one.target.difficult | one.target.crowd)] for one in evaluated]
     labels = np.concatenate([*ordinary, np.zeros(0, np.int64)])
     num_objects = np.bincount(labels, minlength=num_classes)
     return [_of_class(matches, label, int(num_objects[label])) for label in range(num_classes)]
@@ -54,19 +54,19 @@ def crowded(boxes: Floats, crowds: Floats) -> Bools:
     return overlap(boxes, crowds) >= MATCH_IOU * np.maximum(area(boxes), np.finfo(np.float32).tiny)[:, None]
 
 
-def _of_class(matches: _Matches, label: int, num_objects: int) -> Verdicts:
+def _of_class(matches: _Matches, label: int, num_objects: int) -> ClassMatches:
     mine = np.flatnonzero((matches.labels == label) & ~matches.ignored)
     mine = mine[np.argsort(-matches.scores[mine], kind="stable")]
     matched = matches.matched[mine]
     objects, first = np.unique(matched, return_index=True)  # the first is the best, so it takes the object
     right = np.zeros(len(mine), dtype=np.bool_)
     right[first[objects >= 0]] = True
-    return Verdicts(scores=matches.scores[mine], right=right, num_objects=num_objects)
+    return ClassMatches(scores=matches.scores[mine], right=right, num_objects=num_objects)
 
 
-def _match_all(judged: Sequence[Judged]) -> Iterator[_Matches]:
+def _match_all(evaluated: Sequence[EvaluatedImage]) -> Iterator[_Matches]:
     start = 0
-    for one in judged:
+    for one in evaluated:
         boxes, labels = one.found.boxes.numpy(), one.found.labels.numpy()
         matched, ignored = _match(boxes, labels, one.target)
         yield _Matches(

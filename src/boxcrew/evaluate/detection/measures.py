@@ -10,23 +10,29 @@ from boxcrew.core.types import Ints
 from boxcrew.evaluate.detection.coco import CocoScores, coco_scores
 from boxcrew.evaluate.detection.confusion import confusion_matrix
 from boxcrew.evaluate.detection.curves import at_threshold, best_threshold, curves
-from boxcrew.evaluate.detection.matches import Verdicts, verdicts
-from boxcrew.evaluate.detection.metric import ClassScore, Curves, DetectionReport, Judged, mean_defined
+from boxcrew.evaluate.detection.matches import ClassMatches, class_matches
+from boxcrew.evaluate.detection.metric import (
+    ClassScore,
+    Curves,
+    DetectionReport,
+    EvaluatedImage,
+    mean_defined,
+)
 from boxcrew.evaluate.detection.voc import voc07_ap, voc12_ap
 
 
-def evaluate_detections(judged: Sequence[Judged], classes: Sequence[str]) -> DetectionReport:
+def evaluate_detections(evaluated: Sequence[EvaluatedImage], classes: Sequence[str]) -> DetectionReport:
     """The 12 numbers of COCO, both APs of VOC, curves, confusion matrix and all of it for each class.
 
     Labels of objects and detections are places in `classes`. How `difficult` and `crowd` are treated is
-    said in `coco_scores`, `verdicts` and `confusion_matrix`.
+    said in `coco_scores`, `class_matches` and `confusion_matrix`.
     """
-    coco = coco_scores(judged, num_classes=len(classes))
-    decided = verdicts(judged, num_classes=len(classes))
+    coco = coco_scores(evaluated, num_classes=len(classes))
+    decided = class_matches(evaluated, num_classes=len(classes))
     found = curves(decided)
     threshold = best_threshold(found)
-    scores = _class_scores(judged, classes, coco, decided, at_threshold(found, threshold))
-    matrix = confusion_matrix(judged, num_classes=len(classes), threshold=threshold)
+    scores = _class_scores(evaluated, classes, coco, decided, at_threshold(found, threshold))
+    matrix = confusion_matrix(evaluated, num_classes=len(classes), threshold=threshold)
     return DetectionReport(
         numbers=dict(coco.numbers) | _means(scores, found) | {"threshold": threshold},
         classes=tuple(scores),
@@ -36,13 +42,13 @@ def evaluate_detections(judged: Sequence[Judged], classes: Sequence[str]) -> Det
 
 
 def _class_scores(
-    judged: Sequence[Judged],
+    evaluated: Sequence[EvaluatedImage],
     classes: Sequence[str],
     coco: CocoScores,
-    decided: Sequence[Verdicts],
+    decided: Sequence[ClassMatches],
     chosen: Sequence[tuple[float, float, float] | None],
 ) -> list[ClassScore]:
-    num_objects, num_images = _counts(judged, len(classes))
+    num_objects, num_images = _counts(evaluated, len(classes))
     scores = []
     for label, name in enumerate(classes):
         precision, recall, f1 = chosen[label] or (0.0, 0.0, 0.0)
@@ -62,11 +68,11 @@ def _class_scores(
     return scores
 
 
-def _counts(judged: Sequence[Judged], num_classes: int) -> tuple[Ints, Ints]:
+def _counts(evaluated: Sequence[EvaluatedImage], num_classes: int) -> tuple[Ints, Ints]:
     """For each class, its objects without crowds, and the images that have some."""
     num_objects = np.zeros(num_classes, dtype=np.int64)
     num_images = np.zeros(num_classes, dtype=np.int64)
-    for one in judged:
+    for one in evaluated:
         here = np.bincount(one.target.labels[~one.target.crowd], minlength=num_classes)
         num_objects += here
         num_images += here > 0

@@ -10,7 +10,7 @@ from boxcrew.core.types import Detections, Target
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Judged:
+class EvaluatedImage:
     """One evaluated image: the truth and what was found, both in pixels of the original image."""
 
     key: str

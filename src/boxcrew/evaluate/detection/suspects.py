@@ -11,8 +11,8 @@ import numpy as np
 
 from boxcrew.core.boxes import area, iou, overlap
 from boxcrew.core.types import Bools, Floats, Ints
-from boxcrew.evaluate.detection.matches import MATCH_IOU, Verdicts, crowded, verdicts
-from boxcrew.evaluate.detection.metric import Judged, f1
+from boxcrew.evaluate.detection.matches import MATCH_IOU, ClassMatches, class_matches, crowded
+from boxcrew.evaluate.detection.metric import EvaluatedImage, f1
 
 Kind = Literal["missing-label", "wrong-class", "wrong-box", "unfindable"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -63,7 +63,7 @@ class _Pair:
     """One image: its objects (G of them) against the detections (D of them)."""
 
     split: str
-    judged: Judged
+    evaluated: EvaluatedImage
     classes: _Classes
     found_boxes: Floats
     found_labels: Ints
@@ -74,7 +74,7 @@ class _Pair:
 
 
 def suspects_of(
-    judged: Mapping[str, Sequence[Judged]], classes: tuple[str, ...], *, limit: int = 24
+    evaluated: Mapping[str, Sequence[EvaluatedImage]], classes: tuple[str, ...], *, limit: int = 24
 ) -> tuple[Suspect, ...]:
     """At most `limit` of each kind, greatest loss first, the kinds in the order of `KINDS`.
 
@@ -83,11 +83,11 @@ def suspects_of(
     detector that has learnt nothing names nothing. Difficult objects are never suspect, and excuse
     detections on them; so do crowds.
     """
-    every = [one for images in judged.values() for one in images]
+    every = [one for images in evaluated.values() for one in images]
     known = _judge_classes(every, classes)
     suspects = [
         suspect
-        for split, images in judged.items()
+        for split, images in evaluated.items()
         for one in images
         for suspect in _of_image(_compare(split, one, known))
     ]
@@ -98,8 +98,8 @@ def suspects_of(
     )
 
 
-def _judge_classes(judged: Sequence[Judged], classes: tuple[str, ...]) -> _Classes:
-    best = [_best_threshold(one) for one in verdicts(judged, num_classes=len(classes))]
+def _judge_classes(evaluated: Sequence[EvaluatedImage], classes: tuple[str, ...]) -> _Classes:
+    best = [_best_threshold(one) for one in class_matches(evaluated, num_classes=len(classes))]
     return _Classes(
         names=classes,
         trusted=np.array([quality >= _TRUSTED_F1 for quality, _ in best], dtype=np.bool_),
@@ -107,7 +107,7 @@ def _judge_classes(judged: Sequence[Judged], classes: tuple[str, ...]) -> _Class
     )
 
 
-def _best_threshold(one: Verdicts) -> tuple[float, float]:
+def _best_threshold(one: ClassMatches) -> tuple[float, float]:
     """The best F1 of a class, and the score it has it from."""
     if not len(one.scores) or not one.num_objects:
         return 0.0, 1.0
@@ -118,7 +118,7 @@ def _best_threshold(one: Verdicts) -> tuple[float, float]:
     return qualities[best], float(one.scores[best])
 
 
-def _compare(split: str, one: Judged, classes: _Classes) -> _Pair:
+def _compare(split: str, one: EvaluatedImage, classes: _Classes) -> _Pair:
     boxes, labels = one.found.boxes.numpy(), one.found.labels.numpy()
     scores = one.found.scores.numpy()
     shared = iou(one.target.boxes, boxes)
@@ -127,7 +127,7 @@ def _compare(split: str, one: Judged, classes: _Classes) -> _Pair:
     explained = ((shared >= MATCH_IOU) & same).any(axis=0)
     return _Pair(
         split=split,
-        judged=one,
+        evaluated=one,
         classes=classes,
         found_boxes=boxes,
         found_labels=labels,
@@ -139,7 +139,7 @@ def _compare(split: str, one: Judged, classes: _Classes) -> _Pair:
 
 
 def _of_image(pair: _Pair) -> Iterator[Suspect]:
-    target = pair.judged.target
+    target = pair.evaluated.target
     used = np.zeros_like(pair.free)
     for number in np.flatnonzero(~target.crowd & ~target.difficult & pair.classes.trusted[target.labels]):
         suspect, instead = _of_label(pair, int(number), pair.free & ~used)
@@ -153,7 +153,7 @@ def _of_image(pair: _Pair) -> Iterator[Suspect]:
 def _of_label(pair: _Pair, number: int, free: Bools) -> tuple[Suspect | None, int | None]:
     """What speaks against a label, and which of the `free` detections was found in its place."""
     shared, same = pair.shared[number], pair.same[number]
-    own = int(pair.judged.target.labels[number])
+    own = int(pair.evaluated.target.labels[number])
     scores = np.where(same, pair.scores, 0)
     if scores[shared >= MATCH_IOU].max(initial=0) >= pair.classes.least[own]:
         return None, None
@@ -174,7 +174,7 @@ def _missing(pair: _Pair, free: Bools) -> Iterator[Suspect]:
     """Of the `free` detections those that are about no labelled object: not a second one on it, not a part of
     it. Of several at one place the best.
     """
-    target = pair.judged.target
+    target = pair.evaluated.target
     part = overlap(target.boxes, pair.found_boxes) >= 0.5 * np.maximum(area(pair.found_boxes), 1e-6)
     about = ((pair.shared >= MATCH_IOU) | (pair.same & ((pair.shared >= _NEAR_IOU) | part))).any(axis=0)
     left = np.flatnonzero(free & ~about)
@@ -197,13 +197,13 @@ def _suspect(
     score: float = 0.0,
 ) -> Suspect:
     """About the label of that number, the detection, or both."""
-    names, target = pair.classes.names, pair.judged.target
+    names, target = pair.classes.names, pair.evaluated.target
     where = None if detection is None else _box(pair.found_boxes[detection])
     box = where if number is None else _box(target.boxes[number])
     assert box is not None
     return Suspect(
         kind=kind,
-        key=pair.judged.key,
+        key=pair.evaluated.key,
         split=pair.split,
         box=box,
         label=None if number is None else names[target.labels[number]],

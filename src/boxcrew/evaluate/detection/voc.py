@@ -5,20 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 from boxcrew.evaluate.detection.curves import precision_at_recall, running
-from boxcrew.evaluate.detection.matches import Verdicts
+from boxcrew.evaluate.detection.matches import ClassMatches
 
 
-def voc07_ap(verdicts: Verdicts) -> float | None:
+def voc07_ap(class_matches: ClassMatches) -> float | None:
     """The mean of the best precision at recall 0, 0.1, ... 1 (VOC 2007); None for a class with no object."""
-    if not verdicts.num_objects:
+    if not class_matches.num_objects:
         return None
-    return float(precision_at_recall(verdicts, np.arange(11) / 10).mean())
+    return float(precision_at_recall(class_matches, np.arange(11) / 10).mean())
 
 
-def voc12_ap(verdicts: Verdicts) -> float | None:
+def voc12_ap(class_matches: ClassMatches) -> float | None:
     """The area under the best precision at each recall or a higher one (since VOC 2010); None as above."""
-    if not verdicts.num_objects:
+    if not class_matches.num_objects:
         return None
-    precision, recall = running(verdicts)
+    precision, recall = running(class_matches)
     best = np.maximum.accumulate(precision[::-1])[::-1]
     return float(np.sum(np.diff(recall, prepend=0.0) * best))

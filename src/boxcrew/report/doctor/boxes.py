@@ -14,7 +14,7 @@ from boxcrew.data.detection.source import Record
 from boxcrew.report.doctor.charts import LOST, Axis, heat_map, histogram, share_bars
 from boxcrew.report.doctor.markup import Html, element, join
 from boxcrew.report.doctor.pictures import Frame, Shot, develop
-from boxcrew.report.doctor.report import Examination
+from boxcrew.report.doctor.report import Diagnosis
 
 _LOST_PICTURES = 12
 _LEAST_SIDE = 0.25  # pixels: what is smaller is drawn as this, for a logarithm of zero is nowhere
@@ -32,15 +32,15 @@ class AllBoxes:
     scales: Floats  # (N, 2) pixels of the detector's input for one of the photo, across and down
 
     @classmethod
-    def of(cls, examination: Examination) -> AllBoxes:
-        records = examination.records
+    def of(cls, diagnosis: Diagnosis) -> AllBoxes:
+        records = diagnosis.records
         owners = tuple((record, i) for record in records for i in range(len(record.target)))
         lost = np.zeros(len(owners), dtype=np.bool_)
-        if examination.reach is not None:
-            lost[examination.reach.lost] = True
+        if diagnosis.anchor_coverage is not None:
+            lost[diagnosis.anchor_coverage.lost] = True
         images = np.array([(r.width, r.height) for r, _ in owners], dtype=np.float32).reshape(-1, 2)
-        scales = (examination.detector.size / images).astype(np.float32)
-        squashed = examination.transforms.resize == "squash"
+        scales = (diagnosis.detector.size / images).astype(np.float32)
+        squashed = diagnosis.transforms.resize == "squash"
         return cls(
             boxes=np.concatenate([record.target.boxes for record in records]),
             images=images,
@@ -61,8 +61,8 @@ class AllBoxes:
         return self.sides * self.scales
 
 
-def boxes_section(examination: Examination) -> Html:
-    every, size = AllBoxes.of(examination), examination.detector.size
+def boxes_section(diagnosis: Diagnosis) -> Html:
+    every, size = AllBoxes.of(diagnosis), diagnosis.detector.size
     sides, seen = every.sides, np.sqrt(np.prod(every.input_sides, axis=1))
     photo = heat_map(
         sides[:, 0],
@@ -88,7 +88,7 @@ def boxes_section(examination: Examination) -> Html:
         (Axis.shares("x, share of the width", bins=bins), Axis.shares("y, share of the height", bins=bins)),
         what="centres",
     )
-    counts = np.array([len(record.target) for record in examination.records], dtype=np.float64)
+    counts = np.array([len(record.target) for record in diagnosis.records], dtype=np.float64)
     objects = histogram(counts, Axis.counting(int(counts.max()), "objects"), what="images")
     return element(
         "div",
@@ -96,7 +96,7 @@ def boxes_section(examination: Examination) -> Html:
         _chart("What the detector sees", f"Photos are scaled to {size} px first.{lost}", at_input),
         _chart("Objects an image", _about_counts(counts), objects),
         _chart("Where boxes sit", "Centres of the boxes in their photos.", places),
-        _image_sizes(examination),
+        _image_sizes(diagnosis),
         class_="charts",
     )
 
@@ -109,8 +109,8 @@ def _about_counts(counts: Floats | np.ndarray[tuple[int], np.dtype[np.float64]])
     return f"On average {counts.mean():.1f}, at most {counts.max():.0f}."
 
 
-def _image_sizes(examination: Examination) -> Html:
-    sizes = Counter((record.width, record.height) for record in examination.records)
+def _image_sizes(diagnosis: Diagnosis) -> Html:
+    sizes = Counter((record.width, record.height) for record in diagnosis.records)
     total = sizes.total()
     shares = [(_said(size), count / total) for size, count in sizes.most_common(_SAID_SIZES)]
     rest = len(sizes) - len(shares)
@@ -127,13 +127,13 @@ def _said(size: tuple[int, int]) -> str:
     return f"{size[0]} × {size[1]}"
 
 
-def reach_section(examination: Examination, *, workers: int) -> Html:
-    found = examination.reach
+def reach_section(diagnosis: Diagnosis, *, workers: int) -> Html:
+    found = diagnosis.anchor_coverage
     if found is None:
-        name = examination.detector.name
+        name = diagnosis.detector.name
         why = f"either {name} starts from no default boxes, or every object is difficult or a crowd"
         return element("p", f"Not judged: {why}.")
-    every = AllBoxes.of(examination)
+    every = AllBoxes.of(diagnosis)
     shares = {found.size: found.share, **found.alternatives}
     bars = share_bars(
         [(f"size={size}", shares[size]) for size in sorted(shares)], chosen=f"size={found.size}"
@@ -150,11 +150,11 @@ def reach_section(examination: Examination, *, workers: int) -> Html:
         about,
         element("h3", "Share of boxes matched well, by size of the input"),
         bars,
-        _lost_pictures(examination, every, workers=workers),
+        _lost_pictures(diagnosis, every, workers=workers),
     )
 
 
-def _lost_pictures(examination: Examination, every: AllBoxes, *, workers: int) -> Html:
+def _lost_pictures(diagnosis: Diagnosis, every: AllBoxes, *, workers: int) -> Html:
     places = np.flatnonzero(every.lost)
     if not len(places):
         return Html("")
@@ -162,9 +162,9 @@ def _lost_pictures(examination: Examination, every: AllBoxes, *, workers: int) -
     chosen = [
         int(part[len(part) // 2]) for part in np.array_split(ordered, min(_LOST_PICTURES, len(ordered)))
     ]
-    shots = [_lost_shot(examination, every, place) for place in chosen]
+    shots = [_lost_shot(diagnosis, every, place) for place in chosen]
     figures = [
-        element("figure", picture, _lost_caption(examination, every, place))
+        element("figure", picture, _lost_caption(diagnosis, every, place))
         for place, picture in zip(chosen, develop(shots, workers=workers), strict=True)
         if picture is not None
     ]
@@ -174,13 +174,13 @@ def _lost_pictures(examination: Examination, every: AllBoxes, *, workers: int) -
     return join(element("h3", title), element("div", *figures, class_="gallery"))
 
 
-def _lost_shot(examination: Examination, every: AllBoxes, place: int) -> Shot:
+def _lost_shot(diagnosis: Diagnosis, every: AllBoxes, place: int) -> Shot:
     record, number = every.owners[place]
     x0, y0, x1, y1 = record.target.boxes[number].tolist()
     box: Box = (x0, y0, x1, y1)
-    name = examination.source.classes[record.target.labels[number]]
+    name = diagnosis.source.classes[record.target.labels[number]]
     return Shot(
-        read=partial(examination.source.read, record),
+        read=partial(diagnosis.source.read, record),
         alt=f"{name} in {record.key}, matched well by no default box",
         frames=(Frame(box=box, colour=LOST),),
         around=box,
@@ -188,9 +188,9 @@ def _lost_shot(examination: Examination, every: AllBoxes, place: int) -> Shot:
     )
 
 
-def _lost_caption(examination: Examination, every: AllBoxes, place: int) -> Html:
+def _lost_caption(diagnosis: Diagnosis, every: AllBoxes, place: int) -> Html:
     record, number = every.owners[place]
-    name = examination.source.classes[record.target.labels[number]]
+    name = diagnosis.source.classes[record.target.labels[number]]
     (w, h), (seen_w, seen_h) = every.sides[place], every.input_sides[place]
     text = f" {w:.0f} × {h:.0f} px, at the input {seen_w:.0f} × {seen_h:.0f}"
     return element("figcaption", element("b", name), text)

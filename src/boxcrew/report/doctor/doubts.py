@@ -11,7 +11,7 @@ from boxcrew.data.detection.source import Record
 from boxcrew.evaluate.detection.suspects import KINDS, Kind, Suspect
 from boxcrew.report.doctor.markup import Html, element, join
 from boxcrew.report.doctor.pictures import Frame, Shot, develop
-from boxcrew.report.doctor.report import Examination, counted
+from boxcrew.report.doctor.report import Diagnosis, counted
 from boxcrew.report.plots.style import SERIES
 
 _PAIRS = 12
@@ -25,16 +25,16 @@ _TITLES: dict[Kind, str] = {
 }
 
 
-def duplicates_section(examination: Examination, *, workers: int) -> Html:
-    pairs = examination.near_duplicates
-    if len(examination.statistics) < 2:
+def duplicates_section(diagnosis: Diagnosis, *, workers: int) -> Html:
+    pairs = diagnosis.near_duplicates
+    if len(diagnosis.statistics) < 2:
         return element("p", "The set has one split: nothing can stand in two.")
     if not pairs:
         return element("p", "None: no image looks like one of another split.")
-    records = {record.key: record for record in examination.records}
+    records = {record.key: record for record in diagnosis.records}
     shown = pairs[:_PAIRS]
     shots = [
-        Shot(read=partial(examination.source.read, records[key]), alt=key, side=260)
+        Shot(read=partial(diagnosis.source.read, records[key]), alt=key, side=260)
         for pair in shown
         for key in (pair.first, pair.second)
     ]
@@ -61,11 +61,11 @@ def _pair(pair: NearDuplicate, first: Html | None, second: Html | None) -> Html:
     return element("div", *figures, class_="pair")
 
 
-def suspects_section(examination: Examination, *, workers: int) -> Html:
-    suspects = examination.suspects
+def suspects_section(diagnosis: Diagnosis, *, workers: int) -> Html:
+    suspects = diagnosis.suspects
     if suspects is None:
         text = "Once there is a run, its detector can be held against the labels:"
-        line = f"boxcrew doctor data={examination.path} run=runs/detect/train"
+        line = f"boxcrew doctor data={diagnosis.path} run=runs/detect/train"
         return join(element("p", text), element("p", element("code", line)))
     if not suspects:
         return element("p", "None: the detector contradicts no label of a class that it knows well.")
@@ -76,22 +76,22 @@ def suspects_section(examination: Examination, *, workers: int) -> Html:
         class_="legend",
     )
     text = (
-        f"What the detector of {examination.run} contradicts, the most doubtful first. Either may be right: "
+        f"What the detector of {diagnosis.run} contradicts, the most doubtful first. Either may be right: "
         "a detector makes errors of its own, and repeats those that it has learnt."
     )
     groups = [
-        _group(examination, kind, [one for one in suspects if one.kind == kind], workers=workers)
+        _group(diagnosis, kind, [one for one in suspects if one.kind == kind], workers=workers)
         for kind in KINDS
     ]
     return join(element("p", text), legend, *groups)
 
 
-def _group(examination: Examination, kind: Kind, suspects: list[Suspect], *, workers: int) -> Html:
+def _group(diagnosis: Diagnosis, kind: Kind, suspects: list[Suspect], *, workers: int) -> Html:
     if not suspects:
         return Html("")
     shown = suspects[:_SUSPECTS_OF_A_KIND]
-    records = {record.key: record for record in examination.records}
-    pictures = develop([_shot(examination, records[one.key], one) for one in shown], workers=workers)
+    records = {record.key: record for record in diagnosis.records}
+    pictures = develop([_shot(diagnosis, records[one.key], one) for one in shown], workers=workers)
     figures = [
         element("figure", picture, _caption(one))
         for one, picture in zip(shown, pictures, strict=True)
@@ -101,7 +101,7 @@ def _group(examination: Examination, kind: Kind, suspects: list[Suspect], *, wor
     return join(element("h3", f"{_TITLES[kind]}{more}"), element("div", *figures, class_="gallery large"))
 
 
-def _shot(examination: Examination, record: Record, one: Suspect) -> Shot:
+def _shot(diagnosis: Diagnosis, record: Record, one: Suspect) -> Shot:
     frames = []
     if one.label is not None:
         frames.append(Frame(box=one.box, colour=_LABEL))
@@ -115,7 +115,7 @@ def _shot(examination: Examination, record: Record, one: Suspect) -> Shot:
         max(box[3] for box in boxes),
     )
     return Shot(
-        read=partial(examination.source.read, record),
+        read=partial(diagnosis.source.read, record),
         alt=f"{record.key}: {sentence(one)}",
         frames=tuple(frames),
         around=around,

@@ -11,32 +11,32 @@ from boxcrew.report.doctor.classes import classes_section, samples_section
 from boxcrew.report.doctor.doubts import duplicates_section, suspects_section
 from boxcrew.report.doctor.markup import Html, element, join
 from boxcrew.report.doctor.problems import problems_section
-from boxcrew.report.doctor.report import Examination, set_name
+from boxcrew.report.doctor.report import Diagnosis, set_name
 from boxcrew.report.doctor.style import STYLE
-from boxcrew.report.doctor.summary import MOST, Task, Verdict, verdict
+from boxcrew.report.doctor.summary import MOST, Recommendation, Verdict, verdict
 
 # Whatever a name in the data says, the page asks nothing of anybody.
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
-def doctor_page(examination: Examination, *, command: str, when: datetime | None = None) -> str:
+def doctor_page(diagnosis: Diagnosis, *, command: str, when: datetime | None = None) -> str:
     """The whole page; `command` is what it was made with, `when` is now unless told."""
     workers = max(1, int(usable_cores()))
-    source = examination.source
+    source = diagnosis.source
     sections = {
         "problems": ("What is wrong", problems_section(source, workers=workers)),
-        "classes": ("Classes", classes_section(examination.statistics, source.classes)),
+        "classes": ("Classes", classes_section(diagnosis.statistics, source.classes)),
         "samples": ("What they look like", samples_section(source, workers=workers)),
-        "boxes": ("Boxes and images", boxes_section(examination)),
-        "reach": ("Reach of the default boxes", reach_section(examination, workers=workers)),
-        "duplicates": ("Look-alikes across splits", duplicates_section(examination, workers=workers)),
-        "suspects": ("Doubtful labels", suspects_section(examination, workers=workers)),
+        "boxes": ("Boxes and images", boxes_section(diagnosis)),
+        "reach": ("Reach of the default boxes", reach_section(diagnosis, workers=workers)),
+        "duplicates": ("Look-alikes across splits", duplicates_section(diagnosis, workers=workers)),
+        "suspects": ("Doubtful labels", suspects_section(diagnosis, workers=workers)),
     }
     links = element("nav", *(element("a", title, href=f"#{name}") for name, (title, _) in sections.items()))
     parts = [
         element("section", element("h2", title), body, id=name) for name, (title, body) in sections.items()
     ]
-    name = set_name(examination.path)
+    name = set_name(diagnosis.path)
     return "<!doctype html>\n" + element(
         "html",
         element(
@@ -49,30 +49,28 @@ def doctor_page(examination: Examination, *, command: str, when: datetime | None
         ),
         element(
             "body",
-            _header(examination, name),
-            element("main", _verdict(verdict(examination)), links, *parts),
+            _header(diagnosis, name),
+            element("main", _verdict(verdict(diagnosis)), links, *parts),
             _footer(command, when or datetime.now().astimezone()),
         ),
         lang="en",
     )
 
 
-def _header(examination: Examination, name: str) -> Html:
+def _header(diagnosis: Diagnosis, name: str) -> Html:
     facts = [
-        (f"{examination.num_images:,}", "images"),
-        (f"{examination.num_boxes:,}", "boxes"),
-        (f"{len(examination.source.classes):,}", "classes"),
+        (f"{diagnosis.num_images:,}", "images"),
+        (f"{diagnosis.num_boxes:,}", "boxes"),
+        (f"{len(diagnosis.source.classes):,}", "classes"),
     ]
     told = join(*(join(element("b", number), f" {what} · ") for number, what in facts))
-    splits = ", ".join(f"{split} {part.num_images:,}" for split, part in examination.statistics.items())
-    detector = f"{examination.detector.name} at {examination.detector.size} px"
+    splits = ", ".join(f"{split} {part.num_images:,}" for split, part in diagnosis.statistics.items())
+    detector = f"{diagnosis.detector.name} at {diagnosis.detector.size} px"
     return element(
         "header",
         element("p", "boxcrew doctor", class_="brand"),
         element("h1", name),
-        element(
-            "p", told, f"{splits} · {examination.source.format} · held against {detector}", class_="facts"
-        ),
+        element("p", told, f"{splits} · {diagnosis.source.format} · held against {detector}", class_="facts"),
     )
 
 
@@ -96,7 +94,7 @@ def _verdict(found: Verdict) -> Html:
     )
 
 
-def _task(task: Task) -> Html:
+def _task(task: Recommendation) -> Html:
     text = f"{task.text[:1].upper()}{task.text[1:].removesuffix('.')}. "
     return element("li", text, element("a", "See", href=f"#{task.section}"))
 

@@ -17,7 +17,7 @@ from boxcrew.data.checks.scan import scan
 from boxcrew.data.detection.source import Record, Source, open_source
 from boxcrew.data.detection.statistics import Advice, SplitStatistics, advise, split_statistics
 from boxcrew.data.transforms.pipeline import TransformsConfig
-from boxcrew.detectors._anchor_coverage import Reach, reach
+from boxcrew.detectors._anchor_coverage import AnchorCoverage, anchor_coverage
 from boxcrew.detectors._base import DetectorConfig
 from boxcrew.detectors._objects import counted_objects
 from boxcrew.evaluate.detection.suspects import Suspect
@@ -33,7 +33,7 @@ _QUANTILES = (5, 25, 50, 75, 95)  # percent
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Examination:
+class Diagnosis:
     """All that is known about a set."""
 
     path: str  # as it was given
@@ -43,13 +43,13 @@ class Examination:
     near_duplicates: tuple[NearDuplicate, ...]
     detector: DetectorConfig
     transforms: TransformsConfig  # how photos become the detector's input
-    reach: Reach | None  # None where the detector has no default boxes
+    anchor_coverage: AnchorCoverage | None  # None where the detector has no default boxes
     run: Path | None
     suspects: tuple[Suspect, ...] | None  # None where there is no run to ask
 
     @property
     def records(self) -> tuple[Record, ...]:
-        """Of all splits, in the order that `reach` counts boxes in."""
+        """Of all splits, in the order that `anchor_coverage` counts boxes in."""
         return tuple(record for records in self.source.splits.values() for record in records)
 
     @property
@@ -70,7 +70,7 @@ class Examination:
             "problems": [problem.to_json() for problem in self.source.problems],
             "advice": [one.to_json() for one in self.advice],
             "detector": self.detector.tree(),
-            "reach": _reach_json(self.reach),
+            "reach": _reach_json(self.anchor_coverage),
             "near_duplicates": [one.to_json() for one in self.near_duplicates],
             "run": str(self.run) if self.run else None,
             "suspects": None if self.suspects is None else [one.to_json() for one in self.suspects],
@@ -89,7 +89,7 @@ def counted(number: int, one: str, many: str) -> str:
     return f"{number:,} {one if number == 1 else many}"
 
 
-def examine(config: RunConfig, screen: Screen, *, run: Path | None = None) -> Examination:
+def diagnose(config: RunConfig, screen: Screen, *, run: Path | None = None) -> Diagnosis:
     """Looks at the set that `config` names, with its detector in mind; with a `run`, also at what its best
     weights make of the labels.
     """
@@ -104,7 +104,7 @@ def examine(config: RunConfig, screen: Screen, *, run: Path | None = None) -> Ex
     statistics = {name: split_statistics(part, source.classes) for name, part in source.splits.items()}
     with screen.progress("comparing the splits") as progress:
         alike = near_duplicates(source, workers=workers, progress=progress)
-    return Examination(
+    return Diagnosis(
         path=config.data.path,
         source=source,
         statistics=statistics,
@@ -112,20 +112,20 @@ def examine(config: RunConfig, screen: Screen, *, run: Path | None = None) -> Ex
         near_duplicates=alike,
         detector=task.detector,
         transforms=task.transforms,
-        reach=_reach(task, source),
+        anchor_coverage=_reach(task, source),
         run=run,
         suspects=find_suspects(run, source, screen, device=config.device) if run else None,
     )
 
 
-def _reach(config: DetectionConfig, source: Source) -> Reach | None:
+def _reach(config: DetectionConfig, source: Source) -> AnchorCoverage | None:
     """Over all splits, of the detector that a run would build: what is `auto` is fitted to `train`."""
     learnt = source.splits.get("train", ())
     _, objects = counted_objects(*_targets(learnt))
     settled, _ = objects.fit(config.detector, config.transforms)
     every = [record for records in source.splits.values() for record in records]
     targets, sizes = _targets(every)
-    return reach(
+    return anchor_coverage(
         config.detector, source.classes, targets, sizes, transforms=config.transforms, settled=settled
     )
 
@@ -134,27 +134,27 @@ def _targets(records: Sequence[Record]) -> tuple[list[Target], list[tuple[int, i
     return [record.target for record in records], [(record.width, record.height) for record in records]
 
 
-def say_examination(examination: Examination, screen: Screen) -> None:
+def say_examination(diagnosis: Diagnosis, screen: Screen) -> None:
     """The short form, for a terminal."""
-    splits = ", ".join(f"{name} {split.num_images}" for name, split in examination.statistics.items())
+    splits = ", ".join(f"{name} {split.num_images}" for name, split in diagnosis.statistics.items())
     screen.say(
-        f"data: {examination.path} ({examination.source.format}): {splits} images, "
-        f"{examination.num_boxes} boxes, {counted(len(examination.source.classes), 'class', 'classes')}"
+        f"data: {diagnosis.path} ({diagnosis.source.format}): {splits} images, "
+        f"{diagnosis.num_boxes} boxes, {counted(len(diagnosis.source.classes), 'class', 'classes')}"
     )
-    say_problems(examination.source.problems, screen, rest="doctor.json names all")
-    for one in examination.advice:
+    say_problems(diagnosis.source.problems, screen, rest="doctor.json names all")
+    for one in diagnosis.advice:
         screen.say(f"advice: {one.text}")
-    if examination.reach is not None:
-        screen.say(f"reach: {examination.reach.advice}")
-    pairs = len(examination.near_duplicates)
+    if diagnosis.anchor_coverage is not None:
+        screen.say(f"reach: {diagnosis.anchor_coverage.advice}")
+    pairs = len(diagnosis.near_duplicates)
     if pairs:
         screen.warn(f"{counted(pairs, 'image looks', 'images look')} nearly the same as one of another split")
     else:
         screen.say("near-duplicates: none between the splits")
-    if examination.suspects is not None:
-        kinds = Counter(one.kind for one in examination.suspects)
+    if diagnosis.suspects is not None:
+        kinds = Counter(one.kind for one in diagnosis.suspects)
         said = ", ".join(f"{count} {kind}" for kind, count in kinds.items()) or "none"
-        screen.say(f"doubtful labels, by the detector of {examination.run}: {said}")
+        screen.say(f"doubtful labels, by the detector of {diagnosis.run}: {said}")
 
 
 def _split_json(split: SplitStatistics) -> dict[str, Any]:
@@ -185,7 +185,7 @@ def _spread(values: Iterable[float]) -> dict[str, float] | None:
     return {"min": round(float(array.min()), 2), **inner, "max": round(float(array.max()), 2)}
 
 
-def _reach_json(found: Reach | None) -> dict[str, Any] | None:
+def _reach_json(found: AnchorCoverage | None) -> dict[str, Any] | None:
     if found is None:
         return None
     return {

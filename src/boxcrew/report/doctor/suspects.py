@@ -9,7 +9,7 @@ from pathlib import Path
 from boxcrew.data.detection.source import Source
 from boxcrew.data.loading.workers import Workers
 from boxcrew.evaluate.detection.evaluator import Evaluator
-from boxcrew.evaluate.detection.metric import Judged
+from boxcrew.evaluate.detection.metric import EvaluatedImage
 from boxcrew.evaluate.detection.suspects import Suspect, suspects_of
 from boxcrew.tasks.detection import predictor, require_detection
 from boxcrew.train.output.screen import Screen
@@ -29,22 +29,25 @@ def find_suspects(
         source = source.with_classes(loaded.task.network.classes)
     look = predictor(require_detection(loaded.config), loaded.task, loaded.deployment.move)
     workers = Workers(num=loaded.deployment.plan.loader_workers)
-    judged: dict[str, tuple[Judged, ...]] = {}
+    evaluated: dict[str, tuple[EvaluatedImage, ...]] = {}
     with loaded.deployment, screen.progress("comparing labels with what is found") as progress:
         for split, records in source.splits.items():
             evaluator = Evaluator(
                 source=source, images=source, records=records, batch=_BATCH, workers=workers
             )
-            evaluation = evaluator(look, progress=partial(_tell, progress, source, judged))
-            judged[split] = evaluation.judged
+            evaluation = evaluator(look, progress=partial(_tell, progress, source, evaluated))
+            evaluated[split] = evaluation.evaluated
             for problem in evaluation.skipped:
                 screen.warn(f"left out: {problem}")
-    return suspects_of(judged, source.classes, limit=limit)
+    return suspects_of(evaluated, source.classes, limit=limit)
 
 
 def _tell(
-    progress: Callable[[int, int], None], source: Source, judged: Mapping[str, Sequence[Judged]], done: int
+    progress: Callable[[int, int], None],
+    source: Source,
+    evaluated: Mapping[str, Sequence[EvaluatedImage]],
+    done: int,
 ) -> None:
-    """`done` images of a split, after the splits that are `judged` already."""
-    before = sum(len(images) for images in judged.values())
+    """`done` images of a split, after the splits that are `evaluated` already."""
+    before = sum(len(images) for images in evaluated.values())
     progress(before + done, sum(len(records) for records in source.splits.values()))

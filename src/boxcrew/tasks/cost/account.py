@@ -99,7 +99,7 @@ def workload_of(
         averages=int(averages),
         batch=Line(fixed=0, each=_size(_tensors(examples(1)))),
         whole=_pass(few, more),
-        examined=_peak(*(_looked_at(bare, examples(num)) for num in (FEW, MORE))),
+        evaluated=_peak(*(_looked_at(bare, examples(num)) for num in (FEW, MORE))),
         recomputed=again,
         forward_operations=few.forward_operations // FEW,
         least_samples=_least(bare, examples),

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from boxcrew.core.errors import ModelError
 from boxcrew.core.files import flush
-from boxcrew.deploy.processes.collectives import Group
+from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.nets.tensor_file import write_tensors
 
 FORMAT = 1
@@ -37,16 +37,16 @@ class Checkpoint:
         return sum(tensor.numel() * tensor.element_size() for tensor in self.tensors.values())
 
 
-def shared(own: Checkpoint | None, group: Group) -> Checkpoint:
+def shared(own: Checkpoint | None, group: ReplicaGroup) -> Checkpoint:
     """The chief's checkpoint, on all replicas: the others, who give none, need not have its files."""
-    told = group.tell(_description(own) if own is not None else None)
+    told = group.broadcast_json(_description(own) if own is not None else None)
     if own is not None:
         tensors = {name: tensor.contiguous() for name, tensor in own.tensors.items()}
     else:
         kinds = told["tensors"].items()
         tensors = {name: torch.empty(shape, dtype=getattr(torch, kind)) for name, (kind, shape) in kinds}
     # As bytes, for not all kinds of numbers can travel; in the order of the names, which all have.
-    group.spread([tensors[name].view(-1).view(torch.uint8) for name in sorted(tensors)])
+    group.broadcast([tensors[name].view(-1).view(torch.uint8) for name in sorted(tensors)])
     return Checkpoint(step=told["step"], tensors=tensors, state=told["state"])
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from boxcrew.core.types import Batch
-from boxcrew.deploy.deployment import Deployment, Standing
+from boxcrew.deploy.deployment import Deployment, RunStatus
 from boxcrew.deploy.optimizer_state import Slots
 from boxcrew.tasks.base import Task
 from boxcrew.tasks.phases import learning_in
@@ -129,7 +129,7 @@ class Trainer:
             if self._must_go_back:
                 self._go_back()
             self._follow(self._batches(self.step))
-        self.deployment.settle()
+        self.deployment.finalize()
         for hook in self._hooks:
             hook.end(self)
 
@@ -138,21 +138,21 @@ class Trainer:
         self._batches = batches
         self._stream_is_old = True
 
-    def attend(self) -> None:
+    def serve_commands(self) -> None:
         """To the chief, while its hooks are at work or it finishes; it lets the others go on with `call`."""
-        self.deployment.attend(self._brought_together)
+        self.deployment.serve_commands(self._brought_together)
 
     def learnt(self, owner: str = "task") -> Task:
         """The task with what it, or a hook that keeps tensors of it, has learnt: whole, and where the
         deployment moves inputs. The chief asks for it.
         """
-        if owner == "task" and self.deployment.is_whole:
-            return self.deployment.lend(self.task)
-        return self.deployment.lend(self.task, self._whole(owner))
+        if owner == "task" and self.deployment.has_full_state:
+            return self.deployment.eval_copy(self.task)
+        return self.deployment.eval_copy(self.task, self._whole(owner))
 
     def _whole(self, owner: str) -> Mapping[str, Tensor]:
         """For the chief: tensors of the task, the optimizer or a hook."""
-        self.deployment.call(owner)
+        self.deployment.broadcast_command(owner)
         return self._brought_together(owner)
 
     def _brought_together(self, owner: str) -> Mapping[str, Tensor]:
@@ -162,7 +162,7 @@ class Trainer:
             tensors = self.deployment.slots(self.optimizer).tensors
         else:
             tensors = next(hook for hook in self._hooks if hook.name == owner).tensors()
-        return self.deployment.whole(tensors)
+        return self.deployment.gather_full_state(tensors)
 
     @property
     def _is_over(self) -> bool:
@@ -187,15 +187,15 @@ class Trainer:
     def _come_together(self) -> None:
         """After hooks were at work, those of the chief much longer than the others'."""
         if self.deployment.is_chief:
-            self.deployment.call("")
+            self.deployment.broadcast_command("")
         else:
-            self.attend()
+            self.serve_commands()
         self._agree()
 
     def _agree(self) -> None:
         """Replicas go on, stop and count the time alike. Hooks of one may have stopped it or taken long."""
-        own = Standing(elapsed=self.elapsed, stop=self.stop_reason is not None, interrupted=self.interrupted)
-        agreed = self.deployment.agree(own)
+        own = RunStatus(elapsed=self.elapsed, stop=self.stop_reason is not None, interrupted=self.interrupted)
+        agreed = self.deployment.all_reduce_status(own)
         self.elapsed = agreed.elapsed
         if agreed.interrupted and not self.interrupted:
             self.interrupt("another replica was interrupted")
@@ -224,10 +224,10 @@ class Trainer:
         rate = self.course.rate_at(self.progress) * self.guard.rate_factor
         set_rate(self.optimizer, rate)
         self._draw_anew()
-        self.deployment.meet()
+        self.deployment.barrier()
         terms: dict[str, float] = {}
         losses: dict[str, float] = {}  # of the phases
-        with self.deployment.group.at_work():
+        with self.deployment.group.computing():
             for phase in self.task.phases_of(self.step):
                 found, norm, fault = self._do_phase(batch, phase)
                 terms |= found
@@ -319,7 +319,7 @@ class Trainer:
             owner, _, inner = name.partition("/")
             parts.setdefault(owner, {})[inner] = value
         for name, own in self.task.state_dict().items():
-            self.deployment.take(own, parts["task"][name])
+            self.deployment.load_into(own, parts["task"][name])
         slots = Slots(parts.get("optimizer", {}), checkpoint.state["optimizer"])
         self.deployment.load_slots(self.optimizer, slots)
         self.deployment.load_state(checkpoint.state["deployment"])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from boxcrew.core.files import append, flush, write_text
 from boxcrew.train.loop.schedule import Progress
 from boxcrew.train.output.best_effort import BestEffort
-from boxcrew.train.output.tensorboard import Board
+from boxcrew.train.output.tensorboard import TensorBoardLog
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -29,7 +29,7 @@ class Metrics:
     that a full disk does not take are tried again with the next.
     """
 
-    def __init__(self, folder: Path, *, board: Board, files: BestEffort, from_step: int) -> None:
+    def __init__(self, folder: Path, *, board: TensorBoardLog, files: BestEffort, from_step: int) -> None:
         self._board = board
         self._files = files
         self._lines = folder / "metrics.jsonl"

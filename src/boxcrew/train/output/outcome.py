@@ -10,8 +10,8 @@ from typing import Any
 from boxcrew.core.units import format_bytes, format_duration
 from boxcrew.deploy.memory import peak_memory
 from boxcrew.nets.weights import save_weights
-from boxcrew.tasks.base import Facts, Subject, Task, TaskConfig
-from boxcrew.train.loop.hooks.evaluation import Examination
+from boxcrew.tasks.base import DataFacts, Task, TaskConfig, TaskData
+from boxcrew.train.loop.hooks.evaluation import EvaluationHook
 from boxcrew.train.loop.hooks.summaries import Summaries
 from boxcrew.train.loop.trainer import Trainer
 from boxcrew.train.output.screen import Screen
@@ -20,13 +20,13 @@ from boxcrew.train.output.screen import Screen
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
     folder: Path
-    subject: Subject
+    task_data: TaskData
     summary: dict[str, Any]
     interrupted: bool
     trouble: str | None = None  # files that could not be written in the end, and why
 
 
-def save_task(path: Path, task: Task, config: TaskConfig, facts: Facts, *, step: int, seed: int) -> None:
+def save_task(path: Path, task: Task, config: TaskConfig, facts: DataFacts, *, step: int, seed: int) -> None:
     """Weights with all that is needed to use them, and to judge them on what was held out with the seed."""
     path.parent.mkdir(exist_ok=True)
     meta = {"format": 2, "task": config.tree(), "facts": dict(facts), "step": step, "seed": seed}
@@ -34,7 +34,7 @@ def save_task(path: Path, task: Task, config: TaskConfig, facts: Facts, *, step:
 
 
 def summarize(
-    folder: Path, trainer: Trainer, summaries: Summaries, examination: Examination, *, state: str
+    folder: Path, trainer: Trainer, summaries: Summaries, evaluation_hook: EvaluationHook, *, state: str
 ) -> dict[str, Any]:
     """What `summary.json` holds: the numbers of the best weights, and how the run went."""
     place = folder / "evaluation.json"
@@ -45,7 +45,7 @@ def summarize(
         "state": state,
         "stopped_because": trainer.stop_reason,
         **best["numbers"],
-        "best_step": examination.best_step,
+        "best_step": evaluation_hook.best_step,
         "steps": trainer.step,
         "epochs": trainer.progress.epoch,
         "skipped_steps": trainer.guard.skipped_steps,
@@ -63,7 +63,7 @@ def say_result(outcome: Outcome, screen: Screen) -> None:
     summary = outcome.summary
     if summary["best_step"] is not None and summary["milliseconds"]:
         report = {"numbers": summary, **summary}
-        say_scores(f"best weights, step {summary['best_step']}", report, type(outcome.subject), screen)
+        say_scores(f"best weights, step {summary['best_step']}", report, type(outcome.task_data), screen)
     seconds, memory = format_duration(summary["train_seconds"]), format_bytes(summary["peak_memory_bytes"])
     screen.say(
         f"training: {seconds}, {summary['images_per_second']:.1f} samples/s, "
@@ -78,7 +78,7 @@ def say_result(outcome: Outcome, screen: Screen) -> None:
         screen.say(f"to go on: boxcrew resume run={outcome.folder}")
 
 
-def say_scores(title: str, report: dict[str, Any], kind: type[Subject], screen: Screen) -> None:
+def say_scores(title: str, report: dict[str, Any], kind: type[TaskData], screen: Screen) -> None:
     """A table. `report` is the JSON of an evaluation."""
     table = kind.scores(report)
     screen.table(title, table.columns, table.rows)

@@ -17,7 +17,7 @@ QUEUE = 1000  # events that may wait for a slow disk before the loop has to
 _FAILURES = (OSError, RuntimeError, ValueError)  # of the file, of its thread, of a file that was closed
 
 
-class Board:
+class TensorBoardLog:
     """Without a folder it shows nothing."""
 
     def __init__(self, folder: Path | None, *, from_step: int, warn: Callable[[str], None]) -> None:

@@ -14,9 +14,9 @@ from boxcrew.hardware.probe import probe_machine
 from boxcrew.hardware.speed import measured
 from boxcrew.plan.hosts import plan_hosts
 from boxcrew.plan.layouts import num_servers
-from boxcrew.plan.observed import Knowledge
+from boxcrew.plan.observed import Observed
 from boxcrew.plan.plan import Plan
-from boxcrew.plan.request import DeployConfig, Order
+from boxcrew.plan.request import DeployConfig, PlanRequest
 from boxcrew.plan.search import make_plan
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.schedule import Length
@@ -47,7 +47,7 @@ def choose_plan(
     *,
     num_samples: int,
     hosts: Sequence[Host] = (),
-    knowledge: Knowledge | None = None,
+    observed: Observed | None = None,
 ) -> Plan:
     """The plan in `plan=`, word for word, or one made for this machine, or for these hosts with the replicas
     that are there.
@@ -56,24 +56,24 @@ def choose_plan(
         plan = _read_plan(config, config.plan, hosts or (Host(name="", machine=machine, ranks=(0,)),))
         _require_own_devices(plan, hosts)
         return plan
-    order = order_of(config, num_samples)
+    request = plan_request(config, num_samples)
 
-    def plan_part(there: Machine, wishes: DeployConfig, batch: int) -> Plan:
-        part = order.model_copy(update={"deploy": wishes, "batch": batch})
-        return make_plan(there, workload, part, knowledge)
+    def plan_part(there: Machine, deploy: DeployConfig, batch: int) -> Plan:
+        part = request.model_copy(update={"deploy": deploy, "batch": batch})
+        return make_plan(there, workload, part, observed)
 
     if len(hosts) > 1:
         plan = plan_hosts(hosts, config.deploy, config.batch, plan_part)
     else:
-        wishes = config.deploy
-        if hosts and wishes.replicas == "auto":
-            wishes = wishes.model_copy(update={"replicas": len(hosts[0].ranks)})
-        plan = plan_part(machine, wishes, config.batch)
+        deploy = config.deploy
+        if hosts and deploy.replicas == "auto":
+            deploy = deploy.model_copy(update={"replicas": len(hosts[0].ranks)})
+        plan = plan_part(machine, deploy, config.batch)
     _require_own_devices(plan, hosts)
     return plan.model_copy(update={"task": task_name(config)})
 
 
-def order_of(config: RunConfig, num_samples: int) -> Order:
+def plan_request(config: RunConfig, num_samples: int) -> PlanRequest:
     """What the settings ask of a plan, for a training set of that size."""
     length = Length.of(
         steps=config.steps,
@@ -82,7 +82,7 @@ def order_of(config: RunConfig, num_samples: int) -> Order:
         num_samples=num_samples,
         batch=config.batch,
     )
-    return Order(
+    return PlanRequest(
         deploy=config.deploy,
         goal=config.goal,
         device=config.device,
@@ -93,7 +93,7 @@ def order_of(config: RunConfig, num_samples: int) -> Order:
         steps=float(length.steps),
         seconds=length.seconds,
         prefetch=config.loader.prefetch,
-        examined=config.evaluation.batch,
+        eval_batch=config.evaluation.batch,
     )
 
 
@@ -112,7 +112,7 @@ def planned_processes(config: RunConfig, begun_in: Path | None = None) -> tuple[
     if config.plan is not None:
         plan = _read_plan(config, config.plan, (Host(name="", machine=machine, ranks=(0,)),))
         return len(plan.replicas), plan.servers
-    plan = make_plan(machine, NOTHING, order_of(config, num_samples=config.batch), Knowledge(libraries=0))
+    plan = make_plan(machine, NOTHING, plan_request(config, num_samples=config.batch), Observed(libraries=0))
     return len(plan.replicas), plan.servers
 
 

@@ -20,14 +20,14 @@ from boxcrew.hardware.speed import QUIET, measured
 from boxcrew.plan.candidate import candidate_of
 from boxcrew.plan.cost import Costs
 from boxcrew.plan.memory import capacity_of
-from boxcrew.plan.observed import Knowledge, Residual, Timing
+from boxcrew.plan.observed import Observed, ObservedRatio, Timing
 from boxcrew.plan.observed_store import recall, remember
 from boxcrew.plan.plan import Plan
 from boxcrew.plan.search import with_enough_workers
-from boxcrew.tasks.base import Facts
+from boxcrew.tasks.base import DataFacts
 from boxcrew.train.config import RunConfig
-from boxcrew.train.planning.choose import choose_plan, order_of, task_name
-from boxcrew.train.planning.trial import Job, probe, ways_of
+from boxcrew.train.planning.choose import choose_plan, plan_request, task_name
+from boxcrew.train.planning.trial import TrialJob, run_trial, trial_settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class Planner:
     workload: Workload
     num_samples: int  # of the training set
     hosts: Sequence[Host] = ()
-    knowledge: Knowledge
+    observed: Observed
 
     @classmethod
     def of(
@@ -60,21 +60,21 @@ class Planner:
         is_here: bool = True,
     ) -> Planner:
         """With all that is known of the machine. One that is not here nothing was measured on."""
-        knowledge = Knowledge()
+        observed = Observed()
         if is_here:
             machine = measured(machine)
             if sum(len(host.ranks) for host in hosts) > 1:  # replicas that begin together are no others
                 machine = machine.model_copy(update={"busy_cores": 0.0})
             libraries = psutil.Process().memory_info().rss - workload.parameters - workload.buffers
-            residuals = recall(machine, _key(config))
-            knowledge = Knowledge(residuals=residuals, libraries=max(0, libraries))
+            ratios = recall(machine, _key(config))
+            observed = Observed(ratios=ratios, libraries=max(0, libraries))
         return cls(
             config=config,
             machine=machine,
             workload=workload,
             num_samples=num_samples,
             hosts=hosts,
-            knowledge=knowledge,
+            observed=observed,
         )
 
     @property
@@ -95,7 +95,7 @@ class Planner:
         """The same with what it is expected to take, as far as that is known: not of several hosts."""
         predicted = None
         if len(self.hosts) <= 1:
-            predicted = self._costs(self.knowledge, plan).predict(candidate_of(plan, self.machine))
+            predicted = self._costs(self.observed, plan).predict(candidate_of(plan, self.machine))
         return plan.model_copy(update={"predicted": predicted})
 
     def _chosen(self) -> Plan:
@@ -105,23 +105,23 @@ class Planner:
             self.workload,
             num_samples=self.num_samples,
             hosts=self.hosts,
-            knowledge=self.knowledge,
+            observed=self.observed,
         )
 
-    def with_steps_tried(self, plan: Plan, facts: Facts, batch: Batch) -> Planner:
+    def with_steps_tried(self, plan: Plan, facts: DataFacts, batch: Batch) -> Planner:
         """The same, knowing what a few steps of this batch, which is computed at once, take here."""
-        order = order_of(self.config, self.num_samples)
-        job = Job(
+        request = plan_request(self.config, self.num_samples)
+        job = TrialJob(
             config=self.config,
             facts=facts,
             batch=batch,
-            ways=ways_of(plan, self.config, busy_cores=self.machine.busy_cores),
-            memory=capacity_of(self.machine.devices[0], order),
+            settings=trial_settings(plan, self.config, busy_cores=self.machine.busy_cores),
+            memory=capacity_of(self.machine.devices[0], request),
             least=self.workload.least_samples,
         )
-        found = probe(job)
+        found = run_trial(job)
         update = {"timings": found.timings, "failures": found.failures, "too_many": found.too_many}
-        return replace(self, knowledge=self.knowledge.model_copy(update=update))
+        return replace(self, observed=self.observed.model_copy(update=update))
 
     def verdict(self, plan: Plan, found: Measured) -> tuple[str, bool]:
         """Predicted against measured, in a sentence; and whether it was as expected."""
@@ -151,7 +151,7 @@ class Planner:
             seconds=max(1e-6, (found.step_seconds - found.wait_seconds) / plan.accumulation),
             num_bytes=None if peak is None else max(1, peak - self._libraries_on(device)),
         )
-        costs = self._costs(self.knowledge.model_copy(update={"timings": (timing,), "failures": ()}), plan)
+        costs = self._costs(self.observed.model_copy(update={"timings": (timing,), "failures": ()}), plan)
         return with_enough_workers(costs, plan).because("planned anew after the first steps")
 
     def remember(self, plan: Plan, found: Measured) -> None:
@@ -161,30 +161,30 @@ class Planner:
         if self.machine.busy_cores >= QUIET:
             return
         device = plan.clones[0].device
-        bare = self._costs(Knowledge(libraries=self.knowledge.libraries), plan)
+        bare = self._costs(Observed(libraries=self.observed.libraries), plan)
         candidate = candidate_of(plan, self.machine)
         predicted = bare.predict(candidate).on(device).measurable
         libraries = self._libraries_on(device)
         larger = 1.0
         if found.peak_bytes is not None:
             larger = max(1, found.peak_bytes - libraries) / max(1, predicted - libraries)
-        residual = Residual(
+        ratio = ObservedRatio(
             device=device,
             memory_format=plan.memory_format,
             precision=plan.precision,
             seconds=max(1e-6, found.step_seconds - found.wait_seconds) / max(1e-9, bare.step(candidate).busy),
             num_bytes=larger,
         )
-        remember(self.machine, _key(self.config), residual)
+        remember(self.machine, _key(self.config), ratio)
 
     def _libraries_on(self, device: str) -> int:
         """Bytes that are measured there besides the model's."""
-        return (self.knowledge.libraries or 0) if device == "cpu" else 0
+        return (self.observed.libraries or 0) if device == "cpu" else 0
 
-    def _costs(self, knowledge: Knowledge, plan: Plan) -> Costs:
+    def _costs(self, observed: Observed, plan: Plan) -> Costs:
         """Of a plan, whose batch may be another than that of the settings."""
-        order = order_of(self.config, self.num_samples).model_copy(update={"batch": plan.batch})
-        return Costs(machine=self.machine, workload=self.workload, order=order, knowledge=knowledge)
+        request = plan_request(self.config, self.num_samples).model_copy(update={"batch": plan.batch})
+        return Costs(machine=self.machine, workload=self.workload, request=request, observed=observed)
 
 
 def _key(config: RunConfig) -> str:

@@ -28,7 +28,7 @@ from boxcrew.deploy.deployment import Deployment, deploy
 from boxcrew.deploy.memory import forget_peak, is_out_of_memory, limited, peak_memory
 from boxcrew.plan.observed import Timing
 from boxcrew.plan.plan import Clone, MemoryFormat, Plan, Precision, Replica
-from boxcrew.tasks.base import TASKS, Facts, Task
+from boxcrew.tasks.base import TASKS, DataFacts, Task
 from boxcrew.tasks.phases import learning_in
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.optim import optimizer_of
@@ -42,7 +42,7 @@ WORTH_STEPS, WORTH_SECONDS = 200, 120.0  # a shorter run would not earn the prob
 
 
 @dataclass(frozen=True, kw_only=True)
-class Way:
+class TrialSetting:
     """To compute."""
 
     device: str
@@ -55,11 +55,11 @@ class Way:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Job:
+class TrialJob:
     config: RunConfig
-    facts: Facts
+    facts: DataFacts
     batch: Batch  # as many samples as a step computes at once
-    ways: tuple[Way, ...]
+    settings: tuple[TrialSetting, ...]
     memory: int  # bytes that it may take
     least: int = 1  # samples that can be computed at once
 
@@ -76,7 +76,7 @@ def is_worth_it(length: Length) -> bool:
     return seconds_do and length.steps >= WORTH_STEPS
 
 
-def probe(job: Job, *, seconds: float = SECONDS) -> Found:
+def run_trial(job: TrialJob, *, seconds: float = SECONDS) -> Found:
     """What a child process finds out in that time. A probe never ends a run: what fails is told."""
     lines: list[str] = []
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as last_words:
@@ -131,7 +131,7 @@ def _understood(lines: Sequence[str]) -> Found:
     )
 
 
-def _packed(job: Job, *, ends: float) -> dict[str, Any]:
+def _packed(job: TrialJob, *, ends: float) -> dict[str, Any]:
     """Plain values and tensors."""
     return {
         "config": job.config.tree(),
@@ -139,7 +139,7 @@ def _packed(job: Job, *, ends: float) -> dict[str, Any]:
         "inputs": job.batch.inputs,
         "targets": dict(job.batch.targets),
         "keys": job.batch.keys,
-        "ways": [astuple(way) for way in job.ways],
+        "ways": [astuple(way) for way in job.settings],
         "memory": job.memory,
         "least": job.least,
         "parent": os.getpid(),
@@ -154,11 +154,11 @@ def main() -> None:
     packed = torch.load(sys.stdin.buffer, weights_only=True)
     die_with(packed["parent"])
     names = ("device", "memory_format", "threads", "precision")
-    job = Job(
+    job = TrialJob(
         config=RunConfig.of(packed["config"]),
         facts=json.loads(packed["facts"]),
         batch=Batch(inputs=packed["inputs"], targets=packed["targets"], keys=tuple(packed["keys"])),
-        ways=tuple(Way(**dict(zip(names, one, strict=True))) for one in packed["ways"]),
+        settings=tuple(TrialSetting(**dict(zip(names, one, strict=True))) for one in packed["ways"]),
         memory=packed["memory"],
         least=packed["least"],
     )
@@ -171,7 +171,7 @@ def main() -> None:
 
 
 class _Probe:
-    def __init__(self, job: Job, *, ends: float, tell: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, job: TrialJob, *, ends: float, tell: Callable[[dict[str, Any]], None]) -> None:
         self._job = job
         self._ends = ends
         self._tell = tell
@@ -183,12 +183,12 @@ class _Probe:
         that were faster.
         """
         self._load_libraries()
-        usual, *others = self._job.ways
+        usual, *others = self._job.settings
         few, most = self._job.least, len(self._job.batch)
         found = self._try(usual, few)
         if found is None:
             return
-        if few < FEW <= most and FEW * found / few * ROUNDS * len(self._job.ways) < 0.5 * self._left:
+        if few < FEW <= most and FEW * found / few * ROUNDS * len(self._job.settings) < 0.5 * self._left:
             few, found = FEW, self._try(usual, FEW) or found
         share = 0.5 if others else 0.9
         many = min(most, int(share * self._left / (2.5 * found / few)))
@@ -216,7 +216,7 @@ class _Probe:
         """Seconds."""
         return self._ends - time.monotonic()
 
-    def _try(self, way: Way, num: int) -> float | None:
+    def _try(self, way: TrialSetting, num: int) -> float | None:
         """Seconds of a step; None where there was no time for one, or it failed."""
         if self._left < 0:
             return None
@@ -230,7 +230,7 @@ class _Probe:
             self._tell({"failure": f"{way} with {counted(num, 'sample')} could not be tried: {what}"})
             return None
 
-    def _timed(self, way: Way, num: int) -> float:
+    def _timed(self, way: TrialSetting, num: int) -> float:
         torch.manual_seed(self._job.config.seed)
         deployment = deploy(_plan_for(way, num))
         step = self._step(deployment, self._job.batch.select([i % len(self._job.batch) for i in range(num)]))
@@ -242,7 +242,7 @@ class _Probe:
             raise MemoryError
         kept = sorted(times[1:] or times)
         seconds, cores = kept[len(kept) // 2]
-        is_usual = way == self._job.ways[0]
+        is_usual = way == self._job.settings[0]
         peak, before = peak_memory(way.device), self._before if way.device == "cpu" else 0
         timing = Timing(
             device=way.device,
@@ -286,7 +286,7 @@ def _are_too_few(times: Sequence[tuple[float, float]]) -> bool:
     return len(times) < ROUNDS and sum(seconds for seconds, _ in times) < ENOUGH
 
 
-def _plan_for(way: Way, num: int) -> Plan:
+def _plan_for(way: TrialSetting, num: int) -> Plan:
     return Plan(
         replicas=(Replica(clones=(Clone(device=way.device, share=num),)),),
         parameter_device=way.device,
@@ -299,9 +299,9 @@ def _plan_for(way: Way, num: int) -> Plan:
     )
 
 
-def ways_of(plan: Plan, config: RunConfig, *, busy_cores: float) -> tuple[Way, ...]:
+def trial_settings(plan: Plan, config: RunConfig, *, busy_cores: float) -> tuple[TrialSetting, ...]:
     """The plan's own first; others differ in what was left to us. Only for CPUs there is a choice."""
-    own = Way(
+    own = TrialSetting(
         device=plan.clones[0].device,
         memory_format=plan.memory_format,
         threads=plan.threads,

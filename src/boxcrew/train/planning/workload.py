@@ -19,7 +19,7 @@ from boxcrew.core.errors import DataError, UsageError
 from boxcrew.core.files import write_text
 from boxcrew.core.version import VERSION
 from boxcrew.core.workload import Inputs, Workload
-from boxcrew.tasks.base import Feed, Subject, Task
+from boxcrew.tasks.base import LoaderOptions, Task, TaskData
 from boxcrew.tasks.cost.account import VERSION as ACCOUNT
 from boxcrew.tasks.cost.account import Examples, workload_of
 from boxcrew.train.config import RunConfig
@@ -30,15 +30,15 @@ LOOKED_AT = 32  # samples
 AT_ONCE = 8
 
 
-def workload_for(config: RunConfig, subject: Subject, task: Task, *, recompute: bool = False) -> Workload:
+def workload_for(config: RunConfig, task_data: TaskData, task: Task, *, recompute: bool = False) -> Workload:
     """Of the whole run: as it is when all has joined that is ever to learn, and for the largest samples there
     are. `recompute`: also with activations computed again, which takes longer to find out.
     """
     found = _kept(
-        _key(config, subject, task, recompute=recompute),
-        lambda: account_for(config, task, subject.largest_batch, recompute=recompute),
+        _key(config, task_data, task, recompute=recompute),
+        lambda: account_for(config, task, task_data.largest_batch, recompute=recompute),
     )
-    return found.model_copy(update={"inputs": measure_inputs(config, subject)})
+    return found.model_copy(update={"inputs": measure_inputs(config, task_data)})
 
 
 def account_for(config: RunConfig, task: Task, examples: Examples, *, recompute: bool = False) -> Workload:
@@ -54,12 +54,12 @@ def account_for(config: RunConfig, task: Task, examples: Examples, *, recompute:
     )
 
 
-def _key(config: RunConfig, subject: Subject, task: Task, *, recompute: bool) -> str:
+def _key(config: RunConfig, task_data: TaskData, task: Task, *, recompute: bool) -> str:
     """Of everything that a workload depends on."""
     tree = config.tree()
     known = {name: tree[name] for name in ("optim", "trainable", "unfreeze")}
     known |= {"task": config.task.tree(), "batch_norm": tree["deploy"]["batch_norm"]}
-    known |= {"facts": subject.facts, "costs": subject.cost_key(), "recompute": recompute}
+    known |= {"facts": task_data.facts, "costs": task_data.cost_key(), "recompute": recompute}
     known |= {"network": str(task), "versions": (VERSION, ACCOUNT, torch.__version__, version("timm"))}
     return hashlib.blake2b(json.dumps(known, sort_keys=True).encode(), digest_size=16).hexdigest()
 
@@ -96,23 +96,23 @@ def num_slots(config: OptimConfig) -> int:
     return sum(isinstance(one, torch.Tensor) and one.shape == layer.weight.shape for one in kept)
 
 
-def measure_inputs(config: RunConfig, subject: Subject) -> Inputs | None:
+def measure_inputs(config: RunConfig, task_data: TaskData) -> Inputs | None:
     """Of the first samples of the run, in core-seconds; None where they cannot be read: a run says so."""
-    num = min(LOOKED_AT, subject.num_train)
+    num = min(LOOKED_AT, task_data.num_train)
     at_once = min(max(AT_ONCE, config.batch), num)  # of many at once each takes less
     num -= num % at_once  # whole batches
-    kept = subject.keeping((num + at_once) * subject.most_read_bytes)
+    kept = task_data.keeping((num + at_once) * task_data.most_read_bytes)
     try:
         first, again = (_read(config, kept, num=num, at_once=at_once) for _ in range(2))
     except DataError:
         return None
-    return Inputs(seconds=max(first, again), kept_seconds=again, image_bytes=subject.read_bytes)
+    return Inputs(seconds=max(first, again), kept_seconds=again, image_bytes=task_data.read_bytes)
 
 
-def _read(config: RunConfig, subject: Subject, *, num: int, at_once: int) -> float:
+def _read(config: RunConfig, task_data: TaskData, *, num: int, at_once: int) -> float:
     """Core-seconds a sample."""
     steps = num // at_once
-    batches = subject.loader(Feed(batch=at_once, seed=config.seed)).batches(num_steps=1 + steps)
+    batches = task_data.loader(LoaderOptions(batch=at_once, seed=config.seed)).batches(num_steps=1 + steps)
     next(batches)  # only a first batch takes what it takes to begin
     begun = time.process_time()
     for _ in batches:

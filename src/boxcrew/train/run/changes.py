@@ -17,7 +17,7 @@ FREE = {
     "device",
     "plan",
     "goal",
-    "probe",
+    "trial",
     "loader",
     "deploy",
     "saver",

@@ -8,33 +8,33 @@ from collections.abc import Sequence
 from boxcrew.core.errors import DataError
 from boxcrew.data.checks.problem import ACTIONS, Problem
 from boxcrew.data.config import DataConfig
-from boxcrew.tasks.base import TASKS, Opening, Subject
+from boxcrew.tasks.base import TASKS, OpenOptions, TaskData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
 
 SHOWN_PROBLEMS = 8
 
 
-def load_subject(config: RunConfig, *, workers: int, screen: Screen) -> Subject:
+def load_task_data(config: RunConfig, *, workers: int, screen: Screen) -> TaskData:
     """Opens the data of a run to learn from it, and says what was found."""
     kind = TASKS.get(config.task.name)
     with screen.progress("looking at the data") as progress:
-        opening = Opening(data=config.data, seed=config.seed, workers=workers, progress=progress)
-        subject = kind.open(config.task, opening)
+        opening = OpenOptions(data=config.data, seed=config.seed, workers=workers, progress=progress)
+        task_data = kind.open(config.task, opening)
     if config.data.strict:
-        _require_clean(config.data, subject.problems)
-    subject.require_learnable()
-    screen.say(f"data: {config.data.path} {subject.headline()}")
-    say_problems(subject.problems, screen, rest="data_report.json names all")
-    return subject
+        _require_clean(config.data, task_data.problems)
+    task_data.require_learnable()
+    screen.say(f"data: {config.data.path} {task_data.headline()}")
+    say_problems(task_data.problems, screen, rest="data_report.json names all")
+    return task_data
 
 
-def settled(subject: Subject, config: RunConfig, screen: Screen) -> tuple[Subject, RunConfig]:
+def settled(task_data: TaskData, config: RunConfig, screen: Screen) -> tuple[TaskData, RunConfig]:
     """Both, with what the settings leave to the data (`auto`) decided."""
-    subject, said = subject.settled()
+    task_data, said = task_data.settled()
     if said:
         screen.say(said)
-    return subject, config.model_copy(update={"task": subject.config})
+    return task_data, config.model_copy(update={"task": task_data.config})
 
 
 def _require_clean(config: DataConfig, problems: Sequence[Problem]) -> None:

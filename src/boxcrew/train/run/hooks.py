@@ -12,10 +12,10 @@ from boxcrew.core.files import write_json
 from boxcrew.core.units import format_duration
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.nets.layers import eval_mode
-from boxcrew.tasks.base import Exam, Subject
+from boxcrew.tasks.base import EvalOptions, TaskData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.hooks.ema import Ema
-from boxcrew.train.loop.hooks.evaluation import Examination
+from boxcrew.train.loop.hooks.evaluation import EvaluationHook
 from boxcrew.train.loop.hooks.pictures import Pictures
 from boxcrew.train.loop.hooks.progress import ProgressReport
 from boxcrew.train.loop.hooks.saver import Saver
@@ -29,26 +29,26 @@ from boxcrew.train.output.best_effort import BestEffort
 from boxcrew.train.output.metrics import Metrics
 from boxcrew.train.output.outcome import save_task
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.output.tensorboard import Board
+from boxcrew.train.output.tensorboard import TensorBoardLog
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Examiner:
+class EvalRunner:
     """How it is found out what was learnt, and on which data."""
 
-    subject: Subject
+    task_data: TaskData
     ema: Ema  # what is examined
-    exam: Exam
+    options: EvalOptions
 
-    def examine(self, trainer: Trainer, progress: Callable[[int], None]) -> Evaluation:
+    def evaluate(self, trainer: Trainer, progress: Callable[[int], None]) -> Evaluation:
         learnt = self.ema.learnt(trainer)
         with eval_mode(learnt):
-            return self.subject.examine(
-                learnt, trainer.deployment.move, replace(self.exam, progress=progress)
+            return self.task_data.evaluate(
+                learnt, trainer.deployment.move, replace(self.options, progress=progress)
             )
 
 
-class Parts:
+class RunHooks:
     """The hooks of a run and the files that they write to. `close` whatever happens."""
 
     def __init__(
@@ -57,23 +57,25 @@ class Parts:
         config: RunConfig,
         screen: Screen,
         *,
-        examiner: Examiner,
+        eval_runner: EvalRunner,
         verification: Verification,
         from_step: int,
         num_processes: int = 1,
     ) -> None:
-        self.ema = examiner.ema
+        self.ema = eval_runner.ema
         self.verification = verification
         self.files = BestEffort(screen.warn)
         shown_in = folder / "tensorboard" if config.summaries.tensorboard else None
-        self._board = Board(shown_in, from_step=from_step, warn=screen.warn)
+        self._board = TensorBoardLog(shown_in, from_step=from_step, warn=screen.warn)
         self._metrics = Metrics(folder, board=self._board, files=self.files, from_step=from_step)
         self.summaries = Summaries(self._metrics, every_steps=config.summaries.every_steps)
-        pictures = Pictures(folder, config.summaries, examiner.subject, board=self._board, files=self.files)
+        pictures = Pictures(
+            folder, config.summaries, eval_runner.task_data, board=self._board, files=self.files
+        )
         self.watch = Watch(screen)
-        best = Best(folder=folder, examiner=examiner, screen=screen, files=self.files)
-        self.examination = Examination(
-            examiner.examine,
+        best = Best(folder=folder, eval_runner=eval_runner, screen=screen, files=self.files)
+        self.evaluation_hook = EvaluationHook(
+            eval_runner.evaluate,
             config,
             self._metrics,
             keep_best=best.keep,
@@ -83,7 +85,7 @@ class Parts:
             folder / "checkpoints",
             config.saver,
             warn=screen.warn,
-            best_step=lambda: self.examination.best_step,
+            best_step=lambda: self.evaluation_hook.best_step,
             sync=self._metrics.sync,
         )
         self._stop = StopOnSignal(screen, grace=GRACE if num_processes > 1 else 0.0)
@@ -94,7 +96,7 @@ class Parts:
             self.summaries,
             pictures,
             self.watch,
-            self.examination,
+            self.evaluation_hook,
             self.saver,
             self._stop,
             SkippedReport(screen),
@@ -120,7 +122,7 @@ class Best:
     """Keeps the weights that did best so far, with the report that says how well."""
 
     folder: Path
-    examiner: Examiner
+    eval_runner: EvalRunner
     screen: Screen
     files: BestEffort
 
@@ -137,11 +139,13 @@ class Best:
 
     def _store(self, trainer: Trainer, evaluation: Evaluation) -> None:
         path = self.folder / "weights" / "best.safetensors"
-        subject, learnt = self.examiner.subject, self.examiner.ema.learnt(trainer)
-        save_task(path, learnt, subject.config, subject.facts, step=trainer.step, seed=trainer.course.seed)
+        task_data, learnt = self.eval_runner.task_data, self.eval_runner.ema.learnt(trainer)
+        save_task(
+            path, learnt, task_data.config, task_data.facts, step=trainer.step, seed=trainer.course.seed
+        )
         report = {
             "step": trainer.step,
-            "task": subject.config.name,
+            "task": task_data.config.name,
             "evaluated_at": time.strftime("%Y-%m-%dT%H:%M:%S"),
             **evaluation.to_json(),
         }

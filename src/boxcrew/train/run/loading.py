@@ -15,9 +15,9 @@ from boxcrew.hardware.probe import probe_machine
 from boxcrew.nets.weights import Weights, find_weights, read_weights
 from boxcrew.plan.layouts import layouts_of
 from boxcrew.plan.plan import Clone, Plan, Replica
-from boxcrew.plan.request import DeployConfig, Order
+from boxcrew.plan.request import DeployConfig, PlanRequest
 from boxcrew.plan.search import fast_precision, usual_workers
-from boxcrew.tasks.base import TASKS, Facts, Task, TaskConfig
+from boxcrew.tasks.base import TASKS, DataFacts, Task, TaskConfig
 from boxcrew.tasks.cost.account import has_depthwise
 
 Which = Literal["best", "last"]
@@ -29,7 +29,7 @@ class Loaded:
 
     task: Task
     config: TaskConfig
-    facts: Facts
+    facts: DataFacts
     deployment: Deployment
     path: Path  # of the weights
     seed: int  # of the run that they are of
@@ -48,7 +48,7 @@ def load_task(place: Path, *, which: Which = "best", device: str = "auto", batch
         raise ModelError(f"{path}: does not fit its own description: {str(error).splitlines()[0]}") from None
     deployment = deploy(_plan_for(task, device=device, batch=batch))
     deployment.place(task).eval()
-    task = deployment.lend(task)
+    task = deployment.eval_copy(task)
     return Loaded(
         task=task,
         config=config,
@@ -73,7 +73,9 @@ def described(place: Path, *, which: str) -> tuple[Weights, Mapping[str, Any]]:
 def _plan_for(model: nn.Module, *, device: str, batch: int) -> Plan:
     """To look, not to learn: on one device, of which it needs little."""
     machine = probe_machine()
-    order = Order(device=device, batch=batch, deploy=DeployConfig(replicas=1), num_samples=batch, steps=1)
+    order = PlanRequest(
+        device=device, batch=batch, deploy=DeployConfig(replicas=1), num_samples=batch, steps=1
+    )
     chosen = layouts_of(machine, order)[0].devices[0]
     is_faster = chosen.kind != "cpu" or has_depthwise(model)
     return Plan(

@@ -10,7 +10,7 @@ import torch
 from boxcrew.core.errors import DataError
 from boxcrew.core.units import counted
 from boxcrew.deploy.deployment import deploy
-from boxcrew.deploy.processes.collectives import Group
+from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.deploy.processes.environments import process_name
 from boxcrew.deploy.strategies.parameter_server.server import Server
 from boxcrew.plan.plan import Plan
@@ -20,21 +20,21 @@ from boxcrew.train.loop.checkpoint import Checkpoint, shared
 from boxcrew.train.loop.hooks.stop import left_to_others
 from boxcrew.train.loop.optim import optimizer_of
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.run.data import load_subject
-from boxcrew.train.run.session import Workshop
+from boxcrew.train.run.data import load_task_data
+from boxcrew.train.run.session import Session
 
 
-def tell_others(workshop: Workshop, plan: Plan, past: Checkpoint | None, group: Group) -> None:
+def tell_others(session: Session, plan: Plan, past: Checkpoint | None, group: ReplicaGroup) -> None:
     """All that the other replicas need."""
     if plan.num_processes == 1:
         return
-    group.tell(
+    group.broadcast_json(
         {
-            "folder": str(workshop.folder.resolve()),
-            "config": workshop.config.tree(),
+            "folder": str(session.folder.resolve()),
+            "config": session.config.tree(),
             "plan": plan.tree(),
-            "data": workshop.subject.digest(),
-            "facts": workshop.subject.facts,
+            "data": session.task_data.digest(),
+            "facts": session.task_data.facts,
             "goes_on": past is not None,
         }
     )
@@ -42,23 +42,23 @@ def tell_others(workshop: Workshop, plan: Plan, past: Checkpoint | None, group: 
         shared(past, group)
 
 
-def follow(group: Group, screen: Screen) -> None:
+def track(group: ReplicaGroup, screen: Screen) -> None:
     """Works for the chief until the run ends. All that is written is a log."""
-    told = group.tell(None)
+    told = group.broadcast_json(None)
     config, plan, folder = RunConfig.of(told["config"]), Plan.of(told["plan"]), Path(told["folder"])
     _open_log(screen, folder, f"replica_{group.rank}")
     try:
-        subject = load_subject(config, workers=1, screen=screen)
-        if subject.digest() != told["data"]:
+        task_data = load_task_data(config, workers=1, screen=screen)
+        if task_data.digest() != told["data"]:
             raise DataError(
                 f"{config.data.path}: is not the data that the chief has", advice="has it changed just now?"
             )
         torch.manual_seed(config.seed)
-        task = subject.task()
-        workshop = Workshop.of(config, plan, subject, task=task, folder=folder, screen=screen)
+        task = task_data.task()
+        session = Session.of(config, plan, task_data, task=task, folder=folder, screen=screen)
         past = shared(None, group) if told["goes_on"] else None
         with deploy(plan, group=group) as deployment:
-            workshop.follow(deployment, past)
+            session.track(deployment, past)
     finally:
         screen.close_log()
 
@@ -70,11 +70,11 @@ def _open_log(screen: Screen, folder: Path, name: str) -> None:
         screen.open_log(folder / f"{name}.log")
 
 
-def serve(group: Group, screen: Screen) -> None:
+def serve(group: ReplicaGroup, screen: Screen) -> None:
     """Keeps parameters for the replicas until they end: of the run a parameter server needs no more than what
     the parameters are, and the optimizer.
     """
-    told = group.tell(None)
+    told = group.broadcast_json(None)
     config, plan, folder = RunConfig.of(told["config"]), Plan.of(told["plan"]), Path(told["folder"])
     name = process_name(group.rank, group.size)
     _open_log(screen, folder, name)

@@ -15,13 +15,13 @@ from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.core.files import write_json, write_text
 from boxcrew.core.version import VERSION
 from boxcrew.deploy.deployment import Deployment, deploy
-from boxcrew.deploy.processes.collectives import Group
+from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.evaluate.advice import BEFORE, worst
 from boxcrew.hardware.machine import Host, Machine
 from boxcrew.hardware.probe import probe_machine, usable_cores
 from boxcrew.plan.explain import expectations, memory_table
 from boxcrew.plan.plan import Plan
-from boxcrew.tasks.base import Subject, Task
+from boxcrew.tasks.base import Task, TaskData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.checkpoint import Checkpoint, list_checkpoints, newest_checkpoint
 from boxcrew.train.loop.hooks.freeze import Freeze
@@ -34,24 +34,24 @@ from boxcrew.train.planning.planner import Planner
 from boxcrew.train.planning.trial import is_worth_it
 from boxcrew.train.planning.workload import account_for, workload_for
 from boxcrew.train.run.changes import as_settled, changes_since, record, require_same_batch, sentences
-from boxcrew.train.run.data import load_subject, settled
+from boxcrew.train.run.data import load_task_data, settled
 from boxcrew.train.run.directory import held_folder, require_run
 from boxcrew.train.run.init import Resume
 from boxcrew.train.run.replicas import tell_others
-from boxcrew.train.run.session import Workshop, stored_advice
+from boxcrew.train.run.session import Session, stored_advice
 
 
-def train(config: RunConfig, screen: Screen, group: Group | None = None) -> Outcome:
+def train(config: RunConfig, screen: Screen, group: ReplicaGroup | None = None) -> Outcome:
     """Trains from nothing, or goes on from a checkpoint in the run's own directory. With others in `group`,
     as their chief.
     """
     config = config.anchored()
     usual = Path(config.task.folder) / (config.name or "train")
     with held_folder(config.out, usual, screen.say) as folder:
-        return _train(config, folder, screen, group or Group())
+        return _train(config, folder, screen, group or ReplicaGroup())
 
 
-def _train(config: RunConfig, folder: Path, screen: Screen, group: Group) -> Outcome:
+def _train(config: RunConfig, folder: Path, screen: Screen, group: ReplicaGroup) -> Outcome:
     own = _own_checkpoint(folder, screen)
     begun_in = _begun_in(folder, own, config)
     if begun_in is not None:
@@ -61,45 +61,45 @@ def _train(config: RunConfig, folder: Path, screen: Screen, group: Group) -> Out
     machine = probe_machine()
     screen.say(f"boxcrew {VERSION}, torch {torch.__version__}, Python {platform.python_version()}")
     screen.say(f"machine: {machine.headline()}")
-    subject = load_subject(config, workers=max(1, int(machine.cores)), screen=screen)
-    subject, config = settled(subject, config, screen)
+    task_data = load_task_data(config, workers=max(1, int(machine.cores)), screen=screen)
+    task_data, config = settled(task_data, config, screen)
     torch.manual_seed(config.seed)
-    task = subject.task()
-    screen.say(subject.describe(task))
+    task = task_data.task()
+    screen.say(task_data.describe(task))
     hosts = group.hosts or (Host(name="", machine=machine, ranks=(0,)),)
-    planner = _planner(config, machine, subject, task, hosts=hosts)
+    planner = _planner(config, machine, task_data, task, hosts=hosts)
     plan = planner.plan()
     require_replicas(plan, group.size)
-    workshop = Workshop.of(config, plan, subject, task=task, folder=folder, screen=screen)
+    session = Session.of(config, plan, task_data, task=task, folder=folder, screen=screen)
     start = _begin(config, task, own, screen)
-    advice = _advice(workshop, past, screen)
+    advice = _advice(session, past, screen)
     if past is None:
-        _warn_of_idle(task, workshop.freeze, start, screen)
+        _warn_of_idle(task, session.freeze, start, screen)
         if plan.batch_norm == "frozen" and config.init.kind == "scratch":
             screen.warn("deploy.batch_norm=frozen with init=scratch: BatchNorms never learn any statistics")
     if past is not None:
-        workshop.require_fit(past)
+        session.require_fit(past)
     if own is not None:
         require_same_batch(folder, plan)
-        workshop.refuse_finished(own)
+        session.refuse_finished(own)
     if begun_in is not None:
         plan = planner.expecting(as_before(plan, begun_in, machine, config))
-    elif _can_try(config, plan) and _is_to_try(config, workshop.length):
-        planner, plan = _tried(planner, plan, workshop)
+    elif _can_try(config, plan) and _is_to_try(config, session.length):
+        planner, plan = _tried(planner, plan, session)
     planned = (*plan.explain(), *expectations(plan), *config.optim.explain(plan.batch))
     if config.plan is not None:
         planned = (f"{config.plan}, word for word: batch=, device= and deploy.* have no say", *planned)
     for line in (*sentences(changes, config), *(f"plan: {line}" for line in planned)):
         screen.say(line)
     deployment = deploy(plan, group=group)
-    _write_records(workshop, machine, deployment, start, advice)
+    _write_records(session, machine, deployment, start, advice)
     if own is not None:
         record(folder, changes, step=own.step)
     screen.open_log(folder / "train.log")
-    tell_others(workshop, plan, past, group)
+    tell_others(session, plan, past, group)
     try:
         with deployment:
-            return workshop.run(deployment, past, planner)
+            return session.run(deployment, past, planner)
     finally:
         screen.close_log()
 
@@ -107,7 +107,7 @@ def _train(config: RunConfig, folder: Path, screen: Screen, group: Group) -> Out
 def _planner(
     config: RunConfig,
     machine: Machine,
-    subject: Subject,
+    task_data: TaskData,
     task: Task,
     *,
     hosts: Sequence[Host] = (),
@@ -115,11 +115,13 @@ def _planner(
 ) -> Planner:
     """Activations that are computed again are a last resort, and only looked at then."""
     asked = config.deploy.recompute is True or config.plan is not None or config.goal.kind == "smallest"
-    workload = workload_for(config, subject, task, recompute=asked)
-    found = Planner.of(config, machine, workload, num_samples=subject.num_train, hosts=hosts, is_here=is_here)
+    workload = workload_for(config, task_data, task, recompute=asked)
+    found = Planner.of(
+        config, machine, workload, num_samples=task_data.num_train, hosts=hosts, is_here=is_here
+    )
     if asked or found.fits:
         return found
-    again = account_for(config, task, subject.largest_batch, recompute=True)
+    again = account_for(config, task, task_data.largest_batch, recompute=True)
     return replace(found, workload=workload.model_copy(update={"recomputed": again.recomputed}))
 
 
@@ -130,20 +132,20 @@ def _can_try(config: RunConfig, plan: Plan) -> bool:
 
 
 def _is_to_try(config: RunConfig, length: Length) -> bool:
-    return is_worth_it(length) if config.probe == "auto" else config.probe
+    return is_worth_it(length) if config.trial == "auto" else config.trial
 
 
-def _tried(planner: Planner, plan: Plan, workshop: Workshop) -> tuple[Planner, Plan]:
+def _tried(planner: Planner, plan: Plan, session: Session) -> tuple[Planner, Plan]:
     """The planner that knows what a few steps take, and its plan."""
-    workshop.screen.say("trying a few steps in a process of their own")
-    batch = workshop.first_batch(plan.micro_batches(plan.batch)[0])
-    planner = planner.with_steps_tried(plan, workshop.subject.facts, batch)
-    for failure in planner.knowledge.failures:
-        workshop.screen.warn(failure)
+    session.screen.say("trying a few steps in a process of their own")
+    batch = session.first_batch(plan.micro_batches(plan.batch)[0])
+    planner = planner.with_steps_tried(plan, session.task_data.facts, batch)
+    for failure in planner.observed.failures:
+        session.screen.warn(failure)
     try:
         return planner, planner.plan()
     except UsageError as error:  # what was predicted before seemed to fit, and may
-        workshop.screen.warn(f"the steps that were tried say otherwise: {error.message}")
+        session.screen.warn(f"the steps that were tried say otherwise: {error.message}")
         return planner, plan
 
 
@@ -157,14 +159,14 @@ def explain(
     is_here = machine is None
     machine = machine or probe_machine()
     screen.say(f"machine: {machine.headline()}{'' if is_here else ' (assumed)'}")
-    subject = load_subject(config, workers=max(1, int(usable_cores())), screen=screen)
-    subject, config = settled(subject, config, screen)
-    task = subject.task()
-    planner = _planner(config, machine, subject, task, is_here=is_here)
+    task_data = load_task_data(config, workers=max(1, int(usable_cores())), screen=screen)
+    task_data, config = settled(task_data, config, screen)
+    task = task_data.task()
+    planner = _planner(config, machine, task_data, task, is_here=is_here)
     plan = planner.plan()
     if with_steps and is_here and _can_try(config, plan):
-        workshop = Workshop.of(config, plan, subject, task=task, folder=Path(), screen=screen)
-        planner, plan = _tried(planner, plan, workshop)
+        session = Session.of(config, plan, task_data, task=task, folder=Path(), screen=screen)
+        planner, plan = _tried(planner, plan, session)
     for line in (*plan.explain(), *expectations(plan), *config.optim.explain(plan.batch)):
         screen.say(f"plan: {line}")
     screen.table(
@@ -180,7 +182,7 @@ def explain(
     return plan, {"plan": plan.tree(), "workload": planner.workload.tree(), **placement(plan, task.network)}
 
 
-def resume(folder: Path, changes: Tree, screen: Screen, group: Group | None = None) -> Outcome:
+def resume(folder: Path, changes: Tree, screen: Screen, group: ReplicaGroup | None = None) -> Outcome:
     """Goes on with a run that was stopped, or that is to be longer."""
     require_run(folder)
     if not list_checkpoints(folder / "checkpoints"):
@@ -227,8 +229,8 @@ def _other_checkpoint(config: RunConfig) -> Checkpoint | None:
         raise ModelError(f"init.run={config.init.run}: cannot be resumed: {why}")
     # The best weights so far stand in the other directory: here the first examination sets the mark.
     hooks = newest.state["hooks"]
-    examined = {**hooks["evaluation"], "best": None, "without_gain": 0}
-    return replace(newest, state={**newest.state, "hooks": {**hooks, "evaluation": examined}})
+    evaluated = {**hooks["evaluation"], "best": None, "without_gain": 0}
+    return replace(newest, state={**newest.state, "hooks": {**hooks, "evaluation": evaluated}})
 
 
 def _begin(config: RunConfig, task: Task, own: Checkpoint | None, screen: Screen) -> dict[str, Any]:
@@ -242,14 +244,14 @@ def _begin(config: RunConfig, task: Task, own: Checkpoint | None, screen: Screen
     return report.to_json()
 
 
-def _advice(workshop: Workshop, past: Checkpoint | None, screen: Screen) -> list[dict[str, Any]]:
+def _advice(session: Session, past: Checkpoint | None, screen: Screen) -> list[dict[str, Any]]:
     """On the data and the network, before training; a run that goes on has had it. All of it is kept, the
     worst is said.
     """
     if past is not None:
-        return stored_advice(workshop.folder)
-    from_scratch = workshop.config.init.kind == "scratch"
-    found = workshop.subject.advice(workshop.task, from_scratch=from_scratch)
+        return stored_advice(session.folder)
+    from_scratch = session.config.init.kind == "scratch"
+    found = session.task_data.advice(session.task, from_scratch=from_scratch)
     for one in worst(found, limit=BEFORE):
         screen.say(f"advice: {one}")
     return [one.to_json() for one in worst(found, limit=len(found))]
@@ -268,23 +270,23 @@ def _warn_of_idle(task: Task, freeze: Freeze, start: dict[str, Any], screen: Scr
 
 
 def _write_records(
-    workshop: Workshop,
+    session: Session,
     machine: Machine,
     deployment: Deployment,
     start: dict[str, Any],
     advice: list[dict[str, Any]],
 ) -> None:
     """All that is decided, before the first step."""
-    folder, subject = workshop.folder, workshop.subject
+    folder, task_data = session.folder, session.task_data
     try:
-        write_text(folder / "config.yaml", to_yaml(workshop.config))
+        write_text(folder / "config.yaml", to_yaml(session.config))
     except OSError as error:
         raise UsageError(f"out={folder}: cannot be written to: {error.strerror}") from None
     write_json(folder / "plan.json", deployment.plan.tree())
     write_json(folder / "hardware.json", machine.tree())
     write_json(
-        folder / "data_report.json", {**subject.report(), "digest": subject.digest(), "advice": advice}
+        folder / "data_report.json", {**task_data.report(), "digest": task_data.digest(), "advice": advice}
     )
-    write_json(folder / "placement.json", placement(deployment.plan, workshop.task.network))
+    write_json(folder / "placement.json", placement(deployment.plan, session.task.network))
     if not (folder / "init.json").is_file():  # how a run began stays true however often it goes on
         write_json(folder / "init.json", start)

@@ -21,7 +21,7 @@ from boxcrew.evaluate.advice import BEFORE, MOST, Advice, worst
 from boxcrew.nets.layers import eval_mode
 from boxcrew.plan.explain import expectations
 from boxcrew.plan.plan import Plan
-from boxcrew.tasks.base import Exam, Feed, Loader, Subject, Task
+from boxcrew.tasks.base import EvalOptions, Loader, LoaderOptions, Task, TaskData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.checkpoint import Checkpoint
 from boxcrew.train.loop.guard import Guard
@@ -38,16 +38,16 @@ from boxcrew.train.output.outcome import Outcome, save_task, say_result, summari
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.planning.planner import Measured, Planner
 from boxcrew.train.planning.workload import freeze_for
-from boxcrew.train.run.hooks import Examiner, Parts
+from boxcrew.train.run.hooks import EvalRunner, RunHooks
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Workshop:
+class Session:
     """What a run works on and with, before a deployment gives it a place."""
 
     config: RunConfig
     folder: Path
-    subject: Subject
+    task_data: TaskData
     task: Task
     freeze: Freeze
     length: Length
@@ -58,25 +58,25 @@ class Workshop:
         cls,
         config: RunConfig,
         plan: Plan,
-        subject: Subject,
+        task_data: TaskData,
         *,
         task: Task,
         folder: Path,
         screen: Screen,
     ) -> Self:
         """For a task, its data and a plan, by the settings of the run."""
-        _require_measured(config.evaluation.metric, subject)
+        _require_measured(config.evaluation.metric, task_data)
         return cls(
             config=config,
             folder=folder,
-            subject=subject,
+            task_data=task_data,
             task=task,
             freeze=freeze_for(config, task, norms_learn=plan.batch_norm != "frozen"),
             length=Length.of(
                 steps=config.steps,
                 epochs=config.epochs,
                 seconds=config.time,
-                num_samples=subject.num_train,
+                num_samples=task_data.num_train,
                 batch=plan.batch,
             ),
             screen=screen,
@@ -99,14 +99,14 @@ class Workshop:
         """The same classes; of anything else that has changed it is said that it has."""
         place = self.folder / "data_report.json"
         before = json.loads(place.read_text(encoding="utf-8")) if place.is_file() else {}
-        classes, now = before.get("classes", []), self.subject.facts["classes"]
+        classes, now = before.get("classes", []), self.task_data.facts["classes"]
         if classes and classes != now:
             raise ModelError(
                 f"{self.folder}: was begun with the classes {', '.join(classes)}; "
                 f"the data has {', '.join(now)}",
                 advice=advice,
             )
-        if before.get("digest", self.subject.digest()) != self.subject.digest():
+        if before.get("digest", self.task_data.digest()) != self.task_data.digest():
             self.screen.warn(
                 "the data has changed since this run began: it goes on with what is there now, and not as if "
                 "it had never been stopped"
@@ -131,21 +131,21 @@ class Workshop:
 
     def first_batch(self, num_samples: int) -> Batch:
         """To try steps with."""
-        return next(self.subject.loader(Feed(batch=num_samples, seed=self.config.seed)).batches())
+        return next(self.task_data.loader(LoaderOptions(batch=num_samples, seed=self.config.seed)).batches())
 
     def run(self, deployment: Deployment, past: Checkpoint | None, planner: Planner) -> Outcome:
         """From `past`, or from what the network was filled with, to the end."""
         deployment.place(self.task)
         forget_peak()
-        subject = self._keeping(deployment.plan.cache_bytes)
-        verification = Verification(partial(self._judge, planner, subject))
-        parts = self._parts(deployment, subject, verification, from_step=past.step if past else 0)
+        task_data = self._keeping(deployment.plan.cache_bytes)
+        verification = Verification(partial(self._judge, planner, task_data))
+        parts = self._parts(deployment, task_data, verification, from_step=past.step if past else 0)
         trainer = self._trainer(deployment, parts.hooks, self._guard(deployment, parts.saver.last_good))
         if past is not None:
             trainer.load(past)
         self._say_length(deployment.plan.batch)
         try:
-            trainer.fit(self._share(deployment, subject).batches)
+            trainer.fit(self._share(deployment, task_data).batches)
         except BoxcrewError as error:
             trainer.stop(error.message)
             self._write_summary(trainer, parts, state="failed")
@@ -153,60 +153,60 @@ class Workshop:
             raise
         finally:
             parts.close()
-        if subject.kept_bytes is not None:
-            self.screen.say(f"decoded images kept in memory: {format_bytes(subject.kept_bytes)}")
+        if task_data.kept_bytes is not None:
+            self.screen.say(f"decoded images kept in memory: {format_bytes(task_data.kept_bytes)}")
         return self._finish(trainer, parts)
 
-    def follow(self, deployment: Deployment, past: Checkpoint | None) -> None:
+    def track(self, deployment: Deployment, past: Checkpoint | None) -> None:
         """The same steps in a replica that is not the chief: nothing is examined, shown or written."""
         deployment.place(self.task)
-        subject = self._keeping(deployment.plan.cache_bytes)
+        task_data = self._keeping(deployment.plan.cache_bytes)
         stop = StopOnSignal(self.screen, grace=GRACE)
         guard = self._guard(deployment, lambda _: None)
         # An average that is divided among the replicas all of them have to keep.
-        averages = () if deployment.is_whole else (Ema(self.task, decay=self.config.optim.ema),)
+        averages = () if deployment.has_full_state else (Ema(self.task, decay=self.config.optim.ema),)
         hooks = (*averages, stop, SkippedReport(self.screen))
         trainer = self._trainer(deployment, hooks, guard)
         if past is not None:
             trainer.load(past)
         try:
-            trainer.fit(self._share(deployment, subject).batches)
-            trainer.attend()
+            trainer.fit(self._share(deployment, task_data).batches)
+            trainer.serve_commands()
         finally:
             stop.restore()
         self.screen.say(f"ended after step {trainer.step}: {trainer.stop_reason or 'the run is over'}")
 
-    def _finish(self, trainer: Trainer, parts: Parts) -> Outcome:
+    def _finish(self, trainer: Trainer, parts: RunHooks) -> Outcome:
         last = self.folder / "weights" / "last.safetensors"
-        learnt, facts = parts.ema.learnt(trainer), self.subject.facts
+        learnt, facts = parts.ema.learnt(trainer), self.task_data.facts
         place = {"step": trainer.step, "seed": self.config.seed}
-        save = partial(save_task, last, learnt, self.subject.config, facts, **place)
+        save = partial(save_task, last, learnt, self.task_data.config, facts, **place)
         parts.files.write("weights/last.safetensors", save)
         advice = self._advice(trainer, parts) if not trainer.interrupted else ()
-        trainer.deployment.call("")  # the others may end
+        trainer.deployment.broadcast_command("")  # the others may end
         state = "interrupted" if trainer.interrupted else "finished"
         summary = self._write_summary(trainer, parts, state=state, advice=advice)
         outcome = Outcome(
             folder=self.folder,
             summary=summary,
             interrupted=trainer.interrupted,
-            subject=self.subject,
+            task_data=self.task_data,
             trouble=parts.trouble(),
         )
         say_result(outcome, self.screen)
         return outcome
 
-    def _advice(self, trainer: Trainer, parts: Parts) -> tuple[Advice, ...]:
+    def _advice(self, trainer: Trainer, parts: RunHooks) -> tuple[Advice, ...]:
         """What the trained network says about its training: of causes that were told while it learnt nothing
         more is said, and no more in all than a screen has lines for.
         """
-        last = parts.examination.last
+        last = parts.evaluation_hook.last
         if last is None:  # the run went on after its last step
             return ()
         learnt = parts.ema.learnt(trainer)
-        exam = Exam(batch=self.config.evaluation.batch, workers=self._workers(trainer.deployment))
+        options = EvalOptions(batch=self.config.evaluation.batch, workers=self._workers(trainer.deployment))
         with eval_mode(learnt):
-            found = self.subject.advice_after(learnt, trainer.deployment.move, exam, last)
+            found = self.task_data.advice_after(learnt, trainer.deployment.move, options, last)
         told = parts.watch.advice
         new = [one for one in found if one.cause not in {known.cause for known in told}]
         left = MOST - min(BEFORE, len(stored_advice(self.folder))) - len(told)
@@ -215,16 +215,16 @@ class Workshop:
         return found
 
     def _write_summary(
-        self, trainer: Trainer, parts: Parts, *, state: str, advice: Sequence[Advice] = ()
+        self, trainer: Trainer, parts: RunHooks, *, state: str, advice: Sequence[Advice] = ()
     ) -> dict[str, Any]:
-        summary = summarize(self.folder, trainer, parts.summaries, parts.examination, state=state)
+        summary = summarize(self.folder, trainer, parts.summaries, parts.evaluation_hook, state=state)
         summary["first_steps"] = parts.verification.to_json()
         told = (*parts.watch.advice, *advice)
         summary["advice"] = [*stored_advice(self.folder), *(one.to_json() for one in told)]
         parts.files.write("summary.json", partial(write_json, self.folder / "summary.json", summary))
         return summary
 
-    def _judge(self, planner: Planner, subject: Subject, trainer: Trainer, found: Measured) -> None:
+    def _judge(self, planner: Planner, task_data: TaskData, trainer: Trainer, found: Measured) -> None:
         """Says whether the plan was right. If not, it is made anew, once; what comes of the run stays the
         same to the last bit, so all that can change now is who makes the batches.
         """
@@ -249,21 +249,21 @@ class Workshop:
         if deployment.plan.loader_workers != plan.loader_workers:
             num = counted(deployment.plan.loader_workers, "loader worker")
             self.screen.say(f"planned anew: {num} from here on")
-            trainer.read_from(self._share(deployment, subject).batches)
+            trainer.read_from(self._share(deployment, task_data).batches)
 
     def _parts(
-        self, deployment: Deployment, subject: Subject, verification: Verification, *, from_step: int
-    ) -> Parts:
-        examiner = Examiner(
-            subject=subject,
+        self, deployment: Deployment, task_data: TaskData, verification: Verification, *, from_step: int
+    ) -> RunHooks:
+        eval_runner = EvalRunner(
+            task_data=task_data,
             ema=Ema(self.task, decay=self.config.optim.ema),
-            exam=Exam(batch=self.config.evaluation.batch, workers=self._workers(deployment)),
+            options=EvalOptions(batch=self.config.evaluation.batch, workers=self._workers(deployment)),
         )
-        return Parts(
+        return RunHooks(
             self.folder,
             self.config,
             self.screen,
-            examiner=examiner,
+            eval_runner=eval_runner,
             verification=verification,
             from_step=from_step,
             num_processes=deployment.plan.num_processes,
@@ -306,30 +306,30 @@ class Workshop:
             pin_memory=any(clone.device.startswith("cuda") for clone in deployment.plan.clones),
         )
 
-    def _keeping(self, num_bytes: int) -> Subject:
+    def _keeping(self, num_bytes: int) -> TaskData:
         try:
-            return self.subject.keeping(num_bytes)
+            return self.task_data.keeping(num_bytes)
         except OSError as error:  # a limit that cannot be asked for
             self.screen.warn(f"no memory for decoded images: {error.strerror}; they are read each time")
-            return self.subject
+            return self.task_data
 
-    def _share(self, deployment: Deployment, subject: Subject) -> Loader:
+    def _share(self, deployment: Deployment, task_data: TaskData) -> Loader:
         """What this replica computes of each step."""
-        feed = Feed(
+        feed = LoaderOptions(
             batch=deployment.plan.batch,
             seed=self.config.seed,
             workers=self._workers(deployment),
             places=deployment.positions,
         )
-        return subject.loader(feed)
+        return task_data.loader(feed)
 
 
-def _require_measured(metric: str, subject: Subject) -> None:
+def _require_measured(metric: str, task_data: TaskData) -> None:
     """The settings alone cannot say: which metrics there are depends on the data too."""
-    if metric not in {"auto", *subject.metrics}:
+    if metric not in {"auto", *task_data.metrics}:
         raise UsageError(
             f"evaluation.metric={metric}: not measured on this data",
-            advice=f"it has {', '.join(subject.metrics)}",
+            advice=f"it has {', '.join(task_data.metrics)}",
         )
 
 

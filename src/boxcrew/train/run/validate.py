@@ -12,7 +12,7 @@ from boxcrew.core.errors import DataError
 from boxcrew.data.config import DataConfig
 from boxcrew.data.loading.workers import Workers
 from boxcrew.hardware.probe import usable_cores
-from boxcrew.tasks.base import TASKS, Exam, Opening, Subject
+from boxcrew.tasks.base import TASKS, EvalOptions, OpenOptions, TaskData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.outcome import say_scores
 from boxcrew.train.output.screen import Screen
@@ -38,22 +38,22 @@ def validate(config: ValConfig, screen: Screen) -> dict[str, Any]:
     reports: dict[str, Any] = {}
     for name in names:
         loaded = load_task(config.run, which=name, device=config.device, batch=config.batch)
-        reports[name] = _examine(config, loaded, _subject(config, loaded, screen), screen)
+        reports[name] = _evaluate(config, loaded, _subject(config, loaded, screen), screen)
     return reports
 
 
-def _examine(config: ValConfig, loaded: Loaded, subject: Subject, screen: Screen) -> dict[str, Any]:
-    exam = Exam(batch=config.batch, workers=Workers(num=loaded.deployment.plan.loader_workers))
+def _evaluate(config: ValConfig, loaded: Loaded, task_data: TaskData, screen: Screen) -> dict[str, Any]:
+    options = EvalOptions(batch=config.batch, workers=Workers(num=loaded.deployment.plan.loader_workers))
     with loaded.deployment:
-        evaluation = subject.examine(loaded.task, loaded.deployment.move, exam)
+        evaluation = task_data.evaluate(loaded.task, loaded.deployment.move, options)
     for problem in evaluation.skipped:
         screen.warn(f"left out: {problem}")
     report = {**evaluation.to_json(), "weights": str(loaded.path)}
-    say_scores(f"{loaded.path} on {config.split}: {evaluation.sentence()}", report, type(subject), screen)
+    say_scores(f"{loaded.path} on {config.split}: {evaluation.sentence()}", report, type(task_data), screen)
     return report
 
 
-def _subject(config: ValConfig, loaded: Loaded, screen: Screen) -> Subject:
+def _subject(config: ValConfig, loaded: Loaded, screen: Screen) -> TaskData:
     """The data, checked, as the network knows it."""
     kind = TASKS.get(loaded.config.name)
     path, format_ = config.data, config.format
@@ -64,7 +64,7 @@ def _subject(config: ValConfig, loaded: Loaded, screen: Screen) -> Subject:
     if path is None:
         raise DataError(f"run={config.run}: a weight file has no data of its own", advice="give data=…")
     with screen.progress("looking at the data") as progress:
-        opening = Opening(
+        opening = OpenOptions(
             data=DataConfig(path=path, format=format_, val=config.split),
             # What was held out of the data in training must be so again.
             seed=own.seed if own else loaded.seed,
@@ -72,8 +72,8 @@ def _subject(config: ValConfig, loaded: Loaded, screen: Screen) -> Subject:
             progress=progress,
             facts=loaded.facts,
         )
-        subject = kind.open(loaded.config, opening)
-    say_problems(subject.problems, screen, rest="boxcrew data --json names all")
-    if config.data is not None and any(problem.kind == "made-split" for problem in subject.problems):
+        task_data = kind.open(loaded.config, opening)
+    say_problems(task_data.problems, screen, rest="boxcrew data --json names all")
+    if config.data is not None and any(problem.kind == "made-split" for problem in task_data.problems):
         screen.say("split=all judges all of it, if none of it was learnt from")
-    return subject
+    return task_data

@@ -16,7 +16,7 @@ from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.types import Batch, Detections, Losses, Target
 from boxcrew.evaluate.detection.evaluator import DetectionEvaluation
 from boxcrew.evaluate.detection.measures import evaluate_detections
-from boxcrew.evaluate.detection.metric import Judged
+from boxcrew.evaluate.detection.metric import EvaluatedImage
 from boxcrew.evaluate.detection.predictor import Seconds
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.tasks.base import Task
@@ -25,7 +25,7 @@ from boxcrew.train.config import EvaluationConfig, RunConfig, SaverConfig
 from boxcrew.train.loop.checkpoint import list_checkpoints
 from boxcrew.train.loop.guard import Guard, GuardConfig
 from boxcrew.train.loop.hooks import progress
-from boxcrew.train.loop.hooks.evaluation import Examination
+from boxcrew.train.loop.hooks.evaluation import EvaluationHook
 from boxcrew.train.loop.hooks.progress import ProgressReport
 from boxcrew.train.loop.hooks.saver import Saver
 from boxcrew.train.loop.hooks.stop import StopOnSignal
@@ -34,7 +34,7 @@ from boxcrew.train.loop.trainer import Hook, StepReport, Trainer
 from boxcrew.train.output.best_effort import BestEffort
 from boxcrew.train.output.metrics import Metrics, read_rows
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.output.tensorboard import Board
+from boxcrew.train.output.tensorboard import TensorBoardLog
 
 MakeTrainer = Callable[..., Trainer]
 
@@ -67,9 +67,13 @@ def evaluation(score: float) -> Evaluation:
     target = Target.of([[0, 0, 100, 100]], [0])
     boxes = torch.tensor([[0.0, 0.0, 100.0, 100.0 * score]])
     found = Detections(boxes=boxes, scores=torch.ones(1), labels=torch.zeros(1, dtype=torch.long))
-    judged = (Judged(key="a", width=100, height=100, target=target, found=found),)
+    evaluated = (EvaluatedImage(key="a", width=100, height=100, target=target, found=found),)
     return DetectionEvaluation(
-        report=evaluate_detections(judged, ("cup",)), judged=judged, speed=Seconds(), seconds=0.1, skipped=()
+        report=evaluate_detections(evaluated, ("cup",)),
+        evaluated=evaluated,
+        speed=Seconds(),
+        seconds=0.1,
+        skipped=(),
     )
 
 
@@ -87,13 +91,13 @@ def nowhere(text: str) -> None: ...
 
 
 def make_metrics(folder: Path) -> Metrics:
-    board = Board(None, from_step=0, warn=nowhere)
+    board = TensorBoardLog(None, from_step=0, warn=nowhere)
     return Metrics(folder, board=board, files=BestEffort(nowhere), from_step=0)
 
 
-def examination(folder: Path, told: Told, scores: list[float], **settings: Any) -> Examination:
+def evaluation_hook(folder: Path, told: Told, scores: list[float], **settings: Any) -> EvaluationHook:
     rest = iter(scores)
-    return Examination(
+    return EvaluationHook(
         lambda trainer, progress: evaluation(next(rest, scores[-1])),
         RunConfig(epochs=1, evaluation=EvaluationConfig(**settings)),
         make_metrics(folder),
@@ -104,7 +108,7 @@ def examination(folder: Path, told: Told, scores: list[float], **settings: Any) 
 
 def test_a_run_is_examined_five_times_unless_told(make_trainer: MakeTrainer, tmp_path: Path) -> None:
     told = Told()
-    make_trainer(Falling(), [examination(tmp_path, told, [0.9])], steps=20).fit(batches)
+    make_trainer(Falling(), [evaluation_hook(tmp_path, told, [0.9])], steps=20).fit(batches)
     assert [step for step, _ in told.results] == [4, 8, 12, 16, 20]
 
 
@@ -113,20 +117,20 @@ def test_short_runs_are_examined_at_their_end_and_never_twice(
     make_trainer: MakeTrainer, tmp_path: Path, steps: int, expected: list[int]
 ) -> None:
     told = Told()
-    make_trainer(Falling(), [examination(tmp_path, told, [0.9])], steps=steps).fit(batches)
+    make_trainer(Falling(), [evaluation_hook(tmp_path, told, [0.9])], steps=steps).fit(batches)
     assert [step for step, _ in told.results] == expected
 
 
 def test_every_so_many_epochs(make_trainer: MakeTrainer, tmp_path: Path) -> None:
     told = Told()
-    hook = examination(tmp_path, told, [0.9], every_epochs=1.5)
+    hook = evaluation_hook(tmp_path, told, [0.9], every_epochs=1.5)
     make_trainer(Falling(), [hook], steps=8, steps_per_epoch=2.0).fit(batches)
     assert [step for step, _ in told.results] == [3, 6, 8]
 
 
 def test_best_is_the_first_of_the_best(make_trainer: MakeTrainer, tmp_path: Path) -> None:
     told = Told()
-    hook = examination(tmp_path, told, [0.6, 0.8, 0.7, 0.8, 0.95])
+    hook = evaluation_hook(tmp_path, told, [0.6, 0.8, 0.7, 0.8, 0.95])
     make_trainer(Falling(), [hook], steps=5).fit(batches)
     assert told.results == [(1, True), (2, True), (3, False), (4, False), (5, True)]
     assert hook.best_step == 5
@@ -137,7 +141,7 @@ def test_best_is_the_first_of_the_best(make_trainer: MakeTrainer, tmp_path: Path
 
 def test_patience_counts_examinations_without_a_better_one(make_trainer: MakeTrainer, tmp_path: Path) -> None:
     told = Told()
-    hook = examination(tmp_path, told, [0.6, 0.8, 0.8, 0.7], every_epochs=0.5, patience=2)
+    hook = evaluation_hook(tmp_path, told, [0.6, 0.8, 0.8, 0.7], every_epochs=0.5, patience=2)
     trainer = make_trainer(Falling(), [hook], steps=50)
     trainer.fit(batches)
     assert trainer.step == 4
@@ -147,9 +151,9 @@ def test_patience_counts_examinations_without_a_better_one(make_trainer: MakeTra
 
 def test_a_resumed_examination_remembers(make_trainer: MakeTrainer, tmp_path: Path) -> None:
     told = Told()
-    first = examination(tmp_path, told, [0.8], every_epochs=0.5, patience=3)
+    first = evaluation_hook(tmp_path, told, [0.8], every_epochs=0.5, patience=3)
     make_trainer(Falling(), [first], steps=2).fit(batches)
-    second = examination(tmp_path, told, [0.7], every_epochs=0.5, patience=3)
+    second = evaluation_hook(tmp_path, told, [0.7], every_epochs=0.5, patience=3)
     second.load_state(json.loads(json.dumps(first.state())))
     trainer = make_trainer(Falling(), [second], steps=50)
     trainer.step = 2
@@ -176,7 +180,7 @@ class Interrupt(Hook):
 def test_an_interrupted_run_saves_and_does_not_examine(make_trainer: MakeTrainer, tmp_path: Path) -> None:
     told = Told()
     saver = Saver(tmp_path / "checkpoints", SaverConfig(every_epochs=100), warn=nowhere)
-    hooks = [Interrupt(3), examination(tmp_path, told, [0.9]), saver]
+    hooks = [Interrupt(3), evaluation_hook(tmp_path, told, [0.9]), saver]
     trainer = make_trainer(Falling(), hooks, steps=100)
     trainer.fit(batches)
     assert trainer.interrupted
@@ -298,7 +302,7 @@ def test_summaries_go_on_from_a_state_that_counted_all_steps_alike(
 def test_lines_that_the_disk_does_not_take_come_later(make_trainer: MakeTrainer, tmp_path: Path) -> None:
     said: list[str] = []
     folder = tmp_path / "run"
-    board = Board(None, from_step=0, warn=nowhere)
+    board = TensorBoardLog(None, from_step=0, warn=nowhere)
     metrics = Metrics(folder, board=board, files=BestEffort(said.append), from_step=0)
 
     class Repair(Hook):
@@ -316,7 +320,7 @@ def test_lines_that_the_disk_does_not_take_come_later(make_trainer: MakeTrainer,
 def test_best_is_what_could_be_stored(make_trainer: MakeTrainer, tmp_path: Path) -> None:
     told = Told()
     scores = iter([0.6, 0.9, 0.8, 0.7, 0.7])
-    hook = Examination(
+    hook = EvaluationHook(
         lambda trainer, progress: evaluation(next(scores)),
         RunConfig(epochs=1),
         make_metrics(tmp_path),
@@ -329,7 +333,7 @@ def test_best_is_what_could_be_stored(make_trainer: MakeTrainer, tmp_path: Path)
 
 
 def test_a_run_that_goes_back_keeps_the_best_that_it_has_stored(tmp_path: Path) -> None:
-    hook = examination(tmp_path, Told(), [0.9])
+    hook = evaluation_hook(tmp_path, Told(), [0.9])
     early = {"count": 1, "step": 2, "without_gain": 0, "best": 0.5, "best_step": 2}
     hook.load_state(early)
     assert (hook.best, hook.best_step) == (0.5, 2)

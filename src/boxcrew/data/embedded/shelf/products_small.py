@@ -196,13 +196,16 @@ def _paint_round_watch(brush: Brush, outline: Outline, t: Traits) -> None:
     brush.fill(dial, ellipse(50, 50, radius - 4.5))
     ink = WHITE if dark else INK
     turns = [math.pi / 6 * hour for hour in range(12)]
-    reach = radius - 6.5
+    anchor_coverage = radius - 6.5
     marks = [(math.cos(a), math.sin(a)) for a in turns]
     brush.line(
         ink,
         1.6,
         *(
-            points((50 + c * (reach - 3), 50 + s * (reach - 3)), (50 + c * reach, 50 + s * reach))
+            points(
+                (50 + c * (anchor_coverage - 3), 50 + s * (anchor_coverage - 3)),
+                (50 + c * anchor_coverage, 50 + s * anchor_coverage),
+            )
             for c, s in marks
         ),
     )

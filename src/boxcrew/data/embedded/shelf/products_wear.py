@@ -52,7 +52,9 @@ def _folds(brush: Brush, base: Colour) -> None:
 def _tshirt_outline(t: Traits) -> Outline:
     """A body with sleeves from short to long."""
     long = t[0] > 0.6
-    reach, drop = (span(t[1], 3, 7), span(t[1], 80, 70)) if long else (span(t[1], 1, 6), span(t[0], 36, 46))
+    anchor_coverage, drop = (
+        (span(t[1], 3, 7), span(t[1], 80, 70)) if long else (span(t[1], 1, 6), span(t[0], 36, 46))
+    )
     waist = span(t[2], 25, 30)
     hem = span(t[3], 88, 100)
     cuff = 12 if long else 14
@@ -62,12 +64,12 @@ def _tshirt_outline(t: Traits) -> Outline:
         (33, 6),
         (19, 13),
         (15, 17),
-        (reach, drop),
-        (reach, drop),
-        (reach + cuff, drop + 5),
+        (anchor_coverage, drop),
+        (anchor_coverage, drop),
+        (anchor_coverage + cuff, drop + 5),
     ]
     half += [
-        (reach + cuff, drop + 5),
+        (anchor_coverage + cuff, drop + 5),
         (waist, 36),
         (waist, 36),
         (waist, 60),
@@ -101,7 +103,7 @@ def _paint_tshirt(brush: Brush, outline: Outline, t: Traits) -> None:
 
 def _hoodie_outline(t: Traits) -> Outline:
     """Long sleeves, a hood, a broad band at the hem."""
-    reach, drop = span(t[0], 2, 8), span(t[1], 76, 86)
+    anchor_coverage, drop = span(t[0], 2, 8), span(t[1], 76, 86)
     waist = span(t[2], 23, 27)
     hem = span(t[3], 92, 100)
     half = [
@@ -110,12 +112,12 @@ def _hoodie_outline(t: Traits) -> Outline:
         (31, 12),
         (19, 18),
         (14, 24),
-        (reach, drop),
-        (reach, drop),
-        (reach + 11, drop + 4),
+        (anchor_coverage, drop),
+        (anchor_coverage, drop),
+        (anchor_coverage + 11, drop + 4),
     ]
     half += [
-        (reach + 11, drop + 4),
+        (anchor_coverage + 11, drop + 4),
         (waist, 42),
         (waist, 44),
         (waist - 1, hem - 8),

@@ -68,15 +68,15 @@ def _cast_shadow(image: Image, item: Item, light: Light) -> None:
     """Darkens what lies behind the item, and where it touches its support."""
     height, width = item.mask.shape
     length = max(height, width)
-    reach = max(2, round(light.soft * length))
-    margin = 3 * reach
+    anchor_coverage = max(2, round(light.soft * length))
+    margin = 3 * anchor_coverage
     shadow = np.zeros((height + 2 * margin, width + 2 * margin), dtype=np.uint8)
-    left, top = margin - round(light.x * reach), margin - round(light.y * reach)
+    left, top = margin - round(light.x * anchor_coverage), margin - round(light.y * anchor_coverage)
     shadow[top : top + height, left : left + width] = item.mask
     if item.stance == "stand":
-        foot = (width // 2 + margin - round(light.x * reach), margin + height - 3)
-        cv2.ellipse(shadow, foot, (round(width * 0.52), max(2, reach)), 0, 0, 360, 255, -1)
-    shadow = cv2.blur(cv2.blur(shadow, (2 * reach + 1,) * 2), (reach + 1,) * 2)
+        foot = (width // 2 + margin - round(light.x * anchor_coverage), margin + height - 3)
+        cv2.ellipse(shadow, foot, (round(width * 0.52), max(2, anchor_coverage)), 0, 0, 360, 255, -1)
+    shadow = cv2.blur(cv2.blur(shadow, (2 * anchor_coverage + 1,) * 2), (anchor_coverage + 1,) * 2)
     there, here = _window(item, len(image), margin)
     keep = cv2.convertScaleAbs(shadow[here], alpha=-light.shadow, beta=255)
     image[there] = cv2.multiply(image[there], cv2.merge([keep, keep, keep]), scale=1 / 255)
@@ -109,8 +109,10 @@ def paint_item(image: Image, item: Item, rng: np.random.Generator, light: Light)
 def _relief(item: Item, light: Light) -> npt.NDArray[np.float32]:
     """Brightness over the patch: rounder at the edges, brighter towards the light."""
     height, width = item.mask.shape
-    reach = max(1, round(0.05 * max(height, width)))
-    edge = cv2.blur(item.mask, (2 * reach + 1,) * 2, borderType=cv2.BORDER_CONSTANT).astype(np.float32)
+    anchor_coverage = max(1, round(0.05 * max(height, width)))
+    edge = cv2.blur(item.mask, (2 * anchor_coverage + 1,) * 2, borderType=cv2.BORDER_CONSTANT).astype(
+        np.float32
+    )
     across = np.linspace(-0.1 * light.x, 0.1 * light.x, width, dtype=np.float32)
     down = np.linspace(0.08, -0.08, height, dtype=np.float32)
     result: npt.NDArray[np.float32] = (0.74 + edge * (0.3 / 255)) * (1 + across[None, :] + down[:, None])

@@ -51,7 +51,7 @@ def open_crops(source: Source, wanted: Wanted, *, format: str) -> ExampleSet:
     """
     splits = {name: _cuts(records) for name, records in source.splits.items()}
     problems = [*source.problems, *_small(source)]
-    settled, left = settle_cuts(source.root, source.classes, splits, problems, judged=wanted.judged)
+    settled, left = settle_cuts(source.root, source.classes, splits, problems, evaluated=wanted.evaluated)
     shape = shape_for(wanted, None)
     count = sum(len(cut.labels) for cuts in left.values() for cut in cuts)
     examples: Mapping[str, Examples]

@@ -59,7 +59,7 @@ class CsvFormat(ExampleFormat):
     def open(cls, path: Path, wanted: Wanted) -> ExampleSet:
         before = wanted.meaning if wanted.meaning and "columns" in wanted.meaning else None
         named = before["label"] if before else None
-        tables, label, problems = _read(path, wanted.label or named, judged=wanted.judged)
+        tables, label, problems = _read(path, wanted.label or named, evaluated=wanted.evaluated)
         main = next(iter(tables))  # "train", unless the set is only judged
         reading = _reading(tables[main], label, before)
         tables, mistaken = _without_mistakes(tables, label, reading)
@@ -71,7 +71,7 @@ class CsvFormat(ExampleFormat):
             chosen = held_out(contents, labels["train"], seed=wanted.seed)
             tables, labels = _divided(tables, labels, chosen)
             problems += made_split(path, chosen, seed=wanted.seed)
-        settled = settle_classes(path, names, labels, problems, judged=wanted.judged)
+        settled = settle_classes(path, names, labels, problems, evaluated=wanted.evaluated)
         if before:
             columns = before["columns"]
             require_columns(tables[main], columns)
@@ -139,13 +139,13 @@ def _numbering(train: Table, label: str, before: Mapping[str, Any] | None) -> li
     return found if any(len({*words}) > 1 for words in others) else []
 
 
-def _read(path: Path, wanted: str | None, *, judged: bool) -> tuple[dict[str, Table], str, list[Problem]]:
+def _read(path: Path, wanted: str | None, *, evaluated: bool) -> tuple[dict[str, Table], str, list[Problem]]:
     """The tables by split, that to train on first, without rows that have no label; and the name of the
-    label's column. Of a set that is only `judged` any may be the first.
+    label's column. Of a set that is only `evaluated` any may be the first.
     """
     files = {"train": path} if path.is_file() else _one_each(path, _files(path))
     first = next(iter(files), None)
-    if first is None or (first != "train" and not judged):
+    if first is None or (first != "train" and not evaluated):
         raise DataError(f"{path}: has no CSV file to train on", advice=f"looked for {CsvFormat.looked_for()}")
     main, problems = read_table(files.pop(first))
     label = _label(main, wanted)

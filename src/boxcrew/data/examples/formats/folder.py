@@ -62,7 +62,7 @@ class FolderFormat(ExampleFormat):
         splits, unusable = _readable(path, splits, workers=wanted.workers)
         splits, made_late = _hold_out(path, splits, seed=wanted.seed)
         problems += (*made, *unusable, *made_late)
-        settled, left = settle_cuts(path, names, splits, problems, judged=wanted.judged)
+        settled, left = settle_cuts(path, names, splits, problems, evaluated=wanted.evaluated)
         sizes = Counter((cut.record.height, cut.record.width) for cuts in left.values() for cut in cuts)
         shape = shape_for(wanted, (*next(iter(sizes)), 3) if len(sizes) == 1 else None)
         if wanted.size is None and wanted.shape is None:

@@ -58,7 +58,7 @@ class IdxFormat(ExampleFormat):
         shape = shape_for(wanted, (height, width, 1))
         shaped = {split: _shaped(part, shape) for split, part in parts.items()}
         problems = (*unread, *made_split(path, chosen, seed=wanted.seed))
-        settled, splits = settle(path, names, shaped, problems, judged=wanted.judged)
+        settled, splits = settle(path, names, shaped, problems, evaluated=wanted.evaluated)
         return ExampleSet(
             root=path,
             format=cls.name,

@@ -144,7 +144,7 @@ def _open_classes(root: Path, files: Sequence[Path], wanted: Wanted) -> ExampleS
         )
         for split, part in splits.items()
     }
-    settled, examples = settle(root, names, parts, problems, judged=wanted.judged)
+    settled, examples = settle(root, names, parts, problems, evaluated=wanted.evaluated)
     return ExampleSet(
         root=root,
         format=TextFormat.name,

@@ -16,11 +16,11 @@ from torch.optim import Optimizer
 
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.types import Batch, Losses
-from boxcrew.deploy.deployment import STRATEGIES, Standing
+from boxcrew.deploy.deployment import STRATEGIES, RunStatus
 from boxcrew.deploy.devices import Devices
 from boxcrew.deploy.optimizer_state import Slots
-from boxcrew.deploy.processes.collectives import Group
-from boxcrew.deploy.processes.messages import Letter
+from boxcrew.deploy.processes.collectives import ReplicaGroup
+from boxcrew.deploy.processes.messages import Message
 from boxcrew.deploy.strategies.clones import Clones
 from boxcrew.plan.plan import Plan
 
@@ -35,7 +35,7 @@ class ParameterServer(Clones):
     that it tells are then those of its own samples.
     """
 
-    def __init__(self, plan: Plan, devices: Devices, group: Group) -> None:
+    def __init__(self, plan: Plan, devices: Devices, group: ReplicaGroup) -> None:
         super().__init__(plan, devices, group)
         self._is_synchronous = plan.staleness is None
         self._parameters: list[nn.Parameter] = []  # of the placed task
@@ -48,35 +48,35 @@ class ParameterServer(Clones):
 
     def place(self, module: nn.Module) -> nn.Module:
         placed = super().place(module)
-        self.spread(placed)
+        self.broadcast(placed)
         self._parameters = list(placed.parameters())
         self._fill_servers(slots={}, plain=None)
         return placed
 
-    def meet(self) -> None:
+    def barrier(self) -> None:
         if self._is_synchronous:
-            super().meet()
+            super().barrier()
 
-    def settle(self) -> None:
+    def finalize(self) -> None:
         """All have sent what they had; what came after this one's last step has to be fetched."""
         if not self._is_synchronous:
-            super().meet()
+            super().barrier()
             if self.is_chief:
                 self._slots = self._ask_slots()
 
-    def agree(self, standing: Standing) -> Standing:
+    def all_reduce_status(self, status: RunStatus) -> RunStatus:
         """Asynchronously not by meeting, which would bring all to the pace of the slowest: the first server
         keeps count, and lets all stop after the same step.
         """
         if self._is_synchronous:
-            return super().agree(standing)
+            return super().all_reduce_status(status)
         words = {
-            "elapsed": standing.elapsed,
-            "stop": standing.stop,
-            "interrupted": standing.interrupted,
+            "elapsed": status.elapsed,
+            "stop": status.stop,
+            "interrupted": status.interrupted,
         }
-        told = self._ask(0, Letter(kind="stand", words=words)).words
-        return Standing(elapsed=told["elapsed"], stop=told["stop"], interrupted=told["interrupted"])
+        told = self._ask(0, Message(kind="stand", words=words)).words
+        return RunStatus(elapsed=told["elapsed"], stop=told["stop"], interrupted=told["interrupted"])
 
     def add_up(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
         self._require_all_parts(batch)
@@ -132,8 +132,8 @@ class ParameterServer(Clones):
         words = {"rates": rates, "max_norm": max_norm}
         for server in range(self.plan.servers):
             mine = {name: value for name, value in gradients.items() if self.plan.keeper(int(name)) == server}
-            self._send(server, Letter(kind="push", words=words, tensors=mine))
-        answers = [self.group.mail.receive(self._rank_of(server)) for server in range(self.plan.servers)]
+            self._send(server, Message(kind="push", words=words, tensors=mine))
+        answers = [self.group.messages.receive(self._rank_of(server)) for server in range(self.plan.servers)]
         for answer in answers:
             self._fetch(answer.tensors)
         return float(answers[0].words["norm"])
@@ -145,7 +145,7 @@ class ParameterServer(Clones):
         return self._slots
 
     def _ask_slots(self) -> Slots:
-        told = [self._ask(server, Letter(kind="slots")) for server in range(self.plan.servers)]
+        told = [self._ask(server, Message(kind="slots")) for server in range(self.plan.servers)]
         tensors = {name: value for answer in told for name, value in answer.tensors.items()}
         self._fetch({name: value for name, value in tensors.items() if name.isdigit()})
         plain = {i: slots for answer in told for i, slots in answer.words["plain"]["slots"].items()}
@@ -180,8 +180,8 @@ class ParameterServer(Clones):
                 tensors |= {name: value for name, value in slots.items() if name.partition(".")[0] in mine}
                 rest = {i: values for i, values in plain["slots"].items() if i in mine}
                 words = {**plain, "slots": rest}
-            self._ask(server, Letter(kind="fill", words={"plain": words}, tensors=tensors))
-        super().meet()
+            self._ask(server, Message(kind="fill", words={"plain": words}, tensors=tensors))
+        super().barrier()
 
     def _clip(self, gradients: Mapping[str, Tensor], max_norm: float | None) -> float:
         """Of this replica's own gradient; gives its norm before that."""
@@ -205,15 +205,15 @@ class ParameterServer(Clones):
         """The servers end when all have. Who failed says nothing, and is missed."""
         if kind is None:
             for server in range(self.plan.servers):
-                self._send(server, Letter(kind="done"))
-            self.group.mail.finish()
+                self._send(server, Message(kind="done"))
+            self.group.messages.finish()
 
-    def _ask(self, server: int, letter: Letter) -> Letter:
-        self._send(server, letter)
-        return self.group.mail.receive(self._rank_of(server))
+    def _ask(self, server: int, message: Message) -> Message:
+        self._send(server, message)
+        return self.group.messages.receive(self._rank_of(server))
 
-    def _send(self, server: int, letter: Letter) -> None:
-        self.group.mail.send(self._rank_of(server), letter)
+    def _send(self, server: int, message: Message) -> None:
+        self.group.messages.send(self._rank_of(server), message)
 
     def _rank_of(self, server: int) -> int:
         return self.group.size + server

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from boxcrew.deploy.optimizer_state import Slots, load_slots, slots_of
-from boxcrew.deploy.processes.collectives import Group
-from boxcrew.deploy.processes.messages import Letter
+from boxcrew.deploy.processes.collectives import ReplicaGroup
+from boxcrew.deploy.processes.messages import Message
 from boxcrew.plan.plan import Plan
 
 
@@ -24,12 +24,12 @@ class _Stop:
     interrupted: bool = False
     elapsed: float | None = None  # by the chief's clock, once it has told
 
-    def hear(self, letter: Letter, most_steps: int) -> None:
-        if letter.sender == 0:
-            self.elapsed = letter.words["elapsed"]
-        if letter.words["stop"] and self.after == math.inf:
+    def hear(self, message: Message, most_steps: int) -> None:
+        if message.sender == 0:
+            self.elapsed = message.words["elapsed"]
+        if message.words["stop"] and self.after == math.inf:
             self.after = most_steps + 1  # who is furthest may have begun another step already
-        self.interrupted |= letter.words["interrupted"]
+        self.interrupted |= message.words["interrupted"]
 
 
 @dataclass(kw_only=True)
@@ -49,7 +49,7 @@ class Server:
     does not keep never have a gradient, and so are never touched.
     """
 
-    def __init__(self, plan: Plan, group: Group, task: nn.Module, optimizer: Optimizer) -> None:
+    def __init__(self, plan: Plan, group: ReplicaGroup, task: nn.Module, optimizer: Optimizer) -> None:
         self._plan = plan
         self._group = group
         self._optimizer = optimizer
@@ -61,7 +61,7 @@ class Server:
                 parameter.data = torch.empty(0)  # the memory is for others to use
         self._replicas = _Replicas(steps=dict.fromkeys(range(group.size), 0))
         self._moved: set[int] = set()
-        self._pushed: dict[int, Letter] = {}  # gradients that wait for those of the other replicas
+        self._pushed: dict[int, Message] = {}  # gradients that wait for those of the other replicas
         self._stop = _Stop()
         self.lead = 0  # the most steps that one replica has been ahead of another
 
@@ -79,47 +79,47 @@ class Server:
             "done": self._let_go,
         }
         while self._replicas.steps:
-            letter = self._group.mail.receive()
-            answers[letter.kind](letter)
-        self._group.mail.finish()
+            message = self._group.messages.receive()
+            answers[message.kind](message)
+        self._group.messages.finish()
 
-    def _fill(self, letter: Letter) -> None:
+    def _fill(self, message: Message) -> None:
         """With what a run begins, goes on or goes back to."""
         with torch.no_grad():
-            for name, value in letter.tensors.items():
+            for name, value in message.tensors.items():
                 if name.isdigit():
                     self._kept[int(name)].copy_(value)
         self._optimizer.state.clear()
-        if letter.words["plain"] is not None:
-            slots = {name: value for name, value in letter.tensors.items() if not name.isdigit()}
-            load_slots(self._optimizer, Slots(slots, letter.words["plain"]), Tensor.copy_)
-        self._group.mail.send(letter.sender, Letter(kind="filled"))
+        if message.words["plain"] is not None:
+            slots = {name: value for name, value in message.tensors.items() if not name.isdigit()}
+            load_slots(self._optimizer, Slots(slots, message.words["plain"]), Tensor.copy_)
+        self._group.messages.send(message.sender, Message(kind="filled"))
 
-    def _tell_slots(self, letter: Letter) -> None:
+    def _tell_slots(self, message: Message) -> None:
         """With the parameters that they belong to."""
         slots = slots_of(self._optimizer)
         values = {str(i): parameter.detach() for i, parameter in self._kept.items()}
-        answer = Letter(kind="slots", words={"plain": slots.plain}, tensors={**slots.tensors, **values})
-        self._group.mail.send(letter.sender, answer)
+        answer = Message(kind="slots", words={"plain": slots.plain}, tensors={**slots.tensors, **values})
+        self._group.messages.send(message.sender, answer)
 
-    def _tell_standing(self, letter: Letter) -> None:
+    def _tell_standing(self, message: Message) -> None:
         steps = self._replicas.steps
-        self._stop.hear(letter, max(steps.values()))
-        stop = steps[letter.sender] >= self._stop.after
+        self._stop.hear(message, max(steps.values()))
+        stop = steps[message.sender] >= self._stop.after
         words = {
-            "elapsed": letter.words["elapsed"] if self._stop.elapsed is None else self._stop.elapsed,
+            "elapsed": message.words["elapsed"] if self._stop.elapsed is None else self._stop.elapsed,
             "stop": stop,
             "interrupted": stop and self._stop.interrupted,
         }
-        self._group.mail.send(letter.sender, Letter(kind="standing", words=words))
+        self._group.messages.send(message.sender, Message(kind="standing", words=words))
 
-    def _let_go(self, letter: Letter) -> None:
-        del self._replicas.steps[letter.sender]
+    def _let_go(self, message: Message) -> None:
+        del self._replicas.steps[message.sender]
         self._answer_waiting()
 
-    def _move_together(self, letter: Letter) -> None:
+    def _move_together(self, message: Message) -> None:
         """Synchronously: once all replicas have sent their parts of the gradient, by the sum of them."""
-        self._pushed[letter.sender] = letter
+        self._pushed[message.sender] = message
         if len(self._pushed) < self._group.size:
             return
         for rank in sorted(self._pushed):  # in the same order each time, so that sums are the same to the bit
@@ -128,28 +128,28 @@ class Server:
         square = torch.zeros((), dtype=torch.float64)
         for gradient in gradients.values():
             square += gradient.double().square().sum()
-        self._group.add_among_servers(square)
+        self._group.all_reduce_servers(square)
         norm = float(square.sqrt())
-        limit = letter.words["max_norm"]
+        limit = message.words["max_norm"]
         if limit is not None and gradients:
             torch._foreach_mul_(list(gradients.values()), min(1.0, limit / (norm + 1e-6)))
         if math.isfinite(norm):
-            self._step(letter)
+            self._step(message)
         self._optimizer.zero_grad(set_to_none=True)
         for rank in self._pushed:
             self._send_values(rank, gradients, norm)
         self._pushed = {}
 
-    def _move_at_once(self, letter: Letter) -> None:
+    def _move_at_once(self, message: Message) -> None:
         """Asynchronously: by each replica's gradient as it comes. The answer may have to wait."""
-        self._replicas.steps[letter.sender] += 1
+        self._replicas.steps[message.sender] += 1
         self.lead = max(self.lead, max(self._replicas.steps.values()) - min(self._replicas.steps.values()))
-        if letter.tensors:
-            self._add(letter.tensors)
-            self._moved |= {int(name) for name in letter.tensors}
-            self._step(letter)
+        if message.tensors:
+            self._add(message.tensors)
+            self._moved |= {int(name) for name in message.tensors}
+            self._step(message)
             self._optimizer.zero_grad(set_to_none=True)
-        self._replicas.waiting.append(letter.sender)
+        self._replicas.waiting.append(message.sender)
         self._answer_waiting()
 
     def _answer_waiting(self) -> None:
@@ -168,11 +168,11 @@ class Server:
             else:
                 parameter.grad += value
 
-    def _step(self, letter: Letter) -> None:
-        for group, rate in zip(self._optimizer.param_groups, letter.words["rates"], strict=True):
+    def _step(self, message: Message) -> None:
+        for group, rate in zip(self._optimizer.param_groups, message.words["rates"], strict=True):
             group["lr"] = rate
         self._optimizer.step()
 
     def _send_values(self, rank: int, which: Iterable[int], norm: float) -> None:
         values = {str(i): self._kept[i].detach() for i in which}
-        self._group.mail.send(rank, Letter(kind="values", words={"norm": norm}, tensors=values))
+        self._group.messages.send(rank, Message(kind="values", words={"norm": norm}, tensors=values))

@@ -52,7 +52,7 @@ class Ema(Hook):
     def load_tensors(self, trainer: Trainer, tensors: Mapping[str, Tensor]) -> None:
         """From no tensors, of a run that kept no average so far, it begins at the trained weights."""
         for name, value in tensors.items() if self._decay else ():
-            trainer.deployment.take(self._averages[name], value)
+            trainer.deployment.load_into(self._averages[name], value)
         for own, new in self._pairs(trainer) if not tensors else ():
             own.copy_(new)
 

@@ -18,7 +18,7 @@ class _NoTime(Exception):  # noqa: N818 - nothing is wrong
     """The run was interrupted in the middle of an examination."""
 
 
-class Examination(Hook):
+class EvaluationHook(Hook):
     """Runs `examine(progress)` when due; `progress` is to be told, every few images, how many are done.
     `keep_best` stores the weights of the best so far, and says whether it could; `on_result(trainer,
     evaluation, is_best)` is told of each.
@@ -30,14 +30,14 @@ class Examination(Hook):
 
     def __init__(
         self,
-        examine: Callable[[Trainer, Callable[[int], None]], Evaluation],
+        evaluate: Callable[[Trainer, Callable[[int], None]], Evaluation],
         config: RunConfig,
         metrics: Metrics,
         *,
         keep_best: Callable[[Trainer, Evaluation], bool],
         on_result: Sequence[Callable[[Trainer, Evaluation, bool], None]],
     ) -> None:
-        self._examine = examine
+        self._evaluate = evaluate
         self._config = config.evaluation
         self._metric = config.metric
         self._higher_is_better = config.task.metrics[config.metric]
@@ -97,7 +97,7 @@ class Examination(Hook):
                 raise _NoTime
 
         try:
-            evaluation = self._examine(trainer, look_up)
+            evaluation = self._evaluate(trainer, look_up)
         except _NoTime:
             return False
         self._step = trainer.step

@@ -16,11 +16,11 @@ from boxcrew.data.images.drawing import grid
 from boxcrew.data.images.reading import write_image
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.nets.layers import eval_mode
-from boxcrew.tasks.base import Sheets, Subject, Task
+from boxcrew.tasks.base import ImageSheets, Task, TaskData
 from boxcrew.train.config import SummariesConfig
 from boxcrew.train.loop.trainer import Hook, StepReport, Trainer
 from boxcrew.train.output.best_effort import BestEffort
-from boxcrew.train.output.tensorboard import Board
+from boxcrew.train.output.tensorboard import TensorBoardLog
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -42,11 +42,17 @@ class Pictures(Hook):
     name = "pictures"
 
     def __init__(
-        self, folder: Path, config: SummariesConfig, subject: Subject, *, board: Board, files: BestEffort
+        self,
+        folder: Path,
+        config: SummariesConfig,
+        task_data: TaskData,
+        *,
+        board: TensorBoardLog,
+        files: BestEffort,
     ) -> None:
         self._folder = folder
         self._config = config
-        self._subject = subject
+        self._subject = task_data
         self._board = board
         self._files = files
 
@@ -63,14 +69,14 @@ class Pictures(Hook):
 
     def on_result(self, trainer: Trainer, evaluation: Evaluation, is_best: bool) -> None:  # noqa: ARG002, FBT001
         if self._config.images:
-            self._show(self._subject.draw_found(evaluation, self._config.images), step=trainer.step)
+            self._show(self._subject.draw_detections(evaluation, self._config.images), step=trainer.step)
         self._board.show(lambda writer: evaluation.show(writer, trainer.step))
         if self._config.histograms and self._board.is_open:
             task = on_cpu(trainer.learnt())
             outputs = _activations(trainer, task)
             self._board.show(lambda writer: _add_histograms(writer, trainer.step, task, outputs))
 
-    def _show(self, sheets: Sheets, *, step: int) -> None:
+    def _show(self, sheets: ImageSheets, *, step: int) -> None:
         for name, images in sheets.items():
             # One that is a sheet by itself stays as it is, to the pixel.
             sheet = (
