@@ -209,6 +209,7 @@ def _by_hand(setup: Setup) -> Callable[[], None]:
 
 
 def _deployed(setup: Setup, strategy: str) -> Callable[[], None]:
+    from bench.ports import free_port
     from boxcrew.api import run_config
     from boxcrew.deploy.deployment import deploy
     from boxcrew.deploy.processes.collectives import DistributedGroup
@@ -216,7 +217,6 @@ def _deployed(setup: Setup, strategy: str) -> Callable[[], None]:
     from boxcrew.detectors._base import build_detector
     from boxcrew.hardware.probe import probe_machine
     from boxcrew.tasks.detection import DetectionTask, largest_batch, require_detection
-    from boxcrew.testing.processes import free_port
     from boxcrew.train.loop.optim import build_optimizer
     from boxcrew.train.planning.choose import choose_plan
     from boxcrew.train.planning.workload import account_for

@@ -20,8 +20,8 @@ from boxcrew.core.types import Batch
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks import features
 from boxcrew.tasks.base import TASKS, LoaderOptions, OpenOptions
-from boxcrew.testing.runs import newest_tensors
 from boxcrew.train.config import RunConfig
+from boxcrew.train.loop.checkpoint import list_checkpoints, read_checkpoint
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.init import Pretrained
 from boxcrew.train.run.run import train
@@ -65,8 +65,9 @@ def config_of(variant: str, data: Path, out: Path) -> RunConfig:
 
 def digest_of_weights(run: Path) -> str:
     """The digest of all tensors of the newest checkpoint: parameters, averages and optimizer state."""
+    newest = read_checkpoint(list_checkpoints(run / "checkpoints")[-1])
     digest = hashlib.blake2b(digest_size=12)
-    for name, tensor in sorted(newest_tensors(run).items()):
+    for name, tensor in sorted(newest.tensors.items()):
         digest.update(name.encode())
         digest.update(_bytes(tensor))
     return digest.hexdigest()

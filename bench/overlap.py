@@ -14,12 +14,12 @@ import torch.distributed as dist
 from torch import Tensor
 from torch import multiprocessing as processes
 
+from bench.ports import free_port
 from bench.train_step import CLASSES, SETUPS, examples_of
 from boxcrew.deploy.deployment import deploy
 from boxcrew.deploy.processes.collectives import DistributedGroup, Pending
 from boxcrew.deploy.processes.environments import ProcessEnvironment
 from boxcrew.plan.plan import Clone, Plan, Replica
-from boxcrew.testing.processes import free_port
 
 PLOT = Path(__file__).parents[1] / "docs" / "images" / "overlap.svg"
 RECIPE = "ssd300_vgg16"

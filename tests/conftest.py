@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from boxcrew.testing.tiny import TINY
+from tests.helpers.tiny import TINY
 
 # Before torch is imported: waiting OpenMP threads must not fight with loader workers and child processes.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

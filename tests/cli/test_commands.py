@@ -12,8 +12,8 @@ import yaml
 
 from boxcrew.data.detection.source import open_source
 from boxcrew.data.images.reading import read_image, write_image
-from boxcrew.testing.made_examples import write_classes
-from boxcrew.testing.tiny import TINY
+from tests.helpers.made_examples import write_classes
+from tests.helpers.tiny import TINY
 
 Call = Callable[..., Any]
 

@@ -11,7 +11,7 @@ import pytest
 
 from boxcrew.deploy.processes import launch
 from boxcrew.hardware.machine import Machine
-from boxcrew.testing.tiny import TINY
+from tests.helpers.tiny import TINY
 
 Call = Callable[..., Any]
 

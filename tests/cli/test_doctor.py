@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from boxcrew.testing.tiny import TINY
+from tests.helpers.tiny import TINY
 
 Call = Callable[..., Any]
 

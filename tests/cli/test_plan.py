@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from boxcrew.plan.plan import Plan
-from boxcrew.testing.made_examples import make_folder
-from boxcrew.testing.tiny import TINY
+from tests.helpers.made_examples import make_folder
+from tests.helpers.tiny import TINY
 
 Call = Callable[..., Any]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from boxcrew.testing.made_examples import make_csv
-from boxcrew.testing.untrained import untrained_run
+from tests.helpers.made_examples import make_csv
+from tests.helpers.untrained import untrained_run
 
 Call = Callable[..., Any]
 

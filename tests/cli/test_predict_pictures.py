@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pytest
 
 from boxcrew.data.images.reading import read_image
-from boxcrew.testing.made_examples import write_classes
-from boxcrew.testing.untrained import untrained_run
+from tests.helpers.made_examples import write_classes
+from tests.helpers.untrained import untrained_run
 
 Call = Callable[..., Any]
 Pictures = npt.NDArray[np.uint8]

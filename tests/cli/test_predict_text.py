@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from boxcrew.testing.untrained import untrained_run
+from tests.helpers.untrained import untrained_run
 
 Call = Callable[..., Any]
 TEXT = "the tea is on the shelf, and the cup is beside it. "

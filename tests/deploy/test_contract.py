@@ -11,7 +11,7 @@ from boxcrew.core.errors import UsageError
 from boxcrew.deploy.deployment import STRATEGIES
 from boxcrew.plan.plan import MemoryFormat, Plan, Strategy
 from boxcrew.testing import strategies
-from boxcrew.testing.plans import plan_of
+from tests.helpers.plans import plan_of
 
 SAMPLES = 11
 SEVERAL = ((6, 5), (7, 3, 1), (1, 10), (3, 3, 3, 2))

@@ -12,8 +12,8 @@ from boxcrew.deploy.cores import on_own_cores, part_of
 from boxcrew.deploy.deployment import Deployment
 from boxcrew.hardware import probe
 from boxcrew.plan.plan import Clone, Replica
-from boxcrew.testing.plans import plan_of
-from boxcrew.testing.processes import in_processes
+from tests.helpers.plans import plan_of
+from tests.helpers.processes import in_processes
 
 
 @pytest.mark.parametrize("num", [1, 2, 3, 8])

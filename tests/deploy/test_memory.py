@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from boxcrew.deploy.deployment import deploy
-from boxcrew.testing.devices import FakeDevices
-from boxcrew.testing.plans import plan_of
+from tests.helpers.devices import FakeDevices
+from tests.helpers.plans import plan_of
 
 linux = pytest.mark.skipif(platform.system() != "Linux", reason="only Linux counts a process's own memory")
 
@@ -20,7 +20,7 @@ from torch import nn
 from boxcrew.core.types import Batch, Losses
 from boxcrew.deploy.deployment import deploy
 from boxcrew.hardware.probe import usable_memory
-from boxcrew.testing.plans import plan_of
+from tests.helpers.plans import plan_of
 
 class Wide(nn.Module):
     def __init__(self):

@@ -21,10 +21,10 @@ from boxcrew.plan.plan import Clone, Plan, Replica
 from boxcrew.tasks.base import TASKS, DataFacts, Task
 from boxcrew.tasks.gan import _with_noise
 from boxcrew.tasks.phases import learning_in
-from boxcrew.testing import learning
-from boxcrew.testing.plans import plan_of
-from boxcrew.testing.processes import in_all_processes, in_processes
 from boxcrew.train.loop.optim import OptimConfig, PhaseConfig, optimizer_of
+from tests.helpers import learning
+from tests.helpers.plans import plan_of
+from tests.helpers.processes import in_all_processes, in_processes
 
 BATCH, STEPS, LATENT = 8, 4, 5
 PICTURES: DataFacts = {

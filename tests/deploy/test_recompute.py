@@ -16,9 +16,9 @@ from boxcrew.deploy.strategies import fsdp
 from boxcrew.deploy.strategies.parameter_server.server import Server
 from boxcrew.plan.plan import BatchNorm, Clone, MemoryFormat, Plan, Precision, Replica
 from boxcrew.tasks.cost.account import Ledger
-from boxcrew.testing import learning
-from boxcrew.testing.plans import plan_of
-from boxcrew.testing.processes import in_all_processes
+from tests.helpers import learning
+from tests.helpers.plans import plan_of
+from tests.helpers.processes import in_all_processes
 
 BATCH = 8
 Learnt = tuple[dict[str, Tensor], list[float]]

@@ -27,13 +27,13 @@ from boxcrew.plan.plan import Clone, Plan, Replica
 from boxcrew.plan.request import DeployConfig, PlanRequest
 from boxcrew.plan.search import make_plan
 from boxcrew.tasks.detection import DetectionTask
-from boxcrew.testing import learning
-from boxcrew.testing.devices import FakeDevices
-from boxcrew.testing.plans import plan_of
-from boxcrew.testing.processes import in_all_processes
-from boxcrew.testing.workloads import a_workload
 from boxcrew.train.loop.hooks.pictures import on_cpu
 from boxcrew.train.planning.placement import placement
+from tests.helpers import learning
+from tests.helpers.devices import FakeDevices
+from tests.helpers.plans import plan_of
+from tests.helpers.processes import in_all_processes
+from tests.helpers.workloads import a_workload
 
 CPU = Device(name="cpu", kind="cpu", model="a CPU", memory_bytes=1 << 34)
 GPUS = tuple(Device(name=f"cuda:{i}", kind="cuda", model="a GPU", memory_bytes=1 << 34) for i in range(4))

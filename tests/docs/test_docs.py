@@ -14,7 +14,7 @@ import pytest
 from boxcrew.cli.main import main
 from boxcrew.data.examples.formats.products import ProductScenes
 from boxcrew.tasks import features
-from boxcrew.testing.tiny import TINY
+from tests.helpers.tiny import TINY
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

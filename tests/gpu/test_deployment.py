@@ -14,10 +14,10 @@ from boxcrew.deploy.devices import Devices
 from boxcrew.hardware.probe import probe_machine
 from boxcrew.hardware.speed import measure_device
 from boxcrew.plan.plan import Clone, Plan, Replica
-from boxcrew.testing import learning
-from boxcrew.testing.plans import plan_of
-from boxcrew.testing.processes import in_processes
-from boxcrew.testing.tiny import TINY
+from tests.helpers import learning
+from tests.helpers.plans import plan_of
+from tests.helpers.processes import in_processes
+from tests.helpers.tiny import TINY
 
 pytestmark = pytest.mark.skipif(not torch.accelerator.is_available(), reason="there is no accelerator here")
 

@@ -15,11 +15,11 @@ import pytest
 from boxcrew.core.config import merge
 from boxcrew.data.detection.source import Record, Source, open_source
 from boxcrew.data.detection.writers import write_source
-from boxcrew.testing.damage import VocSet
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.outcome import Outcome
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.run import train
+from tests.helpers.damage import VocSet
 
 Choose = Callable[[Source], dict[str, tuple[Record, ...]]]
 

@@ -22,8 +22,8 @@ from boxcrew.core.errors import DataError
 from boxcrew.data.checks.problem import Action, Kind
 from boxcrew.data.checks.scan import scan
 from boxcrew.data.detection.source import Source, open_source
-from boxcrew.testing.damage import BILLION_LAUGHS, EXTERNAL_ENTITY, VocSet, write_png_bomb
 from boxcrew.train.output.outcome import Outcome
+from tests.helpers.damage import BILLION_LAUGHS, EXTERNAL_ENTITY, VocSet, write_png_bomb
 
 NUM_TRAIN, NUM_VAL = 40, 6
 Expected = tuple[Kind, str, Action]

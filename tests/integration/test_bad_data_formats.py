@@ -9,7 +9,7 @@ from typing import Any
 from boxcrew.data.checks.scan import scan
 from boxcrew.data.detection.source import Source, open_source
 from boxcrew.data.detection.writers import write_source
-from boxcrew.testing.damage import VocSet
+from tests.helpers.damage import VocSet
 
 
 def looked_at(root: Path, cache: Path) -> Source:

@@ -17,7 +17,7 @@ import pytest
 from boxcrew.cli.main import main
 from boxcrew.data.checks.problem import Problem
 from boxcrew.data.images.reading import write_image
-from boxcrew.testing.made_examples import draw_blocks, make_csv, write_classes
+from tests.helpers.made_examples import draw_blocks, make_csv, write_classes
 
 WORDS = (
     "steps=1",

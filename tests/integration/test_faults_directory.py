@@ -15,12 +15,12 @@ import pytest
 
 from boxcrew.core.config import read_yaml
 from boxcrew.core.errors import UsageError
-from boxcrew.testing.runs import newest_tensors, require_equal, require_same_run
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.outcome import Outcome
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.lock import locked
 from boxcrew.train.run.run import resume
+from tests.helpers.runs import newest_tensors, require_equal, require_same_run
 
 Run = Callable[..., Outcome]
 

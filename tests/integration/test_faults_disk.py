@@ -19,7 +19,6 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 from boxcrew.api import train_run
 from boxcrew.core.errors import BoxcrewError, UsageError
-from boxcrew.testing.runs import require_same_run
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.checkpoint import list_checkpoints, newest_checkpoint
 from boxcrew.train.loop.hooks.progress import ProgressReport
@@ -27,6 +26,7 @@ from boxcrew.train.loop.trainer import StepReport, Trainer
 from boxcrew.train.output.outcome import Outcome
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.run import resume, train
+from tests.helpers.runs import require_same_run
 
 Run = Callable[..., Outcome]
 MakeConfig = Callable[..., RunConfig]

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from boxcrew.core.config import to_yaml
-from boxcrew.testing.runs import require_same_run
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.checkpoint import list_checkpoints
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.run import resume
+from tests.helpers.runs import require_same_run
 
 MakeConfig = Callable[..., RunConfig]
 InChild = Callable[..., int]

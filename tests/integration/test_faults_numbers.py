@@ -14,12 +14,12 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.types import Batch, Losses
 from boxcrew.tasks.detection import DetectionTask
-from boxcrew.testing.runs import newest_tensors, require_equal, require_same_run
 from boxcrew.train.loop.checkpoint import list_checkpoints
 from boxcrew.train.output.metrics import read_rows
 from boxcrew.train.output.outcome import Outcome
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.run import resume
+from tests.helpers.runs import newest_tensors, require_equal, require_same_run
 
 Run = Callable[..., Outcome]
 Spoil = Callable[[Callable[[int, Batch, Losses], Losses]], None]

@@ -23,7 +23,6 @@ from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.core.types import Batch
 from boxcrew.data.detection.source import Record, Source
 from boxcrew.evaluate.detection.predictor import Predictor
-from boxcrew.testing.runs import newest_tensors, require_equal, require_same_run, rows_without_times
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.checkpoint import list_checkpoints, newest_checkpoint, read_checkpoint
 from boxcrew.train.loop.trainer import StepReport, Trainer
@@ -31,6 +30,7 @@ from boxcrew.train.output.metrics import read_rows
 from boxcrew.train.output.outcome import Outcome
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.run import resume
+from tests.helpers.runs import newest_tensors, require_equal, require_same_run, rows_without_times
 
 Run = Callable[..., Outcome]
 MakeConfig = Callable[..., RunConfig]

@@ -16,7 +16,7 @@ import pytest
 
 from boxcrew.data.checks.scan import scan
 from boxcrew.data.detection.source import Source, open_source
-from boxcrew.testing.damage import BILLION_LAUGHS, VocSet, write_png_bomb
+from tests.helpers.damage import BILLION_LAUGHS, VocSet, write_png_bomb
 
 SIDE = 64  # of the many images
 NUM_IMAGES, NUM_BOXES = 1000, 100  # boxes an image

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from boxcrew.testing.made_examples import make_folder
+from tests.helpers.made_examples import make_folder
 
 WORDS = (
     "steps=2",

@@ -21,12 +21,12 @@ from boxcrew.core.errors import UsageError
 from boxcrew.data.detection.source import Record, Source
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks import features
-from boxcrew.testing.runs import require_same_run, shown_without_times
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.checkpoint import newest_checkpoint
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.init import Pretrained
 from boxcrew.train.run.run import resume, train
+from tests.helpers.runs import require_same_run, shown_without_times
 
 WriteSome = Callable[[Path, Callable[[Source], dict[str, tuple[Record, ...]]]], Path]
 InChild = Callable[..., int]

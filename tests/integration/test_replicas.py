@@ -18,10 +18,10 @@ import psutil
 import pytest
 
 from boxcrew.core.config import to_yaml
-from boxcrew.testing.processes import free_port
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.run import train
+from tests.helpers.processes import free_port
 
 WORDS = (
     "detector.backbone=mobilenetv3_small_050",

@@ -23,15 +23,15 @@ from boxcrew.deploy.processes.environments import ProcessEnvironment
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks import features
 from boxcrew.tasks.detection import DetectionTask
-from boxcrew.testing.learning import distance
-from boxcrew.testing.made_examples import make_folder
-from boxcrew.testing.processes import free_port
-from boxcrew.testing.runs import newest_tensors, rows_without_times
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.planning import workload as needs
 from boxcrew.train.run import replicas
 from boxcrew.train.run.run import train
+from tests.helpers.learning import distance
+from tests.helpers.made_examples import make_folder
+from tests.helpers.processes import free_port
+from tests.helpers.runs import newest_tensors, rows_without_times
 
 MakeConfig = Callable[..., RunConfig]
 Spoil = Callable[[int], None]

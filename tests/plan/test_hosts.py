@@ -12,7 +12,7 @@ from boxcrew.plan.hosts import plan_hosts
 from boxcrew.plan.plan import Plan
 from boxcrew.plan.request import DeployConfig, PlanRequest
 from boxcrew.plan.search import make_plan
-from boxcrew.testing.workloads import a_workload
+from tests.helpers.workloads import a_workload
 
 
 def machine(num_gpus: int, *, cores: int = 8, bf16: bool = True) -> Machine:

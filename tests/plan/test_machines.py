@@ -17,7 +17,7 @@ from boxcrew.plan.prediction import Prediction
 from boxcrew.plan.request import DeployConfig, Goal, PlanRequest
 from boxcrew.plan.search import make_plan
 from boxcrew.plan.speed import BESIDE
-from boxcrew.testing.workloads import MIB, a_workload
+from tests.helpers.workloads import MIB, a_workload
 
 GB = 10**9
 

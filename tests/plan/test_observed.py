@@ -14,7 +14,7 @@ from boxcrew.plan.observed_store import recall, remember
 from boxcrew.plan.plan import Plan
 from boxcrew.plan.request import PlanRequest
 from boxcrew.plan.search import make_plan
-from boxcrew.testing.workloads import MIB, a_workload
+from tests.helpers.workloads import MIB, a_workload
 
 HERE = assumed("8 cores, 32GB")
 TASK = "detection by ssdlite"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from boxcrew.core.errors import UsageError
 from boxcrew.plan.plan import Clone, Plan, Replica
-from boxcrew.testing.plans import plan_of
+from tests.helpers.plans import plan_of
 
 
 def plan(*, accumulation: int = 1, cache_bytes: int = 0) -> Plan:

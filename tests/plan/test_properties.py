@@ -16,7 +16,7 @@ from boxcrew.plan.prediction import Prediction
 from boxcrew.plan.request import DeployConfig, Goal, PlanRequest
 from boxcrew.plan.search import make_plan
 from boxcrew.plan.shares import by_speed
-from boxcrew.testing.workloads import MIB, a_workload
+from tests.helpers.workloads import MIB, a_workload
 
 GB = 10**9
 few = settings(

@@ -11,7 +11,7 @@ from boxcrew.hardware.machine import Device, Machine
 from boxcrew.plan.plan import MemoryFormat, Plan
 from boxcrew.plan.request import DeployConfig, PlanRequest
 from boxcrew.plan.search import make_plan
-from boxcrew.testing.workloads import a_workload
+from tests.helpers.workloads import a_workload
 
 GIB = 1 << 30
 CPU = Device(name="cpu", kind="cpu", model="a CPU", memory_bytes=64 * GIB)

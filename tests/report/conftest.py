@@ -17,8 +17,8 @@ from boxcrew.core.types import Detections, Target
 from boxcrew.evaluate.detection.measures import evaluate_detections
 from boxcrew.evaluate.detection.metric import DetectionReport, EvaluatedImage
 from boxcrew.report.doctor.report import Diagnosis, diagnose
-from boxcrew.testing.tiny import TINY
 from boxcrew.train.output.screen import Screen
+from tests.helpers.tiny import TINY
 
 MakeReport = Callable[[int], DetectionReport]
 ReadPng = Callable[[Path], "np.ndarray[tuple[int, int, int], np.dtype[np.uint8]]"]

@@ -13,7 +13,7 @@ from boxcrew.data.examples.example_set import Kind
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks.augmentation import AugmentConfig
 from boxcrew.tasks.base import TASKS, OpenOptions, TaskData
-from boxcrew.testing.made_examples import make_csv, make_text, write_classes
+from tests.helpers.made_examples import make_csv, make_text, write_classes
 
 VALUES: dict[str, Any] = {
     "flip": 0.5,

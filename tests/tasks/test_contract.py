@@ -13,7 +13,7 @@ from boxcrew.data.config import DataConfig
 from boxcrew.data.images.reading import write_image
 from boxcrew.tasks import features
 from boxcrew.tasks.base import TASKS, OpenOptions, TaskData
-from boxcrew.testing import subjects
+from boxcrew.testing import task_data as contract
 
 
 def write_pictures(folder: Path) -> Path:
@@ -109,14 +109,14 @@ def test_the_contract(task_data: TaskData) -> None:
 
 
 def check_all(task_data: TaskData) -> None:
-    subjects.check_settings(task_data)
-    subjects.check_report(task_data)
-    task = subjects.check_build(task_data)
+    contract.check_settings(task_data)
+    contract.check_report(task_data)
+    task = contract.check_build(task_data)
     assert task_data.describe(task)
-    batch = subjects.check_stream(task_data)
-    subjects.check_losses(task, batch)
-    subjects.check_account(task_data, task)
-    subjects.check_examination(task_data, task)
+    batch = contract.check_stream(task_data)
+    contract.check_losses(task, batch)
+    contract.check_account(task_data, task)
+    contract.check_examination(task_data, task)
     assert task_data.digest() == task_data.digest()
 
 

@@ -13,8 +13,8 @@ from boxcrew.data.config import DataConfig
 from boxcrew.data.images.reading import write_image
 from boxcrew.tasks.base import TASKS, DataFacts, OpenOptions
 from boxcrew.tasks.example_data import ExampleData
-from boxcrew.testing.made_examples import draw_blocks, make_csv, make_text, write_classes
-from boxcrew.testing.subjects import written
+from boxcrew.testing.task_data import written
+from tests.helpers.made_examples import draw_blocks, make_csv, make_text, write_classes
 
 
 def opened(name: str, place: Path, facts: DataFacts | None = None, **settings: object) -> ExampleData:

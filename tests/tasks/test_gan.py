@@ -24,10 +24,10 @@ from boxcrew.nets.layers import SingleCellNorm, eval_mode
 from boxcrew.tasks import features, gan
 from boxcrew.tasks.base import DataFacts, EvalOptions, LoaderOptions, OpenOptions, Task
 from boxcrew.tasks.gan import Gan, GanConfig, GanData, GanEvaluation, GanTask, to_pixels
-from boxcrew.testing.made_examples import write_classes
-from boxcrew.testing.subjects import written
+from boxcrew.testing.task_data import written
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.optim import optimizer_of, set_rate
+from tests.helpers.made_examples import write_classes
 
 
 def run_of(*words: str) -> RunConfig:

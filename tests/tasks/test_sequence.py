@@ -18,10 +18,10 @@ from boxcrew.nets.class_losses import cross_entropy
 from boxcrew.nets.layers import eval_mode
 from boxcrew.tasks.base import EvalOptions, LoaderOptions, OpenOptions
 from boxcrew.tasks.sequence import LanguageEvaluation, LanguageTask, SequenceConfig, SequenceData
-from boxcrew.testing.plans import plan_of
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.session import Session
+from tests.helpers.plans import plan_of
 
 FEED = LoaderOptions(batch=8, seed=5)
 

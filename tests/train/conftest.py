@@ -10,12 +10,12 @@ import torch
 from boxcrew.deploy.deployment import deploy
 from boxcrew.plan.plan import Precision
 from boxcrew.tasks.base import Task
-from boxcrew.testing.plans import plan_of
 from boxcrew.train.loop.checkpoint import Checkpoint
 from boxcrew.train.loop.guard import Guard, GuardConfig
 from boxcrew.train.loop.optim import OptimConfig, build_optimizer
 from boxcrew.train.loop.schedule import Course, Length, ScheduleConfig
 from boxcrew.train.loop.trainer import Hook, Trainer
+from tests.helpers.plans import plan_of
 
 MakeTrainer = Callable[..., Trainer]
 

@@ -13,7 +13,7 @@ import pytest
 from boxcrew.data.examples.class_folders import class_folders, has_classes_of, unlisted
 from boxcrew.data.examples.example_set import Wanted, open_examples
 from boxcrew.data.folders import files_below, names_in
-from boxcrew.testing.made_examples import write_classes
+from tests.helpers.made_examples import write_classes
 
 NOBODY = 65534
 

@@ -9,7 +9,7 @@ from boxcrew.core.types import Image, Target
 from boxcrew.data.detection.source import Record
 from boxcrew.data.examples.crops import Cut, ReadPictures, cut_out, read_at_once
 from boxcrew.data.images.reading import read_image, write_image
-from boxcrew.testing.made_examples import draw_blocks
+from tests.helpers.made_examples import draw_blocks
 
 
 class Reader:

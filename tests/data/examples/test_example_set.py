@@ -15,7 +15,7 @@ from boxcrew.data.examples.example_set import (
     Wanted,
     open_examples,
 )
-from boxcrew.testing.made_examples import write_classes
+from tests.helpers.made_examples import write_classes
 
 
 def numbered(labels: np.ndarray) -> InMemory:

@@ -18,9 +18,9 @@ from boxcrew.core.types import Batch, Losses
 from boxcrew.deploy.deployment import Deployment, deploy
 from boxcrew.deploy.strategies.clones import Clones
 from boxcrew.plan.plan import BatchNorm, Clone, Plan, Precision, Replica
-from boxcrew.testing import learning
-from boxcrew.testing.devices import FakeDevices
-from boxcrew.testing.plans import plan_of
+from tests.helpers import learning
+from tests.helpers.devices import FakeDevices
+from tests.helpers.plans import plan_of
 
 BATCH = 8
 SHARES = ((8,), (4, 4), (5, 3), (3, 3, 2), (1, 7), (2, 2, 2, 2))

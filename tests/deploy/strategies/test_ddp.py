@@ -25,9 +25,9 @@ from boxcrew.deploy.processes.environments import ProcessEnvironment
 from boxcrew.deploy.strategies import _gradient_buckets as reduction
 from boxcrew.deploy.strategies.ddp import Ddp
 from boxcrew.plan.plan import BatchNorm, Clone, Plan, Replica
-from boxcrew.testing import learning
-from boxcrew.testing.plans import plan_of
-from boxcrew.testing.processes import free_port, in_processes, run_replica
+from tests.helpers import learning
+from tests.helpers.plans import plan_of
+from tests.helpers.processes import free_port, in_processes, run_replica
 
 BATCH = 8
 

@@ -16,10 +16,10 @@ from boxcrew.deploy.deployment import Deployment, deploy
 from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.deploy.strategies import fsdp
 from boxcrew.plan.plan import BatchNorm, Clone, Plan, Replica
-from boxcrew.testing import learning
-from boxcrew.testing.devices import FakeDevices
-from boxcrew.testing.plans import plan_of
-from boxcrew.testing.processes import in_all_processes, in_processes
+from tests.helpers import learning
+from tests.helpers.devices import FakeDevices
+from tests.helpers.plans import plan_of
+from tests.helpers.processes import in_all_processes, in_processes
 
 BATCH = 8
 

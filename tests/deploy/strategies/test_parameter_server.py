@@ -17,9 +17,9 @@ from boxcrew.deploy.deployment import Deployment, RunStatus, deploy
 from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.deploy.strategies.parameter_server.server import Server
 from boxcrew.plan.plan import Clone, Plan, Replica
-from boxcrew.testing import learning
-from boxcrew.testing.plans import plan_of
-from boxcrew.testing.processes import in_all_processes
+from tests.helpers import learning
+from tests.helpers.plans import plan_of
+from tests.helpers.processes import in_all_processes
 
 RATE = 0.05
 Work = Callable[[Deployment, nn.Module], Any]

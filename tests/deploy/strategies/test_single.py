@@ -14,8 +14,8 @@ from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
 from boxcrew.nets.layers import eval_mode
 from boxcrew.plan.plan import Plan, Precision
 from boxcrew.tasks.detection import DetectionTask
-from boxcrew.testing.plans import plan_of
 from boxcrew.testing.strategies import HungryTask
+from tests.helpers.plans import plan_of
 
 SIZE = 64
 

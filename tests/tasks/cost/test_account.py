@@ -23,7 +23,7 @@ from boxcrew.recipes import RECIPES
 from boxcrew.tasks.base import Task
 from boxcrew.tasks.cost.account import Ledger, workload_of
 from boxcrew.tasks.detection import DetectionTask, largest_batch, require_detection
-from boxcrew.testing import learning
+from tests.helpers import learning
 
 CLASSES = tuple("abcdefgh")
 

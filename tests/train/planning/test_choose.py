@@ -10,9 +10,9 @@ import pytest
 from boxcrew.core.errors import UsageError
 from boxcrew.hardware.machine import Device, Host, Machine
 from boxcrew.plan.plan import Plan
-from boxcrew.testing.workloads import a_workload
 from boxcrew.train.config import RunConfig
 from boxcrew.train.planning.choose import as_before, choose_plan, planned_processes
+from tests.helpers.workloads import a_workload
 
 CPU = Device(name="cpu", kind="cpu", model="a CPU", memory_bytes=1 << 34)
 MACHINE = Machine(platform="Linux", python="3.11", torch="2", cores=4, memory_bytes=1 << 34, devices=(CPU,))

@@ -6,8 +6,8 @@ import pytest
 from torch import nn
 
 from boxcrew.plan.plan import Clone, Plan, Replica
-from boxcrew.testing.plans import plan_of
 from boxcrew.train.planning.placement import placement, roles
+from tests.helpers.plans import plan_of
 
 NET = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8))
 

@@ -11,10 +11,10 @@ from boxcrew.hardware.machine import Machine
 from boxcrew.plan.observed import Observed, ObservedRatio
 from boxcrew.plan.observed_store import recall
 from boxcrew.plan.plan import Plan
-from boxcrew.testing.workloads import MIB, a_workload
 from boxcrew.train.config import RunConfig
 from boxcrew.train.planning import planner as planners
 from boxcrew.train.planning.planner import Measured, Planner
+from tests.helpers.workloads import MIB, a_workload
 
 CPU = assumed("4 cores, 16GB")
 GPU = assumed("24GB-gpu@20TFLOPS, 8 cores, 32GB")

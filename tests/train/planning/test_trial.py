@@ -10,14 +10,14 @@ import pytest
 from boxcrew.plan.plan import MemoryFormat
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks.base import LoaderOptions
-from boxcrew.testing import learning
-from boxcrew.testing.made_examples import make_folder
-from boxcrew.testing.plans import plan_of
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.schedule import ENDLESS, Length
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.planning.trial import Found, TrialJob, TrialSetting, is_worth_it, run_trial, trial_settings
 from boxcrew.train.run.data import load_task_data
+from tests.helpers import learning
+from tests.helpers.made_examples import make_folder
+from tests.helpers.plans import plan_of
 
 GIB = 1 << 30
 NETWORK = {"name": "ssdlite", "backbone": "mobilenetv3_small_050", "size": learning.SIZE}

@@ -15,11 +15,11 @@ from boxcrew.data.detection.source import open_source
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks.base import Task
 from boxcrew.tasks.detection import DetectionData, require_detection
-from boxcrew.testing.workloads import a_workload
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.optim import OptimConfig
 from boxcrew.train.planning import workload as needs
 from boxcrew.train.planning.workload import measure_inputs, num_slots, workload_for
+from tests.helpers.workloads import a_workload
 
 OBJECT_BYTES = 4 * 4 + 8 + 1  # a box, its label, whether it is difficult
 

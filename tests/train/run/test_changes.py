@@ -10,7 +10,6 @@ import pytest
 
 from boxcrew.core.config import to_yaml
 from boxcrew.core.errors import UsageError
-from boxcrew.testing.plans import plan_of
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.schedule import ScheduleConfig
 from boxcrew.train.run.changes import (
@@ -22,6 +21,7 @@ from boxcrew.train.run.changes import (
     require_same_batch,
     sentences,
 )
+from tests.helpers.plans import plan_of
 
 
 @pytest.fixture

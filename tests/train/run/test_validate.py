@@ -8,10 +8,10 @@ import pytest
 
 from boxcrew.core.errors import DataError
 from boxcrew.data.detection.source import open_source
-from boxcrew.testing.made_examples import make_csv
-from boxcrew.testing.untrained import untrained_run
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.validate import ValConfig, validate
+from tests.helpers.made_examples import make_csv
+from tests.helpers.untrained import untrained_run
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from boxcrew.core.errors import DataError
 from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, Wanted, open_examples
 from boxcrew.data.examples.formats.products import ProductScenes
 from boxcrew.testing.examples import check_invariants, check_opens_the_same, check_refuses
-from boxcrew.testing.made_examples import MAKERS
+from tests.helpers.made_examples import MAKERS
 
 EMBEDDED = {"products", "shop_talk"}
 ON_DISK = sorted(set(EXAMPLE_FORMATS.names()) - EMBEDDED)

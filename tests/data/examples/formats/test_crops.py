@@ -13,7 +13,7 @@ from boxcrew.data.examples.example_set import Wanted, open_examples
 from boxcrew.data.examples.formats import crops
 from boxcrew.data.examples.formats.crops import open_crops
 from boxcrew.data.images.reading import read_image, write_image
-from boxcrew.testing.made_examples import draw_blocks, make_crops
+from tests.helpers.made_examples import draw_blocks, make_crops
 
 BOXES = [[10, 20, 30, 60], [0, 0, 50, 50], [60, 60, 67, 80], [20, 20, 60, 60], [5, 5, 40, 40]]
 

@@ -9,7 +9,7 @@ import pytest
 from boxcrew.core.errors import DataError
 from boxcrew.data.examples.example_set import ExampleSet, Wanted, open_examples
 from boxcrew.data.images.reading import read_image, write_image
-from boxcrew.testing.made_examples import draw_blocks, make_crops, write_classes
+from tests.helpers.made_examples import draw_blocks, make_crops, write_classes
 
 
 def kinds(opened: ExampleSet) -> list[tuple[str, str, str]]:

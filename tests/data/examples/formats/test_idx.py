@@ -11,7 +11,7 @@ import pytest
 from boxcrew.core.errors import DataError
 from boxcrew.data.examples.example_set import Wanted, open_examples
 from boxcrew.data.examples.formats.idx import read_idx
-from boxcrew.testing.made_examples import make_idx
+from tests.helpers.made_examples import make_idx
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from boxcrew.core.errors import DataError
 from boxcrew.data.examples.alphabet import decode_tokens, encode_text, num_tokens
 from boxcrew.data.examples.example_set import Examples, ExampleSet, Wanted, open_examples
 from boxcrew.data.examples.formats.text import TextFormat
-from boxcrew.testing.made_examples import make_crops, make_folder, make_idx
+from tests.helpers.made_examples import make_crops, make_folder, make_idx
 
 
 def whole(part: Examples) -> np.ndarray:

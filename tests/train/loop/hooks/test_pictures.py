@@ -14,9 +14,9 @@ from boxcrew.api import run_config
 from boxcrew.core.types import Image
 from boxcrew.data.images.reading import read_image
 from boxcrew.tasks import features
-from boxcrew.testing.made_examples import write_classes
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.run import train
+from tests.helpers.made_examples import write_classes
 
 
 def decoded(data: bytes) -> Image:

@@ -25,7 +25,7 @@ def free_port() -> int:
 
 # What takes long to import is there before a process is begun.
 processes.set_forkserver_preload(
-    ["boxcrew.testing.learning", "timm", "torch.distributed.fsdp", "torch.distributed.tensor", "torch.export"]
+    ["tests.helpers.learning", "timm", "torch.distributed.fsdp", "torch.distributed.tensor", "torch.export"]
 )
 
 Work = Callable[[Deployment, Path], None]
