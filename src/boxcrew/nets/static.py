@@ -1,0 +1,127 @@
+"""Choices of a fixed size: suppression and sampling whose results have a shape that depends on no number.
+
+Detectors must run on tensors without data, so that planning can count their memory, and must choose the same
+anchors and regions for an image however a step is split. So every function here returns a fixed count of
+indices with a mask, and every random choice comes from the sample's own draw.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+_LARGEST = torch.iinfo(torch.int64).max
+# Constants of splitmix64 (Steele, Lea and Flood 2014, figure 19), as signed numbers.
+_GAMMA = 0x9E3779B97F4A7C15 - (1 << 64)
+_MIX = ((30, 0xBF58476D1CE4E5B9 - (1 << 64)), (27, 0x94D049BB133111EB - (1 << 64)), (31, 1))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Chosen:
+    """Some of N candidates in each of B rows; where fewer than K were to be had, the mask says so."""
+
+    index: Tensor  # (B, K) int64, 0..N-1; 0 where not valid
+    valid: Tensor  # (B, K) bool, all true entries before all false ones
+
+    def gather(self, values: Tensor) -> Tensor:
+        """Return the chosen rows (B, K, …) of `values` (B, N, …), zero where not valid."""
+        shape = (*self.index.shape, *values.shape[2:])
+        index = self.index.reshape(*self.index.shape, *(1 for _ in values.shape[2:])).expand(shape)
+        mask = self.valid.reshape(*self.valid.shape, *(1 for _ in values.shape[2:]))
+        return values.gather(1, index).masked_fill(~mask, 0)
+
+
+def hashed_keys(draws: Tensor, num: int) -> Tensor:
+    """Return (B, num) int64 keys of at least 0 that depend on the draw of each row and the column alone.
+
+    `draws` (B,) int64 has one integer for each sample. The keys of a sample are the same alone, in any batch
+    and on any device: integers do not round.
+    """
+    keys = draws[:, None] + torch.arange(1, num + 1, device=draws.device) * _GAMMA
+    for shift, factor in _MIX:
+        shifted = (keys >> shift) & (_LARGEST >> (shift - 1))  # without the sign that >> fills in
+        keys = (keys ^ shifted) * factor
+    return keys & _LARGEST
+
+
+def smallest_keys(keys: Tensor, candidates: Tensor, *, count: int) -> Chosen:
+    """Choose the candidates (B, N) with the `count` smallest keys (B, N) of each row, smallest first."""
+    num = keys.shape[1]
+    if num == 0:
+        index = keys.new_zeros(len(keys), count)
+        return Chosen(index=index, valid=torch.zeros_like(index, dtype=torch.bool))
+    ranked, index = keys.masked_fill(~candidates, _LARGEST).topk(min(count, num), dim=1, largest=False)
+    valid = (ranked < _LARGEST) & candidates.gather(1, index)
+    missing = (0, max(0, count - num))
+    valid = torch.nn.functional.pad(valid, missing)
+    return Chosen(index=torch.nn.functional.pad(index, missing).masked_fill(~valid, 0), valid=valid)
+
+
+def sample_balanced(
+    positive: Tensor, negative: Tensor, draws: Tensor, *, count: int, max_positive: int
+) -> Tensor:
+    """Return a mask (B, N) of `count` candidates to learn from: at most `max_positive` of the positive ones,
+    filled up with negative ones; fewer where there are too few.
+    """
+    keys = hashed_keys(draws, positive.shape[1])
+    chosen_positive = positive & (_ranks(keys, positive) < max_positive)
+    room = count - chosen_positive.sum(dim=1, keepdim=True)
+    return chosen_positive | (negative & (_ranks(keys, negative) < room))
+
+
+def indices_of(mask: Tensor, *, count: int) -> Chosen:
+    """Return the first `count` true columns of each row of a mask (B, N), in ascending order."""
+    columns = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
+    return smallest_keys(columns, mask, count=count)
+
+
+def _ranks(keys: Tensor, candidates: Tensor) -> Tensor:
+    """Return (B, N) the place of each candidate by its key, from 0; others come after all candidates."""
+    order = keys.masked_fill(~candidates, _LARGEST).argsort(dim=1, stable=True)
+    places = torch.arange(keys.shape[1], device=keys.device).expand_as(order)
+    return torch.empty_like(order).scatter_(1, order, places)
+
+
+def nms_top_k(
+    boxes: Tensor, scores: Tensor, groups: Tensor, valid: Tensor, *, iou: float, count: int
+) -> Chosen:
+    """Suppress boxes (B, N, 4) xyxy that overlap a better one of their group by more than `iou`, and choose
+    the `count` best of each row that are left, best first.
+
+    `scores` (B, N), `groups` (B, N) int64 (classes or levels) and `valid` (B, N) belong to the boxes. No
+    gradient flows through the choice.
+    """
+    index, kept = _nms(boxes.detach(), scores.detach(), groups, valid, iou, count)
+    return Chosen(index=index, valid=kept)
+
+
+@torch.library.custom_op("boxcrew::nms_top_k", mutates_args=())
+def _nms(
+    boxes: Tensor, scores: Tensor, groups: Tensor, valid: Tensor, iou: float, count: int
+) -> tuple[Tensor, Tensor]:
+    """One operator, because what is inside has shapes that depend on data, and must not be traced."""
+    from torchvision.ops import batched_nms
+
+    index = torch.zeros(len(boxes), count, dtype=torch.int64, device=boxes.device)
+    kept = torch.zeros(len(boxes), count, dtype=torch.bool, device=boxes.device)
+    for row in range(len(boxes)):
+        candidates = valid[row].nonzero().squeeze(1)
+        best = batched_nms(
+            boxes[row, candidates].float(), scores[row, candidates].float(), groups[row, candidates], iou
+        )[:count]
+        index[row, : len(best)] = candidates[best]
+        kept[row, : len(best)] = True
+    return index, kept
+
+
+@_nms.register_fake
+def _nms_shapes(
+    boxes: Tensor, scores: Tensor, groups: Tensor, valid: Tensor, iou: float, count: int
+) -> tuple[Tensor, Tensor]:
+    """Give the shapes alone, for tensors without data."""
+    del scores, groups, valid, iou
+    return boxes.new_zeros((len(boxes), count), dtype=torch.int64), boxes.new_zeros(
+        (len(boxes), count), dtype=torch.bool
+    )
