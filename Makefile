@@ -22,6 +22,8 @@ $(READY): pyproject.toml constraints.txt
 train: $(READY)
 	$(BIN)/boxcrew train $(ARGS)
 
+# Tests start hundreds of processes: where bytecode is not kept, each would compile all of boxcrew again.
+test: export PYTHONDONTWRITEBYTECODE =
 test: $(READY)
 	$(BIN)/python -m pytest --numprocesses 3 --dist worksteal $(ARGS)
 
