@@ -127,13 +127,13 @@ class Turns:
 def ours(recipe: str, *, fused: bool) -> _Pairs:
     """As a user has it, all hooks at work; only where its batches come from is changed."""
     from boxcrew.api import run_config, train_run
-    from boxcrew.data.loading.example_loader import ExampleLoader
+    from boxcrew.data.loading.loader import TrainLoader
     from boxcrew.train.output.screen import Screen
 
     turns = Turns.of(recipe, fused=fused)
-    read = ExampleLoader.batches
+    read = TrainLoader.batches
 
-    def in_turns(loader: ExampleLoader, *where: Any, **limits: Any) -> Iterator[Any]:
+    def in_turns(loader: TrainLoader, *where: Any, **limits: Any) -> Iterator[Any]:
         return turns.between(read(loader, *where, **limits))
 
     settings: dict[str, Any] = {
@@ -143,7 +143,7 @@ def ours(recipe: str, *, fused: bool) -> _Pairs:
         "loader": {"workers": 0},
         "optim": {"ema": 0.0},  # which the others have not
     }
-    with tempfile.TemporaryDirectory() as name, mock.patch.object(ExampleLoader, "batches", in_turns):
+    with tempfile.TemporaryDirectory() as name, mock.patch.object(TrainLoader, "batches", in_turns):
         train_run(run_config(recipe, {**settings, "out": str(Path(name) / "run")}), screen=Screen())
     return turns.pairs
 

@@ -99,7 +99,9 @@ def measure_ours(root: Path, size: int) -> Figures:
     import torch
 
     from boxcrew.data.detection.source import open_source
+    from boxcrew.data.loading.detection_samples import DetectionSamples
     from boxcrew.data.loading.loader import TrainLoader
+    from boxcrew.data.loading.order import SampleOrder
     from boxcrew.data.loading.workers import Workers
     from boxcrew.data.transforms.pipeline import TransformsConfig, train_pipeline
     from boxcrew.deploy.memory import keep_freed_memory
@@ -111,7 +113,8 @@ def measure_ours(root: Path, size: int) -> Figures:
     source = open_source(root)
     records = source.split("train")
     pipeline = train_pipeline(TransformsConfig(), size, size)
-    loader = TrainLoader(source, records, pipeline, batch=BATCH, seed=0, workers=Workers(num=0))
+    samples = DetectionSamples(source, records, pipeline)
+    loader = TrainLoader(samples, SampleOrder(len(records), seed=0), batch=BATCH, workers=Workers(num=0))
     return time_batches(loader.batches())
 
 

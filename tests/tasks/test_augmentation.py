@@ -40,7 +40,7 @@ def test_what_does_nothing_to_the_data_is_refused(kind: Kind, taken: set[str]) -
         if name in taken:
             config.require_for(kind)
             changes = config.changes(kind)
-            assert changes.change is not None or changes.mix is not None
+            assert changes.augment is not None or changes.mix is not None
             continue
         with pytest.raises(UsageError, match=f"^augment.{name}={value}: for ") as raised:
             config.require_for(kind)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from boxcrew.data.examples.example_set import Examples, InMemory
-from boxcrew.data.loading.example_loader import as_tensor
+from boxcrew.data.loading.collate import as_tensor
 from boxcrew.evaluate.frechet import Moments, frechet_distance
 from boxcrew.nets.classifier import Classifier
 from boxcrew.tasks import features

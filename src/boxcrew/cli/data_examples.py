@@ -10,7 +10,7 @@ from boxcrew.data.detection.source import SOURCES
 from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleSet, Wanted, open_examples
 from boxcrew.data.images.drawing import grid
 from boxcrew.data.images.reading import write_image
-from boxcrew.data.loading.example_loader import as_tensor
+from boxcrew.data.loading.collate import as_tensor
 from boxcrew.tasks.example_pictures import draw_examples
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.data import say_problems

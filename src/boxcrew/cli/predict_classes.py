@@ -23,7 +23,7 @@ from boxcrew.data.examples.shapes import fit
 from boxcrew.data.examples.table import read_table
 from boxcrew.data.folders import files_below
 from boxcrew.data.images.reading import read_image
-from boxcrew.data.loading.example_loader import as_tensor
+from boxcrew.data.loading.collate import as_tensor
 from boxcrew.tasks.base import DataFacts
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.directory import choose_folder

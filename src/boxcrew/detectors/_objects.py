@@ -37,7 +37,7 @@ class Objects:
         placed = np.zeros_like(self.boxes)
         for number, (width, height) in enumerate(self.sizes):
             mine = self.images == number
-            view = resize(Scene(view=View.whole(width, height), target=nothing), unused).view
+            view = resize(Scene(view=View.identity(width, height), target=nothing), unused).view
             placed[mine] = view.boxes(self.boxes[mine])
         return placed.clip(0, size)
 

@@ -13,11 +13,11 @@ from boxcrew.core.config import Config, none_is_a_choice
 from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Ints
 from boxcrew.data.examples.example_set import Array, Kind
-from boxcrew.data.loading.example_loader import Changes, Mix
+from boxcrew.data.loading.example_samples import Augmentation, Mix
 from boxcrew.data.transforms.draws import draws
+from boxcrew.data.transforms.flip_shift_erase import FlipShiftErase
 from boxcrew.data.transforms.mixing import Mixed, cutmix, mixup
 from boxcrew.data.transforms.policies import Policy, PolicyName
-from boxcrew.data.transforms.small_pictures import SmallPictures
 from boxcrew.data.transforms.tokens import drop_tokens
 
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -64,16 +64,16 @@ class AugmentConfig(Config):
         usual: float | str = cls.model_fields[name].default
         return usual
 
-    def changes(self, kind: Kind, unknown: int = 0) -> Changes:
+    def changes(self, kind: Kind, unknown: int = 0) -> Augmentation:
         """`unknown`: the token that stands for characters which are not known."""
         change: _Pictures | _Tokens | None = None
         if kind == "pictures":
-            plain = SmallPictures(flip=self.flip, shift=self.shift, erase=self.erase)
+            plain = FlipShiftErase(flip=self.flip, shift=self.shift, erase=self.erase)
             policy = None if self.policy == "none" else Policy(self.policy)
-            change = _Pictures(plain, policy) if policy or plain != SmallPictures() else None
+            change = _Pictures(plain, policy) if policy or plain != FlipShiftErase() else None
         elif kind == "tokens" and self.drop_tokens > 0:
             change = _Tokens(self.drop_tokens, unknown)
-        return Changes(change=change, mix=self._mix() if kind != "tokens" else None)
+        return Augmentation(augment=change, mix=self._mix() if kind != "tokens" else None)
 
     def _mix(self) -> Mix | None:
         if self.mixup and self.cutmix:
@@ -97,7 +97,7 @@ def _either(
 
 
 class _Pictures:
-    def __init__(self, plain: SmallPictures, policy: Policy | None) -> None:
+    def __init__(self, plain: FlipShiftErase, policy: Policy | None) -> None:
         self._plain = plain
         self._policy = policy
 

@@ -17,7 +17,7 @@ from boxcrew.core.config import chosen_by
 from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch, Losses
 from boxcrew.data.examples.example_set import Examples, Kind
-from boxcrew.data.loading.example_loader import Changes, in_turn
+from boxcrew.data.loading.example_samples import Augmentation, eval_example_batches
 from boxcrew.evaluate.accuracy import evaluate_classes
 from boxcrew.evaluate.advice import MORE, Advice, contradicted, gap, noise, unlearnt
 from boxcrew.evaluate.classification import ClassificationEvaluation
@@ -197,7 +197,7 @@ class ClassData(ExampleData):
     def is_balanced(self) -> bool:
         return self.config.balanced
 
-    def changes(self) -> Changes:
+    def changes(self) -> Augmentation:
         return self.config.augment.changes(self.examples.kind, self.examples.meaning.get("unknown", 0))
 
     def evaluate(self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions) -> Evaluation:
@@ -211,7 +211,7 @@ class ClassData(ExampleData):
         labels: list[Tensor] = []
         skipped: tuple[str, ...] = ()
         first: Tensor | None = None
-        for batch in in_turn(examples, batch=options.batch, workers=options.workers):
+        for batch in eval_example_batches(examples, batch=options.batch, workers=options.workers):
             asked = time.perf_counter()
             with torch.inference_mode():
                 said.append(task.network(move(batch.inputs)).float().softmax(dim=1).cpu())

@@ -21,7 +21,9 @@ from boxcrew.data.checks.scan import scan
 from boxcrew.data.detection.source import ImageReader, Record, Source, open_source
 from boxcrew.data.images.cache import ImageCache
 from boxcrew.data.loading.collate import collate
+from boxcrew.data.loading.detection_samples import DetectionSamples
 from boxcrew.data.loading.loader import TrainLoader
+from boxcrew.data.loading.order import SampleOrder
 from boxcrew.data.transforms.pipeline import TransformsConfig, eval_pipeline, train_pipeline
 from boxcrew.detectors._base import DetectorConfig, DetectorNet, build_detector, detector_config_class
 from boxcrew.detectors._objects import counted_objects
@@ -218,14 +220,13 @@ class DetectionData(TaskData):
 
     def loader(self, feed: LoaderOptions) -> Loader:
         size = self.config.detector.size
+        pipeline = train_pipeline(self.config.transforms, size, size)
         return TrainLoader(
-            self.images,
-            self.train,
-            train_pipeline(self.config.transforms, size, size),
+            DetectionSamples(self.images, self.train, pipeline),
+            SampleOrder(len(self.train), feed.seed),
             batch=feed.batch,
-            seed=feed.seed,
             workers=feed.workers,
-            places=feed.places,
+            positions=feed.places,
         )
 
     def evaluate(

@@ -26,7 +26,9 @@ from boxcrew.data.examples.example_set import (
     open_examples,
 )
 from boxcrew.data.examples.labelled import first_of
-from boxcrew.data.loading.example_loader import Changes, ExampleLoader, Stream, as_tensor
+from boxcrew.data.loading.collate import as_tensor
+from boxcrew.data.loading.example_samples import Augmentation, ExampleSamples
+from boxcrew.data.loading.loader import TrainLoader
 from boxcrew.data.loading.order import BalancedOrder, SampleOrder
 from boxcrew.tasks.base import DataFacts, Loader, LoaderOptions, OpenOptions, Task, TaskConfig, TaskData
 
@@ -167,13 +169,14 @@ class ExampleData(TaskData):
 
     def loader(self, feed: LoaderOptions) -> Loader:
         order = BalancedOrder(self.train.labels, feed.seed) if self.is_balanced else None
-        stream = Stream(
-            examples=self.train,
-            order=order or SampleOrder(len(self.train), feed.seed),
-            blank=self._zeros(2),
-            changes=self.changes(),
+        samples = ExampleSamples(examples=self.train, blank=self._zeros(2), augmentation=self.changes())
+        return TrainLoader(
+            samples,
+            order or SampleOrder(len(self.train), feed.seed),
+            batch=feed.batch,
+            workers=feed.workers,
+            positions=feed.places,
         )
-        return ExampleLoader(stream, batch=feed.batch, workers=feed.workers, places=feed.places)
 
     @property
     def is_balanced(self) -> bool:
@@ -181,7 +184,7 @@ class ExampleData(TaskData):
         return False
 
     @abstractmethod
-    def changes(self) -> Changes:
+    def changes(self) -> Augmentation:
         """What is done to the examples of training."""
 
 

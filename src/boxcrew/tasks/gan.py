@@ -19,7 +19,7 @@ from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.core.types import Batch, Image, Ints, Losses
 from boxcrew.data.examples.example_set import Array, Kind
 from boxcrew.data.images.drawing import grid
-from boxcrew.data.loading.example_loader import Changes, in_turn
+from boxcrew.data.loading.example_samples import Augmentation, eval_example_batches
 from boxcrew.data.transforms.draws import draws
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.evaluate.frechet import Moments, frechet_distance
@@ -222,9 +222,9 @@ class GanData(ExampleData):
         targets = {name: torch.from_numpy(value) for name, value in extra.items()}
         return Batch(inputs=batch.inputs, targets={**batch.targets, **targets}, keys=batch.keys)
 
-    def changes(self) -> Changes:
+    def changes(self) -> Augmentation:
         found = self.config.augment.changes(self.examples.kind)
-        return Changes(change=found.change, extra=partial(_with_noise, latent=self.config.latent))
+        return Augmentation(augment=found.augment, extra=partial(_with_noise, latent=self.config.latent))
 
     def describe(self, task: Task) -> str:
         counts = {
@@ -248,7 +248,9 @@ class GanData(ExampleData):
         skipped: tuple[str, ...] = ()
         sheet: list[Tensor] = []
         generator_seconds, count = 0.0, 0
-        for batch in in_turn(self.val.some(JUDGED), batch=options.batch, workers=options.workers):
+        for batch in eval_example_batches(
+            self.val.some(JUDGED), batch=options.batch, workers=options.workers
+        ):
             noise = normal(
                 0, 0, np.arange(count, count + len(batch.inputs)), self.config.latent, stream=_NOISE
             )

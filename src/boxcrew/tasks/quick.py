@@ -10,7 +10,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from boxcrew.core.types import Bools, Ints
 from boxcrew.data.examples.example_set import Examples
-from boxcrew.data.loading.example_loader import as_tensor
+from boxcrew.data.loading.collate import as_tensor
 from boxcrew.data.loading.order import SampleOrder
 from boxcrew.evaluate.accuracy import Probabilities
 from boxcrew.nets.classifier import Classifier
@@ -26,7 +26,7 @@ def train_quickly(net: Classifier, examples: Examples, *, steps: int, chosen: In
     rates = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=steps)
     net.train()
     for step in range(steps):
-        found = examples.fetch(places[order.arrays(step * BATCH, BATCH)[1]])
+        found = examples.fetch(places[order.samples(step * BATCH, BATCH)[1]])
         with torch.enable_grad():
             loss = F.cross_entropy(net(as_tensor(found.inputs)), torch.from_numpy(found.labels))
             loss.backward()  # type: ignore[no-untyped-call]

@@ -16,7 +16,7 @@ from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch, Losses
 from boxcrew.data.examples.alphabet import decode_tokens, encode_text, num_tokens
 from boxcrew.data.examples.example_set import Kind
-from boxcrew.data.loading.example_loader import Changes, in_turn
+from boxcrew.data.loading.example_samples import Augmentation, eval_example_batches
 from boxcrew.evaluate.advice import Advice, gap
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.evaluate.language import LanguageReport, evaluate_language
@@ -165,7 +165,7 @@ class SequenceData(ClassData):
         of_text = set(TEXT_METRICS) - ClassesConfig.metrics.keys()
         return {name: higher for name, higher in super().metrics.items() if name not in of_text}
 
-    def changes(self) -> Changes:
+    def changes(self) -> Augmentation:
         return replace(super().changes(), keeps_inputs=self.is_text)
 
     @classmethod
@@ -190,7 +190,7 @@ class SequenceData(ClassData):
         net = task.network
         assert isinstance(net, Foreteller)
         begun, network_seconds, nats, count, done = time.monotonic(), 0.0, 0.0, 0, 0
-        for batch in in_turn(self.val, batch=options.batch, workers=options.workers):
+        for batch in eval_example_batches(self.val, batch=options.batch, workers=options.workers):
             asked = time.perf_counter()
             with torch.inference_mode():
                 inputs = move(batch.inputs)

@@ -7,7 +7,7 @@ import pytest
 
 from boxcrew.core.types import Image, Target
 from boxcrew.data.detection.source import Record
-from boxcrew.data.examples.crops import Cut, ReadPictures, cut_out, read_at_once
+from boxcrew.data.examples.crops import Cut, LazyCrops, cut_out, read_at_once
 from boxcrew.data.images.reading import read_image, write_image
 from tests.helpers.made_examples import draw_blocks
 
@@ -60,7 +60,7 @@ def test_images_are_reduced_as_far_as_all_parts_allow(
 def test_an_image_is_read_once_for_all_of_its_parts(tmp_path: Path) -> None:
     cuts = [make_cut(tmp_path, f"{n}.png", [[0, 0, 50, 50], [40, 30, 90, 99]]) for n in range(3)]
     reader = Reader()
-    part = ReadPictures(reader, cuts, (8, 8, 3), budget=10**6)
+    part = LazyCrops(reader, cuts, (8, 8, 3), budget=10**6)
     first = part.fetch([3, 0, 2, 3])
     assert [key for key, _ in reader.asked] == ["1.png", "0.png"]
     assert part.key(3) == "1.png#1"
@@ -73,7 +73,7 @@ def test_an_image_is_read_once_for_all_of_its_parts(tmp_path: Path) -> None:
 
 def test_without_a_budget_nothing_is_kept(tmp_path: Path) -> None:
     reader = Reader()
-    part = ReadPictures(reader, [make_cut(tmp_path, "a.png", [[0, 0, 9, 9]])], (8, 8, 1), budget=0)
+    part = LazyCrops(reader, [make_cut(tmp_path, "a.png", [[0, 0, 9, 9]])], (8, 8, 1), budget=0)
     assert part.kept_bytes == 0
     for _ in range(2):
         assert part.fetch([0]).inputs.shape == (1, 8, 8, 1)

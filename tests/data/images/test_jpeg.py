@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image as Pillow
 
 from boxcrew.core.errors import DataError
-from boxcrew.data.images.jpeg import TAIL_BYTES, JpegHeader, jpeg_header, sound_ends, sound_jpeg
+from boxcrew.data.images.jpeg import TAIL_BYTES, JpegHeader, read_jpeg_header, verify_jpeg, verify_jpeg_ends
 from boxcrew.data.images.reading import MAX_PIXELS, read_image, verify_image
 
 
@@ -39,16 +39,16 @@ ORDINARY = [
 
 @pytest.mark.parametrize("data", ORDINARY, ids=range(len(ORDINARY)))
 def test_ordinary_files_are_sound(data: bytes) -> None:
-    header = sound_jpeg(data)
-    assert header == jpeg_header(data[:700])
+    header = verify_jpeg(data)
+    assert header == read_jpeg_header(data[:700])
     assert header in {JpegHeader(56, 40, 1), JpegHeader(56, 40, 6)}
 
 
 @pytest.mark.parametrize("data", ORDINARY, ids=range(len(ORDINARY)))
 def test_a_cut_file_is_never_sound(data: bytes) -> None:
-    assert not any(sound_jpeg(data[:length]) for length in range(len(data)))
+    assert not any(verify_jpeg(data[:length]) for length in range(len(data)))
     padded = (data[:length].ljust(len(data) + 2000, b"\0") for length in range(0, len(data), 7))
-    assert not any(map(sound_jpeg, padded))
+    assert not any(map(verify_jpeg, padded))
 
 
 @st.composite
@@ -65,7 +65,7 @@ def damaged(draw: st.DrawFn) -> bytes:
 @settings(max_examples=400, deadline=None)
 @given(data=damaged())
 def test_what_is_called_sound_decodes(data: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
-    header = sound_jpeg(data)
+    header = verify_jpeg(data)
     if header is None or header.width * header.height > MAX_PIXELS:
         return
     path = tmp_path_factory.getbasetemp() / "damaged.jpg"
@@ -82,10 +82,10 @@ def ends(data: bytes, head: int = 700) -> tuple[bytes, bytes, int]:
 
 @pytest.mark.parametrize("data", ORDINARY, ids=range(len(ORDINARY)))
 def test_both_ends_are_enough_for_a_single_scan_that_is_whole(data: bytes) -> None:
-    assert sound_ends(*ends(data)) in {sound_jpeg(data), None}
-    assert (sound_ends(*ends(data)) is None) == (b"\xff\xc2" in data)
-    assert not any(sound_ends(*ends(data[:length])) for length in range(len(data)))
-    assert sound_ends(*ends(data, head=100)) is None
+    assert verify_jpeg_ends(*ends(data)) in {verify_jpeg(data), None}
+    assert (verify_jpeg_ends(*ends(data)) is None) == (b"\xff\xc2" in data)
+    assert not any(verify_jpeg_ends(*ends(data[:length])) for length in range(len(data)))
+    assert verify_jpeg_ends(*ends(data, head=100)) is None
 
 
 LARGE = io.BytesIO()
@@ -101,7 +101,7 @@ def test_what_is_sound_at_both_ends_decodes_whatever_is_between(
     start = whole.find(b"\xff\xda") + 14
     at = start + int(where * (len(whole) - start - 10))
     data = whole[:at] + bytes([0xFF, stray]) + new + whole[at + 8 :]
-    header = sound_ends(*ends(data))
+    header = verify_jpeg_ends(*ends(data))
     assert header == JpegHeader(120, 90, 1)
     path = tmp_path_factory.getbasetemp() / "stray.jpg"
     path.write_bytes(data)
@@ -115,8 +115,8 @@ def test_photos_of_the_world_are_sound(shared_data: Path) -> None:
         for photo in sorted((shared_data / name).rglob("*.jpg"))[::20]
     ]
     assert len(photos) > 50
-    assert all(sound_jpeg(photo.read_bytes()) for photo in photos)
-    assert all(sound_ends(*ends(photo.read_bytes(), head=4096)) for photo in photos)
+    assert all(verify_jpeg(photo.read_bytes()) for photo in photos)
+    assert all(verify_jpeg_ends(*ends(photo.read_bytes(), head=4096)) for photo in photos)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_photos_of_the_world_are_sound(shared_data: Path) -> None:
     ],
 )
 def test_the_unusual_is_left_to_a_decoder(data: bytes) -> None:
-    assert sound_jpeg(data) is None
+    assert verify_jpeg(data) is None
 
 
 def test_verifying_agrees_with_reading(tmp_path: Path) -> None:

@@ -11,10 +11,11 @@ import torch
 
 from boxcrew.core.errors import DataError, UsageError
 from boxcrew.core.types import Batch, Image, Target
-from boxcrew.data.detection.source import Record, Source
+from boxcrew.data.detection.source import ImageReader, Record, Source
 from boxcrew.data.images.cache import ImageCache
-from boxcrew.data.loading.loader import EvalBatch, EvalLoader, LoaderConfig, TrainLoader
-from boxcrew.data.loading.order import sample_rng
+from boxcrew.data.loading.detection_samples import DetectionSamples, EvalBatch, eval_image_batches
+from boxcrew.data.loading.loader import LoaderConfig, StepRequest, TrainLoader
+from boxcrew.data.loading.order import SampleOrder, sample_rng
 from boxcrew.data.loading.workers import Workers
 from boxcrew.data.transforms.pipeline import TransformsConfig, eval_pipeline, train_pipeline
 
@@ -59,12 +60,25 @@ def source(tmp_path: Path) -> Pictures:
 
 
 def train_loader(source: Source, *, batch: int = 4, seed: int = 0, num_workers: int = 0) -> TrainLoader:
+    records = source.split("train")
+    return loader_of(source, records, batch=batch, seed=seed, num_workers=num_workers)
+
+
+def loader_of(
+    images: ImageReader, records: Sequence[Record], *, batch: int, seed: int = 0, num_workers: int = 0
+) -> TrainLoader:
+    samples = DetectionSamples(images, records, TRAIN)
     workers = Workers(num=num_workers, prefetch=2)
-    return TrainLoader(source, source.split("train"), TRAIN, batch=batch, seed=seed, workers=workers)
+    return TrainLoader(samples, SampleOrder(len(records), seed), batch=batch, workers=workers)
 
 
-def eval_loader(source: Source, *, batch: int = 3, num_workers: int = 0) -> EvalLoader:
-    return EvalLoader(source, source.split("train"), EVAL, batch=batch, workers=Workers(num=num_workers))
+def eval_batches(source: Source, *, batch: int = 3, num_workers: int = 0) -> list[EvalBatch]:
+    samples = DetectionSamples(source, source.split("train"), EVAL)
+    return list(eval_image_batches(samples, batch=batch, workers=Workers(num=num_workers)))
+
+
+def keys_of(batches: Sequence[EvalBatch]) -> list[str]:
+    return [record.key for batch in batches for record in batch.records]
 
 
 def remove(source: Source, indices: Sequence[int]) -> None:
@@ -99,8 +113,7 @@ def test_a_cache_of_any_size_gives_the_same_stream(source: Pictures, num_workers
     plain = list(train_loader(source).batches(0, 8))
     records = source.split("train")
     cache = ImageCache(source, records, budget=budget)
-    workers = Workers(num=num_workers, prefetch=2)
-    cached = TrainLoader(cache, records, TRAIN, batch=4, seed=0, workers=workers)
+    cached = loader_of(cache, records, batch=4, num_workers=num_workers)
     for _ in range(2):  # the second time from memory
         assert all(same(a, b) for a, b in zip(plain, cached.batches(0, 8), strict=True))
     assert cache.used_bytes <= budget
@@ -122,7 +135,7 @@ def test_every_batch_is_full_and_each_epoch_a_permutation(source: Pictures) -> N
 
 
 def test_a_set_smaller_than_the_batch_fills_it_with_several_epochs(source: Pictures) -> None:
-    loader = TrainLoader(source, source.split("train")[:2], TRAIN, batch=5, seed=0)
+    loader = loader_of(source, source.split("train")[:2], batch=5)
     first, second = loader.batches(0, 2)
     assert len(first) == len(second) == 5
     assert sorted(first.keys + second.keys) == ["0.jpg"] * 5 + ["1.jpg"] * 5
@@ -145,6 +158,30 @@ def test_batches_hold_what_the_network_wants(source: Pictures) -> None:
     real = batch.targets["boxes"][batch.targets["labels"] >= 0]
     assert len(real) > 0
     assert (real[:, 2:] - real[:, :2] >= 1).all()
+
+
+class Sums:
+    """Makes each sample from itself and the next of its step, which may be in another share."""
+
+    noun = "sums"
+
+    def make(self, request: StepRequest) -> Batch:
+        following = (request.positions + 1) % len(request.indices)
+        sums = request.indices[request.positions] + request.indices[following]
+        keys = tuple(f"{request.seed} {request.step} {position}" for position in request.positions)
+        return Batch(inputs=torch.from_numpy(sums), targets={}, keys=keys)
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_sample_can_be_made_from_several_of_its_step_whatever_the_shares(num_workers: int) -> None:
+    order, workers = SampleOrder(7, seed=3), Workers(num=num_workers)
+    whole = list(TrainLoader(Sums(), order, batch=5, workers=workers).batches(0, 4))
+    _, indices = order.samples(0, 20)
+    assert whole[0].inputs.tolist() == [int(indices[i] + indices[(i + 1) % 5]) for i in range(5)]
+    for positions in ([0, 1], [2, 3, 4], [4]):
+        loader = TrainLoader(Sums(), order, batch=5, workers=workers, positions=positions)
+        shares = list(loader.batches(0, 4))
+        assert all(same(share, batch.select(positions)) for share, batch in zip(shares, whole, strict=True))
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
@@ -178,21 +215,15 @@ def test_a_batch_of_which_nothing_is_left_is_an_error(source: Pictures, num_work
 
 def test_no_records_is_an_error(source: Pictures) -> None:
     with pytest.raises(DataError, match="nothing to train on"):
-        TrainLoader(source, (), TRAIN, batch=2, seed=0)
-
-
-def evaluated(loader: EvalLoader) -> tuple[list[EvalBatch], list[str]]:
-    batches = list(loader)
-    return batches, [record.key for batch in batches for record in batch.records]
+        loader_of(source, (), batch=2)
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_evaluation_sees_each_record_once_in_order(source: Pictures, num_workers: int) -> None:
-    loader = eval_loader(source, num_workers=num_workers)
-    batches, keys = evaluated(loader)
-    assert keys == [f"{index}.jpg" for index in range(7)]
+    batches = eval_batches(source, num_workers=num_workers)
+    assert keys_of(batches) == [f"{index}.jpg" for index in range(7)]
+    assert keys_of(eval_batches(source, num_workers=num_workers)) == keys_of(batches)
     assert [len(batch) for batch in batches] == [3, 3, 1]
-    assert len(loader) == 3
     for batch in batches:
         assert batch.inputs.shape == (len(batch), 3, 48, 64)
         for view, record in zip(batch.views, batch.records, strict=True):
@@ -202,14 +233,13 @@ def test_evaluation_sees_each_record_once_in_order(source: Pictures, num_workers
             assert (seen <= [64, 48, 64, 48]).all()
             assert np.allclose(view.inverse_boxes(seen), full, atol=1e-3)
             assert record is source.split("train")[int(record.key[0])]
-    assert evaluated(loader)[1] == keys
 
 
 @pytest.mark.parametrize("gone", [[0, 1, 2], [6], [1, 3, 4, 5, 6], [0, 1, 2, 3, 4, 5]])
 def test_evaluation_names_what_it_cannot_read(source: Pictures, gone: list[int]) -> None:
     remove(source, gone)
-    batches, keys = evaluated(eval_loader(source))
-    assert keys == [f"{index}.jpg" for index in range(7) if index not in gone]
+    batches = eval_batches(source)
+    assert keys_of(batches) == [f"{index}.jpg" for index in range(7) if index not in gone]
     assert all(len(batch) for batch in batches)
     skipped = [words for batch in batches for words in batch.skipped]
     assert len(skipped) == len(gone)
@@ -219,14 +249,14 @@ def test_evaluation_names_what_it_cannot_read(source: Pictures, gone: list[int])
 def test_nothing_to_evaluate_is_an_error(source: Pictures) -> None:
     remove(source, range(7))
     with pytest.raises(DataError, match=r"none of the 7 images.*0\.jpg"):
-        list(eval_loader(source))
+        eval_batches(source)
 
 
 def test_records_and_files_are_not_changed(source: Pictures) -> None:
     records = source.split("train")
     boxes = [record.target.boxes.copy() for record in records]
     list(train_loader(source).batches(0, 4))
-    list(eval_loader(source))
+    eval_batches(source)
     assert all((record.target.boxes == old).all() for record, old in zip(records, boxes, strict=True))
 
 
@@ -262,7 +292,7 @@ def test_large_photos_are_read_smaller_and_look_the_same(tmp_path: Path) -> None
             return super().read(record, reduction=reduction)
 
     source = Counting(root=tmp_path, classes=("a",), splits={"train": (record,)})
-    (batch,) = EvalLoader(source, [record], EVAL, batch=1)
+    (batch,) = eval_image_batches(DetectionSamples(source, [record], EVAL), batch=1)
     assert asked == [8]
     image, _, view = EVAL(source.read(record), target, sample_rng(0, 0, 0))
     assert view == batch.views[0]

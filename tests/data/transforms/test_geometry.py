@@ -31,7 +31,7 @@ def random_scene(rng: np.random.Generator, *, most: int = 6) -> Scene:
     target = Target.of(
         boxes, np.arange(count), difficult=rng.random(count) < 0.5, crowd=rng.random(count) < 0.2
     )
-    return Scene(view=View.whole(width, height), target=target)
+    return Scene(view=View.identity(width, height), target=target)
 
 
 def ends(scene: Scene, start: Scene) -> np.ndarray:
@@ -59,7 +59,7 @@ def test_expand_moves_boxes_without_changing_their_size(seed: int) -> None:
 
 def test_expand_spreads_over_its_range() -> None:
     rng = np.random.default_rng(0)
-    start = Scene(view=View.whole(100, 100), target=Target.of([], []))
+    start = Scene(view=View.identity(100, 100), target=Target.of([], []))
     widths = np.array([Expand(limit=4, p=0.5)(start, rng).view.width for _ in range(2000)])
     assert 0.45 < (widths > 100).mean() < 0.55
     assert widths.max() > 390
@@ -110,7 +110,7 @@ def test_jitter_stays_near_and_keeps_boxes_by_their_centre(seed: int) -> None:
 
 def test_jitter_spreads_over_its_range() -> None:
     rng = np.random.default_rng(0)
-    start = Scene(view=View.whole(1000, 1000), target=Target.of([], []))
+    start = Scene(view=View.identity(1000, 1000), target=Target.of([], []))
     views = [Jitter(limit=0.2)(start, rng).view for _ in range(2000)]
     zooms = np.array([1000 / np.sqrt(view.width * view.height) for view in views])
     aspects = np.array([view.width / view.height for view in views])
@@ -139,7 +139,7 @@ def test_crop_meets_its_minimum_iou(minimum: float, monkeypatch: pytest.MonkeyPa
 
 def test_crops_have_the_papers_sizes_and_the_whole_stays_common() -> None:
     rng = np.random.default_rng(0)
-    start = Scene(view=View.whole(400, 200), target=Target.of([], []))
+    start = Scene(view=View.identity(400, 200), target=Target.of([], []))
     views = [MinIoUCrop()(start, rng).view for _ in range(1000)]
     sides = np.array([(view.width / 400, view.height / 200) for view in views])
     aspect, size = sides[:, 0] / sides[:, 1], np.sqrt(sides.prod(axis=1))
@@ -189,6 +189,6 @@ def test_slivers_are_left_out_and_the_rest_cut() -> None:
         [0, 0, 1, 1],
         [60, 60, 70, 70],
     ]
-    scene = without_slivers(Scene(view=View.whole(50, 50), target=Target.of(boxes, range(5))))
+    scene = without_slivers(Scene(view=View.identity(50, 50), target=Target.of(boxes, range(5))))
     assert scene.target.labels.tolist() == [0, 3]
     assert scene.target.boxes.tolist() == [[0, 0, 10, 10], [0, 0, 1, 1]]

@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from boxcrew.data.transforms.draws import draws
+from boxcrew.data.transforms.flip_shift_erase import Images
 from boxcrew.data.transforms.policies import Policy, PolicyName
-from boxcrew.data.transforms.small_pictures import Pictures
 
 NAMES: list[Any] = list(get_args(PolicyName))
 
 
-def pictures(num: int = 12, channels: int = 3) -> Pictures:
+def images(num: int = 12, channels: int = 3) -> Images:
     rng = np.random.default_rng(num)
     smooth = np.linspace(0, 200, 28)[:, None, None] + rng.integers(0, 56, (num, 28, 28, channels))
     return smooth.astype(np.uint8)
@@ -26,7 +26,7 @@ def drawn(num: int, seed: int = 0) -> Any:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("channels", [1, 3])
 def test_pictures_keep_their_kind_and_are_not_changed(name: Any, channels: int) -> None:
-    given = pictures(channels=channels)
+    given = images(channels=channels)
     before = given.copy()
     found = Policy(name)(given, drawn(12))
     assert found.dtype == np.uint8
@@ -37,7 +37,7 @@ def test_pictures_keep_their_kind_and_are_not_changed(name: Any, channels: int) 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_picture_is_changed_alike_in_whatever_batch(name: Any) -> None:
-    given, numbers = pictures(), drawn(12)
+    given, numbers = images(), drawn(12)
     whole = Policy(name)(given, numbers)
     some = np.array([7, 2, 11])
     assert (Policy(name)(given[some], numbers[some]) == whole[some]).all()
@@ -49,12 +49,12 @@ def test_torchs_own_random_numbers_go_on_as_if_nothing_had_been(name: Any) -> No
     torch.manual_seed(5)
     wanted = torch.rand(3)
     torch.manual_seed(5)
-    Policy(name)(pictures(), drawn(12))
+    Policy(name)(images(), drawn(12))
     assert torch.equal(torch.rand(3), wanted)
 
 
 def test_a_grey_picture_is_treated_like_a_coloured_one_that_is_grey() -> None:
-    grey = pictures(40, channels=1)
+    grey = images(40, channels=1)
     coloured = np.repeat(grey, 3, axis=3)
     for name in NAMES:
         found = Policy(name)(grey, drawn(40))
@@ -62,11 +62,11 @@ def test_a_grey_picture_is_treated_like_a_coloured_one_that_is_grey() -> None:
 
 
 def test_no_pictures_are_no_trouble() -> None:
-    assert Policy("randaugment")(pictures(0), drawn(0)).shape == (0, 28, 28, 3)
+    assert Policy("randaugment")(images(0), drawn(0)).shape == (0, 28, 28, 3)
 
 
 def test_policies_differ() -> None:
-    found = [Policy(name)(pictures(), drawn(12)) for name in NAMES]
+    found = [Policy(name)(images(), drawn(12)) for name in NAMES]
     assert (found[0] != found[1]).any()
     assert (found[0] != found[2]).any()
     assert (found[1] != found[2]).any()

@@ -41,29 +41,29 @@ def box_of_pixels(mask: np.ndarray) -> Floats:
 
 def test_whole_view_is_the_image_bit_for_bit_in_new_memory() -> None:
     image = noise(37, 23)
-    drawn = View.whole(37, 23).render(image, FILL)
+    drawn = View.identity(37, 23).render(image, FILL)
     assert (drawn == image).all()
     assert not np.shares_memory(drawn, image)
 
 
 def test_flip_is_exact_and_twice_is_the_identity() -> None:
     image = noise(37, 23)
-    view = flipped(View.whole(37, 23))
+    view = flipped(View.identity(37, 23))
     once = view.render(image, FILL)
     assert (once == image[:, ::-1]).all()
     assert (view.render(once, FILL) == image).all()
-    assert flipped(view) == View.whole(37, 23)
+    assert flipped(view) == View.identity(37, 23)
 
 
 def test_both_axes_mirrored() -> None:
     image = noise(11, 7)
-    view = View.whole(11, 7).then(scale=(-1, -1), shift=(11, 7), size=(11, 7))
+    view = View.identity(11, 7).then(scale=(-1, -1), shift=(11, 7), size=(11, 7))
     assert (view.render(image, FILL) == image[::-1, ::-1]).all()
 
 
 def test_whole_pixel_crop_is_exact() -> None:
     image = noise(40, 30)
-    view = View.whole(40, 30).then(shift=(-5, -7), size=(20, 10))
+    view = View.identity(40, 30).then(shift=(-5, -7), size=(20, 10))
     assert (view.render(image, FILL) == image[7:17, 5:25]).all()
 
 
@@ -75,7 +75,7 @@ def test_drawn_edges_are_where_the_boxes_say(zoom: tuple[float, float], seed: in
     x0, y0 = rng.integers(40, 200, 2)
     x1, y1 = x0 + rng.integers(200, 400), y0 + rng.integers(150, 270)
     image[y0:y1, x0:x1] = (255, 255, 0)
-    view = random_view(View.whole(640, 480), rng, zoom=zoom)
+    view = random_view(View.identity(640, 480), rng, zoom=zoom)
     expected = clip(view.boxes(np.array([[x0, y0, x1, y1]], dtype=np.float32)), view.width, view.height)[0]
     drawn = box_of_pixels(view.render(image, FILL)[..., 0] > 127)
     assert np.abs(drawn - expected).max() <= 1.0
@@ -87,7 +87,7 @@ def test_no_aliasing_when_much_smaller(scale: float) -> None:
     image = np.zeros((600, 900, 3), dtype=np.uint8)
     image[:, ::2] = 200
     size = round(900 * scale), round(600 * scale)
-    drawn = View.whole(900, 600).then(scale=(size[0] / 900, size[1] / 600), size=size).render(image, FILL)
+    drawn = View.identity(900, 600).then(scale=(size[0] / 900, size[1] / 600), size=size).render(image, FILL)
     assert np.abs(drawn.astype(float) - 100).max() <= 200 / (2 / scale) + 2
 
 
@@ -95,7 +95,7 @@ def test_scaling_keeps_the_mean_and_the_place() -> None:
     """A smooth ramp reads off where each canvas pixel was sampled."""
     ramp = np.broadcast_to(np.linspace(0, 255, 512)[None, :, None], (64, 512, 3)).astype(np.uint8)
     for width in (512, 300, 128, 57, 1000):
-        drawn = View.whole(512, 64).then(scale=(width / 512, 1), size=(width, 64)).render(ramp, FILL)
+        drawn = View.identity(512, 64).then(scale=(width / 512, 1), size=(width, 64)).render(ramp, FILL)
         centres = (np.arange(width) + 0.5) * 512 / width - 0.5
         inside = slice(width // 20, -width // 20)
         assert np.abs(drawn[30, inside, 0] - centres[inside] * 255 / 511).max() <= 1.5
@@ -103,7 +103,7 @@ def test_scaling_keeps_the_mean_and_the_place() -> None:
 
 def test_enlarged_edges_are_not_mixed_with_the_fill() -> None:
     image = np.full((10, 10, 3), 200, dtype=np.uint8)
-    view = View.whole(10, 10).then(shift=(3, 3), size=(16, 16)).then(scale=(7.3, 7.3), size=(117, 117))
+    view = View.identity(10, 10).then(shift=(3, 3), size=(16, 16)).then(scale=(7.3, 7.3), size=(117, 117))
     colours = np.unique(view.render(image, FILL).reshape(-1, 3), axis=0)
     assert colours.tolist() == [[0, 0, 255], [200, 200, 200]]
 
@@ -111,7 +111,7 @@ def test_enlarged_edges_are_not_mixed_with_the_fill() -> None:
 def test_what_was_cropped_away_stays_unseen_when_the_canvas_grows() -> None:
     image = np.full((60, 60, 3), 90, dtype=np.uint8)
     image[20:40, 20:40] = 200
-    view = View.whole(60, 60).then(shift=(-20, -20), size=(20, 20)).then(shift=(10, 10), size=(40, 40))
+    view = View.identity(60, 60).then(shift=(-20, -20), size=(20, 20)).then(shift=(10, 10), size=(40, 40))
     drawn = view.render(image, FILL)
     assert (drawn[10:30, 10:30] == 200).all()
     drawn[10:30, 10:30] = FILL
@@ -119,21 +119,21 @@ def test_what_was_cropped_away_stays_unseen_when_the_canvas_grows() -> None:
 
 
 def test_nothing_to_see_is_all_fill() -> None:
-    view = View.whole(20, 20).then(shift=(30, 0), size=(60, 20)).then(size=(10, 10))
+    view = View.identity(20, 20).then(shift=(30, 0), size=(60, 20)).then(size=(10, 10))
     assert (view.render(noise(20, 20), FILL) == FILL).all()
     assert view.render(noise(20, 20), FILL).shape == (10, 10, 3)
 
 
 def test_a_thin_image_leaves_at_least_a_pixel() -> None:
     image = np.full((2, 1000, 3), 77, dtype=np.uint8)
-    view = View.whole(1000, 2).then(scale=(0.1, 0.1), shift=(0, 49.9), size=(100, 100))
+    view = View.identity(1000, 2).then(scale=(0.1, 0.1), shift=(0, 49.9), size=(100, 100))
     assert (view.render(image, FILL) == 77).all(axis=2).sum() == 100
 
 
 @given(st.integers(0, 10_000))
 def test_inverse_boxes_undoes_boxes(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    view = random_view(View.whole(320, 240), rng, zoom=(0.2, 4))
+    view = random_view(View.identity(320, 240), rng, zoom=(0.2, 4))
     corner = rng.uniform(0, 100, (5, 2))
     boxes = np.concatenate([corner, corner + rng.uniform(1, 100, (5, 2))], axis=1).astype(np.float32)
     before = boxes.copy()
@@ -146,7 +146,7 @@ def test_render_does_not_change_the_image() -> None:
     image.setflags(write=False)
     before = image.copy()
     for seed in range(20):
-        random_view(View.whole(64, 48), np.random.default_rng(seed), zoom=(0.1, 3)).render(image, FILL)
+        random_view(View.identity(64, 48), np.random.default_rng(seed), zoom=(0.1, 3)).render(image, FILL)
     assert (image == before).all()
 
 
@@ -173,7 +173,7 @@ def smooth(width: int, height: int) -> Image:
 def test_a_source_read_at_its_reduction_shows_the_same(seed: int) -> None:
     rng = np.random.default_rng(seed)
     width, height = (int(n) for n in rng.integers(150, 400, 2))
-    view = random_view(View.whole(width, height), rng, zoom=(0.08, 0.9))
+    view = random_view(View.identity(width, height), rng, zoom=(0.08, 0.9))
     image, factor = smooth(width, height), view.reduction
     full = view.resample(image).astype(int)
     reduced = view.resample(averaged(image, factor), reduction=factor).astype(int)
@@ -186,8 +186,10 @@ def test_a_source_read_at_its_reduction_shows_the_same(seed: int) -> None:
     ("size", "reduction"), [(400, 1), (201, 1), (200, 2), (100, 4), (60, 4), (50, 8), (10, 8)]
 )
 def test_the_reduction_is_the_largest_that_loses_nothing(size: int, reduction: int) -> None:
-    assert View.whole(400, 400).then(scale=(size / 400, size / 400), size=(size, size)).reduction == reduction
+    assert (
+        View.identity(400, 400).then(scale=(size / 400, size / 400), size=(size, size)).reduction == reduction
+    )
 
 
 def test_the_axis_that_is_reduced_least_decides() -> None:
-    assert View.whole(400, 400).then(scale=(0.1, 0.6), size=(40, 240)).reduction == 1
+    assert View.identity(400, 400).then(scale=(0.1, 0.6), size=(40, 240)).reduction == 1

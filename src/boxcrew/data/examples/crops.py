@@ -16,9 +16,8 @@ from boxcrew.data.checks.problem import Problem
 from boxcrew.data.detection.source import SPLITS, ImageReader, Record
 from boxcrew.data.examples.example_set import Examples, Fetched, InMemory
 from boxcrew.data.examples.labelled import Settled, settle_classes
-from boxcrew.data.examples.picture_cache import KeptPictures
 from boxcrew.data.examples.shapes import Shape, fit
-from boxcrew.data.images.cache import Pixels
+from boxcrew.data.images.cache import Pixels, SampleCache
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -111,12 +110,12 @@ def read_at_once(
 
 def read_when_asked(
     images: ImageReader, splits: Mapping[str, Sequence[Cut]], shape: Shape
-) -> dict[str, ReadPictures]:
-    return {split: ReadPictures(images, cuts, shape) for split, cuts in splits.items()}
+) -> dict[str, LazyCrops]:
+    return {split: LazyCrops(images, cuts, shape) for split, cuts in splits.items()}
 
 
-class ReadPictures(Examples):
-    """Pictures that are read when they are asked for; the first of them, as many as `budget` bytes hold, are
+class LazyCrops(Examples):
+    """Crops that are read when they are fetched. The first of them, as many as fit into `budget` bytes, are
     then kept for all loader processes.
     """
 
@@ -126,9 +125,9 @@ class ReadPictures(Examples):
         self._cuts = cuts
         self._shape = shape
         counts = np.array([len(cut.labels) for cut in cuts], dtype=np.int64)
-        self._owners = np.repeat(np.arange(len(cuts)), counts)  # which cut an example is of
-        self._firsts = np.cumsum(counts) - counts  # of each cut, its first example
-        self._kept = KeptPictures(shape, min(len(self), budget // self.input_bytes))
+        self._owners = np.repeat(np.arange(len(cuts)), counts)  # (N,) the cut of each example
+        self._firsts = np.cumsum(counts) - counts  # (len(cuts),) the first example of each cut
+        self._cache = SampleCache(shape, min(len(self), budget // self.input_bytes))
 
     @property
     def input_bytes(self) -> int:
@@ -136,11 +135,11 @@ class ReadPictures(Examples):
 
     @property
     def kept_bytes(self) -> int:
-        """Of the budget, what all that is kept takes once it has been read."""
-        return self._kept.count * self.input_bytes
+        """Return how much of the budget is used once all examples have been read."""
+        return self._cache.count * self.input_bytes
 
-    def keeping(self, num_bytes: int) -> ReadPictures:
-        return ReadPictures(self._images, self._cuts, self._shape, budget=max(0, num_bytes))
+    def keeping(self, num_bytes: int) -> LazyCrops:
+        return LazyCrops(self._images, self._cuts, self._shape, budget=max(0, num_bytes))
 
     def key(self, index: int) -> str:
         owner = int(self._owners[index])
@@ -148,27 +147,27 @@ class ReadPictures(Examples):
 
     def fetch(self, indices: Sequence[int] | Ints) -> Fetched:
         chosen = np.asarray(indices, dtype=np.int64)
-        readable = self._kept.known(chosen)
+        readable = self._cache.has(chosen)
         inputs = np.empty((len(chosen), *self._shape), dtype=np.uint8)
-        inputs[readable] = self._kept.get(chosen[readable])
+        inputs[readable] = self._cache.get(chosen[readable])
         missing = np.flatnonzero(~readable)
         owners = self._owners[chosen[missing]]
         skipped = []
         for owner in dict.fromkeys(owners.tolist()):
-            places = missing[owners == owner]
+            rows = missing[owners == owner]
             try:
-                pictures = self._read(owner)
+                crops = self._read(owner)
             except DataError as error:
                 skipped.append(error.message)
                 continue
-            inputs[places] = pictures[chosen[places] - self._firsts[owner]]
-            readable[places] = True
+            inputs[rows] = crops[chosen[rows] - self._firsts[owner]]
+            readable[rows] = True
         if skipped:
             inputs, chosen = inputs[readable], chosen[readable]
         return Fetched(inputs=inputs, labels=self.labels[chosen], indices=chosen, skipped=tuple(skipped))
 
     def _read(self, owner: int) -> Pixels:
-        """All pictures of one image, and keeps them: reading it is what takes the time."""
-        pictures = cut_out(self._images, self._cuts[owner], self._shape)
-        self._kept.put(int(self._firsts[owner]), pictures)
-        return pictures
+        """Return all crops of one image, and cache them: reading the image is what takes the time."""
+        crops = cut_out(self._images, self._cuts[owner], self._shape)
+        self._cache.put(int(self._firsts[owner]), crops)
+        return crops

@@ -1,0 +1,7 @@
+"""Image files and their pixels, RGB uint8 (height, width, 3).
+
+`reading` decodes files of many kinds, `jpeg` checks JPEG files without decoding them, `cache` keeps decoded
+pixels for all loader processes, and `drawing` draws boxes and grids for people.
+
+The data goes: file -> reading -> cache -> loader.
+"""

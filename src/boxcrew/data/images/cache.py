@@ -1,4 +1,8 @@
-"""Decoded images kept in memory that all loader processes share, so that each file is decoded once a run."""
+"""Decoded pixels kept in memory that all loader processes share, so that each file is decoded once a run.
+
+`ImageCache` keeps images of any size, `SampleCache` samples of one shape. The memory of both is mapped before
+loader processes are forked, which makes it theirs too.
+"""
 
 from __future__ import annotations
 
@@ -6,124 +10,158 @@ import math
 import mmap
 import multiprocessing
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from multiprocessing.synchronize import Lock
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from boxcrew.core.types import Image
+from boxcrew.core.types import Bools, Image, Ints
 from boxcrew.data.detection.source import ImageReader, Record
 
 REDUCTIONS = (1, 2, 4, 8)
+LOCK_SECONDS = 10.0  # the lock is held for microseconds
 Pixels = npt.NDArray[np.uint8]
-LOCK_SECONDS = 10.0  # it is held for microseconds
-Place = npt.NDArray[np.int64]
-"""Where images begin in the memory, and their heights and widths."""
-_NOT_KEPT = -1
-_CELL = np.dtype(np.int64).itemsize
+_Key = int | slice | Ints | tuple[int, int]
 
 
 class ImageCache:
-    """Reads through to `images` and keeps what fits into `budget` bytes; what does not is read each time.
-    What is read for one reduction is not used for another: pixels are the same with and without a cache.
+    """Reads through to `images` and keeps the images that fit into `budget` bytes; others are read each time.
+    An image read at one reduction is not used for another: pixels are the same with and without a cache.
 
-    The memory is mapped before loader processes are forked, and so is theirs too. A process that is started
-    in another way gets the reader without the cache.
+    A process that is not forked gets the reader without the cache.
     """
 
     def __init__(self, images: ImageReader, records: Iterable[Record], *, budget: int) -> None:
         self._images = images
-        kept = list(records)
-        self._rows = {record.key: row for row, record in enumerate(kept)}
-        most = sum(record.width * record.height * 3 for record in kept) * 4 // 3  # all reductions of all
-        self._pixels = shared_bytes(min(budget, most))
-        cells = shared_bytes(_CELL * (1 + len(kept) * len(REDUCTIONS) * 3))
-        numbers: npt.NDArray[np.int64] = cells.view(np.int64)
-        self._used = numbers[:1]  # bytes of `_pixels`
-        # (records, reductions, 3): where an image begins in `_pixels`, its height and its width.
-        self._places = numbers[1:].reshape(len(kept), len(REDUCTIONS), 3)
-        self._places[:] = _NOT_KEPT
-        self._lock = multiprocessing.Lock()
+        known = list(records)
+        self._rows = {record.key: row for row, record in enumerate(known)}
+        most = sum(record.width * record.height * 3 for record in known) * 4 // 3  # all reductions of all
+        self._pixels = _shared_zeros((min(budget, most),), np.uint8)
+        self._used = _shared_zeros((1,), np.int64)  # bytes of `_pixels`
+        # Where an image begins in `_pixels`, its height and its width.
+        self._index = _Index((len(known), len(REDUCTIONS), 3), np.int64)
 
     def read(self, record: Record, *, reduction: int = 1) -> Image:
-        """Pixels that are not to be written to: they may be those of the cache."""
+        """Return pixels that must not be written to: they may be those of the cache."""
         row = self._rows.get(record.key)
         if row is None:
             return self._images.read(record, reduction=reduction)
-        places, column = self._places[row], REDUCTIONS.index(reduction)
-        kept = self._find(places[column])
-        if kept is not None:
-            return kept
+        key = (row, REDUCTIONS.index(reduction))
+        start, height, width = self._index.get(key).tolist()
+        if height:
+            cached = self._view(start, (height, width, 3))
+            cached.flags.writeable = False
+            return cached
         image = self._images.read(record, reduction=reduction)
         if image.shape[:2] == (record.height, record.width):
-            self._keep_whole(places, column, image)
+            # Many kinds of files are read in full size whatever the reduction: these pixels are kept once.
+            self._add((row, 0), image)
+            self._index.set(key, self._index.get((row, 0)))
         else:
-            self._keep(places[column], image)
+            self._add(key, image)
         return image
 
     @property
     def used_bytes(self) -> int:
         return int(self._used[0])
 
-    def _find(self, place: Place) -> Image | None:
-        # Also to look: a place must not be seen before the pixels that were written ahead of it.
-        with self._hold() as held:
-            start, height, width = place.tolist() if held else (_NOT_KEPT, 0, 0)
-        if start == _NOT_KEPT:
-            return None
-        kept = self._view(start, (height, width, 3))
-        kept.flags.writeable = False
-        return kept
-
-    def _keep_whole(self, places: Place, column: int, image: Image) -> None:
-        """Many kinds of files are read whole whatever the reduction: these pixels are kept once."""
-        self._keep(places[0], image)
-        with self._hold() as held:
-            if held:
-                places[column] = places[0]
-
-    def _keep(self, place: Place, image: Image) -> None:
-        with self._hold() as held:
-            start = int(self._used[0])
-            if not held or place[0] != _NOT_KEPT or start + image.nbytes > len(self._pixels):
+    def _add(self, key: _Key, image: Image) -> None:
+        with self._index.locked() as held:
+            start = self.used_bytes
+            if not held or self._index.entries[key].any() or start + image.nbytes > len(self._pixels):
                 return
             self._used[0] = start + image.nbytes
         self._view(start, image.shape)[:] = image
-        with self._hold() as held:
-            if held:
-                place[:] = (start, *image.shape[:2])
-
-    def _hold(self) -> AbstractContextManager[bool]:
-        return hold(self._lock)
+        self._index.set(key, (start, *image.shape[:2]))
 
     def _view(self, start: int, shape: tuple[int, ...]) -> Image:
         return self._pixels[start : start + math.prod(shape)].reshape(shape)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _as_it_is, (self._images,)
+        return _identity, (self._images,)
 
 
-def _as_it_is(images: ImageReader) -> ImageReader:
+class SampleCache:
+    """Keeps the samples 0..count-1 of a split, which have one shape; others are not kept.
+
+    A process that is not forked gets an empty cache.
+    """
+
+    def __init__(self, shape: tuple[int, ...], count: int) -> None:
+        self._pixels = _shared_zeros((count, *shape), np.uint8)
+        self._index = _Index((count,), np.bool_)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SampleCache, (self._pixels.shape[1:], 0)
+
+    @property
+    def count(self) -> int:
+        return len(self._pixels)
+
+    def has(self, indices: Ints) -> Bools:
+        """Return (n,) whether the samples with these indices are in the cache."""
+        cached = np.zeros(len(indices), dtype=np.bool_)
+        inside = np.flatnonzero(indices < self.count)
+        if len(inside):
+            cached[inside] = self._index.get(indices[inside])
+        return cached
+
+    def get(self, indices: Ints) -> Pixels:
+        """Return a copy of samples that are in the cache."""
+        return self._pixels[indices]
+
+    def put(self, first: int, samples: Pixels) -> None:
+        """Add the samples with the indices first, first + 1, … Adding the same twice does no harm."""
+        end = min(first + len(samples), self.count)
+        if first < end:
+            self._pixels[first:end] = samples[: end - first]
+            self._index.set(slice(first, end), 1)
+
+
+class _Index:
+    """A shared array that says which pixels have been written; all entries begin as zeros.
+
+    Also reading takes the lock: an entry must not be seen before the pixels that were written ahead of it.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
+        self.entries = _shared_zeros(shape, dtype)
+        self._lock = multiprocessing.Lock()
+
+    def get(self, key: _Key) -> npt.NDArray[Any]:
+        """Return a copy of entries; zeros if the lock cannot be had."""
+        with self.locked() as held:
+            entries = self.entries[key]
+            return entries.copy() if held else np.zeros_like(entries)
+
+    def set(self, key: _Key, value: npt.ArrayLike) -> None:
+        """Write entries, unless the lock cannot be had."""
+        with self.locked() as held:
+            if held:
+                self.entries[key] = value
+
+    @contextmanager
+    def locked(self) -> Iterator[bool]:
+        """Hold the lock; False if it cannot be had, because a process that held it was killed. Nothing waits
+        forever: images are then read without the cache.
+        """
+        held = self._lock.acquire(timeout=LOCK_SECONDS)
+        try:
+            yield held
+        finally:
+            if held:
+                self._lock.release()
+
+
+def _identity(images: ImageReader) -> ImageReader:
     return images
 
 
-def shared_bytes(count: int) -> Pixels:
-    """Memory that stays the same one over a fork. It is taken from the system only as it is written to, and,
-    unlike that of /dev/shm, not limited by what a container has there.
+def _shared_zeros(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Return zeros in memory that forked processes share. The system provides it as it is written to, and
+    it is not limited by the size of /dev/shm in a container.
     """
-    return np.frombuffer(mmap.mmap(-1, max(1, count)), dtype=np.uint8)[:count]
-
-
-@contextmanager
-def hold(lock: Lock) -> Iterator[bool]:
-    """The lock; False where it cannot be had, because a process that held it was killed: nothing waits for
-    ever, images are then read without the cache.
-    """
-    held = lock.acquire(timeout=LOCK_SECONDS)
-    try:
-        yield held
-    finally:
-        if held:
-            lock.release()
+    count = math.prod(shape)
+    memory = mmap.mmap(-1, max(1, count) * np.dtype(dtype).itemsize)
+    return np.frombuffer(memory, dtype=dtype, count=count).reshape(shape)

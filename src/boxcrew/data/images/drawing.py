@@ -1,4 +1,4 @@
-"""Pictures of boxes: one image with its objects or detections drawn, and many images on one sheet."""
+"""Draws boxes on an image, and many images on one sheet."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from boxcrew.core.types import Floats, Image
 Colour = tuple[int, int, int]
 """RGB, 0..255."""
 
-# The first classes get the seven colours of Okabe and Ito and a dark red, which people with any kind of
-# colour vision tell apart.
+# The first classes get the seven colors of Okabe and Ito and a dark red, which people with any kind of color
+# vision can distinguish.
 _FIRST: tuple[Colour, ...] = (
     (230, 159, 0),
     (86, 180, 233),
@@ -27,22 +27,22 @@ _FIRST: tuple[Colour, ...] = (
     (204, 121, 167),
     (136, 34, 85),
 )
-_LIGHTNESS = (72.0, 45.0, 86.0, 58.0)  # of further classes, by turns: hue alone is not seen by everyone
+_LIGHTNESS = (72.0, 45.0, 86.0, 58.0)  # of further classes, in rotation: not everyone distinguishes hues
 _GOLDEN_ANGLE = 137.508  # degrees: successive hues stay far apart however many there are
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
 _CELL = 640  # longest side of a cell of a sheet, in pixels
-_PAPER = 255
-_SMALLEST_SCALE = 0.35  # of the font: below it letters are not readable
+_WHITE = 255
+_SMALLEST_SCALE = 0.35  # of the font: smaller letters are not readable
 
 
 @lru_cache(maxsize=1024)
 def class_colour(label: int) -> Colour:
-    """The colour of a class in every picture and plot."""
+    """Return the color of a class in every image and plot."""
     if label < len(_FIRST):
         return _FIRST[label]
-    place = label - len(_FIRST)
-    hue = np.radians(20.0 + place * _GOLDEN_ANGLE)
-    lightness = _LIGHTNESS[place % len(_LIGHTNESS)]
+    number = label - len(_FIRST)
+    hue = np.radians(20.0 + number * _GOLDEN_ANGLE)
+    lightness = _LIGHTNESS[number % len(_LIGHTNESS)]
     lab = np.array([[[lightness, 55.0 * np.cos(hue), 55.0 * np.sin(hue)]]], dtype=np.float32)
     red, green, blue = np.rint(cv2.cvtColor(lab, cv2.COLOR_LAB2RGB)[0, 0] * 255).astype(int).tolist()
     return red, green, blue
@@ -55,14 +55,14 @@ def draw_boxes(
     classes: Sequence[str],
     scores: npt.ArrayLike | None = None,
 ) -> Image:
-    """A copy of `image` with boxes (N, 4) in its pixels, each with a tag of its class's name and score.
+    """Return a copy of `image` with boxes (N, 4) in its pixels, each with a tag of its class name and score.
 
-    Lines lie inside their boxes, and grow with the image. The best detections are drawn last; without
-    scores, the smallest boxes.
+    Lines lie inside their boxes, and their width grows with the image. The best detections are drawn last;
+    without scores, the smallest boxes.
     """
     corners = np.asarray(boxes, dtype=np.float32).reshape(-1, 4)
-    places: list[int] = np.asarray(labels, dtype=np.int64).reshape(-1).tolist()
-    names = [classes[place] for place in places]
+    numbers: list[int] = np.asarray(labels, dtype=np.int64).reshape(-1).tolist()
+    names = [classes[number] for number in numbers]
     if scores is None:
         sides = corners[:, 2:] - corners[:, :2]
         order = np.argsort(-sides[:, 0] * sides[:, 1], kind="stable")
@@ -73,25 +73,25 @@ def draw_boxes(
     pen = _Pen.for_image(image)
     canvas = np.ascontiguousarray(image).copy()
     for i in order:
-        _draw_frame(canvas, corners[i], class_colour(places[i]), pen.width)
-    tags = _place_tags(canvas, [(corners[i], names[i]) for i in order[::-1]], pen)[::-1]
+        _draw_frame(canvas, corners[i], class_colour(numbers[i]), pen.width)
+    tags = _choose_tags(canvas, [(corners[i], names[i]) for i in order[::-1]], pen)[::-1]
     for i, tag in zip(order, tags, strict=True):  # after all frames, so that no line crosses a name
-        _draw_tag(canvas, tag, class_colour(places[i]), pen)
+        _draw_tag(canvas, tag, class_colour(numbers[i]), pen)
     return canvas
 
 
 def grid(images: Sequence[Image], *, columns: int, gap: int) -> Image:
-    """Images on white paper, row by row, `gap` pixels apart and around.
+    """Return a white sheet with the images row by row, `gap` pixels apart and around.
 
     Every cell has the median width and height of the images, at most 640 pixels a side; images of
-    another size are scaled to fit and centred.
+    another size are scaled to fit and centered.
     """
     height, width = np.median([image.shape[:2] for image in images], axis=0).tolist()
     shrink = min(1.0, _CELL / max(width, height))
     width, height = round(width * shrink), round(height * shrink)
     rows = -(-len(images) // columns)
     size = (rows * (height + gap) + gap, columns * (width + gap) + gap, 3)
-    sheet = np.full(size, _PAPER, dtype=np.uint8)
+    sheet = np.full(size, _WHITE, dtype=np.uint8)
     for i, image in enumerate(images):
         top, left = gap + (i // columns) * (height + gap), gap + (i % columns) * (width + gap)
         sheet[top : top + height, left : left + width] = _letterbox(image, width, height)
@@ -100,7 +100,7 @@ def grid(images: Sequence[Image], *, columns: int, gap: int) -> Image:
 
 @dataclass(frozen=True, kw_only=True)
 class _Pen:
-    """Sizes that suit an image."""
+    """Sizes of lines and letters that suit an image."""
 
     width: int  # of lines, in pixels
     scale: float  # of the font
@@ -130,7 +130,7 @@ def _draw_frame(canvas: Image, box: Floats, colour: Colour, width: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Tag:
-    """A name and the pixels it is written on."""
+    """A text and the rectangle it is written on, in pixels."""
 
     text: str
     left: int
@@ -138,25 +138,25 @@ class _Tag:
     width: int
     height: int
 
-    def meets(self, other: _Tag) -> bool:
+    def overlaps(self, other: _Tag) -> bool:
         return (
             abs(2 * (self.left - other.left) + self.width - other.width) < self.width + other.width
             and abs(2 * (self.top - other.top) + self.height - other.height) < self.height + other.height
         )
 
 
-def _place_tags(canvas: Image, named: Sequence[tuple[Floats, str]], pen: _Pen) -> list[_Tag]:
-    """For each box and name, the first of its places that meets no earlier tag; if all do, the first."""
-    placed: list[_Tag] = []
+def _choose_tags(canvas: Image, named: Sequence[tuple[Floats, str]], pen: _Pen) -> list[_Tag]:
+    """Return for each box and name the first choice that overlaps no earlier tag, or the first if all do."""
+    chosen: list[_Tag] = []
     for box, name in named:
         choices = _choices(canvas, box, name, pen)
-        free = (tag for tag in choices if not any(tag.meets(other) for other in placed))
-        placed.append(next(free, choices[0]))
-    return placed
+        free = (tag for tag in choices if not any(tag.overlaps(other) for other in chosen))
+        chosen.append(next(free, choices[0]))
+    return chosen
 
 
 def _choices(canvas: Image, box: Floats, name: str, pen: _Pen) -> list[_Tag]:
-    """Above the box if there is room, below it, inside it; left or right. Never outside the image."""
+    """Return tags above the box if there is room, below and inside it, left or right; all in the image."""
     left, top, right, bottom = _pixels(box, canvas)
     high, wide = canvas.shape[:2]
     text, (text_width, text_height), descent = _fit(name, wide - 2 * pen.margin, pen)
@@ -172,13 +172,13 @@ def _draw_tag(canvas: Image, tag: _Tag, colour: Colour, pen: _Pen) -> None:
     area = canvas[tag.top : tag.top + tag.height, tag.left : tag.left + tag.width]
     area[:] = colour
     descent = cv2.getTextSize("g", _FONT, pen.scale, pen.stroke)[1]
-    where = (tag.left + pen.margin, tag.top + tag.height - descent - pen.margin // 2)
+    origin = (tag.left + pen.margin, tag.top + tag.height - descent - pen.margin // 2)
     ink = (0, 0, 0) if _luminance(colour) > 0.18 else (255, 255, 255)
-    cv2.putText(canvas, tag.text, where, _FONT, pen.scale, ink, pen.stroke, cv2.LINE_AA)
+    cv2.putText(canvas, tag.text, origin, _FONT, pen.scale, ink, pen.stroke, cv2.LINE_AA)
 
 
 def _fit(text: str, room: int, pen: _Pen) -> tuple[str, tuple[int, int], int]:
-    """As much of the text's beginning as is at most `room` pixels wide, its size, and its descent."""
+    """Return the longest start of the text that is at most `room` pixels wide, its size, and its descent."""
     for length in range(len(text), 0, -1):
         size, descent = cv2.getTextSize(text[:length], _FONT, pen.scale, pen.stroke)
         if size[0] <= room:
@@ -187,7 +187,7 @@ def _fit(text: str, room: int, pen: _Pen) -> tuple[str, tuple[int, int], int]:
 
 
 def _pixels(box: Floats, canvas: Image) -> tuple[int, int, int, int]:
-    """The box on whole pixels of the canvas, at least one each way."""
+    """Return the box in whole pixels within the canvas, at least one pixel wide and high."""
     high, wide = canvas.shape[:2]
     left, top, right, bottom = np.rint(np.nan_to_num(box)).astype(int).tolist()
     left, top = max(0, min(left, wide - 1)), max(0, min(top, high - 1))
@@ -195,7 +195,7 @@ def _pixels(box: Floats, canvas: Image) -> tuple[int, int, int, int]:
 
 
 def _luminance(colour: Colour) -> float:
-    """Relative luminance, 0..1; above 0.18 black has more contrast than white (WCAG 2)."""
+    """Return the relative luminance, 0..1; above 0.18 black has more contrast than white (WCAG 2)."""
     red, green, blue = ((value / 255) ** 2.2 for value in colour)
     result: float = 0.2126 * red + 0.7152 * green + 0.0722 * blue
     return result

@@ -1,9 +1,9 @@
-"""JPEG files judged from their markers, without decoding.
+"""Checks whether JPEG files are readable from their markers, without decoding.
 
-Errors in the compressed data of a JPEG stop no decoder: it warns and goes on. What does stop one stands in
-the marker segments (ITU T.81, annex B) or is the end that is missing. So a file with an ordinary structure
-is known to decode, some fifty times faster than by decoding it; of an ordinary photo it is enough to look at
-both ends. Everything out of the ordinary is left to a decoder.
+Errors in the compressed data of a JPEG stop no decoder: it warns and goes on. Only errors in the marker
+segments (ITU T.81, annex B) and a missing end do. So a file with an ordinary structure is known to decode,
+some fifty times faster than by decoding it, and for most files both ends are enough. Unusual files are left
+to a decoder.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from boxcrew.core.types import Bools
 
 TAIL_BYTES = 1024
-"""Where the end marker is looked for: some cameras append a little."""
+"""The end marker is searched in so many last bytes: some cameras append a little."""
 
 _SOI, _EOI, _SOS, _DQT, _DHT, _DRI, _COM = 0xD8, 0xD9, 0xDA, 0xDB, 0xC4, 0xDD, 0xFE
 _BASELINE, _EXTENDED, _PROGRESSIVE = 0xC0, 0xC1, 0xC2
@@ -25,61 +25,61 @@ _FRAMES = frozenset({_BASELINE, _EXTENDED, _PROGRESSIVE})
 _RESTARTS = range(0xD0, 0xD8)
 _APPS = range(0xE0, 0xF0)
 _APP1, _APP2 = 0xE1, 0xE2
-_SAMPLINGS = frozenset({(1, 1), (2, 1), (1, 2), (2, 2), (4, 1)})  # of brightness; colours have 1 x 1
+_SAMPLINGS = frozenset({(1, 1), (2, 1), (1, 2), (2, 2), (4, 1)})  # of luma; chroma has 1 x 1
 _ORIENTATION_TAG, _SHORT = 0x0112, 3
 
 
 @dataclass(frozen=True, slots=True)
 class JpegHeader:
-    width: int  # as stored, before any turn
+    width: int  # as stored, before any rotation
     height: int
     orientation: int  # EXIF: 1 is upright, 5 to 8 swap width and height
 
 
 class _UnusualError(Exception):
-    """Something a decoder has to judge."""
+    """A structure that only a decoder can check."""
 
 
-def jpeg_header(data: bytes) -> JpegHeader | None:
-    """From the beginning of a file, which need not reach further than the frame header; None for a file
-    that is not an ordinary JPEG as far as that.
+def read_jpeg_header(data: bytes) -> JpegHeader | None:
+    """Return the header from the first bytes of a file, which need not reach beyond the frame header; None
+    if they are not those of an ordinary JPEG.
     """
     try:
-        return _Structure(data).read_header()
+        return _Parser(data).read_header()
     except (_UnusualError, IndexError, struct.error):
         return None
 
 
-def sound_ends(head: bytes, tail: bytes, num_bytes: int) -> JpegHeader | None:
-    """The header of a file that decodes, from its first and last bytes; None where they are not enough. What
-    stands between does not stop the decoding of a picture in a single scan, even a stray marker.
+def verify_jpeg_ends(head: bytes, tail: bytes, num_bytes: int) -> JpegHeader | None:
+    """Return the header of a file that decodes, from its first and last bytes; None if they do not tell. The
+    bytes between, even a stray marker, do not stop the decoding of an image in a single scan.
     """
     try:
-        structure = _Structure(head)
-        header = structure.read_to_scan()
+        parser = _Parser(head)
+        header = parser.read_to_scan()
     except (_UnusualError, IndexError, struct.error):
         return None
-    found = tail.rfind(b"\xff\xd9")
-    whole = found >= 0 and structure.position <= num_bytes - len(tail) + found
-    return header if whole and structure.frame != _PROGRESSIVE else None
+    end = tail.rfind(b"\xff\xd9")
+    is_complete = end >= 0 and parser.position <= num_bytes - len(tail) + end
+    return header if is_complete and parser.frame != _PROGRESSIVE else None
 
 
-def sound_jpeg(data: bytes) -> JpegHeader | None:
-    """The header of a whole file that any decoder reads to its end; None where only decoding can tell."""
+def verify_jpeg(data: bytes) -> JpegHeader | None:
+    """Return the header of a file that any decoder reads to its end; None if only decoding can tell."""
     try:
-        return _Structure(data).read_all()
+        return _Parser(data).read_all()
     except (_UnusualError, IndexError, struct.error):
         return None
 
 
 @dataclass(slots=True)
-class _Structure:
-    """A walk over the segments; what it has met is what the following segments may refer to."""
+class _Parser:
+    """A parser of the segments; it stores what the following segments may refer to."""
 
     data: bytes
     position: int = 2
     orientation: int | None = None
-    frame: int = 0  # the marker; 0 before it is met
+    frame: int = 0  # its marker; 0 before it is read
     size: tuple[int, int] = (0, 0)
     components: dict[int, int] = field(default_factory=dict)  # identity -> its quantization table
     quantization: set[int] = field(default_factory=set)
@@ -140,7 +140,7 @@ class _Structure:
             _require(ok=marker == _COM or (marker == _DRI and len(body) == 2))
 
     def _application(self, marker: int, body: bytes) -> None:
-        _require(ok=not (marker == _APP2 and body.startswith(b"MPF\0")))  # several pictures in one file
+        _require(ok=not (marker == _APP2 and body.startswith(b"MPF\0")))  # several images in one file
         if marker != _APP1:
             return
         if body.startswith(b"Exif\0\0"):
@@ -153,19 +153,19 @@ class _Structure:
         precision, height, width, count = struct.unpack_from(">BHHB", body)
         _require(ok=not self.frame and precision == 8 and width * height > 0 and count in {1, 3})
         _require(ok=len(body) == 6 + 3 * count)
-        parts = [body[6 + 3 * i : 9 + 3 * i] for i in range(count)]
-        samplings = [(part[1] >> 4, part[1] & 15) for part in parts]
+        components = [body[6 + 3 * i : 9 + 3 * i] for i in range(count)]
+        samplings = [(component[1] >> 4, component[1] & 15) for component in components]
         _require(ok=samplings[0] in _SAMPLINGS and all(s == (1, 1) for s in samplings[1:]))
-        self.components = {part[0]: part[2] for part in parts}
+        self.components = {component[0]: component[2] for component in components}
         _require(ok=len(self.components) == count)
         self.frame, self.size = marker, (width, height)
 
     def _scan(self, body: bytes) -> None:
         count = body[0]
         _require(ok=1 <= count <= len(self.components) and len(body) == 4 + 2 * count)
-        parts = [(body[1 + 2 * i], body[2 + 2 * i]) for i in range(count)]
+        components = [(body[1 + 2 * i], body[2 + 2 * i]) for i in range(count)]
         first, last, approximation = body[-3:]
-        named = {identity for identity, _ in parts}
+        named = {identity for identity, _ in components}
         _require(ok=len(named) == count and named <= self.components.keys())
         _require(ok=all(self.components[identity] in self.quantization for identity in named))
         if self.frame == _PROGRESSIVE:
@@ -174,7 +174,7 @@ class _Structure:
         else:
             _require(ok=(first, last, approximation) == (0, 63, 0) and count == len(self.components))
             needs_dc = needs_ac = True
-        for _, tables in parts:
+        for _, tables in components:
             _require(ok=not needs_dc or tables >> 4 in self.huffman)
             _require(ok=not needs_ac or 0x10 | (tables & 15) in self.huffman)
 
@@ -185,8 +185,8 @@ def _require(*, ok: bool) -> None:
 
 
 def _marked(data: bytes) -> Bools:
-    """For every byte but the last, whether a marker begins there if it is compressed data. By NumPy, because
-    photos are long and it lets other threads work meanwhile.
+    """Return for every byte but the last whether, within compressed data, a marker begins there. NumPy is
+    fast and lets other threads work meanwhile.
     """
     codes = np.frombuffer(data, dtype=np.uint8)
     marked: Bools = codes[:-1] == 0xFF
@@ -195,7 +195,7 @@ def _marked(data: bytes) -> Bools:
 
 
 def _end_of_scan(data: bytes, marked: Bools, position: int) -> int:
-    """Where the compressed data that begin at `position` end: at the first marker that is no restart."""
+    """Return where compressed data from `position` on end: at the first marker that is not a restart."""
     while True:
         _require(ok=position < len(marked))
         position += int(marked[position:].argmax())
@@ -205,7 +205,7 @@ def _end_of_scan(data: bytes, marked: Bools, position: int) -> int:
         position += 2
 
 
-@lru_cache(maxsize=256)  # the photos of one camera or program have the same tables
+@lru_cache(maxsize=256)  # images of one camera or program have the same tables
 def _quantization_tables(body: bytes) -> frozenset[int]:
     position, tables = 0, set[int]()
     while position < len(body):
@@ -231,7 +231,7 @@ def _huffman_tables(body: bytes) -> frozenset[int]:
 
 
 def _is_prefix_code(counts: bytes) -> bool:
-    """Whether 16 bits are enough for so many symbols of each length; the code of ones alone is not used."""
+    """Return whether 16 bits are enough for so many symbols of each length, without the code of only ones."""
     code = 0
     for length, count in enumerate(counts, 1):
         code += count

@@ -1,4 +1,4 @@
-"""Image files, read into upright RGB whatever their kind, and written."""
+"""Reads image files of many kinds into upright RGB arrays, and writes them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from PIL import UnidentifiedImageError
 from boxcrew.core.errors import DataError, UsageError
 from boxcrew.core.types import Image
 from boxcrew.data.checks.problem import Kind
-from boxcrew.data.images.jpeg import TAIL_BYTES, jpeg_header, sound_ends, sound_jpeg
+from boxcrew.data.images.jpeg import TAIL_BYTES, read_jpeg_header, verify_jpeg, verify_jpeg_ends
 
 MAX_PIXELS = 100_000_000
 """Larger images are refused from their header: a few kilobytes of file can be gigabytes of pixels."""
 
 IMAGE_SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
-"""Lower case; what is looked for where a folder stands for its images."""
+"""The suffixes of the files that are images of a folder, in lower case."""
 
 _ORIENTATION = 0x0112  # the EXIF tag; 1 is upright, 5 to 8 swap width and height
 _OPENCV_FORMATS = frozenset({"JPEG", "MPO", "PNG", "WEBP", "BMP"})
@@ -36,10 +36,10 @@ _REDUCED = {
     4: cv2.IMREAD_REDUCED_COLOR_4,
     8: cv2.IMREAD_REDUCED_COLOR_8,
 }
-_HEAD_BYTES = (4096, 65536)  # the first is enough for most JPEGs, the second for those with a preview
-_READ_ONLY = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # the second on Windows alone
+_HEAD_BYTES = (4096, 65536)  # the first is enough for most JPEGs, the second if they have a preview
+_READ_ONLY = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # O_BINARY exists on Windows only
 _SIXTEEN_BIT_MODES = frozenset({"I;16", "I;16L", "I;16B"})
-_UNSUPPORTED_MODES = frozenset({"I", "F"})  # of no known range
+_UNSUPPORTED_MODES = frozenset({"I", "F"})  # without a known range
 DECODING_FAULTS = (
     OSError,
     SyntaxError,
@@ -51,13 +51,13 @@ DECODING_FAULTS = (
     zlib.error,
 )
 
-# Both libraries would print about files that the errors here name.
+# Both libraries would print warnings about files that the errors here report.
 warnings.filterwarnings("ignore", category=Pillow.DecompressionBombWarning)
 cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
 
 
 class ImageError(DataError):
-    """An image file that cannot be used, and which kind of defect that is."""
+    """An image file cannot be used; `kind` is the kind of defect."""
 
     def __init__(self, message: str, *, kind: Kind = "unreadable-image", advice: str = "") -> None:
         super().__init__(message, advice=advice)
@@ -68,31 +68,31 @@ class ImageError(DataError):
 class Header:
     width: int  # of the upright image
     height: int
-    orientation: int = 1  # how EXIF says the stored image is turned; from 5 on width and height were swapped
+    orientation: int = 1  # EXIF orientation of the stored image; from 5 on width and height were swapped
 
 
 def read_image(path: Path, *, reduction: int = 1) -> Image:
-    """The first frame. Transparency is laid on white, 16 bits are scaled to 8. With a `reduction` of 2, 4 or
-    8 an ordinary JPEG is decoded with each side smaller by it, rounded up, which is several times quicker;
-    other images come as they are.
+    """Return the first frame. Transparency is blended with white, 16 bits are scaled to 8. With a `reduction`
+    of 2, 4 or 8 an ordinary JPEG is decoded with its sides divided by it, rounded up, which is several times
+    as fast; other images are returned in full size.
 
-    Ordinary images are decoded by OpenCV, which is faster; Pillow decodes the rest, and tells why an
-    image cannot be decoded. A JPEG whose body is garbled but whole is decoded as far as it goes, as in
+    Ordinary images are decoded by OpenCV, which is faster; Pillow decodes the rest, and reports why an
+    image cannot be decoded. A JPEG whose data is corrupt but complete is decoded as far as possible, as by
     every library.
     """
     return _decode(path, _read(path), reduction=reduction)
 
 
 def read_header(path: Path) -> Header:
-    """Of the image not more than the header is looked at."""
+    """Return the header of an image without reading its pixels."""
     for num_bytes in _HEAD_BYTES:
         try:
             head = read_start(path, num_bytes)
         except OSError as error:
             raise _unreadable(path, error) from error
-        found = jpeg_header(head)
-        if found is not None:
-            return _header(path, (found.width, found.height), found.orientation)
+        header = read_jpeg_header(head)
+        if header is not None:
+            return _header(path, (header.width, header.height), header.orientation)
         if len(head) < num_bytes or not head.startswith(b"\xff\xd8"):
             break
     with _open(path, path) as opened:
@@ -100,24 +100,24 @@ def read_header(path: Path) -> Header:
 
 
 def verify_image(path: Path) -> None:
-    """An `ImageError` if `read_image` would raise one. Quicker: a JPEG of ordinary structure need not be
-    decoded, and mostly not even be read but for its ends.
+    """Raise an `ImageError` if `read_image` would. It is faster: a JPEG of ordinary structure need not be
+    decoded, and mostly only its ends are read.
     """
     try:
-        found = sound_ends(*_read_ends(path))
+        header = verify_jpeg_ends(*_read_ends(path))
     except OSError as error:
         raise _unreadable(path, error) from error
-    if found is None:
+    if header is None:
         data = _read(path)
-        found = sound_jpeg(data)
-        if found is None:
+        header = verify_jpeg(data)
+        if header is None:
             _decode(path, data)
             return
-    _header(path, (found.width, found.height), found.orientation)
+    _header(path, (header.width, header.height), header.orientation)
 
 
 def _read_ends(path: Path) -> tuple[bytes, bytes, int]:
-    """The first and the last bytes of a file, which may overlap, and how many it has."""
+    """Return the first and the last bytes of a file, which may overlap, and its size."""
     file = os.open(path, _READ_ONLY)
     try:
         num_bytes, head = os.fstat(file).st_size, os.read(file, _HEAD_BYTES[0])
@@ -128,14 +128,14 @@ def _read_ends(path: Path) -> tuple[bytes, bytes, int]:
 
 
 def read_start(path: str | Path, num_bytes: int) -> bytes:
-    """The first bytes of a file. By the system's own calls: of a small file, making a file object takes
-    longer than reading it.
+    """Return the first bytes of a file, by system calls: to make a file object takes longer than to read a
+    small file.
     """
     file = os.open(path, _READ_ONLY)
     try:
         data = os.read(file, num_bytes)
         while len(data) < num_bytes and (more := os.read(file, num_bytes - len(data))):
-            data += more  # some file systems give less than they are asked for
+            data += more  # some file systems return less than requested
         return data
     finally:
         os.close(file)
@@ -159,8 +159,8 @@ def _header(path: Path, size: tuple[int, int], orientation: int) -> Header:
 
 
 def _decode(path: Path, data: bytes, *, reduction: int = 1) -> Image:
-    ordinary = sound_ends(data[: _HEAD_BYTES[0]], data[-TAIL_BYTES:], len(data))
-    if ordinary is not None:  # nothing that Pillow would have to be asked about
+    ordinary = verify_jpeg_ends(data[: _HEAD_BYTES[0]], data[-TAIL_BYTES:], len(data))
+    if ordinary is not None:  # Pillow need not look at it
         stored = (ordinary.width, ordinary.height)
         _header(path, stored, ordinary.orientation)
         reducible = _can_be_reduced(stored, ordinary.orientation, reduction)
@@ -174,30 +174,30 @@ def _decode(path: Path, data: bytes, *, reduction: int = 1) -> Image:
                 pixels = _decode_with_pillow(path, file)
             return _upright(pixels, _orientation(file))
     except ImageError as error:
-        if error.kind == "unreadable-image" and _is_cut(data):
+        if error.kind == "unreadable-image" and _is_truncated(data):
             raise ImageError(error.message, kind="truncated-image", advice=error.advice) from error
         raise
 
 
-def _is_cut(data: bytes) -> bool:
-    """Whether it begins like a kind of file whose ending is known, and does not end like one."""
+def _is_truncated(data: bytes) -> bool:
+    """Return whether data begins like a JPEG or PNG file, but does not end like one."""
     beginnings = {b"\xff\xd8": _ENDINGS["JPEG"], b"\x89PNG": _ENDINGS["PNG"]}
     endings = (end for start, end in beginnings.items() if data.startswith(start))
     return any(end not in data[-TAIL_BYTES:] for end in endings)
 
 
 def write_image(path: Path, image: Image, *, quality: int = 95) -> None:
-    """As JPEG (with `quality`, 1..100) or PNG (without loss), by the suffix of `path`."""
+    """Write a JPEG (with `quality`, 1..100) or a lossless PNG, by the suffix of `path`."""
     suffix = path.suffix.lower()
     if suffix not in {".jpg", ".jpeg", ".png"}:
-        raise UsageError(f"{path}: cannot write images of the kind {suffix!r}", advice="use .jpg or .png")
+        raise UsageError(f"{path}: cannot write {suffix!r} images", advice="use .jpg or .png")
     options = [] if suffix == ".png" else [cv2.IMWRITE_JPEG_QUALITY, quality]
     _, encoded = cv2.imencode(suffix, cv2.cvtColor(image, cv2.COLOR_RGB2BGR), options)
     path.write_bytes(encoded.tobytes())
 
 
 def _open(path: Path, file: Path | IO[bytes]) -> Pillow.Image:
-    """The header, checked; the pixels are not read yet."""
+    """Return the image with its header checked and its pixels not read yet."""
     try:
         opened = Pillow.open(file)
     except (*DECODING_FAULTS, Pillow.DecompressionBombError) as error:
@@ -212,38 +212,38 @@ def _open(path: Path, file: Path | IO[bytes]) -> Pillow.Image:
 
 def _orientation(file: Pillow.Image) -> int:
     if file.format == "TIFF":
-        return 1  # Pillow gives size and pixels of these upright
+        return 1  # Pillow returns size and pixels of these upright
     if file.format == "PNG" and "exif" not in file.info:
-        return 1  # Pillow would decode the whole image to look for EXIF behind it
+        return 1  # Pillow would decode the image to search for EXIF data behind it
     try:
         orientation = file.getexif().get(_ORIENTATION, 1)
     except DECODING_FAULTS:
-        return 1  # broken EXIF says nothing
+        return 1  # broken EXIF data is ignored
     return orientation if orientation in range(1, 9) else 1
 
 
 def _decode_with_opencv(file: Pillow.Image, data: bytes, reduction: int) -> Image | None:
-    """None for what OpenCV would not get right, or cannot decode."""
+    """Return None for an image that OpenCV cannot decode, or would decode wrongly."""
     ordinary = (
         file.format in _OPENCV_FORMATS and file.mode in {"RGB", "L"} and "transparency" not in file.info
     )
     animated = getattr(file, "is_animated", False) and file.format != "MPO"
-    # Of a file cut short, some versions of OpenCV make a half grey image, and its libraries print to stderr.
-    whole = _ENDINGS.get(str(file.format), b"") in data[-TAIL_BYTES:]
-    if animated or not (ordinary and whole):
+    # Some versions of OpenCV decode a truncated file to a half gray image, and its libraries print to stderr.
+    is_complete = _ENDINGS.get(str(file.format), b"") in data[-TAIL_BYTES:]
+    if animated or not (ordinary and is_complete):
         return None
     if file.format != "JPEG" or not _can_be_reduced(file.size, _orientation(file), reduction):
-        reduction = 1  # of other kinds OpenCV would decode all and then step over pixels
+        reduction = 1  # OpenCV would decode all of another kind of file, then skip pixels
     return _imdecode(data, file.size, reduction)
 
 
 def _can_be_reduced(size: tuple[int, int], orientation: int, reduction: int) -> bool:
-    """In a JPEG that is turned, a block that is not whole would come first and shift the others."""
+    """Return False for a rotated JPEG whose partial block would come first and shift the others."""
     return orientation == 1 or all(side % reduction == 0 for side in size)
 
 
 def _imdecode(data: bytes, size: tuple[int, int], reduction: int) -> Image | None:
-    """`size` is (width, height) as stored; None for what OpenCV cannot decode to that size."""
+    """Decode to `size` (width, height) as stored, divided by `reduction`; None if OpenCV cannot."""
     flags = _REDUCED[reduction] | cv2.IMREAD_IGNORE_ORIENTATION
     decoded = cv2.imdecode(np.frombuffer(data, dtype=np.uint8), flags)
     width, height = (-(-side // reduction) for side in size)
@@ -256,15 +256,15 @@ def _imdecode(data: bytes, size: tuple[int, int], reduction: int) -> Image | Non
 def _decode_with_pillow(path: Path, file: Pillow.Image) -> Image:
     if file.mode in _UNSUPPORTED_MODES:
         raise ImageError(
-            f"{path}: pixels are 32 bit numbers of no known range (mode {file.mode})",
+            f"{path}: has 32-bit pixels without a known range (mode {file.mode})",
             kind="unreadable-image",
             advice="save the image with 8 or 16 bits",
         )
     try:
         file.load()
         if file.mode in _SIXTEEN_BIT_MODES:
-            grey = np.asarray(file).astype(np.uint16)
-            return np.repeat(((grey + np.uint32(128)) // 257).astype(np.uint8)[..., None], 3, axis=2)
+            gray = np.asarray(file).astype(np.uint16)
+            return np.repeat(((gray + np.uint32(128)) // 257).astype(np.uint8)[..., None], 3, axis=2)
         if file.has_transparency_data:
             file = _on_white(file)
         return np.array(file.convert("RGB"))
@@ -278,7 +278,7 @@ def _on_white(file: Pillow.Image) -> Pillow.Image:
 
 
 def _upright(pixels: Image, orientation: int) -> Image:
-    """Undoes the turn and mirroring that EXIF names: (transposed, left to right, top to bottom)."""
+    """Undo the rotation and mirroring of an EXIF orientation."""
     if orientation == 1:
         return pixels
     if orientation >= 5:
@@ -295,7 +295,7 @@ def _unreadable(path: Path, error: Exception) -> ImageError:
     if isinstance(error, FileNotFoundError):
         return ImageError(f"{path}: no such image file", kind="missing-file", advice=restore)
     if isinstance(error, Pillow.DecompressionBombError):
-        return _too_large(path, "a bomb of pixels")
+        return _too_large(path, "a decompression bomb")
     if isinstance(error, UnidentifiedImageError):
         advice = "convert it to JPEG or PNG"
         return ImageError(f"{path}: not an image of a known kind", kind="not-an-image", advice=advice)

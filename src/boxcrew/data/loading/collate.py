@@ -1,4 +1,4 @@
-"""Samples of one shape joined into a batch."""
+"""Samples of one shape joined into the tensors of a batch."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from boxcrew.core.types import Batch, Image, Sample
+from boxcrew.data.examples.example_set import Array
 
 
 def collate(samples: Sequence[Sample], *, skipped: Sequence[str] = ()) -> Batch:
-    """A batch of one or more samples. Crowd objects are left out: they are never training targets.
+    """Return a batch of one or more samples. Crowd objects are left out: they are never training targets.
 
     `targets` holds `boxes` (B, M, 4), `labels` (B, M) with -1 as padding, and `difficult` (B, M); M is
     the largest number of objects, at least 1.
@@ -39,5 +40,11 @@ def collate(samples: Sequence[Sample], *, skipped: Sequence[str] = ()) -> Batch:
 
 
 def stack_images(images: Sequence[Image]) -> Tensor:
-    """uint8 (B, 3, H, W), laid out channels-last: the order the images have, so nothing is moved twice."""
-    return torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2)
+    """Return uint8 (B, 3, H, W), in channels-last memory like the images, so that nothing is moved twice."""
+    return as_tensor(np.stack(images))
+
+
+def as_tensor(inputs: Array) -> Tensor:
+    """Return inputs (n, …) as a tensor that shares their memory; images (n, H, W, C) become (n, C, H, W)."""
+    tensor = torch.from_numpy(inputs)
+    return tensor.permute(0, 3, 1, 2) if inputs.ndim == 4 else tensor

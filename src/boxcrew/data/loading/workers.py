@@ -1,4 +1,4 @@
-"""Work done ahead in other processes, with its results in order."""
+"""Work that is done ahead in loader processes, with its results in order."""
 
 from __future__ import annotations
 
@@ -22,21 +22,20 @@ from boxcrew.core.parent_process import die_with
 Request = TypeVar("Request")
 Result = TypeVar("Result")
 
-
-LEFT_TO_PARENT = (signal.SIGINT, signal.SIGTERM)
+PARENT_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workers:
-    """Who makes the batches."""
+    """The processes that make batches, and how far ahead."""
 
     num: int = 0  # processes; 0: the calling one makes each batch when it is asked for
     prefetch: int = 4  # batches each process makes ahead
     pin_memory: bool = False  # in page-locked memory, for copies to a GPU that do not wait
 
 
-class _Fetched(Dataset[Result], Generic[Request, Result]):
-    """What `fetch` gives, looked up by request."""
+class _FetchDataset(Dataset[Result], Generic[Request, Result]):
+    """Adapts `fetch` to torch: an item is the result of a request."""
 
     def __init__(self, fetch: Callable[[Request], Result]) -> None:
         self._fetch = fetch
@@ -48,25 +47,25 @@ class _Fetched(Dataset[Result], Generic[Request, Result]):
 def fetch_all(
     fetch: Callable[[Request], Result], requests: Iterable[Request], workers: Workers
 ) -> Iterator[Result]:
-    """`fetch(request)` for each request, in order. Results are dictionaries, tuples and so on of tensors
-    and plain values. Processes end with the iterator, and with the thread that first asked it.
+    """Yield `fetch(request)` for each request, in order. Results are dictionaries, tuples and so on of
+    tensors and plain values. The processes end with the iterator, and with the thread that first advanced it.
     """
     loader = DataLoader(
-        _Fetched(fetch),
+        _FetchDataset(fetch),
         batch_size=None,
         sampler=requests,
-        collate_fn=_as_it_is,
+        collate_fn=_identity,
         num_workers=workers.num,
         prefetch_factor=workers.prefetch if workers.num else None,
         pin_memory=workers.pin_memory,
-        worker_init_fn=partial(_settle, os.getpid()),
-        # Workers need none of torch's randomness; drawing it here would move the state of the whole program.
+        worker_init_fn=partial(_start_worker, os.getpid()),
+        # Workers use none of torch's randomness; a seed from the global generator would change its state.
         generator=torch.Generator(),
-        # Forked, workers start at once and share the records; elsewhere the system's own way.
+        # Forked workers start at once and share the records; elsewhere the system's default is used.
         multiprocessing_context="fork" if workers.num and sys.platform == "linux" else None,
     )
-    with _signals_held():
-        results = _without_child_signal(loader)
+    with _blocked_signals():
+        results = _start(loader)
     try:
         yield from results
     except RuntimeError as error:
@@ -77,29 +76,29 @@ def fetch_all(
             advice="most often memory ran out: try fewer loader.workers, a smaller loader.prefetch or batch",
         ) from error
     finally:
-        # Not left to the garbage collector: whoever keeps an error would keep the processes alive.
+        # Not left to the garbage collector: a stored error would keep the processes alive.
         shut_down = getattr(results, "_shutdown_workers", None)
         if shut_down is not None:
             shut_down()
 
 
 @contextmanager
-def _signals_held() -> Iterator[None]:
-    """A process that is started inside is not reached by a signal before it has settled."""
+def _blocked_signals() -> Iterator[None]:
+    """Hold signals back, so that none reaches a process started inside before its `_start_worker` has run."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, LEFT_TO_PARENT)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, PARENT_SIGNALS)
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _without_child_signal(loader: DataLoader[Result]) -> Iterator[Result]:
-    """Starts the processes, but not torch's signal handler that raises, wherever the program happens to
-    be, when one dies: that may be in the middle of a checkpoint. A death is still found within seconds
-    where a result is waited for.
+def _start(loader: DataLoader[Result]) -> Iterator[Result]:
+    """Start the processes without torch's SIGCHLD handler, which raises wherever the program happens to be
+    when a process dies, even in the middle of a checkpoint. Waiting for a result still notices a death within
+    seconds.
     """
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGCHLD"):
         return iter(loader)
@@ -109,19 +108,19 @@ def _without_child_signal(loader: DataLoader[Result]) -> Iterator[Result]:
     return results
 
 
-def _as_it_is(result: Result) -> Result:
+def _identity(result: Result) -> Result:
     return result
 
 
-def _settle(parent: int, worker: int) -> None:  # noqa: ARG001
-    """First thing in a worker process."""
-    # Ctrl-C, and what ends a job or a service, reach the whole group: the parent decides what they mean and
-    # ends its workers. They must last until it has finished its step, or the examination it is in.
-    for number in LEFT_TO_PARENT:
+def _start_worker(parent: int, worker: int) -> None:  # noqa: ARG001
+    """Prepare a loader process; it calls this first."""
+    # Ctrl-C and the signals that end a job reach the whole process group. The parent handles them and ends
+    # its workers, which must last until its current step or evaluation is finished.
+    for number in PARENT_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, LEFT_TO_PARENT)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, PARENT_SIGNALS)
     die_with(parent)
-    # 0, not 1: for 1 OpenCV would wait for the threads of a pool that a fork does not bring along, for ever.
+    # 0, not 1: with 1, OpenCV would wait forever for the threads of a pool that a fork does not copy.
     cv2.setNumThreads(0)
     torch.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""Random numbers that belong to a sample: the same in whatever batch, process or machine it comes up."""
+"""Random numbers that belong to a sample: the same in every batch, in every process, on every machine."""
 
 from __future__ import annotations
 
@@ -14,29 +14,28 @@ Draws = npt.NDArray[np.float64]
 
 _Words = npt.NDArray[np.uint64]
 
-_STEP: Final = np.uint64(
-    0x9E3779B97F4A7C15
-)  # between the states of splitmix64 (Steele et al. 2014, figure 17)
+# The step between states, and the two multipliers, of splitmix64 (Steele et al. 2014, figure 17).
+_STEP: Final = np.uint64(0x9E3779B97F4A7C15)
 _FIRST: Final = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND: Final = np.uint64(0x94D049BB133111EB)
 _WORD: Final = (1 << 64) - 1
 
 
 def draws(seed: int, epoch: int | Ints, indices: Ints, num: int, *, stream: int = 0) -> Draws:
-    """`num` numbers for each of the samples with these indices (n,), in one epoch or in (n,) epochs.
+    """Return `num` numbers for each of the samples with these indices (n,), in one epoch or in (n,) epochs.
 
-    They depend on nothing else, and fewer are the beginning of more. What is drawn for different purposes
-    comes from different streams.
+    They depend on the arguments alone, and a smaller `num` gives the first of the same numbers. Each purpose
+    has its own `stream`.
     """
     states = np.zeros(len(indices), dtype=np.uint64)
-    for part in (seed & _WORD, stream, epoch, indices):
-        states = _scramble(states + _STEP + np.asarray(part).astype(np.uint64))
+    for word in (seed & _WORD, stream, epoch, indices):
+        states = _scramble(states + _STEP + np.asarray(word).astype(np.uint64))
     words = _scramble(states[:, None] + _STEP * np.arange(1, num + 1, dtype=np.uint64))
     return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def _scramble(words: _Words) -> _Words:
-    """The mixing function of splitmix64: all bits of a word change all bits of the result."""
+    """Apply the mixing function of splitmix64: every bit of a word affects every bit of the result."""
     words = (words ^ (words >> np.uint64(30))) * _FIRST
     words = (words ^ (words >> np.uint64(27))) * _SECOND
     return words ^ (words >> np.uint64(31))

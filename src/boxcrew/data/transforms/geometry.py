@@ -1,4 +1,4 @@
-"""Steps that move what is seen: each takes a scene and gives a new one; no pixel is touched."""
+"""Geometric transforms: each maps a scene to a new scene, as numbers; no pixel is touched."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from boxcrew.data.transforms.view import Pair, View, move_boxes
 Doubles = npt.NDArray[np.float64]
 
 _TRIALS = 50
-_MIN_IOU = (None, 0.0, 0.1, 0.3, 0.5, 0.7, 0.9)  # None: keep the whole; 0.0: any crop with a box in it
+_MIN_IOU = (None, 0.0, 0.1, 0.3, 0.5, 0.7, 0.9)  # None: no crop; 0.0: any crop with a box in it
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Scene:
-    """An image not yet drawn, and its objects in pixels of the view's canvas."""
+    """An image that is not rendered yet, and its objects in pixels of the view's canvas."""
 
     view: View
     target: Target
 
     def then(self, *, scale: Pair = (1, 1), shift: Pair = (0, 0), size: tuple[int, int]) -> Scene:
-        """Canvas and boxes scaled, then shifted; the canvas cut or extended to size."""
+        """Return the scene scaled, then shifted, with its canvas cropped or padded to size."""
         view = self.view.then(scale=scale, shift=shift, size=size)
         boxes = move_boxes(self.target.boxes, scale=scale, shift=shift)
         return replace(self, view=view, target=self.target.with_boxes(boxes))
@@ -37,7 +37,7 @@ Geometry = Callable[[Scene, np.random.Generator], Scene]
 
 @dataclass(frozen=True, kw_only=True)
 class Expand:
-    """With probability `p`, zooms out: a canvas 1..`limit` times as large, the image anywhere on it."""
+    """Zooms out with probability `p`: a canvas 1..`limit` times as large, with the image anywhere on it."""
 
     limit: float
     p: float
@@ -48,7 +48,7 @@ class Expand:
             return scene
         zoom = 1 + (self.limit - 1) * ratio
         width, height = round(scene.view.width * zoom), round(scene.view.height * zoom)
-        # Whole pixels, so that a view that is not scaled needs no interpolation.
+        # Whole pixels: a view that is not scaled then needs no interpolation.
         x = int(left * (width - scene.view.width + 1))
         y = int(top * (height - scene.view.height + 1))
         return scene.then(shift=(x, y), size=(width, height))
@@ -56,10 +56,10 @@ class Expand:
 
 @dataclass(frozen=True)
 class MinIoUCrop:
-    """SSD (section 2.2): a random part that overlaps some object by a minimum IoU drawn at random.
+    """Crops a random window that overlaps some object by a minimum IoU drawn at random (SSD, section 2.2).
 
-    Boxes whose centre is in the part are kept and cut to it; at least one is, if there was any. A minimum
-    that no trial meets is replaced by another; to keep the whole canvas is always among the choices.
+    Boxes whose center is in the window are kept and clipped to it; at least one is, if there was any. A
+    minimum that no trial meets is replaced by another; not to crop is always among the choices.
     """
 
     def __call__(self, scene: Scene, rng: np.random.Generator) -> Scene:
@@ -75,11 +75,11 @@ class MinIoUCrop:
         return scene
 
 
-# Both of these take longer to call NumPy than NumPy takes to compute: they are written for few calls.
+# NumPy's overhead per call dominates the next two functions: they are written for few calls.
 
 
 def _windows(width: int, height: int, rng: np.random.Generator) -> Doubles:
-    """(4, trials) whole-pixel parts: 0.3..1 of the side in geometric mean, 1/2..2 of the canvas's aspect."""
+    """Return (4, trials) crops in whole pixels: 0.3..1 of the side (geometric mean), 1/2..2 of the aspect."""
     size, aspect, left, top = rng.random((4, _TRIALS))
     size = 0.3 + 0.7 * size
     square = size * size
@@ -92,8 +92,8 @@ def _windows(width: int, height: int, rng: np.random.Generator) -> Doubles:
 
 
 def _fits(windows: Doubles, edges: Doubles, minimum: float) -> Bools:
-    """(trials,) whether a box of `edges` (4, N) has its centre inside and IoU >= minimum; without boxes all
-    fit.
+    """Return (trials,) whether a box of `edges` (4, N) has its center inside and IoU >= minimum; all windows
+    fit if there are no boxes.
     """
     if not edges.size:
         return np.ones(windows.shape[1], dtype=np.bool_)
@@ -102,20 +102,20 @@ def _fits(windows: Doubles, edges: Doubles, minimum: float) -> Bools:
     x, y = (x0 + x1) / 2, (y0 + y1) / 2
     fits = (x > left) & (x < right) & (y > top) & (y < bottom)
     if minimum > 0:
-        # Of a box with its centre inside, some part is: the sides of what is shared are above zero.
-        shared = (np.minimum(x1, right) - np.maximum(x0, left)) * (
+        # A box with its center inside overlaps: the sides of the intersection are above zero.
+        intersection = (np.minimum(x1, right) - np.maximum(x0, left)) * (
             np.minimum(y1, bottom) - np.maximum(y0, top)
         )
-        union = (right - left) * (bottom - top) + (x1 - x0) * (y1 - y0) - shared
-        fits &= shared >= minimum * union
+        union = (right - left) * (bottom - top) + (x1 - x0) * (y1 - y0) - intersection
+        fits &= intersection >= minimum * union
     result: Bools = fits.any(axis=1)
     return result
 
 
 @dataclass(frozen=True, kw_only=True)
 class Jitter:
-    """Milder than a crop: zooms in or out by up to a factor of 1 + `limit`, the aspect changed by up to half
-    of that, and off centre as far as the image then reaches. Boxes whose centre is seen are kept, and cut.
+    """Zooms in or out by up to a factor of 1 + `limit`, changes the aspect ratio by up to half of that, and
+    shifts as far as the image then reaches. Boxes whose center is visible are kept, and clipped.
     """
 
     limit: float
@@ -123,10 +123,10 @@ class Jitter:
     def __call__(self, scene: Scene, rng: np.random.Generator) -> Scene:
         zoom, aspect, left, top = rng.random(4)
         zoom = (1 + self.limit) ** (2 * zoom - 1)
-        root = (1 + self.limit / 2) ** (aspect - 0.5)  # of the change of the aspect
+        root = (1 + self.limit / 2) ** (aspect - 0.5)  # of the change of the aspect ratio
         width, height = scene.view.width, scene.view.height
         w, h = (max(1, round(side)) for side in (width / zoom / root, height / zoom * root))
-        # A window larger than the image lies around it, a smaller one within: the same sum.
+        # The same formula for a window larger than the image, which lies around it, and a smaller one.
         x, y = round(left * (width - w)), round(top * (height - h))
         return _crop(scene, np.array((x, y, x + w, y + h), dtype=np.float64))
 
@@ -139,7 +139,7 @@ def _crop(scene: Scene, window: Doubles) -> Scene:
 
 @dataclass(frozen=True, kw_only=True)
 class HorizontalFlip:
-    """Mirrors left and right with probability `p`."""
+    """Mirrors the image horizontally with probability `p`."""
 
     p: float
 
@@ -152,7 +152,7 @@ class HorizontalFlip:
 
 @dataclass(frozen=True, kw_only=True)
 class Squash:
-    """To an exact size, the aspect changed."""
+    """Resizes to an exact size, changing the aspect ratio."""
 
     width: int
     height: int
@@ -164,7 +164,7 @@ class Squash:
 
 @dataclass(frozen=True, kw_only=True)
 class Letterbox:
-    """As large as fits in an exact size, the aspect kept (to the whole pixel), centred."""
+    """Resizes to fit into an exact size, centered, keeping the aspect ratio to the whole pixel."""
 
     width: int
     height: int
@@ -181,13 +181,13 @@ class Letterbox:
 
 
 def clipped(scene: Scene) -> Scene:
-    """The scene with its boxes cut to the canvas."""
+    """Return the scene with its boxes clipped to the canvas."""
     boxes = clip(scene.target.boxes, scene.view.width, scene.view.height)
     return replace(scene, target=scene.target.with_boxes(boxes))
 
 
 def without_slivers(scene: Scene) -> Scene:
-    """Boxes cut to the canvas, and those with a side under one pixel left out."""
+    """Return the scene with its boxes clipped, without those that have a side under one pixel."""
     scene = clipped(scene)
     x0, y0, x1, y1 = scene.target.boxes.T
     return replace(scene, target=scene.target.select((x1 - x0 >= 1) & (y1 - y0 >= 1)))

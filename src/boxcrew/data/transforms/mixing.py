@@ -1,7 +1,7 @@
-"""Samples of a batch mixed with each other.
+"""Mixup and cutmix: the samples of a batch mixed with each other.
 
-Each sample has a partner in the batch and a share of its own, so it does not matter into which parts the
-batch is cut afterwards. The targets are `labels`, `other_labels` (the partners') and `share`, all (B,): the
+Each sample has a partner in the batch and a share of its own, so the batch can be split in any way
+afterwards. The targets are `labels`, `other_labels` (the partners') and `share`, all (B,): the
 loss is share * loss(labels) + (1 - share) * loss(other_labels).
 """
 
@@ -13,26 +13,26 @@ import torch
 from torch import Tensor
 
 Mixed = tuple[Tensor, dict[str, Tensor]]
-"""Inputs as they were given in kind and shape, and targets."""
+"""Inputs of the same dtype and shape as before, and targets."""
 
 
 def mixup(inputs: Tensor, labels: Tensor, *, alpha: float, rng: np.random.Generator) -> Mixed:
-    """Each number becomes a mean of the sample's and its partner's, the shares being of Beta(alpha, alpha)
-    (Zhang et al. 2018, equation 1). `inputs` (B, …) are of any kind of number.
+    """Average each sample with its partner, with shares from Beta(alpha, alpha) (Zhang et al. 2018,
+    equation 1). `inputs` (B, …) are of any dtype; integers are rounded.
     """
     partners = _partners(len(inputs), rng)
     share = torch.from_numpy(rng.beta(alpha, alpha, len(inputs)).astype(np.float32))
-    parts = share.reshape(-1, *[1] * (inputs.ndim - 1))
-    mixed = torch.lerp(inputs[partners].float(), inputs.float(), parts)
+    weights = share.reshape(-1, *[1] * (inputs.ndim - 1))
+    mixed = torch.lerp(inputs[partners].float(), inputs.float(), weights)
     if not inputs.is_floating_point():
         mixed = mixed.round()
     return mixed.to(inputs.dtype), _targets(labels, partners, share)
 
 
 def cutmix(inputs: Tensor, labels: Tensor, *, alpha: float, rng: np.random.Generator) -> Mixed:
-    """A part of each sample is replaced by the partner's: of pictures (B, C, H, W) a rectangle (Yun et al.
-    2019, section 3.1), of rows of numbers (B, F) some of them, as they have no order. The share is exactly
-    what is left of the sample.
+    """Replace a region of each sample by its partner's: of images (B, C, H, W) a rectangle (Yun et al. 2019,
+    section 3.1), of rows of numbers (B, F) random ones, as they have no order. The share is exactly the
+    fraction that is left of the sample.
     """
     partners = _partners(len(inputs), rng)
     wanted = rng.beta(alpha, alpha, len(inputs))
@@ -51,23 +51,23 @@ def _cut_numbers(
 def _cut_rectangles(
     inputs: Tensor, partners: Tensor, wanted: npt.NDArray[np.float64], rng: np.random.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Of what would be outside the picture nothing is cut."""
+    """Replace rectangles, clipped to the image."""
     sides = np.array(inputs.shape[-2:])
     centres = rng.random((len(inputs), 2))
     half = np.sqrt(1 - wanted)[:, None] / 2
     starts = np.rint(np.maximum(centres - half, 0) * sides).astype(np.int64)
     ends = np.rint(np.minimum(centres + half, 1) * sides).astype(np.int64)
     mixed = inputs.clone()
-    # Through numpy, which cuts small pieces many times as fast.
-    pixels, given = mixed.numpy(), inputs.numpy()
-    places = zip(partners.tolist(), starts.tolist(), ends.tolist(), strict=True)
-    for i, (partner, (top, left), (bottom, right)) in enumerate(places):
-        pixels[i, ..., top:bottom, left:right] = given[partner, ..., top:bottom, left:right]
+    # NumPy copies small rectangles many times as fast as torch.
+    pixels, originals = mixed.numpy(), inputs.numpy()
+    rectangles = zip(partners.tolist(), starts.tolist(), ends.tolist(), strict=True)
+    for i, (partner, (top, left), (bottom, right)) in enumerate(rectangles):
+        pixels[i, ..., top:bottom, left:right] = originals[partner, ..., top:bottom, left:right]
     return mixed, torch.from_numpy(1 - (ends - starts).prod(axis=1) / sides.prod()).float()
 
 
 def _partners(num: int, rng: np.random.Generator) -> Tensor:
-    """(num,) of each sample the next in a random circle: never itself, unless it is alone."""
+    """Return (num,) the next of each sample in a random cycle: never itself, unless it is alone."""
     circle = rng.permutation(num)
     partners = np.empty(num, dtype=np.int64)
     partners[circle] = np.roll(circle, -1)

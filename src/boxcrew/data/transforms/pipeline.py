@@ -1,4 +1,4 @@
-"""From a decoded image to the network's input: geometry as numbers, one resampling, then colour."""
+"""The transforms that turn a decoded image into the network's input: geometry, one resampling, then color."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Level = Annotated[int, Field(ge=0, le=255)]
 
 
 class TransformsConfig(Config):
-    """What is done to images; all but `resize` and `fill` in training only."""
+    """Settings of the transforms; all but `resize` and `fill` are used in training only."""
 
     group: ClassVar[str] = "transforms"
 
@@ -45,36 +45,36 @@ class TransformsConfig(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
-    """All transforms of an image, in order."""
+    """All transforms of an image, in their order."""
 
     geometry: tuple[Geometry, ...]
     colour: PhotometricDistortion | None
     fill: tuple[int, int, int]
 
     def __call__(self, image: Image, target: Target, rng: np.random.Generator) -> tuple[Image, Target, View]:
-        """The input, its objects in the input's pixels (at least 1 pixel wide and high), and how the
-        image was seen. Neither argument is changed, and the result shares no memory with them.
+        """Return the input, its objects in the input's pixels (at least 1 pixel wide and high), and the view
+        that maps the image to the input. The result shares no memory with the arguments.
         """
         height, width = image.shape[:2]
-        scene = self.look((width, height), target, rng)
-        return self.draw(image, scene.view, rng), scene.target, scene.view
+        scene = self.transform_geometry((width, height), target, rng)
+        return self.render(image, scene.view, rng), scene.target, scene.view
 
-    def look(self, size: tuple[int, int], target: Target, rng: np.random.Generator) -> Scene:
-        """Where an image of that (width, height) and its objects come to lie. `draw` is the other half: known
-        where it lies, a large image need not be read in full.
+    def transform_geometry(self, size: tuple[int, int], target: Target, rng: np.random.Generator) -> Scene:
+        """Return where an image of this (width, height) and its objects appear in the input. It comes before
+        `render` because a large image need not be read in full once its view is known.
         """
-        scene = Scene(view=View.whole(*size), target=target)
+        scene = Scene(view=View.identity(*size), target=target)
         for step in self.geometry:
             scene = step(scene, rng)
         return without_slivers(scene)
 
-    def draw(self, image: Image, view: View, rng: np.random.Generator, *, reduction: int = 1) -> Image:
-        """The input. `reduction` pixels of the original along each axis may have been made one in `image`."""
+    def render(self, image: Image, view: View, rng: np.random.Generator, *, reduction: int = 1) -> Image:
+        """Return the input; `reduction` is the factor by which `image` was reduced in reading."""
         pixels = view.resample(image, reduction=reduction)
         if self.colour is not None:
-            # Before the fill is added: as in the paper, where colour comes first and the fill stays the mean.
+            # Before the fill is added: as in the paper, the fill stays the mean color.
             pixels = self.colour(pixels, rng)
-        return view.place(pixels, self.fill)
+        return view.pad(pixels, self.fill)
 
 
 def train_pipeline(config: TransformsConfig, width: int, height: int) -> Pipeline:
@@ -93,7 +93,7 @@ def train_pipeline(config: TransformsConfig, width: int, height: int) -> Pipelin
 
 
 def eval_pipeline(config: TransformsConfig, width: int, height: int) -> Pipeline:
-    """The resize alone."""
+    """Return a pipeline that only resizes."""
     return Pipeline(geometry=(_resize(config, width, height),), colour=None, fill=config.fill)
 
 

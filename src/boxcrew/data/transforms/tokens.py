@@ -1,4 +1,4 @@
-"""Changes of sequences of tokens."""
+"""Augmentation of sequences of tokens."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from boxcrew.data.transforms.draws import Draws
 
 
 def drop_tokens(tokens: Ints, draws: Draws, *, p: float, mask: int) -> Ints:
-    """(n, T) with each token replaced by `mask` with probability `p`, but for padding (0). `draws` (n, T)."""
+    """Return tokens (n, T), all but padding (0) replaced by `mask` with probability `p`; `draws` (n, T)."""
     return np.where((draws < p) & (tokens != PADDING), np.int64(mask), tokens)

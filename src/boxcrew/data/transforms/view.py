@@ -1,6 +1,6 @@
-"""Where a source image appears on an output canvas, kept as numbers until one resampling draws it.
+"""Views: the position of a source image on an output canvas, as numbers until one resampling renders it.
 
-Coordinates are continuous and name edges: pixel i covers [i, i + 1), its centre is i + 0.5. The two axes
+Coordinates are continuous and name edges: pixel i covers [i, i + 1), its center is i + 0.5. The two axes
 never mix (no rotation), so each is described alone.
 """
 
@@ -24,14 +24,14 @@ _EXACT = 1e-6  # pixels; far above the rounding of float64, far below anything v
 
 @dataclass(frozen=True, kw_only=True)
 class _Sampling:
-    """How one axis of the canvas is filled from the source, in whole pixels."""
+    """The source pixels that fill one axis of the canvas, in whole pixels."""
 
     start: int  # canvas pixels start..stop show the source
     stop: int
     near: int  # they are made from source pixels near..near + count * reduction,
     count: int  # averaged to `count` pixels,
     reduction: int
-    step: float  # of which canvas pixel start + j is centred on pixel number offset + j * step
+    step: float  # of which canvas pixel start + j is centered on pixel number offset + j * step
     offset: float
 
     @property
@@ -44,7 +44,7 @@ class _Sampling:
 
     @property
     def exact(self) -> bool:
-        """Whether the averaged pixels fill the canvas pixels edge to edge: a plain resize."""
+        """Return whether the averaged pixels fill the canvas pixels edge to edge: a plain resize."""
         first = (self.step if self.step > 0 else 2 * self.count + self.step) / 2 - 0.5
         span = abs(self.step) * self.size
         return abs(span - self.count) < _EXACT and abs(self.offset - first) < _EXACT
@@ -57,18 +57,18 @@ class Axis:
     size: int  # of the canvas, pixels
     scale: float  # canvas pixels a source pixel; negative where the axis is mirrored
     shift: float
-    low: float  # only low..high of the source can be seen: the rest was cropped away
+    low: float  # only low..high of the source is visible: the rest was cropped away
     high: float
 
     def then(self, *, scale: float, shift: float, size: int) -> Axis:
-        """The axis after its canvas was scaled, then shifted, then cut or extended to 0..size."""
+        """Return the axis after its canvas was scaled, then shifted, then cropped or padded to 0..size."""
         scale, shift = self.scale * scale, self.shift * scale + shift
         first, last = sorted((-shift / scale, (size - shift) / scale))
         low, high = max(self.low, first), min(self.high, last)
         return Axis(size=size, scale=scale, shift=shift, low=low, high=high)
 
     def of_reduced(self, reduction: int) -> Axis:
-        """The axis for a source of which each `reduction` pixels have become one."""
+        """Return the axis for a source of which each `reduction` pixels have become one."""
         if reduction == 1:
             return self
         low, high = self.low / reduction, self.high / reduction
@@ -76,7 +76,7 @@ class Axis:
 
     @cached_property
     def sampling(self) -> _Sampling | None:
-        """None where nothing of the source is left to see."""
+        """The pixels to read; None if nothing of the source is visible."""
         if self.high - self.low < _EXACT:
             return None
         first, last = sorted(edge * self.scale + self.shift for edge in (self.low, self.high))
@@ -99,14 +99,14 @@ class Axis:
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """A source image as seen on a canvas of `width` x `height`."""
+    """A source image as it appears on a canvas of `width` x `height`."""
 
     x: Axis
     y: Axis
 
     @classmethod
-    def whole(cls, width: int, height: int) -> Self:
-        """A source of that size, as it is."""
+    def identity(cls, width: int, height: int) -> Self:
+        """Return the view of a source of this size that changes nothing."""
         x, y = (Axis(size=size, scale=1.0, shift=0.0, low=0.0, high=float(size)) for size in (width, height))
         return cls(x=x, y=y)
 
@@ -120,57 +120,57 @@ class View:
 
     @property
     def reduction(self) -> int:
-        """1, 2, 4 or 8: the source may be read with so many pixels made one along each axis, and the canvas
-        shows no less for it, since it averages as many or more.
+        """The factor 1, 2, 4 or 8 by which the sides of the source may be reduced in reading. Nothing is
+        lost, since the canvas averages as many pixels or more.
         """
         samplings = [axis.sampling for axis in (self.x, self.y)]
         least = min(8 if sampling is None else sampling.reduction for sampling in samplings)
         return max(power for power in (1, 2, 4, 8) if power <= least)
 
     def then(self, *, scale: Pair = (1, 1), shift: Pair = (0, 0), size: tuple[int, int]) -> View:
-        """The view after its canvas was scaled, then shifted, then cut or extended to size. What is cut
-        off stays unseen even if a later step extends the canvas again.
+        """Return the view after its canvas was scaled, then shifted, then cropped or padded to size. What is
+        cropped stays invisible even if a later step pads the canvas again.
         """
         x = self.x.then(scale=scale[0], shift=shift[0], size=size[0])
         y = self.y.then(scale=scale[1], shift=shift[1], size=size[1])
         return replace(self, x=x, y=y)
 
     def boxes(self, boxes: Floats) -> Floats:
-        """Boxes (N, 4) of the source, in pixels of the canvas; not clipped."""
+        """Return boxes (N, 4) of the source in pixels of the canvas; not clipped."""
         return move_boxes(boxes, scale=(self.x.scale, self.y.scale), shift=(self.x.shift, self.y.shift))
 
     def inverse_boxes(self, boxes: Floats) -> Floats:
-        """Boxes (N, 4) of the canvas, in pixels of the source; not clipped."""
+        """Return boxes (N, 4) of the canvas in pixels of the source; not clipped."""
         scale = (1 / self.x.scale, 1 / self.y.scale)
         shift = (-self.x.shift / self.x.scale, -self.y.shift / self.y.scale)
         return move_boxes(boxes, scale=scale, shift=shift)
 
     def render(self, image: Image, fill: tuple[int, int, int]) -> Image:
-        """The canvas, a new array; `fill` where it shows nothing of the image."""
-        return self.place(self.resample(image), fill)
+        """Return the canvas, a new array, with `fill` where it shows nothing of the image."""
+        return self.pad(self.resample(image), fill)
 
     def resample(self, image: Image, *, reduction: int = 1) -> Image:
-        """The part of the canvas that shows the image, a new array; empty if there is none. Of the image,
-        each `reduction` pixels may have been made one when it was read.
+        """Return the region of the canvas that shows the image, a new array; empty if there is none.
+        `reduction` is the factor by which the sides of `image` were reduced in reading.
         """
         x, y = (axis.of_reduced(reduction).sampling for axis in (self.x, self.y))
         if x is None or y is None:
             return np.empty((0, 0, 3), dtype=np.uint8)
-        part = _reduce(image[y.source, x.source], x, y)
+        region = _reduce(image[y.source, x.source], x, y)
         size = (x.size, y.size)
         if not (x.exact and y.exact):
             matrix = np.array([[x.step, 0, x.offset], [0, y.step, y.offset]])
             flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-            # The edge of the image is repeated, not mixed with the fill: it stays sharp when enlarged.
-            warped: Image = cv2.warpAffine(part, matrix, size, flags=flags, borderMode=cv2.BORDER_REPLICATE)
+            # The edge pixels are repeated, not mixed with the fill, so that edges stay sharp when enlarged.
+            warped: Image = cv2.warpAffine(region, matrix, size, flags=flags, borderMode=cv2.BORDER_REPLICATE)
             return warped
-        drawn: Image = cv2.resize(part, size, interpolation=cv2.INTER_LINEAR)
+        drawn: Image = cv2.resize(region, size, interpolation=cv2.INTER_LINEAR)
         if x.step < 0 or y.step < 0:
             drawn = cv2.flip(drawn, 1 if y.step > 0 else 0 if x.step > 0 else -1)
         return drawn
 
-    def place(self, pixels: Image, fill: tuple[int, int, int]) -> Image:
-        """What `resample` gave, on its canvas."""
+    def pad(self, pixels: Image, fill: tuple[int, int, int]) -> Image:
+        """Return the result of `resample` on its canvas, with `fill` around it."""
         if pixels.shape == (self.height, self.width, 3):
             return pixels
         x, y = self.x.sampling, self.y.sampling
@@ -181,19 +181,19 @@ class View:
         return canvas
 
 
-def _reduce(part: Image, x: _Sampling, y: _Sampling) -> Image:
-    """The mean of each block of x.reduction by y.reduction pixels."""
+def _reduce(region: Image, x: _Sampling, y: _Sampling) -> Image:
+    """Return the mean of each block of x.reduction by y.reduction pixels."""
     if x.reduction == y.reduction == 1:
-        return part
-    # Halving by bilinear sampling is the mean of two, and several times faster where only one axis is halved.
+        return region
+    # Halving by bilinear sampling is the mean of two, and several times faster if only one axis is halved.
     halving = max(x.reduction, y.reduction) == 2
     method = cv2.INTER_LINEAR if halving else cv2.INTER_AREA
-    result: Image = cv2.resize(part, (x.count, y.count), interpolation=method)
+    result: Image = cv2.resize(region, (x.count, y.count), interpolation=method)
     return result
 
 
 def move_boxes(boxes: Floats, *, scale: Pair, shift: Pair) -> Floats:
-    """Boxes (N, 4) scaled, then shifted. A negative scale mirrors."""
+    """Return boxes (N, 4) scaled, then shifted. A negative scale mirrors."""
     moved = boxes * np.array(scale * 2) + np.array(shift * 2)
     if min(scale) < 0:
         low, high = np.minimum(moved[:, :2], moved[:, 2:]), np.maximum(moved[:, :2], moved[:, 2:])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from boxcrew.data.detection.source import ImageReader, Record, Source
-from boxcrew.data.loading.loader import EvalLoader
+from boxcrew.data.loading.detection_samples import DetectionSamples, eval_image_batches
 from boxcrew.data.loading.workers import Workers
 from boxcrew.evaluate.detection.measures import evaluate_detections
 from boxcrew.evaluate.detection.metric import DetectionReport, EvaluatedImage
@@ -68,10 +68,8 @@ class Evaluator:
         evaluated: list[EvaluatedImage] = []
         skipped: list[str] = []
         speed = Seconds()
-        loader = EvalLoader(
-            self.images, self.records, predictor.pipeline, batch=self.batch, workers=self.workers
-        )
-        for batch in loader:
+        samples = DetectionSamples(self.images, self.records, predictor.pipeline)
+        for batch in eval_image_batches(samples, batch=self.batch, workers=self.workers):
             sizes = [(record.width, record.height) for record in batch.records]
             with eval_mode(predictor.detector):
                 found, seconds = predictor.detect(batch.inputs, batch.views, sizes)

@@ -7,17 +7,17 @@ import pytest
 
 from boxcrew.core.errors import UsageError
 from boxcrew.data.transforms.draws import draws
-from boxcrew.data.transforms.small_pictures import Pictures, SmallPictures
+from boxcrew.data.transforms.flip_shift_erase import FlipShiftErase, Images
 
-ALL = SmallPictures(flip=0.5, shift=3, erase=0.5)
+ALL = FlipShiftErase(flip=0.5, shift=3, erase=0.5)
 
 
-def pictures(num: int = 8, *, side: int = 28, channels: int = 1) -> Pictures:
+def images(num: int = 8, *, side: int = 28, channels: int = 1) -> Images:
     return np.random.default_rng(num).integers(0, 256, (num, side, side + 2, channels), dtype=np.uint8)
 
 
 def drawn(num: int, seed: int = 0) -> Any:
-    return draws(seed, 0, np.arange(num), SmallPictures.num_draws)
+    return draws(seed, 0, np.arange(num), FlipShiftErase.num_draws)
 
 
 def one_draw(**numbers: float) -> Any:
@@ -27,10 +27,10 @@ def one_draw(**numbers: float) -> Any:
 
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize(
-    "change", [ALL, SmallPictures(flip=1.0), SmallPictures(shift=3), SmallPictures(erase=1.0)]
+    "change", [ALL, FlipShiftErase(flip=1.0), FlipShiftErase(shift=3), FlipShiftErase(erase=1.0)]
 )
-def test_pictures_keep_their_kind_and_are_not_changed(change: SmallPictures, channels: int) -> None:
-    given = pictures(channels=channels)
+def test_pictures_keep_their_kind_and_are_not_changed(change: FlipShiftErase, channels: int) -> None:
+    given = images(channels=channels)
     before = given.copy()
     found = change(given, drawn(8))
     assert found.shape == given.shape
@@ -42,7 +42,7 @@ def test_pictures_keep_their_kind_and_are_not_changed(change: SmallPictures, cha
 
 
 def test_a_picture_is_changed_alike_in_whatever_batch() -> None:
-    given, numbers = pictures(20, channels=3), drawn(20)
+    given, numbers = images(20, channels=3), drawn(20)
     whole = ALL(given, numbers)
     some = np.array([13, 2, 7])
     assert (ALL(given[some], numbers[some]) == whole[some]).all()
@@ -51,21 +51,21 @@ def test_a_picture_is_changed_alike_in_whatever_batch() -> None:
 
 
 def test_everything_off_changes_nothing() -> None:
-    given = pictures()
-    assert (SmallPictures()(given, drawn(8)) == given).all()
+    given = images()
+    assert (FlipShiftErase()(given, drawn(8)) == given).all()
 
 
 def test_flips_are_as_often_as_asked() -> None:
-    given = pictures(2000, side=4)
-    found = SmallPictures(flip=0.3)(given, drawn(2000))
+    given = images(2000, side=4)
+    found = FlipShiftErase(flip=0.3)(given, drawn(2000))
     flipped = (found == given[:, :, ::-1]).all(axis=(1, 2, 3))
     assert (found[~flipped] == given[~flipped]).all()
     assert flipped.mean() == pytest.approx(0.3, abs=0.04)
 
 
 def test_shifts_move_the_picture_and_every_one_comes_up() -> None:
-    given = pictures(3000, side=10)
-    found = SmallPictures(shift=2)(given, drawn(3000))
+    given = images(3000, side=10)
+    found = FlipShiftErase(shift=2)(given, drawn(3000))
     wide = np.pad(given, ((0, 0), (2, 2), (2, 2), (0, 0)), mode="reflect")
     counts = np.zeros((5, 5))
     for top in range(5):
@@ -77,22 +77,22 @@ def test_shifts_move_the_picture_and_every_one_comes_up() -> None:
 
 @pytest.mark.parametrize("shift", [1, 3, 9])
 def test_what_comes_in_is_the_mirror_image(shift: int) -> None:
-    given = pictures(60, side=10, channels=3)
+    given = images(60, side=10, channels=3)
     wide = np.pad(given, ((0, 0), (shift, shift), (shift, shift), (0, 0)), mode="reflect")
-    found = SmallPictures(shift=shift)(given, drawn(60))
+    found = FlipShiftErase(shift=shift)(given, drawn(60))
     tops, lefts = (drawn(60)[:, 1:3] * (2 * shift + 1)).astype(int).T
     for i in range(60):
         assert (found[i] == wide[i, tops[i] : tops[i] + 10, lefts[i] : lefts[i] + 12]).all()
 
 
 def test_a_shift_larger_than_the_mirror_image_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"augment\.shift=10: pictures of 12 x 10"):
-        SmallPictures(shift=10)(pictures(1, side=10), drawn(1))
+    with pytest.raises(UsageError, match=r"augment\.shift=10: a shift must be smaller.*, which are 12 x 10"):
+        FlipShiftErase(shift=10)(images(1, side=10), drawn(1))
 
 
 def test_a_rectangle_of_one_level_is_erased() -> None:
     given = np.full((500, 30, 20, 3), 255, dtype=np.uint8)
-    found = SmallPictures(erase=1.0)(given, drawn(500))
+    found = FlipShiftErase(erase=1.0)(given, drawn(500))
     areas, ratios, levels = [], [], set()
     for picture, level in zip(found, drawn(500)[:, 8], strict=True):
         rows, columns = ((picture != 255).any(axis=(1, 2)), (picture != 255).any(axis=(0, 2)))
@@ -113,7 +113,7 @@ def test_a_rectangle_of_one_level_is_erased() -> None:
 
 def test_rectangles_are_everywhere_and_as_often_as_asked() -> None:
     given = np.full((4000, 12, 12, 1), 255, dtype=np.uint8)
-    found = SmallPictures(erase=0.4)(given, drawn(4000)) != 255
+    found = FlipShiftErase(erase=0.4)(given, drawn(4000)) != 255
     assert found.any(axis=(1, 2, 3)).mean() == pytest.approx(0.4, abs=0.03)
     often = found.mean(axis=0)[..., 0]
     assert often.min() > 0.005
@@ -125,11 +125,11 @@ def test_the_ends_of_the_draws_stay_inside(extreme: float) -> None:
     names = ["down", "right", "area", "ratio", "top", "left", "level"]
     numbers = one_draw(flip=0, erase=0, **dict.fromkeys(names, extreme))
     for side in (4, 28):
-        found = ALL(pictures(1, side=side), numbers)
+        found = ALL(images(1, side=side), numbers)
         assert found.shape == (1, side, side + 2, 1)
         assert (found == (255 if extreme else 0)).any()
 
 
 def test_draws_of_another_number_are_refused() -> None:
     with pytest.raises(AssertionError):
-        ALL(pictures(3), drawn(2))
+        ALL(images(3), drawn(2))

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 import torch
 
+from boxcrew.core.types import Ints
 from boxcrew.data.examples.example_set import InMemory
-from boxcrew.data.loading import example_loader
-from boxcrew.data.loading.example_loader import Changes, ExampleLoader, Stream, in_turn
+from boxcrew.data.loading import loader as loader_module
+from boxcrew.data.loading.example_samples import Augmentation, ExampleSamples, eval_example_batches
+from boxcrew.data.loading.loader import TrainLoader
 from boxcrew.data.loading.order import BalancedOrder
 from boxcrew.data.loading.workers import Workers
 from boxcrew.tasks.augmentation import AugmentConfig
@@ -26,17 +28,17 @@ def make_examples() -> InMemory:
     return InMemory(pictures, np.array([0] * RARE + [1]), "picture")
 
 
-def make_loader(*, workers: int = 0, places: list[int] | None = None) -> ExampleLoader:
+def make_loader(*, workers: int = 0, positions: list[int] | None = None) -> TrainLoader:
     """Balanced: every second sample is the one of the rare class."""
     examples = make_examples()
     changes = AugmentConfig(shift=3, erase=0.5).changes("pictures")
-    stream = Stream(
+    samples = ExampleSamples(
         examples=examples,
-        order=BalancedOrder(examples.labels, seed=1),
         blank=np.zeros((2, 8, 8, 1), dtype=np.uint8),
-        changes=Changes(change=changes.change),
+        augmentation=Augmentation(augment=changes.augment),
     )
-    return ExampleLoader(stream, batch=BATCH, workers=Workers(num=workers), places=places)
+    order = BalancedOrder(examples.labels, seed=1)
+    return TrainLoader(samples, order, batch=BATCH, workers=Workers(num=workers), positions=positions)
 
 
 def test_a_rare_example_is_changed_in_another_way_each_time() -> None:
@@ -53,25 +55,25 @@ def test_a_rare_example_is_changed_in_another_way_each_time() -> None:
 
 def test_and_in_the_same_whoever_makes_it_and_wherever_one_begins() -> None:
     whole = list(make_loader().batches(0, 4))
-    for places in (None, [3, 4, 11, 19]):
+    for positions in (None, [3, 4, 11, 19]):
         for workers in (0, 2):
-            loader = make_loader(workers=workers, places=places)
+            loader = make_loader(workers=workers, positions=positions)
             for step, batch in enumerate(loader.batches(2, 2), start=2):
-                wanted = whole[step] if places is None else whole[step].select(places)
+                wanted = whole[step] if positions is None else whole[step].select(positions)
                 assert torch.equal(batch.inputs, wanted.inputs)
                 assert batch.keys == wanted.keys
 
 
-def test_what_reads_in_turn_can_be_sent_to_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reader_of_evaluation_can_be_sent_to_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where these are not forked, as on macOS and Windows."""
 
-    def sent(fetch: Callable[[int], Any], requests: Iterable[int], workers: Workers) -> Iterator[Any]:
+    def sent(fetch: Callable[[Ints], Any], requests: Iterable[Ints], workers: Workers) -> Iterator[Any]:
         assert workers.num == 2
         return map(pickle.loads(pickle.dumps(fetch)), requests)
 
-    monkeypatch.setattr(example_loader, "fetch_all", sent)
+    monkeypatch.setattr(loader_module, "fetch_all", sent)
     examples = make_examples()
-    found = list(in_turn(examples, batch=16, workers=Workers(num=2)))
+    found = list(eval_example_batches(examples, batch=16, workers=Workers(num=2)))
     assert [len(batch.inputs) for batch in found] == [16, 16, 16, 2]
     inputs = torch.cat([batch.inputs for batch in found])
     assert torch.equal(inputs, torch.from_numpy(examples.inputs).permute(0, 3, 1, 2))

@@ -1,0 +1,112 @@
+"""Annotated images as samples of training and evaluation: read, transformed, and joined into batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from torch import Tensor
+
+from boxcrew.core.errors import DataError
+from boxcrew.core.types import Batch, Image, Ints, Sample, Target
+from boxcrew.data.detection.source import ImageReader, Record
+from boxcrew.data.loading.collate import collate, stack_images
+from boxcrew.data.loading.loader import Fields, StepRequest, eval_fields
+from boxcrew.data.loading.order import sample_rng
+from boxcrew.data.loading.workers import Workers
+from boxcrew.data.transforms.pipeline import Pipeline
+from boxcrew.data.transforms.view import View
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EvalBatch:
+    """Images to evaluate, with one view and one record for each."""
+
+    inputs: Tensor  # uint8 (B, 3, H, W), B at least 1
+    views: tuple[View, ...]  # `inverse_boxes` brings detections back to pixels of the original
+    records: tuple[Record, ...]  # key, size and target in pixels of the original
+    skipped: tuple[str, ...] = ()  # messages about images that could not be read and were left out
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+
+class DetectionSamples:
+    """Reads and transforms records; a `SampleMaker`."""
+
+    noun = "images"
+
+    def __init__(self, images: ImageReader, records: Sequence[Record], pipeline: Pipeline) -> None:
+        self.records = records
+        self._images = images
+        self._pipeline = pipeline
+
+    def make(self, request: StepRequest) -> Batch:
+        epochs, indices = request.share()
+        read, skipped = self._read(request.seed, epochs, indices)
+        samples = [sample for _, sample, _ in read] or [self._blank(request.seed)] * 2
+        return replace(collate(samples, skipped=skipped), is_blank=not read)
+
+    def _blank(self, seed: int) -> Sample:
+        black: Image = np.zeros((8, 8, 3), dtype=np.uint8)
+        image, target, _ = self._pipeline(black, Target.of([], []), sample_rng(seed, 0, 0))
+        return Sample(image=image, target=target, key="")
+
+    def eval_fields(self, indices: Ints) -> Fields:
+        """Return the fields of an `EvalBatch`, with `indices` instead of the records."""
+        read, skipped = self._read(0, np.zeros_like(indices), indices)
+        return {
+            "inputs": stack_images([sample.image for _, sample, _ in read]) if read else None,
+            "views": tuple(view for _, _, view in read),
+            "indices": [index for index, _, _ in read],
+            "skipped": skipped,
+        }
+
+    def _read(
+        self, seed: int, epochs: Ints, indices: Ints
+    ) -> tuple[list[tuple[int, Sample, View]], tuple[str, ...]]:
+        """Return the samples that could be read, and a message about each of the others."""
+        read: list[tuple[int, Sample, View]] = []
+        skipped: list[str] = []
+        for epoch, index in zip(epochs.tolist(), indices.tolist(), strict=True):
+            try:
+                read.append((index, *self._sample(self.records[index], sample_rng(seed, epoch, index))))
+            except DataError as error:
+                skipped.append(error.message)
+        return read, tuple(skipped)
+
+    def _sample(self, record: Record, rng: np.random.Generator) -> tuple[Sample, View]:
+        scene = self._pipeline.transform_geometry((record.width, record.height), record.target, rng)
+        image = self._images.read(record, reduction=scene.view.reduction)
+        reduction = _reduction(record, image, at_most=scene.view.reduction)
+        image = self._pipeline.render(image, scene.view, rng, reduction=reduction)
+        return Sample(image=image, target=scene.target, key=record.key), scene.view
+
+
+def _reduction(record: Record, image: Image, *, at_most: int) -> int:
+    """Return the factor by which the image was reduced in reading: `at_most` or 1; `DataError` if its size
+    fits neither.
+    """
+    height, width = image.shape[:2]
+    for reduction in (at_most, 1):
+        if (width, height) == (-(-record.width // reduction), -(-record.height // reduction)):
+            return reduction
+    was = f"{record.width} x {record.height}"
+    raise DataError(f"{record.path or record.key}: is {width} x {height} pixels now, was {was}")
+
+
+def eval_image_batches(
+    samples: DetectionSamples, *, batch: int, workers: Workers | None = None
+) -> Iterator[EvalBatch]:
+    """Yield every record once, in order; `DataError` if no image at all could be read."""
+    records = samples.records
+    for fields in eval_fields(
+        samples.eval_fields, len(records), batch=batch, workers=workers or Workers(), noun=samples.noun
+    ):
+        yield EvalBatch(
+            inputs=fields["inputs"],
+            views=fields["views"],
+            records=tuple(records[index] for index in fields["indices"]),
+            skipped=fields["skipped"],
+        )
