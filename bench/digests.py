@@ -50,7 +50,7 @@ def config_of(variant: str, data: Path, out: Path) -> RunConfig:
         "out": str(out),
         "steps": 4,
         "batch": 4,
-        "probe": False,
+        "trial": False,
         "evaluation": {"every_epochs": 100},
         "summaries": {"images": 0, "histograms": False},
         **others,

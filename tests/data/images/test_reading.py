@@ -187,7 +187,7 @@ def test_phone_jpeg_with_several_pictures(tmp_path: Path) -> None:
 
 def test_numbers_of_no_known_range_are_refused(tmp_path: Path) -> None:
     Pillow.fromarray(np.ones((4, 4), dtype=np.float32)).save(tmp_path / "a.tiff")
-    with pytest.raises(DataError, match=r"a\.tiff: .*32 bit"):
+    with pytest.raises(DataError, match=r"a\.tiff: .*32-bit"):
         read_image(tmp_path / "a.tiff")
 
 

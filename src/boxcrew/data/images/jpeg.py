@@ -9,6 +9,7 @@ to a decoder.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -44,21 +45,15 @@ def read_jpeg_header(data: bytes) -> JpegHeader | None:
     """Return the header from the first bytes of a file, which need not reach beyond the frame header; None
     if they are not those of an ordinary JPEG.
     """
-    try:
-        return _Parser(data).read_header()
-    except (_UnusualError, IndexError, struct.error):
-        return None
+    return _none_if_unusual(_Parser(data).read_header)
 
 
 def verify_jpeg_ends(head: bytes, tail: bytes, num_bytes: int) -> JpegHeader | None:
     """Return the header of a file that decodes, from its first and last bytes; None if they do not tell. The
     bytes between, even a stray marker, do not stop the decoding of an image in a single scan.
     """
-    try:
-        parser = _Parser(head)
-        header = parser.read_to_scan()
-    except (_UnusualError, IndexError, struct.error):
-        return None
+    parser = _Parser(head)
+    header = _none_if_unusual(parser.read_to_scan)
     end = tail.rfind(b"\xff\xd9")
     is_complete = end >= 0 and parser.position <= num_bytes - len(tail) + end
     return header if is_complete and parser.frame != _PROGRESSIVE else None
@@ -66,8 +61,12 @@ def verify_jpeg_ends(head: bytes, tail: bytes, num_bytes: int) -> JpegHeader | N
 
 def verify_jpeg(data: bytes) -> JpegHeader | None:
     """Return the header of a file that any decoder reads to its end; None if only decoding can tell."""
+    return _none_if_unusual(_Parser(data).read_all)
+
+
+def _none_if_unusual(read: Callable[[], JpegHeader]) -> JpegHeader | None:
     try:
-        return _Parser(data).read_all()
+        return read()
     except (_UnusualError, IndexError, struct.error):
         return None
 

@@ -104,9 +104,4 @@ def eval_image_batches(
     for fields in eval_fields(
         samples.eval_fields, len(records), batch=batch, workers=workers or Workers(), noun=samples.noun
     ):
-        yield EvalBatch(
-            inputs=fields["inputs"],
-            views=fields["views"],
-            records=tuple(records[index] for index in fields["indices"]),
-            skipped=fields["skipped"],
-        )
+        yield EvalBatch(records=tuple(records[index] for index in fields.pop("indices")), **fields)
