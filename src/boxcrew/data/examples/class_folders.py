@@ -107,7 +107,7 @@ def _holds(folder: Path, suffixes: Collection[str]) -> bool:
 def unlisted(root: Path, kind: Kind) -> list[Problem]:
     """Folders that cannot be listed, be it that they are another user's."""
     errors: list[OSError] = []
-    for _ in walk(root, unlisted=errors.append):
+    for _ in walk(root, on_error=errors.append):
         pass
     return [
         Problem(

@@ -15,7 +15,7 @@ from boxcrew.core.types import Target
 from boxcrew.data.checks.near_duplicates import NearDuplicate, near_duplicates
 from boxcrew.data.checks.scan import scan
 from boxcrew.data.detection.source import Record, Source, open_source
-from boxcrew.data.detection.statistics import Advice, SplitStatistics, advise, split_statistics
+from boxcrew.data.detection.statistics import DatasetAdvice, SplitStatistics, advise, split_statistics
 from boxcrew.data.transforms.pipeline import TransformsConfig
 from boxcrew.detectors._anchor_coverage import AnchorCoverage, anchor_coverage
 from boxcrew.detectors._base import DetectorConfig
@@ -39,7 +39,7 @@ class Diagnosis:
     path: str  # as it was given
     source: Source  # scanned: what cannot be used is left out, and among its problems
     statistics: Mapping[str, SplitStatistics]  # of each split
-    advice: tuple[Advice, ...]
+    advice: tuple[DatasetAdvice, ...]
     near_duplicates: tuple[NearDuplicate, ...]
     detector: DetectorConfig
     transforms: TransformsConfig  # how photos become the detector's input

@@ -39,12 +39,12 @@ def sizes(source: Source) -> dict[str, int]:
     return {split: len(records) for split, records in source.splits.items()}
 
 
-def whats(source: Source) -> str:
+def problem_lines(source: Source) -> str:
     return "\n".join(map(str, source.problems))
 
 
 def by_key(source: Source) -> dict[str, Record]:
-    return {record.key: record for part in source.splits.values() for record in part}
+    return {record.key: record for split in source.splits.values() for record in split}
 
 
 def test_yaml_or_its_folder(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_lines_of_a_label_file(tmp_path: Path) -> None:
     wanted = np.array([whole, polygon, left, swapped, right], dtype=np.float32)
     np.testing.assert_allclose(target.boxes, wanted, atol=1e-4)
     assert target.labels.tolist() == [1, 0, 1, 0, 0]
-    said = whats(source)
+    messages = problem_lines(source)
     for number, expected in {
         5: "there is no class 2; classes are 0 to 1",
         6: "there is no class -1",
@@ -98,11 +98,11 @@ def test_lines_of_a_label_file(tmp_path: Path) -> None:
         11: "not a number",
         12: "has its corners swapped",
         13: "is empty",
-        14: "reaches out of the image",
+        14: "extends beyond the image",
         15: "lies outside",
     }.items():
-        assert f"labels/train/train0.txt line {number}: " in said, number
-        assert expected in said, expected
+        assert f"labels/train/train0.txt line {number}: " in messages, number
+        assert expected in messages, expected
 
 
 def test_background_and_lone_labels(tmp_path: Path) -> None:
@@ -121,8 +121,8 @@ def test_background_and_lone_labels(tmp_path: Path) -> None:
         ("empty-annotation", "labels/val/val0.txt"),
         ("annotation-without-image", "labels/train/ghost.txt"),
     ]
-    assert "labels/train/ghost.txt: has no image (left out)" in whats(source)
-    assert "labels/val/val0.txt: cannot be read as text" in whats(source)
+    assert "labels/train/ghost.txt: has no image (left out)" in problem_lines(source)
+    assert "labels/val/val0.txt: cannot be read as text" in problem_lines(source)
 
 
 def test_unreadable_images_are_left_out(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_unreadable_images_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "images" / "train" / "train0.jpg").write_bytes(b"<html>")
     source = open_source(tmp_path)
     assert sizes(source) == {"train": 2, "val": 2}
-    assert "train0.jpg: not an image of a known kind (left out)" in whats(source)
+    assert "train0.jpg: not an image of a known kind (left out)" in problem_lines(source)
 
 
 @pytest.mark.parametrize("names", ["classes.txt", "obj.names", "labels/classes.txt"])
@@ -149,7 +149,7 @@ def test_without_names_classes_are_numbered(tmp_path: Path) -> None:
     (tmp_path / "labels" / "val" / "val0.txt").write_text("2 0.5 0.5 0.1 0.1\n99999999 0.5 0.5 0.1 0.1\n")
     source = open_source(tmp_path)
     assert source.classes == ("class0", "class1", "class2")
-    assert "there is no class 1e+08" in whats(source)
+    assert "there is no class 1e+08" in problem_lines(source)
 
 
 def test_flat_images_and_labels_are_split_by_the_seed(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_flat_images_and_labels_are_split_by_the_seed(tmp_path: Path) -> None:
         put(tmp_path / "images" / f"{i}.jpg", tmp_path / "labels" / f"{i}.txt")
     source = open_source(tmp_path)
     assert sizes(source) == {"train": 8, "val": 2}
-    assert "has no validation split" in whats(source)
+    assert "has no validation split" in problem_lines(source)
 
 
 def test_labels_beside_the_images(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_labels_beside_the_images(tmp_path: Path) -> None:
     source = open_source(tmp_path)
     assert sizes(source) == {"train": 2, "val": 2}
     assert all(len(record.target) == 1 for record in by_key(source).values())
-    assert whats(source) == "preview.png: lies in none of the set's split folders (left out)"
+    assert problem_lines(source) == "preview.png: is not in any of the split folders (left out)"
 
 
 def test_labels_beside_the_images_of_the_present_folder(
@@ -202,9 +202,9 @@ def test_coco128(shared_data: Path) -> None:
         assert source.format == "yolo"
         assert len(source.classes) == 80
         assert sizes(source) == {"train": 128, "val": 128}
-    boxes = {split: sum(len(record.target) for record in part) for split, part in source.splits.items()}
+    boxes = {split: sum(len(record.target) for record in records) for split, records in source.splits.items()}
     lone = [problem for problem in source.problems if problem.what == "has no image"]
-    bare = [problem for problem in source.problems if "taken as background" in problem.what]
+    bare = [problem for problem in source.problems if "used as background" in problem.what]
     assert (len(lone), len(bare), len(source.problems)) == (2, 2, 4)
     in_lone = sum(len((source.root / problem.where).read_text().splitlines()) for problem in lone)
     assert boxes == {"train": 941 - in_lone, "val": 898}

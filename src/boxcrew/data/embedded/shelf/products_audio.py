@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from boxcrew.data.embedded.shelf.brush import INK, WHITE, Brush, Colour, darker, lighter, luminance, mix
 from boxcrew.data.embedded.shelf.design import Design, Traits, span
-from boxcrew.data.embedded.shelf.geometry import (
-    Outline,
-    arc,
-    band,
-    ellipse,
-    points,
-    rounded,
-    smooth,
-)
+from boxcrew.data.embedded.shelf.geometry import Outline, arc, band, ellipse, points, rounded, smooth
 
 
 def _headphones_outline(t: Traits) -> Outline:

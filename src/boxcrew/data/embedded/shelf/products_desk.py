@@ -6,15 +6,7 @@ import numpy as np
 
 from boxcrew.data.embedded.shelf.brush import INK, WHITE, Brush, Colour, darker, lighter, luminance, mix
 from boxcrew.data.embedded.shelf.design import Design, Traits, span
-from boxcrew.data.embedded.shelf.geometry import (
-    Outline,
-    Points,
-    ellipse,
-    points,
-    rectangle,
-    rounded,
-    smooth,
-)
+from boxcrew.data.embedded.shelf.geometry import Outline, Points, ellipse, points, rectangle, rounded, smooth
 
 
 def _screen(brush: Brush, corners: Points) -> None:
