@@ -1,4 +1,4 @@
-"""Drawings of things that are no product of the set, and carry no label."""
+"""Drawings of objects that belong to no class and have no label."""
 
 from __future__ import annotations
 
@@ -70,13 +70,9 @@ def _bottle_outline(t: Traits) -> Outline:
     wide, neck = span(t[0], 15, 22), span(t[1], 5, 7)
     shoulder = span(t[2], 30, 46)
     half = [
-        (50 - neck, 0),
-        (50 - neck, 0),
-        (50 - neck, shoulder - 12),
-        (50 - wide, shoulder),
-        (50 - wide, 99),
+        (50 - neck, 0), (50 - neck, 0), (50 - neck, shoulder - 12), (50 - wide, shoulder), (50 - wide, 99),
         (50 - wide, 100),
-    ]
+    ]  # fmt: skip
     right = [(100 - x, y) for x, y in reversed(half)]
     return (smooth(points(*half, *right)),)
 
@@ -196,18 +192,9 @@ def _paint_candle(brush: Brush, outline: Outline, t: Traits) -> None:
 def _cushion_outline(t: Traits) -> Outline:
     low = span(t[0], 66, 96)
     corners = [
-        (0, 2),
-        (2, 0),
-        (50, 6),
-        (98, 0),
-        (100, 2),
-        (94, low / 2),
-        (100, low - 2),
-        (98, low),
-        (50, low - 6),
-        (2, low),
-        (0, low - 2),
-    ]
+        (0, 2), (2, 0), (50, 6), (98, 0), (100, 2), (94, low / 2), (100, low - 2), (98, low), (50, low - 6),
+        (2, low), (0, low - 2),
+    ]  # fmt: skip
     return (smooth(points(*corners, (6, low / 2))),)
 
 

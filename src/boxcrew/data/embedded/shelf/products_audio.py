@@ -14,14 +14,10 @@ def _headphones_outline(t: Traits) -> Outline:
     cup = span(t[3], 18, 23)
     left = smooth(
         points(
-            (50 - width - 9, 48),
-            (50 - width + 8, 44),
-            (50 - width + 13, 66),
-            (50 - width + 8, 48 + 2 * cup),
-            (50 - width - 9, 44 + 2 * cup),
-            (50 - width - 13, 66),
+            (50 - width - 9, 48), (50 - width + 8, 44), (50 - width + 13, 66),
+            (50 - width + 8, 48 + 2 * cup), (50 - width - 9, 44 + 2 * cup), (50 - width - 13, 66),
         )
-    )
+    )  # fmt: skip
     return (arch, left, left * (-1, 1) + (100, 0))
 
 

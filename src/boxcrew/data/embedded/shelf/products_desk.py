@@ -10,7 +10,7 @@ from boxcrew.data.embedded.shelf.geometry import Outline, Points, ellipse, point
 
 
 def _screen(brush: Brush, corners: Points) -> None:
-    """What a screen shows, on the quadrilateral of its corners from the top left clockwise."""
+    """Paint the content of a screen with these corners, clockwise from the top left."""
 
     def at(u: float, v: float) -> tuple[float, float]:
         top = corners[0] + (corners[1] - corners[0]) * u
@@ -47,17 +47,11 @@ def _laptop_outline(t: Traits) -> Outline:
     lean, deep, lid = span(t[0], 2, 6), span(t[1], 74, 82), span(t[2], 0, 6)
     screen = smooth(
         points(
-            (12 + lean, lid),
-            (12 + lean, lid),
-            (88 - lean, lid),
-            (88 - lean, lid),
-            (88, 56),
-            (88, 56),
-            (12, 56),
-            (12, 56),
+            (12 + lean, lid), (12 + lean, lid), (88 - lean, lid), (88 - lean, lid), (88, 56), (88, 56),
+            (12, 56), (12, 56),
         ),
         1,
-    )
+    )  # fmt: skip
     base = smooth(
         points(
             (12, 55), (12, 55), (88, 55), (88, 55), (100, deep), (100, deep + 3), (0, deep + 3), (0, deep)
@@ -79,7 +73,7 @@ def _paint_laptop(brush: Brush, outline: Outline, t: Traits) -> None:
     left, right = 14 - 8 * 0.5, 86 + 8 * 0.5
     brush.fill(keys, points((15, 58), (85, 58), (right, 58 + span_y * 0.55), (left, 58 + span_y * 0.55)))
     if brush.fine:
-        rows = [58 + span_y * 0.55 * part for part in (0.25, 0.5, 0.75)]
+        rows = [58 + span_y * 0.55 * share for share in (0.25, 0.5, 0.75)]
         brush.line(lighter(keys, 0.3), 0.7, *(points((11, y), (89, y)) for y in rows))
         brush.line(
             lighter(keys, 0.3),
@@ -174,8 +168,8 @@ def _paint_book_row(brush: Brush, outline: Outline, _: Traits) -> None:
                 [label, label + across * 0.56, label + across * 0.56 + down * tall, label + down * tall]
             ),
         )
-        for part in (0.05, 0.88, 0.93):
-            brush.line(gilt, 1.4, np.stack([book[0] + down * part, book[1] + down * part]))
+        for share in (0.05, 0.88, 0.93):
+            brush.line(gilt, 1.4, np.stack([book[0] + down * share, book[1] + down * share]))
 
 
 _GILT: Colour = (222.0, 190.0, 110.0)
@@ -213,16 +207,9 @@ def _open_book_outline(t: Traits) -> Outline:
     """A book lying open, its pages bent up from the fold."""
     rise, high = span(t[0], 4, 10), span(t[1], 54, 68)
     edge = [
-        (50, 8),
-        (38, 8 - rise),
-        (16, 8 - rise * 0.6),
-        (1, 10),
-        (1, 10),
-        (1, high),
-        (1, high),
-        (20, high - 4),
+        (50, 8), (38, 8 - rise), (16, 8 - rise * 0.6), (1, 10), (1, 10), (1, high), (1, high), (20, high - 4),
         (42, high - 2),
-    ]
+    ]  # fmt: skip
     left = points(*edge, (50, high + 5))
     right = left[::-1] * (-1, 1) + (100, 0)
     return (smooth(np.concatenate([left, right]), 2),)
@@ -235,14 +222,9 @@ def _paint_open_book(brush: Brush, outline: Outline, t: Traits) -> None:
     page = (244.0, 238.0, 222.0)
     for side in (-1, 1):
         line = points(
-            (0, 9),
-            (-13, 11 - rise),
-            (-32, 11 - rise * 0.6),
-            (-45, 13),
-            (-45, 13),
+            (0, 9), (-13, 11 - rise), (-32, 11 - rise * 0.6), (-45, 13), (-45, 13), (-45, high - 4),
             (-45, high - 4),
-            (-45, high - 4),
-        )
+        )  # fmt: skip
         sheet = smooth(np.concatenate([line, points((-28, high - 7), (-8, high - 5), (0, high + 1))]))
         brush.fill(page, sheet * (side, 1) + (50, 0))
         ends = [brush.between(10, 16) if brush.chance(0.25) else 41 for _ in range(7)]

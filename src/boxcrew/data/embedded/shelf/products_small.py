@@ -13,7 +13,7 @@ _STEEL: Colour = (196.0, 200.0, 206.0)
 _GOLD: Colour = (214.0, 176.0, 92.0)
 
 _PAIR = (12.0, -8.0)
-"""Where the farther shoe of a pair stands; the two are one object."""
+"""Offset of the farther shoe of a pair; the two are one object."""
 
 _Leathers = tuple[Colour, Colour, Colour]
 
@@ -140,15 +140,11 @@ def _strap(t: Traits) -> tuple[Points, Points]:
     wide, narrow = span(t[0], 13, 17), span(t[0], 9, 12)
     top = smooth(
         points(
-            (50 - wide, 36),
-            (50 - narrow, 3),
-            (50 - narrow + 2, 0),
-            (48 + narrow, 0),
-            (50 + narrow, 3),
+            (50 - wide, 36), (50 - narrow, 3), (50 - narrow + 2, 0), (48 + narrow, 0), (50 + narrow, 3),
             (50 + wide, 36),
         ),
         1,
-    )
+    )  # fmt: skip
     bottom = smooth(
         points((50 - wide, 64), (50 - narrow, 96), (46, 103), (54, 103), (50 + narrow, 96), (50 + wide, 64)),
         1,
@@ -195,20 +191,12 @@ def _paint_round_watch(brush: Brush, outline: Outline, t: Traits) -> None:
     dial = brush.colour((0.3, 0.9), (0.15, 0.4)) if dark else brush.grey(0.85, 0.98)
     brush.fill(dial, ellipse(50, 50, radius - 4.5))
     ink = WHITE if dark else INK
-    turns = [math.pi / 6 * hour for hour in range(12)]
-    anchor_coverage = radius - 6.5
-    marks = [(math.cos(a), math.sin(a)) for a in turns]
-    brush.line(
-        ink,
-        1.6,
-        *(
-            points(
-                (50 + c * (anchor_coverage - 3), 50 + s * (anchor_coverage - 3)),
-                (50 + c * anchor_coverage, 50 + s * anchor_coverage),
-            )
-            for c, s in marks
-        ),
-    )
+    angles = [math.pi / 6 * hour for hour in range(12)]
+    outer = radius - 6.5
+    inner = outer - 3
+    marks = [(math.cos(a), math.sin(a)) for a in angles]
+    lines = (points((50 + c * inner, 50 + s * inner), (50 + c * outer, 50 + s * outer)) for c, s in marks)
+    brush.line(ink, 1.6, *lines)
     if brush.chance(0.4):
         brush.fill(mix(dial, ink, 0.25), ellipse(43, 52, 3.5), ellipse(57, 52, 3.5))
     minute, hour = brush.between(0, 6.3), brush.between(0, 6.3)
@@ -263,14 +251,11 @@ def _paint_phone_front(brush: Brush, outline: Outline, t: Traits) -> None:
         second,
         smooth(
             points(
-                (52.5 - half, 94),
-                (52.5 - half, middle),
-                (50, middle + 14),
-                (47.5 + half, middle - 12),
+                (52.5 - half, 94), (52.5 - half, middle), (50, middle + 14), (47.5 + half, middle - 12),
                 (47.5 + half, 94),
             )
         ),
-    )
+    )  # fmt: skip
     brush.fill(INK, rounded(44, 4.5, 56, 8, 1.6))
     if brush.chance(0.65):
         for row in range(brush.pick(3) + 2):
@@ -316,8 +301,8 @@ def _paint_keypad_phone(brush: Brush, outline: Outline, t: Traits) -> None:
     brush.fill(glow, rectangle(58 - half, 13, 42 + half, 43))
     brush.line(darker(glow, 0.6), 2.0, points((36, 22), (56, 22)), points((36, 30), (62, 30)))
     key = WHITE if sum(body) < 330 else darker(body, 0.5)
-    places = [(x, y) for y in (54, 64, 74, 84) for x in (51 - half * 0.62, 50, 49 + half * 0.62)]
-    brush.fill(key, *(ellipse(x, y, 4.6, 3.2) for x, y in places))
+    keys = [(x, y) for y in (54, 64, 74, 84) for x in (51 - half * 0.62, 50, 49 + half * 0.62)]
+    brush.fill(key, *(ellipse(x, y, 4.6, 3.2) for x, y in keys))
 
 
 SHOES = (
