@@ -90,6 +90,11 @@ def smooth(vertices: Points, rounds: int = 2) -> Points:
     return _corner_cutter(len(vertices), rounds) @ vertices
 
 
+def curve(*vertices: tuple[float, float], rounds: int = 2) -> Points:
+    """Return `smooth` of these vertices."""
+    return smooth(points(*vertices), rounds)
+
+
 @lru_cache(maxsize=8)
 def _circle(num_points: int) -> Points:
     angles = np.arange(num_points) * (2 * math.pi / num_points)

@@ -138,8 +138,8 @@ class _Canvas:
         if item.label == NO_LABEL:
             return False
         height, width = item.mask.shape
-        for other, (x0, y0, x1, y1) in zip(self.items, self._boxes, strict=True):
-            same = other.label == item.label
+        for placed, (x0, y0, x1, y1) in zip(self.items, self._boxes, strict=True):
+            same = placed.label == item.label
             if same and item.x < x1 and x0 < item.x + width and item.y < y1 and y0 < item.y + height:
                 return True
         return False

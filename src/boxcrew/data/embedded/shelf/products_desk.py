@@ -6,7 +6,16 @@ import numpy as np
 
 from boxcrew.data.embedded.shelf.brush import INK, WHITE, Brush, Colour, darker, lighter, luminance, mix
 from boxcrew.data.embedded.shelf.design import Design, Traits, span
-from boxcrew.data.embedded.shelf.geometry import Outline, Points, ellipse, points, rectangle, rounded, smooth
+from boxcrew.data.embedded.shelf.geometry import (
+    Outline,
+    Points,
+    curve,
+    ellipse,
+    points,
+    rectangle,
+    rounded,
+    smooth,
+)
 
 
 def _screen(brush: Brush, corners: Points) -> None:
@@ -45,18 +54,18 @@ def _screen(brush: Brush, corners: Points) -> None:
 def _laptop_outline(t: Traits) -> Outline:
     """An open laptop: an upright lid and a keyboard that comes forward."""
     lean, deep, lid = span(t[0], 2, 6), span(t[1], 74, 82), span(t[2], 0, 6)
-    screen = smooth(
-        points(
-            (12 + lean, lid), (12 + lean, lid), (88 - lean, lid), (88 - lean, lid), (88, 56), (88, 56),
-            (12, 56), (12, 56),
-        ),
-        1,
-    )  # fmt: skip
-    base = smooth(
-        points(
-            (12, 55), (12, 55), (88, 55), (88, 55), (100, deep), (100, deep + 3), (0, deep + 3), (0, deep)
-        ),
-        1,
+    left, right = (12 + lean, lid), (88 - lean, lid)
+    screen = curve(left, left, right, right, (88, 56), (88, 56), (12, 56), (12, 56), rounds=1)
+    base = curve(
+        (12, 55),
+        (12, 55),
+        (88, 55),
+        (88, 55),
+        (100, deep),
+        (100, deep + 3),
+        (0, deep + 3),
+        (0, deep),
+        rounds=1,
     )
     return (screen, base)
 
@@ -91,7 +100,7 @@ def _monitor_outline(t: Traits) -> Outline:
     """A screen on a foot."""
     low = span(t[0], 56, 64)
     neck = points((45, low - 2), (55, low - 2), (57, 80), (43, 80))
-    foot = smooth(points((26, 79), (74, 79), (78, 84), (78, 84), (22, 84), (22, 84)), 1)
+    foot = curve((26, 79), (74, 79), (78, 84), (78, 84), (22, 84), (22, 84), rounds=1)
     return (neck, foot, rounded(0, 0, 100, low, 2.5))
 
 
@@ -113,7 +122,7 @@ def _desktop_outline(t: Traits) -> Outline:
     """A screen with its keyboard before it."""
     monitor = _monitor_outline(t)
     lifted = tuple(shape * (0.84, 0.9) + (8, 0) for shape in monitor)
-    keyboard = smooth(points((10, 80), (90, 80), (90, 80), (98, 94), (97, 96), (3, 96), (2, 94), (10, 80)), 1)
+    keyboard = curve((10, 80), (90, 80), (90, 80), (98, 94), (97, 96), (3, 96), (2, 94), (10, 80), rounds=1)
     return (*lifted, keyboard)
 
 

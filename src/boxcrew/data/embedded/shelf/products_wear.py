@@ -10,6 +10,7 @@ from boxcrew.data.embedded.shelf.geometry import (
     Outline,
     Points,
     band,
+    curve,
     ellipse,
     mirrored,
     points,
@@ -108,9 +109,9 @@ def _paint_hoodie(brush: Brush, outline: Outline, t: Traits) -> None:
     waist = span(t[2], 23, 27)
     brush.fill(trim, rectangle(waist, hem - 7, 100 - waist, hem + 2))
     brush.line(trim, 1.4, points((24, 18), (waist, 42)), points((76, 18), (100 - waist, 42)))
-    brush.fill(darker(base, 0.6), smooth(points((50, 22), (37, 15), (40, 5), (50, 4), (60, 5), (63, 15))))
+    brush.fill(darker(base, 0.6), curve((50, 22), (37, 15), (40, 5), (50, 4), (60, 5), (63, 15)))
     brush.fill(
-        darker(base, 0.15), smooth(points((34, 66), (66, 66), (66, 66), (72, 86), (28, 86), (34, 66)), 1)
+        darker(base, 0.15), curve((34, 66), (66, 66), (66, 66), (72, 86), (28, 86), (34, 66), rounds=1)
     )
     if brush.chance(0.5):
         brush.line(lighter(base, 0.6), 1.8, points((50, 22), (50, hem)))
