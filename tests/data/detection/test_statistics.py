@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boxcrew.core.types import Target
-from boxcrew.data.detection.source import Record, open_source
-from boxcrew.data.detection.statistics import advise, split_statistics
+from boxcrew.data.detection.source import Record, Source, open_source
+from boxcrew.data.detection.statistics import SplitStatistics, advise, split_statistics
 
 CLASSES = ("tea", "pot", "cup")
 
@@ -26,6 +26,10 @@ def kinds(train: Sequence[Record], val: Sequence[Record] | None = None) -> dict[
     splits = {"train": train} if val is None else {"train": train, "val": val}
     statistics = {name: split_statistics(records, CLASSES) for name, records in splits.items()}
     return {advice.kind: advice.text for advice in advise(statistics, CLASSES)}
+
+
+def statistics_of(source: Source) -> dict[str, SplitStatistics]:
+    return {name: split_statistics(records, source.classes) for name, records in source.splits.items()}
 
 
 def well(num_images: int) -> list[Record]:
@@ -61,8 +65,7 @@ def test_no_advice_about_a_good_set() -> None:
 
 def test_shelf_is_a_good_set() -> None:
     shelf = open_source("shelf")
-    statistics = {name: split_statistics(records, shelf.classes) for name, records in shelf.splits.items()}
-    assert advise(statistics, shelf.classes) == ()
+    assert advise(statistics_of(shelf), shelf.classes) == ()
 
 
 CASES: Mapping[str, tuple[list[Record], list[Record], tuple[str, ...]]] = {
@@ -106,8 +109,7 @@ def test_a_small_share_of_many_is_enough() -> None:
 
 def test_many_classes_are_not_all_named(shared_data: Path) -> None:
     source = open_source(shared_data / "coco128_yolo")
-    statistics = {name: split_statistics(records, source.classes) for name, records in source.splits.items()}
-    advice = {item.kind: item.text for item in advise(statistics, source.classes)}
+    advice = {item.kind: item.text for item in advise(statistics_of(source), source.classes)}
     assert "254 boxes of person" in advice["imbalance"]
     assert " more. " in advice["rare-class"]
     assert max(map(len, advice.values())) < 300
@@ -115,7 +117,7 @@ def test_many_classes_are_not_all_named(shared_data: Path) -> None:
 
 def test_cells(shared_data: Path) -> None:
     source = open_source(shared_data / "bccd_voc")
-    statistics = {name: split_statistics(records, source.classes) for name, records in source.splits.items()}
+    statistics = statistics_of(source)
     assert sum(split.num_images for split in statistics.values()) == 364
     assert np.concatenate([split.box_sizes for split in statistics.values()]).min() > 0
     assert [item.kind for item in advise(statistics, source.classes)] == ["imbalance"]

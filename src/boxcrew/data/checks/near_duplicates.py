@@ -138,16 +138,8 @@ def _reduced_jpeg(record: Record) -> Gray | None:
     data = record.path.read_bytes()
     if not data.startswith(b"\xff\xd8"):
         return None
-    factor = min(record.width, record.height) // _SIDE
-    flag = (
-        cv2.IMREAD_REDUCED_GRAYSCALE_8
-        if factor >= 8
-        else cv2.IMREAD_REDUCED_GRAYSCALE_4
-        if factor >= 4
-        else cv2.IMREAD_REDUCED_GRAYSCALE_2
-        if factor >= 2
-        else cv2.IMREAD_GRAYSCALE
-    )
+    factor = next((n for n in (8, 4, 2) if min(record.width, record.height) // _SIDE >= n), 1)
+    flag = cv2.IMREAD_GRAYSCALE if factor == 1 else getattr(cv2, f"IMREAD_REDUCED_GRAYSCALE_{factor}")
     gray: Gray | None = cv2.imdecode(np.frombuffer(data, dtype=np.uint8), flag)
     return gray
 

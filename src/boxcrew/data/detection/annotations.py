@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, overload
+from typing import NamedTuple, overload
 
 import numpy as np
 
 from boxcrew.core.errors import DataError
-from boxcrew.core.types import Ints, Target
+from boxcrew.core.types import Bools, Ints, Target
 from boxcrew.data.checks.box_repair import Box, Floats64, clip_clean, is_inside, repair, rotate_box, show_box
 from boxcrew.data.checks.problem import Action, Kind, Problem
 from boxcrew.data.detection.source import SPLITS, Record
@@ -241,13 +241,12 @@ def _clean_targets(
     real = [(0, 0) if isinstance(header, ImageError) else (header.width, header.height) for header in headers]
     sizes = np.repeat(np.array(real, dtype=np.float64).reshape(-1, 2), counts, axis=0)
     relative = np.repeat(np.array([entry.annotation.relative for entry in pending], dtype=np.bool_), counts)
-    boxes, labels = _concatenate(per_image)
+    boxes, labels, flags = _concatenate(per_image)
     with np.errstate(invalid="ignore", over="ignore"):  # boxes that are not finite are not clean
         boxes[relative] *= np.tile(sizes[relative], 2)
         clipped, clean_boxes = clip_clean(boxes, sizes)
         num_faulty = np.cumsum(np.append(0, ~clean_boxes)).tolist()
-        difficult, crowd = _flags(per_image, "difficult"), _flags(per_image, "crowd")
-        all_targets = Target.of(boxes=clipped, labels=labels, difficult=difficult, crowd=crowd)
+        all_targets = Target.of(clipped, labels, difficult=flags[:, 0], crowd=flags[:, 1])
     ends = np.cumsum(np.append(0, counts)).tolist()
     for entry, size, (start, end) in zip(pending, real, itertools.pairwise(ends), strict=True):
         annotated = entry.annotation.size
@@ -256,26 +255,20 @@ def _clean_targets(
         yield all_targets.select(slice(start, end)) if is_clean else None
 
 
-def _concatenate(per_image: Sequence[Sequence[Object]]) -> tuple[Floats64, Ints]:
+def _concatenate(per_image: Sequence[Sequence[Object]]) -> tuple[Floats64, Ints, Bools]:
+    """Return boxes (N, 4), labels (N,) and flags (N, 2: difficult, crowd) of all objects."""
     boxes, labels = [np.empty((0, 4))], [np.empty(0, dtype=np.int64)]
+    flags: list[tuple[bool, bool]] = []
     for objects in per_image:
         if isinstance(objects, ObjectTable):
             boxes.append(objects.boxes)
             labels.append(objects.labels)
+            flags += [(False, False)] * len(objects)
         elif objects:
             boxes.append(np.array([obj.box for obj in objects], dtype=np.float64))
             labels.append(np.array([obj.label for obj in objects], dtype=np.int64))
-    return np.concatenate(boxes), np.concatenate(labels)
-
-
-def _flags(per_image: Sequence[Sequence[Object]], name: Literal["difficult", "crowd"]) -> list[bool]:
-    flags: list[bool] = []
-    for objects in per_image:
-        if isinstance(objects, ObjectTable):
-            flags += [False] * len(objects)
-        else:
-            flags += [getattr(obj, name) for obj in objects]
-    return flags
+            flags += [(obj.difficult, obj.crowd) for obj in objects]
+    return np.concatenate(boxes), np.concatenate(labels), np.array(flags, dtype=np.bool_).reshape(-1, 2)
 
 
 def _duplicate_problem(entry: _Pending, first_split: str | None) -> Problem:

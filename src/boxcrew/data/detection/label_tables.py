@@ -16,16 +16,8 @@ from boxcrew.data.detection.annotations import ObjectTable
 
 _COLUMNS = 5
 _WORD, _SPACE, _NEWLINE, _OTHER = range(4)
-_KINDS = bytes(
-    _WORD
-    if code in b"0123456789.+-eE"
-    else _SPACE
-    if code in b" \t"
-    else _NEWLINE
-    if code in b"\n"
-    else _OTHER
-    for code in range(256)
-)
+_KIND_OF = dict.fromkeys(b"0123456789.+-eE", _WORD) | dict.fromkeys(b" \t", _SPACE) | {ord("\n"): _NEWLINE}
+_KINDS = bytes(_KIND_OF.get(code, _OTHER) for code in range(256))
 
 
 def read_tables(texts: Sequence[bytes], num_classes: int) -> list[ObjectTable | None]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from boxcrew.core.types import Floats, Ints
 from boxcrew.core.units import counted
+from boxcrew.data.checks.box_repair import Floats64
 from boxcrew.data.detection.source import Record
 
 _FEW_BOXES = 20  # of a class in train; with fewer, AP is mostly chance
@@ -204,45 +205,38 @@ def _about_boxes(statistics: Mapping[str, SplitStatistics]) -> Iterator[DatasetA
         )
 
 
-def _image_sizes(statistics: Mapping[str, SplitStatistics]) -> np.ndarray[Any, Any]:
-    """Return the (N, 2) widths and heights of all images."""
-    sizes = [size for split in statistics.values() for size in split.image_sizes]
-    return np.array(sizes, dtype=np.float64).reshape(-1, 2)
-
-
 def _about_sizes(statistics: Mapping[str, SplitStatistics]) -> Iterator[DatasetAdvice]:
     sizes = _image_sizes(statistics)
-    if not len(sizes):
-        return
-    sides = np.sqrt(sizes[:, 0] * sizes[:, 1])
-    low, high = np.quantile(sides, (0.05, 0.95))
-    if high > _SIZE_RATIO * low:
+    extremes = _extremes(sizes, np.sqrt(sizes[:, 0] * sizes[:, 1]), _SIZE_RATIO)
+    if extremes:
         yield DatasetAdvice(
             kind="mixed-sizes",
-            text=f"image sizes differ a lot: from {_size(sizes, sides, low)} to "
-            f"{_size(sizes, sides, high)}. All are resized to one size, so cut large ones into tiles if "
-            "their objects become too small",
+            text=f"image sizes differ a lot: from {extremes}. All are resized to one size, so cut large ones "
+            "into tiles if their objects become too small",
         )
 
 
 def _about_shapes(statistics: Mapping[str, SplitStatistics]) -> Iterator[DatasetAdvice]:
     sizes = _image_sizes(statistics)
-    if not len(sizes):
-        return
-    shapes = sizes[:, 0] / sizes[:, 1]
-    low, high = np.quantile(shapes, (0.05, 0.95))
-    if high > _SHAPE_RATIO * low:
-        yield DatasetAdvice(
-            kind="mixed-shapes",
-            text=f"image shapes differ a lot: from {_size(sizes, shapes, low)} to "
-            f"{_size(sizes, shapes, high)}. Set transforms.resize=letterbox to keep the shape of objects",
-        )
+    extremes = _extremes(sizes, sizes[:, 0] / sizes[:, 1], _SHAPE_RATIO)
+    if extremes:
+        text = f"image shapes differ a lot: from {extremes}. Set transforms.resize=letterbox to keep them"
+        yield DatasetAdvice(kind="mixed-shapes", text=text)
 
 
-def _size(sizes: np.ndarray[Any, Any], values: np.ndarray[Any, Any], target: float) -> str:
-    """Return the size of the image whose value is nearest to `target`."""
-    width, height = sizes[np.abs(values - target).argmin()].astype(int).tolist()
-    return f"{width} x {height}"
+def _image_sizes(statistics: Mapping[str, SplitStatistics]) -> Floats64:
+    """Return the (N, 2) widths and heights of all images."""
+    sizes = [size for split in statistics.values() for size in split.image_sizes]
+    return np.array(sizes, dtype=np.float64).reshape(-1, 2)
+
+
+def _extremes(sizes: Floats64, values: Floats64, ratio: float) -> str:
+    """Return the sizes at the 5 % and 95 % quantiles of `values` (N,), if their ratio exceeds `ratio`."""
+    low, high = np.quantile(values, (0.05, 0.95)) if len(values) else (0.0, 0.0)
+    if not high > ratio * low:
+        return ""
+    nearest = (sizes[np.abs(values - value).argmin()].astype(int).tolist() for value in (low, high))
+    return " to ".join(f"{width} x {height}" for width, height in nearest)
 
 
 def _names(names: Sequence[str]) -> str:

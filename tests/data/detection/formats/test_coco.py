@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from boxcrew.core.errors import DataError
-from boxcrew.data.detection.source import Source, open_source
+from boxcrew.data.detection.source import open_source
 from boxcrew.data.images.reading import write_image
 from boxcrew.testing.sources import check_invariants
+from tests.helpers.sources import problem_lines, records_by_key, split_sizes
 
 CATEGORIES = [{"id": 7, "name": "jam"}, {"id": 3, "name": " tea "}, {"id": 90, "name": "unused"}]
 GAPS = "4, 5, 6, 8, 9, 10, 11, 12, …"
@@ -36,14 +37,6 @@ def draw(folder: Path, *names: str) -> None:
         write_image(folder / name, np.zeros((30, 40, 3), dtype=np.uint8))
 
 
-def sizes(source: Source) -> dict[str, int]:
-    return {split: len(records) for split, records in source.splits.items()}
-
-
-def problem_lines(source: Source) -> str:
-    return "\n".join(map(str, source.problems))
-
-
 def test_boxes_classes_and_flags(tmp_path: Path) -> None:
     value = content(["a.jpg", "b.jpg"])
     value["annotations"] = [
@@ -55,7 +48,7 @@ def test_boxes_classes_and_flags(tmp_path: Path) -> None:
     source = open_source(tmp_path)
     assert source.format == "coco"
     assert source.classes == ("tea", "jam", "unused")
-    records = {record.key: record for split in source.splits.values() for record in split}
+    records = records_by_key(source)
     target = records["images/a.jpg"].target
     np.testing.assert_array_equal(target.boxes, [[1.5, 2, 11.5, 12.25], [0, 0, 40, 30]])
     assert target.labels.tolist() == [1, 0]
@@ -82,7 +75,7 @@ def test_image_folders(folders: dict[str, str], tmp_path: Path) -> None:
     write(tmp_path / "annotations" / "instances_val2017.json", content(["c.jpg"]))
     write(tmp_path / "annotations" / "captions_val2017.json", content(["c.jpg"]))
     source = open_source(tmp_path)
-    assert sizes(source) == {"train": 2, "val": 1}
+    assert split_sizes(source) == {"train": 2, "val": 1}
     (gap,) = source.problems
     assert (gap.kind, gap.file, gap.value) == ("class-id-gap", "annotations/instances_train2017.json", GAPS)
 
@@ -92,7 +85,7 @@ def test_same_names_in_the_folders_of_splits(tmp_path: Path) -> None:
         draw(tmp_path / folder, "a.jpg")
         write(tmp_path / folder / "_annotations.coco.json", content(["a.jpg"]))
     source = open_source(tmp_path)
-    assert sizes(source) == {"train": 1, "val": 1, "test": 1}
+    assert split_sizes(source) == {"train": 1, "val": 1, "test": 1}
     assert [records[0].key for records in source.splits.values()] == [
         "train/a.jpg",
         "valid/a.jpg",
@@ -106,11 +99,11 @@ def test_one_file_is_split_by_the_seed(tmp_path: Path) -> None:
     file = write(tmp_path / "annotations" / "instances_default.json", content(names))
     for path in (file, tmp_path):
         source = open_source(path)
-        assert sizes(source) == {"train": 8, "val": 2}
+        assert split_sizes(source) == {"train": 8, "val": 2}
         assert source.split("train")[0].key.startswith("images/")
         assert "has no validation split" in problem_lines(source)
     alone = write(tmp_path / "mine.json", content([f"images/{name}" for name in names]))
-    assert sizes(open_source(alone)) == {"train": 8, "val": 2}
+    assert split_sizes(open_source(alone)) == {"train": 8, "val": 2}
 
 
 def test_everything_wrong_is_named_and_the_rest_used(tmp_path: Path) -> None:
@@ -132,7 +125,7 @@ def test_everything_wrong_is_named_and_the_rest_used(tmp_path: Path) -> None:
     draw(tmp_path / "set", "good.jpg", "fine.jpg")
     source = open_source(write(tmp_path / "set" / "all.json", value))
     check_invariants(source)
-    records = {record.key: record for split in source.splits.values() for record in split}
+    records = records_by_key(source)
     assert set(records) == {"good.jpg", "fine.jpg"}
     np.testing.assert_array_equal(records["good.jpg"].target.boxes, [[6, 5, 9, 9], [30, 2, 40, 6]])
     messages = problem_lines(source)
@@ -223,7 +216,7 @@ def test_fashion(shared_data: Path) -> None:
     source = open_source(shared_data / "fashion8_coco")
     assert source.format == "coco"
     assert source.classes == ("clothes", "dress", "pants", "skirt", "shoes", "bag", "glasses", "hat")
-    assert sizes(source) == {"train": 702, "val": 150, "test": 151}
-    assert sum(len(record.target) for split in source.splits.values() for record in split) == 5373
+    assert split_sizes(source) == {"train": 702, "val": 150, "test": 151}
+    assert sum(len(record.target) for record in records_by_key(source).values()) == 5373
     assert source.problems == ()
     check_invariants(source)

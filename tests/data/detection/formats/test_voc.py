@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from boxcrew.core.errors import DataError
-from boxcrew.data.detection.source import Source, open_source
+from boxcrew.data.detection.source import open_source
 from boxcrew.data.images.reading import write_image
 from boxcrew.testing.sources import check_invariants
+from tests.helpers.sources import problem_lines, records_by_key, split_sizes
 
 BOMB = """<?xml version="1.0"?><!DOCTYPE a [<!ENTITY a "lol"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;">
 <!ENTITY c "&b;&b;&b;&b;&b;&b;&b;&b;&b;&b;">]><annotation><filename>&c;</filename></annotation>"""
@@ -47,14 +48,6 @@ def devkit(root: Path, files: dict[str, str | None], **lists: Sequence[str]) -> 
     return root
 
 
-def sizes(source: Source) -> dict[str, int]:
-    return {split: len(records) for split, records in source.splits.items()}
-
-
-def problem_lines(source: Source) -> str:
-    return "\n".join(map(str, source.problems))
-
-
 def test_devkit_objects(tmp_path: Path) -> None:
     text = annotation_xml(
         xml_object(" tea ", (1.5, 2, 11, 12.25), "<difficult>1</difficult><truncated>1</truncated>"),
@@ -78,7 +71,7 @@ def test_lists_of_classes_are_not_splits(tmp_path: Path) -> None:
     files = dict.fromkeys(names)
     lists = {"train": ["a", "b"], "val": ["c"], "tea_train": ["a  1", "b -1"], "tea_val": ["c  1"]}
     source = open_source(devkit(tmp_path, files, **lists))
-    assert sizes(source) == {"train": 2, "val": 1}
+    assert split_sizes(source) == {"train": 2, "val": 1}
     assert source.problems == ()
 
 
@@ -94,7 +87,7 @@ def test_lists_of_classes_are_not_splits(tmp_path: Path) -> None:
 )
 def test_missing_splits(lists: dict[str, str], wanted: dict[str, int], tmp_path: Path) -> None:
     source = open_source(devkit(tmp_path, dict.fromkeys("abcdefghij"), **lists))
-    assert sizes(source) == wanted
+    assert split_sizes(source) == wanted
     made = "val" not in lists and not {"train", "trainval"} <= set(lists)
     assert ("has no validation split" in problem_lines(source)) == made
     check_invariants(source)
@@ -137,7 +130,7 @@ def test_everything_wrong_is_named_and_the_rest_used(tmp_path: Path) -> None:
     source = open_source(tmp_path)
     assert time.monotonic() - start < 1
     check_invariants(source)
-    used = {Path(record.key).stem for split in source.splits.values() for record in split}
+    used = {Path(record.key).stem for record in records_by_key(source).values()}
     assert used == {"good", "boxes", "size"}
     messages = problem_lines(source)
     for expected in (
@@ -194,7 +187,7 @@ def test_flat_layout_of_labelimg(tmp_path: Path) -> None:
     write_image(tmp_path / "later.png", np.zeros((8, 8, 3), dtype=np.uint8))
     source = open_source(tmp_path)
     assert source.format == "voc"
-    assert sizes(source) == {"train": 8, "val": 2}
+    assert split_sizes(source) == {"train": 8, "val": 2}
     assert "2 of its 10 training images are used for validation (seed 0)" in problem_lines(source)
     assert "later.png: has no .xml file" in problem_lines(source)
     again = open_source(tmp_path, seed=5)
@@ -208,14 +201,14 @@ def test_split_folders(val: str, inner: tuple[str, str], tmp_path: Path) -> None
         for i in range(num):
             put(tmp_path / folder / inner[1] / f"{i}.jpg", tmp_path / folder / inner[0] / f"{i}.xml")
     source = open_source(tmp_path)
-    assert sizes(source) == {"train": 3, "val": 2, "test": 1}
+    assert split_sizes(source) == {"train": 3, "val": 2, "test": 1}
     assert source.problems == ()
 
 
 def test_images_and_annotations_folders_in_small_letters(tmp_path: Path) -> None:
     for i in range(5):
         put(tmp_path / "images" / f"{i}.png", tmp_path / "annotations" / f"{i}.xml")
-    assert sizes(open_source(tmp_path)) == {"train": 4, "val": 1}
+    assert split_sizes(open_source(tmp_path)) == {"train": 4, "val": 1}
 
 
 def test_file_name_decides_between_images_and_helps_where_stems_differ(tmp_path: Path) -> None:
@@ -223,7 +216,7 @@ def test_file_name_decides_between_images_and_helps_where_stems_differ(tmp_path:
     put(tmp_path / "a.png", tmp_path / "b.xml", annotation_xml(filename=r"C:\photos\other.jpg"))
     write_image(tmp_path / "other.jpg", np.zeros((30, 40, 3), dtype=np.uint8))
     source = open_source(tmp_path)
-    keys = {record.key for split in source.splits.values() for record in split}
+    keys = set(records_by_key(source))
     assert keys == {"a.png", "other.jpg"}
 
 
@@ -242,8 +235,8 @@ def test_groceries(shared_data: Path) -> None:
     assert time.process_time() - start < 1.5
     assert source.format == "voc"
     assert source.classes == ("juice", "coffee", "chocolate", "tea", "cereal", "jam", "pasta", "chips")
-    assert sizes(source) == {"train": 720, "val": 240}
-    assert sum(len(record.target) for split in source.splits.values() for record in split) == 2306
+    assert split_sizes(source) == {"train": 720, "val": 240}
+    assert sum(len(record.target) for record in records_by_key(source).values()) == 2306
     assert source.problems == ()
     check_invariants(source)
 
@@ -251,8 +244,8 @@ def test_groceries(shared_data: Path) -> None:
 def test_blood_cells(shared_data: Path) -> None:
     source = open_source(shared_data / "bccd_voc")
     assert source.format == "voc"
-    assert sizes(source) == {"train": 205, "val": 87, "test": 72}
-    labels = np.concatenate([record.target.labels for split in source.splits.values() for record in split])
+    assert split_sizes(source) == {"train": 205, "val": 87, "test": 72}
+    labels = np.concatenate([record.target.labels for record in records_by_key(source).values()])
     counts = Counter(source.classes[label] for label in labels)
     assert counts == {"RBC": 4153, "WBC": 372, "Platelets": 361}
     assert len(source.problems) == 2

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from boxcrew.core.errors import DataError
-from boxcrew.data.detection.source import Record, Source, open_source
+from boxcrew.data.detection.source import open_source
 from boxcrew.data.images.reading import write_image
 from boxcrew.testing.sources import check_invariants
+from tests.helpers.sources import problem_lines, records_by_key, split_sizes
 
 LINE = "0 0.5 0.5 0.5 0.5\n"
 
@@ -35,27 +36,15 @@ def standard(
     return root
 
 
-def sizes(source: Source) -> dict[str, int]:
-    return {split: len(records) for split, records in source.splits.items()}
-
-
-def problem_lines(source: Source) -> str:
-    return "\n".join(map(str, source.problems))
-
-
-def by_key(source: Source) -> dict[str, Record]:
-    return {record.key: record for split in source.splits.values() for record in split}
-
-
 def test_yaml_or_its_folder(tmp_path: Path) -> None:
     standard(tmp_path)
     for path in (tmp_path, tmp_path / "data.yaml"):
         source = open_source(path)
         assert source.format == "yolo"
         assert source.classes == ("tea", "jam")
-        assert sizes(source) == {"train": 3, "val": 2}
+        assert split_sizes(source) == {"train": 3, "val": 2}
         assert source.problems == ()
-    record = by_key(source)["images/train/train0.jpg"]
+    record = records_by_key(source)["images/train/train0.jpg"]
     np.testing.assert_array_equal(record.target.boxes, [[10, 7.5, 30, 22.5]])
 
 
@@ -81,7 +70,7 @@ def test_lines_of_a_label_file(tmp_path: Path) -> None:
     (tmp_path / "labels" / "train" / "train0.txt").write_text("\n".join(lines))
     source = open_source(tmp_path)
     check_invariants(source)
-    target = by_key(source)["images/train/train0.jpg"].target
+    target = records_by_key(source)["images/train/train0.jpg"].target
     whole, polygon, left = (0, 0, 40, 30), (4, 6, 24, 27), (0, 7.5, 20, 22.5)
     swapped, right = (10, 7.5, 30, 22.5), (30, 7.5, 40, 22.5)
     wanted = np.array([whole, polygon, left, swapped, right], dtype=np.float32)
@@ -129,7 +118,7 @@ def test_unreadable_images_are_left_out(tmp_path: Path) -> None:
     standard(tmp_path)
     (tmp_path / "images" / "train" / "train0.jpg").write_bytes(b"<html>")
     source = open_source(tmp_path)
-    assert sizes(source) == {"train": 2, "val": 2}
+    assert split_sizes(source) == {"train": 2, "val": 2}
     assert "train0.jpg: not an image of a known kind (left out)" in problem_lines(source)
 
 
@@ -140,7 +129,7 @@ def test_without_yaml(names: str, tmp_path: Path) -> None:
     source = open_source(tmp_path)
     assert source.format == "yolo"
     assert source.classes == ("tea", "jam", "honey")
-    assert sizes(source) == {"train": 3, "val": 2}
+    assert split_sizes(source) == {"train": 3, "val": 2}
     assert source.problems == ()
 
 
@@ -156,7 +145,7 @@ def test_flat_images_and_labels_are_split_by_the_seed(tmp_path: Path) -> None:
     for i in range(10):
         put(tmp_path / "images" / f"{i}.jpg", tmp_path / "labels" / f"{i}.txt")
     source = open_source(tmp_path)
-    assert sizes(source) == {"train": 8, "val": 2}
+    assert split_sizes(source) == {"train": 8, "val": 2}
     assert "has no validation split" in problem_lines(source)
 
 
@@ -166,8 +155,8 @@ def test_labels_beside_the_images(tmp_path: Path) -> None:
             put(tmp_path / split / f"{split}{i}.jpg", tmp_path / split / f"{split}{i}.txt")
     write_image(tmp_path / "preview.png", np.zeros((8, 8, 3), dtype=np.uint8))
     source = open_source(tmp_path)
-    assert sizes(source) == {"train": 2, "val": 2}
-    assert all(len(record.target) == 1 for record in by_key(source).values())
+    assert split_sizes(source) == {"train": 2, "val": 2}
+    assert all(len(record.target) == 1 for record in records_by_key(source).values())
     assert problem_lines(source) == "preview.png: is not in any of the split folders (left out)"
 
 
@@ -178,13 +167,13 @@ def test_labels_beside_the_images_of_the_present_folder(
         put(tmp_path / f"{i}.jpg", tmp_path / f"{i}.txt")
     monkeypatch.chdir(tmp_path)
     source = open_source(Path(), format="yolo")
-    assert [len(record.target) for record in by_key(source).values()] == [1] * 5
+    assert [len(record.target) for record in records_by_key(source).values()] == [1] * 5
 
 
 def test_folders_inside_splits(tmp_path: Path) -> None:
     for split in ("train", "valid", "test"):
         put(tmp_path / split / "images" / "a.jpg", tmp_path / split / "labels" / "a.txt")
-    assert sizes(open_source(tmp_path)) == {"train": 1, "val": 1, "test": 1}
+    assert split_sizes(open_source(tmp_path)) == {"train": 1, "val": 1, "test": 1}
 
 
 def test_images_without_any_label_are_no_data_set(tmp_path: Path) -> None:
@@ -201,7 +190,7 @@ def test_coco128(shared_data: Path) -> None:
         source = open_source(path)
         assert source.format == "yolo"
         assert len(source.classes) == 80
-        assert sizes(source) == {"train": 128, "val": 128}
+        assert split_sizes(source) == {"train": 128, "val": 128}
     boxes = {split: sum(len(record.target) for record in records) for split, records in source.splits.items()}
     lone = [problem for problem in source.problems if problem.what == "has no image"]
     bare = [problem for problem in source.problems if "used as background" in problem.what]

@@ -93,14 +93,10 @@ def _candidates(root: Path) -> list[Path]:
         return []
     folders = [name for name in names_in(root) if name.lower() == "annotations" or split_of_folder(name)]
     inner = [file for name in folders for file in _json_files(root / name)]
-    outer = [file for file in _json_files(root) if _known_name(file) or split_of_file(file.stem)]
-    files = [*inner, *outer]
-    instances = [file for file in files if file.stem.startswith("instances")]
-    return instances or files  # next to instances, COCO itself has captions and keypoints
-
-
-def _known_name(file: Path) -> bool:
-    return file.stem in _KNOWN_STEMS or file.stem.startswith("instances")
+    outer = _json_files(root)
+    instances = [file for file in [*inner, *outer] if file.stem.startswith("instances")]
+    named = [file for file in outer if file.stem in _KNOWN_STEMS or split_of_file(file.stem)]
+    return instances or [*inner, *named]  # next to instances, COCO itself has captions and keypoints
 
 
 def _looks_like_coco(file: Path) -> bool:
