@@ -9,7 +9,13 @@ import numpy as np
 
 from boxcrew.core.errors import DataError
 from boxcrew.data.detection.source import SPLITS
-from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, Examples, ExampleSet, Wanted, open_examples
+from boxcrew.data.examples.example_set import (
+    EXAMPLE_FORMATS,
+    ExampleOptions,
+    Examples,
+    ExampleSet,
+    open_examples,
+)
 
 _TYPES = {"pictures": np.uint8, "numbers": np.float32, "tokens": np.int64}
 
@@ -21,7 +27,7 @@ def check_invariants(opened: ExampleSet) -> None:
     assert {"train", "val"} <= set(opened.splits)
     assert len(opened.classes) != 1
     assert len(set(opened.classes)) == len(opened.classes)
-    assert json.loads(json.dumps(opened.meaning)) == opened.meaning
+    assert json.loads(json.dumps(opened.encoding)) == opened.encoding
     keys = [part.key(index) for part in opened.splits.values() for index in range(len(part))]
     assert len(set(keys)) == len(keys), "keys are not unique"
     for part in opened.splits.values():
@@ -49,12 +55,12 @@ def _check_split(opened: ExampleSet, part: Examples) -> None:
     assert np.array_equal(part.fetch(asked).inputs[1], first)
 
 
-def check_opens_the_same(path: str | Path, wanted: Wanted) -> None:
+def check_opens_the_same(path: str | Path, options: ExampleOptions) -> None:
     """Opening twice gives the same examples in the same order."""
-    first, second = (open_examples(path, wanted) for _ in range(2))
+    first, second = (open_examples(path, options) for _ in range(2))
     assert first.classes == second.classes
     assert first.shape == second.shape
-    assert first.meaning == second.meaning
+    assert first.encoding == second.encoding
     assert first.problems == second.problems
     assert list(first.splits) == list(second.splits)
     for split, part in first.splits.items():
@@ -83,7 +89,7 @@ def check_refuses(name: str, folder: Path) -> None:
 
 def _refusal(name: str, path: Path) -> DataError | None:
     try:
-        open_examples(path, Wanted(), format=name)
+        open_examples(path, ExampleOptions(), format=name)
     except DataError as error:
         return error
     return None

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from boxcrew.data.checks.problem import Problem
-from boxcrew.data.examples.columns import doubts, encode_rows, learn_column, missing_in, numbers_rows
+from boxcrew.data.examples.columns import column_doubts, encode_rows, is_row_index, learn_column, missing_mask
 from boxcrew.data.examples.table import Table
 
 NUMBERS = [f"{index * 7 % 50}.5" for index in range(50)]
@@ -20,7 +20,7 @@ def doubted(words: Sequence[str]) -> list[Problem]:
     assert column is not None
     lines = range(2, 2 + len(words))
     return list(
-        doubts(Table(file=Path("a.csv"), names=("x",), rows=[[w] for w in words], lines=lines), column)
+        column_doubts(Table(file=Path("a.csv"), names=("x",), rows=[[w] for w in words], lines=lines), column)
     )
 
 
@@ -38,7 +38,7 @@ def test_without_numbers_such_words_are_categories(words: str) -> None:
     column = learn_column("x", words.split() * 20)
     assert column is not None
     assert column["categories"] == sorted(words.split())
-    assert not missing_in(words.split()).any()
+    assert not missing_mask(words.split()).any()
 
 
 def test_words_among_numbers_that_make_categories_are_told() -> None:
@@ -93,4 +93,4 @@ def rising(*lost: int, first: int = 0, count: int = 50) -> list[str]:
     ],
 )
 def test_what_numbers_the_rows(words: Sequence[str], expected: bool) -> None:
-    assert numbers_rows(words) is expected
+    assert is_row_index(words) is expected

@@ -42,7 +42,7 @@ def learn_column(name: str, words: Sequence[str]) -> Column | None:
     there = ~_among(words, _MISSING_NUMBERS if len({*numbers[usable].tolist()}) > 1 else MISSING)
     if (np.isnan(numbers) & there).sum() <= (1 - _NUMERIC_SHARE) * there.sum():
         return _learn_numeric(name, numbers[usable])
-    missing = missing_in(words)
+    missing = missing_mask(words)
     counts = Counter(word for word, is_missing in zip(words, missing, strict=True) if not is_missing)
     if len(counts) + missing.any() < 2:
         return None
@@ -62,7 +62,7 @@ def _learn_numeric(name: str, numbers: npt.NDArray[np.float64]) -> Column | None
     return {"name": name, "mean": float(numbers.mean()), "deviation": deviation}
 
 
-def missing_in(words: Sequence[str]) -> Bools:
+def missing_mask(words: Sequence[str]) -> Bools:
     return _among(words, MISSING)
 
 
@@ -70,7 +70,7 @@ def _among(words: Sequence[str], known: frozenset[str]) -> Bools:
     return np.array([word.lower() in known for word in words], dtype=np.bool_)
 
 
-def numbers_rows(words: Sequence[str]) -> bool:
+def is_row_index(words: Sequence[str]) -> bool:
     """Whether they are numbers that rise from row to row, by one but for a few rows that were lost."""
     if len(words) < _FEWEST_NUMBERED or not (_steps(words[:_FEWEST_NUMBERED]) > 0).all():
         return False
@@ -84,17 +84,17 @@ def _steps(words: Sequence[str]) -> npt.NDArray[np.float64]:
         return np.diff(_numbers(words))
 
 
-def unusable_in(column: Column, words: Sequence[str]) -> Bools:
+def unusable_mask(column: Column, words: Sequence[str]) -> Bools:
     """Where there is no value, or in a numeric column no number that can be used."""
-    return missing_in(words) if "categories" in column else ~_is_usable(_numbers(words))
+    return missing_mask(words) if "categories" in column else ~_is_usable(_numbers(words))
 
 
-def unknown_in(column: Column, words: Sequence[str]) -> Bools:
+def unknown_mask(column: Column, words: Sequence[str]) -> Bools:
     """Where there is a category that training has not seen: of many, those that are rare count as seen."""
     if "categories" not in column or column["other"]:
         return np.zeros(len(words), dtype=np.bool_)
     known = {*column["categories"]}
-    return np.array([word not in known for word in words], dtype=np.bool_) & ~missing_in(words)
+    return np.array([word not in known for word in words], dtype=np.bool_) & ~missing_mask(words)
 
 
 def num_features(columns: Sequence[Column]) -> int:
@@ -123,11 +123,14 @@ def require_columns(table: Table, columns: Sequence[Column]) -> None:
         )
 
 
-def faults(table: Table, columns: Sequence[Column]) -> Iterator[Problem]:
+def value_problems(table: Table, columns: Sequence[Column]) -> Iterator[Problem]:
     """Values that are missing, cannot be used or were not in training, told once for each column."""
     for column in columns:
         words = table.column(column["name"])
-        for where, told in ((unusable_in(column, words), _unusable), (unknown_in(column, words), _unknown)):
+        for where, told in (
+            (unusable_mask(column, words), _unusable),
+            (unknown_mask(column, words), _unknown),
+        ):
             if where.any():
                 yield told(table, column, words, where)
 
@@ -157,12 +160,12 @@ def _unknown(table: Table, column: Column, words: Sequence[str], where: Bools) -
     return problem_at(table, where, "value-unknown", what, value=first, action="noted")
 
 
-def doubts(table: Table, column: Column) -> Iterator[Problem]:
+def column_doubts(table: Table, column: Column) -> Iterator[Problem]:
     """That categories were hardly meant where most values are numbers, or nearly all differ."""
     if "categories" not in column:
         return
     words = table.column(column["name"])
-    there = ~missing_in(words)
+    there = ~missing_mask(words)
     is_word = there & np.isnan(_numbers(words))
     num_numbers = int(there.sum() - is_word.sum())
     num_different = len({*words} - {word for word in words if word.lower() in MISSING})
@@ -182,11 +185,11 @@ def doubts(table: Table, column: Column) -> Iterator[Problem]:
         yield problem_at(table, there, "column-doubtful", what, value=column["name"], action="noted")
 
 
-def encode_rows(meaning: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Floats:
-    """(N, features) the inputs of new rows, by the `meaning` of the set that was trained on. A row has words
+def encode_rows(encoding: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Floats:
+    """(N, features) the inputs of new rows, by the `encoding` of the set that was trained on. A row has words
     or numbers by column; those it lacks (or None) are missing, those nobody asks for are not looked at.
     """
-    columns = meaning["columns"]
+    columns = encoding["columns"]
     words = {column["name"]: [_word(row.get(column["name"])) for row in rows] for column in columns}
     return encode_columns(columns, words, len(rows))
 
@@ -220,7 +223,7 @@ def _features(column: Column, words: Sequence[str]) -> npt.NDArray[np.int64]:
     other = len(places) if column["other"] else -1
     missing = len(places) + column["other"] if column["missing"] else -1
     features = np.array([places.get(word, other) for word in words], dtype=np.int64)
-    return np.where(missing_in(words), missing, features)
+    return np.where(missing_mask(words), missing, features)
 
 
 def _numbers(words: Sequence[str]) -> npt.NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""Pictures of one shape kept in memory that all loader processes share, so that each is made once a run."""
+"""Images of one shape kept in memory that all loader processes share, so that each is read once a run."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from boxcrew.data.images.cache import Pixels, hold, shared_bytes
 
 
 class KeptPictures:
-    """Room for the pictures 0..count-1 of a split; others are not kept. The memory is mapped before loader
-    processes are forked, and so is theirs too.
+    """Memory for the images 0..count-1 of a split; others are not kept. It is mapped before loader processes
+    are forked, so they share it.
     """
 
     def __init__(self, shape: tuple[int, ...], count: int) -> None:
@@ -23,7 +23,7 @@ class KeptPictures:
         self._lock = multiprocessing.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Processes that are not forked have no part in it, and keep nothing."""
+        """Pickle an empty cache: processes that are not forked cannot share the memory."""
         return KeptPictures, (self._pixels.shape[1:], 0)
 
     @property
@@ -31,7 +31,7 @@ class KeptPictures:
         return len(self._pixels)
 
     def known(self, indices: Ints) -> Bools:
-        """Which of these are there."""
+        """Return a mask of the images that are in memory."""
         known = np.zeros(len(indices), dtype=np.bool_)
         inside = np.flatnonzero(indices < self.count)
         if len(inside):
@@ -41,11 +41,11 @@ class KeptPictures:
         return known
 
     def get(self, indices: Ints) -> Pixels:
-        """A copy of those that are there."""
+        """Return a copy of images that are in memory."""
         return self._pixels[indices]
 
     def put(self, first: int, pictures: Pixels) -> None:
-        """`pictures` are the ones from `first` on. Who puts the same twice puts the same pixels: no harm."""
+        """Store images from index `first` on. Storing one twice is harmless: the pixels are the same."""
         end = min(first + len(pictures), self.count)
         if first >= end:
             return

@@ -15,7 +15,7 @@ import numpy as np
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Bools
 from boxcrew.data.checks.problem import Action, Kind, Problem
-from boxcrew.data.examples.label_reading import number_of
+from boxcrew.data.examples.label_parser import number_of
 from boxcrew.data.examples.plain_text import read_utf8
 
 _SEPARATORS = ",;\t"

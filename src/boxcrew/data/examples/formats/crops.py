@@ -14,9 +14,15 @@ from boxcrew.data.checks.problem import Problem
 from boxcrew.data.checks.scan import scan
 from boxcrew.data.detection.source import Record, Source, open_source
 from boxcrew.data.examples.class_folders import is_annotated
-from boxcrew.data.examples.crops import Cut, read_at_once, read_when_asked, settle_cuts
-from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleFormat, Examples, ExampleSet, Wanted
-from boxcrew.data.examples.shapes import Shape, shape_for
+from boxcrew.data.examples.crops import ImageCrops, lazy_crops, read_crops, resolve_crops
+from boxcrew.data.examples.example_set import (
+    EXAMPLE_FORMATS,
+    ExampleFormat,
+    ExampleOptions,
+    Examples,
+    ExampleSet,
+)
+from boxcrew.data.examples.shapes import Shape, choose_shape
 
 MARGIN = 0.1
 """Of a box's sides, that a crop shows beyond each of its edges."""
@@ -40,26 +46,26 @@ class CropsFormat(ExampleFormat):
         return "any set for detection: VOC, COCO or YOLO"
 
     @classmethod
-    def open(cls, path: Path, wanted: Wanted) -> ExampleSet:
-        source = scan(open_source(path, seed=wanted.seed), workers=wanted.workers)
-        return open_crops(source, wanted, format=cls.name)
+    def open(cls, path: Path, options: ExampleOptions) -> ExampleSet:
+        source = scan(open_source(path, seed=options.seed), workers=options.workers)
+        return open_crops(source, options, format=cls.name)
 
 
-def open_crops(source: Source, wanted: Wanted, *, format: str) -> ExampleSet:
+def open_crops(source: Source, options: ExampleOptions, *, format: str) -> ExampleSet:
     """The crops of a set. If they are not too large they are made here, each image being read once for all
     of its crops; else they are read when asked for.
     """
     splits = {name: _cuts(records) for name, records in source.splits.items()}
     problems = [*source.problems, *_small(source)]
-    settled, left = settle_cuts(source.root, source.classes, splits, problems, evaluated=wanted.evaluated)
-    shape = shape_for(wanted, None)
+    settled, left = resolve_crops(source.root, source.classes, splits, problems, eval_only=options.eval_only)
+    shape = choose_shape(options, None)
     count = sum(len(cut.labels) for cuts in left.values() for cut in cuts)
     examples: Mapping[str, Examples]
     if count * math.prod(shape) <= _MOST_AT_ONCE:
-        examples, unread = _made(source, left, shape, workers=wanted.workers)
+        examples, unread = _made(source, left, shape, workers=options.workers)
         problems += unread
     else:
-        examples = read_when_asked(source, left, shape)
+        examples = lazy_crops(source, left, shape)
     return ExampleSet(
         root=source.root,
         format=format,
@@ -71,18 +77,18 @@ def open_crops(source: Source, wanted: Wanted, *, format: str) -> ExampleSet:
     )
 
 
-def _cuts(records: Sequence[Record]) -> list[Cut]:
+def _cuts(records: Sequence[Record]) -> list[ImageCrops]:
     return [cut for record in records if (cut := _cut(record))]
 
 
-def _cut(record: Record) -> Cut | None:
+def _cut(record: Record) -> ImageCrops | None:
     """None if no object is an example."""
     left = np.flatnonzero(_candidates(record) & ~_is_small(record))
     if not len(left):
         return None
     keys = tuple(f"{record.key}#{place}" for place in left.tolist())
     labels = record.target.labels[left]
-    return Cut(record=record, boxes=_with_margin(record)[left], labels=labels, keys=keys)
+    return ImageCrops(record=record, boxes=_with_margin(record)[left], labels=labels, keys=keys)
 
 
 def _candidates(record: Record) -> Bools:
@@ -113,13 +119,13 @@ def _small(source: Source) -> list[Problem]:
 
 
 def _made(
-    source: Source, splits: Mapping[str, Sequence[Cut]], shape: Shape, *, workers: int
+    source: Source, splits: Mapping[str, Sequence[ImageCrops]], shape: Shape, *, workers: int
 ) -> tuple[dict[str, Examples], list[Problem]]:
     """Images are as they were when they were scanned, or else there is something to tell."""
     examples: dict[str, Examples] = {}
     problems: list[Problem] = []
     for split, cuts in splits.items():
-        made, skipped = read_at_once(source, cuts, shape, workers=workers)
+        made, skipped = read_crops(source, cuts, shape, workers=workers)
         if len(made):
             examples[split] = made
         problems += [

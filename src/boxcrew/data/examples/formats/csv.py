@@ -17,18 +17,24 @@ from boxcrew.data.checks.problem import Kind, Problem
 from boxcrew.data.detection.source import SPLITS
 from boxcrew.data.examples.columns import (
     Column,
-    doubts,
+    column_doubts,
     encode_columns,
-    faults,
+    is_row_index,
     learn_column,
-    missing_in,
+    missing_mask,
     num_features,
-    numbers_rows,
     require_columns,
+    value_problems,
 )
-from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleFormat, ExampleSet, InMemory, Wanted
-from boxcrew.data.examples.label_reading import LabelReading, are_few, number_of
-from boxcrew.data.examples.labelled import held_out, left_out_split, made_split, settle_classes
+from boxcrew.data.examples.example_set import (
+    EXAMPLE_FORMATS,
+    ExampleFormat,
+    ExampleOptions,
+    ExampleSet,
+    InMemory,
+)
+from boxcrew.data.examples.label_parser import LabelParser, are_few, number_of
+from boxcrew.data.examples.labelled import hold_out_mask, made_split_problem, resolve_classes, unusable_split
 from boxcrew.data.examples.table import Table, problem_at, read_table
 from boxcrew.data.folders import names_in, split_of_folder, stem_of, suffix_of
 
@@ -56,10 +62,10 @@ class CsvFormat(ExampleFormat):
         return "a .csv file with a header, or train.csv"
 
     @classmethod
-    def open(cls, path: Path, wanted: Wanted) -> ExampleSet:
-        before = wanted.meaning if wanted.meaning and "columns" in wanted.meaning else None
+    def open(cls, path: Path, options: ExampleOptions) -> ExampleSet:
+        before = options.encoding if options.encoding and "columns" in options.encoding else None
         named = before["label"] if before else None
-        tables, label, problems = _read(path, wanted.label or named, evaluated=wanted.evaluated)
+        tables, label, problems = _read(path, options.label or named, eval_only=options.eval_only)
         main = next(iter(tables))  # "train", unless the set is only judged
         reading = _reading(tables[main], label, before)
         tables, mistaken = _without_mistakes(tables, label, reading)
@@ -68,10 +74,10 @@ class CsvFormat(ExampleFormat):
         numbering = _numbering(tables[main], label, before)
         if "val" not in tables and main == "train":
             contents = _contents(tables["train"], numbering)
-            chosen = held_out(contents, labels["train"], seed=wanted.seed)
+            chosen = hold_out_mask(contents, labels["train"], seed=options.seed)
             tables, labels = _divided(tables, labels, chosen)
-            problems += made_split(path, chosen, seed=wanted.seed)
-        settled = settle_classes(path, names, labels, problems, evaluated=wanted.evaluated)
+            problems += made_split_problem(path, chosen, seed=options.seed)
+        settled = resolve_classes(path, names, labels, problems, eval_only=options.eval_only)
         if before:
             columns = before["columns"]
             require_columns(tables[main], columns)
@@ -82,7 +88,7 @@ class CsvFormat(ExampleFormat):
             known = settled.numbers[labels[split]] >= 0
             table = tables[split].select(known)
             if len(table):
-                problems += faults(table, columns)
+                problems += value_problems(table, columns)
                 splits[split] = InMemory(
                     _inputs(table, columns), settled.numbers[labels[split][known]], _keys(table)
                 )
@@ -94,7 +100,7 @@ class CsvFormat(ExampleFormat):
             shape=(num_features(columns),),
             splits=splits,
             problems=(*problems, *settled.problems),
-            meaning={"columns": list(columns), "label": label, "reading": reading.to_json()},
+            encoding={"columns": list(columns), "label": label, "reading": reading.to_json()},
         )
 
 
@@ -134,21 +140,21 @@ def _numbering(train: Table, label: str, before: Mapping[str, Any] | None) -> li
     """
     known = {column["name"] for column in before["columns"]} if before else set()
     names = [name for name in train.names if name != label and name not in known]
-    found = [name for name in names if numbers_rows(train.column(name))]
+    found = [name for name in names if is_row_index(train.column(name))]
     others = (train.column(name) for name in train.names if name not in {label, *found})
     return found if any(len({*words}) > 1 for words in others) else []
 
 
-def _read(path: Path, wanted: str | None, *, evaluated: bool) -> tuple[dict[str, Table], str, list[Problem]]:
+def _read(path: Path, options: str | None, *, eval_only: bool) -> tuple[dict[str, Table], str, list[Problem]]:
     """The tables by split, that to train on first, without rows that have no label; and the name of the
-    label's column. Of a set that is only `evaluated` any may be the first.
+    label's column. Of a set that is only `eval_only` any may be the first.
     """
     files = {"train": path} if path.is_file() else _one_each(path, _files(path))
     first = next(iter(files), None)
-    if first is None or (first != "train" and not evaluated):
+    if first is None or (first != "train" and not eval_only):
         raise DataError(f"{path}: has no CSV file to train on", advice=f"looked for {CsvFormat.looked_for()}")
     main, problems = read_table(files.pop(first))
-    label = _label(main, wanted)
+    label = _label(main, options)
     main, unlabelled = _with_label(main, label)
     problems += unlabelled
     _require_rows(main, problems)
@@ -183,7 +189,7 @@ def _read_beside(split: str, file: Path, train: Table, label: str) -> tuple[Tabl
     try:
         table, problems = read_table(file)
     except DataError as error:
-        return None, [left_out_split(split, file, error.message, "text-unreadable")]
+        return None, [unusable_split(split, file, error.message, "text-unreadable")]
     for name in (label, *train.names):
         if name not in table.names:
             return None, [_without_column(split, table, name, train, label)]
@@ -194,19 +200,19 @@ def _read_beside(split: str, file: Path, train: Table, label: str) -> tuple[Tabl
 
 def _without_rows(split: str, file: Path, problems: Sequence[Problem]) -> Problem:
     if not problems:
-        return left_out_split(split, file, "has no rows", "text-unreadable")
+        return unusable_split(split, file, "has no rows", "text-unreadable")
     first, count = problems[0], sum(problem.count for problem in problems)
     what = f"has no row that can be used; {first.at}: {first.what}"
-    return left_out_split(split, file, what, first.kind, count=count)
+    return unusable_split(split, file, what, first.kind, count=count)
 
 
 def _without_column(split: str, table: Table, name: str, train: Table, label: str) -> Problem:
     count = max(1, len(table))
     if name == label:
         what = f"has no column {label!r}, the label"
-        return left_out_split(split, table.file, what, "label-missing", count=count)
+        return unusable_split(split, table.file, what, "label-missing", count=count)
     what = f"has no column {name!r}, but {train.file.name} has; {suggest(name, table.names)}"
-    return left_out_split(split, table.file, what, "value-missing", count=count)
+    return unusable_split(split, table.file, what, "value-missing", count=count)
 
 
 def _require_rows(train: Table, problems: Sequence[Problem]) -> None:
@@ -215,29 +221,29 @@ def _require_rows(train: Table, problems: Sequence[Problem]) -> None:
         raise DataError(f"{train.file}: has no rows to train on", advice=first)
 
 
-def _label(table: Table, wanted: str | None) -> str:
-    if wanted is None:
+def _label(table: Table, options: str | None) -> str:
+    if options is None:
         return table.names[-1]
-    if wanted not in table.names:
-        raise DataError(f"{table.file}: has no column {wanted!r}", advice=suggest(wanted, table.names))
-    return wanted
+    if options not in table.names:
+        raise DataError(f"{table.file}: has no column {options!r}", advice=suggest(options, table.names))
+    return options
 
 
 def _with_label(table: Table, label: str) -> tuple[Table, list[Problem]]:
-    missing = missing_in(table.column(label))
+    missing = missing_mask(table.column(label))
     if not missing.any():
         return table, []
     what = f"no {label!r} in {counted(int(missing.sum()), 'row')}"
     return table.select(~missing), [problem_at(table, missing, "label-missing", what)]
 
 
-def _reading(train: Table, label: str, before: Mapping[str, Any] | None) -> LabelReading:
+def _reading(train: Table, label: str, before: Mapping[str, Any] | None) -> LabelParser:
     """As before, however few rows there are of each class now; else by the training rows."""
     if before and "reading" in before:
-        return LabelReading.of(before["reading"])
+        return LabelParser.of(before["reading"])
     if not before:
         _refuse_measurements(train, label)
-    return LabelReading.learn(train.column(label))
+    return LabelParser.learn(train.column(label))
 
 
 def _refuse_measurements(train: Table, label: str) -> None:
@@ -259,7 +265,7 @@ def _refuse_measurements(train: Table, label: str) -> None:
 
 
 def _without_mistakes(
-    tables: Mapping[str, Table], label: str, reading: LabelReading
+    tables: Mapping[str, Table], label: str, reading: LabelParser
 ) -> tuple[dict[str, Table], list[Problem]]:
     """Without rows whose label is no class; each such label is told once for a file."""
     left: dict[str, Table] = {}
@@ -284,7 +290,7 @@ def _mask(table: Table, rows: Sequence[int]) -> Bools:
 
 
 def _classes(
-    tables: Mapping[str, Table], label: str, reading: LabelReading
+    tables: Mapping[str, Table], label: str, reading: LabelParser
 ) -> tuple[list[str], dict[str, Ints]]:
     """Their names, sorted; and the labels of each split."""
     named = {split: [*map(reading.name, table.column(label))] for split, table in tables.items()}
@@ -317,7 +323,7 @@ def _learnt_columns(
         column = None if name in numbering else learn_column(name, words)
         if column is not None:
             columns.append(column)
-            problems += doubts(train, column)
+            problems += column_doubts(train, column)
             continue
         problems.append(_idle(train, name, numbers=name in numbering))
     if not columns:

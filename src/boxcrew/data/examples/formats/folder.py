@@ -16,23 +16,23 @@ from boxcrew.data.detection.source import SPLITS, Record
 from boxcrew.data.examples.class_folders import (
     ClassFolder,
     class_folders,
-    has_classes_of,
+    files_outside_classes,
+    has_class_folders,
     is_annotated,
-    loose,
-    strays,
-    unlisted,
-    without_class,
+    stray_problems,
+    unclassified_problems,
+    unlistable_problems,
 )
-from boxcrew.data.examples.crops import Cut, labels_of, read_when_asked, settle_cuts
-from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleFormat, ExampleSet, Wanted
-from boxcrew.data.examples.labelled import held_out, made_split
-from boxcrew.data.examples.shapes import Shape, shape_for
+from boxcrew.data.examples.crops import ImageCrops, labels_of, lazy_crops, resolve_crops
+from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleFormat, ExampleOptions, ExampleSet
+from boxcrew.data.examples.labelled import hold_out_mask, made_split_problem
+from boxcrew.data.examples.shapes import Shape, choose_shape
 from boxcrew.data.folders import files_below, names_in, require_folder, split_of_folder, suffix_of
 from boxcrew.data.images.reading import IMAGE_SUFFIXES, ImageError, read_header, read_image
 
 _NAMED = 3  # files that a message names
 _NO_BOXES = Target.of([], [])
-Splits = dict[str, list[Cut]]
+Splits = dict[str, list[ImageCrops]]
 
 
 @EXAMPLE_FORMATS.register("folder")
@@ -45,27 +45,27 @@ class FolderFormat(ExampleFormat):
     def detect(cls, path: Path) -> bool:
         if not path.is_dir() or is_annotated(path):
             return False
-        return has_classes_of(path, IMAGE_SUFFIXES) or _holds_images(path)
+        return has_class_folders(path, IMAGE_SUFFIXES) or _holds_images(path)
 
     @classmethod
     def looked_for(cls) -> str:
         return "images in a folder, or in one for each class, below train/ and val/ or not"
 
     @classmethod
-    def open(cls, path: Path, wanted: Wanted) -> ExampleSet:
+    def open(cls, path: Path, options: ExampleOptions) -> ExampleSet:
         require_folder(path, "image folder")
         names, splits, problems = _find(path)
         if not splits:
             advice = f"the first problem: {problems[0]}" if problems else f"looked for {cls.looked_for()}"
             raise DataError(f"{path}: has no usable image in a folder of its class", advice=advice)
-        splits, made = _hold_out(path, splits, seed=wanted.seed)
-        splits, unusable = _readable(path, splits, workers=wanted.workers)
-        splits, made_late = _hold_out(path, splits, seed=wanted.seed)
+        splits, made = _hold_out(path, splits, seed=options.seed)
+        splits, unusable = _readable(path, splits, workers=options.workers)
+        splits, made_late = _hold_out(path, splits, seed=options.seed)
         problems += (*made, *unusable, *made_late)
-        settled, left = settle_cuts(path, names, splits, problems, evaluated=wanted.evaluated)
+        settled, left = resolve_crops(path, names, splits, problems, eval_only=options.eval_only)
         sizes = Counter((cut.record.height, cut.record.width) for cuts in left.values() for cut in cuts)
-        shape = shape_for(wanted, (*next(iter(sizes)), 3) if len(sizes) == 1 else None)
-        if wanted.size is None and wanted.shape is None:
+        shape = choose_shape(options, (*next(iter(sizes)), 3) if len(sizes) == 1 else None)
+        if options.size is None and options.shape is None:
             problems += _resized(path, sizes, shape)
         return ExampleSet(
             root=path,
@@ -73,7 +73,7 @@ class FolderFormat(ExampleFormat):
             kind="pictures",
             classes=settled.classes,
             shape=shape,
-            splits=read_when_asked(_Files(), left, shape),
+            splits=lazy_crops(_Files(), left, shape),
             problems=(*problems, *settled.problems),
         )
 
@@ -93,8 +93,8 @@ def _find(root: Path) -> tuple[list[str], Splits, list[Problem]]:
     folders = _folders(root)
     names = sorted({folder.label for folder in folders})
     splits: Splits = {}
-    problems = [*unlisted(root, "unreadable-image"), *strays(root, folders)]
-    problems += without_class(root, loose(root, folders, IMAGE_SUFFIXES), "image")
+    problems = [*unlistable_problems(root, "unreadable-image"), *stray_problems(root, folders)]
+    problems += unclassified_problems(root, files_outside_classes(root, folders, IMAGE_SUFFIXES), "image")
     for folder in folders:
         problems += _others(root, folder)
         for file in files_below(folder.path, IMAGE_SUFFIXES):
@@ -112,7 +112,7 @@ def _find(root: Path) -> tuple[list[str], Splits, list[Problem]]:
 def _folders(root: Path) -> list[ClassFolder]:
     """Images that no folder of a class holds are all of one."""
     found = class_folders(root)
-    if _holds_images(root) and not has_classes_of(root, IMAGE_SUFFIXES):
+    if _holds_images(root) and not has_class_folders(root, IMAGE_SUFFIXES):
         return [ClassFolder(split=None, label=root.resolve().name, path=root)]
     if all(folder.split is None and split_of_folder(folder.label) for folder in found):
         return [
@@ -126,11 +126,11 @@ def _holds_images(folder: Path) -> bool:
     return any(suffix_of(name) in IMAGE_SUFFIXES for name in names_in(folder))
 
 
-def _whole(file: Path, key: str, label: int) -> Cut:
+def _whole(file: Path, key: str, label: int) -> ImageCrops:
     """An image as one example."""
     header = read_header(file)
     width, height = header.width, header.height
-    return Cut(
+    return ImageCrops(
         record=Record(key=key, path=file, width=width, height=height, target=_NO_BOXES),
         boxes=np.array([[0, 0, width, height]], dtype=np.int64),
         labels=np.array([label], dtype=np.int64),
@@ -156,13 +156,13 @@ def _hold_out(root: Path, splits: Splits, *, seed: int) -> tuple[Splits, tuple[P
     train = splits.get("train", [])
     if not train or "val" in splits:
         return splits, ()
-    chosen = held_out([cut.record.key for cut in train], labels_of(train), seed=seed)
+    chosen = hold_out_mask([cut.record.key for cut in train], labels_of(train), seed=seed)
     if not chosen.any():
         return splits, ()
     divided: Splits = {"train": [], "val": []}
     for cut, is_held in zip(train, chosen.tolist(), strict=True):
         divided["val" if is_held else "train"].append(cut)
-    return {**splits, **divided}, made_split(root, chosen, seed=seed)
+    return {**splits, **divided}, made_split_problem(root, chosen, seed=seed)
 
 
 def _readable(root: Path, splits: Splits, *, workers: int) -> tuple[Splits, tuple[Problem, ...]]:

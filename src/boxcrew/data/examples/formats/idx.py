@@ -14,9 +14,15 @@ import numpy as np
 
 from boxcrew.core.errors import DataError
 from boxcrew.data.checks.problem import Problem
-from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleFormat, ExampleSet, Wanted
-from boxcrew.data.examples.labelled import Labelled, held_out, left_out_split, made_split, settle
-from boxcrew.data.examples.shapes import Shape, fit, shape_for
+from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleFormat, ExampleOptions, ExampleSet
+from boxcrew.data.examples.labelled import (
+    LabeledArrays,
+    hold_out_mask,
+    made_split_problem,
+    resolve_splits,
+    unusable_split,
+)
+from boxcrew.data.examples.shapes import Shape, choose_shape, resize_to
 from boxcrew.data.folders import numbered_lines, require_folder
 from boxcrew.data.images.cache import Pixels
 
@@ -45,20 +51,20 @@ class IdxFormat(ExampleFormat):
         return "train-images-idx3-ubyte with train-labels-idx1-ubyte, be they .gz or not"
 
     @classmethod
-    def open(cls, path: Path, wanted: Wanted) -> ExampleSet:
+    def open(cls, path: Path, options: ExampleOptions) -> ExampleSet:
         require_folder(path, "IDX")
         parts, unread = _read_parts(path)
         if "train" not in parts:
             raise DataError(f"{path}: has no IDX files to train on", advice=f"looked for {cls.looked_for()}")
         names, train = _names(path, parts), parts["train"]
-        chosen = held_out(train.keys, train.labels, seed=wanted.seed, share=VAL_SHARE)
+        chosen = hold_out_mask(train.keys, train.labels, seed=options.seed, share=VAL_SHARE)
         if chosen.any():
             parts |= {"train": train.select(~chosen), "val": train.select(chosen)}
         height, width = train.inputs.shape[1:]
-        shape = shape_for(wanted, (height, width, 1))
+        shape = choose_shape(options, (height, width, 1))
         shaped = {split: _shaped(part, shape) for split, part in parts.items()}
-        problems = (*unread, *made_split(path, chosen, seed=wanted.seed))
-        settled, splits = settle(path, names, shaped, problems, evaluated=wanted.evaluated)
+        problems = (*unread, *made_split_problem(path, chosen, seed=options.seed))
+        settled, splits = resolve_splits(path, names, shaped, problems, eval_only=options.eval_only)
         return ExampleSet(
             root=path,
             format=cls.name,
@@ -76,9 +82,9 @@ def _find(root: Path, prefix: str, what: str, num_axes: int) -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
-def _read_parts(root: Path) -> tuple[dict[str, Labelled], list[Problem]]:
+def _read_parts(root: Path) -> tuple[dict[str, LabeledArrays], list[Problem]]:
     """By split, without those that cannot be used, unless it is that to train on."""
-    parts: dict[str, Labelled] = {}
+    parts: dict[str, LabeledArrays] = {}
     problems: list[Problem] = []
     for split, prefix in _PREFIXES.items():
         file = _find(root, prefix, "images", 3)
@@ -92,14 +98,14 @@ def _read_parts(root: Path) -> tuple[dict[str, Labelled], list[Problem]]:
                 raise
             is_pictures = error.message.startswith(f"{file}: ")
             problems.append(
-                left_out_split(split, file, error.message, "unreadable-image")
+                unusable_split(split, file, error.message, "unreadable-image")
                 if is_pictures
-                else left_out_split(split, labels_file, error.message, "label-missing")
+                else unusable_split(split, labels_file, error.message, "label-missing")
             )
     return parts, problems
 
 
-def _read_part(split: str, file: Path, labels_file: Path) -> Labelled:
+def _read_part(split: str, file: Path, labels_file: Path) -> LabeledArrays:
     """`DataError` begins with the file that is to blame."""
     if not labels_file.is_file():
         what = f"{labels_file}: is missing, and so is {labels_file.name}.gz, but {file.name} is there"
@@ -113,7 +119,7 @@ def _read_part(split: str, file: Path, labels_file: Path) -> Labelled:
     if not pictures.size:
         raise DataError(f"{file}: has no pictures", advice="get the file again")
     keys = [f"{split}[{index}]" for index in range(len(labels))]
-    return Labelled(inputs=pictures, labels=labels.astype(np.int64), keys=keys)
+    return LabeledArrays(inputs=pictures, labels=labels.astype(np.int64), keys=keys)
 
 
 def read_idx(file: Path, *, num_axes: int) -> Pixels:
@@ -152,7 +158,7 @@ def _read_shape(file: Path, opened: IO[bytes], num_axes: int) -> tuple[int, ...]
     return struct.unpack(f">{num_axes}I", sizes)
 
 
-def _names(root: Path, parts: Mapping[str, Labelled]) -> list[str]:
+def _names(root: Path, parts: Mapping[str, LabeledArrays]) -> list[str]:
     """Of the labels 0, 1, 2, …; those that only other splits than training have need none in the file."""
     largest = {split: int(part.labels.max()) for split, part in parts.items()}
     file = root / "classes.txt"
@@ -177,12 +183,12 @@ def _read_names(file: Path) -> list[str]:
     return list(first)
 
 
-def _shaped(part: Labelled, shape: Shape) -> Labelled:
+def _shaped(part: LabeledArrays, shape: Shape) -> LabeledArrays:
     """(N, *shape) from (N, height, width)."""
     pictures = part.inputs[..., None]
     if pictures.shape[1:] != shape:
         fitted = np.empty((len(pictures), *shape), dtype=np.uint8)
         for place, picture in enumerate(pictures):
-            fitted[place] = fit(picture, shape)
+            fitted[place] = resize_to(picture, shape)
         pictures = fitted
-    return Labelled(inputs=pictures, labels=part.labels, keys=part.keys)
+    return LabeledArrays(inputs=pictures, labels=part.labels, keys=part.keys)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from boxcrew.data.detection.formats.shelf import ShelfSource
-from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleFormat, ExampleSet, Wanted
+from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleFormat, ExampleOptions, ExampleSet
 from boxcrew.data.examples.formats.crops import open_crops
 
 
@@ -32,5 +32,5 @@ class ProductsFormat(ExampleFormat):
         return "the word 'products' (an embedded set)"
 
     @classmethod
-    def open(cls, path: Path, wanted: Wanted) -> ExampleSet:
-        return open_crops(ProductScenes.open(path), wanted, format=cls.name)
+    def open(cls, path: Path, options: ExampleOptions) -> ExampleSet:
+        return open_crops(ProductScenes.open(path), options, format=cls.name)

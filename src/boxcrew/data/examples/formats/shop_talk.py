@@ -9,7 +9,7 @@ from typing import ClassVar
 from boxcrew.data.detection.source import SPLITS
 from boxcrew.data.embedded.shop_talk import write_shop_talk
 from boxcrew.data.examples.corpus import open_corpus
-from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleFormat, ExampleSet, Wanted
+from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleFormat, ExampleOptions, ExampleSet
 
 
 @EXAMPLE_FORMATS.register("shop_talk")
@@ -28,9 +28,9 @@ class ShopTalkFormat(ExampleFormat):
         return "the word 'shop_talk' (an embedded text)"
 
     @classmethod
-    def open(cls, path: Path, wanted: Wanted) -> ExampleSet:
+    def open(cls, path: Path, options: ExampleOptions) -> ExampleSet:
         texts = {
             split: write_shop_talk(count, seed=SPLITS.index(split))
             for split, count in cls.num_characters.items()
         }
-        return open_corpus(path, texts, wanted, format=cls.name)
+        return open_corpus(path, texts, options, format=cls.name)

@@ -12,19 +12,25 @@ import numpy as np
 from boxcrew.core.errors import DataError
 from boxcrew.core.units import counted
 from boxcrew.data.checks.problem import Problem
-from boxcrew.data.examples.alphabet import Unit, encode_texts, meaning_of_texts
+from boxcrew.data.examples.alphabet import Unit, encode_texts, fixed_length_vocabulary
 from boxcrew.data.examples.class_folders import (
     class_folders,
-    has_classes_of,
-    has_several_of,
-    loose,
-    strays,
-    unlisted,
-    without_class,
+    files_outside_classes,
+    has_class_folders,
+    has_several_classes,
+    stray_problems,
+    unclassified_problems,
+    unlistable_problems,
 )
 from boxcrew.data.examples.corpus import open_corpus
-from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleFormat, ExampleSet, Wanted
-from boxcrew.data.examples.labelled import Labelled, held_out, left_out_split, made_split, settle
+from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleFormat, ExampleOptions, ExampleSet
+from boxcrew.data.examples.labelled import (
+    LabeledArrays,
+    hold_out_mask,
+    made_split_problem,
+    resolve_splits,
+    unusable_split,
+)
 from boxcrew.data.examples.plain_text import read_utf8
 from boxcrew.data.folders import files_below, names_in, split_of_file, stem_of, suffix_of
 from boxcrew.data.images.reading import IMAGE_SUFFIXES
@@ -47,7 +53,7 @@ class TextFormat(ExampleFormat):
     def detect(cls, path: Path) -> bool:
         if path.is_file():
             return suffix_of(path.name) in TEXT_SUFFIXES
-        if not _files(path) and not has_classes_of(path, TEXT_SUFFIXES):
+        if not _files(path) and not has_class_folders(path, TEXT_SUFFIXES):
             return False
         # Texts lie beside data of every kind.
         has_images = any(suffix_of(name) in IMAGE_SUFFIXES for name in names_in(path))
@@ -59,18 +65,18 @@ class TextFormat(ExampleFormat):
         return "a .txt file, or .txt files for each class"
 
     @classmethod
-    def open(cls, path: Path, wanted: Wanted) -> ExampleSet:
+    def open(cls, path: Path, options: ExampleOptions) -> ExampleSet:
         files = _files_to_read(path)
         splits = {split_of_file(file.stem): file for file in files}
         if len(files) == 1:
-            return open_corpus(path, {"train": read_utf8(files[0])}, wanted, format=cls.name)
+            return open_corpus(path, {"train": read_utf8(files[0])}, options, format=cls.name)
         if "train" in splits and None not in splits and len(splits) == len(files):
             texts, unread = _read_splits({str(split): file for split, file in splits.items()})
-            opened = open_corpus(path, texts, wanted, format=cls.name)
+            opened = open_corpus(path, texts, options, format=cls.name)
             return replace(opened, problems=(*unread, *opened.problems))
-        if not files and not has_classes_of(path, TEXT_SUFFIXES):
+        if not files and not has_class_folders(path, TEXT_SUFFIXES):
             raise DataError(f"{path}: has no text files", advice=f"looked for {cls.looked_for()}")
-        return _open_classes(path, files, wanted)
+        return _open_classes(path, files, options)
 
 
 class _Text(NamedTuple):
@@ -84,7 +90,7 @@ def _files_to_read(path: Path) -> list[Path]:
     """None where the texts are those in folders of classes."""
     if path.is_file():
         return [path]
-    return [] if has_several_of(path, TEXT_SUFFIXES) else _files(path)
+    return [] if has_several_classes(path, TEXT_SUFFIXES) else _files(path)
 
 
 def _files(folder: Path) -> list[Path]:
@@ -107,11 +113,11 @@ def _read_splits(files: Mapping[str, Path]) -> tuple[dict[str, str], list[Proble
         except DataError as error:
             if split == "train":
                 raise
-            problems.append(left_out_split(split, file, error.message, "text-unreadable"))
+            problems.append(unusable_split(split, file, error.message, "text-unreadable"))
     return texts, problems
 
 
-def texts_in(content: str, unit: Unit) -> Iterator[tuple[int, str]]:
+def split_texts(content: str, unit: Unit) -> Iterator[tuple[int, str]]:
     """The texts that the content of a file is taken as, each with its line, from 1 on; none is empty."""
     parts = content.split("\n") if unit == "line" else [content]
     for number, part in enumerate(parts, start=1):
@@ -119,7 +125,7 @@ def texts_in(content: str, unit: Unit) -> Iterator[tuple[int, str]]:
             yield number, text
 
 
-def _open_classes(root: Path, files: Sequence[Path], wanted: Wanted) -> ExampleSet:
+def _open_classes(root: Path, files: Sequence[Path], options: ExampleOptions) -> ExampleSet:
     problems: list[Problem] = []
     unit: Unit = "line" if files else "file"
     if files:
@@ -129,22 +135,22 @@ def _open_classes(root: Path, files: Sequence[Path], wanted: Wanted) -> ExampleS
         names = sorted({folder.label for folder in class_folders(root)})
         texts = list(_whole_files(root, problems))
     splits = {split: [text for text in texts if text.split == split] for split in {t.split for t in texts}}
-    length = _length([text.text for text in texts], wanted)
-    splits, made = _hold_out(root, names, splits, length=length, seed=wanted.seed)
+    length = _length([text.text for text in texts], options)
+    splits, made = _hold_out(root, names, splits, length=length, seed=options.seed)
     numbers = {name: number for number, name in enumerate(names)}
-    meaning = _meaning_before(wanted) or meaning_of_texts(
+    encoding = _meaning_before(options) or fixed_length_vocabulary(
         (text.text[:length] for text in splits.get("train", ())), length=length, unit=unit
     )
-    problems += (*made, *cut_texts(str(root), ((t.key, t.text) for t in texts), length))
+    problems += (*made, *truncated_texts(str(root), ((t.key, t.text) for t in texts), length))
     parts = {
-        split: Labelled(
-            inputs=encode_texts(meaning, [text.text for text in part]),
+        split: LabeledArrays(
+            inputs=encode_texts(encoding, [text.text for text in part]),
             labels=np.array([numbers[text.label] for text in part], dtype=np.int64),
             keys=[text.key for text in part],
         )
         for split, part in splits.items()
     }
-    settled, examples = settle(root, names, parts, problems, evaluated=wanted.evaluated)
+    settled, examples = resolve_splits(root, names, parts, problems, eval_only=options.eval_only)
     return ExampleSet(
         root=root,
         format=TextFormat.name,
@@ -153,36 +159,36 @@ def _open_classes(root: Path, files: Sequence[Path], wanted: Wanted) -> ExampleS
         shape=(length,),
         splits=examples,
         problems=(*problems, *settled.problems),
-        meaning=meaning,
+        encoding=encoding,
     )
 
 
-def _meaning_before(wanted: Wanted) -> Mapping[str, Any] | None:
-    return wanted.meaning if wanted.meaning and "length" in wanted.meaning else None
+def _meaning_before(options: ExampleOptions) -> Mapping[str, Any] | None:
+    return options.encoding if options.encoding and "length" in options.encoding else None
 
 
-def _length(texts: Sequence[str], wanted: Wanted) -> int:
+def _length(texts: Sequence[str], options: ExampleOptions) -> int:
     """As before, or else with room for the longest of all."""
-    before = _meaning_before(wanted)
-    return int(before["length"]) if before else min(max(map(len, texts), default=0), wanted.length)
+    before = _meaning_before(options)
+    return int(before["length"]) if before else min(max(map(len, texts), default=0), options.length)
 
 
 def _lines(root: Path, files: Iterable[Path], problems: list[Problem]) -> Iterator[_Text]:
     """Of files that are a class each; what cannot be read is added to `problems`."""
     for file in files:
-        for number, text in texts_in(_read(root, file, problems), "line"):
+        for number, text in split_texts(_read(root, file, problems), "line"):
             yield _Text("train", file.stem, f"{file.name}:{number}", text)
 
 
 def _whole_files(root: Path, problems: list[Problem]) -> Iterator[_Text]:
     """Of folders that are a class each; what cannot be read or is empty is added to `problems`."""
     folders = class_folders(root)
-    problems += (*unlisted(root, "text-unreadable"), *strays(root, folders))
-    beside = loose(root, folders, TEXT_SUFFIXES)
-    problems += without_class(root, [file for file in beside if not _is_about(file.name)], "text")
+    problems += (*unlistable_problems(root, "text-unreadable"), *stray_problems(root, folders))
+    beside = files_outside_classes(root, folders, TEXT_SUFFIXES)
+    problems += unclassified_problems(root, [file for file in beside if not _is_about(file.name)], "text")
     for folder in folders:
         for file in files_below(folder.path, TEXT_SUFFIXES):
-            for _, text in texts_in(_read(root, file, problems), "file"):
+            for _, text in split_texts(_read(root, file, problems), "file"):
                 key = file.relative_to(root).as_posix()
                 yield _Text(folder.split or "train", folder.label, key, text)
 
@@ -210,16 +216,16 @@ def _hold_out(
     if not train or "val" in splits:
         return splits, ()
     labels = np.array([names.index(text.label) for text in train], dtype=np.int64)
-    chosen = held_out([text.text[:length] for text in train], labels, seed=seed)
+    chosen = hold_out_mask([text.text[:length] for text in train], labels, seed=seed)
     if not chosen.any():
         return splits, ()
     divided: dict[str, list[_Text]] = {"train": [], "val": []}
     for text, is_held in zip(train, chosen.tolist(), strict=True):
         divided["val" if is_held else "train"].append(text)
-    return {**splits, **divided}, made_split(root, chosen, seed=seed)
+    return {**splits, **divided}, made_split_problem(root, chosen, seed=seed)
 
 
-def cut_texts(place: str, texts: Iterable[tuple[str, str]], length: int) -> tuple[Problem, ...]:
+def truncated_texts(place: str, texts: Iterable[tuple[str, str]], length: int) -> tuple[Problem, ...]:
     """That some of a place are too long, if so. `texts`: each with its key before it."""
     keys = [key for key, text in texts if len(text) > length]
     if not keys:

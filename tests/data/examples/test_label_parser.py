@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from boxcrew.data.examples.label_reading import LabelReading
+from boxcrew.data.examples.label_parser import LabelParser
 
 
 @pytest.mark.parametrize(
@@ -26,8 +26,8 @@ from boxcrew.data.examples.label_reading import LabelReading
     ],
 )
 def test_how_labels_are_read(words: str, sort: str, others: tuple[str, ...]) -> None:
-    reading = LabelReading.learn(words.split())
+    reading = LabelParser.learn(words.split())
     assert (reading.sort, reading.others) == (sort, others)
-    assert LabelReading.of(reading.to_json()) == reading
+    assert LabelParser.of(reading.to_json()) == reading
     names = {reading.name(word) for word in words.split() if not reading.is_mistake(word)}
     assert "x" not in names or sort == "names" or others == ("x",)

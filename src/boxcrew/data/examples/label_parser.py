@@ -27,7 +27,7 @@ def are_few(num: int, among: int) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelReading:
+class LabelParser:
     """How words are taken as classes: of numbers only the value counts, so that 1 and 1.0 are one class, and
     a few words among them, or a few fractions among whole numbers, are mistakes.
     """
@@ -36,7 +36,7 @@ class LabelReading:
     others: tuple[str, ...] = ()  # classes of another sort, which too many examples have for mistakes
 
     @classmethod
-    def learn(cls, words: Sequence[str]) -> LabelReading:
+    def learn(cls, words: Sequence[str]) -> LabelParser:
         """By the labels of training. A label of another sort than all but a few is a mistake if at most half
         as many examples have it as have a class of that sort on average.
         """
@@ -47,7 +47,7 @@ class LabelReading:
         return replace(found, others=tuple(name for name in others if counts[name] > num_usual / 2))
 
     @classmethod
-    def of(cls, value: Mapping[str, Any]) -> LabelReading:
+    def of(cls, value: Mapping[str, Any]) -> LabelParser:
         return cls(sort=value["sort"], others=tuple(value["others"]))
 
     def to_json(self) -> dict[str, Any]:
