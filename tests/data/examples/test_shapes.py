@@ -8,7 +8,7 @@ from boxcrew.data.examples.shapes import Shape, choose_shape, resize_to
 
 
 @pytest.mark.parametrize(
-    ("wanted", "own", "shape"),
+    ("options", "own", "shape"),
     [
         (ExampleOptions(), (28, 20, 1), (28, 20, 1)),
         (ExampleOptions(), None, (32, 32, 3)),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from boxcrew.data.checks.problem import Action, Kind, Problem
 from boxcrew.data.detection.annotations import VAL_SHARE
 from boxcrew.data.detection.source import SPLITS
 from boxcrew.data.examples.example_set import Array, InMemory
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,6 +78,29 @@ def made_split_problem(root: Path, mask: Bools, *, seed: int) -> tuple[Problem, 
         f" (seed {seed})"
     )
     return (Problem(kind="made-split", file=str(root), what=message, action="noted"),)
+
+
+def hold_out(
+    root: Path,
+    splits: Mapping[str, list[Item]],
+    key: Callable[[Item], str],
+    label: Callable[[Item], int],
+    *,
+    seed: int,
+) -> tuple[dict[str, list[Item]], tuple[Problem, ...]]:
+    """Move training items, chosen by `hold_out_mask`, to a validation split if there is none."""
+    train = splits.get("train", [])
+    if not train or "val" in splits:
+        return dict(splits), ()
+    labels = np.array([label(item) for item in train], dtype=np.int64)
+    mask = hold_out_mask([key(item) for item in train], labels, seed=seed)
+    if not mask.any():
+        return dict(splits), ()
+    chosen = {
+        "train": [item for item, is_held in zip(train, mask, strict=True) if not is_held],
+        "val": [item for item, is_held in zip(train, mask, strict=True) if is_held],
+    }
+    return {**splits, **chosen}, made_split_problem(root, mask, seed=seed)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

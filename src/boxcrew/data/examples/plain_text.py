@@ -8,7 +8,7 @@ from boxcrew.core.errors import DataError
 
 
 def read_utf8(path: Path) -> str:
-    """Return the content without byte order mark, every line end as `\\n`."""
+    """Return the content without byte order mark, every line end as a newline."""
     try:
         data = path.read_bytes()
     except OSError as error:

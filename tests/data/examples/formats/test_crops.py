@@ -55,7 +55,7 @@ def test_objects_are_cut_out_with_a_margin(tmp_path: Path) -> None:
 def test_what_is_read_when_asked_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = make_crops(tmp_path)
     at_once = open_examples(path, ExampleOptions(size=16))
-    monkeypatch.setattr(crops, "_MOST_AT_ONCE", 0)
+    monkeypatch.setattr(crops, "_MOST_IN_MEMORY", 0)
     later = open_examples(path, ExampleOptions(size=16))
     assert later.split("train").input_bytes > 0
     assert at_once.split("train").input_bytes == 0

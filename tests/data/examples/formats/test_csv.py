@@ -93,7 +93,7 @@ def test_labels_that_are_measurements_are_refused(tmp_path: Path) -> None:
     rows = [f"{index},red,{index * 0.37:.2f}" for index in range(150)]
     error = refused(write(tmp_path / "a.csv", *rows))
     assert "labels that are not integers" in error.message
-    assert "regression is not done" in error.message
+    assert "regression is not supported" in error.message
     rows = [f"{index},red,name{index}" for index in range(150)]
     assert "150 different values in 150 rows" in refused(write(tmp_path / "b.csv", *rows)).message
 
@@ -104,7 +104,7 @@ def test_labels_of_a_short_table_that_are_measurements_are_refused(tmp_path: Pat
     assert "column 'kind' has labels that are not integers, such as 0.37 (line 3)" in error.message
     assert "90 different ones in 90 rows" in error.message
     assert "task.label=" in error.advice
-    assert "make classes of ranges" in error.advice
+    assert "turn ranges into classes" in error.advice
     halves = [f"{index},red,{index % 6 / 2}" for index in range(90)]
     opened = open_examples(write(tmp_path / "b.csv", *halves), ExampleOptions())
     assert opened.classes == ("0", "0.5", "1", "1.5", "2", "2.5")
@@ -265,7 +265,7 @@ def test_constant_columns_are_left_out(tmp_path: Path) -> None:
     constant = [problem.value for problem in opened.problems if problem.kind == "column-constant"]
     assert constant == ["v", "w"]
     rows = [f"0.1,same,{'ab'[index % 2]}" for index in range(20)]
-    assert "no column beside 'kind'" in refused(write(tmp_path / "b.csv", *rows)).message
+    assert "no column besides 'kind'" in refused(write(tmp_path / "b.csv", *rows)).message
 
 
 def test_rare_categories_share_a_feature(tmp_path: Path) -> None:
@@ -285,11 +285,11 @@ def test_rare_categories_share_a_feature(tmp_path: Path) -> None:
     [
         ("size,size,kind", "columns 1 and 2 are both called 'size'"),
         ("size,,kind", "column 2 has no name"),
-        ("5.1,3.5,setosa", "its first line is no header: 5.1, 3.5, setosa"),
-        ("3,1,0", "its first line is no header"),
-        ("5,3,1,0,setosa", "its first line is no header: 5, 3, 1, 0, setosa"),
-        ("5,3,setosa,large", "its first line is no header"),
-        ("5,setosa", "its first line is no header"),
+        ("5.1,3.5,setosa", "its first line is data, not a header: 5.1, 3.5, setosa"),
+        ("3,1,0", "its first line is data, not a header"),
+        ("5,3,1,0,setosa", "its first line is data, not a header: 5, 3, 1, 0, setosa"),
+        ("5,3,setosa,large", "its first line is data, not a header"),
+        ("5,setosa", "its first line is data, not a header"),
     ],
 )
 def test_wrong_headers_are_refused(tmp_path: Path, header: str, told: str) -> None:
@@ -384,16 +384,16 @@ def test_a_folder_with_splits(tmp_path: Path) -> None:
         (
             b"size,colour,kind\n1,a\n2,a\n",
             "row-malformed",
-            "has no row that can be used; line 2: has 2 values, not the 3 of the header",
+            "has no usable row; line 2: has 2 values, not the 3 of the header",
         ),
         (
             b"size,colour,kind\n1,red,\n",
             "label-missing",
-            "has no row that can be used; from line 2: no 'kind' in 1 row",
+            "has no usable row; from line 2: no 'kind' in 1 row",
         ),
         (b"size,colour,kind\n", "text-unreadable", "has no rows"),
         (b"", "text-unreadable", "is empty"),
-        (b"5.1,3.5,setosa\n", "text-unreadable", "its first line is no header: 5.1, 3.5, setosa"),
+        (b"5.1,3.5,setosa\n", "text-unreadable", "its first line is data, not a header: 5.1, 3.5, setosa"),
         (None, "text-unreadable", "cannot be read: Is a directory"),
     ],
 )

@@ -47,9 +47,9 @@ def test_two_files_for_one_split_are_refused(tmp_path: Path, first: str, second:
     for name in {"train.csv", first, second}:
         write(tmp_path / name, *plain_rows())
     assert CsvFormat.detect(tmp_path)
-    with pytest.raises(DataError, match=f"{first} and {second} are files of one split") as raised:
+    with pytest.raises(DataError, match=f"{first} and {second} are both files of split") as raised:
         open_examples(tmp_path, ExampleOptions())
-    assert raised.value.advice == "leave one of them"
+    assert raised.value.advice == "remove one of them"
 
 
 def test_a_folder_without_a_file_to_train_on(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_column_that_numbers_the_rows_is_left_out(tmp_path: Path, first: int) 
     assert columns(opened) == ["size"]
     (told,) = [problem for problem in opened.problems if problem.value == "Unnamed: 0"]
     assert told.action == "left out"
-    assert told.what == "column 'Unnamed: 0' numbers the rows, which tells nothing about others"
+    assert told.what == "column 'Unnamed: 0' only counts the rows"
 
 
 def test_what_numbers_the_rows_is_learnt_from_if_there_is_nothing_else(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_a_name_that_two_classes_have_is_refused(folder: Path) -> None:
     (folder / "classes.txt").write_text("shirt\n\nshoe\nshirt\n")
     error = refused(folder)
     assert error.message == f"{folder / 'classes.txt'}: names 'shirt' twice, in lines 1 and 4"
-    assert error.advice == "give each class a name of its own"
+    assert error.advice == "give each class its own name"
 
 
 def test_labels_that_only_test_has_need_no_name(folder: Path) -> None:
@@ -128,11 +128,11 @@ def test_other_content_is_named(tmp_path: Path, content: bytes, told: str) -> No
 def test_labels_must_fit_the_pictures(folder: Path) -> None:
     labels = folder / "train-labels-idx1-ubyte.gz"
     labels.write_bytes((folder / "t10k-labels-idx1-ubyte.gz").read_bytes())
-    assert "has 9 labels, but train-images-idx3-ubyte.gz has 60 pictures" in refused(folder).message
+    assert "has 9 labels, but train-images-idx3-ubyte.gz has 60 images" in refused(folder).message
     labels.unlink()
     error = refused(folder)
     assert f"{folder / labels.stem}: is missing, and so is {labels.name}" in error.message
-    assert error.advice == "put it beside it"
+    assert error.advice == "put it into the same folder"
 
 
 def left_out(folder: Path) -> tuple[str, str, str]:
@@ -151,7 +151,7 @@ def test_a_test_split_that_cannot_be_used_is_left_out(folder: Path) -> None:
     pictures, labels = (folder / f"t10k-{name}-ubyte.gz" for name in ("images-idx3", "labels-idx1"))
     whole = labels.read_bytes()
     labels.write_bytes((folder / "train-labels-idx1-ubyte.gz").read_bytes())
-    what = f"has 60 labels, but {pictures.name} has 9 pictures"
+    what = f"has 60 labels, but {pictures.name} has 9 images"
     assert left_out(folder) == ("label-missing", labels.name, what)
     labels.write_bytes(whole[:-20])
     kind, file, what = left_out(folder)

@@ -1,4 +1,4 @@
-"""Crops: the objects of any set of images with boxes, each an example of its class."""
+"""Crops: the objects of any detection set, each a sample of its class."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from boxcrew.data.examples.example_set import (
 from boxcrew.data.examples.shapes import Shape, choose_shape
 
 MARGIN = 0.1
-"""Of a box's sides, that a crop shows beyond each of its edges."""
+"""The share of a box's side that a crop shows beyond each edge."""
 SMALLEST_SIDE = 8
-"""Of a box, in pixels: what is smaller cannot be told."""
-_MOST_AT_ONCE = 512 * 2**20  # bytes of crops that are made when the set is opened
+"""The smallest side of a box that is used, in pixels."""
+_MOST_IN_MEMORY = 512 * 2**20  # bytes of crops up to which all are read when the set is opened
 
 
 @EXAMPLE_FORMATS.register("crops")
 class CropsFormat(ExampleFormat):
-    """Objects that are crowds or difficult are no examples."""
+    """Crops of all objects that are neither crowds nor difficult."""
 
     name = "crops"
 
@@ -52,43 +52,42 @@ class CropsFormat(ExampleFormat):
 
 
 def open_crops(source: Source, options: ExampleOptions, *, format: str) -> ExampleSet:
-    """The crops of a set. If they are not too large they are made here, each image being read once for all
-    of its crops; else they are read when asked for.
-    """
-    splits = {name: _cuts(records) for name, records in source.splits.items()}
-    problems = [*source.problems, *_small(source)]
-    settled, left = resolve_crops(source.root, source.classes, splits, problems, eval_only=options.eval_only)
+    """Open the crops of a detection set. They are read here if they fit into memory, else when fetched."""
+    splits = {
+        name: [crops for record in records if (crops := _crops(record))]
+        for name, records in source.splits.items()
+    }
+    problems = [*source.problems, *_small_objects(source)]
+    resolved, splits = resolve_crops(
+        source.root, source.classes, splits, problems, eval_only=options.eval_only
+    )
     shape = choose_shape(options, None)
-    count = sum(len(cut.labels) for cuts in left.values() for cut in cuts)
+    count = sum(len(image.labels) for images in splits.values() for image in images)
     examples: Mapping[str, Examples]
-    if count * math.prod(shape) <= _MOST_AT_ONCE:
-        examples, unread = _made(source, left, shape, workers=options.workers)
+    if count * math.prod(shape) <= _MOST_IN_MEMORY:
+        examples, unread = _read_splits(source, splits, shape, workers=options.workers)
         problems += unread
     else:
-        examples = lazy_crops(source, left, shape)
+        examples = lazy_crops(source, splits, shape)
     return ExampleSet(
         root=source.root,
         format=format,
         kind="pictures",
-        classes=settled.classes,
+        classes=resolved.classes,
         shape=shape,
         splits=examples,
-        problems=(*problems, *settled.problems),
+        problems=(*problems, *resolved.problems),
     )
 
 
-def _cuts(records: Sequence[Record]) -> list[ImageCrops]:
-    return [cut for record in records if (cut := _cut(record))]
-
-
-def _cut(record: Record) -> ImageCrops | None:
-    """None if no object is an example."""
-    left = np.flatnonzero(_candidates(record) & ~_is_small(record))
-    if not len(left):
+def _crops(record: Record) -> ImageCrops | None:
+    """Return the crops of an image; None if it has no usable object."""
+    usable = np.flatnonzero(_candidates(record) & ~_is_small(record))
+    if not len(usable):
         return None
-    keys = tuple(f"{record.key}#{place}" for place in left.tolist())
-    labels = record.target.labels[left]
-    return ImageCrops(record=record, boxes=_with_margin(record)[left], labels=labels, keys=keys)
+    keys = tuple(f"{record.key}#{index}" for index in usable.tolist())
+    labels = record.target.labels[usable]
+    return ImageCrops(record=record, boxes=_with_margin(record)[usable], labels=labels, keys=keys)
 
 
 def _candidates(record: Record) -> Bools:
@@ -109,25 +108,25 @@ def _with_margin(record: Record) -> Ints:
     return clipped
 
 
-def _small(source: Source) -> list[Problem]:
-    records = [record for part in source.splits.values() for record in part]
+def _small_objects(source: Source) -> list[Problem]:
+    records = [record for split in source.splits.values() for record in split]
     count = sum(int((_candidates(record) & _is_small(record)).sum()) for record in records)
     if not count:
         return []
-    what = f"{count} objects have a side under {SMALLEST_SIDE} pixels: no examples"
-    return [Problem(kind="box-small", file=str(source.root), what=what, action="left out", count=count)]
+    message = f"{count} objects have a side under {SMALLEST_SIDE} pixels, too small for a crop"
+    return [Problem(kind="box-small", file=str(source.root), what=message, action="left out", count=count)]
 
 
-def _made(
+def _read_splits(
     source: Source, splits: Mapping[str, Sequence[ImageCrops]], shape: Shape, *, workers: int
 ) -> tuple[dict[str, Examples], list[Problem]]:
-    """Images are as they were when they were scanned, or else there is something to tell."""
+    """Read all crops. Images that changed since they were scanned and cannot be read become problems."""
     examples: dict[str, Examples] = {}
     problems: list[Problem] = []
-    for split, cuts in splits.items():
-        made, skipped = read_crops(source, cuts, shape, workers=workers)
-        if len(made):
-            examples[split] = made
+    for split, images in splits.items():
+        crops, skipped = read_crops(source, images, shape, workers=workers)
+        if len(crops):
+            examples[split] = crops
         problems += [
             Problem(kind="unreadable-image", file=str(source.root), what=message, action="left out")
             for message in skipped

@@ -1,4 +1,4 @@
-"""The embedded set of product pictures: the objects of `shelf`, cut out."""
+"""The embedded set of product images: crops of the objects in `shelf` scenes."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from boxcrew.data.examples.formats.crops import open_crops
 
 
 class ProductScenes(ShelfSource):
-    """Fewer scenes: all of them are drawn when the set is opened, which takes seven seconds a thousand."""
+    """A shorter `shelf` set: all scenes are drawn on opening, which takes seven seconds for a thousand."""
 
     num_images: ClassVar[Mapping[str, int]] = {"train": 320, "val": 80, "test": 80}
 
 
 @EXAMPLE_FORMATS.register("products")
 class ProductsFormat(ExampleFormat):
-    """Eight classes, 32 x 32 in colour if nothing else is wanted."""
+    """Color images of eight classes, 32 x 32 by default."""
 
     name = "products"
 
     @classmethod
-    def detect(cls, path: Path) -> bool:  # noqa: ARG003  no path leads to it, only its name
+    def detect(cls, path: Path) -> bool:  # noqa: ARG003 - opened by name, never by path
         return False
 
     @classmethod

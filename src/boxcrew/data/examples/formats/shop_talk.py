@@ -1,4 +1,4 @@
-"""The embedded text."""
+"""The embedded running text, for language models."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleFormat, Ex
 
 @EXAMPLE_FORMATS.register("shop_talk")
 class ShopTalkFormat(ExampleFormat):
-    """Running text, the same whatever the seed of a run."""
+    """Generated running text, the same for every seed of a run."""
 
     name = "shop_talk"
     num_characters: ClassVar[Mapping[str, int]] = {"train": 160_000, "val": 20_000, "test": 20_000}
 
     @classmethod
-    def detect(cls, path: Path) -> bool:  # noqa: ARG003  no path leads to it, only its name
+    def detect(cls, path: Path) -> bool:  # noqa: ARG003 - opened by name, never by path
         return False
 
     @classmethod
