@@ -78,9 +78,8 @@ def check_refuses(name: str, folder: Path) -> None:
     empty, foreign = folder / "empty", folder / "letter.doc"
     empty.mkdir()
     foreign.write_bytes(b"Dear Sir or Madam\n")
-    kind = EXAMPLE_FORMATS.get(name)
     for path in (folder / "absent", empty, foreign):
-        assert not (path.exists() and kind.detect(path)), path
+        assert not (path.exists() and EXAMPLE_FORMATS.get(name).detect(path)), path
         error = _refusal(name, path)
         assert error is not None, f"{name} opened {path}"
         assert str(path) in error.message

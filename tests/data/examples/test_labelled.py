@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from boxcrew.core.errors import DataError
-from boxcrew.data.examples.labelled import LabeledArrays, hold_out_mask, resolve_classes, resolve_splits
+from boxcrew.data.examples.example_set import InMemory
+from boxcrew.data.examples.labelled import hold_out_mask, resolve_classes, resolve_splits
 
 ROOT = Path("some/set")
 
@@ -51,13 +52,13 @@ def test_every_class_keeps_an_example() -> None:
 
 def test_classes_that_training_lacks_are_left_out() -> None:
     labels = {"train": ints(0, 2, 2), "val": ints(1, 2, 1)}
-    parts = {
-        split: LabeledArrays(inputs=part[:, None] * 10, labels=part, keys=[f"{split}{i}" for i in range(3)])
+    splits_before = {
+        split: InMemory(part[:, None] * 10, part, [f"{split}{i}" for i in range(3)])
         for split, part in labels.items()
     }
-    settled, splits = resolve_splits(ROOT, ("a", "b", "c", "d"), parts, [])
-    assert settled.classes == ("a", "c")
-    (problem,) = settled.problems
+    resolved, splits = resolve_splits(ROOT, ("a", "b", "c", "d"), splits_before, [])
+    assert resolved.classes == ("a", "c")
+    (problem,) = resolved.problems
     assert (problem.kind, problem.action, problem.value) == ("class-empty", "left out", "b, d")
     assert "2 of other splits are left out" in problem.what
     assert splits["train"].labels.tolist() == [0, 1, 1]
@@ -67,8 +68,8 @@ def test_classes_that_training_lacks_are_left_out() -> None:
 
 
 def test_a_split_of_which_nothing_is_left_is_none() -> None:
-    part = LabeledArrays(inputs=ints(0, 1)[:, None], labels=ints(0, 1), keys=["a", "b"])
-    other = LabeledArrays(inputs=ints(2)[:, None], labels=ints(2), keys=["c"])
+    part = InMemory(ints(0, 1)[:, None], ints(0, 1), ["a", "b"])
+    other = InMemory(ints(2)[:, None], ints(2), ["c"])
     _, splits = resolve_splits(ROOT, ("a", "b", "c"), {"test": other, "train": part}, [])
     assert list(splits) == ["train"]
 

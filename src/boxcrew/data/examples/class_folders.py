@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,47 +36,48 @@ def class_folders(root: Path) -> list[ClassFolder]:
     return in_splits or [ClassFolder(split=None, label=folder.name, path=folder) for folder in folders]
 
 
-def stray_problems(root: Path, folders: Collection[ClassFolder]) -> list[Problem]:
-    """Report folders that lie beside the split folders, if the set has splits."""
-    if all(folder.split is None for folder in folders):
-        return []
-    message = "lies in none of the set's split folders"
-    return [
-        Problem(kind="no-split", file=folder.name, what=message, action="left out")
-        for folder in _folders_in(root)
-        if split_of_folder(folder.name) is None
-    ]
-
-
-def files_outside_classes(
-    root: Path, folders: Collection[ClassFolder], suffixes: Collection[str]
-) -> list[Path]:
-    """List files with one of the suffixes (lower case) that lie beside the class folders, not in them."""
-    parents = [root]
+def outside_problems(
+    root: Path,
+    folders: Collection[ClassFolder],
+    suffixes: Collection[str],
+    noun: str,
+    *,
+    ignored: Callable[[str], bool] = lambda _: False,
+) -> list[Problem]:
+    """Report what is left out because it lies beside the class folders: folders beside the split folders, if
+    there are any, and files with one of the suffixes (lower case) whose names are not `ignored`.
+    """
+    problems, parents = [], [root]
     if any(folder.split for folder in folders):
-        parents += [folder for folder in _folders_in(root) if split_of_folder(folder.name)]
-    of_classes = {folder.path for folder in folders}
-    return [
-        parent / name
+        splits = [folder for folder in _folders_in(root) if split_of_folder(folder.name)]
+        parents += splits
+        message = "lies in none of the set's split folders"
+        problems = [
+            Problem(kind="no-split", file=folder.name, what=message, action="left out")
+            for folder in _folders_in(root)
+            if folder not in splits
+        ]
+    names = [
+        (parent / name).relative_to(root).as_posix()
         for parent in parents
-        if parent not in of_classes
+        if all(parent != folder.path for folder in folders)
         for name in names_in(parent)
-        if suffix_of(name) in suffixes and not name.startswith(".")
+        if suffix_of(name) in suffixes and not name.startswith(".") and not ignored(name)
     ]
-
-
-def unclassified_problems(root: Path, files: Sequence[Path], noun: str) -> list[Problem]:
-    """Report files that are left out because no class folder holds them; nothing if there are none."""
-    if not files:
-        return []
-    names = [file.relative_to(root).as_posix() for file in files]
-    count, listed = len(names), list_names(names)
-    message = f"{counted(count, noun)} outside of every class folder: {listed}"
-    return [
-        Problem(
-            kind="label-missing", file=names[0], what=message, value=listed, action="left out", count=count
+    if names:
+        count, listed = len(names), list_names(names)
+        message = f"{counted(count, noun)} outside of every class folder: {listed}"
+        problems.append(
+            Problem(
+                kind="label-missing",
+                file=names[0],
+                what=message,
+                value=listed,
+                action="left out",
+                count=count,
+            )
         )
-    ]
+    return problems
 
 
 def list_names(names: Sequence[str]) -> str:

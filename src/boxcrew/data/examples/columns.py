@@ -84,12 +84,7 @@ def _steps(words: Sequence[str]) -> npt.NDArray[np.float64]:
         return np.diff(_numbers(words))
 
 
-def unusable_mask(column: Column, words: Sequence[str]) -> Bools:
-    """Return a mask of missing values, which in a numeric column include all that is no usable number."""
-    return missing_mask(words) if "categories" in column else ~_is_usable(_numbers(words))
-
-
-def unknown_mask(column: Column, words: Sequence[str]) -> Bools:
+def _unknown_mask(column: Column, words: Sequence[str]) -> Bools:
     """Return a mask of categories that training did not have; empty if rare ones share a feature."""
     if "categories" not in column or column["other"]:
         return np.zeros(len(words), dtype=np.bool_)
@@ -127,7 +122,8 @@ def value_problems(table: Table, columns: Sequence[Column]) -> Iterator[Problem]
     """Report missing, unusable and unknown values, at most once each for a column."""
     for column in columns:
         words = table.column(column["name"])
-        unusable, unknown = unusable_mask(column, words), unknown_mask(column, words)
+        unusable = missing_mask(words) if "categories" in column else ~_is_usable(_numbers(words))
+        unknown = _unknown_mask(column, words)
         if unusable.any():
             ending = f"; taken as {_stand_in(column)}"
             yield _value_problem(table, column, unusable, "value-missing", "missing or no numbers", ending)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.registry import Registry
-from boxcrew.core.types import Ints
+from boxcrew.core.types import Bools, Ints
 from boxcrew.data.checks.problem import Problem
 from boxcrew.data.formats import Format, format_of
 
@@ -64,10 +64,8 @@ class Examples(ABC):
         return self
 
     def subset(self, num: int) -> Examples:
-        """Return at most `num` samples, always the same ones.
-
-        One is drawn at random from each of `num` equal stretches, because sets are often sorted by class, or
-        their classes alternate.
+        """Return at most `num` samples, always the same: a random one of each of `num` equal stretches, since
+        sets are often sorted by class, or their classes alternate.
         """
         count = min(num, len(self))
         ends = np.arange(count + 1) * len(self) // count
@@ -113,10 +111,21 @@ class InMemory(Examples):
         assert len(inputs) == len(labels)
         self.inputs = inputs
         self.labels = labels
-        self._keys = keys
+        self.keys = keys
 
     def key(self, index: int) -> str:
-        return f"{self._keys}[{index}]" if isinstance(self._keys, str) else self._keys[index]
+        return f"{self.keys}[{index}]" if isinstance(self.keys, str) else self.keys[index]
+
+    def select(self, mask: Bools) -> InMemory:
+        if mask.all():
+            return self
+        keys = [self.key(index) for index in np.flatnonzero(mask).tolist()]
+        return InMemory(self.inputs[mask], self.labels[mask], keys)
+
+    def relabeled(self, numbers: Ints) -> InMemory:
+        """Map every label by `numbers` and drop the samples mapped to -1."""
+        kept = self.select(numbers[self.labels] >= 0)
+        return InMemory(kept.inputs, numbers[kept.labels], kept.keys)
 
     def fetch(self, indices: Sequence[int] | Ints) -> Fetched:
         chosen = np.asarray(indices, dtype=np.int64)
@@ -224,6 +233,18 @@ class ExampleFormat(Format):
     @classmethod
     @abstractmethod
     def open(cls, path: Path, options: ExampleOptions) -> ExampleSet: ...
+
+
+class EmbeddedFormat(ExampleFormat):
+    """A data set that is part of the program, opened by its name and never by a path."""
+
+    @classmethod
+    def detect(cls, path: Path) -> bool:  # noqa: ARG003
+        return False
+
+    @classmethod
+    def looked_for(cls) -> str:
+        return f"the word {cls.name!r} (an embedded set)"
 
 
 EXAMPLE_FORMATS: Registry[type[ExampleFormat]] = Registry("data format", "boxcrew.data.examples.formats")

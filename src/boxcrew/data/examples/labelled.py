@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,24 +17,9 @@ from boxcrew.core.types import Bools, Ints
 from boxcrew.data.checks.problem import Action, Kind, Problem
 from boxcrew.data.detection.annotations import VAL_SHARE
 from boxcrew.data.detection.source import SPLITS
-from boxcrew.data.examples.example_set import Array, InMemory
+from boxcrew.data.examples.example_set import InMemory
 
 Item = TypeVar("Item")
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class LabeledArrays:
-    """N samples in memory, before their classes are resolved."""
-
-    inputs: Array  # (N, …)
-    labels: Ints  # (N,)
-    keys: Sequence[str]
-
-    def select(self, mask: Bools) -> LabeledArrays:
-        if mask.all():
-            return self
-        keys = [self.keys[index] for index in np.flatnonzero(mask).tolist()]
-        return LabeledArrays(inputs=self.inputs[mask], labels=self.labels[mask], keys=keys)
 
 
 def unusable_split(split: str, file: Path, message: str, kind: Kind, *, count: int = 1) -> Problem:
@@ -73,10 +59,8 @@ def made_split_problem(root: Path, mask: Bools, *, seed: int) -> tuple[Problem, 
     """Report how many training samples were held out; nothing if none were."""
     if not mask.any():
         return ()
-    message = (
-        f"has no validation split; {mask.sum()} of its {len(mask)} training examples are held out"
-        f" (seed {seed})"
-    )
+    share = f"{mask.sum()} of its {len(mask)} training examples"
+    message = f"has no validation split; {share} are held out (seed {seed})"
     return (Problem(kind="made-split", file=str(root), what=message, action="noted"),)
 
 
@@ -96,11 +80,8 @@ def hold_out(
     mask = hold_out_mask([key(item) for item in train], labels, seed=seed)
     if not mask.any():
         return dict(splits), ()
-    chosen = {
-        "train": [item for item, is_held in zip(train, mask, strict=True) if not is_held],
-        "val": [item for item, is_held in zip(train, mask, strict=True) if is_held],
-    }
-    return {**splits, **chosen}, made_split_problem(root, mask, seed=seed)
+    divided = {"train": [*compress(train, ~mask)], "val": [*compress(train, mask)]}
+    return {**splits, **divided}, made_split_problem(root, mask, seed=seed)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -130,10 +111,8 @@ def resolve_classes(
     trained = np.sum([np.zeros(len(names), dtype=np.int64), *counted], axis=0) > 0
     classes = tuple(name for name, is_trained in zip(names, trained, strict=True) if is_trained)
     if not classes:
-        raise DataError(
-            f"{root}: has nothing to train on",
-            advice=first_problem(problems) or "it needs examples to train on",
-        )
+        advice = first_problem(problems) or "it needs examples to train on"
+        raise DataError(f"{root}: has nothing to train on", advice=advice)
     absent = [name for name, is_trained in zip(names, trained, strict=True) if not is_trained]
     num_lost = sum(int(count[~trained].sum()) for count in counts.values())
     return ResolvedClasses(
@@ -152,20 +131,16 @@ def first_problem(problems: Sequence[Problem]) -> str:
 def resolve_splits(
     root: Path,
     names: Sequence[str],
-    arrays: Mapping[str, LabeledArrays],
+    splits: Mapping[str, InMemory],
     problems: Sequence[Problem],
     *,
     eval_only: bool = False,
 ) -> tuple[ResolvedClasses, dict[str, InMemory]]:
-    """Apply `resolve_classes` to arrays by split, and return the splits that are not empty afterwards."""
-    labels = {split: part.labels for split, part in arrays.items()}
+    """Apply `resolve_classes`, and return the relabeled splits that are not empty, in their usual order."""
+    labels = {split: examples.labels for split, examples in splits.items()}
     resolved = resolve_classes(root, names, labels, problems, eval_only=eval_only)
-    splits = {}
-    for split in (split for split in SPLITS if split in arrays):
-        part = arrays[split].select(resolved.numbers[arrays[split].labels] >= 0)
-        if len(part.labels):
-            splits[split] = InMemory(part.inputs, resolved.numbers[part.labels], part.keys)
-    return resolved, splits
+    ordered = {split: splits[split].relabeled(resolved.numbers) for split in SPLITS if split in splits}
+    return resolved, {split: examples for split, examples in ordered.items() if len(examples)}
 
 
 def _absent_classes(root: Path, absent: Sequence[str], num_lost: int) -> Problem:

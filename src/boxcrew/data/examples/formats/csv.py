@@ -285,24 +285,21 @@ def _mask(table: Table, rows: Sequence[int]) -> Bools:
 def _classes(
     tables: Mapping[str, Table], label: str, parser: LabelParser
 ) -> tuple[list[str], dict[str, Ints]]:
-    """Return the class names, sorted, and the labels by split."""
+    """Return the class names, sorted, and the labels by split. Raises `DataError` if names hardly repeat."""
     names = {split: [*map(parser.class_name, table.column(label))] for split, table in tables.items()}
     main = next(iter(tables))
-    _require_classes(tables[main], label, names[main])
+    num_classes, num_rows = len(set(names[main])), len(names[main])
+    if num_classes > max(_MOST_CLASSES, num_rows / 2):
+        message = (
+            f"column {label!r} has {num_classes} different values in {num_rows} rows: too many for classes"
+        )
+        raise DataError(f"{tables[main].file}: {message}", advice=_CHOOSE)
     classes = sorted({name for of_split in names.values() for name in of_split}, key=parser.sort_key)
     numbers = {name: number for number, name in enumerate(classes)}
     return classes, {
         split: np.array([numbers[name] for name in of_split], dtype=np.int64)
         for split, of_split in names.items()
     }
-
-
-def _require_classes(train: Table, label: str, names: Sequence[str]) -> None:
-    """Raise `DataError` for a column of names that hardly ever repeat."""
-    count = len(set(names))
-    if count > max(_MOST_CLASSES, len(names) / 2):
-        message = f"column {label!r} has {count} different values in {len(names)} rows: too many for classes"
-        raise DataError(f"{train.file}: {message}", advice=_CHOOSE)
 
 
 def _learn_columns(

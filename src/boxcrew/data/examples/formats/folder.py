@@ -16,12 +16,10 @@ from boxcrew.data.detection.source import SPLITS, Record
 from boxcrew.data.examples.class_folders import (
     ClassFolder,
     class_folders,
-    files_outside_classes,
     has_class_folders,
     is_annotated,
     list_names,
-    stray_problems,
-    unclassified_problems,
+    outside_problems,
     unlistable_problems,
 )
 from boxcrew.data.examples.crops import ImageCrops, lazy_crops, resolve_crops
@@ -91,8 +89,8 @@ def _find(root: Path) -> tuple[list[str], Splits, list[Problem]]:
     folders = _folders(root)
     names = sorted({folder.label for folder in folders})
     splits: Splits = {}
-    problems = [*unlistable_problems(root, "unreadable-image"), *stray_problems(root, folders)]
-    problems += unclassified_problems(root, files_outside_classes(root, folders, IMAGE_SUFFIXES), "image")
+    problems = unlistable_problems(root, "unreadable-image")
+    problems += outside_problems(root, folders, IMAGE_SUFFIXES, "image")
     for folder in folders:
         problems += _other_files(root, folder)
         for file in files_below(folder.path, IMAGE_SUFFIXES):

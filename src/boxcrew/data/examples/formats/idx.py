@@ -14,9 +14,15 @@ import numpy as np
 
 from boxcrew.core.errors import DataError
 from boxcrew.data.checks.problem import Problem
-from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleFormat, ExampleOptions, ExampleSet
+from boxcrew.data.examples.example_set import (
+    EXAMPLE_FORMATS,
+    Array,
+    ExampleFormat,
+    ExampleOptions,
+    ExampleSet,
+    InMemory,
+)
 from boxcrew.data.examples.labelled import (
-    LabeledArrays,
     hold_out_mask,
     made_split_problem,
     resolve_splits,
@@ -53,18 +59,22 @@ class IdxFormat(ExampleFormat):
     @classmethod
     def open(cls, path: Path, options: ExampleOptions) -> ExampleSet:
         require_folder(path, "IDX")
-        arrays, unread = _read_splits(path)
-        if "train" not in arrays:
+        splits, unread = _read_splits(path)
+        if "train" not in splits:
             raise DataError(f"{path}: has no IDX files to train on", advice=f"looked for {cls.looked_for()}")
-        names, train = _names(path, arrays), arrays["train"]
-        mask = hold_out_mask(train.keys, train.labels, seed=options.seed, share=VAL_SHARE)
+        names, train = _names(path, splits), splits["train"]
+        keys = [train.key(index) for index in range(len(train))]
+        mask = hold_out_mask(keys, train.labels, seed=options.seed, share=VAL_SHARE)
         if mask.any():
-            arrays |= {"train": train.select(~mask), "val": train.select(mask)}
+            splits |= {"train": train.select(~mask), "val": train.select(mask)}
         height, width = train.inputs.shape[1:]
         shape = choose_shape(options, (height, width, 1))
-        resized = {split: _resized(part, shape) for split, part in arrays.items()}
+        splits = {
+            split: InMemory(_resized(examples.inputs, shape), examples.labels, examples.keys)
+            for split, examples in splits.items()
+        }
         problems = (*unread, *made_split_problem(path, mask, seed=options.seed))
-        resolved, splits = resolve_splits(path, names, resized, problems, eval_only=options.eval_only)
+        resolved, splits = resolve_splits(path, names, splits, problems, eval_only=options.eval_only)
         return ExampleSet(
             root=path,
             format=cls.name,
@@ -82,9 +92,9 @@ def _find(root: Path, prefix: str, content: str, num_axes: int) -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
-def _read_splits(root: Path) -> tuple[dict[str, LabeledArrays], list[Problem]]:
-    """Read the arrays by split. Splits other than training that cannot be used become problems."""
-    arrays: dict[str, LabeledArrays] = {}
+def _read_splits(root: Path) -> tuple[dict[str, InMemory], list[Problem]]:
+    """Read the splits that there are. Splits other than training that cannot be used become problems."""
+    splits: dict[str, InMemory] = {}
     problems: list[Problem] = []
     for split, prefix in _PREFIXES.items():
         file = _find(root, prefix, "images", 3)
@@ -92,7 +102,7 @@ def _read_splits(root: Path) -> tuple[dict[str, LabeledArrays], list[Problem]]:
             continue
         labels_file = _find(root, prefix, "labels", 1) or root / f"{prefix}-labels-idx1-ubyte"
         try:
-            arrays[split] = _read_split(split, file, labels_file)
+            splits[split] = _read_split(split, file, labels_file)
         except DataError as error:
             if split == "train":
                 raise
@@ -101,10 +111,10 @@ def _read_splits(root: Path) -> tuple[dict[str, LabeledArrays], list[Problem]]:
                 if error.message.startswith(f"{file}: ")
                 else unusable_split(split, labels_file, error.message, "label-missing")
             )
-    return arrays, problems
+    return splits, problems
 
 
-def _read_split(split: str, file: Path, labels_file: Path) -> LabeledArrays:
+def _read_split(split: str, file: Path, labels_file: Path) -> InMemory:
     """Read images and labels. The message of a `DataError` begins with the file that caused it."""
     if not labels_file.is_file():
         message = f"{labels_file}: is missing, and so is {labels_file.name}.gz, but {file.name} is there"
@@ -117,15 +127,14 @@ def _read_split(split: str, file: Path, labels_file: Path) -> LabeledArrays:
         )
     if not images.size:
         raise DataError(f"{file}: has no images", advice=_GET_AGAIN)
-    keys = [f"{split}[{index}]" for index in range(len(labels))]
-    return LabeledArrays(inputs=images, labels=labels.astype(np.int64), keys=keys)
+    return InMemory(images, labels.astype(np.int64), split)
 
 
 def read_idx(file: Path, *, num_axes: int) -> Pixels:
     """Return the bytes of an IDX file as an array with `num_axes` axes. A .gz file is unpacked."""
     try:
-        with _opened(file) as opened:
-            shape = _read_shape(file, opened, num_axes)
+        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as opened:
+            shape = _read_shape(file, cast("IO[bytes]", opened), num_axes)
             data = opened.read(math.prod(shape) + 1)
     except (OSError, EOFError, zlib.error, MemoryError, OverflowError) as error:
         raise DataError(f"{file}: cannot be read: {error}", advice=_GET_AGAIN) from error
@@ -134,10 +143,6 @@ def read_idx(file: Path, *, num_axes: int) -> Pixels:
         promised = " x ".join(map(str, shape))
         raise DataError(f"{file}: its header says {promised} bytes, but it has {actual}", advice=_GET_AGAIN)
     return np.frombuffer(data, dtype=np.uint8).reshape(shape)
-
-
-def _opened(file: Path) -> IO[bytes]:
-    return cast("IO[bytes]", gzip.open(file)) if file.suffix == ".gz" else file.open("rb")
 
 
 def _read_shape(file: Path, opened: IO[bytes], num_axes: int) -> tuple[int, ...]:
@@ -158,9 +163,9 @@ def _read_shape(file: Path, opened: IO[bytes], num_axes: int) -> tuple[int, ...]
     return struct.unpack(f">{num_axes}I", sizes)
 
 
-def _names(root: Path, arrays: Mapping[str, LabeledArrays]) -> list[str]:
+def _names(root: Path, splits: Mapping[str, InMemory]) -> list[str]:
     """Return the class names of the labels 0, 1, 2, … The file must name all labels of training."""
-    largest = {split: int(part.labels.max()) for split, part in arrays.items()}
+    largest = {split: int(examples.labels.max()) for split, examples in splits.items()}
     file = root / "classes.txt"
     names = _read_names(file) if file.is_file() else []
     if file.is_file() and len(names) <= largest["train"]:
@@ -183,12 +188,12 @@ def _read_names(file: Path) -> list[str]:
     return list(first)
 
 
-def _resized(arrays: LabeledArrays, shape: Shape) -> LabeledArrays:
+def _resized(images: Array, shape: Shape) -> Array:
     """Resize images (N, height, width) to (N, *shape)."""
-    images = arrays.inputs[..., None]
-    if images.shape[1:] != shape:
-        resized = np.empty((len(images), *shape), dtype=np.uint8)
-        for index, image in enumerate(images):
-            resized[index] = resize_to(image, shape)
-        images = resized
-    return LabeledArrays(inputs=images, labels=arrays.labels, keys=arrays.keys)
+    with_channel = images[..., None]
+    if with_channel.shape[1:] == shape:
+        return with_channel
+    resized = np.empty((len(images), *shape), dtype=np.uint8)
+    for index, image in enumerate(with_channel):
+        resized[index] = resize_to(image, shape)
+    return resized

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from boxcrew.data.detection.formats.shelf import ShelfSource
-from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleFormat, ExampleOptions, ExampleSet
+from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, EmbeddedFormat, ExampleOptions, ExampleSet
 from boxcrew.data.examples.formats.crops import open_crops
 
 
@@ -18,18 +18,10 @@ class ProductScenes(ShelfSource):
 
 
 @EXAMPLE_FORMATS.register("products")
-class ProductsFormat(ExampleFormat):
+class ProductsFormat(EmbeddedFormat):
     """Color images of eight classes, 32 x 32 by default."""
 
     name = "products"
-
-    @classmethod
-    def detect(cls, path: Path) -> bool:  # noqa: ARG003 - opened by name, never by path
-        return False
-
-    @classmethod
-    def looked_for(cls) -> str:
-        return "the word 'products' (an embedded set)"
 
     @classmethod
     def open(cls, path: Path, options: ExampleOptions) -> ExampleSet:

@@ -9,23 +9,15 @@ from typing import ClassVar
 from boxcrew.data.detection.source import SPLITS
 from boxcrew.data.embedded.shop_talk import write_shop_talk
 from boxcrew.data.examples.corpus import open_corpus
-from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleFormat, ExampleOptions, ExampleSet
+from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, EmbeddedFormat, ExampleOptions, ExampleSet
 
 
 @EXAMPLE_FORMATS.register("shop_talk")
-class ShopTalkFormat(ExampleFormat):
+class ShopTalkFormat(EmbeddedFormat):
     """Generated running text, the same for every seed of a run."""
 
     name = "shop_talk"
     num_characters: ClassVar[Mapping[str, int]] = {"train": 160_000, "val": 20_000, "test": 20_000}
-
-    @classmethod
-    def detect(cls, path: Path) -> bool:  # noqa: ARG003 - opened by name, never by path
-        return False
-
-    @classmethod
-    def looked_for(cls) -> str:
-        return "the word 'shop_talk' (an embedded text)"
 
     @classmethod
     def open(cls, path: Path, options: ExampleOptions) -> ExampleSet:

@@ -15,17 +15,20 @@ from boxcrew.data.checks.problem import Problem
 from boxcrew.data.examples.alphabet import Unit, encode_texts, fixed_length_vocabulary
 from boxcrew.data.examples.class_folders import (
     class_folders,
-    files_outside_classes,
     has_class_folders,
     has_several_classes,
-    stray_problems,
-    unclassified_problems,
+    outside_problems,
     unlistable_problems,
 )
 from boxcrew.data.examples.corpus import open_corpus
-from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleFormat, ExampleOptions, ExampleSet
+from boxcrew.data.examples.example_set import (
+    EXAMPLE_FORMATS,
+    ExampleFormat,
+    ExampleOptions,
+    ExampleSet,
+    InMemory,
+)
 from boxcrew.data.examples.labelled import (
-    LabeledArrays,
     hold_out,
     resolve_splits,
     unusable_split,
@@ -143,15 +146,15 @@ def _open_classes(root: Path, files: Sequence[Path], options: ExampleOptions) ->
         (text.text[:length] for text in splits.get("train", ())), length=length, unit=unit
     )
     problems += (*made, *truncated_texts(str(root), ((t.key, t.text) for t in texts), length))
-    arrays = {
-        split: LabeledArrays(
-            inputs=encode_texts(vocabulary, [text.text for text in of_split]),
-            labels=np.array([numbers[text.label] for text in of_split], dtype=np.int64),
-            keys=[text.key for text in of_split],
+    encoded = {
+        split: InMemory(
+            encode_texts(vocabulary, [text.text for text in of_split]),
+            np.array([numbers[text.label] for text in of_split], dtype=np.int64),
+            [text.key for text in of_split],
         )
         for split, of_split in splits.items()
     }
-    resolved, examples = resolve_splits(root, names, arrays, problems, eval_only=options.eval_only)
+    resolved, examples = resolve_splits(root, names, encoded, problems, eval_only=options.eval_only)
     return ExampleSet(
         root=root,
         format=TextFormat.name,
@@ -184,9 +187,8 @@ def _lines(root: Path, files: Iterable[Path], problems: list[Problem]) -> Iterat
 def _files_of_classes(root: Path, problems: list[Problem]) -> Iterator[_Text]:
     """Yield the files of class folders. Unreadable and empty files are added to `problems`."""
     folders = class_folders(root)
-    problems += (*unlistable_problems(root, "text-unreadable"), *stray_problems(root, folders))
-    outside = files_outside_classes(root, folders, TEXT_SUFFIXES)
-    problems += unclassified_problems(root, [file for file in outside if not _is_about(file.name)], "text")
+    problems += unlistable_problems(root, "text-unreadable")
+    problems += outside_problems(root, folders, TEXT_SUFFIXES, "text", ignored=_is_about)
     for folder in folders:
         for file in files_below(folder.path, TEXT_SUFFIXES):
             for _, text in split_texts(_read(root, file, problems), "file"):
