@@ -70,9 +70,9 @@ def test_a_column_that_numbers_the_rows_is_left_out(tmp_path: Path, first: int) 
     rows[3], rows[30] = f"{first + 3},4", f"{first + 30},7,"  # two rows that are left out
     opened = open_examples(write(tmp_path / "a.csv", *rows, header="Unnamed: 0,size,kind"), ExampleOptions())
     assert columns(opened) == ["size"]
-    (told,) = [problem for problem in opened.problems if problem.value == "Unnamed: 0"]
-    assert told.action == "left out"
-    assert told.what == "column 'Unnamed: 0' only counts the rows"
+    (problem,) = [problem for problem in opened.problems if problem.value == "Unnamed: 0"]
+    assert problem.action == "left out"
+    assert problem.what == "column 'Unnamed: 0' only counts the rows"
 
 
 def test_what_numbers_the_rows_is_learnt_from_if_there_is_nothing_else(tmp_path: Path) -> None:
@@ -108,8 +108,8 @@ def test_decimal_commas_and_doubtful_columns(tmp_path: Path) -> None:
     rows = [f"{place * 7 % 40},{place % 10};t{place};{'ab'[place % 2]}" for place in range(60)]
     opened = open_examples(write(tmp_path / "a.csv", *rows, header="size;text;kind"), ExampleOptions())
     assert "mean" in opened.encoding["columns"][0]
-    (told,) = [problem for problem in opened.problems if problem.kind == "column-doubtful"]
-    assert "column 'text': 48 different words in 48 rows" in told.what
+    (problem,) = [problem for problem in opened.problems if problem.kind == "column-doubtful"]
+    assert "column 'text': 48 different words in 48 rows" in problem.what
 
 
 def test_labels_with_underscores_are_names(tmp_path: Path) -> None:

@@ -75,8 +75,8 @@ def test_images_of_different_sizes_become_one(tmp_path: Path) -> None:
     write_image(tmp_path / "a" / "large.jpg", draw_blocks(50, width=500, height=300))
     opened = open_examples(tmp_path, ExampleOptions())
     assert opened.shape == (32, 32, 3)
-    (told,) = [problem for problem in opened.problems if problem.kind == "image-resized"]
-    assert (told.what, told.action) == (
+    (problem,) = [problem for problem in opened.problems if problem.kind == "image-resized"]
+    assert (problem.what, problem.action) == (
         "9 images of 2 sizes become 32 x 32; size= sets another side",
         "repaired",
     )
@@ -103,27 +103,27 @@ def test_images_of_one_size_that_are_large_are_not_taken_as_they_are(tmp_path: P
             )
     opened = open_examples(tmp_path, ExampleOptions())
     assert opened.shape == (32, 32, 3)
-    (told,) = [problem for problem in opened.problems if problem.kind == "image-resized"]
-    assert told.what.startswith("4 images of 400 x 300 pixels become 32 x 32")
+    (problem,) = [problem for problem in opened.problems if problem.kind == "image-resized"]
+    assert problem.what.startswith("4 images of 400 x 300 pixels become 32 x 32")
 
 
 def test_images_beside_the_folders_of_classes_are_told(tmp_path: Path) -> None:
     write_classes(tmp_path / "flat", {"a": 4, "b": 4})
     for name in ("1.png", "2.jpg", "3.png", "4.png", ".hidden.png"):
         write_image(tmp_path / "flat" / name, draw_blocks(90))
-    (told,) = [
+    (problem,) = [
         p for p in open_examples(tmp_path / "flat", ExampleOptions()).problems if p.kind == "label-missing"
     ]
-    assert (told.file, told.action, told.count) == ("1.png", "left out", 4)
-    assert told.what == "4 images outside of every class folder: 1.png, 2.jpg, 3.png, …"
+    assert (problem.file, problem.action, problem.count) == ("1.png", "left out", 4)
+    assert problem.what == "4 images outside of every class folder: 1.png, 2.jpg, 3.png, …"
 
     write_classes(tmp_path / "divided" / "train", {"a": 4, "b": 4})
     (tmp_path / "divided" / "val").mkdir()
     for name in ("0.png", "train/5.png", "val/6.png"):
         write_image(tmp_path / "divided" / name, draw_blocks(90))
     opened = open_examples(tmp_path / "divided", ExampleOptions())
-    (told,) = [problem for problem in opened.problems if problem.kind == "label-missing"]
-    assert told.what == "3 images outside of every class folder: 0.png, train/5.png, val/6.png"
+    (problem,) = [problem for problem in opened.problems if problem.kind == "label-missing"]
+    assert problem.what == "3 images outside of every class folder: 0.png, train/5.png, val/6.png"
 
 
 def write_nested(root: Path, *names: str) -> None:
@@ -232,8 +232,8 @@ def test_what_vanishes_later_is_told(tmp_path: Path) -> None:
     assert fetched.indices.tolist() == [3, 0]
     assert fetched.labels.tolist() == part.labels[[3, 0]].tolist()
     assert len(fetched.inputs) == 2
-    (told,) = fetched.skipped
-    assert part.key(2) in told
+    (problem,) = fetched.skipped
+    assert part.key(2) in problem
 
 
 def test_as_many_are_kept_as_there_is_room_for(tmp_path: Path) -> None:

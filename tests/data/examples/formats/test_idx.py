@@ -105,7 +105,7 @@ def test_a_plain_file_cut_anywhere_is_named(folder: Path, at: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "problem"),
     [
         (b"PK\x03\x04" + bytes(40), "is not IDX: it begins with 504b0304"),
         (bytes([0, 0, 0x0D, 3]) + bytes(40), "numbers of type float32"),
@@ -116,12 +116,12 @@ def test_a_plain_file_cut_anywhere_is_named(folder: Path, at: int) -> None:
         ),
     ],
 )
-def test_other_content_is_named(tmp_path: Path, content: bytes, told: str) -> None:
+def test_other_content_is_named(tmp_path: Path, content: bytes, problem: str) -> None:
     file = tmp_path / "train-images-idx3-ubyte"
     file.write_bytes(content)
     with pytest.raises(DataError) as raised:
         read_idx(file, num_axes=3)
-    assert told in raised.value.message
+    assert problem in raised.value.message
     assert str(file) in raised.value.message
 
 
@@ -139,12 +139,12 @@ def left_out(folder: Path) -> tuple[str, str, str]:
     """Opens a set that has no test split: which file is to blame, and why."""
     opened = open_examples(folder, ExampleOptions())
     assert list(opened.splits) == ["train", "val"]
-    told, made = opened.problems
-    assert (told.at, told.action, made.kind) == ("test", "left out", "made-split")
+    problem, made = opened.problems
+    assert (problem.at, problem.action, made.kind) == ("test", "left out", "made-split")
     with pytest.raises(DataError, match="has no split 'test'") as raised:
         opened.split("test")
-    assert told.what in raised.value.advice
-    return told.kind, told.file, told.what
+    assert problem.what in raised.value.advice
+    return problem.kind, problem.file, problem.what
 
 
 def test_a_test_split_that_cannot_be_used_is_left_out(folder: Path) -> None:
