@@ -171,7 +171,9 @@ def test_one_that_hangs_is_named_and_ended(start: Start, tmp_path: Path) -> None
     others depend on the most.
     """
     rank = 0
-    program = "from boxcrew.deploy.processes import heartbeat\nheartbeat.EVERY, heartbeat.SILENCE = 0.5, 3.0\n"
+    program = (
+        "from boxcrew.deploy.processes import heartbeat\nheartbeat.EVERY, heartbeat.SILENCE = 0.5, 3.0\n"
+    )
     process = start("steps=100000", *TWO["ddp"], PYTHONPATH=prepared(tmp_path / "site", program))
     wait_for_step(tmp_path / "run", 2, process)
     replicas = replicas_of(process)

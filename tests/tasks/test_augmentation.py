@@ -9,7 +9,7 @@ import pytest
 
 from boxcrew.core.errors import UsageError
 from boxcrew.data.config import DataConfig
-from boxcrew.data.examples.example_set import Kind
+from boxcrew.data.examples.example_set import InputKind
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks.augmentation import AugmentConfig
 from boxcrew.tasks.base import TASKS, OpenOptions, TaskData
@@ -32,7 +32,7 @@ MIXES = {"mixup", "cutmix"}
     ("kind", "taken"),
     [("pictures", PICTURES | MIXES), ("numbers", MIXES), ("tokens", {"drop_tokens"})],
 )
-def test_what_does_nothing_to_the_data_is_refused(kind: Kind, taken: set[str]) -> None:
+def test_what_does_nothing_to_the_data_is_refused(kind: InputKind, taken: set[str]) -> None:
     assert VALUES.keys() == AugmentConfig.model_fields.keys()
     AugmentConfig().require_for(kind)
     for name, value in VALUES.items():

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch, Ints
-from boxcrew.data.examples.example_set import Array, Examples, ExampleSet, Fetched, InMemory, Kind
+from boxcrew.data.examples.example_set import Array, Examples, ExampleSet, Fetched, InMemory, InputKind
 from boxcrew.data.loading.workers import Workers
 from boxcrew.evaluate.advice import MORE, Advice
 from boxcrew.evaluate.label_noise import label_noise
@@ -31,7 +31,7 @@ LINEAR: dict[str, Any] = {"name": "fc", "widths": []}
 def subject_of(train: Examples, val: Examples | None = None, **settings: Any) -> ClassificationData:
     """Of examples that are in memory; by a small network, if nothing else is said."""
     inputs = train.fetch([0]).inputs
-    kind: Kind = "pictures" if inputs.ndim == 4 else "numbers"
+    kind: InputKind = "pictures" if inputs.ndim == 4 else "numbers"
     examples = ExampleSet(
         root=Path("made"),
         format="made",

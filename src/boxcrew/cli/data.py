@@ -14,7 +14,7 @@ from boxcrew.core.errors import UsageError
 from boxcrew.data.checks.scan import scan
 from boxcrew.data.detection.source import Source, open_source
 from boxcrew.data.detection.writers import WRITERS, write_source
-from boxcrew.data.examples.example_set import Wanted
+from boxcrew.data.examples.example_set import ExampleOptions
 from boxcrew.data.images.drawing import draw_boxes, grid
 from boxcrew.data.images.reading import write_image
 from boxcrew.hardware.probe import usable_cores
@@ -45,9 +45,11 @@ class LookConfig(Config):
     length: int = Field(default=128, ge=2)
     label: str | None = None
 
-    def wanted(self) -> Wanted:
+    def wanted(self) -> ExampleOptions:
         workers = max(1, int(usable_cores()))
-        return Wanted(size=self.size, length=self.length, label=self.label, seed=self.seed, workers=workers)
+        return ExampleOptions(
+            size=self.size, length=self.length, label=self.label, seed=self.seed, workers=workers
+        )
 
 
 def data_command(words: list[str], *, as_json: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from boxcrew.core.errors import UsageError
 from boxcrew.data.detection.source import SOURCES
-from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleSet, Wanted, open_examples
+from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleOptions, ExampleSet, open_examples
 from boxcrew.data.images.drawing import grid
 from boxcrew.data.images.reading import write_image
 from boxcrew.data.loading.collate import as_tensor
@@ -31,7 +31,7 @@ def holds_examples(path: str, format: str) -> bool:
 
 
 def look_at_examples(
-    path: str, format: str, wanted: Wanted, *, out: Path | None, say: Screen
+    path: str, format: str, wanted: ExampleOptions, *, out: Path | None, say: Screen
 ) -> dict[str, Any]:
     opened = open_examples(path, wanted, format=format)
     report = opened.report()
@@ -54,7 +54,7 @@ def _write_sheet(opened: ExampleSet, out: Path) -> None:
         raise UsageError(f"out={out}: there is nothing to draw of {opened.kind}", advice="leave out= out")
     if out.exists():
         raise UsageError(f"out={out}: exists already", advice="give a file name that is free")
-    train = opened.split("train").some(PICTURES)
+    train = opened.split("train").subset(PICTURES)
     found = train.fetch(range(len(train)))
     drawn = draw_examples(as_tensor(found.inputs), found.labels, opened.classes)
     write_image(out, grid(drawn, columns=COLUMNS, gap=8))

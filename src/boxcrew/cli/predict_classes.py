@@ -15,11 +15,11 @@ from boxcrew.core.config import Config, Tree
 from boxcrew.core.errors import DataError
 from boxcrew.core.files import write_json
 from boxcrew.data.examples.alphabet import Unit, encode_text
-from boxcrew.data.examples.columns import encode_rows, faults, require_columns
+from boxcrew.data.examples.columns import encode_rows, require_columns, value_problems
 from boxcrew.data.examples.example_set import Array
-from boxcrew.data.examples.formats.text import TEXT_SUFFIXES, cut_texts, texts_in
+from boxcrew.data.examples.formats.text import TEXT_SUFFIXES, split_texts, truncated_texts
 from boxcrew.data.examples.plain_text import read_utf8
-from boxcrew.data.examples.shapes import fit
+from boxcrew.data.examples.shapes import resize_to
 from boxcrew.data.examples.table import read_table
 from boxcrew.data.folders import files_below
 from boxcrew.data.images.reading import read_image
@@ -75,7 +75,7 @@ def _pictures(source: str, facts: DataFacts, say: Screen) -> Iterator[tuple[str,
     height, width, channels = facts["shape"]
     for photo in find_photos(source):
         try:
-            yield str(photo), fit(read_image(photo), (height, width, channels))
+            yield str(photo), resize_to(read_image(photo), (height, width, channels))
         except DataError as error:
             say.warn(f"left out: {error.message}")
 
@@ -84,7 +84,7 @@ def _rows(file: Path, facts: DataFacts, say: Screen) -> Iterator[tuple[str, Arra
     table, problems = read_table(file)
     columns = facts["meaning"]["columns"]
     require_columns(table, columns)
-    for problem in (*problems, *faults(table, columns)):
+    for problem in (*problems, *value_problems(table, columns)):
         say.warn(str(problem))
     for number, row in table.named_rows():
         yield f"{file}:{number}", encode_rows(facts["meaning"], [row])[0]
@@ -104,9 +104,9 @@ def _texts(place: Path, facts: DataFacts, say: Screen) -> Iterator[tuple[str, Ar
             continue
         texts = [
             (f"{file}:{number}" if unit == "line" else str(file), text)
-            for number, text in texts_in(content, unit)
+            for number, text in split_texts(content, unit)
         ]
-        for problem in cut_texts(str(file), texts, meaning["length"]):
+        for problem in truncated_texts(str(file), texts, meaning["length"]):
             say.warn(str(problem))
         for key, text in texts:
             yield key, encode_text(meaning, text)

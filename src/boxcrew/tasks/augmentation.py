@@ -12,7 +12,7 @@ from torch import Tensor
 from boxcrew.core.config import Config, none_is_a_choice
 from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Ints
-from boxcrew.data.examples.example_set import Array, Kind
+from boxcrew.data.examples.example_set import Array, InputKind
 from boxcrew.data.loading.example_samples import Augmentation, Mix
 from boxcrew.data.transforms.draws import draws
 from boxcrew.data.transforms.flip_shift_erase import FlipShiftErase
@@ -23,8 +23,8 @@ from boxcrew.data.transforms.tokens import drop_tokens
 Probability = Annotated[float, Field(ge=0, le=1)]
 _PICTURES, _POLICY, _TOKENS = range(3)  # streams of random numbers
 
-_CALLED: dict[Kind, str] = {"pictures": "pictures", "numbers": "tables", "tokens": "texts"}
-_MEANT_FOR: dict[str, tuple[Kind, ...]] = {
+_CALLED: dict[InputKind, str] = {"pictures": "pictures", "numbers": "tables", "tokens": "texts"}
+_MEANT_FOR: dict[str, tuple[InputKind, ...]] = {
     "flip": ("pictures",),
     "shift": ("pictures",),
     "erase": ("pictures",),
@@ -46,7 +46,7 @@ class AugmentConfig(Config):
     mixup: float = Field(default=0.0, ge=0)  # alpha of the shares of two samples; 0: none are mixed
     cutmix: float = Field(default=0.0, ge=0)
 
-    def require_for(self, kind: Kind) -> None:
+    def require_for(self, kind: InputKind) -> None:
         """What is set but would do nothing to this kind of data is an error, all of it at once."""
         idle = [name for name, kinds in _MEANT_FOR.items() if kind not in kinds and self._is_set(name)]
         if idle:
@@ -64,7 +64,7 @@ class AugmentConfig(Config):
         usual: float | str = cls.model_fields[name].default
         return usual
 
-    def changes(self, kind: Kind, unknown: int = 0) -> Augmentation:
+    def changes(self, kind: InputKind, unknown: int = 0) -> Augmentation:
         """`unknown`: the token that stands for characters which are not known."""
         change: _Pictures | _Tokens | None = None
         if kind == "pictures":

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from boxcrew.core.config import chosen_by
 from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch, Losses
-from boxcrew.data.examples.example_set import Examples, Kind
+from boxcrew.data.examples.example_set import Examples, InputKind
 from boxcrew.data.loading.example_samples import Augmentation, eval_example_batches
 from boxcrew.evaluate.accuracy import evaluate_classes
 from boxcrew.evaluate.advice import MORE, Advice, contradicted, gap, noise, unlearnt
@@ -116,7 +116,7 @@ class ClassesConfig(ExampleConfig):
 class ClassificationConfig(ClassesConfig):
     default_data = "products"
     folder = "classify"
-    kinds = frozenset[Kind]({"pictures", "numbers"})
+    kinds = frozenset[InputKind]({"pictures", "numbers"})
 
     name: Literal["classification"] = "classification"
     net: Annotated[SerializeAsAny[NetConfig], chosen_by("name", default="cnn", lookup=net_config_class)] = (
@@ -198,7 +198,7 @@ class ClassData(ExampleData):
         return self.config.balanced
 
     def changes(self) -> Augmentation:
-        return self.config.augment.changes(self.examples.kind, self.examples.meaning.get("unknown", 0))
+        return self.config.augment.changes(self.examples.kind, self.examples.encoding.get("unknown", 0))
 
     def evaluate(self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions) -> Evaluation:
         return self._evaluated(self.val, task, move, options)
@@ -253,7 +253,7 @@ class ClassData(ExampleData):
         class it has not learnt, for it is rare; and whether labels contradict what it knows.
         """
         assert isinstance(last, ClassificationEvaluation)
-        learnt = self._evaluated(self.train.some(len(self.val)), task, move, options).report.numbers
+        learnt = self._evaluated(self.train.subset(len(self.val)), task, move, options).report.numbers
         new = last.report.numbers
         too_well = gap(
             train_loss=learnt["loss"],

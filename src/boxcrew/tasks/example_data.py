@@ -18,14 +18,14 @@ from boxcrew.core.units import format_count
 from boxcrew.data.checks.problem import Problem
 from boxcrew.data.examples.example_set import (
     Array,
+    ExampleOptions,
     Examples,
     ExampleSet,
-    Kind,
+    InputKind,
     Relabelled,
-    Wanted,
     open_examples,
 )
-from boxcrew.data.examples.labelled import first_of
+from boxcrew.data.examples.labelled import first_problem
 from boxcrew.data.loading.collate import as_tensor
 from boxcrew.data.loading.example_samples import Augmentation, ExampleSamples
 from boxcrew.data.loading.loader import TrainLoader
@@ -33,7 +33,7 @@ from boxcrew.data.loading.order import BalancedOrder, SampleOrder
 from boxcrew.tasks.base import DataFacts, Loader, LoaderOptions, OpenOptions, Task, TaskConfig, TaskData
 
 _MEASURED = 4096  # pictures whose pixels are looked at for their mean
-_DTYPES: dict[Kind, type[np.generic]] = {"pictures": np.uint8, "numbers": np.float32, "tokens": np.int64}
+_DTYPES: dict[InputKind, type[np.generic]] = {"pictures": np.uint8, "numbers": np.float32, "tokens": np.int64}
 
 
 class ExampleConfig(TaskConfig):
@@ -41,7 +41,7 @@ class ExampleConfig(TaskConfig):
 
     aliases: ClassVar[Mapping[str, str]] = {name: f"task.{name}" for name in ("size", "length", "label")}
     choices: ClassVar[Mapping[str, str]] = {"net": "name"}
-    kinds: ClassVar[frozenset[Kind]] = frozenset(_DTYPES)  # of inputs that can be learnt from
+    kinds: ClassVar[frozenset[InputKind]] = frozenset(_DTYPES)  # of inputs that can be learnt from
 
     size: int | None = Field(default=None, ge=8, le=512)  # side of pictures; None: their own
     length: int = Field(default=128, ge=2)  # of texts, in characters
@@ -73,7 +73,7 @@ class ExampleData(TaskData):
         else:
             _require_like(opened, facts)
             opened = known_only(opened, tuple(facts["classes"])) if cls.tells_classes else opened
-        evaluated = opened.whole() if opening.evaluates_all else opened.split(opening.data.val)
+        evaluated = opened.all_examples() if opening.evaluates_all else opened.split(opening.data.val)
         return cls(
             config=config,
             examples=opened,
@@ -87,7 +87,7 @@ class ExampleData(TaskData):
         """Where there are any, there must be enough of them."""
         if 0 < len(opened.classes) < cls.least_classes:
             advice = "two classes or more can be told apart"
-            first = first_of(opened.problems)
+            first = first_problem(opened.problems)
             raise DataError(
                 f"{opened.root}: has only one class to train on: {opened.classes[0]!r}",
                 advice=f"{advice}; {first}" if first else advice,
@@ -188,18 +188,18 @@ class ExampleData(TaskData):
         """What is done to the examples of training."""
 
 
-def _wanted(config: ExampleConfig, opening: OpenOptions) -> Wanted:
+def _wanted(config: ExampleConfig, opening: OpenOptions) -> ExampleOptions:
     """Where a network is there already, as it takes them."""
     facts = opening.facts
-    return Wanted(
+    return ExampleOptions(
         size=config.size,
         shape=tuple(facts["shape"]) if facts and facts["kind"] == "pictures" else None,
         length=config.length,
         label=config.label,
         seed=opening.seed,
         workers=opening.workers,
-        meaning=facts["meaning"] if facts else None,
-        evaluated=facts is not None,
+        encoding=facts["meaning"] if facts else None,
+        eval_only=facts is not None,
     )
 
 
@@ -209,7 +209,7 @@ def _decided(opened: ExampleSet) -> DataFacts:
         "classes": list(opened.classes),
         "kind": opened.kind,
         "shape": list(opened.shape),
-        "meaning": dict(opened.meaning),
+        "meaning": dict(opened.encoding),
     }
     return found | (_colours(opened.split("train")) if opened.kind == "pictures" else {})
 
@@ -229,7 +229,7 @@ def _require_like(opened: ExampleSet, facts: DataFacts) -> None:
         )
 
 
-def _sort(kind: Kind, classes: Sequence[str]) -> str:
+def _sort(kind: InputKind, classes: Sequence[str]) -> str:
     """In words: tokens may be either sort of text, and what is known of one does not fit the other."""
     if kind != "tokens":
         return kind

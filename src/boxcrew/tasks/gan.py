@@ -17,7 +17,7 @@ from torch import Tensor
 from boxcrew.core.config import none_is_a_choice
 from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.core.types import Batch, Image, Ints, Losses
-from boxcrew.data.examples.example_set import Array, Kind
+from boxcrew.data.examples.example_set import Array, InputKind
 from boxcrew.data.images.drawing import grid
 from boxcrew.data.loading.example_samples import Augmentation, eval_example_batches
 from boxcrew.data.transforms.draws import draws
@@ -45,7 +45,7 @@ class GanConfig(ExampleConfig):
     default_data = "products"
     folder = "gan"
     metrics: ClassVar[Mapping[str, bool]] = {"frechet": False}
-    kinds = frozenset[Kind]({"pictures"})
+    kinds = frozenset[InputKind]({"pictures"})
 
     name: Literal["gan"] = "gan"
     loss: GanLoss = "hinge"
@@ -249,7 +249,7 @@ class GanData(ExampleData):
         sheet: list[Tensor] = []
         generator_seconds, count = 0.0, 0
         for batch in eval_example_batches(
-            self.val.some(JUDGED), batch=options.batch, workers=options.workers
+            self.val.subset(JUDGED), batch=options.batch, workers=options.workers
         ):
             noise = normal(
                 0, 0, np.arange(count, count + len(batch.inputs)), self.config.latent, stream=_NOISE

@@ -15,7 +15,7 @@ from boxcrew.core.config import chosen_by
 from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch, Losses
 from boxcrew.data.examples.alphabet import decode_tokens, encode_text, num_tokens
-from boxcrew.data.examples.example_set import Kind
+from boxcrew.data.examples.example_set import InputKind
 from boxcrew.data.loading.example_samples import Augmentation, eval_example_batches
 from boxcrew.evaluate.advice import Advice, gap
 from boxcrew.evaluate.evaluation import Evaluation
@@ -42,7 +42,7 @@ class SequenceConfig(ClassesConfig):
         "perplexity": False,
         "bits": False,
     }
-    kinds = frozenset[Kind]({"pictures", "tokens"})
+    kinds = frozenset[InputKind]({"pictures", "tokens"})
 
     name: Literal["sequence"] = "sequence"
     net: Annotated[SerializeAsAny[NetConfig], chosen_by("name", default="rnn", lookup=net_config_class)] = (
@@ -212,7 +212,7 @@ class SequenceData(ClassData):
     ) -> tuple[Advice, ...]:
         if not self.is_text:
             return super().advice_after(task, move, options, last)
-        some = replace(self, val=self.train.some(len(self.val)))
+        some = replace(self, val=self.train.subset(len(self.val)))
         learnt = some.evaluate(task, move, options).numbers
         return gap(train_loss=learnt["val_loss"], val_loss=last.numbers["val_loss"])
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from boxcrew.data.examples.label_reading import LabelReading
+from boxcrew.data.examples.label_parser import LabelParser
 
 
 @pytest.mark.parametrize(
-    ("words", "sort", "others"),
+    ("words", "label_type", "others"),
     [
         ("1 2 3", "whole numbers", ()),
         ("1 1.0", "whole numbers", ()),
@@ -25,9 +25,9 @@ from boxcrew.data.examples.label_reading import LabelReading
         ("1 2 3 4 5 6 7 8 9 " * 2 + "x x", "whole numbers", ("x",)),
     ],
 )
-def test_how_labels_are_read(words: str, sort: str, others: tuple[str, ...]) -> None:
-    reading = LabelReading.learn(words.split())
-    assert (reading.sort, reading.others) == (sort, others)
-    assert LabelReading.of(reading.to_json()) == reading
-    names = {reading.name(word) for word in words.split() if not reading.is_mistake(word)}
-    assert "x" not in names or sort == "names" or others == ("x",)
+def test_how_labels_are_read(words: str, label_type: str, others: tuple[str, ...]) -> None:
+    parser = LabelParser.learn(words.split())
+    assert (parser.label_type, parser.others) == (label_type, others)
+    assert LabelParser.from_json(parser.to_json()) == parser
+    names = {parser.class_name(word) for word in words.split() if not parser.is_mistake(word)}
+    assert "x" not in names or label_type == "names" or others == ("x",)
