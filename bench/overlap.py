@@ -76,7 +76,7 @@ def _replica(rank: int, port: int, folder: str) -> None:
     torch.manual_seed(0)
     times: dict[str, Any] = {}
     with deploy(plan, group=group) as deployment:
-        task = deployment.place(
+        task = deployment.setup_module(
             DetectionTask(build_detector(require_detection(run_config(RECIPE, {}).task).detector, CLASSES))
         )
         task.train().register_forward_pre_hook(lambda *_: times.update(forward=time.monotonic()))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from boxcrew.core.files import append, write_json, write_text, write_whole
+from boxcrew.core.files import append, write_json, write_text, write_atomically
 
 
 def test_what_was_written_is_there_and_nothing_else(tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_the_old_file_stays_when_writing_fails(tmp_path: Path) -> None:
         raise OSError("the disk is full")
 
     with pytest.raises(OSError, match="full"):
-        write_whole(file, write_half)
+        write_atomically(file, write_half)
     assert file.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [file]
 
@@ -49,7 +49,7 @@ def test_a_new_file_is_not_there_when_writing_fails(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_whole(tmp_path / "a.bin", refuse)
+        write_atomically(tmp_path / "a.bin", refuse)
     assert list(tmp_path.iterdir()) == []
 
 

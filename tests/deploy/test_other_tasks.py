@@ -80,7 +80,7 @@ def make_batch(kind: str, step: int) -> Batch:
 
 def learn(kind: str, deployment: Deployment, task: Task) -> Any:
     """What is learnt, and the losses of all phases."""
-    placed = deployment.place(task)
+    placed = deployment.setup_module(task)
     assert isinstance(placed, Task)
     optimizer = optimizer_of(placed, RATES if KINDS[kind][0] == "gan" else OPTIM)
     told = []
@@ -170,7 +170,7 @@ def test_messages_are_packed_once_for_each_phase() -> None:
 
 
 def slopes(kind: str, deployment: Deployment) -> dict[str, torch.Tensor]:
-    task = deployment.place(make_task(kind))
+    task = deployment.setup_module(make_task(kind))
     deployment.gradients(task, make_batch(kind, 0).select(deployment.positions), "train")
     found = {name: parameter.grad for name, parameter in task.named_parameters()}
     return dict(

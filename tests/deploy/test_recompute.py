@@ -27,7 +27,7 @@ Learnt = tuple[dict[str, Tensor], list[float]]
 
 def learnt(one: Plan) -> Learnt:
     with deploy(one) as deployment:
-        task = deployment.place(learning.make_task("ssdlite"))
+        task = deployment.setup_module(learning.make_task("ssdlite"))
         losses, norms = learning.learn(deployment, task, steps=range(3))
     return task.state_dict(), losses + norms
 
@@ -78,7 +78,7 @@ def play(one: Plan, group: ReplicaGroup, file: Path) -> None:
             Server(one, group, task, torch.optim.SGD(task.parameters(), lr=0.05)).run()
             continue
         with deploy(one.model_copy(update={"recompute": recompute}), group=group) as deployment:
-            placed = deployment.place(task)
+            placed = deployment.setup_module(task)
             told = []
             for learns, steps in ((False, range(2)), (True, range(2, 4))):
                 placed.get_submodule("detector.backbone").requires_grad_(requires_grad=learns)
@@ -106,7 +106,7 @@ def test_a_step_takes_less_memory() -> None:
     peaks = []
     for recompute in (False, True):
         with deploy(plan_of(BATCH, recompute=recompute)) as deployment:
-            task = deployment.place(learning.make_task("ssdlite"))
+            task = deployment.setup_module(learning.make_task("ssdlite"))
             batch = learning.make_batch(BATCH, step=0)
             ledger = Ledger([*task.parameters(), *task.buffers(), batch.inputs, *batch.targets.values()])
             with ledger:
@@ -125,7 +125,7 @@ class Dropping(learning.NormedTask):
 def gradients(one: Plan, task: nn.Module) -> list[Tensor | None]:
     torch.manual_seed(5)
     with deploy(one) as deployment:
-        deployment.gradients(deployment.place(task), learning.make_batch(BATCH, step=0), "train")
+        deployment.gradients(deployment.setup_module(task), learning.make_batch(BATCH, step=0), "train")
     return [parameter.grad for parameter in task.parameters()]
 
 

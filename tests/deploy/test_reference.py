@@ -173,7 +173,7 @@ def test_9_10_11_clones_share_one_set_of_variables(num: int, norm: bool) -> None
     plan = toy_plan(*["cpu"] * num)
     with deploy(plan) as deployment:
         assert isinstance(deployment, Clones)
-        task = deployment.place(make_toy(norm=norm))
+        task = deployment.setup_module(make_toy(norm=norm))
         before = {name: value.clone() for name, value in task.state_dict().items()}
         losses = deployment.gradients(task, toy_batch(), "train")
         assert losses.total().shape == ()
@@ -193,7 +193,7 @@ def test_14_15_16_17_gradients_are_summed_beside_their_variables(
     norm: bool,
 ) -> None:
     with deploy(toy_plan(*names), FakeDevices()) as deployment:
-        task = deployment.place(make_toy(norm=norm))
+        task = deployment.setup_module(make_toy(norm=norm))
         deployment.gradients(task, toy_batch(), "train")
     wanted = make_toy(norm=norm)
     for part in toy_batch().split([16 // len(names)] * len(names)):
@@ -213,7 +213,7 @@ def in_server_processes(one: Plan, group: ReplicaGroup, file: Path) -> None:
         return
     fakes = FakeDevices()
     with deploy(one, fakes, group) as deployment:
-        placed = deployment.place(task)
+        placed = deployment.setup_module(task)
         optimizer = torch.optim.SGD(placed.parameters(), lr=1.0)
         deployment.gradients(placed, toy_batch().select(deployment.positions), "train")
         deployment.update(optimizer, max_norm=None)
@@ -234,7 +234,7 @@ def test_12_13_18_clones_with_servers(names: tuple[str, ...], servers: int, tmp_
         for server in range(servers)
     ]
     with deploy(toy_plan(*["cpu"] * len(names))) as deployment:
-        alone = deployment.place(make_toy())
+        alone = deployment.setup_module(make_toy())
         deployment.gradients(alone, toy_batch(), "train")
         deployment.update(torch.optim.SGD(alone.parameters(), lr=1.0), max_norm=None)
     for name, value in alone.state_dict().items():
@@ -244,7 +244,7 @@ def test_12_13_18_clones_with_servers(names: tuple[str, ...], servers: int, tmp_
 def test_19_two_clones_on_the_cpu_learn() -> None:
     """The statistics of BatchNorms are moved by one clone's update a step."""
     with deploy(toy_plan("cpu", "cpu")) as deployment:
-        task = deployment.place(make_toy())
+        task = deployment.setup_module(make_toy())
         optimizer = torch.optim.SGD(task.parameters(), lr=1.0)
         losses = []
         for _ in range(10):
@@ -304,7 +304,7 @@ def test_regularisation_counts_once_however_many_clones() -> None:
     states = []
     for names in (("cpu",), ("cpu",) * 4):
         with deploy(toy_plan(*names)) as deployment:
-            task = deployment.place(make_toy(norm=False))
+            task = deployment.setup_module(make_toy(norm=False))
             optimizer = torch.optim.SGD(task.parameters(), lr=0.1, weight_decay=0.5)
             deployment.gradients(task, toy_batch(), "train")
             deployment.update(optimizer, max_norm=None)
@@ -315,7 +315,7 @@ def test_regularisation_counts_once_however_many_clones() -> None:
 def test_a_parameter_that_no_clone_touches_is_left_out() -> None:
     plan = plan_of(4, 4, strategy="clones")
     with deploy(plan) as deployment:
-        task = deployment.place(learning.make_task("idle"))
+        task = deployment.setup_module(learning.make_task("idle"))
         deployment.gradients(task, learning.make_batch(8, step=0), "train")
     assert task.get_parameter("idle.weight").grad is None
     assert task.get_parameter("rare.weight").grad is not None  # only the second clone has a crowded sample

@@ -40,7 +40,7 @@ def mixed(*devices: str) -> Plan:
 
 def learnt(plan: Plan) -> dict[str, torch.Tensor]:
     with deploy(plan) as deployment:
-        task = deployment.place(learning.make_task("normed"))
+        task = deployment.setup_module(learning.make_task("normed"))
         learning.learn(deployment, task)
     return {name: value.cpu() for name, value in task.state_dict().items()}
 
@@ -87,7 +87,7 @@ def test_a_replica_on_each_accelerator_learns_what_one_does(strategy: str, tmp_p
 
 
 def _learn(deployment: Deployment, file: Path) -> None:
-    task = deployment.place(learning.make_task("normed"))
+    task = deployment.setup_module(learning.make_task("normed"))
     learning.learn(deployment, task)
     whole = deployment.gather_full_state(task.state_dict())
     torch.save({name: value.cpu() for name, value in whole.items()}, file)

@@ -73,7 +73,7 @@ def check_gradients(
     call after `update` does not see the first. `unit`: what a label weighs.
     """
     with deploy(plan) as deployment:
-        task = deployment.place(make_task(dtype, unit=unit))
+        task = deployment.setup_module(make_task(dtype, unit=unit))
         for _ in range(2):
             wanted = wanted_gradients(task, batch)
             whole: Losses = task(batch)
@@ -93,7 +93,7 @@ def check_updates(plan: Plan, batch: Batch) -> None:
     cleared after it.
     """
     with deploy(plan) as deployment:
-        task = deployment.place(make_task(torch.float64))
+        task = deployment.setup_module(make_task(torch.float64))
         for max_norm in (None, 1e6, 0.01):
             before = [p.detach().clone() for p in task.parameters()]
             deployment.gradients(task, batch, "train")
@@ -116,7 +116,7 @@ def _require_moved(
 def check_refuses_what_is_not_finite(plan: Plan, batch: Batch) -> None:
     """No step is made with a gradient that is not finite, and the next one is not harmed."""
     with deploy(plan) as deployment:
-        task = deployment.place(make_task(torch.float32))
+        task = deployment.setup_module(make_task(torch.float32))
         before = [p.detach().clone() for p in task.parameters()]
         optimizer = torch.optim.SGD(task.parameters(), lr=0.1, momentum=0.9)
         for bad in (float("inf"), float("nan")):
@@ -138,7 +138,7 @@ def check_discards(plan: Plan, batch: Batch) -> None:
     with deploy(plan) as deployment:
         normed = make_task(torch.float64)
         normed.features.append(nn.BatchNorm2d(4).double())
-        task = deployment.place(normed)
+        task = deployment.setup_module(normed)
         before = {name: value.clone() for name, value in task.state_dict().items()}
         deployment.gradients(task, batch, "train")
         assert not torch.equal(task.get_buffer("features.3.running_mean"), before["features.3.running_mean"])
@@ -182,7 +182,7 @@ def check_runs_out_of_memory(plan: Plan, batch: Batch, error: RuntimeError) -> N
     with deploy(plan) as deployment:
         hungry = HungryTask(most, error).double()
         hungry.load_state_dict(make_task(torch.float64).state_dict())
-        task = deployment.place(hungry)
+        task = deployment.setup_module(hungry)
         wanted = wanted_gradients(make_task(torch.float64), batch)
         deployment.gradients(task, batch, "train")
         for name, parameter in task.named_parameters():
@@ -228,9 +228,9 @@ def check_places(plan: Plan) -> None:
     deployment: Deployment = deploy(plan)
     task = make_task(torch.float32)
     state = {name: value.clone() for name, value in task.state_dict().items()}
-    placed = deployment.place(task)
+    placed = deployment.setup_module(task)
     images = torch.randint(0, 256, (2, 3, 8, 8), dtype=torch.uint8)
-    moved = deployment.move(images)
+    moved = deployment.to_device(images)
     formats = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
     for tensor in (moved, placed.get_parameter("features.0.weight")):
         assert tensor.device == torch.device(plan.parameter_device)

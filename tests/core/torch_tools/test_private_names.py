@@ -37,7 +37,8 @@ def private_uses(tree: ast.AST) -> Iterator[str]:
         for node in ast.walk(tree)
         if isinstance(node, ast.Import | ast.ImportFrom)
         for alias in node.names
-        if (node.module or "" if isinstance(node, ast.ImportFrom) else alias.name).partition(".")[0] == "torch"
+        if (node.module or "" if isinstance(node, ast.ImportFrom) else alias.name).partition(".")[0]
+        == "torch"
     }
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "torch":

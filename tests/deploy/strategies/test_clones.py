@@ -46,7 +46,7 @@ def plan(
 
 def learnt(one: Plan, name: str, devices: FakeDevices | None = None) -> tuple[dict[str, Tensor], list[float]]:
     with deploy(one, devices) as deployment:
-        task = deployment.place(learning.make_task(name))
+        task = deployment.setup_module(learning.make_task(name))
         losses, norms = learning.learn(deployment, task)
     return task.state_dict(), losses + norms
 
@@ -111,7 +111,7 @@ def test_by_the_classic_rule_statistics_are_those_of_the_first_clone(devices: tu
     alone(batch.split([5, 3])[0], "train")
     one = plan(5, 3, batch_norm="first", devices=devices)
     with deploy(one, FakeDevices()) as deployment:
-        task = deployment.place(learning.make_task("normed"))
+        task = deployment.setup_module(learning.make_task("normed"))
         deployment.gradients(task, batch, "train")
     torch.testing.assert_close(statistics(task), statistics(alone))
     assert int(task.get_buffer("features.1.num_batches_tracked")) == 1
@@ -119,7 +119,7 @@ def test_by_the_classic_rule_statistics_are_those_of_the_first_clone(devices: tu
 
 def test_a_step_taken_back_leaves_no_trace_in_any_clone() -> None:
     with deploy(plan(5, 3, devices=("cuda:0", "cpu")), FakeDevices()) as deployment:
-        task = deployment.place(learning.make_task("normed"))
+        task = deployment.setup_module(learning.make_task("normed"))
         before = {name: value.clone() for name, value in task.state_dict().items()}
         deployment.gradients(task, learning.make_batch(BATCH, step=0), "train")
         deployment.discard(task)
@@ -131,7 +131,7 @@ def test_a_step_taken_back_leaves_no_trace_in_any_clone() -> None:
 
 def test_clones_follow_what_is_frozen_and_thawed() -> None:
     with deploy(plan(5, 3)) as deployment:
-        task = deployment.place(learning.make_task("normed"))
+        task = deployment.setup_module(learning.make_task("normed"))
         for learns in (False, True):
             task.get_submodule("features").requires_grad_(learns)
             deployment.gradients(task, learning.make_batch(BATCH, step=0), "train")
@@ -173,7 +173,7 @@ class Trap(nn.Module):
 @pytest.mark.parametrize("backward", [False, True])
 def test_a_clone_that_fails_frees_the_others_and_says_why(backward: bool) -> None:
     with deploy(plan(3, 3, 2)) as deployment:
-        task = deployment.place(Failing(backward=backward))
+        task = deployment.setup_module(Failing(backward=backward))
         with pytest.raises(KeyError, match="not this one"):
             deployment.gradients(task, learning.make_batch(BATCH, step=0), "train")
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("clone")]
@@ -202,7 +202,7 @@ class Counting(learning.NormedTask):
 def test_clones_work_at_the_same_time_each_with_its_part_of_the_threads() -> None:
     one = plan(5, 3).model_copy(update={"threads": 4})
     with deploy(one) as deployment:
-        task = deployment.place(Counting())
+        task = deployment.setup_module(Counting())
         deployment.gradients(task, learning.make_batch(BATCH, step=0), "train")
         assert sorted(task.seen) == [(3, 2), (5, 2)]  # type: ignore[arg-type]
         assert torch.get_num_threads() == 4
@@ -214,13 +214,13 @@ def test_what_one_strategy_saved_another_goes_on_with(order: tuple[str, str]) ->
     plans = {"single": plan_of(BATCH), "clones": plan(5, 3)}
     wanted, numbers = learnt(plans[order[0]], "normed")
     with deploy(plans[order[0]]) as deployment:
-        task = deployment.place(learning.make_task("normed"))
+        task = deployment.setup_module(learning.make_task("normed"))
         _steps(deployment, task, range(2))
         state, kept = deployment.state(), task.state_dict()
     with deploy(plans[order[1]]) as other:
         again = learning.make_task("normed")
         again.load_state_dict(kept)
-        other.place(again)
+        other.setup_module(again)
         other.load_state(state)
         losses = _steps(other, again, range(2, learning.STEPS))
     assert losses == pytest.approx(numbers[2 : learning.STEPS], rel=1e-5)
@@ -257,7 +257,7 @@ def test_clones_that_come_to_different_norms_are_told_not_mixed() -> None:
         task.features[3] = nn.Conv2d(8, 4, 3)
         task.features[4] = nn.BatchNorm2d(4)
         task.classes = nn.Linear(4, 4)
-        deployment.place(task)
+        deployment.setup_module(task)
         with pytest.raises(BoxcrewError, match="meet at different BatchNorms"):
             deployment.gradients(task, learning.make_batch(BATCH, step=0), "train")
 
@@ -291,7 +291,7 @@ def test_where_memory_runs_out_all_of_a_failed_try_is_freed_at_once() -> None:
     gc.disable()
     try:
         with deploy(plan(4, 4, devices=("cuda:0", "cuda:1")), fakes) as deployment:
-            task = deployment.place(Hungry())
+            task = deployment.setup_module(Hungry())
             deployment.gradients(task, learning.make_batch(BATCH, step=0), "train")
     finally:
         gc.enable()
@@ -309,7 +309,7 @@ def test_lower_precision_computes_nearly_the_same(precision: Precision) -> None:
         if precision == "fp16":  # its scale begins so high that the first steps are lost in finding it
             scaler = {"scale": 256.0, "growth_factor": 2.0, "backoff_factor": 0.5, "growth_interval": 2000}
             deployment.load_state({"scaler": {**scaler, "_growth_tracker": 0}, "parts": 1})
-        task = deployment.place(learning.make_task("normed"))
+        task = deployment.setup_module(learning.make_task("normed"))
         losses, norms = learning.learn(deployment, task)
     assert losses + norms == pytest.approx(wanted, rel=0.05)
 
@@ -322,7 +322,7 @@ def test_a_single_sample_that_a_norm_refuses_is_the_users_to_mend() -> None:
         deploy(plan(7, 1, batch_norm="first")) as deployment,
         pytest.raises(BoxcrewError, match="a clone has one sample only"),
     ):
-        deployment.gradients(deployment.place(task), learning.make_batch(BATCH, step=0), "train")
+        deployment.gradients(deployment.setup_module(task), learning.make_batch(BATCH, step=0), "train")
 
 
 def test_a_batch_smaller_than_the_clones() -> None:
@@ -333,7 +333,7 @@ def test_a_batch_smaller_than_the_clones() -> None:
         wanted = deployment.gradients(alone, batch, "train")
     with deploy(plan(2, 2, 2, 2)) as deployment:
         assert isinstance(deployment, Clones)
-        task = deployment.place(learning.make_task("normed"))
+        task = deployment.setup_module(learning.make_task("normed"))
         losses = deployment.gradients(task, batch, "train")
     torch.testing.assert_close(losses.total(), wanted.total())
     for one, other in zip(task.parameters(), alone.parameters(), strict=True):
@@ -342,7 +342,7 @@ def test_a_batch_smaller_than_the_clones() -> None:
 
 def test_what_is_lent_is_as_learnt_by_now_and_is_not_learnt_with() -> None:
     with deploy(plan(5, 3, devices=("cuda:0", "cpu")), FakeDevices()) as deployment:
-        task = deployment.place(learning.make_task("normed"))
+        task = deployment.setup_module(learning.make_task("normed"))
         learning.learn(deployment, task)
         lent = deployment.eval_copy(task)
         assert learning.distance(lent.state_dict(), task.state_dict()) == 0

@@ -42,7 +42,7 @@ def plan(*shares: int, accumulation: int = 1, batch_norm: BatchNorm = "synced") 
 def sparse(deployment: Deployment, file: Path) -> None:
     """A replica that has a sample in one of four parts only, and layers that thaw."""
     assert isinstance(deployment, Ddp)
-    task = deployment.place(learning.make_task("idle"))
+    task = deployment.setup_module(learning.make_task("idle"))
     task.eval()  # without statistics of parts
     found = []
     for thawed in (False, True):
@@ -89,7 +89,7 @@ def overlap(deployment: Deployment, file: Path) -> None:
     """With a bucket for each parameter: some leave during backward, and not the same number on both."""
     assert isinstance(deployment, Ddp)
     torch.manual_seed(0)
-    task = deployment.place(Rare())
+    task = deployment.setup_module(Rare())
     task.get_submodule("idle").requires_grad_(requires_grad=False)  # it would hold all others up
     losses, norms = learning.learn(deployment, task)
     torch.save((task.state_dict(), losses + norms, deployment.reductions["train"].num_early), file)
@@ -105,7 +105,7 @@ def test_gradients_leave_while_backward_still_runs(tmp_path: Path) -> None:
     found = in_processes(plan(4, 4, batch_norm="first"), _with_small_buckets, tmp_path)
     torch.manual_seed(0)
     with deploy(plan_of(BATCH)) as deployment:
-        alone = deployment.place(Rare())
+        alone = deployment.setup_module(Rare())
         losses, norms = learning.learn(deployment, alone)
     for state, told, num_early in found:
         assert told == pytest.approx(losses + norms, rel=1e-5)

@@ -42,12 +42,12 @@ def thaw(deployment: Deployment, task: nn.Module, optimizer: Optimizer) -> list[
 def divided(deployment: Deployment, file: Path) -> None:
     """With every layer as a unit of its own."""
     fsdp.UNIT_BYTES = 1
-    task = deployment.place(learning.make_task("ssdlite"))
+    task = deployment.setup_module(learning.make_task("ssdlite"))
     optimizer = torch.optim.Adam(task.parameters(), lr=1e-3)
     told = thaw(deployment, task, optimizer)
-    held = sum(deployment.local(parameter).numel() for parameter in task.parameters())
+    held = sum(deployment.to_local(parameter).numel() for parameter in task.parameters())
     slots = deployment.slots(optimizer).tensors
-    remembered = sum(deployment.local(slot).numel() for slot in slots.values())
+    remembered = sum(deployment.to_local(slot).numel() for slot in slots.values())
     whole = deployment.gather_full_state(task.state_dict())
     scores = []
     if deployment.is_chief:
@@ -60,7 +60,7 @@ def divided(deployment: Deployment, file: Path) -> None:
 def test_every_replica_has_its_part_of_parameters_and_optimizer(tmp_path: Path) -> None:
     found = in_processes(plan(5, 3), divided, tmp_path)
     with deploy(plan_of(BATCH)) as deployment:
-        task = deployment.place(learning.make_task("ssdlite"))
+        task = deployment.setup_module(learning.make_task("ssdlite"))
         optimizer = torch.optim.Adam(task.parameters(), lr=1e-3)
         told = thaw(deployment, task, optimizer)
         scores = task.eval().get_submodule("detector")(learning.make_batch(2, step=9).inputs)
@@ -78,7 +78,7 @@ def test_every_replica_has_its_part_of_parameters_and_optimizer(tmp_path: Path) 
 
 def blank(deployment: Deployment, file: Path) -> None:
     """One replica can read nothing in the second step, and none of them in the third."""
-    task = deployment.place(learning.make_task("normed"))
+    task = deployment.setup_module(learning.make_task("normed"))
     batch = learning.make_batch(BATCH, step=0).select(deployment.positions)
     losses = []
     for blanks in ([], [1], [0]):
@@ -117,7 +117,7 @@ def on_accelerators(strategy: str, group: ReplicaGroup, file: Path) -> None:
     one = plan_of(*shares, strategy=strategy, replicas=replicas, device="cuda:0", batch_norm="synced")
     fakes = FakeDevices()
     with deploy(one, fakes, group) as deployment:
-        task = deployment.place(learning.make_task("normed"))
+        task = deployment.setup_module(learning.make_task("normed"))
         losses, norms = learning.learn(deployment, task)
     torch.save((losses + norms, fakes.chosen, sorted(set(fakes.found))), file)
 
@@ -126,7 +126,7 @@ def on_accelerators(strategy: str, group: ReplicaGroup, file: Path) -> None:
 def test_each_replica_chooses_its_own_accelerator(tmp_path: Path, strategy: str) -> None:
     found = in_all_processes(plan(5, 3), partial(on_accelerators, strategy), tmp_path)
     with deploy(plan_of(BATCH)) as deployment:
-        losses, norms = learning.learn(deployment, deployment.place(learning.make_task("normed")))
+        losses, norms = learning.learn(deployment, deployment.setup_module(learning.make_task("normed")))
     for rank, (told, chosen, used) in enumerate(found):
         assert told == pytest.approx(losses + norms, rel=1e-5)
         assert chosen == [f"cuda:{rank}"]

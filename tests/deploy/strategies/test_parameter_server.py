@@ -58,7 +58,7 @@ def _play(
         torch.save((server.num_kept, server.lead), file)
         return
     with deploy(one, group=group) as deployment:
-        torch.save(work(deployment, deployment.place(task)), file)
+        torch.save(work(deployment, deployment.setup_module(task)), file)
 
 
 def play(one: Plan, work: Work, folder: Path, *, task: str = "normed") -> tuple[list[Any], list[Any]]:
@@ -74,7 +74,7 @@ def learn(deployment: Deployment, task: nn.Module) -> Any:
 
 def learn_alone(one: Plan, *, task: str = "normed") -> tuple[dict[str, Tensor], list[float]]:
     with deploy(one) as deployment:
-        made = deployment.place(learning.make_task(task))
+        made = deployment.setup_module(learning.make_task(task))
         losses, norms = learning.learn(deployment, made, optimizer=descent(made))
     return made.state_dict(), losses + norms
 

@@ -100,7 +100,7 @@ def play(scene: Scene, one: Plan, group: ReplicaGroup) -> Any:
         Server(one, group, task, make_optimizer(task)).run()
         return None
     with deploy(one, group=group) as deployment:
-        placed = deployment.place(task)
+        placed = deployment.setup_module(task)
         return act(deployment, placed, make_optimizer(placed))
 
 
@@ -119,7 +119,7 @@ def _disturbed(task: nn.Module, rank: int) -> nn.Module:
 @cache
 def learnt_alone(name: str, accumulation: int) -> tuple[dict[str, Tensor], list[float]]:
     with deploy(plan_of(BATCH, accumulation=accumulation)) as deployment:
-        task = deployment.place(learning.make_task(name))
+        task = deployment.setup_module(learning.make_task(name))
         losses, norms = learning.learn(deployment, task)
     return task.state_dict(), losses + norms
 

@@ -1,4 +1,4 @@
-"""Operations on lists of tensors in one call, as torch's optimizers do them. All but `norms_of` are in place."""
+"""Operations on lists of tensors in one call, as torch's optimizers do them: all in place but `norms_of`."""
 
 from __future__ import annotations
 

@@ -58,5 +58,5 @@ class Ema(Hook):
 
     def _pairs(self, trainer: Trainer) -> list[tuple[Tensor, Tensor]]:
         """What this process has of the averages, and of the trained tensors."""
-        local, trained = trainer.deployment.local, trainer.task.state_dict()
+        local, trained = trainer.deployment.to_local, trainer.task.state_dict()
         return [(local(own), local(trained[name])) for name, own in self._averages.items()]
