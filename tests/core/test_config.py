@@ -89,10 +89,10 @@ def test_unknown_keys_near_nothing_are_answered_with_all() -> None:
     ],
 )
 def test_a_wrong_value_is_named_with_its_full_key(words: tuple[str, ...], key: str, value: str) -> None:
-    said = message(*words)
-    assert said.startswith(key)
-    assert said.endswith(f", got {value}")
-    assert "\n" not in said
+    text = message(*words)
+    assert text.startswith(key)
+    assert text.endswith(f", got {value}")
+    assert "\n" not in text
 
 
 def test_all_that_a_union_takes_is_said() -> None:
@@ -106,7 +106,9 @@ def test_a_setting_that_must_be_given_is_asked_for() -> None:
 
 
 def test_a_group_without_a_shorthand_takes_no_value() -> None:
-    assert message("saver=3") == "saver: a group of settings, not one; set for example saver.every_epochs=…"
+    assert (
+        message("saver=3") == "saver: a group of settings; set one of them, for example saver.every_epochs=…"
+    )
 
 
 def test_wrong_choices_are_answered_with_the_nearest() -> None:
@@ -133,8 +135,8 @@ def test_a_group_and_its_settings_can_be_given_in_either_order(swap: bool) -> No
 def test_a_choice_and_its_settings_can_be_given_in_either_order(swap: bool) -> None:
     words = ["detector=ssd", "detector.scales=coco", "size=512"]
     config = changed(*(words[::-1] if swap else words))
-    found = config.tree()["detector"]
-    assert found | {"name": "ssd", "scales": "coco", "size": 512} == found
+    detector = config.tree()["detector"]
+    assert detector | {"name": "ssd", "scales": "coco", "size": 512} == detector
 
 
 def test_lists_come_with_commas_or_brackets() -> None:

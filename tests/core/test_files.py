@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from boxcrew.core.files import append, write_json, write_text, write_atomically
+from boxcrew.core.files import append, write_atomically, write_json, write_text
 
 
 def test_what_was_written_is_there_and_nothing_else(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_json_is_read_back_the_same_and_has_no_nan(tmp_path: Path) -> None:
 
 
 def test_all_of_a_line_is_added_or_none(tmp_path: Path) -> None:
-    """With a limit on the size of files in the place of a full disk: the last write is cut by the system."""
+    """A limit on the size of files stands for a full disk: the system cuts off the last write."""
     file = tmp_path / "a.jsonl"
     append(file, "größe\n")
     append(file, "length\n")

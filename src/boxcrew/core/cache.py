@@ -6,8 +6,8 @@ from pathlib import Path
 
 
 def cache_folder(name: str) -> Path | None:
-    """Return a folder in the user's home; None if there is no home. XDG_CACHE_HOME has no effect: only commands
-    read the environment.
+    """Return a folder in the user's home; None if there is no home. XDG_CACHE_HOME has no effect: only
+    commands read the environment.
     """
     try:
         return Path.home() / ".cache" / "boxcrew" / name

@@ -99,7 +99,7 @@ def _describe(error: ValidationError, group: str) -> str:
 
 
 def _dotted_key(loc: tuple[int | str, ...], group: str) -> str:
-    """Return the setting's key. The end of `loc` may name the branch of a union ("int", "literal['auto']")."""
+    """Return the setting's key. The end of `loc` may name a branch of a union ("int", "literal['auto']")."""
     names = [str(name) for name in loc if str(name).replace("_", "").isalnum()]
     types = {"int", "float", "str", "bool", "tuple", "none"}
     return ".".join([*([group] if group else []), *(name for name in names if name not in types)])

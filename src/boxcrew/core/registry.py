@@ -17,7 +17,7 @@ _MOST_LISTED = 40
 
 
 def suggest(name: str, options: Sequence[str]) -> str:
-    """Return the end of a 'no such' message: the nearest option if one is near, else all (or the first 40)."""
+    """Return the end of a 'no such' message: the nearest option if one is near, else all (or the first)."""
     near = get_close_matches(name, options, n=1, cutoff=0.6)
     if near:
         return f"did you mean {near[0]!r}?"

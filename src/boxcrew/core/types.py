@@ -99,7 +99,7 @@ class Batch:
         return replace(self, inputs=self.inputs.to(device, non_blocking=True, **options), targets=moved)
 
     def split(self, sizes: Sequence[int]) -> list[Batch]:
-        """Return consecutive batches of these sizes, which must add up to this one; a size of 0 gives none."""
+        """Return consecutive batches of these sizes, which must add up to this one; 0 gives none."""
         assert sum(sizes) == len(self), (sizes, len(self))
         starts = np.cumsum([0, *sizes])
         return [self._slice(int(a), int(b)) for a, b in itertools.pairwise(starts) if b > a]

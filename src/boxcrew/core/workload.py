@@ -20,8 +20,8 @@ class Line(Config):
 
 
 class Peak(Config):
-    """The most bytes at any moment of a step. Which moment that is depends on the number of samples: some have
-    more that grows with it, others more that does not.
+    """The most bytes at any moment of a step. Which moment that is depends on the number of samples: some
+    have more that grows with it, others more that does not.
     """
 
     group = "peak"

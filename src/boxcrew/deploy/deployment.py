@@ -207,11 +207,11 @@ class Deployment(ABC):
         share = usable_memory() / self.group.local_world_size
         used = data_memory()
         if used >= fraction * share:
-            least = math.ceil(100 * (used + _STEP_BYTES) / share) / 100
+            least, room = math.ceil(100 * (used + _STEP_BYTES) / share) / 100, format_bytes(_STEP_BYTES)
             raise BoxcrewError(
                 f"deploy.memory_fraction={fraction:g}: {format_bytes(int(fraction * share))} a process, but "
                 f"{format_bytes(used)} are in use before the first step (plan: {self.plan.explain()[0]})",
-                advice=f"deploy.memory_fraction={min(1.0, least):g} has {format_bytes(_STEP_BYTES)} for a step"
+                advice=f"deploy.memory_fraction={min(1.0, least):g} leaves {room} for a step"
                 if least <= 1
                 else "use fewer replicas, or a machine with more memory",
             )

@@ -24,7 +24,13 @@ def is_private(name: str) -> bool:
 
 PRIVATE_ATTRIBUTES = {
     name
-    for value in (nn.Linear(1, 1), torch.zeros(1), torch.UntypedStorage(1), torch.amp.GradScaler, Optimizer)
+    for value in (
+        nn.Linear(1, 1),
+        torch.zeros(1),
+        torch.zeros(1).untyped_storage(),
+        torch.amp.GradScaler,
+        Optimizer,
+    )
     for name in dir(value)
     if is_private(name)
 } | {"_local_tensor", "_shutdown_workers", "_spec"}

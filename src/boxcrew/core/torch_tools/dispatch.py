@@ -11,6 +11,9 @@ from torch.utils._pytree import tree_leaves
 class OperatorMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A context inside which every operator goes through `__torch_dispatch__`, which subclasses define."""
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()  # type: ignore[no-untyped-call]
+
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
 
@@ -22,4 +25,4 @@ def tensors_in(values: object) -> list[Tensor]:
 
 def storage_key(storage: torch.UntypedStorage) -> int:
     """Return a number that identifies a storage for as long as it lives, also on the meta device."""
-    return storage._cdata
+    return int(storage._cdata)

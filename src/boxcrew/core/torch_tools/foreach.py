@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
+Tensors = list[Tensor] | tuple[Tensor, ...]
 
-def copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
+
+def copy_all(targets: Tensors, sources: Tensors) -> None:
     """Copy each source into the target at the same position; empty lists are fine."""
     if targets:
         torch._foreach_copy_(targets, sources)
 
 
-def multiply_all(tensors: Sequence[Tensor], factor: float | Tensor) -> None:
+def multiply_all(tensors: Tensors, factor: float | Tensor) -> None:
     """Multiply every tensor by one number. The list must not be empty."""
     torch._foreach_mul_(tensors, factor)
 
 
-def divide_all(tensors: Sequence[Tensor], divisor: Tensor) -> None:
+def divide_all(tensors: Tensors, divisor: Tensor) -> None:
     """Divide every tensor by one scalar tensor. The list must not be empty."""
     torch._foreach_div_(tensors, divisor)
 
 
-def lerp_all(tensors: Sequence[Tensor], ends: Sequence[Tensor], weight: float) -> None:
+def lerp_all(tensors: Tensors, ends: Tensors, weight: float) -> None:
     """Move every tensor towards its end by `weight` (0..1) of the way. The lists must not be empty."""
     torch._foreach_lerp_(tensors, ends, weight)
 
 
-def norms_of(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+def norms_of(tensors: Tensors) -> tuple[Tensor, ...]:
     """Return the Euclidean norm of every tensor, as scalars. The list must not be empty."""
     return torch._foreach_norm(tensors)

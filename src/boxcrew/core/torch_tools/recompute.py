@@ -36,8 +36,8 @@ def recomputing(module: nn.Module, *, draws_alone: bool = True) -> Iterator[None
     """Let forwards of `module` inside keep little for backward, which may also come later. Some submodules
     have another `forward` for that time; nothing else of them changes.
 
-    Threads may do this at the same time, each with a module of its own. Then none `draws_alone` from the CPU's
-    random numbers, which all share, and it is an error if one draws any.
+    Threads may do this at the same time, each with a module of its own. Then none `draws_alone` from the
+    CPU's random numbers, which all share, and it is an error if one draws any.
     """
     with ExitStack() as undo:
         for unit, forward in dict(_Search(module, draws_alone=draws_alone).forwards()).items():
@@ -98,7 +98,7 @@ class _Search:
         return has_forward and not is_layer and is_small and _can_be_unit([module])
 
     def _stages(self, layers: Iterable[nn.Module]) -> Iterator[Forward]:
-        """Yield units of consecutive layers, and as they are those layers that are large, or between units."""
+        """Yield units of consecutive layers, and layers by themselves that are large or between units."""
         run: list[nn.Module] = []
         for layer in layers:
             is_full = sum(self._weights[member] for member in run) >= ROW_WEIGHTS
@@ -157,9 +157,10 @@ class _Row:
         self._stages = stages
 
     def __call__(self, input: Any) -> Any:  # named as torch's
+        output = input
         for stage in self._stages:
-            input = stage(input)
-        return input
+            output = stage(output)
+        return output
 
 
 class _Unit:
@@ -186,8 +187,8 @@ class _Unit:
         )
         if CPU in start.drawn() and not self._draws_alone:
             raise BoxcrewError(
-                "clones of one process share one source of random numbers (dropout), so none of them can draw "
-                "the same again",
+                "clones of one process share one source of random numbers (dropout), so none can draw "
+                "the same numbers again",
                 advice="deploy.recompute=false, or a process for each clone (deploy.strategy=ddp)",
             )
         return result

@@ -1,8 +1,8 @@
 """Parametrizations whose buffers are tracked facts about a weight, such as its spectral norm.
 
 They cannot be updated in forward, which runs once per micro-batch and not on all processes alike: the result
-would depend on how a step is split. So whoever runs a network updates them once in each phase of a step, before
-forward.
+would depend on how a step is split. So whoever runs a network updates them once in each phase of a step,
+before forward.
 """
 
 from __future__ import annotations

@@ -180,7 +180,7 @@ class Local(Deployment):
     def norm(self, gradients: Sequence[Tensor]) -> Tensor:
         """Return the norm of the full gradient, of which this process has these tensors."""
         # As nn.utils.get_total_norm does, which first sorts tensors by their devices and types.
-        norms = norms_of(gradients) if gradients else (torch.zeros((), device=self.device),)
+        norms = norms_of(list(gradients)) if gradients else (torch.zeros((), device=self.device),)
         total: Tensor = torch.linalg.vector_norm(torch.stack(norms))
         return total
 
