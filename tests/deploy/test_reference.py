@@ -260,8 +260,8 @@ def test_19_two_clones_on_the_cpu_learn() -> None:
 
 
 def test_20_21_summaries_are_made_on_the_cpu() -> None:
-    """One hook does it while training and when only evaluating. A network on the meta device has no data: only
-    the attempt can be seen.
+    """One hook does it while training and when only evaluating. A network on the meta device has no data:
+    only the attempt can be seen.
     """
     here = DetectionTask(SsdLite(SsdLiteConfig(size=64, backbone="mobilenetv3_small_050"), ("cup",)))
     assert on_cpu(here) is here

@@ -6,10 +6,8 @@ from pathlib import Path
 
 
 def cache_folder(name: str) -> Path | None:
-    """Return a folder in the user's home; None if there is no home. XDG_CACHE_HOME has no effect: only
-    commands read the environment.
-    """
-    try:
+    """Return a folder in the user's home; None if there is no home."""
+    try:  # whatever XDG_CACHE_HOME says: only commands read the environment
         return Path.home() / ".cache" / "boxcrew" / name
     except RuntimeError:
         return None

@@ -10,9 +10,7 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary file beside `path`, then rename it to `path`. If that fails, the old file
-    stays.
-    """
+    """Let `write` fill a temporary file, then rename it to `path`. If that fails, the old file stays."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         write(temporary)

@@ -26,9 +26,7 @@ def suggest(name: str, options: Sequence[str]) -> str:
 
 
 class Registry(Generic[T]):
-    """The members of one kind by name. Every module of `package` is imported at the first look-up, so adding
-    a member is adding a file.
-    """
+    """The members of one kind by name. The first look-up imports every module of `package`."""
 
     def __init__(self, kind: str, package: str) -> None:
         self.kind = kind

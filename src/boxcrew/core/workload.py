@@ -20,9 +20,7 @@ class Line(Config):
 
 
 class Peak(Config):
-    """The most bytes at any moment of a step. Which moment that is depends on the number of samples: some
-    have more that grows with it, others more that does not.
-    """
+    """The most bytes at any moment of a step. Which moment that is depends on the number of samples."""
 
     group = "peak"
 
@@ -59,9 +57,7 @@ class Inputs(Config):
 
 
 class Workload(Config):
-    """The cost of one step of a task. Bytes are those of tensors: what allocators and libraries need besides
-    depends on the machine.
-    """
+    """The cost of one step of a task. Bytes are those of tensors; allocators and libraries need more."""
 
     group = "workload"
 

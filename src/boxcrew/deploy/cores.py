@@ -14,9 +14,7 @@ _THREADS = Path("/proc/self/task")
 
 @contextmanager
 def on_own_cores(index: int, num: int) -> Iterator[None]:
-    """Pin this process, and those it starts inside, to the `index`-th of `num` equal slices of the cores.
-    Does nothing on systems without affinity.
-    """
+    """Pin this process, and those it starts inside, to one of `num` slices of the cores, where possible."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return

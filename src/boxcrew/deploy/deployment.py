@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import torch
@@ -20,7 +19,6 @@ from boxcrew.core.types import Batch, Losses
 from boxcrew.core.units import format_bytes
 from boxcrew.deploy.cores import on_own_cores
 from boxcrew.deploy.devices import Devices
-from boxcrew.deploy.execution import Execution
 from boxcrew.deploy.memory import data_memory, keep_freed_memory, memory_limit
 from boxcrew.deploy.optimizer_state import Slots, load_slots, slots_of
 from boxcrew.deploy.processes.collectives import ReplicaGroup
@@ -39,6 +37,25 @@ class RunStatus:
     elapsed: float  # seconds of training, by the chief's clock
     stop: bool  # whether the run is to end
     interrupted: bool  # whether it is to end at once
+
+
+@dataclass(frozen=True, kw_only=True)
+class Execution:
+    """The plan as its steps are really executed: what may change while it runs. Replaced, never changed."""
+
+    plan: Plan  # with more accumulation than was planned, once memory has run out
+    least_parts: int = 1  # micro-batches of a step that memory has shown to be needed
+
+    @property
+    def num_parts(self) -> int:
+        """The micro-batches of a step."""
+        return self.plan.accumulation
+
+    def with_parts(self, num: int) -> Execution:
+        """Return one with at least `num` micro-batches; `UsageError` if replicas have too few samples."""
+        more = num > self.num_parts
+        plan = Plan.of(self.plan.tree() | {"accumulation": num}) if more else self.plan
+        return Execution(plan=plan, least_parts=max(num, self.least_parts))
 
 
 class Deployment(ABC):
@@ -164,15 +181,11 @@ class Deployment(ABC):
 
     @abstractmethod
     def discard(self, task: nn.Module) -> None:
-        """Undo `gradients`, in place of `update` or after one that made no step: clear the gradients and
-        restore the buffers (statistics of BatchNorms).
-        """
+        """Undo `gradients` if no step is made: clear them and restore the buffers (BatchNorm statistics)."""
 
     @abstractmethod
     def state(self) -> dict[str, object]:
-        """Return what a checkpoint must keep of the deployment, as JSON values. All strategies have the same
-        keys, so that a run may go on with another.
-        """
+        """Return JSON values for a checkpoint: the same for all strategies, so that another can go on."""
 
     @abstractmethod
     def load_state(self, state: dict[str, object]) -> None: ...
@@ -217,20 +230,13 @@ class Deployment(ABC):
             )
         return memory_limit(int(fraction * share))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._undo.__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> None:
+        self._undo.__exit__(*error)
 
 
 STRATEGIES: Registry[type[Deployment]] = Registry("strategy", "boxcrew.deploy.strategies")
 
 
 def deploy(plan: Plan, devices: Devices | None = None, group: ReplicaGroup | None = None) -> Deployment:
-    """Return the deployment of a plan. `group` has the replicas this process is one of; by default it is
-    the only one.
-    """
+    """Return the deployment of a plan in one replica of the `group`, which by default has no other."""
     return STRATEGIES.get(plan.strategy)(plan, devices or Devices(), group or ReplicaGroup())

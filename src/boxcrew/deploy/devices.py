@@ -24,12 +24,8 @@ class Devices:
         """Limit this process to a fraction of an accelerator's memory from now on, where torch can."""
         device = self.find(name)
         set_fraction = getattr(getattr(torch, device.type, None), "set_per_process_memory_fraction", None)
-        if set_fraction is None:
-            return
-        if device.type == "mps":  # there is only one
-            set_fraction(fraction)
-        else:
-            set_fraction(fraction, device)
+        if set_fraction is not None:
+            set_fraction(fraction, *([device] if device.type != "mps" else []))  # of which there is only one
 
     def release(self, name: str) -> None:
         """Return memory that was freed, but kept by torch, to the device."""

@@ -44,9 +44,7 @@ def keep_freed_memory() -> bool:
 
 
 def peak_memory(device: str) -> int | None:
-    """Return the most bytes used so far: by tensors on an accelerator, by this whole process on the CPU. None
-    if the device does not count them.
-    """
+    """Return the most bytes used so far, by tensors on an accelerator or this process; None if unknown."""
     if device != "cpu":
         module = torch.get_device_module(device.partition(":")[0])
         return int(module.max_memory_allocated(device)) if hasattr(module, "max_memory_allocated") else None

@@ -44,9 +44,7 @@ def check_slots(optimizer: Optimizer, plain: Mapping[str, Any]) -> None:
 
 
 def load_slots(optimizer: Optimizer, slots: Slots, copy_into: Callable[[Tensor, Tensor], object]) -> None:
-    """Replace the state of an optimizer. `copy_into(target, value)` copies a full value into a tensor that
-    is laid out as a parameter is, which may be sharded.
-    """
+    """Replace the state of an optimizer. `copy_into(target, value)` copies into a tensor like a parameter."""
     check_slots(optimizer, slots.plain)
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     optimizer.state.clear()

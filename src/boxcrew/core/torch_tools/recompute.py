@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -129,9 +128,7 @@ def _can_be_unit(run: Sequence[nn.Module]) -> bool:
 
 
 def _keeps_its_result(layer: nn.Module) -> bool:
-    """Return whether a layer keeps only its result for backward, in the memory of its input: as the next
-    unit's input that is kept anyway.
-    """
+    """Return whether a layer keeps only its result for backward, which is kept as the next input anyway."""
     return isinstance(layer, (nn.ReLU, nn.Hardtanh, nn.LeakyReLU)) and layer.inplace
 
 
@@ -238,9 +235,7 @@ class _Start:
                     undo.enter_context(mode)
             self._undo = undo.pop_all()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._undo.close()
 
 

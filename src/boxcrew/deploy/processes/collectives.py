@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import psutil
@@ -35,6 +36,8 @@ TIMEOUT = timedelta(hours=2)
 _BROKEN = ("connection", "peer", "timed out", "timeout", "broken pipe", "socket", "abort")
 """Words in torch's errors about broken connections."""
 _TEXT_BYTES = 32
+Wait = Callable[[], None]
+"""Waits until a collective that has begun is done."""
 
 
 class ReplicaGroup:
@@ -61,9 +64,9 @@ class ReplicaGroup:
     def all_reduce(self, tensor: Tensor) -> None:
         """Replace the tensor by the sum of those of all replicas, in place."""
 
-    def all_reduce_async(self, tensor: Tensor) -> Pending:  # noqa: ARG002
-        """Begin an `all_reduce`. The tensor must not be touched before the result was waited for."""
-        return Pending()
+    def all_reduce_async(self, tensor: Tensor) -> Wait:  # noqa: ARG002
+        """Begin an `all_reduce`. The tensor must not be touched before the returned function was called."""
+        return lambda: None
 
     def all_reduce_servers(self, tensor: Tensor) -> None:
         """Replace the tensor by the sum of those of all parameter servers, in place."""
@@ -95,12 +98,6 @@ class ReplicaGroup:
         """Tell the other processes that this one has failed."""
 
     def close(self) -> None: ...
-
-
-class Pending:
-    """A collective that has begun. This base class has nothing to wait for."""
-
-    def wait(self) -> None: ...
 
 
 class DistributedGroup(ReplicaGroup):
@@ -146,10 +143,14 @@ class DistributedGroup(ReplicaGroup):
         with self.waiting():
             dist.all_reduce(tensor, group=self._replicas)
 
-    def all_reduce_async(self, tensor: Tensor) -> Pending:
+    def all_reduce_async(self, tensor: Tensor) -> Wait:
         work = dist.all_reduce(tensor, group=self._replicas, async_op=True)
         assert work is not None
-        return _PendingWork(work, self.waiting)
+        return partial(self._wait_for, work)
+
+    def _wait_for(self, work: dist.Work) -> None:
+        with self.waiting():
+            work.wait()
 
     def all_reduce_servers(self, tensor: Tensor) -> None:
         with self.waiting():
@@ -184,9 +185,7 @@ class DistributedGroup(ReplicaGroup):
         return self._heartbeat.reading()
 
     def _end(self, rank: int, message: str) -> None:
-        """End this process because of a lost one, which is killed first if it is on this host: if it is
-        stopped or stuck, the launcher would wait for it.
-        """
+        """End this process because of a lost one, which is killed if it can be: the launcher waits for it."""
         member = self._members[rank]
         with suppress(psutil.Error):
             process = psutil.Process(member.process)
@@ -205,9 +204,7 @@ class DistributedGroup(ReplicaGroup):
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Mark the inside as waiting for other processes. An error that one of them has caused names it,
-        where torch's own speaks of sockets.
-        """
+        """Mark the inside as waiting for others. Errors name the process that has caused them."""
         with self._heartbeat.waiting():
             try:
                 yield
@@ -228,16 +225,6 @@ class DistributedGroup(ReplicaGroup):
                 return failure
             time.sleep(0.05)
         return None
-
-
-class _PendingWork(Pending):
-    def __init__(self, work: dist.Work, waiting: Callable[[], AbstractContextManager[None]]) -> None:
-        self._work = work
-        self._waiting = waiting
-
-    def wait(self) -> None:
-        with self._waiting():
-            self._work.wait()
 
 
 def _new_group(ranks: range, num_servers: int) -> dist.ProcessGroup | None:

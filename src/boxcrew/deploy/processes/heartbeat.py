@@ -136,11 +136,10 @@ class Heartbeat:
             self._store.set(self._key(self._rank), DONE if self._failure is None else self._next_beat())
             end = time.monotonic() + SHUTDOWN
             stays = self._failure is None and self._rank == 0
-            while stays and time.monotonic() < end and not self._all_done():
+            while (
+                stays and time.monotonic() < end and any(self._beat_of(rank) != DONE for rank in self._others)
+            ):
                 time.sleep(INTERVAL / 10)
-
-    def _all_done(self) -> bool:
-        return all(self._store.get(self._key(rank)) == DONE.encode() for rank in self._others)
 
     def _pause(self) -> None:
         since, self._busy_since = self._busy_since, None
@@ -183,13 +182,12 @@ class Heartbeat:
         return f"{self._count} stuck {activity} for {busy:.0f} s"
 
     def _find_lost(self) -> tuple[int, str] | None:
-        """Return another process that is lost, and why. Silence is counted in rounds of our own: while we
-        were stopped ourselves, nobody else was silent.
-        """
+        """Return the rank of another process that is lost, and why."""
         for rank in self._others:
             beat = self._beat_of(rank)
             if beat.startswith(FAILED):
                 return rank, f"{process_name(rank, self._num_replicas)} {beat}"
+            # In rounds of our own: while we were stopped ourselves, nobody else was silent.
             self._silent[rank] = 0 if beat != self._last_beats[rank] else self._silent[rank] + 1
             self._last_beats[rank] = beat
             seconds = self._silent[rank] * INTERVAL

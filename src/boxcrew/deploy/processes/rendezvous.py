@@ -76,17 +76,13 @@ def join_members(store: PrefixStore, env: ProcessEnvironment, num_servers: int) 
 
 
 def hosts_of(replicas: Sequence[Member], servers: Sequence[Member]) -> list[Host]:
-    """Return the hosts, the chief's first. Replicas of one host that see different accelerators count as on
-    different hosts.
-    """
+    """Return the hosts, the chief's first; replicas that see different accelerators are on different ones."""
     members = (*replicas, *servers)
     hosts = []
-    for host, visible in dict.fromkeys((member.host, member.visible) for member in members):
-        same = [member for member in members if (member.host, member.visible) == (host, visible)]
-        ranks = [
-            rank for rank, member in enumerate(replicas) if (member.host, member.visible) == (host, visible)
-        ]
-        hosts.append(Host(name=host, machine=Machine.of(same[0].machine), ranks=tuple(ranks)))
+    for key in dict.fromkeys((member.host, member.visible) for member in members):
+        first = next(member for member in members if (member.host, member.visible) == key)
+        ranks = [rank for rank, member in enumerate(replicas) if (member.host, member.visible) == key]
+        hosts.append(Host(name=first.host, machine=Machine.of(first.machine), ranks=tuple(ranks)))
     return hosts
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from boxcrew.deploy.processes.collectives import Pending, ReplicaGroup
+from boxcrew.deploy.processes.collectives import ReplicaGroup, Wait
 
 BUCKET_BYTES = 8 << 20  # large enough for efficient messages, small enough that the first leave early
 
@@ -56,7 +56,7 @@ class GradientReducer:
         self._group = group
         self._buckets = [_Bucket(packed) for packed in _packed(list(reversed(parameters)))]
         self._bucket_of = {p: bucket for bucket in self._buckets for p in bucket.parameters}
-        self._pending: list[Pending] = []  # of the first buckets, which are sent
+        self._pending: list[Wait] = []  # of the first buckets, which are sent
         self._watching = False
         self._hooks = [
             p.register_post_accumulate_grad_hook(self._arrived)  # type: ignore[no-untyped-call]
@@ -94,8 +94,8 @@ class GradientReducer:
         self._wait()
 
     def _wait(self) -> None:
-        for pending in self._pending:
-            pending.wait()
+        for wait in self._pending:
+            wait()
         self._pending = []
         for bucket in self._buckets:
             bucket.missing = len(bucket.parameters)
@@ -128,9 +128,7 @@ class GradientReducer:
 
 
 def _packed(parameters: Sequence[nn.Parameter]) -> list[list[nn.Parameter]]:
-    """Return the parameters of each bucket of about BUCKET_BYTES, in order. A bias is not sent alone because
-    the weights after it are large.
-    """
+    """Return the parameters of each bucket, in order. A bias is not sent alone before large weights."""
     packed: list[list[nn.Parameter]] = []
     filled = 0
     for parameter in parameters:

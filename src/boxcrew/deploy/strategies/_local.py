@@ -37,9 +37,7 @@ class Local(Deployment):
 
     @abstractmethod
     def forward_backward(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
-        """Run all micro-batches. Return sums of the losses over all samples; the task's parameters then have
-        sums of their gradients.
-        """
+        """Return sums of the losses over all samples; the parameters then have sums of the gradients."""
 
     def setup_module(self, module: nn.Module) -> nn.Module:
         return module.to(self.device).to(memory_format=self.format)

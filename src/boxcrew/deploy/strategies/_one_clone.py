@@ -35,9 +35,7 @@ class OneClone(Local):
 
     @abstractmethod
     def compute_all(self, task: nn.Module, micro_batches: Sequence[MicroBatch], phase: str) -> Losses:
-        """Compute all micro-batches. Return sums of losses over all replicas; the parameters' gradients are
-        such sums too.
-        """
+        """Return sums of the losses over all replicas; the parameters then have sums of the gradients."""
 
     @property
     def needs_every_micro_batch(self) -> bool:
@@ -70,9 +68,7 @@ class OneClone(Local):
         return total
 
     def _micro_batches(self, batch: Batch) -> list[MicroBatch]:
-        """Split the samples; they are fewer than planned if some could not be read. At least one is
-        returned.
-        """
+        """Return at least one. Samples are fewer than planned if some could not be read."""
         every = self.needs_every_micro_batch
         sizes = [sum(counts) for counts in self.execution.plan.dealt(self.group.rank, len(batch))]
         if batch.is_blank:

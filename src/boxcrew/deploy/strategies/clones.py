@@ -25,7 +25,7 @@ from boxcrew.deploy.devices import Devices
 from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.deploy.strategies._local import Local
 from boxcrew.deploy.synced_norms import AllReduce, SyncedNorms, ThreadAllReduce
-from boxcrew.plan.plan import Clone, Plan
+from boxcrew.plan.plan import Plan
 
 
 class CloneOfTask:
@@ -133,17 +133,14 @@ class Clones(Local):
 
     def _clones_of(self, task: nn.Module) -> list[CloneOfTask]:
         if not self._clones or self._clones[0].task is not task:
-            self._clones = [self._clone(task, i, clone) for i, clone in enumerate(self.own_clones)]
+            clones: list[CloneOfTask] = []
+            for clone in self.own_clones:
+                shares_memory = clone.device == self.plan.parameter_device
+                is_task = shares_memory and not clones
+                device = self.devices.find(clone.device)
+                clones.append(CloneOfTask(task, device, is_task=is_task, shares_memory=shares_memory))
+            self._clones = clones
         return self._clones
-
-    def _clone(self, task: nn.Module, index: int, clone: Clone) -> CloneOfTask:
-        with_parameters = clone.device == self.plan.parameter_device
-        return CloneOfTask(
-            task,
-            self.devices.find(clone.device),
-            is_task=with_parameters and index == 0,
-            shares_memory=with_parameters,
-        )
 
     def _works(
         self,
@@ -188,15 +185,11 @@ class Clones(Local):
             errors, error, futures = [], None, []
 
     def _compute(self, clone: CloneOfTask, work: Work, phase: str) -> Losses:
-        return reduce(
-            operator.add, (self._compute_one(clone, samples, context, phase) for samples, context in work)
-        )
-
-    def _compute_one(
-        self, clone: CloneOfTask, samples: Batch, context: AbstractContextManager[object], phase: str
-    ) -> Losses:
-        with context:
-            return self.compute(clone.module, samples, phase, clone.device)
+        losses = []
+        for samples, context in work:
+            with context:
+                losses.append(self.compute(clone.module, samples, phase, clone.device))
+        return reduce(operator.add, losses)
 
 
 def _start_threads(num: int, *, compute_threads: int) -> ThreadPoolExecutor:
@@ -213,10 +206,8 @@ def _start_threads(num: int, *, compute_threads: int) -> ThreadPoolExecutor:
 
 
 def _set_compute_threads(num: int) -> None:
-    """Set torch's number of threads for this thread alone. It must be read once before: the first read in a
-    thread sets it to that of the process.
-    """
-    torch.get_num_threads()
+    """Set torch's number of threads for this thread alone."""
+    torch.get_num_threads()  # the first call in a thread sets the number to that of the process
     torch.set_num_threads(num)
 
 

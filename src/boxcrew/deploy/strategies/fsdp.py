@@ -5,7 +5,7 @@ layer's parameters are gathered on all while it computes, and freed again.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -48,7 +48,7 @@ class Fsdp(OneClone):
         self.broadcast(placed)
         self._meta_copies[placed] = meta_copy(placed)
         self._shard(placed)
-        layers = [layer for layer in placed.modules() if any(True for _ in _own_parameters(layer))]
+        layers = [layer for layer in placed.modules() if any(True for _ in layer.parameters(recurse=False))]
         self._layers[placed] = layers
         for layer in layers:
             layer.register_forward_pre_hook(self._note_call)
@@ -106,7 +106,7 @@ class Fsdp(OneClone):
         )
         for layer, count in zip(layers, used, strict=True):
             if not count:  # its gradients are zeros, but with weight decay even they would move it
-                for parameter in _own_parameters(layer):
+                for parameter in layer.parameters(recurse=False):
                     parameter.grad = None
         return total
 
@@ -138,10 +138,6 @@ class Fsdp(OneClone):
 
     def _note_call(self, layer: nn.Module, _: object) -> None:
         self._called.add(layer)
-
-
-def _own_parameters(layer: nn.Module) -> Iterator[nn.Parameter]:
-    return layer.parameters(recurse=False)
 
 
 def _is_sharded(tensor: Tensor) -> bool:

@@ -32,23 +32,16 @@ def read_mpi(environment: Mapping[str, str]) -> ProcessEnvironment | None:
         if names.rank in environment:
             size = environment.get(names.size, "")
             one_host = environment.get(names.local_size, size) == size
+            if not one_host and "MASTER_ADDR" not in environment:  # MPI does not tell the first host
+                raise UsageError(
+                    "several hosts under MPI, and MASTER_ADDR is not set",
+                    advice="set MASTER_ADDR (and MASTER_PORT) to the first host: mpirun -x MASTER_ADDR=…",
+                )
             return ProcessEnvironment.read(
                 environment,
                 rank=names.rank,
                 size=names.size,
-                address=_address(environment, one_host=one_host),
+                address=environment.get("MASTER_ADDR", LOCALHOST),
                 job=environment.get(names.job, "mpi"),
             )
     return None
-
-
-def _address(environment: Mapping[str, str], *, one_host: bool) -> str:
-    """Return the first process's host, which MPI itself does not tell."""
-    if "MASTER_ADDR" in environment:
-        return environment["MASTER_ADDR"]
-    if not one_host:
-        raise UsageError(
-            "several hosts under MPI, and MASTER_ADDR is not set",
-            advice="set MASTER_ADDR (and MASTER_PORT) to the first host on all: mpirun -x MASTER_ADDR=…",
-        )
-    return LOCALHOST

@@ -10,7 +10,6 @@ import math
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -69,9 +68,7 @@ class ParameterServer(Clones):
                 self._slots = self._ask_slots()
 
     def all_reduce_status(self, status: RunStatus) -> RunStatus:
-        """Asynchronously not a collective, which would slow all down to the slowest: the first server counts
-        steps, and lets all stop after the same one.
-        """
+        """Asynchronously ask the first server, which counts steps: a collective would slow all down."""
         if self._is_synchronous:
             return super().all_reduce_status(status)
         return RunStatus(**self._ask(0, Message(kind="status", data=asdict(status))).data)
@@ -196,12 +193,7 @@ class ParameterServer(Clones):
         for name, value in values.items():
             self._parameters[int(name)].copy_(value)
 
-    def _send_done(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,  # noqa: ARG002
-        trace: TracebackType | None,  # noqa: ARG002
-    ) -> None:
+    def _send_done(self, kind: type[BaseException] | None, *_: object) -> None:
         """Tell the servers, which end when all replicas have, unless this one has failed."""
         if kind is None:
             for server in range(self.plan.servers):

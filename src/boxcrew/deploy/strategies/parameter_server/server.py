@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -33,18 +33,6 @@ class _Stop:
         self.interrupted |= message.data["interrupted"]
 
 
-@dataclass(kw_only=True)
-class _Replicas:
-    """The replicas that have not ended: how many steps each has sent, and which wait for an answer."""
-
-    steps: dict[int, int]
-    waiting: list[int] = field(default_factory=list)
-
-    def may_go_on(self, rank: int, staleness: int) -> bool:
-        """Return whether a replica is at most `staleness` steps ahead of every other."""
-        return self.steps.get(rank, 0) - min(self.steps.values(), default=0) <= staleness
-
-
 class Server:
     """A process that keeps the parameters the plan assigns to it. Its optimizer is for all of the task's:
     those that are kept elsewhere never have a gradient, and so are never touched.
@@ -60,7 +48,8 @@ class Server:
         for i, parameter in enumerate(parameters):
             if i not in self._kept:
                 parameter.data = torch.empty(0)  # frees its memory
-        self._replicas = _Replicas(steps=dict.fromkeys(range(group.size), 0))
+        self._steps = dict.fromkeys(range(group.size), 0)  # sent by each replica that has not ended
+        self._waiting: list[int] = []  # replicas whose step is not answered yet
         self._updated: set[int] = set()
         self._pushed: dict[int, Message] = {}  # gradients that wait for those of the other replicas
         self._stop = _Stop()
@@ -79,7 +68,7 @@ class Server:
             "push": self._update_together if self._plan.staleness is None else self._update_at_once,
             "done": self._remove_replica,
         }
-        while self._replicas.steps:
+        while self._steps:
             message = self._group.messages.receive()
             handlers[message.kind](message)
         self._group.messages.finish()
@@ -104,9 +93,8 @@ class Server:
         self._group.messages.send(message.sender, answer)
 
     def _send_status(self, message: Message) -> None:
-        steps = self._replicas.steps
-        self._stop.note_status(message, max(steps.values()))
-        stop = steps[message.sender] >= self._stop.after
+        self._stop.note_status(message, max(self._steps.values()))
+        stop = self._steps[message.sender] >= self._stop.after
         data = {
             "elapsed": message.data["elapsed"] if self._stop.elapsed is None else self._stop.elapsed,
             "stop": stop,
@@ -115,7 +103,7 @@ class Server:
         self._group.messages.send(message.sender, Message(kind="status", data=data))
 
     def _remove_replica(self, message: Message) -> None:
-        del self._replicas.steps[message.sender]
+        del self._steps[message.sender]
         self._answer_waiting()
 
     def _update_together(self, message: Message) -> None:
@@ -143,23 +131,21 @@ class Server:
 
     def _update_at_once(self, message: Message) -> None:
         """Update asynchronously: by each replica's gradient as it comes. The answer may have to wait."""
-        steps = self._replicas.steps
-        steps[message.sender] += 1
-        self.lead = max(self.lead, max(steps.values()) - min(steps.values()))
+        self._steps[message.sender] += 1
+        self.lead = max(self.lead, max(self._steps.values()) - min(self._steps.values()))
         if message.tensors:
             self._add(message.tensors)
             self._updated |= {int(name) for name in message.tensors}
             self._step(message)
             self._optimizer.zero_grad(set_to_none=True)
-        self._replicas.waiting.append(message.sender)
+        self._waiting.append(message.sender)
         self._answer_waiting()
 
     def _answer_waiting(self) -> None:
-        staleness = self._plan.staleness
-        if staleness is None:
-            return
-        for rank in [rank for rank in self._replicas.waiting if self._replicas.may_go_on(rank, staleness)]:
-            self._replicas.waiting.remove(rank)
+        """Answer those that are not too many steps ahead of the slowest; synchronously none waits here."""
+        limit = min(self._steps.values(), default=0) + (self._plan.staleness or 0)
+        for rank in [rank for rank in self._waiting if self._steps.get(rank, 0) <= limit]:
+            self._waiting.remove(rank)
             self._send_values(rank, self._updated, math.nan)
 
     def _add(self, gradients: Mapping[str, Tensor]) -> None:
