@@ -56,8 +56,8 @@ def test_clipping_twice_is_clipping_once(boxes: Floats, width: float, height: fl
     np.testing.assert_array_equal(clip(once, width, height), once)
     np.testing.assert_array_equal(boxes, before)
     assert ((once >= 0) & (once <= [width, height, width, height])).all()
-    whole = np.array([[0, 0, width, height]], dtype=np.float32)
-    np.testing.assert_array_equal(area(once), overlap(boxes, whole)[:, 0])
+    image = np.array([[0, 0, width, height]], dtype=np.float32)
+    np.testing.assert_array_equal(area(once), overlap(boxes, image)[:, 0])
 
 
 def test_a_box_that_is_inside_out_has_no_area() -> None:

@@ -155,17 +155,15 @@ def test_null_takes_a_setting_away() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "place"),
+    ("words", "key"),
     [
         (("task=classification", "augment.policy=none"), ("augment", "policy")),
         (("task=gan", "augment.policy=none"), ("augment", "policy")),
         (("task=gan", "task.norm=none"), ("task", "norm")),
     ],
 )
-def test_none_is_a_value_where_it_is_one_of_the_choices(
-    words: tuple[str, ...], place: tuple[str, str]
-) -> None:
-    group, name = place
+def test_none_is_a_value_where_it_is_one_of_the_choices(words: tuple[str, ...], key: tuple[str, str]) -> None:
+    group, name = key
     assert changed(*words).tree()[group][name] == "none"
     assert message(words[0], f"{group}.{name}=nine").startswith(f"{group}.{name}: ")
 

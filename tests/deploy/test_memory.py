@@ -8,7 +8,9 @@ import sys
 
 import pytest
 
-from boxcrew.deploy.deployment import deploy
+from boxcrew.core.errors import UsageError
+from boxcrew.deploy.deployment import Execution, deploy
+from boxcrew.plan.plan import Clone, Replica
 from tests.helpers.devices import FakeDevices
 from tests.helpers.plans import plan_of
 
@@ -81,3 +83,15 @@ def test_accelerators_are_limited_too() -> None:
     fakes = FakeDevices()
     with deploy(plan_of(8, device="cuda:0", memory_fraction=0.8), fakes):
         assert fakes.limited == [("cuda:0", 0.8)]
+
+
+def test_an_execution_has_more_parts_only_if_all_replicas_have_samples_for_them() -> None:
+    replicas = tuple(Replica(clones=(Clone(device="cpu", share=share),)) for share in (7, 1))
+    plan = plan_of(7, 1, strategy="ddp", replicas=replicas, batch_norm="first", accumulation=2)
+    begun = Execution(plan=plan)
+    assert begun.with_parts(1) == begun
+    more = begun.with_parts(4)
+    assert (more.num_parts, more.least_parts, begun.num_parts) == (4, 4, 2)
+    assert more.with_parts(3) == more
+    with pytest.raises(UsageError, match="no sample for some of the 4 parts"):
+        Execution(plan=plan_of(7, 1, strategy="fsdp", replicas=replicas)).with_parts(4)

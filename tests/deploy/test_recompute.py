@@ -97,8 +97,8 @@ def play(plan: Plan, group: ReplicaGroup, file: Path) -> None:
 )
 def test_replicas(strategy: str, batch_norm: BatchNorm, tmp_path: Path) -> None:
     plan = several(strategy, batch_norm)
-    for whole, again in in_all_processes(plan, partial(play, plan), tmp_path)[: len(plan.replicas)]:
-        require_same(again, whole)
+    for usual, again in in_all_processes(plan, partial(play, plan), tmp_path)[: len(plan.replicas)]:
+        require_same(again, usual)
 
 
 def test_a_step_takes_less_memory() -> None:
@@ -112,8 +112,8 @@ def test_a_step_takes_less_memory() -> None:
             with ledger:
                 deployment.gradients(task, batch, "train")
         peaks.append(ledger.peak)
-    whole, again = peaks
-    assert again < 0.7 * whole
+    usual, again = peaks
+    assert again < 0.7 * usual
 
 
 class Dropping(learning.NormedTask):

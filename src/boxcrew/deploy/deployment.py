@@ -148,9 +148,9 @@ class Deployment(ABC):
         """Return such tensors in full on the chief. Collective: all replicas must call it with theirs."""
         return tensors
 
-    def load_into(self, own: Tensor, value: Tensor) -> None:
+    def load_into(self, target: Tensor, value: Tensor) -> None:
         """Copy a full value into such a tensor."""
-        own.copy_(value)
+        target.copy_(value)
 
     def slots(self, optimizer: Optimizer) -> Slots:
         """Return the optimizer's state, laid out like the parameters."""

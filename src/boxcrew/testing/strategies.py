@@ -76,12 +76,12 @@ def check_gradients(
         task = deployment.setup_module(make_task(dtype, unit=unit))
         for _ in range(2):
             expected = expected_gradients(task, batch)
-            whole: Losses = task(batch)
+            at_once: Losses = task(batch)
             losses = deployment.gradients(task, batch, "train")
-            torch.testing.assert_close(losses.weight, whole.weight)
+            torch.testing.assert_close(losses.weight, at_once.weight)
             for name, value in losses.terms.items():
                 assert not value.requires_grad
-                torch.testing.assert_close(value, whole.terms[name].detach())
+                torch.testing.assert_close(value, at_once.terms[name].detach())
             for name, parameter in task.named_parameters():
                 assert parameter.grad is not None, name
                 torch.testing.assert_close(parameter.grad, expected[name], rtol=tolerance, atol=tolerance)

@@ -67,12 +67,12 @@ def private_uses(tree: ast.AST) -> Iterator[str]:
 def test_private_names_of_torch_stay_in_their_package() -> None:
     files = [file for file in SOURCE.rglob("*.py") if ALLOWED not in file.parents]
     assert len(files) > 100
-    found = {
+    offenders = {
         str(file.relative_to(SOURCE)): uses
         for file in files
         if (uses := list(private_uses(ast.parse(file.read_text(encoding="utf-8")))))
     }
-    assert found == {}
+    assert offenders == {}
 
 
 @pytest.mark.parametrize(

@@ -79,9 +79,9 @@ def ssd() -> DetectionTask:
 
 def with_drop_paths(task: DetectionTask) -> DetectionTask:
     """Blocks that now and then are left out."""
-    for part in list(task.modules()):
-        if hasattr(part, "drop_path"):
-            part.drop_path = DropPath(0.5)
+    for submodule in list(task.modules()):
+        if hasattr(submodule, "drop_path"):
+            submodule.drop_path = DropPath(0.5)
     return task
 
 
@@ -117,10 +117,10 @@ def test_ssd300_learns_the_same() -> None:
 @pytest.mark.parametrize("frozen", ["backbone", "extras", "backbone.body.blocks.1"])
 def test_with_frozen_parts(frozen: str) -> None:
     task = ssdlite()
-    part = task.detector.get_submodule(frozen).requires_grad_(requires_grad=False)
+    submodule = task.detector.get_submodule(frozen).requires_grad_(requires_grad=False)
     batch = make_batch(2, 96)
     require_same(task, of_batch(batch))
-    part.eval()  # its BatchNorms too
+    submodule.eval()  # its BatchNorms too
     require_same(task, of_batch(batch))
 
 
@@ -162,33 +162,33 @@ def memory_of(
 )
 def test_a_step_takes_less_memory(task: DetectionTask, num: int, size: int, kept: float, peak: float) -> None:
     batch = make_batch(num, size)
-    whole, again = (memory_of(task, batch, way) for way in (as_ever, recomputing))
-    assert again.kept < kept * whole.kept  # type: ignore[attr-defined]
-    assert again.peak < peak * whole.peak
+    usual, again = (memory_of(task, batch, way) for way in (as_ever, recomputing))
+    assert again.kept < kept * usual.kept  # type: ignore[attr-defined]
+    assert again.peak < peak * usual.peak
 
 
 def forwards(module: nn.Module) -> list[object]:
-    return [vars(part).get("forward") for part in module.modules()]
+    return [vars(submodule).get("forward") for submodule in module.modules()]
 
 
 def test_the_module_is_as_before() -> None:
     task = ssdlite()
-    names, before = list(task.state_dict()), [dict(vars(part)) for part in task.modules()]
+    names, before = list(task.state_dict()), [dict(vars(submodule)) for submodule in task.modules()]
     with recomputing(task):
         assert any(forwards(task))
         assert list(task.state_dict()) == names
-    assert [dict(vars(part)) for part in task.modules()] == before
+    assert [dict(vars(submodule)) for submodule in task.modules()] == before
     with pytest.raises(KeyError), recomputing(task):
         raise KeyError
-    assert [dict(vars(part)) for part in task.modules()] == before
+    assert [dict(vars(submodule)) for submodule in task.modules()] == before
 
 
 def test_a_forward_of_an_instance_is_restored() -> None:
     row = nn.Sequential(Block(), Block())
-    own = row[0].forward = row[0].forward  # bound, and in the instance
+    bound = row[0].forward = row[0].forward  # bound, and in the instance
     with recomputing(row):
-        assert row[0].forward is not own
-    assert row[0].forward is own
+        assert row[0].forward is not bound
+    assert row[0].forward is bound
     assert "forward" not in vars(row[1])
 
 

@@ -95,9 +95,9 @@ def blank(deployment: Deployment, file: Path) -> None:
 def test_a_replica_that_can_read_nothing_counts_for_nothing(tmp_path: Path, strategy: str) -> None:
     plan = make_plan(4, 4, batch_norm="first").model_copy(update={"strategy": strategy})
     results = in_processes(plan, blank, tmp_path)
-    parts = learning.make_batch(BATCH, step=0).split([4, 4])
+    shares_of_batch = learning.make_batch(BATCH, step=0).split([4, 4])
     task = learning.make_task("normed")
-    loss = [float(task(part).total().detach()) for part in parts]
+    loss = [float(task(share).total().detach()) for share in shares_of_batch]
     start = learning.make_task("normed").get_buffer("features.1.running_mean")
     for replica in results:
         assert [float(total) for total, _, _ in replica] == pytest.approx([sum(loss), loss[0], loss[1]])

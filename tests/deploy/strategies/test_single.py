@@ -80,38 +80,38 @@ def test_accumulation_is_exact(batch: Batch, accumulation: int) -> None:
     torch.manual_seed(0)
     config = SsdLiteConfig(size=SIZE, backbone="mobilenetv3_small_050")
     task = ExactTask(SsdLite(config, ("cup", "pot"))).double()
-    whole, _ = gradients(task, batch, plan())
+    expected_gradients, _ = gradients(task, batch, plan())
     parts, _ = gradients(task, batch, plan(accumulation=accumulation))
-    for expected, actual in zip(whole, parts, strict=True):
+    for expected, actual in zip(expected_gradients, parts, strict=True):
         torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-10 * float(expected.abs().max()))
 
 
 @pytest.mark.parametrize("accumulation", [2, 3, 6])
 def test_accumulation_gives_the_same_gradient(task: DetectionTask, batch: Batch, accumulation: int) -> None:
-    whole, losses = gradients(task, batch, plan())
+    expected_gradients, losses = gradients(task, batch, plan())
     parts, summed = gradients(task, batch, plan(accumulation=accumulation))
     assert float(losses.weight) > 6
     assert float(summed.weight) == float(losses.weight)
-    scale = max(float(g.abs().max()) for g in whole)
-    for expected, actual in zip(whole, parts, strict=True):
+    scale = max(float(g.abs().max()) for g in expected_gradients)
+    for expected, actual in zip(expected_gradients, parts, strict=True):
         torch.testing.assert_close(actual, expected, rtol=1e-3, atol=1e-5 * scale)
 
 
 def test_means_of_parts_would_not_give_it(task: DetectionTask, batch: Batch) -> None:
     """The batch is uneven enough: each micro-batch divided by its own weight is far off."""
-    whole, _ = gradients(task, batch, plan())
-    parts = [gradients(task, part, plan())[0] for part in batch.split([2, 2, 2])]
+    expected_gradients, _ = gradients(task, batch, plan())
+    parts = [gradients(task, samples, plan())[0] for samples in batch.split([2, 2, 2])]
     means = [torch.stack(p).mean(dim=0) for p in zip(*parts, strict=True)]
-    off = sum(float((a - b).norm()) for a, b in zip(means, whole, strict=True))
-    assert off > 0.1 * sum(float(g.norm()) for g in whole)
+    off = sum(float((a - b).norm()) for a, b in zip(means, expected_gradients, strict=True))
+    assert off > 0.1 * sum(float(g.norm()) for g in expected_gradients)
 
 
 def test_lower_precision_computes_nearly_the_same(task: DetectionTask, batch: Batch) -> None:
-    whole, losses = gradients(task, batch, plan())
+    expected_gradients, losses = gradients(task, batch, plan())
     low, rough = gradients(task, batch, plan(precision="bf16"))
     assert float(rough.total()) == pytest.approx(float(losses.total()), rel=0.05)
     assert all(g.dtype == torch.float32 for g in low)
-    both = [torch.cat([g.flatten() for g in some]) for some in (whole, low)]
+    both = [torch.cat([g.flatten() for g in some]) for some in (expected_gradients, low)]
     assert torch.cosine_similarity(both[0], both[1], dim=0) > 0.95
 
 

@@ -89,12 +89,12 @@ def _padded_size(dtype: str, shape: Sequence[int]) -> int:
 
 
 def _pack(tensors: Iterable[Tensor]) -> Tensor:
-    parts = [tensor.detach().cpu().reshape(-1).view(torch.uint8) for tensor in tensors]
-    body = torch.zeros(sum(_padded(len(part)) for part in parts), dtype=torch.uint8)
+    flats = [tensor.detach().cpu().reshape(-1).view(torch.uint8) for tensor in tensors]
+    body = torch.zeros(sum(_padded(len(flat)) for flat in flats), dtype=torch.uint8)
     start = 0
-    for part in parts:
-        body[start : start + len(part)] = part
-        start += _padded(len(part))
+    for flat in flats:
+        body[start : start + len(flat)] = flat
+        start += _padded(len(flat))
     return body
 
 

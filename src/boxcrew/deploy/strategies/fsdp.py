@@ -82,13 +82,13 @@ class Fsdp(OneClone):
                 gathered[name] = full.cpu()
         return gathered
 
-    def load_into(self, own: Tensor, value: Tensor) -> None:
-        if not _is_sharded(own):
-            own.copy_(value)
+    def load_into(self, target: Tensor, value: Tensor) -> None:
+        if not _is_sharded(target):
+            target.copy_(value)
             return
         from torch.distributed.tensor import distribute_tensor
 
-        sharded: DTensor = own  # type: ignore[assignment]
+        sharded: DTensor = target  # type: ignore[assignment]
         # Without a message: every replica has the full value, and copies its own shard of it.
         shards = distribute_tensor(
             value.to(sharded.device), sharded.device_mesh, sharded.placements, src_data_rank=None
