@@ -233,7 +233,7 @@ def _deployed(setup: Setup, strategy: str) -> Callable[[], None]:
     workload = account_for(config, task, examples)
     deployment = deploy(choose_plan(config, probe_machine(), workload, num_samples=1), group=group)
     deployment.__enter__()  # for the life of this process
-    deployment.place(task)
+    deployment.setup_module(task)
     optimizer = build_optimizer(task, config.optim, backbone_prefix=f"detector.{detector.backbone_prefix()}")
     batch = _batch(setup)
 

@@ -17,7 +17,7 @@ from torch import multiprocessing as processes
 from bench.ports import free_port
 from bench.train_step import CLASSES, SETUPS, examples_of
 from boxcrew.deploy.deployment import deploy
-from boxcrew.deploy.processes.collectives import DistributedGroup, Pending
+from boxcrew.deploy.processes.collectives import DistributedGroup, Wait
 from boxcrew.deploy.processes.environments import ProcessEnvironment
 from boxcrew.plan.plan import Clone, Plan, Replica
 
@@ -34,21 +34,17 @@ class Timed(DistributedGroup):
         super().__init__(env)
         self.notes: list[dict[str, float]] = []
 
-    def all_reduce_async(self, tensor: Tensor) -> Pending:
+    def all_reduce_async(self, tensor: Tensor) -> Wait:
         note = {"megabytes": tensor.nbytes / 1e6, "left": time.monotonic()}
         self.notes.append(note)
         work = dist.all_reduce(tensor, async_op=True)
         assert work is not None
         work.get_future().add_done_callback(lambda _: note.update(arrived=time.monotonic()))
-        return _Message(work)
 
+        def wait() -> None:
+            work.wait()
 
-class _Message(Pending):
-    def __init__(self, work: dist.Work) -> None:
-        self._work = work
-
-    def wait(self) -> None:
-        self._work.wait()
+        return wait
 
 
 def _replica(rank: int, port: int, folder: str) -> None:
@@ -76,7 +72,7 @@ def _replica(rank: int, port: int, folder: str) -> None:
     torch.manual_seed(0)
     times: dict[str, Any] = {}
     with deploy(plan, group=group) as deployment:
-        task = deployment.place(
+        task = deployment.setup_module(
             DetectionTask(build_detector(require_detection(run_config(RECIPE, {}).task).detector, CLASSES))
         )
         task.train().register_forward_pre_hook(lambda *_: times.update(forward=time.monotonic()))

@@ -75,7 +75,7 @@ def _only(batch: int, memory_format: str, *numbers: str) -> dict[str, Any]:
     if memory_format != "naive":
         threads, workers = map(int, numbers)
         return _way(memory_format, threads, workers, batch)
-    memory.MALLOC_WISHES = ()
+    memory.MALLOC_OPTIONS = ()
     return _way("contiguous", int(usable_cores()), 8, batch)
 
 
@@ -102,7 +102,7 @@ def _measure(config: RunConfig, task_data: TaskData, way: dict[str, Any]) -> flo
     task = task_data.task()
     freeze_for(config, task).set_learning(task, fraction=0.0)
     with deploy(plan) as deployment, closing(_batches(task_data, way)) as batches:
-        deployment.place(task)
+        deployment.setup_module(task)
         optimizer = optimizer_of(task, config.optim)
 
         def step() -> None:

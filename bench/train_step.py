@@ -102,7 +102,7 @@ def measure_ours(setup: Setup) -> dict[str, float]:
     examples = partial(largest_batch, size=detector.config.size, num_objects=10)
     workload = account_for(config, task, examples)
     with deploy(choose_plan(config, probe_machine(), workload, num_samples=1)) as deployment:
-        deployment.place(task).train()
+        deployment.setup_module(task).train()
 
         def step() -> None:
             deployment.gradients(task, batch, "train")

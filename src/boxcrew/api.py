@@ -124,7 +124,9 @@ class Detector:
     def __init__(self, loaded: Loaded, place: Path) -> None:
         self._loaded = loaded
         self._place = place
-        self._predictor = predictor(require_detection(loaded.config), loaded.task, loaded.deployment.move)
+        self._predictor = predictor(
+            require_detection(loaded.config), loaded.task, loaded.deployment.to_device
+        )
         self.classes: tuple[str, ...] = loaded.task.network.classes
 
     @classmethod

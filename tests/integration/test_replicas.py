@@ -167,12 +167,12 @@ if os.environ.get("RANK") == "1":
 
 
 def test_one_that_hangs_is_named_and_ended(start: Start, tmp_path: Path) -> None:
-    """In three seconds here; by default in half a minute (tests/deploy/test_pulse.py). The chief, whom the
-    others depend on the most.
+    """It takes three seconds here, by default half a minute (tests/deploy/processes/test_heartbeat.py). The
+    others depend on the chief the most.
     """
     rank = 0
     program = (
-        "from boxcrew.deploy.processes import heartbeat\nheartbeat.EVERY, heartbeat.SILENCE = 0.5, 3.0\n"
+        "from boxcrew.deploy.processes import heartbeat\nheartbeat.INTERVAL, heartbeat.SILENCE = 0.5, 3.0\n"
     )
     process = start("steps=100000", *TWO["ddp"], PYTHONPATH=prepared(tmp_path / "site", program))
     wait_for_step(tmp_path / "run", 2, process)
@@ -182,7 +182,7 @@ def test_one_that_hangs_is_named_and_ended(start: Start, tmp_path: Path) -> None
     _, err = process.communicate(timeout=60)
     assert time.monotonic() - begun < 12
     assert process.returncode == 1
-    assert f"replica {rank} is missed: it has not been heard of for" in err
+    assert f"replica {rank} is lost: no heartbeat for" in err
     assert still_alive(replicas, after=1) == []
 
 

@@ -127,7 +127,7 @@ def _batches(inputs: Iterator[tuple[str, Array]]) -> Iterator[tuple[list[str], A
 
 def _chances(loaded: Loaded, inputs: Array) -> list[list[float]]:
     with loaded.deployment, torch.inference_mode():
-        scores = loaded.task.network(loaded.deployment.move(as_tensor(inputs)))
+        scores = loaded.task.network(loaded.deployment.to_device(as_tensor(inputs)))
     found: list[list[float]] = scores.float().softmax(dim=1).cpu().tolist()
     return found
 

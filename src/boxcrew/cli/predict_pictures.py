@@ -34,7 +34,7 @@ def predict_pictures(tree: Tree, *, as_json: bool) -> None:
     assert isinstance(loaded.config, GanConfig)
     noise = normal(config.seed, 0, np.arange(config.num), loaded.config.latent, stream=_STREAM)
     with loaded.deployment, torch.inference_mode():
-        made = to_pixels(loaded.task.network(loaded.deployment.move(torch.from_numpy(noise))))
+        made = to_pixels(loaded.task.network(loaded.deployment.to_device(torch.from_numpy(noise))))
     folder = choose_folder(config.out, Path(loaded.config.folder) / "predict")
     (folder / "images").mkdir(parents=True, exist_ok=True)
     for number, picture in enumerate(made):

@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from boxcrew.core.errors import ModelError, UsageError
-from boxcrew.core.files import write_whole
+from boxcrew.core.files import write_atomically
 from boxcrew.nets.tensor_file import write_tensors
 
 State = dict[str, Tensor]
@@ -50,7 +50,7 @@ class Weights:
 def save_weights(path: Path, state: State, meta: Mapping[str, Any]) -> None:
     """A safetensors file with `meta` as JSON in its header."""
     header = {"boxcrew": json.dumps(meta)}
-    write_whole(path, lambda file: write_tensors(file, state, header))
+    write_atomically(path, lambda file: write_tensors(file, state, header))
 
 
 def read_weights(path: Path) -> Weights:

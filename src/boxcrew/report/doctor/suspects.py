@@ -27,7 +27,7 @@ def find_suspects(
     loaded = load_task(run, device=device, batch=_BATCH)
     if source.classes != loaded.task.network.classes:
         source = source.with_classes(loaded.task.network.classes)
-    look = predictor(require_detection(loaded.config), loaded.task, loaded.deployment.move)
+    look = predictor(require_detection(loaded.config), loaded.task, loaded.deployment.to_device)
     workers = Workers(num=loaded.deployment.plan.loader_workers)
     evaluated: dict[str, tuple[EvaluatedImage, ...]] = {}
     with loaded.deployment, screen.progress("comparing labels with what is found") as progress:

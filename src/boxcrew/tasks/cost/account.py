@@ -11,9 +11,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
+from boxcrew.core.torch_tools.dispatch import OperatorMode, storage_key, tensors_in
 from boxcrew.core.torch_tools.recompute import recomputing
 from boxcrew.core.types import Batch, Losses
 from boxcrew.core.workload import Line, Pass, Peak, Workload
@@ -26,20 +25,20 @@ FEW, MORE = 2, 4  # samples that a step is looked at with; of one some operators
 VERSION = 3  # of how it is done: what was worked out by another is not to be used
 
 
-class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Ledger(OperatorMode):
     """Inside, notes the bytes of all tensors that are made for as long as they live, the operations of
     convolutions and products, and the bytes that operators read and write. The bytes of `known` are not held
     against anybody.
     """
 
     def __init__(self, known: Iterable[Tensor]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.live = 0  # bytes, now
         self.peak = 0  # and at the most
         self.course: list[int] = []  # and after every operator
         self.operations = 0
         self.traffic = 0
-        self._known = {tensor.untyped_storage()._cdata for tensor in known}
+        self._known = {storage_key(tensor.untyped_storage()) for tensor in known}
         self._held: dict[int, weakref.ref[torch.UntypedStorage]] = {}
 
     def __torch_dispatch__(
@@ -52,9 +51,9 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
         given = dict(kwargs or {})
         made = func(*args, **given)
         self.operations += operations(func, args, made)
-        results = [leaf for leaf in tree_leaves(made) if isinstance(leaf, Tensor)]
+        results = tensors_in(made)
         if not func.is_view:
-            read = [leaf for leaf in tree_leaves(args) if isinstance(leaf, Tensor)]
+            read = tensors_in(args)
             self.traffic += sum(tensor.nbytes for tensor in (*read, *results))
         for tensor in results:
             self._note(tensor.untyped_storage())
@@ -62,7 +61,7 @@ class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return made
 
     def _note(self, storage: torch.UntypedStorage) -> None:
-        key, size = storage._cdata, storage.nbytes()
+        key, size = storage_key(storage), storage.nbytes()
         if key in self._known or key in self._held:
             return
         self.live += size

@@ -274,16 +274,16 @@ class Trainer:
 
     def _num_samples(self, batch: Batch) -> int:
         """Of the step, over all replicas; of the others it is not known what they could not read."""
-        return self.deployment.num_elsewhere + (0 if batch.is_blank else len(batch))
+        return self.deployment.num_remote_samples + (0 if batch.is_blank else len(batch))
 
     def _compute(self, batch: Batch, phase: str) -> dict[str, float]:
         """Gradients, and the terms of the loss."""
-        parts = self.deployment.plan.accumulation
+        parts = self.deployment.execution.num_parts
         losses = self.deployment.gradients(self.task, batch, phase)
-        if self.deployment.plan.accumulation > parts:
+        if self.deployment.execution.num_parts > parts:
             self.guard.warn(
                 f"step {self.step + 1}: memory ran out: steps are computed in "
-                f"{self.deployment.plan.accumulation} parts from here on"
+                f"{self.deployment.execution.num_parts} parts from here on"
             )
         divisor = float(losses.divisor)
         return {name: float(value) / divisor for name, value in losses.terms.items()}

@@ -25,7 +25,7 @@ from boxcrew.core.parent_process import die_with
 from boxcrew.core.types import Batch
 from boxcrew.core.units import counted
 from boxcrew.deploy.deployment import Deployment, deploy
-from boxcrew.deploy.memory import forget_peak, is_out_of_memory, limited, peak_memory
+from boxcrew.deploy.memory import is_out_of_memory, memory_limit, peak_memory, reset_peak_memory
 from boxcrew.plan.observed import Timing
 from boxcrew.plan.plan import Clone, MemoryFormat, Plan, Precision, Replica
 from boxcrew.tasks.base import TASKS, DataFacts, Task
@@ -204,7 +204,7 @@ class _Probe:
         with torch.no_grad():
             task = self._task().eval()
             task.network(task.network_inputs(self._job.batch)[:1])
-        forget_peak()
+        reset_peak_memory()
         self._before = psutil.Process().memory_info().rss
 
     def _task(self) -> Task:
@@ -234,11 +234,11 @@ class _Probe:
         torch.manual_seed(self._job.config.seed)
         deployment = deploy(_plan_for(way, num))
         step = self._step(deployment, self._job.batch.select([i % len(self._job.batch) for i in range(num)]))
-        with limited(self._job.memory):
+        with memory_limit(self._job.memory):
             times = [step()]  # the first also makes room and plans of its own
             while _are_too_few(times[1:]) and times[-1][0] < self._left:
                 times.append(step())
-        if deployment.plan.accumulation > 1:  # it helped itself, with fewer at once
+        if deployment.execution.num_parts > 1:  # it helped itself, with fewer at once
             raise MemoryError
         kept = sorted(times[1:] or times)
         seconds, cores = kept[len(kept) // 2]
@@ -265,7 +265,7 @@ class _Probe:
         config = self._job.config
         task = self._task()
         freeze_for(config, task).set_learning(task, fraction=1.0)  # as the workload is
-        deployment.place(task)
+        deployment.setup_module(task)
         optimizer = optimizer_of(task, config.optim)
         phases = [phase for step in range(task.cycle) for phase in task.phases_of(step)]
 

@@ -44,7 +44,7 @@ class EvalRunner:
         learnt = self.ema.learnt(trainer)
         with eval_mode(learnt):
             return self.task_data.evaluate(
-                learnt, trainer.deployment.move, replace(self.options, progress=progress)
+                learnt, trainer.deployment.to_device, replace(self.options, progress=progress)
             )
 
 

@@ -47,7 +47,7 @@ def load_task(place: Path, *, which: Which = "best", device: str = "auto", batch
     except RuntimeError as error:
         raise ModelError(f"{path}: does not fit its own description: {str(error).splitlines()[0]}") from None
     deployment = deploy(_plan_for(task, device=device, batch=batch))
-    deployment.place(task).eval()
+    deployment.setup_module(task).eval()
     task = deployment.eval_copy(task)
     return Loaded(
         task=task,

@@ -15,7 +15,7 @@ from boxcrew.core.types import Batch
 from boxcrew.core.units import counted, format_bytes, format_duration
 from boxcrew.data.loading.workers import Workers
 from boxcrew.deploy.deployment import Deployment
-from boxcrew.deploy.memory import forget_peak
+from boxcrew.deploy.memory import reset_peak_memory
 from boxcrew.deploy.optimizer_state import check_slots
 from boxcrew.evaluate.advice import BEFORE, MOST, Advice, worst
 from boxcrew.nets.layers import eval_mode
@@ -135,8 +135,8 @@ class Session:
 
     def run(self, deployment: Deployment, past: Checkpoint | None, planner: Planner) -> Outcome:
         """From `past`, or from what the network was filled with, to the end."""
-        deployment.place(self.task)
-        forget_peak()
+        deployment.setup_module(self.task)
+        reset_peak_memory()
         task_data = self._keeping(deployment.plan.cache_bytes)
         verification = Verification(partial(self._judge, planner, task_data))
         parts = self._parts(deployment, task_data, verification, from_step=past.step if past else 0)
@@ -159,7 +159,7 @@ class Session:
 
     def track(self, deployment: Deployment, past: Checkpoint | None) -> None:
         """The same steps in a replica that is not the chief: nothing is examined, shown or written."""
-        deployment.place(self.task)
+        deployment.setup_module(self.task)
         task_data = self._keeping(deployment.plan.cache_bytes)
         stop = StopOnSignal(self.screen, grace=GRACE)
         guard = self._guard(deployment, lambda _: None)
@@ -206,7 +206,7 @@ class Session:
         learnt = parts.ema.learnt(trainer)
         options = EvalOptions(batch=self.config.evaluation.batch, workers=self._workers(trainer.deployment))
         with eval_mode(learnt):
-            found = self.task_data.advice_after(learnt, trainer.deployment.move, options, last)
+            found = self.task_data.advice_after(learnt, trainer.deployment.to_device, options, last)
         told = parts.watch.advice
         new = [one for one in found if one.cause not in {known.cause for known in told}]
         left = MOST - min(BEFORE, len(stored_advice(self.folder))) - len(told)

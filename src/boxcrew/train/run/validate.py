@@ -45,7 +45,7 @@ def validate(config: ValConfig, screen: Screen) -> dict[str, Any]:
 def _evaluate(config: ValConfig, loaded: Loaded, task_data: TaskData, screen: Screen) -> dict[str, Any]:
     options = EvalOptions(batch=config.batch, workers=Workers(num=loaded.deployment.plan.loader_workers))
     with loaded.deployment:
-        evaluation = task_data.evaluate(loaded.task, loaded.deployment.move, options)
+        evaluation = task_data.evaluate(loaded.task, loaded.deployment.to_device, options)
     for problem in evaluation.skipped:
         screen.warn(f"left out: {problem}")
     report = {**evaluation.to_json(), "weights": str(loaded.path)}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import Tensor
 
+from boxcrew.core.torch_tools.foreach import lerp_all
 from boxcrew.tasks.base import Task
 from boxcrew.train.loop.trainer import Hook, StepReport, Trainer
 
@@ -35,7 +35,7 @@ class Ema(Hook):
         decay = min(self._decay, (1 + self._updates) / (10 + self._updates))
         pairs = self._pairs(trainer)
         floats = [(own, new) for own, new in pairs if own.is_floating_point()]
-        torch._foreach_lerp_([own for own, _ in floats], [new for _, new in floats], 1 - decay)
+        lerp_all([own for own, _ in floats], [new for _, new in floats], 1 - decay)
         for own, new in pairs:
             if not own.is_floating_point():
                 own.copy_(new)
@@ -58,5 +58,5 @@ class Ema(Hook):
 
     def _pairs(self, trainer: Trainer) -> list[tuple[Tensor, Tensor]]:
         """What this process has of the averages, and of the trained tensors."""
-        local, trained = trainer.deployment.local, trainer.task.state_dict()
+        local, trained = trainer.deployment.to_local, trainer.task.state_dict()
         return [(local(own), local(trained[name])) for name, own in self._averages.items()]

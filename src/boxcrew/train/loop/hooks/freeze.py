@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from boxcrew.core.errors import UsageError
+from boxcrew.core.torch_tools.batch_norm import is_batch_norm
 from boxcrew.tasks.base import Task
 from boxcrew.train.loop.trainer import Hook, StepReport, Trainer
 from boxcrew.train.run.init import matching
@@ -77,7 +77,7 @@ def set_train_mode(task: nn.Module, *, norms_learn: bool = True) -> None:
     """
     task.train()
     for module in task.modules():
-        if isinstance(module, _BatchNorm):
+        if is_batch_norm(module):
             learns = [parameter.requires_grad for parameter in module.parameters()]
             module.train(
                 norms_learn and (any(learns) or not learns)
