@@ -218,7 +218,7 @@ def _deployed(setup: Setup, strategy: str) -> Callable[[], None]:
     from boxcrew.hardware.probe import probe_machine
     from boxcrew.tasks.detection import DetectionTask, largest_batch, require_detection
     from boxcrew.train.loop.optim import build_optimizer
-    from boxcrew.train.planning.choose import choose_plan
+    from boxcrew.train.planning.from_settings import choose_plan
     from boxcrew.train.planning.workload import account_for
 
     wishes = {"batch": setup.batch, "deploy": {"strategy": strategy, "memory_format": "channels_last"}}

@@ -73,7 +73,7 @@ def test_for_networks_that_are_no_detectors(boxcrew: Call, recipe: str, tmp_path
     assert (alone.strategy, both.strategy) == ("single", "ddp")
     for plan in (alone, both):
         assert plan.predicted is not None
-        assert all(one.fits and one.peak > 0 for one in plan.predicted.memory)
+        assert all(one.is_enough and one.peak > 0 for one in plan.predicted.memory)
         assert 0 < plan.predicted.step.likely < 60
 
 

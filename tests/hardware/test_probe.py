@@ -137,7 +137,7 @@ def test_without_a_limit_what_the_host_has_is_free(
     ],
 )
 def test_cores_that_others_take(others: float, allowed: int, cores: float, taken: float) -> None:
-    assert probe.taken_cores(others, num_allowed=allowed, cores=cores) == taken
+    assert probe.lost_cores(others, num_allowed=allowed, cores=cores) == taken
 
 
 @pytest.fixture

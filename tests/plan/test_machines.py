@@ -10,13 +10,13 @@ from pydantic import ByteSize, TypeAdapter
 
 from boxcrew.core.errors import UsageError
 from boxcrew.core.workload import Inputs, Line, Pass, Peak, Workload
-from boxcrew.hardware.inventory import assumed
+from boxcrew.hardware.inventory import assumed_machine
 from boxcrew.plan.observed import Observed, Timing
 from boxcrew.plan.plan import MemoryFormat, Plan
 from boxcrew.plan.prediction import Prediction
 from boxcrew.plan.request import DeployConfig, Goal, PlanRequest
 from boxcrew.plan.search import make_plan
-from boxcrew.plan.speed import BESIDE
+from boxcrew.plan.speed import IN_A_RUN
 from tests.helpers.workloads import MIB, a_workload
 
 GB = 10**9
@@ -45,7 +45,7 @@ def plan_for(
         }
         | others
     )
-    return make_plan(assumed(text), workload or a_workload(), request, observed)
+    return make_plan(assumed_machine(text), workload or a_workload(), request, observed)
 
 
 def heavy(mebibytes: int, **changes: Any) -> Workload:
@@ -219,13 +219,13 @@ def test_a_small_gpu_computes_in_several_parts() -> None:
     assert plan.accumulation > 1
     assert any(reason.startswith(f"in {plan.accumulation} parts: ") for reason in plan.reasons)
     assert any(other.startswith("in 1 part: needs ") for other in plan.rejected)
-    assert predicted(plan).on("cuda:0").fits
+    assert predicted(plan).on("cuda:0").is_enough
 
 
 def test_activations_are_computed_again_where_they_cannot_be_kept() -> None:
     plan = plan_for("4GB-gpu, 8 cores, 32GB", a_workload(activations=3000 * MIB), batch=64)
     assert plan.recompute
-    assert predicted(plan).on("cuda:0").fits
+    assert predicted(plan).on("cuda:0").is_enough
     assert any("computed again in backward: kept, they do not fit" in reason for reason in plan.reasons)
 
 
@@ -234,7 +234,7 @@ def test_one_core_with_little_memory_computes_in_several_parts() -> None:
     plan = plan_for("1 core, 1GB", small, observed=known)
     assert (plan.strategy, plan.threads) == ("single", 1)
     assert 1 < plan.accumulation < 16
-    assert predicted(plan).on("cpu").fits
+    assert predicted(plan).on("cpu").is_enough
 
 
 def test_one_core_with_too_little_memory_says_what_would_fit() -> None:
@@ -244,7 +244,7 @@ def test_one_core_with_too_little_memory_says_what_would_fit() -> None:
     assert least > there
     assert re.match(r"a device with [\d.]+ GiB, ", caught.value.advice)
     roomy = plan_for(f"1 core, {1.25 * least / GB:.2f}GB", a_workload(activations=1000 * MIB))
-    assert predicted(roomy).on("cpu").fits
+    assert predicted(roomy).on("cpu").is_enough
 
 
 def test_one_sample_is_one_sample() -> None:
@@ -263,14 +263,14 @@ def test_decoded_images_are_not_kept_where_the_model_needs_the_room() -> None:
     """They only save time; without them there is room."""
     tiny = a_workload(activations=2 * MIB)
     plan = plan_for("1 core, 1.3GB", tiny, cache=0)
-    assert predicted(plan).on("cpu").fits
+    assert predicted(plan).on("cpu").is_enough
     plan = plan_for("1 core, 1.3GB", tiny)
-    assert predicted(plan).on("cpu").fits
+    assert predicted(plan).on("cpu").is_enough
 
 
 def test_fewer_loader_workers_where_main_memory_is_scarce() -> None:
     machine = "24GB-gpu, 16 cores, 2GB"
-    assert predicted(plan_for(machine, batch=64, workers=1, cache=0)).on("cpu").fits
+    assert predicted(plan_for(machine, batch=64, workers=1, cache=0)).on("cpu").is_enough
     plan = plan_for(machine, batch=64)
     assert plan.loader_workers < 8
 
@@ -296,7 +296,7 @@ def test_where_memory_is_tight_as_little_as_can_be_is_taken() -> None:
 def test_a_model_that_fits_no_gpu_is_divided_among_them() -> None:
     plan = plan_for("2x24GB-gpu, 16 cores, 128GB", heavy(4500))
     assert (plan.strategy, devices(plan)) == ("fsdp", ["cuda:0", "cuda:1"])
-    assert all(one.fits for one in predicted(plan).memory)
+    assert all(one.is_enough for one in predicted(plan).memory)
     assert any(other.startswith("ddp: needs ") for other in plan.rejected)
 
 
@@ -332,7 +332,7 @@ def test_a_model_that_does_not_fit_the_only_gpu_lives_in_main_memory() -> None:
     plan = plan_for("24GB-gpu, 16 cores, 64GB", heavy(4500))
     assert (plan.strategy, devices(plan)) == ("clones", ["cuda:0"])
     assert plan.parameter_device == plan.optimizer_device == "cpu"
-    assert all(one.fits for one in predicted(plan).memory)
+    assert all(one.is_enough for one in predicted(plan).memory)
     assert predicted(plan).on("cuda:0").optimizer == 0
     assert predicted(plan).on("cpu").optimizer > 0
 
@@ -432,7 +432,7 @@ def test_a_step_takes_what_it_was_measured_to_take(mebibytes: int) -> None:
 def test_a_run_takes_a_little_longer_than_steps_that_were_tried_alone() -> None:
     known = Observed(timings=(timing("contiguous", 1.0).model_copy(update={"alone": True}),))
     plan = plan_for("8 cores, 64GB", a_workload(inputs=None), observed=known)
-    assert predicted(plan).step.likely == pytest.approx(BESIDE, rel=0.01)
+    assert predicted(plan).step.likely == pytest.approx(IN_A_RUN, rel=0.01)
 
 
 # Reading.
@@ -460,7 +460,7 @@ def test_where_cores_do_not_suffice_the_devices_wait_for_samples(machine: str) -
     plan = plan_for(machine, a_workload(inputs=slow_images(0.5)), batch=64)
     assert predicted(plan).bound == "input"
     assert plan.loader_workers >= 2
-    assert predicted(plan).images_per_second <= assumed(machine).cores / 0.5
+    assert predicted(plan).images_per_second <= assumed_machine(machine).cores / 0.5
 
 
 def test_no_core_is_idle_while_devices_wait_for_samples() -> None:

@@ -71,9 +71,9 @@ def test_a_batch_of_any_size_is_shared_out(shares: list[int], accumulation: int,
 def test_replicas_have_the_positions_of_their_clones() -> None:
     replicas = tuple(Replica(clones=(Clone(device="cpu", share=share),)) for share in (5, 3))
     two = plan_of(5, 3, strategy="ddp", replicas=replicas, accumulation=2)
-    assert two.pieces(0) == [range(3), range(4, 6)]
-    assert two.pieces(1) == [range(3, 4), range(6, 8)]
-    assert plan_of(5, 3, strategy="clones", accumulation=2).pieces(0) == [range(4), range(4, 8)]
+    assert two.replica_ranges(0) == [range(3), range(4, 6)]
+    assert two.replica_ranges(1) == [range(3, 4), range(6, 8)]
+    assert plan_of(5, 3, strategy="clones", accumulation=2).replica_ranges(0) == [range(4), range(4, 8)]
 
 
 def test_shares_must_be_the_batch() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from boxcrew.core.errors import UsageError
 from boxcrew.core.workload import Inputs, Workload
-from boxcrew.hardware.inventory import assumed
+from boxcrew.hardware.inventory import assumed_machine
 from boxcrew.plan.plan import Plan
 from boxcrew.plan.prediction import Prediction
 from boxcrew.plan.request import DeployConfig, Goal, PlanRequest
@@ -95,7 +95,7 @@ def at_once(plan: Plan) -> int:
 def test_any_machine_gets_a_plan_that_keeps_its_word_or_an_error_that_says_why(
     text: str, workload: Workload, batch: int, goal: str
 ) -> None:
-    machine, wanted = assumed(text), request(batch, goal)
+    machine, wanted = assumed_machine(text), request(batch, goal)
     try:
         plan = make_plan(machine, workload, wanted)
     except UsageError as error:
@@ -106,7 +106,7 @@ def test_any_machine_gets_a_plan_that_keeps_its_word_or_an_error_that_says_why(
     assert {clone.device for clone in plan.clones} <= {device.name for device in machine.devices}
     tight = any("memory is tight" in reason for reason in plan.reasons)
     for one in predicted(plan).memory:
-        assert one.fits or (tight and one.peak <= one.capacity)
+        assert one.is_enough or (tight and one.peak <= one.capacity)
     assert make_plan(machine, workload, wanted) == plan
     assert Plan.of(json.loads(json.dumps(plan.tree()))) == plan
 
@@ -117,7 +117,7 @@ def test_what_only_saves_time_is_given_up_before_anything_is_refused(
     text: str, workload: Workload, batch: int
 ) -> None:
     """Decoded images that are kept, and loader workers with what they have ready."""
-    machine = assumed(text)
+    machine = assumed_machine(text)
     try:
         make_plan(machine, workload, request(batch, cache=0, workers=0))
     except UsageError:
@@ -145,7 +145,9 @@ def test_more_memory_never_makes_a_clone_compute_fewer_samples_at_once(
     for size in sizes:
         try:
             found.append(
-                make_plan(assumed(place.format(size)), workload, request(32, recompute=recompute, **deploy))
+                make_plan(
+                    assumed_machine(place.format(size)), workload, request(32, recompute=recompute, **deploy)
+                )
             )
         except UsageError:
             found.append(None)
@@ -160,7 +162,7 @@ def test_more_memory_never_makes_a_clone_compute_fewer_samples_at_once(
 @few
 def test_a_faster_device_never_gets_a_smaller_share(speeds: list[int], batch: int) -> None:
     text = ", ".join(f"24GB-gpu@{speed}TFLOPS" for speed in speeds)
-    plan = make_plan(assumed(text), a_workload(), request(batch))
+    plan = make_plan(assumed_machine(text), a_workload(), request(batch))
     shares = {clone.device: clone.share for clone in plan.clones}
     placed = sorted((speed, shares.get(f"cuda:{index}", 0)) for index, speed in enumerate(speeds))
     assert [share for _, share in placed] == sorted(shares.get(f"cuda:{i}", 0) for i in range(len(speeds)))
@@ -191,7 +193,7 @@ def test_clones_compute_as_many_samples_at_once_as_was_planned(
     workload = a_workload(activations=60 * MIB, least_samples=least)
     try:
         plan = make_plan(
-            assumed(f"{text}, 64GB"), workload, request(batch, recompute=False, precision="fp32")
+            assumed_machine(f"{text}, 64GB"), workload, request(batch, recompute=False, precision="fp32")
         )
     except UsageError:
         assume(False)
@@ -206,7 +208,7 @@ def test_clones_compute_as_many_samples_at_once_as_was_planned(
 def pace(place: str, cores: float, batch: int, *, reading: float | None, workers: int) -> float:
     """Images a second."""
     inputs = Inputs(seconds=reading, kept_seconds=reading, image_bytes=MIB).tree() if reading else None
-    machine = assumed(f"{place}, {cores:g} cores")
+    machine = assumed_machine(f"{place}, {cores:g} cores")
     return predicted(
         make_plan(machine, a_workload(inputs=inputs), request(batch, workers=workers))
     ).images_per_second
@@ -259,7 +261,7 @@ def test_more_parts_never_need_more_memory(place: str, batch: int, activations: 
     for parts in (1, 2, 3, 5, 8):
         wanted = request(batch, accumulation=parts, recompute=False)
         try:
-            plan = make_plan(assumed(place), workload, wanted)
+            plan = make_plan(assumed_machine(place), workload, wanted)
         except UsageError:
             assert not last  # fewer parts fitted
             continue

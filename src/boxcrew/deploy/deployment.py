@@ -76,7 +76,7 @@ class Deployment(ABC):
     @property
     def positions(self) -> list[int]:
         """Which samples of a step this process computes: `gradients` is given a batch of just these."""
-        return [place for piece in self.plan.pieces(self.group.rank) for place in piece]
+        return [place for piece in self.plan.replica_ranges(self.group.rank) for place in piece]
 
     @property
     def num_elsewhere(self) -> int:

@@ -6,18 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from boxcrew.hardware.inventory import assumed
+from boxcrew.hardware.inventory import assumed_machine
 from boxcrew.hardware.machine import Machine
-from boxcrew.plan.observed import Observed, ObservedRatio
-from boxcrew.plan.observed_store import recall
+from boxcrew.plan.observed import Observed, ObservedRatio, load_ratios
 from boxcrew.plan.plan import Plan
 from boxcrew.train.config import RunConfig
 from boxcrew.train.planning import planner as planners
-from boxcrew.train.planning.planner import Measured, Planner
+from boxcrew.train.planning.planner import FirstSteps, Planner
 from tests.helpers.workloads import MIB, a_workload
 
-CPU = assumed("4 cores, 16GB")
-GPU = assumed("24GB-gpu@20TFLOPS, 8 cores, 32GB")
+CPU = assumed_machine("4 cores, 16GB")
+GPU = assumed_machine("24GB-gpu@20TFLOPS, 8 cores, 32GB")
 SLOW = a_workload(inputs={"seconds": 0.05, "kept_seconds": 0.05, "image_bytes": MIB})
 
 
@@ -31,11 +30,11 @@ def planner(machine: Machine = CPU, *, libraries: int = 500 * MIB, **settings: o
     )
 
 
-def as_predicted(plan: Plan, *, slower: float = 1.0, larger: float = 1.0) -> Measured:
+def as_predicted(plan: Plan, *, slower: float = 1.0, larger: float = 1.0) -> FirstSteps:
     assert plan.predicted is not None
     memory = plan.predicted.on(plan.clones[0].device)
     first, later = plan.predicted.at_first.likely, plan.predicted.step.likely
-    return Measured(
+    return FirstSteps(
         step_seconds=slower * first,
         wait_seconds=slower * (first - later),  # for images that are not kept yet
         peak_bytes=int(larger * memory.measurable),
@@ -63,7 +62,7 @@ def test_where_memory_cannot_be_measured_only_time_is_judged() -> None:
     one = planner()
     plan = one.plan()
     assert plan.predicted is not None
-    found = Measured(step_seconds=plan.predicted.step.likely, wait_seconds=0.0, peak_bytes=None)
+    found = FirstSteps(step_seconds=plan.predicted.step.likely, wait_seconds=0.0, peak_bytes=None)
     said, as_expected = one.verdict(plan, found)
     assert as_expected
     assert "GiB" not in said
@@ -88,13 +87,13 @@ def test_a_new_plan_expects_what_was_measured_and_computes_as_before() -> None:
 def test_who_turns_out_to_wait_for_images_gets_more_workers() -> None:
     slow = Planner(
         config=RunConfig.of({"steps": 100, "batch": 8, "loader": {"cache": 0}}),
-        machine=assumed("24GB-gpu@1TFLOPS, 8 cores, 32GB"),
+        machine=assumed_machine("24GB-gpu@1TFLOPS, 8 cores, 32GB"),
         workload=SLOW,
         num_samples=100,
         observed=Observed(libraries=500 * MIB),
     )
     plan = slow.plan()
-    found = Measured(step_seconds=0.1, wait_seconds=0.09, peak_bytes=None)  # the device is that much faster
+    found = FirstSteps(step_seconds=0.1, wait_seconds=0.09, peak_bytes=None)  # the device is that much faster
     assert slow.replanned(plan, found).loader_workers > plan.loader_workers
 
 
@@ -104,8 +103,8 @@ def test_the_next_plan_knows_how_far_off_this_one_was(machine: Machine, slower: 
     one = planner(machine, seed=1, libraries=300 * MIB)
     plan = one.plan()
     found = as_predicted(plan, slower=slower, larger=1.2)
-    one.remember(plan, found)
-    ratios = recall(machine, planners._key(one.config))
+    one.store_ratio(plan, found)
+    ratios = load_ratios(machine, planners._key(one.config))
     assert [(r.device, r.memory_format) for r in ratios] == [(plan.clones[0].device, plan.memory_format)]
     again = planner(machine, seed=1)
     again = Planner(
@@ -126,8 +125,8 @@ def test_nothing_is_learnt_while_others_are_at_work() -> None:
     busy = CPU.model_copy(update={"busy_cores": 2.0, "cores": 3.5})
     one = planner(busy)
     plan = one.plan()
-    one.remember(plan, as_predicted(plan, slower=3.0))
-    assert recall(busy, planners._key(one.config)) == ()
+    one.store_ratio(plan, as_predicted(plan, slower=3.0))
+    assert load_ratios(busy, planners._key(one.config)) == ()
 
 
 def test_samples_that_were_found_not_to_fit_are_not_planned() -> None:

@@ -13,7 +13,14 @@ from boxcrew.tasks.base import LoaderOptions
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.schedule import ENDLESS, Length
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.planning.trial import Found, TrialJob, TrialSetting, is_worth_it, run_trial, trial_settings
+from boxcrew.train.planning.trial import (
+    Found,
+    TrialJob,
+    TrialSetting,
+    is_trial_worthwhile,
+    run_trial,
+    trial_settings,
+)
 from boxcrew.train.run.data import load_task_data
 from tests.helpers import learning
 from tests.helpers.made_examples import make_folder
@@ -128,4 +135,4 @@ def test_where_others_are_at_work_fewer_threads_are_tried() -> None:
     ],
 )
 def test_short_runs_do_without(*, steps: int, seconds: float | None, worth: bool) -> None:
-    assert is_worth_it(Length(steps=steps, seconds=seconds, steps_per_epoch=10)) == worth
+    assert is_trial_worthwhile(Length(steps=steps, seconds=seconds, steps_per_epoch=10)) == worth

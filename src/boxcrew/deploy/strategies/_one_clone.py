@@ -68,7 +68,7 @@ class OneClone(Local):
 
     def _pieces(self, batch: Batch) -> list[Piece]:
         """Fewer samples than planned where some could not be read. At least one piece."""
-        sizes = [sum(counts) for counts in self.plan.dealt(self.group.rank, len(batch))]
+        sizes = [sum(counts) for counts in self.plan.replica_split(self.group.rank, len(batch))]
         if batch.is_blank:
             return [Piece(batch, counts=False)] * (len(sizes) if self.needs_every_part else 1)
         parts = iter(batch.split(sizes))

@@ -103,7 +103,7 @@ class Clones(Local):
         clones = self._clones_of(task)
         for clone in clones:
             clone.refresh()
-        counts = [sizes for sizes in self.plan.dealt(self.group.rank, len(batch)) if any(sizes)]
+        counts = [sizes for sizes in self.plan.replica_split(self.group.rank, len(batch)) if any(sizes)]
         parts = batch.split([sum(sizes) for sizes in counts])
         meetings = [Meeting(sum(size > 0 for size in sizes), self.group.all_reduce) for sizes in counts]
         works = self._works(parts, counts, meetings)

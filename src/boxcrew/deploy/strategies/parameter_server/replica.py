@@ -93,7 +93,7 @@ class ParameterServer(Clones):
         """Replicas that meet at every BatchNorm all need something to compute there."""
         if self.plan.batch_norm != "synced" or len(self.plan.replicas) == 1:
             return
-        if batch.is_blank or not all(map(any, self.plan.dealt(self.group.rank, len(batch)))):
+        if batch.is_blank or not all(map(any, self.plan.replica_split(self.group.rank, len(batch)))):
             raise BoxcrewError(
                 f"replica {self.group.rank} could not read a sample for a part of this step, and "
                 "deploy.batch_norm=synced needs one of each",
@@ -131,7 +131,9 @@ class ParameterServer(Clones):
         self._is_open, self._slots = False, None
         words = {"rates": rates, "max_norm": max_norm}
         for server in range(self.plan.servers):
-            mine = {name: value for name, value in gradients.items() if self.plan.keeper(int(name)) == server}
+            mine = {
+                name: value for name, value in gradients.items() if self.plan.server_of(int(name)) == server
+            }
             self._send(server, Message(kind="push", words=words, tensors=mine))
         answers = [self.group.messages.receive(self._rank_of(server)) for server in range(self.plan.servers)]
         for answer in answers:
@@ -158,7 +160,7 @@ class ParameterServer(Clones):
         """With the parameters, which have been taken already."""
         places = [p for group in optimizer.param_groups for p in group["params"]]
         number = {id(parameter): i for i, parameter in enumerate(self._parameters)}
-        keepers = [self.plan.keeper(number[id(parameter)]) for parameter in places]
+        keepers = [self.plan.server_of(number[id(parameter)]) for parameter in places]
         self._fill_servers(slots=slots.tensors, plain=slots.plain, keepers=keepers)
         self._slots = None
 
@@ -172,7 +174,7 @@ class ParameterServer(Clones):
         """`keepers`: of the optimizer's parameters, in its order. No replica goes on before all is there."""
         for server in range(self.plan.servers) if self.is_chief else ():
             tensors = {
-                str(i): p.detach() for i, p in enumerate(self._parameters) if self.plan.keeper(i) == server
+                str(i): p.detach() for i, p in enumerate(self._parameters) if self.plan.server_of(i) == server
             }
             words = None
             if plain is not None and keepers is not None:
