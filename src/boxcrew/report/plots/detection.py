@@ -33,7 +33,7 @@ _MOST_WITH_NUMBERS = 30
 
 
 def plot_confusion(report: DetectionReport, path: Path) -> None:
-    """The confusion matrix, each row divided by its sum; numbers in the cells up to 30 classes."""
+    """Draw the confusion matrix, each row divided by its sum; up to 30 classes with numbers in the cells."""
     counts = np.array(report.confusion, dtype=np.float64)
     totals = counts.sum(axis=1, keepdims=True)
     shares = np.divide(counts, totals, out=np.zeros_like(counts), where=totals > 0)
@@ -43,7 +43,7 @@ def plot_confusion(report: DetectionReport, path: Path) -> None:
     axes = figure.add_subplot()
     shown = axes.imshow(shares, cmap=SHADES, vmin=0, vmax=1, aspect="auto")
     threshold = report.numbers["threshold"]
-    dress(axes, x=f"found, at score ≥ {threshold:.2f} and IoU ≥ 0.5", y="truth · count")
+    dress(axes, x=f"detected, at score ≥ {threshold:.2f} and IoU ≥ 0.5", y="truth · count")
     names = [*shorten([score.name for score in report.classes]), "background"]
     _name_cells(axes, names, totals[:, 0], letters=min(9.5, max(5.0, 400 / size)))
     if len(report.classes) <= _MOST_WITH_NUMBERS:
@@ -69,24 +69,23 @@ def _name_cells(axes: Axes, names: Sequence[str], totals: npt.NDArray[np.float64
     axes.tick_params(labelsize=letters, labelcolor=INK)
     axes.grid(visible=False)
     edges = np.arange(size - 1) + 0.5
-    axes.hlines(edges, -0.5, size - 0.5, color=PALE, linewidth=0.6 if not many else 0.3)
-    axes.vlines(edges, -0.5, size - 0.5, color=PALE, linewidth=0.6 if not many else 0.3)
-    axes.hlines(size - 1.5, -0.5, size - 0.5, color=MUTED, linewidth=1)
-    axes.vlines(size - 1.5, -0.5, size - 0.5, color=MUTED, linewidth=1)
+    for lines in (axes.hlines, axes.vlines):
+        lines(edges, -0.5, size - 0.5, color=PALE, linewidth=0.3 if many else 0.6)
+        lines(size - 1.5, -0.5, size - 0.5, color=MUTED, linewidth=1)
 
 
 def _write_shares(axes: Axes, shares: npt.NDArray[np.float64], *, letters: float) -> None:
-    """Nothing where a share is nil; per cent where cells are small."""
+    """Write shares above zero, in percent if cells are small."""
     small = len(shares) > 14
     for row, column in np.argwhere(shares >= 0.005):
         share = shares[row, column]
         text = f"{share:.0%}".rstrip("%") if small else f"{share:.2f}"
-        colour = "white" if share > 0.55 else INK
-        axes.text(column, row, text, ha="center", va="center", fontsize=letters, color=colour)
+        color = "white" if share > 0.55 else INK
+        axes.text(column, row, text, ha="center", va="center", fontsize=letters, color=color)
 
 
 def plot_precision_recall(report: DetectionReport, path: Path) -> None:
-    """Precision along recall at IoU 0.5, for each class and in the mean."""
+    """Draw precision over recall at IoU 0.5, for each class and the mean."""
     values = [score.AP50_voc12 for score in report.classes]
     mean = f"mean  {report.numbers['AP50_voc12']:.3f}"
     figure = new_figure(8.6, 5.6)
@@ -98,7 +97,7 @@ def plot_precision_recall(report: DetectionReport, path: Path) -> None:
 
 
 def plot_f1(report: DetectionReport, path: Path) -> None:
-    """F1 at IoU 0.5 along the score threshold, for each class and in the mean."""
+    """Draw F1 at IoU 0.5 over the score threshold, for each class and the mean."""
     values = [score.F1 if score.num_objects else None for score in report.classes]
     best, threshold = report.numbers["F1"], report.numbers["threshold"]
     figure = new_figure(8.6, 5.6)
@@ -113,23 +112,23 @@ def plot_f1(report: DetectionReport, path: Path) -> None:
 
 
 def _draw_curves(
-    axes: Axes, report: DetectionReport, every: Sequence[tuple[float, ...] | None], mean_name: str
+    axes: Axes, report: DetectionReport, curves: Sequence[tuple[float, ...] | None], mean_name: str
 ) -> None:
-    """Thin lines for classes, grey where there are too many to tell apart, and a bold one for the mean."""
+    """Draw a thin line for each class, of one color if there are many, and a bold one for the mean."""
     few = len(report.classes) <= _MOST_IN_LEGEND
-    for label, curve in enumerate(every):
+    for label, curve in enumerate(curves):
         if curve is not None:
-            colour = class_hex(label) if few else ACCENT
-            axes.plot(GRID, curve, color=colour, linewidth=1.2 if few else 0.7, alpha=0.9 if few else 0.3)
-    mean = mean_curve(every)
-    if mean and len(every) > 1:  # it would hide the one curve there is
+            color = class_hex(label) if few else ACCENT
+            axes.plot(GRID, curve, color=color, linewidth=1.2 if few else 0.7, alpha=0.9 if few else 0.3)
+    mean = mean_curve(curves)
+    if mean and len(curves) > 1:  # it would hide a single curve
         axes.plot(GRID, mean, color=INK, linewidth=2.8, label=mean_name, zorder=4)
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1.02)
 
 
 def _legend(axes: Axes, report: DetectionReport, values: Sequence[float | None], title: str) -> None:
-    """Beside the plot; of classes with a value, best first."""
+    """Draw the legend beside the plot: classes with a value, the best first."""
     from matplotlib.lines import Line2D
 
     handles, texts = axes.get_legend_handles_labels()
@@ -160,7 +159,7 @@ def _legend(axes: Axes, report: DetectionReport, values: Sequence[float | None],
 
 
 def plot_classes(report: DetectionReport, path: Path) -> None:
-    """AP and AP50 of each class as bars, the best class on top."""
+    """Draw AP and AP50 of each class as bars, the best class on top."""
     scores = sorted(report.classes, key=lambda score: (score.AP is not None, score.AP or 0.0))
     size = len(scores)
     spacing, letters = (0.34, 9.0) if size <= 30 else (0.21, 7.0)
@@ -187,7 +186,7 @@ def plot_classes(report: DetectionReport, path: Path) -> None:
 
 
 def _write_scores(axes: Axes, scores: Sequence[ClassScore], *, letters: float) -> None:
-    """Names and counts on the left, AP and AP50 in a column on the right."""
+    """Write names and counts on the left, and AP and AP50 in a column on the right."""
     names = shorten([score.name for score in scores])
     counted = [f"{name} · {score.num_objects}" for name, score in zip(names, scores, strict=True)]
     axes.set_yticks(range(len(scores)), counted, fontsize=letters, color=INK)
