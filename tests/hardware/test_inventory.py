@@ -70,10 +70,10 @@ def test_a_speed_that_is_said_counts_for_all_kinds_of_work() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "'' says nothing about a machine"),
-        ("24GB-gpu,, 8 cores", "'' says nothing about a machine"),
-        ("24GB-gup", "'24GB-gup' says nothing about a machine"),
-        ("16 cores, fast", "'fast' says nothing about a machine"),
+        ("", "'' does not describe a machine"),
+        ("24GB-gpu,, 8 cores", "'' does not describe a machine"),
+        ("24GB-gup", "'24GB-gup' does not describe a machine"),
+        ("16 cores, fast", "'fast' does not describe a machine"),
         ("24-gpu", "'24-gpu' says nothing"),
         ("24Gbit-gpu", "'24Gbit-gpu' says nothing"),
         ("-1 cores", "'-1 cores' says nothing"),

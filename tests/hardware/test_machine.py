@@ -47,7 +47,7 @@ def test_accelerators_and_headline() -> None:
         ({"devices": [CPU.tree() | {"free_bytes": -1}]}, "free_bytes"),
         ({"devices": []}, "devices"),
         ({"devices": [GPU.tree()]}, "the CPU must be the first, not cuda:0"),
-        ({"devices": [CPU.tree(), GPU.tree(), GPU.tree()]}, "cuda:0 is there twice"),
+        ({"devices": [CPU.tree(), GPU.tree(), GPU.tree()]}, "cuda:0 is listed twice"),
         ({"devices": [CPU.tree() | {"memory_bytes": -5}]}, r"devices.*memory_bytes"),
         ({"devices": [CPU.tree() | {"kind": ""}]}, "kind"),
         ({"devices": [CPU.tree() | {"speeds": {"gemm": -1}}]}, "gemm"),

@@ -14,7 +14,7 @@ from boxcrew.hardware.probe import probe_machine
 
 @pytest.fixture(scope="module")
 def machine() -> Machine:
-    """At rest, whatever else this one does."""
+    """This machine as if it were idle."""
     return probe_machine().model_copy(update={"busy_cores": 0.0})
 
 

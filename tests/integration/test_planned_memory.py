@@ -47,7 +47,9 @@ def test_a_run_with_a_limit_computes_fewer_samples_at_once_and_learns_the_same(
 def test_a_limit_that_nothing_fits_into_is_refused_before_anything_is_made(
     photos: Path, tmp_path: Path, run: Run
 ) -> None:
-    with pytest.raises(UsageError, match=r"goal=budget:.*: nothing fits: 1 sample at once needs"):
+    with pytest.raises(
+        UsageError, match=r"goal=budget:.*: not enough memory: a micro-batch of 1 sample needs"
+    ):
         run(photos, tmp_path / "run", **SETTINGS, goal="budget:50MB")
     assert not (tmp_path / "run" / "plan.json").exists()
 

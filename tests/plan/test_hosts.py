@@ -81,7 +81,7 @@ def test_with_servers_replicas_may_have_several_clones() -> None:
     ("wishes", "said"),
     [
         ({"replicas": 2}, "deploy.replicas=2: but 3 were started"),
-        ({"strategy": "clones"}, "deploy.strategy=clones: not with 3 replicas"),
+        ({"strategy": "clones"}, "deploy.strategy=clones: cannot be used with 3 replicas"),
         ({"shares": (4, 4)}, "deploy.shares=4,4: 2 shares for 3 clones"),
         ({"clones": 2}, "deploy.clones=2"),
     ],

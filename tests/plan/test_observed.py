@@ -1,4 +1,4 @@
-"""What earlier predictions were off by is kept, and the next are right."""
+"""The errors of earlier predictions are stored and correct the next ones."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_what_was_off_on_another_device_changes_nothing() -> None:
 
 
 def test_what_a_tiny_run_was_off_by_does_not_forbid_a_large_one() -> None:
-    """Of little, what libraries take besides is many times as much; it does not grow with the samples."""
+    """Libraries take many times what a small network does, but do not grow with the samples."""
     usual = planned("8 cores, 32GB", a_workload())
     off = planned("8 cores, 32GB", a_workload(), ratio(num_bytes=11.5))
     assert (off.accumulation, off.recompute) == (usual.accumulation, usual.recompute)

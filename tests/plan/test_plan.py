@@ -77,15 +77,17 @@ def test_replicas_have_the_positions_of_their_clones() -> None:
 
 
 def test_shares_must_be_the_batch() -> None:
-    with pytest.raises(UsageError, match=r"shares 5 \+ 3 are not the batch of 9"):
+    with pytest.raises(UsageError, match=r"shares 5 \+ 3 do not add up to batch 9"):
         plan_of(5, 3, batch=9)
 
 
 def test_explains_itself() -> None:
     assert plan(cache_bytes=3 << 30).explain()[0].endswith("2 loader workers, 3.0 GiB for decoded images")
     first, *reasons = plan(accumulation=4).explain()
-    assert first == ("single on cuda:0, batch 32 in 4 parts, bf16, contiguous, 4 threads, 2 loader workers")
-    assert reasons == ["BatchNorms see one of the 4 parts of a step at a time", "because"]
+    assert first == (
+        "single on cuda:0, batch 32 in 4 micro-batches, bf16, contiguous, 4 threads, 2 loader workers"
+    )
+    assert reasons == ["BatchNorm sees one of the 4 micro-batches at a time", "because"]
     assert "parts" not in plan().explain()[0]
 
 
@@ -102,7 +104,7 @@ def test_a_slip_of_the_hand_in_a_plan_is_named(setting: str, value: object) -> N
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"optimizer_device": "cuda:0"}, "updates are made where the parameters are"),
+        ({"optimizer_device": "cuda:0"}, "must be the parameter_device"),
         ({"inputs_device": "cuda:0"}, "batches are made on the cpu"),
         (
             {"strategy": "single", "parameter_device": "cuda:0", "optimizer_device": "cuda:0"},

@@ -1,4 +1,4 @@
-"""What holds of every plan, whatever the machine and the workload."""
+"""Properties of every plan, whatever the machine and the workload."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_any_machine_gets_a_plan_that_keeps_its_word_or_an_error_that_says_why(
     try:
         plan = make_plan(machine, workload, wanted)
     except UsageError as error:
-        assert "nothing fits: " in error.message or "the fastest plan takes " in error.message  # noqa: PT017
+        assert "not enough memory: " in error.message or "the fastest plan takes " in error.message  # noqa: PT017
         assert error.advice  # noqa: PT017
         return
     assert sum(clone.share for clone in plan.clones) == plan.batch == batch
@@ -136,7 +136,7 @@ def test_what_only_saves_time_is_given_up_before_anything_is_refused(
 def test_more_memory_never_makes_a_clone_compute_fewer_samples_at_once(
     sizes: list[int], place: str, activations: int, mebibytes: int, recompute: bool
 ) -> None:
-    """Of one way to compute: with more memory activations may be kept, and then fewer fit at once."""
+    """Compare with fixed `recompute`: activations that are kept leave memory for fewer samples at once."""
     workload = a_workload(
         activations=activations * MIB, parameters=mebibytes * MIB, gradients=mebibytes * MIB
     )
@@ -206,7 +206,7 @@ def test_clones_compute_as_many_samples_at_once_as_was_planned(
 
 
 def pace(place: str, cores: float, batch: int, *, reading: float | None, workers: int) -> float:
-    """Images a second."""
+    """Return the images per second."""
     inputs = Inputs(seconds=reading, kept_seconds=reading, image_bytes=MIB).tree() if reading else None
     machine = assumed_machine(f"{place}, {cores:g} cores")
     return predicted(
@@ -237,13 +237,13 @@ def test_no_number_of_workers_makes_more_images_than_are_computed(
 def test_one_worker_more_never_makes_fewer_images(
     place: str, cores: float, batch: int, reading: float, workers: int
 ) -> None:
-    """But for the first, which has to hand its samples over."""
+    """The first worker is left out, because it has to hand its samples over."""
     before = pace(place, cores, batch, reading=reading, workers=workers + 1)
     assert pace(place, cores, batch, reading=reading, workers=workers + 2) >= 0.999999 * before
 
 
 def test_no_worker_hands_over_what_takes_no_time() -> None:
-    """On a CPU that computes with all its cores."""
+    """The CPU computes with all its cores."""
     alone = pace("64GB", 2, 16, reading=1e-6, workers=0)
     assert pace("64GB", 2, 16, reading=1e-6, workers=1) < alone
 

@@ -127,7 +127,7 @@ def test_a_part_of_a_core_is_still_one_thread() -> None:
 
 
 def test_impossible_wishes_are_refused() -> None:
-    with pytest.raises(UsageError, match="accumulation=17: more parts than batch=16"):
+    with pytest.raises(UsageError, match="accumulation=17: more than batch=16"):
         make(machine(), accumulation=17)
     with pytest.raises(UsageError, match=r"deploy\.threads"):
         make(machine(), threads=0)
@@ -192,14 +192,17 @@ def test_the_optimizer_may_stay_in_main_memory() -> None:
         ({"clones": 17, "clone_on_cpu": True}, "17 clones: more than batch=16"),
         ({"clones": 3, "device": "cuda:0,cpu"}, "clones=3: device= names 2 devices"),
         ({"device": "cuda:0,cuda:7"}, "device=cuda:7: not on this machine"),
-        ({"strategy": "single", "clones": 2}, "strategy=single: not with 2 clones"),
-        ({"strategy": "single", "optimizer_device": "cpu"}, "single: not with deploy.optimizer_device=cpu"),
+        ({"strategy": "single", "clones": 2}, "strategy=single: cannot be used with 2 clones"),
+        (
+            {"strategy": "single", "optimizer_device": "cpu"},
+            "single: cannot be used with deploy.optimizer_device=cpu",
+        ),
         ({"strategy": "clone"}, r"deploy\.strategy"),
         ({"replicas": 0}, r"deploy\.replicas"),
         ({"replicas": 3}, "replicas=3: more than there are accelerators"),
         ({"replicas": 2, "clones": 2}, "clones=2: with several replicas each has one clone"),
         ({"replicas": 2, "device": "cuda:0,cpu,cuda:1"}, "replicas=2: device= names 3 devices"),
-        ({"replicas": 2, "strategy": "clones"}, "strategy=clones: not with deploy.replicas=2"),
+        ({"replicas": 2, "strategy": "clones"}, "strategy=clones: cannot be used with deploy.replicas=2"),
         ({"replicas": 17, "clone_on_cpu": True}, "17 clones: more than batch=16"),
         ({"batch_norm": "second"}, r"deploy\.batch_norm"),
     ],

@@ -1,4 +1,4 @@
-"""From settings and a machine to a plan."""
+"""Plans from settings and a machine."""
 
 from __future__ import annotations
 

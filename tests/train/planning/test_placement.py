@@ -1,4 +1,4 @@
-"""Who does what where, told to people and to programs."""
+"""The placement of a plan, for people and for programs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_table_names_every_role_in_the_classic_words() -> None:
 
 def test_parts_and_one_worker_are_told() -> None:
     said = {who: does for who, does, _ in roles(plan_of(8, accumulation=4, loader_workers=1), NET, "sgd")}
-    assert said["clone"] == "computes forward, loss and gradients of 8 of 8 samples, in 4 parts"
+    assert said["clone"] == "computes forward, loss and gradients of 8 of 8 samples, in 4 micro-batches"
     assert said["inputs device"] == "reads and transforms samples (1 worker), makes batches"
 
 

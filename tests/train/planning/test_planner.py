@@ -1,4 +1,4 @@
-"""What the first steps of a run say about its plan."""
+"""The planner of a run, and what the first steps show about its plan."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_what_is_outside_the_interval_is_not_as_expected(
 ) -> None:
     one = planner(machine)
     plan = one.plan()
-    said, as_expected = one.verdict(plan, as_predicted(plan, slower=slower, larger=larger))
+    said, as_expected = one.compare(plan, as_predicted(plan, slower=slower, larger=larger))
     assert as_expected == expected
     assert f"({slower - 1:+.0%})" in said
     assert said.startswith("predicted ")
@@ -63,7 +63,7 @@ def test_where_memory_cannot_be_measured_only_time_is_judged() -> None:
     plan = one.plan()
     assert plan.predicted is not None
     found = FirstSteps(step_seconds=plan.predicted.step.likely, wait_seconds=0.0, peak_bytes=None)
-    said, as_expected = one.verdict(plan, found)
+    said, as_expected = one.compare(plan, found)
     assert as_expected
     assert "GiB" not in said
     assert one.replanned(plan, found).predicted is not None
@@ -163,7 +163,7 @@ def test_a_residual_of_another_precision_is_not_used() -> None:
 
 
 def test_of_a_plan_with_another_batch_the_images_are_its_own(tmp_path: Path) -> None:
-    """What is given with `plan=` has the only say."""
+    """A plan in `plan=` is used unchanged."""
     larger = planner(batch=16).plan()
     file = tmp_path / "plan.json"
     file.write_text(larger.model_dump_json())

@@ -1,4 +1,4 @@
-"""Steps that are tried in a process of their own."""
+"""Trial steps in a separate process."""
 
 from __future__ import annotations
 
@@ -86,24 +86,24 @@ def test_where_memory_is_short_it_is_told_and_the_caller_lives() -> None:
     found = found_by(way(), memory=200 << 20)
     assert not found.timings
     assert found.too_many == 2
-    assert "channels_last on 1 thread with 2 samples could not be tried: not enough memory" in found.failures
+    assert "trial of channels_last on 1 thread with 2 samples failed: not enough memory" in found.failures
 
 
 def test_what_fails_is_told() -> None:
     found = found_by(way(), optim={"name": "momentum", "rate": 1e-3}, trainable="detector.head*")
     assert not found.timings
-    assert "could not be tried: trainable: 'detector.head*' matches no parameter" in found.failures[0]
+    assert "failed: trainable: 'detector.head*' matches no parameter" in found.failures[0]
 
 
 def test_without_time_nothing_is_found() -> None:
     found = found_by(way(), seconds=0.3)
     assert not found.timings
-    assert found.failures == ("there was no time to try a step in 0.3 s",)
+    assert found.failures == ("no trial step was finished in 0.3 s",)
 
 
 def test_where_no_process_can_be_started_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/nowhere/python")
-    assert found_by(way()).failures == ("steps cannot be tried: No such file or directory",)
+    assert found_by(way()).failures == ("the trial cannot be started: No such file or directory",)
 
 
 def test_ways_differ_in_what_was_left_to_us() -> None:

@@ -1,4 +1,4 @@
-"""What a run takes, found out before its first step."""
+"""The workload of a run, before its first step."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OBJECT_BYTES = 4 * 4 + 8 + 1  # a box, its label, whether it is difficult
 
 @pytest.fixture(autouse=True)
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where workloads are kept, at first none."""
+    """The folder of stored workloads, empty at first."""
     monkeypatch.setattr(needs, "cache_folder", lambda name: tmp_path / name)
     return tmp_path / "workload"
 
@@ -41,7 +41,7 @@ def open_data(folder: Path) -> DetectionData:
 
 
 def crowded(data: DetectionData, num_objects: int) -> DetectionData:
-    """With so many objects in one image."""
+    """Return data with this many objects in one image."""
     first, *others = data.train
     whole = [0, 0, first.width, first.height]
     many = replace(first, target=Target.of([whole] * num_objects, [0] * num_objects))
@@ -52,7 +52,7 @@ SSD = RECIPES.get("ssd300_vgg16")()  # of few layers, and so quickly accounted f
 
 
 def task_of(config: RunConfig, data: DetectionData) -> Task:
-    """Without numbers."""
+    """Return the settings without their numbers."""
     with torch.device("meta"):
         return DetectionData.build(config.task, data.facts).to("meta")
 

@@ -122,14 +122,16 @@ def plot_reliability(report: ClassificationReport, path: Path) -> None:
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3.2, 1.0))
     error = report.numbers["ECE"]
     mean = f", calibration error {error:.3f} (ECE)" if error >= 0 else ""
-    dress(above, title=f"Reliability{mean}", y="accuracy")
+    dress(above, title=f"Reliability{mean}", y="accuracy", pad=38)  # the legend is below the title
     dress(below, x="confidence: the probability of the predicted class", y="examples")
     centers, width = (np.arange(NUM_BINS) + 0.5) / NUM_BINS, 0.9 / NUM_BINS
     _draw_accuracy(above, report.calibration, centers, width)
     above.plot([0, 1], [0, 1], color=INK, linewidth=1, linestyle="dashed", label="perfect calibration")
     above.set_xlim(0, 1)
     above.set_ylim(0, 1.02)
-    above.legend(fontsize=8.5, frameon=False, loc="upper left", labelcolor=INK)
+    above.legend(
+        fontsize=8.5, frameon=False, ncols=2, loc="lower left", bbox_to_anchor=(0, 1), labelcolor=INK
+    )
     below.bar(centers, [each.count for each in report.calibration], width=width, color=MUTED)
     below.set_ylim(bottom=0)
     below.locator_params(axis="y", nbins=3, integer=True)
