@@ -1,6 +1,6 @@
 """The input pipeline on one core: from files to collated batches, beside torchvision's and Ultralytics'.
 
-`python -m bench.pipeline SIDE FOLDER SIZE` is one measurement in a process of its own, SIDE being ours, pil
+`python -m bench.pipeline SIDE FOLDER SIZE` is one measurement in a separate process, SIDE being ours, pil
 or tensor (torchvision's two backends); `rows` makes the sides take turns.
 """
 

@@ -1,5 +1,6 @@
-"""What each recipe does in some minutes on two CPU cores: the figures in the recipes' docstrings. `starter`
-and `ssd300_vgg16` have benchmarks of their own.
+"""The accuracy of each recipe after some minutes on two CPU cores: the figures in the recipes' docstrings.
+
+`starter` and `ssd300_vgg16` have their own benchmarks.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def _by_heart(recipe: str) -> Row:
         return _row(what, recipe, words, " ".join(words[1:]))
 
 
-def _row(what: str, recipe: str, words: list[str], told: str) -> Row:
+def _row(what: str, recipe: str, words: list[str], settings: str) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         summary: dict[str, Any] = train(Path(folder) / "run", recipe, *words)
     return Row(
@@ -57,7 +58,7 @@ def _row(what: str, recipe: str, words: list[str], told: str) -> Row:
         verdict="reported",
         command=_COMMAND,
         detail=f"one run, {summary['images_per_second']:.1f} images/s, {summary['epochs']:.1f} epochs; "
-        f"{told}",
+        f"{settings}",
     )
 
 

@@ -1,5 +1,6 @@
-"""Other trainers to measure against. Each lives in an environment of its own, `.peers/<name>`, made by
-`make peers`; none is imported here: a script of this folder is run by the peer's interpreter and prints JSON.
+"""Other trainers to compare with. Each has its own environment, `.peers/<name>`, made by `make peers`.
+
+None is imported here: a script of this folder is run by the peer's interpreter and prints JSON.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ def is_installed(peer: str) -> bool:
 
 
 def run_peer(peer: str, script: str, *words: str) -> dict[str, Any]:
-    """What `script` (a file of this folder, without .py) prints as its last line, a JSON object. What the
-    peer keeps of settings goes to a folder that is then deleted.
+    """Run `script` (a file of this folder, without .py) and return the JSON object in its last line.
+
+    Settings that the peer stores go to a temporary folder.
     """
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
@@ -42,12 +44,12 @@ def run_peer(peer: str, script: str, *words: str) -> dict[str, Any]:
             text=True,
             check=True,
         )
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
 
 
 def skipped(*, what: str, peer: str, ours: str, command: str) -> Row:
-    """The row in place of a comparison with a peer that is not installed."""
+    """Return the row for a peer that is not installed."""
     return Row(
         what=what,
         ours=ours,
