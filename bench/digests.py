@@ -1,7 +1,7 @@
 """Digests of the weights and batches of every recipe, to be compared before and after a change of the code.
 
-`python -m bench.digests > before.json`. A refactoring must not change them. They hold for one machine and one set of installed
-packages, so they are compared and never stored.
+`python -m bench.digests > before.json`. A refactoring must not change them. They hold for one machine and its
+installed packages, so they are never stored.
 """
 
 from __future__ import annotations

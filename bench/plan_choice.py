@@ -54,8 +54,8 @@ def _choice(recipe: str, data: Path) -> Row:
         verdict=f"{'met' if near else 'missed'}, {'met' if gain >= 1.5 else 'missed'}",
         command=COMMAND,
         detail=f"threads x workers x memory format x batch, real loader and steps; {'; '.join(details)}; "
-        f"naive: contiguous, 2 threads, 8 workers, OpenMP and the allocator with their defaults, batch {batch}: "
-        f"{naive:.2f} images/s against {ours:.2f}, means of 2 processes each, taking turns",
+        "naive: contiguous, 2 threads, 8 workers, OpenMP and the allocator with their defaults, "
+        f"batch {batch}: {naive:.2f} images/s against {ours:.2f}, means of 2 processes each, taking turns",
     )
 
 

@@ -30,6 +30,7 @@ from torchvision.models.detection.anchor_utils import DefaultBoxGenerator
 from torchvision.models.detection.ssd import SSD
 
 from bench.curves import NUM_EVALUATIONS, Point
+from bench.data import open_data
 from bench.torchvision_data import Photos, as_lists, preset
 from boxcrew.core.types import Detections
 from boxcrew.data.detection.source import Record
@@ -155,13 +156,13 @@ def _is_faster_channels_last(model: nn.Module, examples: Examples) -> bool:
 
 def _evaluate(model: nn.Module, data: DetectionData, elapsed: float) -> Point:
     model.eval()
-    evaluated = [_judge(model, record) for record in data.val]
+    evaluated = [_detect(model, record) for record in data.val]
     model.train()
     numbers = evaluate_detections(evaluated, data.source.classes).numbers
     return Point(seconds=elapsed, AP50=numbers["AP50"], AP=numbers["AP"])
 
 
-def _judge(model: nn.Module, record: Record) -> EvaluatedImage:
+def _detect(model: nn.Module, record: Record) -> EvaluatedImage:
     pixels = decode_image(str(record.path), ImageReadMode.RGB, apply_exif_orientation=True)
     with torch.inference_mode():
         output = model([pixels.float() / 255])[0]
