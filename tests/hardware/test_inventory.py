@@ -44,8 +44,8 @@ def test_order_and_capitals_mean_nothing(words: list[str], capitals: bool) -> No
 
 
 def test_accelerators_are_numbered_in_their_order() -> None:
-    found = assumed_machine("24GB-gpu, 2x16GB-tpu, 1x512MB-gpu-fp16, 1 core").accelerators
-    assert [(d.name, d.kind, d.memory_bytes, d.bf16) for d in found] == [
+    accelerators = assumed_machine("24GB-gpu, 2x16GB-tpu, 1x512MB-gpu-fp16, 1 core").accelerators
+    assert [(d.name, d.kind, d.memory_bytes, d.bf16) for d in accelerators] == [
         ("cuda:0", "cuda", 24 * GB, True),
         ("cuda:1", "cuda", 512 * 10**6, False),
         ("xla:0", "xla", 16 * GB, True),
@@ -68,7 +68,7 @@ def test_a_speed_that_is_said_counts_for_all_kinds_of_work() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "'' does not describe a machine"),
         ("24GB-gpu,, 8 cores", "'' does not describe a machine"),
@@ -98,11 +98,11 @@ def test_a_speed_that_is_said_counts_for_all_kinds_of_work() -> None:
         ("1 NUMA node, 2 NUMA nodes", "'2 NUMA nodes': there is '1 NUMA node' already"),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_word(text: str, said: str) -> None:
+def test_what_cannot_be_is_refused_with_its_word(text: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         assumed_machine(text)
     assert caught.value.message.startswith(f"assume={text}: ")
-    assert said in caught.value.message
+    assert message in caught.value.message
     assert "24GB-gpu" in caught.value.advice
 
 
@@ -111,14 +111,14 @@ def test_the_smallest_sizes_are_some_bytes() -> None:
 
 
 def test_a_machine_that_was_written_is_read(tmp_path: Path) -> None:
-    there = assumed_machine("2x24GB-gpu@40TFLOPS, 4.5 cores")
+    machine = assumed_machine("2x24GB-gpu@40TFLOPS, 4.5 cores")
     file = tmp_path / "there.json"
-    file.write_text(json.dumps(there.tree()))
-    assert assumed_machine(str(file)) == there
+    file.write_text(json.dumps(machine.tree()))
+    assert assumed_machine(str(file)) == machine
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (None, "No such file"),
         ("{", "not JSON"),
@@ -128,14 +128,14 @@ def test_a_machine_that_was_written_is_read(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_file_that_is_none_is_refused_with_its_path(tmp_path: Path, text: str | None, said: str) -> None:
+def test_a_file_that_is_none_is_refused_with_its_path(tmp_path: Path, text: str | None, message: str) -> None:
     file = tmp_path / "there.json"
     if text is not None:
         file.write_text(text)
     with pytest.raises(UsageError) as caught:
         assumed_machine(str(file))
     assert caught.value.message.startswith(f"assume={file}: ")
-    assert said in caught.value.message
+    assert message in caught.value.message
 
 
 def test_a_missing_file_is_known_by_its_ending() -> None:

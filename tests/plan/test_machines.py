@@ -58,7 +58,7 @@ def heavy(mebibytes: int, **changes: Any) -> Workload:
 
 
 def _above(usual: Pass, size: int) -> Pass:
-    moments = tuple(Line(fixed=one.fixed + size, each=one.each) for one in usual.peak.moments)
+    moments = tuple(Line(fixed=line.fixed + size, each=line.each) for line in usual.peak.moments)
     return usual.model_copy(update={"peak": Peak(moments=moments)})
 
 
@@ -81,15 +81,15 @@ def predicted(plan: Plan) -> Prediction:
 
 def needed(plan: Plan) -> int:
     """Bytes on the device that needs most."""
-    return max(one.needed for one in predicted(plan).memory)
+    return max(memory.needed for memory in predicted(plan).memory)
 
 
-def told_sizes(message: str) -> tuple[int, int]:
+def sizes_in(message: str) -> tuple[int, int]:
     """Bytes that are needed and that are there, as an error names them."""
-    found = re.search(r"need (.*?B) on \S+, and there are (.*?B)$", message)
-    assert found, message
+    match = re.search(r"needs (.*?B) on \S+, which has (.*?B)$", message)
+    assert match, message
     size = TypeAdapter(ByteSize).validate_python
-    return size(found[1]), size(found[2])
+    return size(match[1]), size(match[2])
 
 
 # Tables: machine x workload -> plan.
@@ -242,8 +242,8 @@ def test_one_core_with_little_memory_computes_in_several_parts() -> None:
 def test_one_core_with_too_little_memory_says_what_would_fit() -> None:
     with pytest.raises(UsageError, match="not enough memory: a micro-batch of 2 samples needs") as caught:
         plan_for("1 core, 1GB", a_workload(activations=1000 * MIB))
-    least, there = told_sizes(caught.value.message)
-    assert least > there
+    least, capacity = sizes_in(caught.value.message)
+    assert least > capacity
     assert re.match(r"use a device with [\d.]+ GiB, ", caught.value.advice)
     roomy = plan_for(f"1 core, {1.25 * least / GB:.2f}GB", a_workload(activations=1000 * MIB))
     assert predicted(roomy).on("cpu").is_enough
@@ -368,8 +368,8 @@ def test_an_update_that_is_made_elsewhere_needs_nothing_here(deploy: dict[str, A
 def test_what_fits_nowhere_is_refused_with_the_bytes_needed_and_there(machine: str) -> None:
     with pytest.raises(UsageError, match="not enough memory") as caught:
         plan_for(machine, heavy(8000))
-    least, there = told_sizes(caught.value.message)
-    assert least > there
+    least, capacity = sizes_in(caught.value.message)
+    assert least > capacity
     assert "a device with" in caught.value.advice
 
 
@@ -472,8 +472,8 @@ def test_no_core_is_idle_while_devices_wait_for_samples() -> None:
 
 def test_one_core_does_not_do_two_things_at_once() -> None:
     reading = a_workload(inputs=slow_images(0.02))
-    none, one = (plan_for("1 core, 8GB", reading, workers=num) for num in (0, 1))
-    assert predicted(one).step.likely == pytest.approx(predicted(none).step.likely, rel=0.01)
+    none, single = (plan_for("1 core, 8GB", reading, workers=num) for num in (0, 1))
+    assert predicted(single).step.likely == pytest.approx(predicted(none).step.likely, rel=0.01)
 
 
 def test_the_pace_of_the_model_is_told_beside_that_of_its_readers() -> None:
@@ -561,14 +561,14 @@ def test_a_budget_is_kept_on_every_device(machine: str, gigabytes: int) -> None:
 def test_an_impossible_budget_is_refused_with_what_would_do(machine: str) -> None:
     with pytest.raises(UsageError, match=r"goal=budget:.*: not enough memory") as caught:
         plan_for(machine, batch=64, goal="budget:100MB")
-    least, there = told_sizes(caught.value.message)
-    assert least > there
+    least, capacity = sizes_in(caught.value.message)
+    assert least > capacity
 
 
 def test_a_budget_that_would_do_is_not_refused() -> None:
     """The budget that an error names is enough."""
     with pytest.raises(UsageError) as caught:
         plan_for("8 cores, 32GB", goal="budget:500MB")
-    least, _ = told_sizes(caught.value.message)
+    least, _ = sizes_in(caught.value.message)
     plan = plan_for("8 cores, 32GB", goal=f"budget:{int(1.1 * least)}B")
     assert needed(plan) <= 1.1 * least

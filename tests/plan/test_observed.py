@@ -38,8 +38,8 @@ def test_what_is_remembered_is_recalled(tmp_path: Path) -> None:
 
 def test_the_last_of_each_way_and_task_is_kept(tmp_path: Path) -> None:
     other = ObservedRatio(device="cpu", memory_format="channels_last", seconds=0.7, num_bytes=0.9)
-    for one in (ratio(), other, ratio(seconds=2.5)):
-        store_ratio(HERE, TASK, one, tmp_path)
+    for each in (ratio(), other, ratio(seconds=2.5)):
+        store_ratio(HERE, TASK, each, tmp_path)
     store_ratio(HERE, "detection by ssd", ratio(seconds=9), tmp_path)
     assert set(load_ratios(HERE, TASK, tmp_path)) == {other, ratio(seconds=2.5)}
     assert load_ratios(HERE, "detection by ssd", tmp_path) == (ratio(seconds=9),)

@@ -102,7 +102,7 @@ def test_a_slip_of_the_hand_in_a_plan_is_named(setting: str, value: object) -> N
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"optimizer_device": "cuda:0"}, "must be the parameter_device"),
         ({"inputs_device": "cuda:0"}, "batches are made on the cpu"),
@@ -112,8 +112,8 @@ def test_a_slip_of_the_hand_in_a_plan_is_named(setting: str, value: object) -> N
         ),
     ],
 )
-def test_a_plan_that_no_strategy_would_follow_is_refused(change: dict[str, str], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_a_plan_that_no_strategy_would_follow_is_refused(change: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         Plan.of(plan_of(8).tree() | change)
 
 

@@ -105,8 +105,8 @@ def test_any_machine_gets_a_plan_that_keeps_its_word_or_an_error_that_says_why(
     assert sum(clone.share for clone in plan.clones) == plan.batch == batch
     assert {clone.device for clone in plan.clones} <= {device.name for device in machine.devices}
     tight = any("memory is tight" in reason for reason in plan.reasons)
-    for one in predicted(plan).memory:
-        assert one.is_enough or (tight and one.peak <= one.capacity)
+    for memory in predicted(plan).memory:
+        assert memory.is_enough or (tight and memory.peak <= memory.capacity)
     assert make_plan(machine, workload, wanted) == plan
     assert Plan.of(json.loads(json.dumps(plan.tree()))) == plan
 
@@ -141,17 +141,17 @@ def test_more_memory_never_makes_a_clone_compute_fewer_samples_at_once(
         activations=activations * MIB, parameters=mebibytes * MIB, gradients=mebibytes * MIB
     )
     deploy: dict[str, Any] = {"strategy": "ddp", "replicas": 2 if "2x" in place else 1}
-    found: list[Plan | None] = []
+    plans: list[Plan | None] = []
     for size in sizes:
         try:
-            found.append(
+            plans.append(
                 make_plan(
                     assumed_machine(place.format(size)), workload, request(32, recompute=recompute, **deploy)
                 )
             )
         except UsageError:
-            found.append(None)
-    less, more = found
+            plans.append(None)
+    less, more = plans
     assume(less is not None)
     assert more is not None
     assert less is not None
@@ -265,6 +265,6 @@ def test_more_parts_never_need_more_memory(place: str, batch: int, activations: 
         except UsageError:
             assert not last  # fewer parts fitted
             continue
-        needed = {one.device: one.needed for one in predicted(plan).memory}
+        needed = {memory.device: memory.needed for memory in predicted(plan).memory}
         assert all(num <= last.get(device, num) for device, num in needed.items())
         last = needed

@@ -179,7 +179,7 @@ def test_the_optimizer_may_stay_in_main_memory() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wishes", "said"),
+    ("deploy", "message"),
     [
         ({"clones": 3}, r"clones=3: more than there are accelerators for device=auto \(2\)"),
         ({"clones": 2, "device": "cuda:0"}, r"clones=2: more than .* device=cuda:0 \(1\)"),
@@ -207,8 +207,8 @@ def test_the_optimizer_may_stay_in_main_memory() -> None:
         ({"batch_norm": "second"}, r"deploy\.batch_norm"),
     ],
 )
-def test_impossible_clones_are_refused(deploy: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_impossible_clones_are_refused(deploy: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         make(machine(NEW, OLD), **deploy)
 
 
@@ -220,10 +220,10 @@ def test_evaluations_of_more_samples_at_once_than_steps_take_memory_of_their_own
     for host in (machine(), machine(NEW)):
         plan = make_plan(host, workload, request)
         assert plan.predicted is not None
-        taken = {one.device: one.evaluation for one in plan.predicted.memory}
+        taken = {memory.device: memory.evaluation for memory in plan.predicted.memory}
         assert taken.pop(plan.clones[0].device) == (
             (each + workload.batch.each) * num if num > request.batch else 0
         )
         assert not any(taken.values())  # the chief evaluates where its first clone is
-        for one in plan.predicted.memory:
-            assert one.peak == one.process + one.evaluation + one.workers
+        for memory in plan.predicted.memory:
+            assert memory.peak == memory.process + memory.evaluation + memory.workers

@@ -40,7 +40,7 @@ def test_a_given_plan_is_used_word_for_word(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{", "not JSON"),
         ("[]", "group of settings"),
@@ -49,11 +49,11 @@ def test_a_given_plan_is_used_word_for_word(tmp_path: Path) -> None:
         (None, "No such file"),
     ],
 )
-def test_a_plan_that_is_none_is_refused(tmp_path: Path, text: str | None, said: str) -> None:
+def test_a_plan_that_is_none_is_refused(tmp_path: Path, text: str | None, message: str) -> None:
     path = tmp_path / "plan.json"
     if text is not None:
         path.write_text(text)
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         choose_plan(config(plan=str(path)), MACHINE, FULL, num_samples=60)
 
 
