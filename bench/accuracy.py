@@ -19,9 +19,9 @@ from bench.child import in_child, train
 from bench.curves import NUM_EVALUATIONS, PLOT, Curve, Curves, Point, plot_curves, read_curves, write_curves
 from bench.data import open_data
 from bench.machine import commit, machine_line
-from bench.peers import is_installed, run_peer
+from bench.peers import is_installed, missing, run_peer
 from bench.real_data import real_data, real_weights
-from bench.row import Row
+from bench.row import Row, skipped
 from boxcrew.api import run_config
 from boxcrew.core.config import parse_words
 from boxcrew.core.errors import UsageError
@@ -87,7 +87,7 @@ def _missing(name: str, contestant: str) -> str | None:
     if contestant == "torchvision" and real_weights(MOBILENET) is None:
         return f"no {MOBILENET}"
     if contestant == "ultralytics" and not is_installed("ultralytics"):
-        return "no .peers/ultralytics; make peers"
+        return missing("ultralytics")
     return None
 
 
@@ -185,8 +185,7 @@ def _row(curves: Curves, name: str, contestant: str) -> Row | None:
     versus = f"{LABELS[contestant]}, against {LABELS[RIVALS[contestant]]}"
     if ours is None:
         absent = _missing(name, contestant)
-        what, verdict = f"`{name}` val, {versus}", f"skipped: {absent}"
-        return Row(what=what, ours="", theirs="", verdict=verdict, command=command) if absent else None
+        return skipped(what=f"`{name}` val, {versus}", reason=absent, command=command) if absent else None
     aim = AIMS.get((name, contestant))
     what = f"`{name}` val after {format_duration(ours.allowed)}, {versus}"
     row = {"what": what, "ours": _result(ours), "command": command}

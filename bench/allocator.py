@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.child import in_child
-from bench.row import Row, alternate_figures
+from bench.row import Row, alternate_figures, skipped
 from bench.train_step import SETUPS, measure_ours
 
 COMMAND = "python -m bench allocator"
@@ -25,8 +25,7 @@ def rows(*, repeats: int = 7) -> list[Row]:
     what = f"train step `{RECIPE}`, glibc's allocator as our runs set it, against tcmalloc"
     library = next((p for folder in FOLDERS for name in NAMES if (p := Path(folder) / name).is_file()), None)
     if library is None:
-        reason = "skipped: no tcmalloc here"
-        return [Row(what=what, ours="", theirs="", verdict=reason, command=COMMAND)]
+        return [skipped(what=what, reason="no tcmalloc", command=COMMAND)]
     sides = [partial(in_child, "allocator", RECIPE, preload=preload) for preload in ("", str(library))]
     ours, theirs = alternate_figures(sides, repeats=repeats)
     cpu, cpu_theirs = (1000 * side["cpu_seconds_per_image"] for side in (ours, theirs))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench.child import train
 from bench.real_data import real_data
-from bench.row import Row
+from bench.row import Row, skipped
 from bench.small_set import write_small
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks.detection import require_detection
@@ -25,8 +25,7 @@ COMMAND = "python -m bench data_wait"
 def rows(*, steps: int = 60) -> list[Row]:
     original = real_data("coco128_yolo")
     if original is None:
-        reason = "skipped: no coco128_yolo"
-        return [Row(what="data wait in training", ours="", theirs="", verdict=reason, command=COMMAND)]
+        return [skipped(what="data wait in training", reason="no coco128_yolo", command=COMMAND)]
     with tempfile.TemporaryDirectory() as folder:
         data = write_small(original, Path(folder) / "data", num_train=NUM_PHOTOS, num_val=NUM_VAL)
         return [_row(name, data, Path(folder) / name, steps) for name in RECIPES.names()]

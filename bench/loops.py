@@ -22,9 +22,9 @@ from typing import Any
 from unittest import mock
 
 from bench.child import in_child
-from bench.peers import is_installed, run_peer, skipped
+from bench.peers import is_installed, missing, run_peer
 from bench.real_data import real_data
-from bench.row import Row
+from bench.row import Row, skipped
 
 RECIPES = {"fc": 60, "cnn": 12, "rnn": 12, "gan": 6}
 """Recipes with the steps of a block, which take about a third of a second."""
@@ -55,7 +55,7 @@ def _rows(recipe: str) -> list[Row]:
     if not is_installed("lightning"):
         return [
             against_hand,
-            skipped(what=what, peer="lightning", ours=against_hand.ours, command=COMMAND),
+            skipped(what=what, reason=missing("lightning"), ours=against_hand.ours, command=COMMAND),
         ]
     theirs = _Pairs(**run_peer("lightning", "lightning_loop", recipe))
     return [

@@ -12,9 +12,10 @@ from typing import Any
 from bench.child import train
 from bench.overfit import BY_HEART
 from bench.real_data import real_data, real_weights
-from bench.row import Row
+from bench.row import Row, skipped
 from bench.small_set import write_small
 
+COMMAND = "python -m bench recipes"
 SET = "groceries8_voc"
 MINUTES = 2
 FEW_IMAGES, FEW_MINUTES = 4, 3
@@ -33,7 +34,7 @@ def _on_photos(recipe: str) -> Row:
         weights = real_weights(WEIGHTS[recipe])
     if data is None or (recipe in WEIGHTS and weights is None):
         absent = SET if data is None else WEIGHTS[recipe]
-        return Row(what=what, ours="", theirs="", verdict=f"skipped: no {absent}", command=_COMMAND)
+        return skipped(what=what, reason=f"no {absent}", command=COMMAND)
     words = [f"data={data}", f"time={MINUTES}m", *([f"init.weights={weights}"] if weights else [])]
     return _row(
         what, recipe, words, f"time={MINUTES}m" + (f" init.weights={WEIGHTS[recipe]}" if weights else "")
@@ -56,10 +57,7 @@ def _row(what: str, recipe: str, words: list[str], settings: str) -> Row:
         ours=f"AP50 {summary['AP50']:.3f}, AP {summary['AP']:.3f}",
         theirs="",
         verdict="reported",
-        command=_COMMAND,
+        command=COMMAND,
         detail=f"one run, {summary['images_per_second']:.1f} images/s, {summary['epochs']:.1f} epochs; "
         f"{settings}",
     )
-
-
-_COMMAND = "python -m bench recipes"

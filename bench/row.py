@@ -23,6 +23,11 @@ class Row:
         return asdict(self)
 
 
+def skipped(*, what: str, reason: str, command: str, ours: str = "") -> Row:
+    """Return the row of a comparison that something is missing for."""
+    return Row(what=what, ours=ours, theirs="", verdict=f"skipped: {reason}", command=command)
+
+
 def alternate(runs: Sequence[Callable[[], float]], *, repeats: int) -> list[float]:
     """Return the median of each run. They take turns, so that changes of the machine's speed affect all."""
     return [statistics.median(values) for values in _in_turns(runs, repeats)]

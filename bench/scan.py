@@ -18,9 +18,9 @@ import cv2
 import numpy as np
 
 from bench.child import in_child
-from bench.peers import is_installed, run_peer, skipped
+from bench.peers import is_installed, missing, run_peer
 from bench.real_data import real_data
-from bench.row import Row, alternate_figures
+from bench.row import Row, alternate_figures, skipped
 from bench.yolo_copy import copy_yolo
 from boxcrew.data.checks.scan import scan
 from boxcrew.data.detection.source import SOURCES, open_source
@@ -58,12 +58,13 @@ def _against_ultralytics(folder: Path) -> Row:
     what = f"first look at `coco128_yolo`, {COPIES} times over, against Ultralytics' check"
     original = real_data("coco128_yolo")
     if original is None:
-        return Row(what=what, ours="", theirs="", verdict="skipped: no coco128_yolo", command=COMMAND)
+        return skipped(what=what, reason="no coco128_yolo", command=COMMAND)
     root = folder / "coco"
     num_images = copy_yolo(original, root, copies=COPIES)
     if not is_installed("ultralytics"):
         (ours,) = alternate_figures([partial(in_child, "scan", str(root))], repeats=REPEATS)
-        return skipped(what=what, peer="ultralytics", ours=_speed(num_images, ours), command=COMMAND)
+        speed = _speed(num_images, ours)
+        return skipped(what=what, reason=missing("ultralytics"), ours=speed, command=COMMAND)
     version = ""
 
     def peer() -> dict[str, float]:

@@ -12,8 +12,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from bench.row import Row
-
 _SCRIPTS = Path(__file__).parent
 _ENVIRONMENTS = Path(__file__).parents[2] / ".peers"
 
@@ -24,6 +22,11 @@ _QUIET = {
     "HF_HUB_OFFLINE": "1",
     "MPLBACKEND": "Agg",
 }
+
+
+def missing(peer: str) -> str:
+    """Return the reason to skip a peer that is not installed."""
+    return f"no .peers/{peer}; make peers"
 
 
 def is_installed(peer: str) -> bool:
@@ -46,17 +49,6 @@ def run_peer(peer: str, script: str, *words: str) -> dict[str, Any]:
         )
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result
-
-
-def skipped(*, what: str, peer: str, ours: str, command: str) -> Row:
-    """Return the row for a peer that is not installed."""
-    return Row(
-        what=what,
-        ours=ours,
-        theirs="",
-        verdict=f"skipped: no .peers/{peer}; make peers",
-        command=command,
-    )
 
 
 def _interpreter(peer: str) -> Path:

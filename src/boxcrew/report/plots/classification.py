@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from boxcrew.evaluate.accuracy import NUM_BINS, CalibrationBin, ClassificationReport
 from boxcrew.evaluate.detection.metric import ClassRates
+from boxcrew.report.plots.confusion import MOST_WITH_NUMBERS, color_bar, name_cells, row_shares, write_shares
 from boxcrew.report.plots.style import (
     ACCENT,
     INK,
     MUTED,
-    PALE,
     SERIES,
     SHADES,
     dress,
@@ -26,14 +26,12 @@ from boxcrew.report.plots.style import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _Array = npt.NDArray[np.float64]
 
 _OVERCONFIDENT, _UNDERCONFIDENT = SERIES[4], SERIES[5]
 _ERROR_SHADES = "Oranges"
 _LEAST_SCALE = 0.1  # of errors: a classifier with hardly any must not look bad
-_MOST_WITH_NUMBERS = 30
 
 
 def write_classification_plots(data: Mapping[str, Any], folder: Path) -> list[Path]:
@@ -55,10 +53,8 @@ def plot_confusion(report: ClassificationReport, path: Path) -> None:
 
     Correct and wrong shares have their own colors and scales: a good classifier's errors would be too pale.
     """
-    counts = np.array(report.confusion, dtype=np.float64)
-    totals = counts.sum(axis=1, keepdims=True)
-    shares = np.divide(counts, totals, out=np.zeros_like(counts), where=totals > 0)
-    size = len(counts)
+    shares, totals = row_shares(report.confusion)
+    size = len(shares)
     correct = np.eye(size, dtype=np.bool_)
     most = max(_LEAST_SCALE, float(shares[~correct].max(initial=0.0)))
     inches = min(14.0, 2.8 + 0.52 * size)
@@ -71,49 +67,11 @@ def plot_confusion(report: ClassificationReport, path: Path) -> None:
     ):
         visible = np.where(hidden | (shares == 0), np.nan, shares)  # white is zero
         shown = axes.imshow(visible, cmap=shades, vmin=0, vmax=top, aspect="auto")
-        _scale(figure, axes, shown, label)
-    _name_cells(axes, [rates.name for rates in report.classes], totals[:, 0])
-    if size <= _MOST_WITH_NUMBERS:
-        _write_shares(axes, shares, np.where(correct, 1.0, most))
+        color_bar(figure, axes, shown, label)
+    name_cells(axes, shorten([rates.name for rates in report.classes]), totals)
+    if size <= MOST_WITH_NUMBERS:
+        write_shares(axes, shares, np.where(correct, 1.0, most))
     save(figure, path)
-
-
-def _scale(figure: Figure, axes: Axes, shown: Any, label: str) -> None:
-    bar = figure.colorbar(shown, ax=axes, fraction=0.035, pad=0.02, aspect=30)
-    bar.set_label(label, fontsize=9, color=MUTED)
-    bar.ax.tick_params(labelsize=8.5, colors=MUTED, length=0)
-    bar.outline.set_visible(False)
-
-
-def _name_cells(axes: Axes, names: Sequence[str], totals: _Array) -> None:
-    size = len(names)
-    many = size > 12
-    shortened = shorten(names)
-    axes.set_xticks(
-        range(size),
-        shortened,
-        rotation=90 if many else 40,
-        ha="center" if many else "right",
-        rotation_mode="default" if many else "anchor",
-        parse_math=False,
-    )
-    rows = [f"{name} · {total:.0f}" for name, total in zip(shortened, totals, strict=True)]
-    axes.set_yticks(range(size), rows, parse_math=False)
-    axes.tick_params(labelsize=min(9.5, max(5.0, 400 / size)), labelcolor=INK)
-    axes.grid(visible=False)
-    edges = np.arange(size - 1) + 0.5
-    for lines in (axes.hlines, axes.vlines):
-        lines(edges, -0.5, size - 0.5, color=PALE, linewidth=0.3 if many else 0.6)
-
-
-def _write_shares(axes: Axes, shares: _Array, scales: _Array) -> None:
-    """Write shares above zero, in percent if cells are small. Those of `scales` have the darkest color."""
-    size = len(shares)
-    for row, column in np.argwhere(shares >= 0.005):
-        share = shares[row, column]
-        text = f"{100 * share:.0f}" if size > 14 else f"{share:.2f}"
-        color = "white" if share > 0.55 * scales[row, column] else INK
-        axes.text(column, row, text, ha="center", va="center", fontsize=min(9.0, 190 / size), color=color)
 
 
 def plot_reliability(report: ClassificationReport, path: Path) -> None:

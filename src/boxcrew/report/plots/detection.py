@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from boxcrew.evaluate.detection.curves import GRID, mean_curve
 from boxcrew.evaluate.detection.metric import ClassScore, DetectionReport
+from boxcrew.report.plots.confusion import MOST_WITH_NUMBERS, color_bar, name_cells, row_shares, write_shares
 from boxcrew.report.plots.style import (
     ACCENT,
     INK,
     MUTED,
-    PALE,
     PALE_ACCENT,
     SHADES,
     class_hex,
@@ -29,59 +28,25 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MOST_IN_LEGEND = 12
-_MOST_WITH_NUMBERS = 30
 
 
 def plot_confusion(report: DetectionReport, path: Path) -> None:
     """Draw the confusion matrix, each row divided by its sum; up to 30 classes with numbers in the cells."""
-    counts = np.array(report.confusion, dtype=np.float64)
-    totals = counts.sum(axis=1, keepdims=True)
-    shares = np.divide(counts, totals, out=np.zeros_like(counts), where=totals > 0)
-    size = len(counts)
+    shares, totals = row_shares(report.confusion)
+    size = len(shares)
     inches = min(14.0, 2.6 + 0.52 * size)
     figure = new_figure(inches + 1.4, inches, "Confusion matrix")
     axes = figure.add_subplot()
     shown = axes.imshow(shares, cmap=SHADES, vmin=0, vmax=1, aspect="auto")
     threshold = report.numbers["threshold"]
     dress(axes, x=f"detected, at score ≥ {threshold:.2f} and IoU ≥ 0.5", y="truth · count")
-    names = [*shorten([score.name for score in report.classes]), "background"]
-    _name_cells(axes, names, totals[:, 0], letters=min(9.5, max(5.0, 400 / size)))
-    if len(report.classes) <= _MOST_WITH_NUMBERS:
-        _write_shares(axes, shares, letters=min(9.0, 190 / size))
-    bar = figure.colorbar(shown, ax=axes, fraction=0.035, pad=0.02, aspect=30)
-    bar.set_label("share of the row", fontsize=9, color=MUTED)
-    bar.ax.tick_params(labelsize=8.5, colors=MUTED, length=0)
-    bar.outline.set_visible(False)
-    save(figure, path)
-
-
-def _name_cells(axes: Axes, names: Sequence[str], totals: npt.NDArray[np.float64], *, letters: float) -> None:
-    size = len(names)
-    many = size > 12
-    axes.set_xticks(
-        range(size),
-        names,
-        rotation=90 if many else 40,
-        ha="center" if many else "right",
-        rotation_mode="default" if many else "anchor",
-    )
-    axes.set_yticks(range(size), [f"{name} · {total:.0f}" for name, total in zip(names, totals, strict=True)])
-    axes.tick_params(labelsize=letters, labelcolor=INK)
-    axes.grid(visible=False)
-    edges = np.arange(size - 1) + 0.5
+    name_cells(axes, [*shorten([score.name for score in report.classes]), "background"], totals)
     for lines in (axes.hlines, axes.vlines):
-        lines(edges, -0.5, size - 0.5, color=PALE, linewidth=0.3 if many else 0.6)
         lines(size - 1.5, -0.5, size - 0.5, color=MUTED, linewidth=1)
-
-
-def _write_shares(axes: Axes, shares: npt.NDArray[np.float64], *, letters: float) -> None:
-    """Write shares above zero, in percent if cells are small."""
-    small = len(shares) > 14
-    for row, column in np.argwhere(shares >= 0.005):
-        share = shares[row, column]
-        text = f"{share:.0%}".rstrip("%") if small else f"{share:.2f}"
-        color = "white" if share > 0.55 else INK
-        axes.text(column, row, text, ha="center", va="center", fontsize=letters, color=color)
+    if len(report.classes) <= MOST_WITH_NUMBERS:
+        write_shares(axes, shares, np.ones_like(shares))
+    color_bar(figure, axes, shown, "share of the row")
+    save(figure, path)
 
 
 def plot_precision_recall(report: DetectionReport, path: Path) -> None:

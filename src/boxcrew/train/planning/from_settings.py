@@ -71,7 +71,7 @@ def choose_plan(
             deploy = deploy.model_copy(update={"replicas": len(hosts[0].ranks)})
         plan = plan_host(machine, deploy, config.batch)
     _require_own_devices(plan, hosts)
-    return plan.model_copy(update={"task": task_name(config)})
+    return plan.model_copy(update={"task": config.task.title})
 
 
 def plan_request(config: RunConfig, num_samples: int) -> PlanRequest:
@@ -133,9 +133,9 @@ def planned_servers(config: RunConfig, num_processes: int) -> int:
 
 def _read_plan(config: RunConfig, path: Path, hosts: Sequence[Host]) -> Plan:
     plan = Plan.read(path, setting="plan")
-    if plan.task not in {None, task_name(config)}:
+    if plan.task not in {None, config.task.title}:
         raise UsageError(
-            f"plan={path}: was made for {plan.task}, not for {task_name(config)}",
+            f"plan={path}: was made for {plan.task}, not for {config.task.title}",
             advice="leave plan= out to make a new plan, or delete `task` in the file to use it anyway",
         )
     if len(hosts) > 1:
@@ -160,11 +160,6 @@ def _require_own_devices(plan: Plan, hosts: Sequence[Host]) -> None:
                     f"plan: {names.count(name)} replicas on {name}: each needs its own device",
                     advice="use other devices in device=, or fewer deploy.replicas=",
                 )
-
-
-def task_name(config: RunConfig) -> str:
-    """Return the task that a plan of these settings is for, such as `detection by ssdlite`."""
-    return config.task.title
 
 
 def require_replicas(plan: Plan, num: int) -> None:

@@ -23,7 +23,7 @@ from boxcrew.plan.plan import Plan
 from boxcrew.plan.search import with_enough_workers
 from boxcrew.tasks.base import DataFacts
 from boxcrew.train.config import RunConfig
-from boxcrew.train.planning.from_settings import choose_plan, plan_request, task_name
+from boxcrew.train.planning.from_settings import choose_plan, plan_request
 from boxcrew.train.planning.trial import TrialJob, run_trial, trial_settings
 
 
@@ -87,7 +87,14 @@ class Planner:
 
     def plan(self) -> Plan:
         """Return the best plan, or that of `plan=` with a new prediction, because it may have been edited."""
-        plan = self._chosen()
+        plan = choose_plan(
+            self.config,
+            self.machine,
+            self.workload,
+            num_samples=self.num_samples,
+            hosts=self.hosts,
+            observed=self.observed,
+        )
         return plan if self.config.plan is None else self.with_prediction(plan)
 
     def with_prediction(self, plan: Plan) -> Plan:
@@ -96,16 +103,6 @@ class Planner:
         if len(self.hosts) <= 1:
             predicted = self._costs(self.observed, plan).predict(candidate_of(plan, self.machine))
         return plan.model_copy(update={"predicted": predicted})
-
-    def _chosen(self) -> Plan:
-        return choose_plan(
-            self.config,
-            self.machine,
-            self.workload,
-            num_samples=self.num_samples,
-            hosts=self.hosts,
-            observed=self.observed,
-        )
 
     def with_trial(self, plan: Plan, facts: DataFacts, batch: Batch) -> Planner:
         """Return a planner that knows the time and memory of a few steps with this micro-batch."""
@@ -189,4 +186,4 @@ def _key(config: RunConfig) -> str:
     tree = config.tree()
     settings = {name: tree[name] for name in ("trainable", "optim")} | {"task": config.task.tree()}
     text = json.dumps(settings, sort_keys=True)
-    return f"{task_name(config)} {hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
+    return f"{config.task.title} {hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"

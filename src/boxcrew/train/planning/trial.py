@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import psutil
@@ -139,7 +139,7 @@ def _packed(job: TrialJob, *, ends: float) -> dict[str, Any]:
         "inputs": job.batch.inputs,
         "targets": dict(job.batch.targets),
         "keys": job.batch.keys,
-        "settings": [astuple(setting) for setting in job.settings],
+        "settings": [asdict(setting) for setting in job.settings],
         "memory": job.memory,
         "least": job.least,
         "parent": os.getpid(),
@@ -153,12 +153,11 @@ def main() -> None:
     os.dup2(2, 1)
     packed = torch.load(sys.stdin.buffer, weights_only=True)
     die_with(packed["parent"])
-    names = ("device", "memory_format", "threads", "precision")
     job = TrialJob(
         config=RunConfig.of(packed["config"]),
         facts=json.loads(packed["facts"]),
         batch=Batch(inputs=packed["inputs"], targets=packed["targets"], keys=tuple(packed["keys"])),
-        settings=tuple(TrialSetting(**dict(zip(names, each, strict=True))) for each in packed["settings"]),
+        settings=tuple(TrialSetting(**setting) for setting in packed["settings"]),
         memory=packed["memory"],
         least=packed["least"],
     )
@@ -246,10 +245,7 @@ class _Trial:
         is_usual = setting == self._job.settings[0]
         peak, before = peak_memory(setting.device), self._before if setting.device == "cpu" else 0
         timing = Timing(
-            device=setting.device,
-            memory_format=setting.memory_format,
-            threads=setting.threads,
-            precision=setting.precision,
+            **asdict(setting),
             samples=num,
             seconds=seconds,
             core_seconds=max(cores, 1e-6) if setting.device == "cpu" else None,
