@@ -255,15 +255,18 @@ def test_no_worker_hands_over_what_takes_no_time() -> None:
     mebibytes=st.sampled_from([20, 500]),
 )
 @few
-def test_more_parts_never_need_more_memory(place: str, batch: int, activations: int, mebibytes: int) -> None:
+def test_more_micro_batches_never_need_more_memory(
+    place: str, batch: int, activations: int, mebibytes: int
+) -> None:
+    """Cache and workers are fixed: a plan without its safety margin gives them up."""
     workload = a_workload(activations=activations * MIB, parameters=mebibytes * MIB, inputs=None)
     last: dict[str, int] = {}
-    for parts in (1, 2, 3, 5, 8):
-        wanted = request(batch, accumulation=parts, recompute=False)
+    for num_micro_batches in (1, 2, 3, 5, 8):
+        wanted = request(batch, accumulation=num_micro_batches, recompute=False, workers=0, cache=0)
         try:
             plan = make_plan(assumed_machine(place), workload, wanted)
         except UsageError:
-            assert not last  # fewer parts fitted
+            assert not last  # fewer micro-batches had enough memory
             continue
         needed = {memory.device: memory.needed for memory in predicted(plan).memory}
         assert all(num <= last.get(device, num) for device, num in needed.items())
