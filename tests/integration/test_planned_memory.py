@@ -36,7 +36,8 @@ def test_a_run_with_a_limit_computes_fewer_samples_at_once_and_learns_the_same(
     run(photos, tmp_path / "limited", **SETTINGS, goal=f"budget:{budget}B")
     followed = Plan.read(tmp_path / "limited" / "plan.json", setting="plan")
     assert followed.accumulation > 1
-    assert any(reason.startswith(f"in {followed.accumulation} parts: ") for reason in followed.reasons)
+    start = f"{followed.accumulation} micro-batches per step: "
+    assert any(reason.startswith(start) for reason in followed.reasons)
     plain, parted = (
         load_file(tmp_path / name / "weights" / "last.safetensors") for name in ("unlimited", "limited")
     )
