@@ -1,7 +1,7 @@
-"""Digests of what every recipe learns: `python -m bench.digests > before.json`, change code, compare.
+"""Digests of the weights and batches of every recipe, to be compared before and after a change of the code.
 
-A refactoring must leave them as they are, bit for bit. They hold for one machine and one set of installed
-packages, so they are compared and never stored.
+`python -m bench.digests > before.json`. A refactoring must not change them. They hold for one machine and its
+installed packages, so they are never stored.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ VARIANTS: dict[str, tuple[str, Tree]] = {
 
 def config_of(variant: str, data: Path, out: Path) -> RunConfig:
     """The recipe of a variant, made small enough to train in seconds."""
-    name, others = VARIANTS[variant]
+    name, changes = VARIANTS[variant]
     recipe = RECIPES.get(name)()
     settings: Tree = {
         "data": str(data),
@@ -53,9 +53,9 @@ def config_of(variant: str, data: Path, out: Path) -> RunConfig:
         "trial": False,
         "evaluation": {"every_epochs": 100},
         "summaries": {"images": 0, "histograms": False},
-        **others,
+        **changes,
     }
-    if isinstance(recipe.init, Pretrained) and recipe.init.weights != PACKAGED:  # would be downloaded
+    if isinstance(recipe.init, Pretrained) and recipe.init.weights != PACKAGED:  # they would be downloaded
         settings["init"] = "scratch"
     try:
         return recipe.changed({**settings, "size": SIZE})
@@ -98,7 +98,7 @@ def _bytes(tensor: torch.Tensor) -> bytes:
 
 
 def main() -> None:
-    features.STEPS = 1  # how well a GAN is evaluated does not matter here
+    features.STEPS = 1  # the quality of a GAN's evaluation does not matter here
     with tempfile.TemporaryDirectory() as folder:
         data = write_small("shelf", Path(folder) / "data", num_train=12, num_val=2)
         digests = {}

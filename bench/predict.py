@@ -1,6 +1,6 @@
 """One photo from array to boxes on one thread: ours, and torchvision's SSDLite.
 
-`python -m bench.predict ours|torchvision` is one measurement in a process of its own; `rows` makes the two
+`python -m bench.predict ours|torchvision` is one measurement in a separate process; `rows` makes the two
 take turns.
 """
 
@@ -46,7 +46,7 @@ def rows(*, repeats: int = 5) -> list[Row]:
 
 
 def measure_ours() -> dict[str, float]:
-    """With `Detector.predict`, as a user calls it; the boxes of all scores are kept."""
+    """Time `Detector.predict` as a user calls it, with boxes of all scores."""
     import torch
 
     from boxcrew.api import Detector, run_config

@@ -87,7 +87,7 @@ def measure_ours(setup: Setup) -> dict[str, float]:
     from boxcrew.hardware.probe import probe_machine
     from boxcrew.tasks.detection import DetectionTask, largest_batch, require_detection
     from boxcrew.train.loop.optim import build_optimizer
-    from boxcrew.train.planning.choose import choose_plan
+    from boxcrew.train.planning.from_settings import choose_plan
     from boxcrew.train.planning.workload import account_for
 
     config = run_config(setup.recipe, {"batch": setup.batch, "deploy": {"threads": THREADS}})

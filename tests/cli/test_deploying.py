@@ -91,7 +91,7 @@ def test_a_run_of_clones_goes_on_with_one(boxcrew: Call, tiny_set: Path, tmp_pat
     first = boxcrew(*words, *clones)
     assert first.code == 0, first.err
     assert "clones on cpu (2) + cpu (2), batch 4" in first.out
-    assert "BatchNorms learn the statistics of all clones together" in first.out
+    assert "BatchNorm uses the statistics of all clones together" in first.out
     placed = json.loads((run / "placement.json").read_text())
     assert [clone["name"] for clone in placed["clones"]] == ["clone_0", "clone_1"]
     alone = ("deploy.clones=1", "deploy.clone_on_cpu=false")
@@ -111,7 +111,7 @@ def test_a_run_of_clones_goes_on_with_one(boxcrew: Call, tiny_set: Path, tmp_pat
         (("deploy.replicas=2", "deploy.shares=9,9"), "deploy.shares=9,9: add up to 18, but batch=4"),
         (
             ("deploy.replicas=2", "deploy.strategy=clones"),
-            "deploy.strategy=clones: not with deploy.replicas=2",
+            "deploy.strategy=clones: cannot be used with deploy.replicas=2",
         ),
         (("deploy.replicas=2", "device=abacus"), "device=abacus: not on this machine"),
         (("deploy.replicas=5",), "5 clones: more than batch=4 has samples"),
@@ -119,7 +119,10 @@ def test_a_run_of_clones_goes_on_with_one(boxcrew: Call, tiny_set: Path, tmp_pat
             ("deploy.replicas=2", "deploy.strategy=fsdp", "deploy.precision=fp16"),
             "fsdp does not compute in fp16",
         ),
-        (("deploy.servers=2", "deploy.strategy=ddp"), "deploy.servers=2: not with deploy.strategy=ddp"),
+        (
+            ("deploy.servers=2", "deploy.strategy=ddp"),
+            "deploy.servers=2: cannot be used with deploy.strategy=ddp",
+        ),
         (
             ("deploy.servers=2", "deploy.replicas=2", "deploy.staleness=1", "deploy.batch_norm=synced"),
             "staleness",

@@ -280,11 +280,14 @@ def test_what_upstream_accepts_silently_is_refused(settings: dict[str, Any]) -> 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"replicas": 2}, "deploy.strategy=clones: not with deploy.replicas=2"),  # as it has no servers
+        (
+            {"replicas": 2},
+            "deploy.strategy=clones: cannot be used with deploy.replicas=2",
+        ),  # as it has no servers
         ({"servers": 0}, "deploy.servers"),
         ({"servers": -1}, "deploy.servers"),
-        ({"servers": 1}, "deploy.servers=1: not with deploy.strategy=clones"),
-        ({"staleness": 2}, "deploy.staleness=2: not with deploy.strategy=clones"),
+        ({"servers": 1}, "deploy.servers=1: cannot be used with deploy.strategy=clones"),
+        ({"staleness": 2}, "deploy.staleness=2: cannot be used with deploy.strategy=clones"),
         ({"strategy": "parameter_server", "replicas": 5}, "deploy.replicas=5: more than there are"),
         ({"strategy": "parameter_server", "replicas": 3, "clones": 2}, "deploy.replicas=3 deploy.clones=2"),
         ({"strategy": "parameter_server", "staleness": -1}, "deploy.staleness"),

@@ -11,7 +11,7 @@ from boxcrew.core.registry import suggest
 from boxcrew.core.units import format_bytes
 from boxcrew.hardware.machine import Device, Machine
 from boxcrew.hardware.probe import probe_machine
-from boxcrew.hardware.speed import measured
+from boxcrew.hardware.speed import with_speeds
 
 KNOWN = ("machine",)
 
@@ -41,7 +41,7 @@ def _machine(tree: Tree) -> Machine:
     """The one at hand, or one that was described: by `boxcrew devices --json`, or by hand."""
     if "machine" in tree:
         return Machine.read(Path(str(tree["machine"])), setting="machine")
-    return measured(probe_machine())
+    return with_speeds(probe_machine())
 
 
 def _row(device: Device) -> tuple[str, ...]:

@@ -71,7 +71,7 @@ def plan(words: Words = None, *, json: Json = False, debug: Debug = False) -> No
 
     boxcrew plan [RECIPE|FILE.yaml] data=PATH [key=value …] [--assume "2x24GB-gpu, 16 cores, 64GB"]
 
-    Settings as for training. A few steps are tried in a process of their own, in at most 20 s; trial=false
+    Settings as for training. A few steps are measured in a separate process, in at most 20 s; trial=false
     leaves that out. goal=fastest|smallest|deadline:2h|budget:8GB says what is best. With --assume the plan is
     for a machine that is not here, described in words or by a file that 'boxcrew devices --json' wrote.
     out=plan.json writes the plan, to be edited and used with train … plan=plan.json; out=plan.png draws it.

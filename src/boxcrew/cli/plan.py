@@ -9,7 +9,7 @@ from boxcrew.api import plan_run, run_config
 from boxcrew.cli.output import print_json, screen, settings
 from boxcrew.core.errors import UsageError
 from boxcrew.core.files import write_text
-from boxcrew.hardware.inventory import assumed
+from boxcrew.hardware.inventory import assumed_machine
 
 SUFFIXES = (".json", ".png")
 
@@ -17,7 +17,7 @@ SUFFIXES = (".json", ".png")
 def plan_command(words: list[str], *, as_json: bool) -> None:
     places, tree = settings(words, positional=1)
     out = _place(tree.pop("out", None))
-    machine = assumed(str(tree.pop("assume"))) if "assume" in tree else None
+    machine = assumed_machine(str(tree.pop("assume"))) if "assume" in tree else None
     config = run_config(places[0] if places else None, tree)
     say = screen(as_json=as_json)
     picture = out if out is not None and out.suffix == ".png" else None

@@ -17,7 +17,7 @@ from boxcrew.deploy.processes.collectives import DistributedGroup, ReplicaGroup
 from boxcrew.deploy.processes.environments import read_environment
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.outcome import Outcome
-from boxcrew.train.planning.choose import planned_processes, planned_servers
+from boxcrew.train.planning.from_settings import planned_processes, planned_servers
 
 
 def train_command(words: list[str], *, as_json: bool, only_explain: bool = False) -> None:

@@ -59,7 +59,7 @@ def sparse(deployment: Deployment, file: Path) -> None:
 def test_replicas_without_a_sample_and_layers_that_thaw(tmp_path: Path) -> None:
     """Every gradient is sent once, and what no replica uses has none."""
     plan = make_plan(7, 1, accumulation=4, batch_norm="first")
-    assert sorted(len(piece) for piece in plan.pieces(1)) == [0, 0, 0, 1]
+    assert sorted(len(piece) for piece in plan.replica_ranges(1)) == [0, 0, 0, 1]
     results = in_processes(plan, sparse, tmp_path)
     task = learning.make_task("idle").eval()
     for i, thawed in enumerate((False, True)):

@@ -70,7 +70,7 @@ class OneClone(Local):
     def _micro_batches(self, batch: Batch) -> list[MicroBatch]:
         """Return at least one. Samples are fewer than planned if some could not be read."""
         every = self.needs_every_micro_batch
-        sizes = [sum(counts) for counts in self.execution.plan.dealt(self.group.rank, len(batch))]
+        sizes = [sum(counts) for counts in self.execution.plan.replica_split(self.group.rank, len(batch))]
         if batch.is_blank:
             return [MicroBatch(batch, counts=False)] * (len(sizes) if every else 1)
         parts = iter(batch.split(sizes))

@@ -100,7 +100,7 @@ class Clones(Local):
         clones = self._clones_of(task)
         for clone in clones:
             clone.refresh()
-        dealt = self.execution.plan.dealt(self.group.rank, len(batch))
+        dealt = self.execution.plan.replica_split(self.group.rank, len(batch))
         counts = [sizes for sizes in dealt if any(sizes)]
         reducers = [
             ThreadAllReduce(sum(size > 0 for size in sizes), self.group.all_reduce) for sizes in counts

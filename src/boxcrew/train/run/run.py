@@ -28,10 +28,10 @@ from boxcrew.train.loop.hooks.freeze import Freeze
 from boxcrew.train.loop.schedule import Length
 from boxcrew.train.output.outcome import Outcome
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.planning.choose import as_before, require_replicas
+from boxcrew.train.planning.from_settings import require_replicas, resumed_plan
 from boxcrew.train.planning.placement import placement, roles
 from boxcrew.train.planning.planner import Planner
-from boxcrew.train.planning.trial import is_worth_it
+from boxcrew.train.planning.trial import is_trial_worthwhile
 from boxcrew.train.planning.workload import account_for, workload_for
 from boxcrew.train.run.changes import as_settled, changes_since, record, require_same_batch, sentences
 from boxcrew.train.run.data import load_task_data, settled
@@ -83,7 +83,7 @@ def _train(config: RunConfig, folder: Path, screen: Screen, group: ReplicaGroup)
         require_same_batch(folder, plan)
         session.refuse_finished(own)
     if begun_in is not None:
-        plan = planner.expecting(as_before(plan, begun_in, machine, config))
+        plan = planner.with_prediction(resumed_plan(plan, begun_in, machine, config))
     elif _can_try(config, plan) and _is_to_try(config, session.length):
         planner, plan = _tried(planner, plan, session)
     planned = (*plan.explain(), *expectations(plan), *config.optim.explain(plan.batch))
@@ -119,7 +119,7 @@ def _planner(
     found = Planner.of(
         config, machine, workload, num_samples=task_data.num_train, hosts=hosts, is_here=is_here
     )
-    if asked or found.fits:
+    if asked or found.has_enough_memory:
         return found
     again = account_for(config, task, task_data.largest_batch, recompute=True)
     return replace(found, workload=workload.model_copy(update={"recomputed": again.recomputed}))
@@ -132,20 +132,20 @@ def _can_try(config: RunConfig, plan: Plan) -> bool:
 
 
 def _is_to_try(config: RunConfig, length: Length) -> bool:
-    return is_worth_it(length) if config.trial == "auto" else config.trial
+    return is_trial_worthwhile(length) if config.trial == "auto" else config.trial
 
 
 def _tried(planner: Planner, plan: Plan, session: Session) -> tuple[Planner, Plan]:
     """The planner that knows what a few steps take, and its plan."""
-    session.screen.say("trying a few steps in a process of their own")
+    session.screen.say("measuring a few steps in a separate process")
     batch = session.first_batch(plan.micro_batches(plan.batch)[0])
-    planner = planner.with_steps_tried(plan, session.task_data.facts, batch)
+    planner = planner.with_trial(plan, session.task_data.facts, batch)
     for failure in planner.observed.failures:
         session.screen.warn(failure)
     try:
         return planner, planner.plan()
     except UsageError as error:  # what was predicted before seemed to fit, and may
-        session.screen.warn(f"the steps that were tried say otherwise: {error.message}")
+        session.screen.warn(f"the measured steps contradict the plan: {error.message}")
         return planner, plan
 
 

@@ -36,7 +36,7 @@ from boxcrew.train.loop.schedule import Course, Length
 from boxcrew.train.loop.trainer import Hook, Trainer
 from boxcrew.train.output.outcome import Outcome, save_task, say_result, summarize
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.planning.planner import Measured, Planner
+from boxcrew.train.planning.planner import FirstSteps, Planner
 from boxcrew.train.planning.workload import freeze_for
 from boxcrew.train.run.hooks import EvalRunner, RunHooks
 
@@ -224,7 +224,7 @@ class Session:
         parts.files.write("summary.json", partial(write_json, self.folder / "summary.json", summary))
         return summary
 
-    def _judge(self, planner: Planner, task_data: TaskData, trainer: Trainer, found: Measured) -> None:
+    def _judge(self, planner: Planner, task_data: TaskData, trainer: Trainer, found: FirstSteps) -> None:
         """Says whether the plan was right. If not, it is made anew, once; what comes of the run stays the
         same to the last bit, so all that can change now is who makes the batches.
         """
@@ -232,10 +232,10 @@ class Session:
         plan = deployment.plan
         if plan.predicted is None or plan.num_processes > 1 or self.config.unfreeze:  # it is of the end then
             return
-        said, as_expected = planner.verdict(plan, found)
+        said, as_expected = planner.compare(plan, found)
         self.screen.say(said)
         try:
-            planner.remember(plan, found)
+            planner.store_ratio(plan, found)
             if as_expected:
                 return
             anew = planner.replanned(plan, found)

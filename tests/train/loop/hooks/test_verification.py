@@ -9,7 +9,7 @@ import pytest
 from boxcrew.train.loop.hooks.verification import ENOUGH_STEPS, LEFT_OUT, Verification
 from boxcrew.train.loop.schedule import Progress
 from boxcrew.train.loop.trainer import StepReport
-from boxcrew.train.planning.planner import Measured
+from boxcrew.train.planning.planner import FirstSteps
 
 
 class Deployment:
@@ -52,12 +52,12 @@ def report(seconds: float, *, wait: float = 0.0, fault: str | None = None) -> St
 
 
 @pytest.fixture
-def found() -> list[Measured]:
+def found() -> list[FirstSteps]:
     return []
 
 
 @pytest.fixture
-def watch(found: list[Measured]) -> Verification:
+def watch(found: list[FirstSteps]) -> Verification:
     return Verification(lambda _, measured: found.append(measured))
 
 
@@ -68,7 +68,7 @@ def after(watch: Verification, *reports: StepReport, cycle: int = 1) -> None:
 
 
 def test_the_first_steps_are_left_out_and_the_rest_judged_once(
-    watch: Verification, found: list[Measured]
+    watch: Verification, found: list[FirstSteps]
 ) -> None:
     after(watch, *[report(9.0)] * LEFT_OUT, *[report(0.5, wait=0.1)] * (ENOUGH_STEPS - 1))
     assert not found
@@ -82,7 +82,7 @@ def test_the_first_steps_are_left_out_and_the_rest_judged_once(
 
 
 def test_of_steps_with_other_phases_the_mean_over_all_of_them_counts(
-    watch: Verification, found: list[Measured]
+    watch: Verification, found: list[FirstSteps]
 ) -> None:
     """Of every four steps one takes five times as long; a plan speaks of a step on the whole."""
     steps = [report(1.0), report(1.0), report(1.0), report(5.0)]
@@ -90,13 +90,13 @@ def test_of_steps_with_other_phases_the_mean_over_all_of_them_counts(
     assert [one.step_seconds for one in found] == [2.0]
 
 
-def test_of_long_steps_fewer_are_enough(watch: Verification, found: list[Measured]) -> None:
+def test_of_long_steps_fewer_are_enough(watch: Verification, found: list[FirstSteps]) -> None:
     after(watch, *[report(4.0)] * (LEFT_OUT + 3))
     assert [one.step_seconds for one in found] == [4.0]
 
 
 def test_a_short_run_is_judged_at_its_end_if_there_is_anything_to_judge(
-    watch: Verification, found: list[Measured]
+    watch: Verification, found: list[FirstSteps]
 ) -> None:
     trainer: Any = Trainer(cycle=1)
     after(watch, *[report(0.1)] * (LEFT_OUT + 2))
@@ -108,6 +108,6 @@ def test_a_short_run_is_judged_at_its_end_if_there_is_anything_to_judge(
     assert len(found) == 1
 
 
-def test_a_step_that_failed_tells_nothing(watch: Verification, found: list[Measured]) -> None:
+def test_a_step_that_failed_tells_nothing(watch: Verification, found: list[FirstSteps]) -> None:
     after(watch, *[report(0.1)] * LEFT_OUT, *[report(5.0, fault="not finite")] * 20)
     assert not found

@@ -88,7 +88,9 @@ class ParameterServer(Clones):
         """Raise an error if this replica has no sample for a micro-batch with synced BatchNorms."""
         if self.plan.batch_norm != "synced" or len(self.plan.replicas) == 1:
             return
-        if batch.is_blank or not all(map(any, self.execution.plan.dealt(self.group.rank, len(batch)))):
+        if batch.is_blank or not all(
+            map(any, self.execution.plan.replica_split(self.group.rank, len(batch)))
+        ):
             raise BoxcrewError(
                 f"replica {self.group.rank} could not read a sample for a part of this step, and "
                 "deploy.batch_norm=synced needs one for each",
@@ -126,7 +128,9 @@ class ParameterServer(Clones):
         self._is_open, self._slots = False, None
         data = {"rates": rates, "max_norm": max_norm}
         for server in range(self.plan.servers):
-            mine = {name: value for name, value in gradients.items() if self.plan.keeper(int(name)) == server}
+            mine = {
+                name: value for name, value in gradients.items() if self.plan.server_of(int(name)) == server
+            }
             self._send(server, Message(kind="push", data=data, tensors=mine))
         answers = [self.group.messages.receive(self._rank_of(server)) for server in range(self.plan.servers)]
         for answer in answers:
@@ -153,7 +157,7 @@ class ParameterServer(Clones):
         """Send the state to the servers, with the parameters, which have been loaded already."""
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         index = {id(parameter): i for i, parameter in enumerate(self._parameters)}
-        keepers = [self.plan.keeper(index[id(parameter)]) for parameter in parameters]
+        keepers = [self.plan.server_of(index[id(parameter)]) for parameter in parameters]
         self._fill_servers(slots=slots.tensors, plain=slots.plain, keepers=keepers)
         self._slots = None
 
@@ -169,7 +173,7 @@ class ParameterServer(Clones):
         """
         for server in range(self.plan.servers) if self.is_chief else ():
             tensors = {
-                str(i): p.detach() for i, p in enumerate(self._parameters) if self.plan.keeper(i) == server
+                str(i): p.detach() for i, p in enumerate(self._parameters) if self.plan.server_of(i) == server
             }
             own_plain = None
             if plain is not None and keepers is not None:

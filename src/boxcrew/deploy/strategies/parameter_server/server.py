@@ -44,7 +44,7 @@ class Server:
         self._optimizer = optimizer
         index = group.rank - group.size
         parameters = list(task.parameters())
-        self._kept = {i: p for i, p in enumerate(parameters) if plan.keeper(i) == index}
+        self._kept = {i: p for i, p in enumerate(parameters) if plan.server_of(i) == index}
         for i, parameter in enumerate(parameters):
             if i not in self._kept:
                 parameter.data = torch.empty(0)  # frees its memory

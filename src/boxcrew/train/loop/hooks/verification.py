@@ -9,7 +9,7 @@ from typing import Any
 from boxcrew.deploy.memory import peak_memory
 from boxcrew.plan.prediction import Prediction
 from boxcrew.train.loop.trainer import Hook, StepReport, Trainer
-from boxcrew.train.planning.planner import Measured
+from boxcrew.train.planning.planner import FirstSteps
 
 LEFT_OUT = 3  # of the first steps: they also make room and load libraries
 ENOUGH_STEPS, ENOUGH_SECONDS = 12, 10.0  # watched: as many, or three in at least that time
@@ -19,11 +19,11 @@ FEWEST = 3
 class Verification(Hook):
     name = "verification"
 
-    def __init__(self, judge: Callable[[Trainer, Measured], None]) -> None:
+    def __init__(self, judge: Callable[[Trainer, FirstSteps], None]) -> None:
         self._judge = judge
         self._reports: list[StepReport] = []
         self._num_seen = 0
-        self.found: Measured | None = None
+        self.found: FirstSteps | None = None
         self._predicted: Prediction | None = None  # before anything was planned anew
         self._device = "cpu"
 
@@ -65,7 +65,7 @@ class Verification(Hook):
         return num >= ENOUGH_STEPS or (num >= FEWEST and seconds >= ENOUGH_SECONDS)
 
     def _end(self, trainer: Trainer) -> None:
-        self.found = Measured(
+        self.found = FirstSteps(
             step_seconds=_usual([report.seconds for report in self._reports], trainer.task.cycle),
             wait_seconds=_usual([report.data_wait for report in self._reports], trainer.task.cycle),
             peak_bytes=peak_memory(trainer.deployment.own_clones[0].device),

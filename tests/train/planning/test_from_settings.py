@@ -1,4 +1,4 @@
-"""From settings and a machine to a plan."""
+"""Plans from settings and a machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from boxcrew.core.errors import UsageError
 from boxcrew.hardware.machine import Device, Host, Machine
 from boxcrew.plan.plan import Plan
 from boxcrew.train.config import RunConfig
-from boxcrew.train.planning.choose import as_before, choose_plan, planned_processes
+from boxcrew.train.planning.from_settings import choose_plan, planned_processes, resumed_plan
 from tests.helpers.workloads import a_workload
 
 CPU = Device(name="cpu", kind="cpu", model="a CPU", memory_bytes=1 << 34)
@@ -40,7 +40,7 @@ def test_a_given_plan_is_used_word_for_word(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("{", "not JSON"),
         ("[]", "group of settings"),
@@ -49,11 +49,11 @@ def test_a_given_plan_is_used_word_for_word(tmp_path: Path) -> None:
         (None, "No such file"),
     ],
 )
-def test_a_plan_that_is_none_is_refused(tmp_path: Path, text: str | None, said: str) -> None:
+def test_a_plan_that_is_none_is_refused(tmp_path: Path, text: str | None, message: str) -> None:
     path = tmp_path / "plan.json"
     if text is not None:
         path.write_text(text)
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         choose_plan(config(plan=str(path)), MACHINE, FULL, num_samples=60)
 
 
@@ -80,7 +80,7 @@ def begun(tmp_path: Path) -> Path:
 
 def goes_on(begun: Path, machine: Machine = MACHINE, **settings: object) -> tuple[str, int]:
     now = config(**settings)
-    plan = as_before(choose_plan(now, machine, DEPTHWISE, num_samples=60), begun, machine, now)
+    plan = resumed_plan(choose_plan(now, machine, DEPTHWISE, num_samples=60), begun, machine, now)
     return plan.memory_format, plan.threads
 
 
@@ -94,17 +94,17 @@ def test_a_run_goes_on_in_as_many_parts_whatever_fits_by_now(begun: Path) -> Non
     now = config()
     made = choose_plan(now, MACHINE, DEPTHWISE, num_samples=60)
     assert made.accumulation == 1
-    assert as_before(made, begun, MACHINE, now).accumulation == 3
+    assert resumed_plan(made, begun, MACHINE, now).accumulation == 3
     now = config(deploy={"accumulation": 2})
     made = choose_plan(now, MACHINE, DEPTHWISE, num_samples=60)
-    assert as_before(made, begun, MACHINE, now).accumulation == 2
+    assert resumed_plan(made, begun, MACHINE, now).accumulation == 2
 
 
 def test_a_run_goes_on_with_as_many_processes_as_it_began_with(
     begun: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     large = MACHINE.model_copy(update={"numa_nodes": 2})
-    monkeypatch.setattr("boxcrew.train.planning.choose.probe_machine", lambda: large)
+    monkeypatch.setattr("boxcrew.train.planning.from_settings.probe_machine", lambda: large)
     assert planned_processes(config(), begun) == (1, 0)
     assert planned_processes(config(deploy={"replicas": 3}), begun) == (3, 0)
     (begun / "plan.json").unlink()
@@ -149,7 +149,7 @@ def test_who_is_alone_plans_for_one_process_whatever_the_machine_has() -> None:
 
 def test_as_many_processes_are_started_as_are_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     large = MACHINE.model_copy(update={"numa_nodes": 2})
-    monkeypatch.setattr("boxcrew.train.planning.choose.probe_machine", lambda: large)
+    monkeypatch.setattr("boxcrew.train.planning.from_settings.probe_machine", lambda: large)
     assert planned_processes(config()) == (2, 0)
     assert planned_processes(config(deploy={"replicas": 1})) == (1, 0)
     assert planned_processes(config(deploy={"strategy": "parameter_server", "replicas": 3})) == (3, 1)

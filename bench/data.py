@@ -1,4 +1,4 @@
-"""A data set of photos, opened and looked at as training does it."""
+"""Detection data, opened and scanned as training does it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.data import load_task_data
 
 
-def photos(place: str | Path, *, workers: int = 1) -> DetectionData:
-    config: Tree = {"epochs": 1, "data": str(place)}
+def open_data(folder: str | Path, *, workers: int = 1) -> DetectionData:
+    config: Tree = {"epochs": 1, "data": str(folder)}
     task_data = load_task_data(RunConfig.of(config), workers=workers, screen=Screen())
     assert isinstance(task_data, DetectionData)
     return task_data
