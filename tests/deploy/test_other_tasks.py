@@ -20,7 +20,7 @@ from boxcrew.deploy.strategies.parameter_server.server import Server
 from boxcrew.plan.plan import Clone, Plan, Replica
 from boxcrew.tasks.base import TASKS, DataFacts, Task
 from boxcrew.tasks.gan import _with_noise
-from boxcrew.tasks.phases import learning_in
+from boxcrew.tasks.base import learning_in
 from boxcrew.train.loop.optim import OptimConfig, PhaseConfig, optimizer_of
 from tests.helpers import learning
 from tests.helpers.plans import plan_of

@@ -28,7 +28,7 @@ def judge() -> Judge:
             scores=torch.tensor([one[1] for one in best_first], dtype=torch.float32),
             labels=torch.tensor([one[0] for one in best_first], dtype=torch.int64),
         )
-        return EvaluatedImage(key=key, width=640, height=480, target=target, found=detections)
+        return EvaluatedImage(key=key, width=640, height=480, target=target, detections=detections)
 
     return make
 
@@ -86,7 +86,7 @@ def fashion(fashion_truth: dict[str, Any]) -> list[EvaluatedImage]:
                 width=image["width"],
                 height=image["height"],
                 target=target,
-                found=found,
+                detections=found,
             )
         )
     return evaluated

@@ -14,13 +14,13 @@ from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch, Ints
 from boxcrew.data.examples.example_set import Array, Examples, ExampleSet, Fetched, InMemory, Kind
 from boxcrew.data.loading.workers import Workers
-from boxcrew.evaluate.advice import MORE, Advice
+from boxcrew.evaluate.advice import ADD_EXAMPLES, Advice
 from boxcrew.evaluate.label_noise import label_noise
 from boxcrew.nets.layers import eval_mode
 from boxcrew.nets.regularise import DropPath
 from boxcrew.tasks.base import EvalOptions, LoaderOptions
 from boxcrew.tasks.classification import ClassificationConfig, ClassificationData, ClassificationTask
-from boxcrew.tasks.quick import out_of_fold
+from boxcrew.tasks.quick_training import out_of_fold
 from boxcrew.train.loop.optim import OptimConfig, optimizer_of
 
 CLASSES = ("cup", "bowl", "hat")
@@ -216,7 +216,7 @@ def test_weights_begin_as_is_set(net: dict[str, Any]) -> None:
         ({"focal": 2}, "task.class_weights=true or task.balanced=true"),
         ({"class_weights": True}, "task.focal=2"),
         ({"balanced": True, "smoothing": 0.05}, "task.focal=2 task.smoothing=0"),
-        ({"balanced": True, "focal": 2}, MORE),
+        ({"balanced": True, "focal": 2}, ADD_EXAMPLES),
     ],
 )
 def test_only_what_is_not_set_is_a_remedy(settings: dict[str, Any], remedy: str) -> None:

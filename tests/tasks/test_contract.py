@@ -11,7 +11,7 @@ from boxcrew.core.config import Tree
 from boxcrew.core.errors import DataError
 from boxcrew.data.config import DataConfig
 from boxcrew.data.images.reading import write_image
-from boxcrew.tasks import features
+from boxcrew.tasks import frechet_features
 from boxcrew.tasks.base import TASKS, OpenOptions, TaskData
 from boxcrew.testing import task_data as contract
 
@@ -83,7 +83,7 @@ SUFFIXES = {"table": ".csv", "text": ".txt"}
 @pytest.fixture(autouse=True)
 def judged_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """How well a GAN is judged is no matter here, and what judges it would learn for 400 steps."""
-    monkeypatch.setattr(features, "STEPS", 1)
+    monkeypatch.setattr(frechet_features, "STEPS", 1)
 
 
 @pytest.fixture(params=KINDS, ids=lambda kind: f"{kind[0]}-{kind[1]}")

@@ -21,7 +21,7 @@ from boxcrew.data.config import DataConfig
 from boxcrew.data.loading.workers import Workers
 from boxcrew.nets.gan_losses import GanLoss
 from boxcrew.nets.layers import SingleCellNorm, eval_mode
-from boxcrew.tasks import features, gan
+from boxcrew.tasks import frechet_features, gan
 from boxcrew.tasks.base import DataFacts, EvalOptions, LoaderOptions, OpenOptions, Task
 from boxcrew.tasks.gan import Gan, GanConfig, GanData, GanEvaluation, GanTask, to_pixels
 from boxcrew.testing.task_data import written
@@ -49,8 +49,8 @@ def built(*words: str) -> GanTask:
 
 @pytest.fixture(autouse=True)
 def quick_features(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(features, "STEPS", 1)
-    monkeypatch.setattr(features, "cache_folder", lambda name: tmp_path / "cache" / name)
+    monkeypatch.setattr(frechet_features, "STEPS", 1)
+    monkeypatch.setattr(frechet_features, "cache_folder", lambda name: tmp_path / "cache" / name)
 
 
 def opened(place: Path, *words: str, facts: DataFacts | None = None) -> GanData:

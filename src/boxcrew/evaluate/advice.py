@@ -10,14 +10,14 @@ from typing import Any, Literal
 from boxcrew.core.types import Ints
 from boxcrew.core.units import counted, format_count
 from boxcrew.data.checks.problem import ACTIONS, Action, Kind, Problem
-from boxcrew.evaluate.accuracy import Probabilities
+from boxcrew.evaluate.classification import Probabilities
 from boxcrew.evaluate.detection.metric import ClassRates
 from boxcrew.evaluate.detection.suspects import Suspect
 from boxcrew.evaluate.label_noise import LabelNoise, label_noise, surely_contradicted
 
 Cause = Literal["missing features", "too complex", "imbalance", "noise"]
 
-MOST, BEFORE = 3, 2
+MAX_LINES, MAX_LINES_BEFORE = 3, 2
 """Lines of advice that a run shows on the screen, and of these before its first step: one at least is left
 for what training itself brings to light."""
 
@@ -56,7 +56,7 @@ class Advice:
         return asdict(self)
 
 
-def worst(advice: Iterable[Advice], limit: int = MOST) -> tuple[Advice, ...]:
+def worst(advice: Iterable[Advice], limit: int = MAX_LINES) -> tuple[Advice, ...]:
     """Those that a screen has lines for: the heaviest first, but a second of one cause only after the first
     of every other.
     """
@@ -68,11 +68,11 @@ def worst(advice: Iterable[Advice], limit: int = MOST) -> tuple[Advice, ...]:
     return tuple(one for _, one in sorted(turns, key=lambda turn: turn[0]))[:limit]
 
 
-MORE = "add examples of the rare ones"
+ADD_EXAMPLES = "add examples of the rare ones"
 """Helps against imbalance whatever is set."""
 
 
-def imbalance(counts: Sequence[int], classes: Sequence[str], *, remedy: str = MORE) -> tuple[Advice, ...]:
+def imbalance(counts: Sequence[int], classes: Sequence[str], *, remedy: str = ADD_EXAMPLES) -> tuple[Advice, ...]:
     """Of the training examples of each class; classes without any are told by themselves."""
     found: list[Advice] = []
     present = sorted((count, name) for count, name in zip(counts, classes, strict=True) if count)
@@ -91,7 +91,7 @@ def imbalance(counts: Sequence[int], classes: Sequence[str], *, remedy: str = MO
     return tuple(found)
 
 
-def unlearnt(counts: Sequence[int], rates: Sequence[ClassRates], *, remedy: str = MORE) -> tuple[Advice, ...]:
+def rare_class_missed(counts: Sequence[int], rates: Sequence[ClassRates], *, remedy: str = ADD_EXAMPLES) -> tuple[Advice, ...]:
     """After training: the class among the rare ones that is found least. `counts` are of training examples,
     `rates` measured on new ones.
     """
@@ -126,7 +126,7 @@ def too_complex(
     return (Advice(cause="too complex", what=what, remedy=remedy, weight=1.0),)
 
 
-def gap(
+def generalization_gap(
     *,
     train_loss: float,
     val_loss: float,
@@ -149,7 +149,7 @@ def gap(
     return (Advice(cause="too complex", what=what, remedy=remedy, weight=weight),)
 
 
-def found_less(*, learnt: float, new: float) -> tuple[Advice, ...]:
+def detection_gap(*, learnt: float, new: float) -> tuple[Advice, ...]:
     """The same of detectors, by the AP50 on photos of both."""
     weight = (learnt - new) / _AP_GAP
     if not weight > 1:
@@ -159,7 +159,7 @@ def found_less(*, learnt: float, new: float) -> tuple[Advice, ...]:
     return (Advice(cause="too complex", what=what, remedy=remedy, weight=weight),)
 
 
-def by_heart(*, best_step: int, loss_then: float, loss_now: float, evaluations: int) -> tuple[Advice, ...]:
+def overfitting_trend(*, best_step: int, loss_then: float, loss_now: float, evaluations: int) -> tuple[Advice, ...]:
     """While it learns: evaluations have been no better since `best_step`, and the loss in training fell."""
     if evaluations < _WITHOUT_GAIN or not 0 < loss_now < _STILL_FALLING * loss_then:
         return ()
@@ -181,7 +181,7 @@ def stalled(*, best_step: int, evaluations: int) -> tuple[Advice, ...]:
     return (Advice(cause="too complex", what=what, remedy=remedy, weight=evaluations / _STALLED),)
 
 
-def noise(found: LabelNoise, key: Callable[[int], str] = str) -> tuple[Advice, ...]:
+def noisy_labels(found: LabelNoise, key: Callable[[int], str] = str) -> tuple[Advice, ...]:
     """`key` names a suspect, as `Examples.key` does."""
     if found.rate <= _NOISE:
         return ()
@@ -193,7 +193,7 @@ def noise(found: LabelNoise, key: Callable[[int], str] = str) -> tuple[Advice, .
     return (Advice(cause="noise", what=what, remedy=remedy, weight=found.rate / _NOISE),)
 
 
-def contradicted(
+def contradicted_labels(
     answers: Probabilities, labels: Ints, *, key: Callable[[int], str] | None, remedy: str = ""
 ) -> tuple[Advice, ...]:
     """After training: the same by a trained network's answers to new examples, if it knows enough of them to
@@ -213,7 +213,7 @@ def contradicted(
     return (Advice(cause="noise", what=what, remedy=remedy, weight=rate / _CONTRADICTED),)
 
 
-def doubted(suspects: Sequence[Suspect], num_objects: int) -> tuple[Advice, ...]:
+def doubted_objects(suspects: Sequence[Suspect], num_objects: int) -> tuple[Advice, ...]:
     """The same of objects in photos: of what a detector says against their labels, what it is sure of."""
     sure = [one for one in suspects if one.kind in _LABEL_KINDS and one.score >= _SURE]
     rate = len(sure) / max(1, num_objects)
@@ -282,7 +282,7 @@ _LACKS = (
 )
 
 
-def missing(problems: Sequence[Problem], num_examples: int) -> tuple[Advice, ...]:
+def missing_data(problems: Sequence[Problem], num_examples: int) -> tuple[Advice, ...]:
     """What the data lacks, and what of it cannot be read, of so many examples in all."""
     groups = [(lack, [one for one in problems if lack.has(one)]) for lack in _LACKS]
     return tuple(_lacking(lack, mine, num_examples) for lack, mine in groups if mine)

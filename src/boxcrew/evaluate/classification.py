@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from boxcrew.core.types import Ints
-from boxcrew.evaluate.accuracy import ClassificationReport, Probabilities
+from boxcrew.evaluate.classification import ClassificationReport, Probabilities
 from boxcrew.evaluate.evaluation import Evaluation
 
 

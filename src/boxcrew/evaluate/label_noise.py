@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxcrew.core.types import Bools, Ints
-from boxcrew.evaluate.accuracy import Probabilities
+from boxcrew.evaluate.classification import Probabilities
 
 _Array = npt.NDArray[np.float64]
 

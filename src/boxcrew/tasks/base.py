@@ -20,7 +20,7 @@ from boxcrew.core.types import Batch, Image, Losses
 from boxcrew.data.checks.problem import Problem
 from boxcrew.data.config import DataConfig
 from boxcrew.data.loading.workers import Workers
-from boxcrew.evaluate.advice import MORE, Advice, imbalance, missing, too_complex
+from boxcrew.evaluate.advice import ADD_EXAMPLES, Advice, imbalance, missing_data, too_complex
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.nets.network import Network
 
@@ -29,7 +29,7 @@ class Task(nn.Module, ABC):
     """The loss is the forward, so that whatever wraps a module for distributed work sees it."""
 
     phases: ClassVar[tuple[str, ...]] = ("train",)
-    loss_tells: ClassVar[bool] = True  # whether more is learnt when it falls
+    loss_shows_progress: ClassVar[bool] = True  # whether more is learnt when it falls
     network_name: ClassVar[str]  # of the submodule that is the network
 
     @abstractmethod
@@ -96,7 +96,7 @@ class TaskConfig(Config):
     @property
     def balance(self) -> str:
         """What can be done where some classes are rare."""
-        return MORE
+        return ADD_EXAMPLES
 
 
 DataFacts = Mapping[str, Any]
@@ -209,7 +209,7 @@ class TaskData(ABC):
         counts = self.class_counts()
         num_parameters = sum(parameter.numel() for parameter in task.parameters())
         return (
-            *missing(self.problems, self.num_train),
+            *missing_data(self.problems, self.num_train),
             *imbalance(list(counts.values()), list(counts), remedy=self.config.balance),
             *too_complex(
                 num_parameters,

@@ -18,8 +18,8 @@ from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch, Losses
 from boxcrew.data.examples.example_set import Examples, Kind
 from boxcrew.data.loading.example_loader import Changes, in_turn
-from boxcrew.evaluate.accuracy import evaluate_classes
-from boxcrew.evaluate.advice import MORE, Advice, contradicted, gap, noise, unlearnt
+from boxcrew.evaluate.classification import evaluate_classes
+from boxcrew.evaluate.advice import ADD_EXAMPLES, Advice, contradicted_labels, generalization_gap, noisy_labels, rare_class_missed
 from boxcrew.evaluate.classification import ClassificationEvaluation
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.evaluate.label_noise import label_noise
@@ -38,9 +38,9 @@ from boxcrew.tasks.base import (
     TaskConfig,
 )
 from boxcrew.tasks.example_data import ExampleConfig, ExampleData
-from boxcrew.tasks.example_pictures import draw_examples
-from boxcrew.tasks.nets import CnnConfig, NetConfig, net_config_class
-from boxcrew.tasks.quick import BATCH, out_of_fold
+from boxcrew.tasks.example_drawing import draw_examples
+from boxcrew.tasks.net_configs import CnnConfig, NetConfig, net_config_class
+from boxcrew.tasks.quick_training import BATCH, out_of_fold
 
 FOLDS, FOLD_EPOCHS = 3, 4  # of the search for wrong labels
 SHOWN = 32  # examples of an examination that are kept to be looked at
@@ -100,7 +100,7 @@ class ClassesConfig(ExampleConfig):
         if not self.focal:
             offered.append("task.focal=2 task.smoothing=0" if self.smoothing else "task.focal=2")
         if not offered:
-            return MORE
+            return ADD_EXAMPLES
         *others, last = offered
         return f"{', '.join(others)} or {last}" if others else last
 
@@ -241,7 +241,7 @@ class ClassData(ExampleData):
         build = partial(self.config.net.build, self.facts)
         said, was_read = out_of_fold(self.train, build, folds=FOLDS, steps=steps)
         places = np.flatnonzero(was_read)
-        suspected = noise(
+        suspected = noisy_labels(
             label_noise(said[places], self.train.labels[places]), lambda place: self.train.key(places[place])
         )
         return (*found, *suspected)
@@ -255,20 +255,20 @@ class ClassData(ExampleData):
         assert isinstance(last, ClassificationEvaluation)
         learnt = self._evaluated(self.train.some(len(self.val)), task, move, options).report.numbers
         new = last.report.numbers
-        too_well = gap(
+        too_well = generalization_gap(
             train_loss=learnt["loss"],
             val_loss=new["loss"],
             train_accuracy=learnt["accuracy"],
             val_accuracy=new["accuracy"],
         )
-        rare = unlearnt(list(self.class_counts().values()), last.report.classes, remedy=self.config.balance)
-        doubted = contradicted(
+        rare = rare_class_missed(list(self.class_counts().values()), last.report.classes, remedy=self.config.balance)
+        doubted_objects = contradicted_labels(
             last.probabilities,
             last.labels,
             key=None if last.skipped else self.val.key,  # whose places are not those of the answers
             remedy="" if self.config.check_labels else "for training: task.check_labels=true",
         )
-        return (*too_well, *rare, *doubted)
+        return (*too_well, *rare, *doubted_objects)
 
     def draw_batch(self, batch: Batch, num: int) -> ImageSheets:
         if self.examples.kind != "pictures":

@@ -26,7 +26,7 @@ from boxcrew.data.transforms.pipeline import TransformsConfig, eval_pipeline, tr
 from boxcrew.detectors._base import DetectorConfig, DetectorNet, build_detector, detector_config_class
 from boxcrew.detectors._objects import counted_objects
 from boxcrew.detectors.ssdlite import SsdLiteConfig
-from boxcrew.evaluate.advice import Advice, doubted, found_less, unlearnt
+from boxcrew.evaluate.advice import Advice, doubted_objects, detection_gap, rare_class_missed
 from boxcrew.evaluate.detection.evaluator import DetectionEvaluation, Evaluator
 from boxcrew.evaluate.detection.predictor import Predictor
 from boxcrew.evaluate.detection.suspects import suspects_of
@@ -45,7 +45,7 @@ from boxcrew.tasks.base import (
     TaskConfig,
     TaskData,
 )
-from boxcrew.tasks.detection_pictures import draw_batch, draw_detections
+from boxcrew.tasks.detection_drawing import draw_batch, draw_detections
 
 METRICS = (
     "AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl",
@@ -250,13 +250,13 @@ class DetectionData(TaskData):
         some = replace(self, val=self.train[:: -(-len(self.train) // LOOKED_AT)])
         learnt = some.evaluate(task, move, options)
         rates = [one.rates for one in last.report.classes]
-        rare = unlearnt(list(self.class_counts().values()), rates, remedy=self.config.balance)
+        rare = rare_class_missed(list(self.class_counts().values()), rates, remedy=self.config.balance)
         num_objects = sum(one.num_examples for one in rates)
         suspects = suspects_of({"val": last.evaluated}, self.source.classes, limit=num_objects)
         return (
-            *found_less(learnt=learnt.numbers["AP50"], new=last.numbers["AP50"]),
+            *detection_gap(learnt=learnt.numbers["AP50"], new=last.numbers["AP50"]),
             *rare,
-            *doubted(suspects, num_objects),
+            *doubted_objects(suspects, num_objects),
         )
 
     def draw_batch(self, batch: Batch, num: int) -> ImageSheets:

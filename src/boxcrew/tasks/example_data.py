@@ -49,7 +49,7 @@ class ExampleConfig(TaskConfig):
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ExampleData(TaskData):
     least_classes: ClassVar[int] = 1
-    tells_classes: ClassVar[bool] = True  # whether labels matter
+    uses_labels: ClassVar[bool] = True  # whether labels matter
 
     config: ExampleConfig
     examples: ExampleSet
@@ -70,7 +70,7 @@ class ExampleData(TaskData):
             cls._require_classes(opened)
         else:
             _require_like(opened, facts)
-            opened = known_only(opened, tuple(facts["classes"])) if cls.tells_classes else opened
+            opened = known_only(opened, tuple(facts["classes"])) if cls.uses_labels else opened
         evaluated = opened.whole() if opening.evaluates_all else opened.split(opening.data.val)
         return cls(
             config=config,

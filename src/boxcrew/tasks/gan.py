@@ -31,8 +31,8 @@ from boxcrew.nets.regularise import gradient_penalty
 from boxcrew.tasks.augmentation import AugmentConfig
 from boxcrew.tasks.base import TASKS, DataFacts, EvalOptions, ImageSheets, ScoreTable, Task, TaskConfig
 from boxcrew.tasks.example_data import ExampleConfig, ExampleData
-from boxcrew.tasks.example_pictures import enlarged
-from boxcrew.tasks.features import feature_network
+from boxcrew.tasks.example_drawing import enlarged
+from boxcrew.tasks.frechet_features import feature_network
 
 _NOISE, _OTHER_NOISE, _PLACES = 10, 11, 12  # streams of random numbers
 JUDGED = 2000  # pictures that are compared, real and made; distances of fewer are greater
@@ -110,7 +110,7 @@ class Gan(Network):
 
 class GanTask(Task):
     phases = ("critic", "generator")
-    loss_tells = False  # what one wins the other loses
+    loss_shows_progress = False  # what one wins the other loses
     network_name = "net"
 
     def __init__(self, net: Gan, config: GanConfig) -> None:
@@ -195,7 +195,7 @@ class GanEvaluation(Evaluation):
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GanData(ExampleData):
     config_class = GanConfig
-    tells_classes = False
+    uses_labels = False
 
     config: GanConfig
 

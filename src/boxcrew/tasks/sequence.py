@@ -17,7 +17,7 @@ from boxcrew.core.types import Batch, Losses
 from boxcrew.data.examples.alphabet import decode_tokens, encode_text, num_tokens
 from boxcrew.data.examples.example_set import Kind
 from boxcrew.data.loading.example_loader import Changes, in_turn
-from boxcrew.evaluate.advice import Advice, gap
+from boxcrew.evaluate.advice import Advice, generalization_gap
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.evaluate.language import LanguageReport, evaluate_language
 from boxcrew.nets.class_losses import cross_entropy
@@ -27,7 +27,7 @@ from boxcrew.nets.recurrent import LanguageModel
 from boxcrew.nets.regularise import limit_norms_
 from boxcrew.tasks.base import TASKS, DataFacts, EvalOptions, OpenOptions, ScoreTable, Task, TaskConfig
 from boxcrew.tasks.classification import ClassData, ClassesConfig
-from boxcrew.tasks.nets import NetConfig, RnnConfig, net_config_class
+from boxcrew.tasks.net_configs import NetConfig, RnnConfig, net_config_class
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -50,7 +50,7 @@ class SequenceConfig(ClassesConfig):
     )
 
 
-class Foreteller(Network):
+class LanguageNetwork(Network):
     """A language model, with what its tokens mean."""
 
     def __init__(self, model: LanguageModel, meaning: Mapping[str, Any]) -> None:
@@ -78,7 +78,7 @@ class Foreteller(Network):
 class LanguageTask(Task):
     network_name = "net"
 
-    def __init__(self, net: Foreteller, config: SequenceConfig) -> None:
+    def __init__(self, net: LanguageNetwork, config: SequenceConfig) -> None:
         super().__init__()
         self.net = net
         self._config = config
@@ -182,13 +182,13 @@ class SequenceData(ClassData):
             num_tokens(facts["meaning"]), net.stack(), embedding=net.embedding, tied=net.tied
         )
         fill(model, net.fill)
-        return LanguageTask(Foreteller(model, facts["meaning"]), config)
+        return LanguageTask(LanguageNetwork(model, facts["meaning"]), config)
 
     def evaluate(self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions) -> Evaluation:
         if not self.is_text:
             return super().evaluate(task, move, options)
         net = task.network
-        assert isinstance(net, Foreteller)
+        assert isinstance(net, LanguageNetwork)
         begun, network_seconds, nats, count, done = time.monotonic(), 0.0, 0.0, 0, 0
         for batch in in_turn(self.val, batch=options.batch, workers=options.workers):
             asked = time.perf_counter()
@@ -214,7 +214,7 @@ class SequenceData(ClassData):
             return super().advice_after(task, move, options, last)
         some = replace(self, val=self.train.some(len(self.val)))
         learnt = some.evaluate(task, move, options).numbers
-        return gap(train_loss=learnt["val_loss"], val_loss=last.numbers["val_loss"])
+        return generalization_gap(train_loss=learnt["val_loss"], val_loss=last.numbers["val_loss"])
 
     @classmethod
     def scores(cls, report: Mapping[str, Any]) -> ScoreTable:

@@ -11,8 +11,8 @@ from boxcrew.core.types import Batch
 from boxcrew.data.loading.workers import Workers
 from boxcrew.nets.layers import eval_mode
 from boxcrew.tasks.base import TASKS, DataFacts, EvalOptions, LoaderOptions, Task, TaskData
-from boxcrew.tasks.cost.account import workload_of
-from boxcrew.tasks.phases import learning_in
+from boxcrew.tasks.cost.estimate import workload_of
+from boxcrew.tasks.base import learning_in
 
 BATCH = 6
 

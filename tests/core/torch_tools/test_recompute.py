@@ -20,7 +20,7 @@ from boxcrew.core.types import Batch, Losses
 from boxcrew.detectors.ssd import Ssd, SsdConfig, Vgg16
 from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
 from boxcrew.nets.layers import conv_norm
-from boxcrew.tasks.cost.account import Ledger
+from boxcrew.tasks.cost.estimate import CostTracker
 from boxcrew.tasks.detection import DetectionTask
 
 Loss = Callable[[nn.Module], Tensor]
@@ -136,10 +136,10 @@ def test_all_frozen_but_the_input() -> None:
     assert torch.equal(*found)
 
 
-def taken(task: nn.Module, batch: Batch, way: Callable[[nn.Module], AbstractContextManager[None]]) -> Ledger:
+def taken(task: nn.Module, batch: Batch, way: Callable[[nn.Module], AbstractContextManager[None]]) -> CostTracker:
     """What a step takes, on the device for tensors without data; `live` is what forward has kept."""
     bare, batch = copy.deepcopy(task).to("meta"), batch.to("meta")
-    ledger = Ledger([*bare.parameters(), *bare.buffers(), batch.inputs, *batch.targets.values()])
+    ledger = CostTracker([*bare.parameters(), *bare.buffers(), batch.inputs, *batch.targets.values()])
     with ledger:
         with way(bare):
             losses: Losses = bare(batch, "train")

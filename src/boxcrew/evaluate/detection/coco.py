@@ -99,7 +99,7 @@ def results(evaluated: Sequence[EvaluatedImage]) -> list[dict[str, Any]]:
         {"image_id": image, "category_id": int(label), "bbox": box, "score": float(score)}
         for image, one in enumerate(evaluated, start=1)
         for label, box, score in zip(
-            one.found.labels.tolist(), _xywh(one.found.boxes.numpy()), one.found.scores.tolist(), strict=True
+            one.detections.labels.tolist(), _xywh(one.detections.boxes.numpy()), one.detections.scores.tolist(), strict=True
         )
     ]
 

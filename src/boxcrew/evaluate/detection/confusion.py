@@ -22,8 +22,8 @@ def confusion_matrix(evaluated: Sequence[EvaluatedImage], *, num_classes: int, t
     """
     matrix = np.zeros((num_classes + 1, num_classes + 1), dtype=np.int64)
     for one in evaluated:
-        keep = one.found.scores.numpy() >= threshold
-        boxes, labels = one.found.boxes.numpy()[keep], one.found.labels.numpy()[keep]
+        keep = one.detections.scores.numpy() >= threshold
+        boxes, labels = one.detections.boxes.numpy()[keep], one.detections.labels.numpy()[keep]
         ignored = one.target.difficult | one.target.crowd
         objects = one.target.select(~ignored)
         truth, found = _pair(boxes, labels, objects)

@@ -76,7 +76,7 @@ class Evaluator:
             with eval_mode(predictor.detector):
                 found, seconds = predictor.detect(batch.inputs, batch.views, sizes)
             evaluated += [
-                EvaluatedImage(key=r.key, width=r.width, height=r.height, target=r.target, found=f)
+                EvaluatedImage(key=r.key, width=r.width, height=r.height, target=r.target, detections=f)
                 for r, f in zip(batch.records, found, strict=True)
             ]
             skipped += batch.skipped

@@ -67,10 +67,10 @@ def _of_class(matches: _Matches, label: int, num_objects: int) -> ClassMatches:
 def _match_all(evaluated: Sequence[EvaluatedImage]) -> Iterator[_Matches]:
     start = 0
     for one in evaluated:
-        boxes, labels = one.found.boxes.numpy(), one.found.labels.numpy()
+        boxes, labels = one.detections.boxes.numpy(), one.detections.labels.numpy()
         matched, ignored = _match(boxes, labels, one.target)
         yield _Matches(
-            scores=one.found.scores.numpy(),
+            scores=one.detections.scores.numpy(),
             labels=labels,
             matched=np.where(matched >= 0, matched + start, -1),
             ignored=ignored,

@@ -119,8 +119,8 @@ def _best_threshold(one: ClassMatches) -> tuple[float, float]:
 
 
 def _compare(split: str, one: EvaluatedImage, classes: _Classes) -> _Pair:
-    boxes, labels = one.found.boxes.numpy(), one.found.labels.numpy()
-    scores = one.found.scores.numpy()
+    boxes, labels = one.detections.boxes.numpy(), one.detections.labels.numpy()
+    scores = one.detections.scores.numpy()
     shared = iou(one.target.boxes, boxes)
     same = one.target.labels[:, None] == labels
     excused = (crowded(boxes, one.target.boxes) & one.target.crowd & same.T).any(axis=1)

@@ -20,8 +20,8 @@ from boxcrew.core.files import write_text
 from boxcrew.core.version import VERSION
 from boxcrew.core.workload import Inputs, Workload
 from boxcrew.tasks.base import LoaderOptions, Task, TaskData
-from boxcrew.tasks.cost.account import VERSION as ACCOUNT
-from boxcrew.tasks.cost.account import Examples, workload_of
+from boxcrew.tasks.cost.estimate import VERSION as ACCOUNT
+from boxcrew.tasks.cost.estimate import Examples, workload_of
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.hooks.freeze import Freeze
 from boxcrew.train.loop.optim import OptimConfig, build_optimizer

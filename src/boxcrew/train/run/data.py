@@ -31,7 +31,7 @@ def load_task_data(config: RunConfig, *, workers: int, screen: Screen) -> TaskDa
 
 def settled(task_data: TaskData, config: RunConfig, screen: Screen) -> tuple[TaskData, RunConfig]:
     """Both, with what the settings leave to the data (`auto`) decided."""
-    task_data, said = task_data.settled()
+    task_data, said = task_data.adapted()
     if said:
         screen.say(said)
     return task_data, config.model_copy(update={"task": task_data.config})

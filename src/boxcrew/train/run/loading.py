@@ -18,7 +18,7 @@ from boxcrew.plan.plan import Clone, Plan, Replica
 from boxcrew.plan.request import DeployConfig, PlanRequest
 from boxcrew.plan.search import fast_precision, usual_workers
 from boxcrew.tasks.base import TASKS, DataFacts, Task, TaskConfig
-from boxcrew.tasks.cost.account import has_depthwise
+from boxcrew.tasks.cost.estimate import has_depthwise
 
 Which = Literal["best", "last"]
 

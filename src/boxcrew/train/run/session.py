@@ -17,7 +17,7 @@ from boxcrew.data.loading.workers import Workers
 from boxcrew.deploy.deployment import Deployment
 from boxcrew.deploy.memory import forget_peak
 from boxcrew.deploy.optimizer_state import check_slots
-from boxcrew.evaluate.advice import BEFORE, MOST, Advice, worst
+from boxcrew.evaluate.advice import MAX_LINES_BEFORE, MAX_LINES, Advice, worst
 from boxcrew.nets.layers import eval_mode
 from boxcrew.plan.explain import expectations
 from boxcrew.plan.plan import Plan
@@ -209,7 +209,7 @@ class Session:
             found = self.task_data.advice_after(learnt, trainer.deployment.move, options, last)
         told = parts.watch.advice
         new = [one for one in found if one.cause not in {known.cause for known in told}]
-        left = MOST - min(BEFORE, len(stored_advice(self.folder))) - len(told)
+        left = MAX_LINES - min(MAX_LINES_BEFORE, len(stored_advice(self.folder))) - len(told)
         for one in worst(new, limit=left):
             self.screen.say(f"advice: {one}")
         return found

@@ -67,7 +67,7 @@ def evaluation(score: float) -> Evaluation:
     target = Target.of([[0, 0, 100, 100]], [0])
     boxes = torch.tensor([[0.0, 0.0, 100.0, 100.0 * score]])
     found = Detections(boxes=boxes, scores=torch.ones(1), labels=torch.zeros(1, dtype=torch.long))
-    evaluated = (EvaluatedImage(key="a", width=100, height=100, target=target, found=found),)
+    evaluated = (EvaluatedImage(key="a", width=100, height=100, target=target, detections=found),)
     return DetectionEvaluation(
         report=evaluate_detections(evaluated, ("cup",)),
         evaluated=evaluated,

@@ -21,7 +21,7 @@ from boxcrew.detectors._base import DETECTORS, DetectorNet
 from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks.base import Task
-from boxcrew.tasks.cost.account import Ledger, workload_of
+from boxcrew.tasks.cost.estimate import CostTracker, workload_of
 from boxcrew.tasks.detection import DetectionTask, largest_batch, require_detection
 from tests.helpers import learning
 
@@ -146,7 +146,7 @@ def test_a_batch_norm_of_a_single_cell_wants_two_samples(side: int, least: int) 
 
 def test_traffic_is_what_is_read_and_written() -> None:
     one, other = torch.zeros(2, 10), torch.zeros(10, 3)
-    with Ledger([one, other]) as ledger:
+    with CostTracker([one, other]) as ledger:
         view = one.reshape(10, 2).t()
         assert (ledger.traffic, ledger.live) == (0, 0)
         result = view + 1
@@ -419,7 +419,7 @@ def test_what_ssd_keeps_for_its_loss() -> None:
 
 def a_step(task: nn.Module, batch: Batch) -> tuple[int, int, int]:
     """Bytes that forward keeps, bytes at the most, and operations."""
-    ledger = Ledger([*task.parameters(), *task.buffers(), batch.inputs, *batch.targets.values()])
+    ledger = CostTracker([*task.parameters(), *task.buffers(), batch.inputs, *batch.targets.values()])
     with ledger:
         losses = task(batch, "train")
         kept = ledger.live

@@ -19,14 +19,14 @@ from boxcrew.core.types import Batch, Losses
 from boxcrew.core.workload import Line, Pass, Peak, Workload
 from boxcrew.nets.layers import eval_mode
 from boxcrew.tasks.base import Task
-from boxcrew.tasks.cost.operations import operations
-from boxcrew.tasks.phases import learning_in, shares_of
+from boxcrew.tasks.cost.flops import operations
+from boxcrew.tasks.base import learning_in, shares_of
 
 FEW, MORE = 2, 4  # samples that a step is looked at with; of one some operators work in another order
 VERSION = 3  # of how it is done: what was worked out by another is not to be used
 
 
-class Ledger(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class CostTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Inside, notes the bytes of all tensors that are made for as long as they live, the operations of
     convolutions and products, and the bytes that operators read and write. The bytes of `known` are not held
     against anybody.
@@ -120,7 +120,7 @@ class _Step:
 
 def _account(bare: Task, batch: Batch, way: AbstractContextManager[None] | None = None) -> _Step:
     batch = batch.to("meta")
-    ledger = Ledger([*bare.parameters(), *bare.buffers(), *_tensors(batch)])
+    ledger = CostTracker([*bare.parameters(), *bare.buffers(), *_tensors(batch)])
     activations = 0
     forward = operations = traffic = 0.0  # of a step, on the whole: not every step has every phase
     with way or nullcontext(), ledger:
@@ -147,7 +147,7 @@ def _account(bare: Task, batch: Batch, way: AbstractContextManager[None] | None 
 def _looked_at(bare: Task, batch: Batch) -> Sequence[int]:
     """Bytes after every operator of the network alone, which keeps nothing for backward."""
     batch = batch.to("meta")
-    ledger = Ledger([*bare.parameters(), *bare.buffers(), *_tensors(batch)])
+    ledger = CostTracker([*bare.parameters(), *bare.buffers(), *_tensors(batch)])
     network = bare.get_submodule(bare.network_name)
     with torch.no_grad(), eval_mode(network), ledger:
         network(bare.network_inputs(batch))

@@ -11,7 +11,7 @@ import pytest
 
 from boxcrew.core.errors import ModelError
 from boxcrew.core.types import Floats, Ints
-from boxcrew.evaluate.accuracy import NUM_BINS, ClassificationReport, Probabilities, evaluate_classes
+from boxcrew.evaluate.classification import NUM_BINS, ClassificationReport, Probabilities, evaluate_classes
 
 
 def guesses(num: int, num_classes: int, seed: int = 0) -> tuple[Floats, Ints]:

@@ -12,7 +12,7 @@ from boxcrew.core.types import Bools, Ints
 from boxcrew.data.examples.example_set import Examples
 from boxcrew.data.loading.example_loader import as_tensor
 from boxcrew.data.loading.order import SampleOrder
-from boxcrew.evaluate.accuracy import Probabilities
+from boxcrew.evaluate.classification import Probabilities
 from boxcrew.nets.classifier import Classifier
 
 BATCH, RATE = 128, 2e-3

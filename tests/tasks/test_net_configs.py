@@ -5,7 +5,7 @@ import torch
 
 from boxcrew.core.errors import UsageError
 from boxcrew.tasks.base import DataFacts
-from boxcrew.tasks.nets import CnnConfig
+from boxcrew.tasks.net_configs import CnnConfig
 
 
 def pictures(height: int, width: int) -> DataFacts:

@@ -32,8 +32,8 @@ def draw_detections(
     for one in evaluated:
         image = source.read(by_key[one.key])
         labels.append(draw_boxes(image, one.target.boxes, one.target.labels, source.classes))
-        keep = one.found.scores >= SHOWN_SCORE
-        seen = [tensor[keep].numpy() for tensor in (one.found.boxes, one.found.labels, one.found.scores)]
+        keep = one.detections.scores >= SHOWN_SCORE
+        seen = [tensor[keep].numpy() for tensor in (one.detections.boxes, one.detections.labels, one.detections.scores)]
         found.append(draw_boxes(image, seen[0], seen[1], source.classes, seen[2]))
     return {"val/labels": labels, "val/predictions": found}
 

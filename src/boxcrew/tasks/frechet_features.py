@@ -24,7 +24,7 @@ from boxcrew.nets.layers import Normalize
 from boxcrew.nets.small_cnn import SmallCnn, Stages
 from boxcrew.nets.weights import read_weights, save_weights
 from boxcrew.tasks.base import DataFacts
-from boxcrew.tasks.quick import train_quickly
+from boxcrew.tasks.quick_training import train_quickly
 
 STEPS, WIDTH = 400, 16
 VERSION = 1  # of how it is trained: distances by another are not comparable

@@ -13,10 +13,10 @@ from boxcrew.data.examples.example_set import Examples, InMemory
 from boxcrew.data.loading.example_loader import as_tensor
 from boxcrew.evaluate.frechet import Moments, frechet_distance
 from boxcrew.nets.classifier import Classifier
-from boxcrew.tasks import features
+from boxcrew.tasks import frechet_features
 from boxcrew.tasks.base import DataFacts
-from boxcrew.tasks.features import Look, feature_network
-from boxcrew.tasks.quick import train_quickly
+from boxcrew.tasks.frechet_features import Look, feature_network
+from boxcrew.tasks.quick_training import train_quickly
 
 Trainings = list[Examples]
 
@@ -42,8 +42,8 @@ UNTOLD = InMemory(LINES.inputs, np.zeros_like(LINES.labels), "lines")
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Quick to train, and kept nowhere."""
-    monkeypatch.setattr(features, "STEPS", 30)
-    monkeypatch.setattr(features, "cache_folder", lambda name: None)
+    monkeypatch.setattr(frechet_features, "STEPS", 30)
+    monkeypatch.setattr(frechet_features, "cache_folder", lambda name: None)
     forget(monkeypatch)
 
 
@@ -56,13 +56,13 @@ def trainings(monkeypatch: pytest.MonkeyPatch) -> Trainings:
         found.append(examples)
         train_quickly(net, examples, steps=steps)
 
-    monkeypatch.setattr(features, "train_quickly", train)
+    monkeypatch.setattr(frechet_features, "train_quickly", train)
     return found
 
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a process that has just begun."""
-    monkeypatch.setattr(features, "_known", {})
+    monkeypatch.setattr(frechet_features, "_known", {})
 
 
 def seen(look: Look, inputs: npt.NDArray[np.uint8] = NEW.inputs) -> npt.NDArray[np.float64]:
@@ -111,7 +111,7 @@ def test_it_is_kept_in_memory(trainings: Trainings) -> None:
 def test_it_is_kept_between_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trainings: Trainings
 ) -> None:
-    monkeypatch.setattr(features, "cache_folder", lambda name: tmp_path / name)
+    monkeypatch.setattr(frechet_features, "cache_folder", lambda name: tmp_path / name)
     first = seen(feature_network(LINES, FACTS))
     forget(monkeypatch)
     assert np.array_equal(seen(feature_network(LINES, FACTS)), first)
@@ -129,14 +129,14 @@ def test_where_nothing_can_be_kept_it_is_trained_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setattr(features, "cache_folder", lambda name: tmp_path / "file" / name)
+    monkeypatch.setattr(frechet_features, "cache_folder", lambda name: tmp_path / "file" / name)
     assert accuracy(feature_network(LINES, FACTS)) > 0.93
 
 
 def test_other_examples_have_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trainings: Trainings
 ) -> None:
-    monkeypatch.setattr(features, "cache_folder", lambda name: tmp_path / name)
+    monkeypatch.setattr(frechet_features, "cache_folder", lambda name: tmp_path / name)
     turned = InMemory(LINES.inputs, 1 - LINES.labels, "lines")
     for examples, facts in (
         (LINES, FACTS),
