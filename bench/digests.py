@@ -19,7 +19,8 @@ from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks import frechet_features
-from boxcrew.tasks.base import TASKS, LoaderOptions, OpenOptions
+from boxcrew.tasks.base import TASKS
+from boxcrew.tasks.data import LoaderOptions, OpenOptions
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.checkpoint import list_checkpoints, read_checkpoint
 from boxcrew.train.output.screen import Screen

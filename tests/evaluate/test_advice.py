@@ -10,23 +10,23 @@ import pytest
 
 from boxcrew.core.types import Ints
 from boxcrew.data.checks.problem import Action, Kind, Problem
-from boxcrew.evaluate.classification import Probabilities
 from boxcrew.evaluate.advice import (
     ADD_EXAMPLES,
     Advice,
-    overfitting_trend,
     contradicted_labels,
-    doubted_objects,
     detection_gap,
+    doubted_objects,
     generalization_gap,
     imbalance,
     missing_data,
     noisy_labels,
+    overfitting_trend,
+    rare_class_missed,
     stalled,
     too_complex,
-    rare_class_missed,
     worst,
 )
+from boxcrew.evaluate.classification import Probabilities
 from boxcrew.evaluate.detection.metric import ClassRates
 from boxcrew.evaluate.detection.suspects import Kind as SuspectKind
 from boxcrew.evaluate.detection.suspects import Suspect
@@ -68,7 +68,7 @@ def test_a_class_without_examples() -> None:
 def test_too_many_parameters_only_from_scratch() -> None:
     advice = one(too_complex(25_600_000, 1000, from_scratch=True, has_backbone=True))
     assert advice.cause == "too complex"
-    assert "25.6 M parameters learn from 1000 examples" in str(advice)
+    assert "25.6 M parameters for 1000 training examples" in str(advice)
     assert too_complex(25_600_000, 1000, from_scratch=False, has_backbone=True) == ()
     assert too_complex(100_000, 1000, from_scratch=True, has_backbone=True) == ()
 
@@ -89,7 +89,7 @@ def test_a_rare_class_far_below_the_mean() -> None:
     rates = [rate("shoe", 0.9), rate("bag", 0.9), rate("hat", 0.3)]
     advice = one(rare_class_missed([900, 300, 12], rates, remedy="task.balanced=true"))
     assert advice.cause == "imbalance"
-    assert str(advice) == "recall of hat (12 learnt) is 0.30, mean 0.70: task.balanced=true"
+    assert str(advice) == "recall of hat (12 examples) is 0.30, mean 0.70: task.balanced=true"
     assert advice.weight == pytest.approx(2)
 
 
@@ -118,8 +118,8 @@ def answered(wrong: int, *, right: float = 0.9) -> tuple[Probabilities, Ints]:
 
 def test_labels_are_doubted_by_a_network_that_knows_the_classes() -> None:
     advice = one(contradicted_labels(*answered(2), key=lambda place: f"{place}.png", remedy="more"))
-    assert str(advice) == "about 10% of validation labels seem wrong: look at 2 suspects, first 0.png; more"
-    assert one(contradicted_labels(*answered(2), key=None)).remedy == "look at 2 suspects"
+    assert str(advice) == "about 10% of validation labels seem wrong: check 2 suspects, first 0.png; more"
+    assert one(contradicted_labels(*answered(2), key=None)).remedy == "check 2 suspects"
     assert contradicted_labels(*answered(1), key=None) == ()
     assert contradicted_labels(*answered(8), key=None) == ()
 
@@ -144,7 +144,10 @@ def test_a_gap_of_accuracy_or_loss() -> None:
     assert "0.800" in advice.what
     for remedy in ("dropout", "optim.weight_decay", "augmentation", "evaluation.patience"):
         assert remedy in advice.remedy
-    assert "1.2 on what was learnt, 1.7 on new" in one(generalization_gap(train_loss=1.2, val_loss=1.7)).what
+    assert (
+        "1.2 on training data, 1.7 on validation"
+        in one(generalization_gap(train_loss=1.2, val_loss=1.7)).what
+    )
 
 
 @pytest.mark.parametrize(
@@ -166,9 +169,11 @@ def test_no_gap(
 
 
 def test_noise_names_the_first_suspects() -> None:
-    advice = one(noisy_labels(LabelNoise(rate=0.07, suspects=(4, 9, 2, 5)), lambda place: f"train/{place}.png"))
+    advice = one(
+        noisy_labels(LabelNoise(rate=0.07, suspects=(4, 9, 2, 5)), lambda place: f"train/{place}.png")
+    )
     assert advice.what == "about 7% of the labels seem wrong"
-    assert advice.remedy == "look at 4 suspects, first train/4.png, train/9.png, train/2.png"
+    assert advice.remedy == "check 4 suspects, first train/4.png, train/9.png, train/2.png"
     assert one(noisy_labels(LabelNoise(rate=0.07, suspects=()))).remedy
     assert noisy_labels(LabelNoise(rate=0.02, suspects=(1,))) == ()
 
@@ -192,9 +197,11 @@ def test_what_the_data_lacks() -> None:
 
 def test_missing_values_and_columns_that_tell_nothing() -> None:
     problems = [problem("value-missing", at="line 3", action="repaired")] * 3
-    values, column = missing_data([*problems, problem("column-constant", at="column size", action="noted")], 100)
+    values, column = missing_data(
+        [*problems, problem("column-constant", at="column size", action="noted")], 100
+    )
     assert values.what == "3 values missing (first: a.csv line 3)"
-    assert column.what == "1 column without any change (first: a.csv column size)"
+    assert column.what == "1 column with a single value (first: a.csv column size)"
     assert values.cause == column.cause == "missing features"
     assert values.weight > column.weight
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from boxcrew.evaluate.advice import MAX_LINES_BEFORE, MAX_LINES
+from boxcrew.evaluate.advice import MAX_LINES, MAX_LINES_BEFORE
 from boxcrew.recipes import RECIPES
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.run import train

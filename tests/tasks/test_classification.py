@@ -18,8 +18,8 @@ from boxcrew.evaluate.advice import ADD_EXAMPLES, Advice
 from boxcrew.evaluate.label_noise import label_noise
 from boxcrew.nets.layers import eval_mode
 from boxcrew.nets.regularise import DropPath
-from boxcrew.tasks.base import EvalOptions, LoaderOptions
 from boxcrew.tasks.classification import ClassificationConfig, ClassificationData, ClassificationTask
+from boxcrew.tasks.data import EvalOptions, LoaderOptions
 from boxcrew.tasks.quick_training import out_of_fold
 from boxcrew.train.loop.optim import OptimConfig, optimizer_of
 
@@ -280,7 +280,7 @@ def test_labels_that_contradict_what_was_learnt_are_told(check_labels: bool) -> 
     task_data = subject_of(scored(true), scored(labels, shown=true), net=LINEAR, check_labels=check_labels)
     told = advised(task_data)["noise"]
     assert told.what == "about 10% of validation labels seem wrong"
-    assert "look at 12 suspects, first row[7]" in told.remedy
+    assert "check 12 suspects, first row[7]" in told.remedy
     assert ("task.check_labels=true" in told.remedy) != check_labels
     assert "noise" not in advised(subject_of(scored(true), scored(true), net=LINEAR))
 
@@ -306,7 +306,7 @@ def test_suspects_have_no_names_where_places_are_not_known() -> None:
     inputs: Array = scored(true).inputs
     told = advised(subject_of(scored(true), _SomeLost(inputs, labels, "row"), net=LINEAR))["noise"]
     assert "row[" not in told.remedy
-    assert "look at 12 suspects" in told.remedy
+    assert "check 12 suspects" in told.remedy
 
 
 def test_several_causes_are_told() -> None:

@@ -12,7 +12,8 @@ from boxcrew.core.errors import DataError
 from boxcrew.data.config import DataConfig
 from boxcrew.data.images.reading import write_image
 from boxcrew.tasks import frechet_features
-from boxcrew.tasks.base import TASKS, OpenOptions, TaskData
+from boxcrew.tasks.base import TASKS
+from boxcrew.tasks.data import OpenOptions, TaskData
 from boxcrew.testing import task_data as contract
 
 

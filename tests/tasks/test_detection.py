@@ -18,8 +18,8 @@ from boxcrew.evaluate.advice import Advice
 from boxcrew.evaluate.detection.evaluator import DetectionEvaluation
 from boxcrew.evaluate.detection.measures import evaluate_detections
 from boxcrew.evaluate.detection.metric import EvaluatedImage
-from boxcrew.evaluate.detection.predictor import Seconds
-from boxcrew.tasks.base import EvalOptions
+from boxcrew.evaluate.detection.predictor import PredictSeconds
+from boxcrew.tasks.data import EvalOptions
 from boxcrew.tasks.detection import LOOKED_AT, DetectionConfig, DetectionData, DetectionTask
 from boxcrew.testing.detectors import CLASSES, noise_batch
 
@@ -61,7 +61,7 @@ def evaluated(records: Sequence[Record], classes: tuple[str, ...], answer: Answe
         )
     report = evaluate_detections(evaluated, classes)
     return DetectionEvaluation(
-        report=report, evaluated=tuple(evaluated), speed=Seconds(), seconds=0.0, skipped=()
+        report=report, images=tuple(evaluated), speed=PredictSeconds(), seconds=0.0, skipped=()
     )
 
 
@@ -107,7 +107,7 @@ def test_photos_that_are_known_by_heart_are_told(
 
     told = advised(monkeypatch, shelf, learnt=right, new=half)
     assert told.keys() == {"too complex"}
-    assert told["too complex"].what.startswith("AP50 is 1.000 on photos that were learnt, 0.")
+    assert told["too complex"].what.startswith("AP50 is 1.000 on training images, 0.")
     assert advised(monkeypatch, shelf, learnt=half, new=half) == {}
 
 

@@ -11,7 +11,8 @@ from boxcrew.core.config import Tree
 from boxcrew.core.errors import DataError
 from boxcrew.data.config import DataConfig
 from boxcrew.data.images.reading import write_image
-from boxcrew.tasks.base import TASKS, DataFacts, OpenOptions
+from boxcrew.tasks.base import TASKS
+from boxcrew.tasks.data import DataFacts, OpenOptions
 from boxcrew.tasks.example_data import ExampleData
 from boxcrew.testing.task_data import written
 from tests.helpers.made_examples import draw_blocks, make_csv, make_text, write_classes

@@ -14,7 +14,7 @@ from boxcrew.data.loading.example_loader import as_tensor
 from boxcrew.evaluate.frechet import Moments, frechet_distance
 from boxcrew.nets.classifier import Classifier
 from boxcrew.tasks import frechet_features
-from boxcrew.tasks.base import DataFacts
+from boxcrew.tasks.data import DataFacts
 from boxcrew.tasks.frechet_features import Look, feature_network
 from boxcrew.tasks.quick_training import train_quickly
 

@@ -22,7 +22,8 @@ from boxcrew.data.loading.workers import Workers
 from boxcrew.nets.gan_losses import GanLoss
 from boxcrew.nets.layers import SingleCellNorm, eval_mode
 from boxcrew.tasks import frechet_features, gan
-from boxcrew.tasks.base import DataFacts, EvalOptions, LoaderOptions, OpenOptions, Task
+from boxcrew.tasks.base import Task
+from boxcrew.tasks.data import DataFacts, EvalOptions, LoaderOptions, OpenOptions
 from boxcrew.tasks.gan import Gan, GanConfig, GanData, GanEvaluation, GanTask, to_pixels
 from boxcrew.testing.task_data import written
 from boxcrew.train.config import RunConfig

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from boxcrew.core.errors import UsageError
-from boxcrew.tasks.base import DataFacts
+from boxcrew.tasks.data import DataFacts
 from boxcrew.tasks.net_configs import CnnConfig
 
 

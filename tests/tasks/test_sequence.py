@@ -16,7 +16,7 @@ from boxcrew.data.config import DataConfig
 from boxcrew.data.loading.workers import Workers
 from boxcrew.nets.class_losses import cross_entropy
 from boxcrew.nets.layers import eval_mode
-from boxcrew.tasks.base import EvalOptions, LoaderOptions, OpenOptions
+from boxcrew.tasks.data import EvalOptions, LoaderOptions, OpenOptions
 from boxcrew.tasks.sequence import LanguageEvaluation, LanguageTask, SequenceConfig, SequenceData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen

@@ -1,4 +1,4 @@
-"""What every examination says, whatever was examined."""
+"""The result that every evaluation has, whatever the task."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ if TYPE_CHECKING:
 
 
 class Evaluation(ABC):
-    """What an examination found."""
+    """The result of evaluating a network on one split."""
 
-    seconds: float  # the whole took
-    skipped: tuple[str, ...]  # samples that could not be read, in words
+    seconds: float  # that the evaluation took
+    skipped: tuple[str, ...]  # a sentence for each sample that could not be read
 
     @property
     @abstractmethod
     def numbers(self) -> Mapping[str, float]:
-        """Those that the settings name among the metrics, and others."""
+        """The metrics that the settings can name, and others."""
 
     @abstractmethod
     def sentence(self) -> str:
-        """The most important of them."""
+        """Return the most important numbers as one line."""
 
     def by_class(self) -> Mapping[str, float]:
-        """Others, for curves over the run."""
+        """Return one number for each class, to be plotted over the run."""
         return {}
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
-        """All, with `numbers`, `classes` (a list) and `milliseconds` (of a sample, by stage) among it."""
+        """Return everything: at least `numbers`, `classes` (a list) and `milliseconds` (per sample, by stage)."""
 
     def show(self, writer: SummaryWriter, step: int) -> None:  # noqa: B027, most have nothing
-        """What TensorBoard can draw besides numbers and pictures."""
+        """Write to TensorBoard what is neither a number nor an image."""

@@ -18,25 +18,23 @@ from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch, Losses
 from boxcrew.data.examples.example_set import Examples, Kind
 from boxcrew.data.loading.example_loader import Changes, in_turn
-from boxcrew.evaluate.classification import evaluate_classes
-from boxcrew.evaluate.advice import ADD_EXAMPLES, Advice, contradicted_labels, generalization_gap, noisy_labels, rare_class_missed
-from boxcrew.evaluate.classification import ClassificationEvaluation
+from boxcrew.evaluate.advice import (
+    ADD_EXAMPLES,
+    Advice,
+    contradicted_labels,
+    generalization_gap,
+    noisy_labels,
+    rare_class_missed,
+)
+from boxcrew.evaluate.classification import ClassificationEvaluation, evaluate_classes
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.evaluate.label_noise import label_noise
 from boxcrew.nets.class_losses import Summed, cross_entropy, focal_loss, mixed_loss
 from boxcrew.nets.classifier import Classifier
 from boxcrew.nets.regularise import l1, limit_norms_
 from boxcrew.tasks.augmentation import AugmentConfig
-from boxcrew.tasks.base import (
-    TASKS,
-    DataFacts,
-    EvalOptions,
-    ImageSheets,
-    OpenOptions,
-    ScoreTable,
-    Task,
-    TaskConfig,
-)
+from boxcrew.tasks.base import TASKS, Task, TaskConfig
+from boxcrew.tasks.data import DataFacts, EvalOptions, ImageSheets, OpenOptions, ScoreTable
 from boxcrew.tasks.example_data import ExampleConfig, ExampleData
 from boxcrew.tasks.example_drawing import draw_examples
 from boxcrew.tasks.net_configs import CnnConfig, NetConfig, net_config_class
@@ -261,7 +259,9 @@ class ClassData(ExampleData):
             train_accuracy=learnt["accuracy"],
             val_accuracy=new["accuracy"],
         )
-        rare = rare_class_missed(list(self.class_counts().values()), last.report.classes, remedy=self.config.balance)
+        rare = rare_class_missed(
+            list(self.class_counts().values()), last.report.classes, remedy=self.config.balance
+        )
         doubted_objects = contradicted_labels(
             last.probabilities,
             last.labels,

@@ -26,14 +26,14 @@ from boxcrew.data.transforms.pipeline import TransformsConfig, eval_pipeline, tr
 from boxcrew.detectors._base import DetectorConfig, DetectorNet, build_detector, detector_config_class
 from boxcrew.detectors._objects import counted_objects
 from boxcrew.detectors.ssdlite import SsdLiteConfig
-from boxcrew.evaluate.advice import Advice, doubted_objects, detection_gap, rare_class_missed
+from boxcrew.evaluate.advice import Advice, detection_gap, doubted_objects, rare_class_missed
 from boxcrew.evaluate.detection.evaluator import DetectionEvaluation, Evaluator
 from boxcrew.evaluate.detection.predictor import Predictor
 from boxcrew.evaluate.detection.suspects import suspects_of
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.nets.layers import eval_mode
-from boxcrew.tasks.base import (
-    TASKS,
+from boxcrew.tasks.base import TASKS, Task, TaskConfig
+from boxcrew.tasks.data import (
     DataFacts,
     EvalOptions,
     ImageSheets,
@@ -41,8 +41,6 @@ from boxcrew.tasks.base import (
     LoaderOptions,
     OpenOptions,
     ScoreTable,
-    Task,
-    TaskConfig,
     TaskData,
 )
 from boxcrew.tasks.detection_drawing import draw_batch, draw_detections

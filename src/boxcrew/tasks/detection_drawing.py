@@ -10,7 +10,7 @@ from boxcrew.core.types import Batch, Image
 from boxcrew.data.detection.source import Record, Source
 from boxcrew.data.images.drawing import draw_boxes
 from boxcrew.evaluate.detection.metric import EvaluatedImage
-from boxcrew.tasks.base import ImageSheets
+from boxcrew.tasks.data import ImageSheets
 
 SHOWN_SCORE = 0.3  # predictions below would only clutter a picture
 
@@ -33,7 +33,10 @@ def draw_detections(
         image = source.read(by_key[one.key])
         labels.append(draw_boxes(image, one.target.boxes, one.target.labels, source.classes))
         keep = one.detections.scores >= SHOWN_SCORE
-        seen = [tensor[keep].numpy() for tensor in (one.detections.boxes, one.detections.labels, one.detections.scores)]
+        seen = [
+            tensor[keep].numpy()
+            for tensor in (one.detections.boxes, one.detections.labels, one.detections.scores)
+        ]
         found.append(draw_boxes(image, seen[0], seen[1], source.classes, seen[2]))
     return {"val/labels": labels, "val/predictions": found}
 

@@ -28,7 +28,8 @@ from boxcrew.data.examples.example_set import (
 from boxcrew.data.examples.labelled import first_of
 from boxcrew.data.loading.example_loader import Changes, ExampleLoader, Stream, as_tensor
 from boxcrew.data.loading.order import BalancedOrder, SampleOrder
-from boxcrew.tasks.base import DataFacts, Loader, LoaderOptions, OpenOptions, Task, TaskConfig, TaskData
+from boxcrew.tasks.base import Task, TaskConfig
+from boxcrew.tasks.data import DataFacts, Loader, LoaderOptions, OpenOptions, TaskData
 
 _MEASURED = 4096  # pictures whose pixels are looked at for their mean
 _DTYPES: dict[Kind, type[np.generic]] = {"pictures": np.uint8, "numbers": np.float32, "tokens": np.int64}

@@ -23,7 +23,7 @@ from boxcrew.nets.classifier import Classifier
 from boxcrew.nets.layers import Normalize
 from boxcrew.nets.small_cnn import SmallCnn, Stages
 from boxcrew.nets.weights import read_weights, save_weights
-from boxcrew.tasks.base import DataFacts
+from boxcrew.tasks.data import DataFacts
 from boxcrew.tasks.quick_training import train_quickly
 
 STEPS, WIDTH = 400, 16

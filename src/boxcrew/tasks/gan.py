@@ -29,7 +29,8 @@ from boxcrew.nets.gan_losses import GanLoss, critic_loss, generator_loss
 from boxcrew.nets.network import Network
 from boxcrew.nets.regularise import gradient_penalty
 from boxcrew.tasks.augmentation import AugmentConfig
-from boxcrew.tasks.base import TASKS, DataFacts, EvalOptions, ImageSheets, ScoreTable, Task, TaskConfig
+from boxcrew.tasks.base import TASKS, Task, TaskConfig
+from boxcrew.tasks.data import DataFacts, EvalOptions, ImageSheets, ScoreTable
 from boxcrew.tasks.example_data import ExampleConfig, ExampleData
 from boxcrew.tasks.example_drawing import enlarged
 from boxcrew.tasks.frechet_features import feature_network

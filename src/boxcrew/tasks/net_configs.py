@@ -20,7 +20,7 @@ from boxcrew.nets.layers import Normalize
 from boxcrew.nets.perceptron import Perceptron
 from boxcrew.nets.recurrent import Cells, SequenceClassifier
 from boxcrew.nets.small_cnn import LEAST_SIZE, SmallCnn, Stages
-from boxcrew.tasks.base import DataFacts
+from boxcrew.tasks.data import DataFacts
 
 Part = Annotated[float, Field(ge=0, lt=1)]
 

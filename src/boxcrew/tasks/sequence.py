@@ -25,8 +25,9 @@ from boxcrew.nets.filling import fill
 from boxcrew.nets.network import Network
 from boxcrew.nets.recurrent import LanguageModel
 from boxcrew.nets.regularise import limit_norms_
-from boxcrew.tasks.base import TASKS, DataFacts, EvalOptions, OpenOptions, ScoreTable, Task, TaskConfig
+from boxcrew.tasks.base import TASKS, Task, TaskConfig
 from boxcrew.tasks.classification import ClassData, ClassesConfig
+from boxcrew.tasks.data import DataFacts, EvalOptions, OpenOptions, ScoreTable
 from boxcrew.tasks.net_configs import NetConfig, RnnConfig, net_config_class
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import torch
 from boxcrew.core.types import Batch
 from boxcrew.data.loading.workers import Workers
 from boxcrew.nets.layers import eval_mode
-from boxcrew.tasks.base import TASKS, DataFacts, EvalOptions, LoaderOptions, Task, TaskData
+from boxcrew.tasks.base import TASKS, Task, learning_in
 from boxcrew.tasks.cost.estimate import workload_of
-from boxcrew.tasks.base import learning_in
+from boxcrew.tasks.data import DataFacts, EvalOptions, LoaderOptions, TaskData
 
 BATCH = 6
 

@@ -136,7 +136,9 @@ def test_all_frozen_but_the_input() -> None:
     assert torch.equal(*found)
 
 
-def taken(task: nn.Module, batch: Batch, way: Callable[[nn.Module], AbstractContextManager[None]]) -> CostTracker:
+def taken(
+    task: nn.Module, batch: Batch, way: Callable[[nn.Module], AbstractContextManager[None]]
+) -> CostTracker:
     """What a step takes, on the device for tensors without data; `live` is what forward has kept."""
     bare, batch = copy.deepcopy(task).to("meta"), batch.to("meta")
     ledger = CostTracker([*bare.parameters(), *bare.buffers(), batch.inputs, *batch.targets.values()])

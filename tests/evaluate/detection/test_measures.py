@@ -34,7 +34,9 @@ def changed(
             height=int(one.height * scale),
             target=one.target.with_boxes(one.target.boxes * scale),
             detections=Detections(
-                boxes=one.detections.boxes * scale, scores=scores(one.detections.scores), labels=one.detections.labels
+                boxes=one.detections.boxes * scale,
+                scores=scores(one.detections.scores),
+                labels=one.detections.labels,
             ),
         )
         for one in evaluated
@@ -136,7 +138,11 @@ def test_nothing_to_judge() -> None:
 
 def test_arguments_are_not_changed(fashion: list[EvaluatedImage]) -> None:
     one = fashion[0]
-    truth, boxes, scores = one.target.boxes.copy(), one.detections.boxes.clone(), one.detections.scores.clone()
+    truth, boxes, scores = (
+        one.target.boxes.copy(),
+        one.detections.boxes.clone(),
+        one.detections.scores.clone(),
+    )
     evaluate_detections(fashion[:3], CLASSES)
     assert (one.target.boxes == truth).all()
     assert torch.equal(one.detections.boxes, boxes)

@@ -1,4 +1,4 @@
-"""What a task's step takes, worked out without computing it: on torch's device for tensors without data."""
+"""The workload of a task's step, traced on torch's meta device, whose tensors have shapes but no data."""
 
 from __future__ import annotations
 
@@ -14,33 +14,37 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from boxcrew.core.errors import ModelError
 from boxcrew.core.torch_tools.recompute import recomputing
 from boxcrew.core.types import Batch, Losses
 from boxcrew.core.workload import Line, Pass, Peak, Workload
 from boxcrew.nets.layers import eval_mode
-from boxcrew.tasks.base import Task
-from boxcrew.tasks.cost.flops import operations
-from boxcrew.tasks.base import learning_in, shares_of
+from boxcrew.tasks.base import Task, learning_in
+from boxcrew.tasks.cost.flops import count_operations
 
-FEW, MORE = 2, 4  # samples that a step is looked at with; of one some operators work in another order
-VERSION = 3  # of how it is done: what was worked out by another is not to be used
+SMALL_BATCH, LARGE_BATCH = (
+    2,
+    4,
+)  # samples of the two traced steps; with 1, some operators work in another order
+VERSION = 3  # of the method: stored results of another version are not used
 
 
 class CostTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Inside, notes the bytes of all tensors that are made for as long as they live, the operations of
-    convolutions and products, and the bytes that operators read and write. The bytes of `known` are not held
-    against anybody.
+    """Tracks, while it is active, what torch's operators cost.
+
+    That is the bytes of all live tensors they have made (without those in `existing`), the operations of
+    convolutions and matrix products, and the bytes that operators read and write (`traffic`).
     """
 
-    def __init__(self, known: Iterable[Tensor]) -> None:
+    def __init__(self, existing: Iterable[Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.live = 0  # bytes, now
-        self.peak = 0  # and at the most
-        self.course: list[int] = []  # and after every operator
+        self.live = 0  # bytes
+        self.peak = 0  # the maximum of `live`
+        self.live_after: list[int] = []  # `live` after each operator
         self.operations = 0
         self.traffic = 0
-        self._known = {tensor.untyped_storage()._cdata for tensor in known}
-        self._held: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+        self._existing = {tensor.untyped_storage()._cdata for tensor in existing}
+        self._alive: dict[int, weakref.ref[torch.UntypedStorage]] = {}
 
     def __torch_dispatch__(
         self,
@@ -49,47 +53,49 @@ class CostTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        given = dict(kwargs or {})
-        made = func(*args, **given)
-        self.operations += operations(func, args, made)
-        results = [leaf for leaf in tree_leaves(made) if isinstance(leaf, Tensor)]
+        result = func(*args, **(kwargs or {}))
+        self.operations += count_operations(func, args, result)
+        written = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor)]
         if not func.is_view:
             read = [leaf for leaf in tree_leaves(args) if isinstance(leaf, Tensor)]
-            self.traffic += sum(tensor.nbytes for tensor in (*read, *results))
-        for tensor in results:
-            self._note(tensor.untyped_storage())
-        self.course.append(self.live)
-        return made
+            self.traffic += sum(tensor.nbytes for tensor in (*read, *written))
+        for tensor in written:
+            self._track(tensor.untyped_storage())
+        self.live_after.append(self.live)
+        return result
 
-    def _note(self, storage: torch.UntypedStorage) -> None:
+    def _track(self, storage: torch.UntypedStorage) -> None:
         key, size = storage._cdata, storage.nbytes()
-        if key in self._known or key in self._held:
+        if key in self._existing or key in self._alive:
             return
         self.live += size
         self.peak = max(self.peak, self.live)
 
-        def gone(_: object) -> None:
+        def freed(_: object) -> None:
             self.live -= size
-            del self._held[key]
+            del self._alive[key]
 
-        self._held[key] = weakref.ref(storage, gone)
+        self._alive[key] = weakref.ref(storage, freed)
 
 
-Examples = Callable[[int], Batch]
-"""A batch of so many samples, as large in every respect as the task can meet."""
+BatchFactory = Callable[[int], Batch]
+"""Makes a batch of so many samples, as large in every respect as the task can meet."""
 
 
 def workload_of(
-    task: Task, examples: Examples, *, slots: int, averages: bool, recompute: bool = False
+    task: Task, make_batch: BatchFactory, *, slots: int, averages: bool, recompute: bool = False
 ) -> Workload:
-    """`slots`: tensors that the optimizer keeps for each parameter that learns now. `recompute`: also what a
-    step takes that computes activations again.
+    """Trace steps of two sizes and return what a step of any size takes.
+
+    `slots`: tensors that the optimizer keeps for each trainable parameter. `recompute`: trace also a step that
+    computes activations again in backward. `ModelError` if a step's operators depend on its number of samples.
     """
     bare = copy.deepcopy(task).to("meta")
-    few, more = (_account(bare, examples(num)) for num in (FEW, MORE))
-    again = None
+    small, large = (_trace_step(bare, make_batch(num)) for num in (SMALL_BATCH, LARGE_BATCH))
+    recomputed = None
     if recompute:
-        again = _pass(*(_account(bare, examples(num), recomputing(bare)) for num in (FEW, MORE)))
+        sizes = (SMALL_BATCH, LARGE_BATCH)
+        recomputed = _pass(*(_trace_step(bare, make_batch(num), recomputing(bare)) for num in sizes))
     return Workload(
         parameters=_size(task.parameters()),
         gradients=_size(p for p in task.parameters() if p.requires_grad),
@@ -97,91 +103,110 @@ def workload_of(
         largest_layer=max(_size(layer.parameters(recurse=False)) for layer in task.modules()),
         slots=slots,
         averages=int(averages),
-        batch=Line(fixed=0, each=_size(_tensors(examples(1)))),
-        whole=_pass(few, more),
-        evaluated=_peak(*(_looked_at(bare, examples(num)) for num in (FEW, MORE))),
-        recomputed=again,
-        forward_operations=few.forward_operations // FEW,
-        least_samples=_least(bare, examples),
+        batch=Line(fixed=0, each=_size(_tensors(make_batch(1)))),
+        whole=_pass(small, large),
+        evaluated=_peak(*(_trace_inference(bare, make_batch(num)) for num in (SMALL_BATCH, LARGE_BATCH))),
+        recomputed=recomputed,
+        forward_operations=small.forward_operations // SMALL_BATCH,
+        least_samples=_least_samples(bare, make_batch),
         depthwise=has_depthwise(task),
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Step:
-    """What a ledger has found of one."""
+class _StepCost:
+    """The cost of one traced step; operations and traffic are means over steps with different phases."""
 
-    activations: int
-    course: Sequence[int]  # bytes, after every operator
+    activations: int  # bytes that forward keeps for backward
+    live_after: Sequence[int]  # bytes, after each operator
     forward_operations: int
     operations: int
-    traffic: int
+    traffic: int  # bytes
 
 
-def _account(bare: Task, batch: Batch, way: AbstractContextManager[None] | None = None) -> _Step:
+def _tracker(bare: Task, batch: Batch) -> CostTracker:
+    return CostTracker([*bare.parameters(), *bare.buffers(), *_tensors(batch)])
+
+
+def _trace_step(bare: Task, batch: Batch, mode: AbstractContextManager[None] | None = None) -> _StepCost:
     batch = batch.to("meta")
-    ledger = CostTracker([*bare.parameters(), *bare.buffers(), *_tensors(batch)])
+    tracker = _tracker(bare, batch)
     activations = 0
-    forward = operations = traffic = 0.0  # of a step, on the whole: not every step has every phase
-    with way or nullcontext(), ledger:
-        for phase, share in shares_of(bare).items():
-            ledger.operations = ledger.traffic = 0
+    forward = operations = traffic = 0.0
+    with mode or nullcontext(), tracker:
+        for phase, frequency in _phase_frequencies(bare).items():
+            tracker.operations = tracker.traffic = 0
             with learning_in(bare, phase):
                 losses: Losses = bare(batch, phase)
-                activations = max(activations, ledger.live)
-                forward += share * ledger.operations
+                activations = max(activations, tracker.live)
+                forward += frequency * tracker.operations
                 losses.total().backward()  # type: ignore[no-untyped-call]
-            operations += share * ledger.operations
-            traffic += share * ledger.traffic
+            operations += frequency * tracker.operations
+            traffic += frequency * tracker.traffic
             del losses
             bare.zero_grad(set_to_none=True)
-    return _Step(
+    return _StepCost(
         activations=activations,
-        course=tuple(ledger.course),
+        live_after=tuple(tracker.live_after),
         forward_operations=round(forward),
         operations=round(operations),
         traffic=round(traffic),
     )
 
 
-def _looked_at(bare: Task, batch: Batch) -> Sequence[int]:
-    """Bytes after every operator of the network alone, which keeps nothing for backward."""
+def _phase_frequencies(task: Task) -> dict[str, float]:
+    """Return for each phase the share of steps that have it."""
+    steps = [task.phases_of(step) for step in range(task.cycle)]
+    return {phase: sum(phase in step for step in steps) / len(steps) for phase in task.phases}
+
+
+def _trace_inference(bare: Task, batch: Batch) -> Sequence[int]:
+    """Return the live bytes after each operator of the network alone, which keeps nothing for backward."""
     batch = batch.to("meta")
-    ledger = CostTracker([*bare.parameters(), *bare.buffers(), *_tensors(batch)])
+    tracker = _tracker(bare, batch)
     network = bare.get_submodule(bare.network_name)
-    with torch.no_grad(), eval_mode(network), ledger:
+    with torch.no_grad(), eval_mode(network), tracker:
         network(bare.network_inputs(batch))
-    return tuple(ledger.course)
+    return tuple(tracker.live_after)
 
 
-def _pass(few: _Step, more: _Step) -> Pass:
+def _pass(small: _StepCost, large: _StepCost) -> Pass:
     return Pass(
-        activations=_line(few.activations, more.activations),
-        peak=_peak(few.course, more.course),
-        operations=(more.operations - few.operations) // (MORE - FEW),
-        traffic=(more.traffic - few.traffic) // (MORE - FEW),
+        activations=_line(small.activations, large.activations),
+        peak=_peak(small.live_after, large.live_after),
+        operations=(large.operations - small.operations) // (LARGE_BATCH - SMALL_BATCH),
+        traffic=(large.traffic - small.traffic) // (LARGE_BATCH - SMALL_BATCH),
     )
 
 
-def _peak(few: Sequence[int], more: Sequence[int]) -> Peak:
-    """From the bytes after every operator. Moments that others exceed for any number of samples are left
-    out.
+def _peak(small: Sequence[int], large: Sequence[int]) -> Peak:
+    """Return the peak of live bytes for any number of samples, from those after each operator.
+
+    Operators that others exceed for every number of samples are left out.
     """
+    if len(small) != len(large):
+        raise ModelError(
+            f"the network runs {len(small)} operators for {SMALL_BATCH} samples but {len(large)} for "
+            f"{LARGE_BATCH}: its memory cannot be predicted",
+            advice="make forward and losses run the same operators for any number of samples: "
+            "no Python loop over them",
+        )
     steepest: dict[int, int] = {}
-    for line in map(_line, few, more):
+    for small_bytes, large_bytes in zip(small, large, strict=True):
+        line = _line(small_bytes, large_bytes)
         steepest[line.each] = max(line.fixed, steepest.get(line.each, line.fixed))
-    kept: list[Line] = []
+    highest: list[Line] = []
     for each in sorted(steepest, reverse=True):
         line = Line(fixed=steepest[each], each=each)
-        if all(line.at(1) > other.at(1) for other in kept):
-            kept.append(line)
-    return Peak(moments=tuple(kept))
+        if all(line.at(1) > steeper.at(1) for steeper in highest):
+            highest.append(line)
+    return Peak(moments=tuple(highest))
 
 
-def _least(bare: Task, examples: Examples) -> int:
-    """The fewest samples: in training mode BatchNorms of single cells refuse one."""
+def _least_samples(bare: Task, make_batch: BatchFactory) -> int:
+    """Return the fewest samples of a step: BatchNorm on 1 x 1 maps refuses a single one in training."""
     try:
-        _account(bare, examples(1))
+        _trace_step(bare, make_batch(1))
     except ValueError as error:
         if "more than 1 value per channel" not in str(error):
             raise
@@ -190,8 +215,9 @@ def _least(bare: Task, examples: Examples) -> int:
 
 
 def has_depthwise(model: nn.Module) -> bool:
-    """Convolutions of each channel by itself: networks of those are faster channels-last on CPUs, most others
-    are not (docs/decisions/0005).
+    """Return whether a model has depthwise convolutions.
+
+    Such networks are faster channels-last on CPUs, most others are not (docs/decisions/0005).
     """
     layers = [layer for layer in model.modules() if isinstance(layer, nn.Conv2d)]
     return any(1 < layer.groups == layer.in_channels for layer in layers)
@@ -205,6 +231,7 @@ def _size(tensors: Iterable[Tensor]) -> int:
     return sum(tensor.nbytes for tensor in tensors)
 
 
-def _line(few: int, more: int) -> Line:
-    each = max(0, (more - few) // (MORE - FEW))
-    return Line(fixed=few - FEW * each, each=each)
+def _line(small: int, large: int) -> Line:
+    """Return the line through two values, at the sizes of the traced steps; it never falls."""
+    each = max(0, (large - small) // (LARGE_BATCH - SMALL_BATCH))
+    return Line(fixed=small - SMALL_BATCH * each, each=each)

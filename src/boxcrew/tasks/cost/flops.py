@@ -1,6 +1,6 @@
-"""How many operations torch's operators do: two for each pair of numbers that is multiplied and added.
+"""The number of operations of torch's operators: two for each multiplication with its addition.
 
-torch counts them too, but of a backward of grouped convolutions as many as if there were no groups.
+torch counts them too, but for the backward of grouped convolutions as if there were no groups.
 """
 
 from __future__ import annotations
@@ -15,47 +15,47 @@ from torch import Tensor
 aten = torch.ops.aten
 
 
-def operations(operator: Any, args: tuple[Any, ...], made: Any) -> int:
-    """Of one call; 0 of an operator that neither convolves nor multiplies matrices."""
-    count = _COUNTS.get(operator.overloadpacket)
-    return 0 if count is None else count(args, made)
+def count_operations(operator: Any, args: tuple[Any, ...], result: Any) -> int:
+    """Count the operations of one call; 0 if the operator neither convolves nor multiplies matrices."""
+    count = _COUNTERS.get(operator.overloadpacket)
+    return 0 if count is None else count(args, result)
 
 
-def _convolution(args: tuple[Any, ...], made: Any) -> int:
+def _convolution(args: tuple[Any, ...], result: Any) -> int:
     weight, transposed = args[1], args[6]
-    grid: Tensor = args[0] if transposed else made
-    return 2 * _products(weight, grid)
+    grid: Tensor = args[0] if transposed else result
+    return 2 * _num_products(weight, grid)
 
 
-def _convolution_backward(args: tuple[Any, ...], made: Any) -> int:  # noqa: ARG001
-    """Of each gradient that is wanted (inputs, weight) as many as forward has."""
-    grown, inputs, weight, transposed, wanted = args[0], args[1], args[2], args[7], args[10]
-    grid: Tensor = inputs if transposed else grown
-    num_wanted = int(wanted[0]) + int(wanted[1])
-    return num_wanted * 2 * _products(weight, grid)
+def _convolution_backward(args: tuple[Any, ...], result: Any) -> int:  # noqa: ARG001
+    """Count as many as forward has for each gradient that is computed (inputs, weight)."""
+    grad_output, inputs, weight, transposed, output_mask = args[0], args[1], args[2], args[7], args[10]
+    grid: Tensor = inputs if transposed else grad_output
+    num_gradients = int(output_mask[0]) + int(output_mask[1])
+    return num_gradients * 2 * _num_products(weight, grid)
 
 
-def _products(weight: Tensor, grid: Tensor) -> int:
-    """At every place of the grid every weight is used once."""
+def _num_products(weight: Tensor, grid: Tensor) -> int:
+    """Return how often weights are multiplied: each once at every position of the grid (B, C, ...)."""
     return weight.numel() * grid.shape[0] * math.prod(grid.shape[2:])
 
 
-def _product(first: int) -> Callable[[tuple[Any, ...], Any], int]:
-    """Of matrices; `first` is where in the arguments the first one stands."""
+def _matrix_product(first: int) -> Callable[[tuple[Any, ...], Any], int]:
+    """Return the counter of a matrix product whose first matrix is argument `first`."""
 
-    def count(args: tuple[Any, ...], made: Any) -> int:
+    def count(args: tuple[Any, ...], result: Any) -> int:
         inner: int = args[first].shape[-1]
-        numbers: int = made.numel()
-        return 2 * inner * numbers
+        size: int = result.numel()
+        return 2 * inner * size
 
     return count
 
 
-_COUNTS: dict[Any, Callable[[tuple[Any, ...], Any], int]] = {
+_COUNTERS: dict[Any, Callable[[tuple[Any, ...], Any], int]] = {
     aten.convolution: _convolution,
     aten.convolution_backward: _convolution_backward,
-    aten.mm: _product(0),
-    aten.bmm: _product(0),
-    aten.addmm: _product(1),
-    aten.baddbmm: _product(1),
+    aten.mm: _matrix_product(0),
+    aten.bmm: _matrix_product(0),
+    aten.addmm: _matrix_product(1),
+    aten.baddbmm: _matrix_product(1),
 }

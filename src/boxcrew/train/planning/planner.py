@@ -24,7 +24,7 @@ from boxcrew.plan.observed import Observed, ObservedRatio, Timing
 from boxcrew.plan.observed_store import recall, remember
 from boxcrew.plan.plan import Plan
 from boxcrew.plan.search import with_enough_workers
-from boxcrew.tasks.base import DataFacts
+from boxcrew.tasks.data import DataFacts
 from boxcrew.train.config import RunConfig
 from boxcrew.train.planning.choose import choose_plan, plan_request, task_name
 from boxcrew.train.planning.trial import TrialJob, run_trial, trial_settings

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from boxcrew.core.errors import DataError
 from boxcrew.data.checks.problem import ACTIONS, Problem
 from boxcrew.data.config import DataConfig
-from boxcrew.tasks.base import TASKS, OpenOptions, TaskData
+from boxcrew.tasks.base import TASKS
+from boxcrew.tasks.data import OpenOptions, TaskData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
 

@@ -21,7 +21,8 @@ from boxcrew.hardware.machine import Host, Machine
 from boxcrew.hardware.probe import probe_machine, usable_cores
 from boxcrew.plan.explain import expectations, memory_table
 from boxcrew.plan.plan import Plan
-from boxcrew.tasks.base import Task, TaskData
+from boxcrew.tasks.base import Task
+from boxcrew.tasks.data import TaskData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.checkpoint import Checkpoint, list_checkpoints, newest_checkpoint
 from boxcrew.train.loop.hooks.freeze import Freeze

@@ -17,11 +17,12 @@ from boxcrew.data.loading.workers import Workers
 from boxcrew.deploy.deployment import Deployment
 from boxcrew.deploy.memory import forget_peak
 from boxcrew.deploy.optimizer_state import check_slots
-from boxcrew.evaluate.advice import MAX_LINES_BEFORE, MAX_LINES, Advice, worst
+from boxcrew.evaluate.advice import MAX_LINES, MAX_LINES_BEFORE, Advice, worst
 from boxcrew.nets.layers import eval_mode
 from boxcrew.plan.explain import expectations
 from boxcrew.plan.plan import Plan
-from boxcrew.tasks.base import EvalOptions, Loader, LoaderOptions, Task, TaskData
+from boxcrew.tasks.base import Task
+from boxcrew.tasks.data import EvalOptions, Loader, LoaderOptions, TaskData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.checkpoint import Checkpoint
 from boxcrew.train.loop.guard import Guard

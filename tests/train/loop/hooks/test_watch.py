@@ -41,10 +41,10 @@ def test_a_network_that_learns_noise_by_heart_is_told_of(tmp_path: Path, labels_
         "summaries": {"tensorboard": False},
     }
     outcome = train(run_config("fc", settings), Screen())
-    told = [one["what"] for one in outcome.summary["advice"] if "no evaluation was better" in one["what"]]
+    told = [one["what"] for one in outcome.summary["advice"] if "no improvement in" in one["what"]]
     assert bool(told) is not labels_mean_something
     log = (tmp_path / "run" / "train.log").read_text()
-    assert log.count("advice: no evaluation was better") == len(told)
+    assert log.count("advice: no improvement in") == len(told)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,9 @@ def test_what_was_told_is_known_after_a_stop() -> None:
 
 
 @pytest.mark.parametrize(("loss_shows_progress", "is_said"), [(False, True), (True, False)])
-def test_phases_against_each_other_are_judged_by_evaluations_alone(loss_shows_progress: bool, is_said: bool) -> None:
+def test_phases_against_each_other_are_judged_by_evaluations_alone(
+    loss_shows_progress: bool, is_said: bool
+) -> None:
     """Their losses stay as they are."""
     watch = Watch(Screen())
     trainer: Any = SimpleNamespace(step=1, task=SimpleNamespace(loss_shows_progress=loss_shows_progress))
@@ -80,4 +82,4 @@ def test_phases_against_each_other_are_judged_by_evaluations_alone(loss_shows_pr
         watch.on_result(trainer, evaluation=Mock(), is_best=number == 0)
     assert bool(watch.advice) is is_said
     if is_said:
-        assert watch.advice[0].what == "no evaluation was better in 5 since step 1"
+        assert watch.advice[0].what == "no improvement in 5 evaluations since step 1"
