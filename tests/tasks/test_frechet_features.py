@@ -15,7 +15,7 @@ from boxcrew.evaluate.frechet import Moments, frechet_distance
 from boxcrew.nets.classifier import Classifier
 from boxcrew.tasks import frechet_features
 from boxcrew.tasks.data import DataFacts
-from boxcrew.tasks.frechet_features import Look, feature_network
+from boxcrew.tasks.frechet_features import FeatureExtractor, feature_network
 from boxcrew.tasks.quick_training import train_quickly
 
 Trainings = list[Examples]
@@ -65,11 +65,11 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frechet_features, "_known", {})
 
 
-def seen(look: Look, inputs: npt.NDArray[np.uint8] = NEW.inputs) -> npt.NDArray[np.float64]:
+def seen(look: FeatureExtractor, inputs: npt.NDArray[np.uint8] = NEW.inputs) -> npt.NDArray[np.float64]:
     return look(as_tensor(inputs))
 
 
-def accuracy(look: Look) -> float:
+def accuracy(look: FeatureExtractor) -> float:
     """Of new pictures, by the class whose features are nearest on the whole."""
     known = seen(look, LINES.inputs)
     means = np.stack([known[LINES.labels == label].mean(axis=0) for label in (0, 1)])
@@ -77,7 +77,7 @@ def accuracy(look: Look) -> float:
     return float((apart.argmin(axis=1) == NEW.labels).mean())
 
 
-def distance(look: Look, first: npt.NDArray[np.uint8], second: npt.NDArray[np.uint8]) -> float:
+def distance(look: FeatureExtractor, first: npt.NDArray[np.uint8], second: npt.NDArray[np.uint8]) -> float:
     return frechet_distance(Moments.of(seen(look, first)), Moments.of(seen(look, second)))
 
 

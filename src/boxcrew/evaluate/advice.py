@@ -120,10 +120,10 @@ def rare_class_missed(
 def too_complex(
     num_parameters: int, num_examples: int, *, from_scratch: bool, has_backbone: bool
 ) -> tuple[Advice, ...]:
-    """Check before training whether a network is large for its data; of running text, examples are characters.
+    """Check before training whether a network is too large for its data (of running text: characters).
 
-    This is a guess, so it has the least weight: what is measured comes first. `has_backbone`: whether pretrained
-    weights may exist.
+    This is a guess, so it has the least weight: what is measured comes first. `has_backbone`: whether
+    pretrained weights may exist.
     """
     if not from_scratch or num_parameters <= _PARAMETERS * num_examples:
         return ()
@@ -185,7 +185,7 @@ def overfitting_trend(
 
 
 def stalled(*, best_step: int, evaluations: int) -> tuple[Advice, ...]:
-    """Check during training whether evaluations no longer improve, if the loss does not show progress (GANs)."""
+    """Check during training whether evaluations stopped improving, for a loss that shows no progress."""
     if evaluations < _STALLED:
         return ()
     what = f"no improvement in {evaluations} evaluations since step {best_step}"

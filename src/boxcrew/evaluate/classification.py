@@ -75,7 +75,7 @@ class ClassificationEvaluation(Evaluation):
 
     @property
     def numbers(self) -> Mapping[str, float]:
-        """The numbers of the report, with `loss` as `val_loss`: `loss` in a run's numbers is the training loss."""
+        """The report's numbers, with `loss` as `val_loss`: a run's `loss` is that of training."""
         return {"val_loss" if name == "loss" else name: value for name, value in self.report.numbers.items()}
 
     def sentence(self) -> str:
@@ -97,7 +97,7 @@ class ClassificationEvaluation(Evaluation):
 def evaluate_classes(
     probabilities: Probabilities, labels: Ints, classes: Sequence[str]
 ) -> ClassificationReport:
-    """Measure predictions against `labels` (N,), indices of `classes`. Of equal probabilities the first wins."""
+    """Measure predictions against `labels` (N,), indices of `classes`. Of equal classes the first wins."""
     assert probabilities.shape == (len(labels), len(classes)), (
         probabilities.shape,
         len(labels),

@@ -31,7 +31,7 @@ class Evaluation(ABC):
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
-        """Return everything: at least `numbers`, `classes` (a list) and `milliseconds` (per sample, by stage)."""
+        """Return everything, with `numbers`, `classes` (a list) and `milliseconds` (per sample, by stage)."""
 
     def show(self, writer: SummaryWriter, step: int) -> None:  # noqa: B027, most have nothing
         """Write to TensorBoard what is neither a number nor an image."""

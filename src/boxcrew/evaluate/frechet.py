@@ -56,8 +56,8 @@ def frechet_distance(a: Moments, b: Moments) -> float:
     """Return the squared distance |μa - μb|² + tr(A + B - 2 (A½ B A½)½) of the Gaussians with these moments.
 
     Fewer vectors than dimensions are enough, but the distance grows as they become fewer: compare only
-    distances of equally many. The last trace is the sum of the singular values of A½ B½: their squares are the
-    eigenvalues of A½ B A½, but small ones keep their digits, so that the distance of equal moments is 0.
+    distances of equally many. The last trace is the sum of the singular values of A½ B½: their squares are
+    the eigenvalues of A½ B A½, but small ones keep their digits, so that the distance of equal moments is 0.
     """
     assert min(a.count, b.count) > 0, (a.count, b.count)
     if not all(np.isfinite(array).all() for array in (a.mean, a.scatter, b.mean, b.scatter)):
@@ -73,7 +73,7 @@ def frechet_distance(a: Moments, b: Moments) -> float:
 
 
 def _root(covariance: _Array) -> _Array:
-    """Return the symmetric root. Eigenvalues that are 0 but for rounding become 0: their roots would matter."""
+    """Return the symmetric root. Eigenvalues that are 0 but for rounding become 0: their roots would not."""
     values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
     rounding = np.finfo(np.float64).eps * len(values) * max(0.0, float(values.max(initial=0.0)))
     root: _Array = (vectors * np.sqrt(np.where(values > rounding, values, 0.0))) @ vectors.T

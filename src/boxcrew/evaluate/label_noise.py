@@ -30,8 +30,8 @@ class LabelNoise:
 def label_noise(probabilities: Probabilities, labels: Ints) -> LabelNoise:
     """Estimate which of the `labels` (N,) are wrong.
 
-    `probabilities` must be predicted by cross-validation: a network repeats wrong labels that it was trained on.
-    The networks must know the classes: to an untrained one, most labels seem wrong.
+    `probabilities` must be predicted by cross-validation: a network repeats wrong labels that it was trained
+    on. The networks must know the classes: to an untrained one, most labels seem wrong.
     """
     assert len(probabilities) == len(labels), (len(probabilities), len(labels))
     wide = probabilities.astype(np.float64)
@@ -47,8 +47,8 @@ def label_noise(probabilities: Probabilities, labels: Ints) -> LabelNoise:
 def surely_contradicted(probabilities: Probabilities, labels: Ints) -> float:
     """Return the share of labels that contradict the prediction, among the most confident quarter.
 
-    This separates wrong labels from classes that overlap: overlap makes unconfident predictions wrong, while a
-    wrong label meets a confident prediction as often as any other. Only the order of confidences counts, so
+    This separates wrong labels from classes that overlap: overlap makes unconfident predictions wrong, while
+    a wrong label meets a confident prediction as often as any other. Only the order of confidences counts, so
     they need no calibration.
     """
     confidence = probabilities.max(axis=1)
@@ -59,8 +59,8 @@ def surely_contradicted(probabilities: Probabilities, labels: Ints) -> float:
 def _confident_joint(probabilities: _Array, labels: Ints) -> Ints:
     """Return counts (C, C) (equation 1): rows are labels, columns the classes that examples confidently are.
 
-    An example confidently is of a class if its probability reaches the mean of the examples that are labeled so
-    (equation 2); of several such classes, the likeliest.
+    An example confidently is of a class if its probability reaches the mean of the examples that are labeled
+    so (equation 2); of several such classes, the likeliest.
     """
     num_classes = probabilities.shape[1]
     labeled = probabilities[np.arange(len(labels)), labels]

@@ -18,7 +18,7 @@ class LanguageReport:
     """All that is measured about a language model on one split."""
 
     numbers: Mapping[str, float]
-    """`loss` (nats per character), `perplexity` (its exponential), `bits` (per character). -1 where undefined."""
+    """`loss` (nats per character), `perplexity` (its exponential), `bits` (per character); -1: undefined."""
     num_characters: int  # that were predicted
 
     def to_json(self) -> dict[str, Any]:

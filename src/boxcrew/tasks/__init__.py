@@ -1,9 +1,9 @@
 """What can be trained: each kind of task is one file that registers its settings, network, loss and data.
 
 `base` has the contract of a network with its loss (`Task`), the settings (`TaskConfig`) and the registry;
-`data` has what training asks of a task's data (`TaskData`). `detection`, `classification`, `sequence` and `gan`
-are the tasks; the other modules serve them. `cost` computes what a step takes without running it.
+`data` has what training asks of a task's data (`TaskData`). `detection`, `classification`, `sequence` and
+`gan` are the tasks; the other modules serve them. `cost` computes what a step takes without running it.
 
-Data flows: `TaskData.open` -> facts -> `TaskData.build` -> `Task`; `TaskData.loader` -> batches -> `Task.forward`
--> losses; `TaskData.evaluate` -> an `Evaluation`.
+Data flows: `TaskData.open` -> facts -> `TaskData.build` -> `Task`; `TaskData.loader` -> batches ->
+`Task.forward` -> losses; `TaskData.evaluate` -> an `Evaluation`.
 """

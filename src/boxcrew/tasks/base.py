@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class Task(nn.Module, ABC):
-    """A network with its loss. The loss is `forward`, so that modules that wrap it for distributed work see it.
+    """A network with its loss. The loss is `forward`, so that wrappers for distributed work see it.
 
-    A step has one or more phases, such as critic and generator; every parameter learns in exactly one of them.
+    A step has one or more phases, such as critic and generator; each parameter learns in exactly one of them.
     """
 
     phases: ClassVar[tuple[str, ...]] = ("train",)

@@ -1,4 +1,4 @@
-"""Photos with their boxes: as they are learnt from, and as they were found."""
+"""Draws images with their boxes: training samples, and labels beside predictions."""
 
 from __future__ import annotations
 
@@ -12,41 +12,39 @@ from boxcrew.data.images.drawing import draw_boxes
 from boxcrew.evaluate.detection.metric import EvaluatedImage
 from boxcrew.tasks.data import ImageSheets
 
-SHOWN_SCORE = 0.3  # predictions below would only clutter a picture
+SHOWN_SCORE = 0.3  # predictions below would only clutter an image
 
 
 def draw_batch(source: Source, records: Sequence[Record], batch: Batch, num: int) -> ImageSheets:
-    """The first of a batch before and after augmentation."""
+    """Draw the first samples of a batch before and after augmentation."""
     by_key = {record.key: record for record in records}
     count = min(num, len(batch))
     before = [_draw_record(source, by_key[key]) for key in batch.keys[:count]]
-    after = [_draw_input(source, batch, place) for place in range(count)]
+    after = [_draw_input(source, batch, index) for index in range(count)]
     return {"train/before_augmentation": before, "train/after_augmentation": after}
 
 
 def draw_detections(
-    source: Source, records: Sequence[Record], evaluated: Sequence[EvaluatedImage]
+    source: Source, records: Sequence[Record], images: Sequence[EvaluatedImage]
 ) -> ImageSheets:
     by_key = {record.key: record for record in records}
-    labels, found = [], []
-    for one in evaluated:
-        image = source.read(by_key[one.key])
-        labels.append(draw_boxes(image, one.target.boxes, one.target.labels, source.classes))
-        keep = one.detections.scores >= SHOWN_SCORE
-        seen = [
-            tensor[keep].numpy()
-            for tensor in (one.detections.boxes, one.detections.labels, one.detections.scores)
-        ]
-        found.append(draw_boxes(image, seen[0], seen[1], source.classes, seen[2]))
-    return {"val/labels": labels, "val/predictions": found}
+    labels, predictions = [], []
+    for image in images:
+        pixels, target, detections = source.read(by_key[image.key]), image.target, image.detections
+        labels.append(draw_boxes(pixels, target.boxes, target.labels, source.classes))
+        keep = detections.scores >= SHOWN_SCORE
+        boxes, classes = detections.boxes[keep].numpy(), detections.labels[keep].numpy()
+        scores = detections.scores[keep].numpy()
+        predictions.append(draw_boxes(pixels, boxes, classes, source.classes, scores))
+    return {"val/labels": labels, "val/predictions": predictions}
 
 
 def _draw_record(source: Source, record: Record) -> Image:
     return draw_boxes(source.read(record), record.target.boxes, record.target.labels, source.classes)
 
 
-def _draw_input(source: Source, batch: Batch, place: int) -> Image:
-    known = batch.targets["labels"][place] >= 0
-    image = np.ascontiguousarray(batch.inputs[place].permute(1, 2, 0).numpy())
-    boxes, labels = batch.targets["boxes"][place][known], batch.targets["labels"][place][known]
+def _draw_input(source: Source, batch: Batch, index: int) -> Image:
+    real = batch.targets["labels"][index] >= 0  # others are padding
+    image = np.ascontiguousarray(batch.inputs[index].permute(1, 2, 0).numpy())
+    boxes, labels = batch.targets["boxes"][index][real], batch.targets["labels"][index][real]
     return draw_boxes(image, boxes.numpy(), labels.numpy(), source.classes)

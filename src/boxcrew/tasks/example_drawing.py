@@ -1,4 +1,4 @@
-"""Small pictures with the names of their classes, large enough to look at."""
+"""Draws small images with the names of their classes, enlarged so that people can see them."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ from torch import Tensor
 from boxcrew.core.types import Image, Ints
 from boxcrew.data.images.drawing import draw_boxes
 
-_SIDE = 160  # pixels that a picture is enlarged to, at least
+_SIDE = 160  # pixels that an image is enlarged to, at least
 
 
 def draw_examples(
-    pictures: Tensor, labels: Ints, classes: Sequence[str], scores: npt.NDArray[np.floating] | None = None
+    images: Tensor, labels: Ints, classes: Sequence[str], scores: npt.NDArray[np.floating] | None = None
 ) -> list[Image]:
-    """`pictures` uint8 (n, C, H, W)."""
+    """Draw `images`, uint8 (n, C, H, W), each with the name of its class."""
     drawn = []
-    for place, label in enumerate(labels.tolist()):
-        picture = enlarged(pictures[place])
-        whole = [[0, 0, picture.shape[1], picture.shape[0]]]
-        score = None if scores is None else [float(scores[place])]
-        drawn.append(draw_boxes(picture, whole, [label], classes, score))
+    for index, label in enumerate(labels.tolist()):
+        image = enlarged(images[index])
+        frame = [[0, 0, image.shape[1], image.shape[0]]]
+        score = None if scores is None else [float(scores[index])]
+        drawn.append(draw_boxes(image, frame, [label], classes, score))
     return drawn
 
 
-def enlarged(picture: Tensor, *, side: int = _SIDE) -> Image:
-    """uint8 (C, H, W), C 1 or 3 -> RGB, at least `side` pixels wide or high, by a whole factor, so that
-    pixels stay what they are.
+def enlarged(pixels: Tensor, *, side: int = _SIDE) -> Image:
+    """Return uint8 (C, H, W), C 1 or 3, as RGB of at least `side` pixels in its longer side.
+
+    The factor is an integer, so that pixels stay squares of one color.
     """
-    image = np.ascontiguousarray(picture.permute(1, 2, 0).numpy())
+    image = np.ascontiguousarray(pixels.permute(1, 2, 0).numpy())
     if image.shape[2] == 1:
         image = np.repeat(image, 3, axis=2)
     factor = -(-side // max(image.shape[:2]))

@@ -30,8 +30,8 @@ class CocoScores:
 def coco_scores(images: Sequence[EvaluatedImage], *, num_classes: int) -> CocoScores:
     """Return all 12 numbers, and AP and AP50 of each class, equal to those of pycocotools.
 
-    Detections on crowds do not count. COCO does not know `difficult`: such objects count as any other (the VOC
-    numbers leave them out). Areas are those of the boxes.
+    Detections on crowds do not count. COCO does not know `difficult`: such objects count as any other (the
+    VOC numbers leave them out). Areas are those of the boxes.
     """
     precision, recall = _accumulate(images, num_classes)
     values = (
@@ -53,7 +53,7 @@ def coco_scores(images: Sequence[EvaluatedImage], *, num_classes: int) -> CocoSc
 def _accumulate(
     images: Sequence[EvaluatedImage], num_classes: int
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return precision (IoU, recall, class, area, most) and recall (IoU, class, area, most); -1 is undefined."""
+    """Return precision (IoU, recall, class, area, most), recall (IoU, class, area, most); -1 is undefined."""
     if not images:
         return np.full((10, 101, num_classes, 4, 3), -1.0), np.full((10, num_classes, 4, 3), -1.0)
     from faster_coco_eval import COCO, COCOeval_faster

@@ -17,8 +17,8 @@ def confusion_matrix(images: Sequence[EvaluatedImage], *, num_classes: int, thre
 
     In each image, objects and the detections whose score is at least `threshold` are paired one to one,
     whatever their classes, the greatest IoU first and none below 0.5. An unpaired object counts as predicted
-    background, an unpaired detection as true background. Difficult objects and crowds are not counted, nor are
-    unpaired detections that lie on one.
+    background, an unpaired detection as true background. Difficult objects and crowds are not counted, nor
+    are unpaired detections that lie on one.
     """
     matrix = np.zeros((num_classes + 1, num_classes + 1), dtype=np.int64)
     for image in images:

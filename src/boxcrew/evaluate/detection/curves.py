@@ -1,4 +1,4 @@
-"""Precision and recall curves of each class, over its detections and on the grids that are stored and drawn."""
+"""Precision and recall curves of each class, by detection and on the grids that are stored and drawn."""
 
 from __future__ import annotations
 

@@ -40,10 +40,10 @@ def class_matches(images: Sequence[EvaluatedImage], *, num_classes: int) -> list
     """Match the detections of each class with its objects; the result is in the order of the classes.
 
     As in the devkit, a detection is matched with the object of its class that it overlaps most. It is a false
-    positive below IoU 0.5, or if a better detection is matched with the same object; it counts neither way if the
-    object is difficult. Unlike in the devkit, coordinates are continuous (no pixel is added to a side). A crowd,
-    which VOC does not know, is treated as in COCO: a detection that matches no object and lies at least half
-    inside a crowd of its class counts neither way. Equal scores keep the order of the images.
+    positive below IoU 0.5, or if a better detection is matched with the same object; it counts neither way if
+    the object is difficult. Unlike in the devkit, coordinates are continuous (no pixel is added to a side). A
+    crowd, which VOC does not know, is treated as in COCO: a detection that matches no object and lies at
+    least half inside a crowd of its class counts neither way. Equal scores keep the order of the images.
     """
     matches = _join(_match_images(images))
     ordinary = [image.target.labels[~(image.target.difficult | image.target.crowd)] for image in images]
@@ -82,7 +82,7 @@ def _match_images(images: Sequence[EvaluatedImage]) -> Iterator[_Matches]:
 
 
 def _match(boxes: Floats, labels: Ints, target: Target) -> tuple[Ints, Bools]:
-    """Return the object that each detection of an image is matched with (-1: none), and whether to ignore it."""
+    """Return the object that each detection is matched with (-1: none), and whether to ignore it."""
     if not len(boxes) or not len(target):
         return np.full(len(boxes), -1), np.zeros(len(boxes), dtype=np.bool_)
     same = labels[:, None] == target.labels

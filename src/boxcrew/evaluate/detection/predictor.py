@@ -43,7 +43,7 @@ class PredictSeconds:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Predictor:
-    """A detector with its input pipeline and the way back to image pixels. `move` brings inputs to its device."""
+    """A detector with what comes before and after it. `move` brings inputs to its device."""
 
     detector: DetectorNet
     pipeline: Pipeline

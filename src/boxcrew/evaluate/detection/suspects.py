@@ -30,7 +30,8 @@ class Suspect:
 
     It is not proof: a detector repeats systematic errors of the labels it was trained on, and makes its own.
 
-    `loss` is the cost of the disagreement in nats, with the detector's scores as probabilities of at least 0.01:
+    `loss` is the cost of the disagreement in nats, with the detector's scores as probabilities of at least
+    0.01:
     - missing-label: -log(1 - score) of a detection where nothing is labeled
     - unfindable: -log(p) of a label, p being the score of its own class there; that of a detection with too
       little overlap counts in proportion
@@ -81,9 +82,9 @@ def suspects_of(
     """Return at most `limit` suspects of each kind, greatest loss first, the kinds in the order of `KINDS`.
 
     `images` are those of each split. A detection counts from the score on that gives its class the best F1
-    against the labels, within 0.3 and 0.5. Classes whose F1 stays below 0.5 are left out altogether, as labels
-    and as detections: an untrained detector suspects nothing. Difficult objects are never suspect, and excuse
-    detections on them; so do crowds.
+    against the labels, within 0.3 and 0.5. Classes whose F1 stays below 0.5 are left out altogether, as
+    labels and as detections: an untrained detector suspects nothing. Difficult objects are never suspect, and
+    excuse detections on them; so do crowds.
     """
     trusted = _trusted_classes([image for split in images.values() for image in split], classes)
     suspects = [

@@ -9,17 +9,14 @@ from boxcrew.evaluate.detection.matches import ClassMatches
 
 
 def voc07_ap(class_matches: ClassMatches) -> float | None:
-    """Return the mean of the best precision at recall 0, 0.1, ... 1 (VOC 2007); None if there is no object."""
+    """Return the mean of the best precision at recall 0, 0.1, ... 1 (VOC 2007); None without objects."""
     if not class_matches.num_objects:
         return None
     return float(precision_at_recall(class_matches, np.arange(11) / 10).mean())
 
 
 def voc12_ap(class_matches: ClassMatches) -> float | None:
-    """Return the area under the curve of precision by recall (since VOC 2010); None if there is no object.
-
-    The precision at a recall is the best at that recall or a higher one.
-    """
+    """Return the area under the best precision at each recall or higher (since VOC 2010); None as above."""
     if not class_matches.num_objects:
         return None
     precision, recall = precision_recall(class_matches)

@@ -25,7 +25,7 @@ from boxcrew.tasks.cost.flops import count_operations
 SMALL_BATCH, LARGE_BATCH = (
     2,
     4,
-)  # samples of the two traced steps; with 1, some operators work in another order
+)  # samples of the two traced steps; with 1, some operators differ
 VERSION = 3  # of the method: stored results of another version are not used
 
 
@@ -87,8 +87,9 @@ def workload_of(
 ) -> Workload:
     """Trace steps of two sizes and return what a step of any size takes.
 
-    `slots`: tensors that the optimizer keeps for each trainable parameter. `recompute`: trace also a step that
-    computes activations again in backward. `ModelError` if a step's operators depend on its number of samples.
+    `slots`: tensors that the optimizer keeps for each trainable parameter. `recompute`: trace also a step
+    that computes activations again in backward. `ModelError` if a step's operators depend on its number of
+    samples.
     """
     bare = copy.deepcopy(task).to("meta")
     small, large = (_trace_step(bare, make_batch(num)) for num in (SMALL_BATCH, LARGE_BATCH))
