@@ -116,15 +116,15 @@ def check_all(task_data: TaskData) -> None:
     assert task_data.describe(task)
     batch = contract.check_stream(task_data)
     contract.check_losses(task, batch)
-    contract.check_account(task_data, task)
-    contract.check_examination(task_data, task)
+    contract.check_workload(task_data, task)
+    contract.check_evaluation(task_data, task)
     assert task_data.digest() == task_data.digest()
 
 
 def test_data_of_another_kind_is_refused(tmp_path: Path) -> None:
     place = write_table(tmp_path / "data.csv")
     kind = TASKS.get("gan")
-    with pytest.raises(DataError, match="holds numbers; this task learns from pictures"):
+    with pytest.raises(DataError, match="holds numbers; this task needs pictures"):
         kind.open(
             kind.config_class.of({"name": "gan"}), OpenOptions(data=DataConfig(path=str(place)), seed=0)
         )

@@ -20,7 +20,7 @@ from boxcrew.evaluate.detection.measures import evaluate_detections
 from boxcrew.evaluate.detection.metric import EvaluatedImage
 from boxcrew.evaluate.detection.predictor import PredictSeconds
 from boxcrew.tasks.data import EvalOptions
-from boxcrew.tasks.detection import LOOKED_AT, DetectionConfig, DetectionData, DetectionTask
+from boxcrew.tasks.detection import NUM_TRAIN_EVALUATED, DetectionConfig, DetectionData, DetectionTask
 from boxcrew.testing.detectors import CLASSES, noise_batch
 
 Answer = Callable[[Record], Target]
@@ -80,7 +80,7 @@ def advised(
     task: Any = None
     found = task_data.advice_after(task, lambda inputs: inputs, EvalOptions(batch=1, workers=Workers()), last)
     (num_photos,) = looked_at
-    assert LOOKED_AT / 2 < num_photos <= LOOKED_AT
+    assert NUM_TRAIN_EVALUATED / 2 < num_photos <= NUM_TRAIN_EVALUATED
     return {one.cause: one for one in found}
 
 

@@ -69,7 +69,7 @@ def evaluated(task_data: GanData, task: Task, *, batch: int) -> GanEvaluation:
 def test_as_many_pictures_are_judged_whatever_the_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gan, "JUDGED", 10)
+    monkeypatch.setattr(gan, "NUM_COMPARED", 10)
     write_classes(tmp_path, {"a": 30, "b": 30})
     task_data = opened(tmp_path)
     assert len(task_data.val) == 12

@@ -81,7 +81,7 @@ def test_what_is_set_about_classes_is_refused(text: Path, words: Path, setting: 
 
 
 def test_a_network_that_cannot_go_on_with_text_is_refused(text: Path) -> None:
-    with pytest.raises(UsageError, match="net=fc: not for running text") as raised:
+    with pytest.raises(UsageError, match="net=fc: cannot continue running text") as raised:
         opened(text, net="fc").task()
     assert "net=rnn" in raised.value.advice
     with pytest.raises(UsageError, match="bidirectional"):

@@ -41,7 +41,7 @@ def predict_text(tree: Tree, *, as_json: bool) -> None:
     say = screen(as_json=as_json)
     _warn_of_unknown(unknown_characters(net.meaning, text), say)
     with loaded.deployment:
-        more = net.continued(text, config.num, temperature=config.temperature, seed=config.seed)
+        more = net.continue_text(text, config.num, temperature=config.temperature, seed=config.seed)
     say.say(f"{text}{more}")
     if as_json:
         print_json({"text": text, "continued": more})
