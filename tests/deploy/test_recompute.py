@@ -108,10 +108,12 @@ def test_a_step_takes_less_memory() -> None:
         with deploy(plan_of(BATCH, recompute=recompute)) as deployment:
             task = deployment.place(learning.make_task("ssdlite"))
             batch = learning.make_batch(BATCH, step=0)
-            ledger = CostTracker([*task.parameters(), *task.buffers(), batch.inputs, *batch.targets.values()])
-            with ledger:
+            tracker = CostTracker(
+                [*task.parameters(), *task.buffers(), batch.inputs, *batch.targets.values()]
+            )
+            with tracker:
                 deployment.gradients(task, batch, "train")
-        peaks.append(ledger.peak)
+        peaks.append(tracker.peak)
     whole, again = peaks
     assert again < 0.7 * whole
 

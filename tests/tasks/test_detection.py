@@ -56,7 +56,7 @@ def evaluated(records: Sequence[Record], classes: tuple[str, ...], answer: Answe
                 width=record.width,
                 height=record.height,
                 target=record.target,
-                found=detections,
+                detections=detections,
             )
         )
     report = evaluate_detections(evaluated, classes)

@@ -1,4 +1,4 @@
-"""What can be trained: each kind of task is one file that registers its settings, network, loss and data.
+"""The kinds of tasks that can be trained: each is one file with its settings, network, loss and data.
 
 `base` has the contract of a network with its loss (`Task`), the settings (`TaskConfig`) and the registry;
 `data` has what training asks of a task's data (`TaskData`). `detection`, `classification`, `sequence` and

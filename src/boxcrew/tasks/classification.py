@@ -250,7 +250,7 @@ class ClassData(ExampleData):
     def advice_after(
         self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions, last: Evaluation
     ) -> tuple[Advice, ...]:
-        """Check for overfitting, on as many training as validation examples, missed rare classes, wrong labels."""
+        """Check for overfitting (on equally many training examples), missed rare classes and wrong labels."""
         assert isinstance(last, ClassificationEvaluation)
         trained = self._evaluate(self.train.some(len(self.val)), task, move, options).report.numbers
         validated = last.report.numbers

@@ -1,4 +1,4 @@
-"""What training asks of a task's data: opening, batches, evaluation, advice and what to show to people."""
+"""The contract of a task's data, all that training asks of it: opening, batches, evaluation, advice and what to show to people."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.tasks.base import Task, TaskConfig
 
 DataFacts = Mapping[str, Any]
-"""What the data decides about a network, as JSON values, among them `classes`. Stored with weights."""
+"""The facts about data that decide a network, as JSON values, among them `classes`. Stored with weights."""
 
 ImageSheets = Mapping[str, Sequence[Image]]
 """Images to show together, by a name such as val/predictions."""
@@ -28,7 +28,7 @@ ALL_SPLITS = "all"
 
 @dataclass(frozen=True, kw_only=True)
 class OpenOptions:
-    """How to open data. `progress` is called with (done, total)."""
+    """The options of opening data. `progress` is called with (done, total)."""
 
     data: DataConfig
     seed: int  # for splits, where the data has none
@@ -38,13 +38,13 @@ class OpenOptions:
 
     @property
     def evaluates_all(self) -> bool:
-        """Whether samples of every split are evaluated. Never so for training."""
+        """True if samples of every split are evaluated; never in training."""
         return self.facts is not None and self.data.val == ALL_SPLITS
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoaderOptions:
-    """How to load training samples."""
+    """The options of loading training samples."""
 
     batch: int  # samples per step, over all replicas
     seed: int
@@ -54,7 +54,7 @@ class LoaderOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class EvalOptions:
-    """How to evaluate. `progress` is called with the number of samples done."""
+    """The options of an evaluation. `progress` is called with the number of samples done."""
 
     batch: int
     workers: Workers

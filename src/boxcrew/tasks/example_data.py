@@ -1,4 +1,4 @@
-"""What tasks have in common whose examples have one label each, or none: opening, loading, describing."""
+"""The common part of tasks whose examples have one label each, or none: opening, loading, describing."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class ExampleData(TaskData):
 
     @property
     def is_balanced(self) -> bool:
-        """Whether training draws all classes equally often."""
+        """True if training draws all classes equally often."""
         return False
 
     @abstractmethod
@@ -249,7 +249,7 @@ def _color_statistics(examples: Examples) -> dict[str, list[float]]:
 
 
 def known_only(opened: ExampleSet, classes: tuple[str, ...]) -> ExampleSet:
-    """Return the examples with labels numbered as in `classes`, those of a network; others are a `DataError`."""
+    """Return the examples with labels numbered as in a network's `classes`; others are a `DataError`."""
     if opened.classes == classes:
         return opened
     unknown = [name for name in opened.classes if name not in classes]

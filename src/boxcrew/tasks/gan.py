@@ -249,7 +249,7 @@ class GanData(ExampleData):
         return {}
 
     def evaluate(self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions) -> Evaluation:
-        """Measure the Fréchet distance by features trained on this data: only distances on the same data compare."""
+        """Measure the Fréchet distance. Its features are trained on this data: compare it on the same data only."""
         begun = time.monotonic()
         features = feature_network(self.train, {**self.facts, "classes": list(self.examples.classes)})
         real: list[Moments] = []

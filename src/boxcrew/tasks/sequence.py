@@ -161,7 +161,7 @@ class SequenceData(ClassData):
 
     @property
     def is_text(self) -> bool:
-        """Whether this is running text without classes, which the network learns to continue."""
+        """True if this is running text without classes, which the network learns to continue."""
         return not self.examples.classes
 
     @property

@@ -45,7 +45,7 @@ def check_build(task_data: TaskData) -> Task:
 
 
 def check_stream(task_data: TaskData) -> Batch:
-    """Check that a step has the same samples whatever the start, workers and shares; return the first batch."""
+    """Check that a step's samples do not depend on start, workers and shares; return the first batch."""
     loader = task_data.loader(LoaderOptions(batch=BATCH, seed=5))
     steps = list(loader.batches(num_steps=3))
     _require_same(next(loader.batches(2)), steps[2])

@@ -141,14 +141,14 @@ def taken(
 ) -> CostTracker:
     """What a step takes, on the device for tensors without data; `live` is what forward has kept."""
     bare, batch = copy.deepcopy(task).to("meta"), batch.to("meta")
-    ledger = CostTracker([*bare.parameters(), *bare.buffers(), batch.inputs, *batch.targets.values()])
-    with ledger:
+    tracker = CostTracker([*bare.parameters(), *bare.buffers(), batch.inputs, *batch.targets.values()])
+    with tracker:
         with way(bare):
             losses: Losses = bare(batch, "train")
-        ledger.kept = ledger.live  # type: ignore[attr-defined]
+        tracker.kept = tracker.live  # type: ignore[attr-defined]
         losses.total().backward()  # type: ignore[no-untyped-call]
     assert all(p.grad is not None and p.grad.is_meta for p in bare.parameters())
-    return ledger
+    return tracker
 
 
 @pytest.mark.parametrize(

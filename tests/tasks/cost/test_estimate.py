@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import nn
 
+from boxcrew.core.errors import ModelError
 from boxcrew.core.types import Batch, Losses
 from boxcrew.core.workload import Workload
 from boxcrew.detectors._base import DETECTORS, DetectorNet
@@ -146,16 +147,16 @@ def test_a_batch_norm_of_a_single_cell_wants_two_samples(side: int, least: int) 
 
 def test_traffic_is_what_is_read_and_written() -> None:
     one, other = torch.zeros(2, 10), torch.zeros(10, 3)
-    with CostTracker([one, other]) as ledger:
+    with CostTracker([one, other]) as tracker:
         view = one.reshape(10, 2).t()
-        assert (ledger.traffic, ledger.live) == (0, 0)
+        assert (tracker.traffic, tracker.live) == (0, 0)
         result = view + 1
-        assert (ledger.traffic, ledger.live) == (80 + 80, 80)
+        assert (tracker.traffic, tracker.live) == (80 + 80, 80)
         del result
         product = one @ other
-        assert (ledger.traffic, ledger.live, ledger.peak) == (160 + 80 + 120 + 24, 24, 80)
+        assert (tracker.traffic, tracker.live, tracker.peak) == (160 + 80 + 120 + 24, 24, 80)
         del product
-    assert (ledger.live, ledger.peak) == (0, 80)
+    assert (tracker.live, tracker.peak) == (0, 80)
 
 
 # --- Tables of two detectors ------------------------------------------------------------------------------
@@ -419,13 +420,13 @@ def test_what_ssd_keeps_for_its_loss() -> None:
 
 def a_step(task: nn.Module, batch: Batch) -> tuple[int, int, int]:
     """Bytes that forward keeps, bytes at the most, and operations."""
-    ledger = CostTracker([*task.parameters(), *task.buffers(), batch.inputs, *batch.targets.values()])
-    with ledger:
+    tracker = CostTracker([*task.parameters(), *task.buffers(), batch.inputs, *batch.targets.values()])
+    with tracker:
         losses = task(batch, "train")
-        kept = ledger.live
+        kept = tracker.live
         losses.total().backward()
     task.zero_grad()
-    return kept, ledger.peak, ledger.operations
+    return kept, tracker.peak, tracker.operations
 
 
 def test_it_is_what_a_step_on_the_cpu_holds() -> None:
@@ -447,6 +448,21 @@ def test_no_step_holds_more_than_the_peak(num: int) -> None:
     kept, peak, _ = a_step(chain.to("meta"), images(3, 16)(num).to("meta"))
     assert kept == found.activations.at(num)
     assert peak <= found.peak.at(num)
+
+
+class OneByOne(Chain):
+    """Computes each sample by itself, so that its operators depend on how many there are."""
+
+    def forward(self, batch: Batch, phase: str = "train") -> Losses:
+        assert phase == "train"
+        total = torch.stack([self.layers(image[None]).sum() for image in batch.inputs]).sum()
+        return Losses(terms={"sum": total}, weight=total.new_ones(()))
+
+
+def test_a_network_whose_operators_depend_on_the_number_of_samples_is_refused() -> None:
+    with pytest.raises(ModelError, match=r"runs \d+ operators for 2 samples but \d+ for 4") as raised:
+        workload_of(OneByOne(nn.Conv2d(3, 8, 3)), images(3, 16), slots=0, averages=False)
+    assert "the same operators for any number of samples" in raised.value.advice
 
 
 # --- Evaluations ------------------------------------------------------------------------------------------

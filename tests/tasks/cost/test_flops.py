@@ -19,10 +19,10 @@ SAMPLES = 2
 
 
 def counted(run: Callable[[], object]) -> int:
-    ledger = CostTracker([])
-    with ledger:
+    tracker = CostTracker([])
+    with tracker:
         run()
-    return ledger.operations
+    return tracker.operations
 
 
 def counted_by_torch(run: Callable[[], object]) -> int:
