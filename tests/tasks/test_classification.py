@@ -268,7 +268,7 @@ def test_what_is_said_of_a_rare_class() -> None:
     train = scored(np.repeat(np.arange(3), [200, 150, 10]))
     task_data = subject_of(train, scored(val, shown=np.where(val == 2, 0, val)), net=LINEAR, smoothing=0.05)
     told = advised(task_data)["imbalance"]
-    assert told.what == "recall of hat (10 learnt) is 0.00, mean 0.67"
+    assert told.what == "recall of hat (10 examples) is 0.00, mean 0.67"
     assert "task.focal=2 task.smoothing=0" in told.remedy
     assert len(str(told)) < 140
 

@@ -122,7 +122,7 @@ def test_pictures_that_are_not_numbers_are_an_error(value: float) -> None:
     made = torch.zeros(2, 1, 4, 4)
     assert set(to_pixels(made).flatten().tolist()) == {128}
     made[1, 0, 2, 3] = value
-    with pytest.raises(ModelError, match="not finite numbers") as raised:
+    with pytest.raises(ModelError, match="not finite") as raised:
         to_pixels(made)
     assert "diverged" in raised.value.advice
 
@@ -134,7 +134,7 @@ def test_a_generator_that_has_diverged_is_not_judged(tmp_path: Path) -> None:
     with torch.no_grad():
         for parameter in task.parameters():
             parameter.fill_(float("nan"))
-    with pytest.raises(ModelError, match="not finite numbers"):
+    with pytest.raises(ModelError, match="not finite"):
         evaluated(task_data, task, batch=4)
 
 

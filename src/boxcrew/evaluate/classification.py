@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from boxcrew.core.errors import ModelError
 from boxcrew.core.types import Bools, Ints
 from boxcrew.evaluate.detection.metric import ClassRates, f1, mean_defined
-from boxcrew.evaluate.evaluation import Evaluation
+from boxcrew.evaluate.evaluation import Evaluation, diverged
 
 Probabilities = npt.NDArray[np.floating[Any]]
 """(N, C) class probabilities that a network predicts for N examples; each row adds up to 1."""
@@ -120,9 +119,8 @@ def evaluate_classes(
 def _check_finite(probabilities: Probabilities) -> None:
     broken = int((~np.isfinite(probabilities).all(axis=1)).sum())
     if broken:
-        raise ModelError(
-            f"the network's predictions for {broken} of {len(probabilities)} examples are not finite numbers",
-            advice="training has diverged: try a lower optim.rate=, or optim.clip=",
+        raise diverged(
+            f"the network's predictions for {broken} of {len(probabilities)} examples are not finite"
         )
 
 

@@ -6,8 +6,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from boxcrew.core.errors import ModelError
+
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
+
+
+def diverged(problem: str) -> ModelError:
+    """Return the error of a network whose outputs are not finite."""
+    return ModelError(problem, advice="training has diverged: try a lower optim.rate=, or optim.clip=")
 
 
 class Evaluation(ABC):

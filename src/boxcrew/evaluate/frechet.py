@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from boxcrew.core.errors import ModelError
+from boxcrew.evaluate.evaluation import diverged
 
 _Array = npt.NDArray[np.float64]
 
@@ -61,10 +61,7 @@ def frechet_distance(a: Moments, b: Moments) -> float:
     """
     assert min(a.count, b.count) > 0, (a.count, b.count)
     if not all(np.isfinite(array).all() for array in (a.mean, a.scatter, b.mean, b.scatter)):
-        raise ModelError(
-            "features of images are not finite numbers",
-            advice="training has diverged: try a lower optim.rate=, or optim.clip=",
-        )
+        raise diverged("the features of images are not finite")
     difference = a.mean - b.mean
     root_trace = np.linalg.svd(_root(a.covariance) @ _root(b.covariance), compute_uv=False).sum()
     covariance_term = np.trace(a.covariance) + np.trace(b.covariance) - 2 * root_trace

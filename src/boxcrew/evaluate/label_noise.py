@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +21,6 @@ class LabelNoise:
 
     rate: float  # 0..1, the share of the labels that are estimated to be wrong
     suspects: tuple[int, ...]  # indices of labels to check, the likeliest to be wrong first
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def label_noise(probabilities: Probabilities, labels: Ints) -> LabelNoise:

@@ -6,9 +6,9 @@ import math
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Any
 
-from boxcrew.core.errors import ModelError
+from boxcrew.evaluate.evaluation import diverged
 
 _MOST_NATS = math.log(sys.float_info.max)  # beyond, the perplexity overflows a float
 
@@ -25,19 +25,11 @@ class LanguageReport:
         """Return JSON values; all numbers are finite."""
         return asdict(self)
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Return the report that `to_json` described."""
-        return cls(numbers=dict(data["numbers"]), num_characters=data["num_characters"])
-
 
 def evaluate_language(nats: float, num_characters: int) -> LanguageReport:
     """Return the report for `nats`, the sum of the negative log-likelihoods of all characters."""
     if not math.isfinite(nats):
-        raise ModelError(
-            f"the loss of {num_characters} characters is {nats}, not a finite number",
-            advice="training has diverged: try a lower optim.rate=, or optim.clip=",
-        )
+        raise diverged(f"the loss of {num_characters} characters is {nats}")
     if not num_characters:
         return LanguageReport(numbers={"loss": -1.0, "perplexity": -1.0, "bits": -1.0}, num_characters=0)
     loss = nats / num_characters

@@ -68,13 +68,14 @@ class AugmentConfig(Config):
 
     def changes(self, kind: Kind, unknown: int = 0) -> Changes:
         """Return the changes to training examples. `unknown`: the token of unknown characters."""
-        change: _Pictures | _Tokens | None = None
+        change: partial[Array] | None = None
         if kind == "pictures":
             plain = SmallPictures(flip=self.flip, shift=self.shift, erase=self.erase)
             policy = None if self.policy == "none" else Policy(self.policy)
-            change = _Pictures(plain, policy) if policy or plain != SmallPictures() else None
+            if policy or plain != SmallPictures():
+                change = partial(_change_pictures, plain=plain, policy=policy)
         elif kind == "tokens" and self.drop_tokens > 0:
-            change = _Tokens(self.drop_tokens, unknown)
+            change = partial(_hide_tokens, p=self.drop_tokens, unknown=unknown)
         return Changes(change=change, mix=self._mix() if kind != "tokens" else None)
 
     def _mix(self) -> Mix | None:
@@ -98,24 +99,14 @@ def _either(
     return cutmix(inputs, labels, alpha=cutmix_alpha, rng=rng)
 
 
-class _Pictures:
-    def __init__(self, plain: SmallPictures, policy: Policy | None) -> None:
-        self._plain = plain
-        self._policy = policy
-
-    def __call__(self, inputs: Array, *, seed: int, epochs: Ints, indices: Ints) -> Array:
-        if self._policy is not None:
-            inputs = self._policy(
-                inputs, draws(seed, epochs, indices, self._policy.num_draws, stream=_POLICY)
-            )
-        return self._plain(inputs, draws(seed, epochs, indices, self._plain.num_draws, stream=_PICTURES))
+def _change_pictures(
+    inputs: Array, *, seed: int, epochs: Ints, indices: Ints, plain: SmallPictures, policy: Policy | None
+) -> Array:
+    if policy is not None:
+        inputs = policy(inputs, draws(seed, epochs, indices, policy.num_draws, stream=_POLICY))
+    return plain(inputs, draws(seed, epochs, indices, plain.num_draws, stream=_PICTURES))
 
 
-class _Tokens:
-    def __init__(self, p: float, unknown: int) -> None:
-        self._p = p
-        self._unknown = unknown
-
-    def __call__(self, inputs: Array, *, seed: int, epochs: Ints, indices: Ints) -> Array:
-        drawn = draws(seed, epochs, indices, inputs.shape[1], stream=_TOKENS)
-        return drop_tokens(inputs, drawn, p=self._p, mask=self._unknown)
+def _hide_tokens(inputs: Array, *, seed: int, epochs: Ints, indices: Ints, p: float, unknown: int) -> Array:
+    drawn = draws(seed, epochs, indices, inputs.shape[1], stream=_TOKENS)
+    return drop_tokens(inputs, drawn, p=p, mask=unknown)

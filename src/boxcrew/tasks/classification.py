@@ -112,8 +112,6 @@ class ClassesConfig(ExampleConfig):
 
 
 class ClassificationConfig(ClassesConfig):
-    """The settings of the classification task."""
-
     default_data = "products"
     folder = "classify"
     kinds = frozenset[Kind]({"pictures", "numbers"})
@@ -125,8 +123,6 @@ class ClassificationConfig(ClassesConfig):
 
 
 class ClassificationTask(Task):
-    """A classifier with cross-entropy or focal loss."""
-
     network_name = "net"
 
     def __init__(self, net: Classifier, config: ClassesConfig, counts: Tensor) -> None:
@@ -303,6 +299,4 @@ def _row(name: str, numbers: Mapping[str, Any], count: int) -> tuple[str, ...]:
 
 @TASKS.register("classification")
 class ClassificationData(ClassData):
-    """Images or rows of a table with a class each."""
-
     config_class = ClassificationConfig

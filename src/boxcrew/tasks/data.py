@@ -1,4 +1,4 @@
-"""The contract of a task's data, all that training asks of it: opening, batches, evaluation, advice and what to show to people."""
+"""The contract of a task's data, all that training asks of it: opening, loading, evaluation and advice."""
 
 from __future__ import annotations
 
@@ -119,10 +119,7 @@ class TaskData(ABC):
         """Raise `DataError` if there is nothing to learn from the data."""
 
     def adapted(self) -> tuple[Self, str]:
-        """Return this with the settings that are left to the data decided, and a sentence that says so.
-
-        The sentence is empty if there was nothing to decide.
-        """
+        """Return this with the settings that data decides, and a sentence about them, empty if none."""
         return self, ""
 
     def task(self) -> Task:
@@ -154,10 +151,7 @@ class TaskData(ABC):
         options: EvalOptions,  # noqa: ARG002
         last: Evaluation,  # noqa: ARG002
     ) -> tuple[Advice, ...]:
-        """Return advice about a trained task, from its last evaluation and one of training samples.
-
-        `task`, `move` and `options` are those of `evaluate`.
-        """
+        """Return advice about a trained task from its last evaluation; other arguments as in `evaluate`."""
         return ()
 
     @abstractmethod

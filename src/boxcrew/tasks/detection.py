@@ -31,8 +31,8 @@ from boxcrew.evaluate.detection.evaluator import DetectionEvaluation, Evaluator
 from boxcrew.evaluate.detection.predictor import Predictor
 from boxcrew.evaluate.detection.suspects import suspects_of
 from boxcrew.evaluate.evaluation import Evaluation
-from boxcrew.nets.layers import eval_mode
 from boxcrew.tasks.base import TASKS, Task, TaskConfig
+from boxcrew.tasks.cost.flops import forward_flops
 from boxcrew.tasks.data import (
     DataFacts,
     EvalOptions,
@@ -54,8 +54,6 @@ NUM_TRAIN_EVALUATED = 48  # training images: enough to see overfitting
 
 
 class DetectionTask(Task):
-    """A detector with its loss."""
-
     network_name = "detector"
 
     def __init__(self, detector: DetectorNet) -> None:
@@ -68,8 +66,6 @@ class DetectionTask(Task):
 
 
 class DetectionConfig(TaskConfig):
-    """The settings of the detection task."""
-
     hoisted = ("detector", "transforms")
     aliases: ClassVar[Mapping[str, str]] = {"size": "detector.size"}
     choices: ClassVar[Mapping[str, str]] = {"detector": "name"}
@@ -183,13 +179,9 @@ class DetectionData(TaskData):
         return digest.hexdigest()
 
     def describe(self, task: Task) -> str:
-        from torch.utils.flop_counter import FlopCounterMode  # slow to import, and a plan does without
-
         detector, size = task.network, self.config.detector.size
-        with FlopCounterMode(display=False) as counter, torch.no_grad(), eval_mode(detector):
-            detector(torch.zeros(1, 3, size, size))
         parameters = format_count(sum(p.numel() for p in detector.parameters()))
-        flops = counter.get_total_flops() / 1e9
+        flops = forward_flops(detector, torch.zeros(1, 3, size, size)) / 1e9
         name = self.config.detector.name
         return f"detector: {name} at {size} px: {parameters} parameters, {flops:.1f} GFLOPs an image"
 

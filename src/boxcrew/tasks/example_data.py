@@ -29,6 +29,7 @@ from boxcrew.data.examples.labelled import first_of
 from boxcrew.data.loading.example_loader import Changes, ExampleLoader, Stream, as_tensor
 from boxcrew.data.loading.order import BalancedOrder, SampleOrder
 from boxcrew.tasks.base import Task, TaskConfig
+from boxcrew.tasks.cost.flops import forward_flops
 from boxcrew.tasks.data import DataFacts, Loader, LoaderOptions, OpenOptions, TaskData
 
 _MEASURED = 4096  # images whose pixels give the mean color
@@ -131,15 +132,8 @@ class ExampleData(TaskData):
         return digest.hexdigest()
 
     def describe(self, task: Task) -> str:
-        from torch.utils.flop_counter import FlopCounterMode  # slow to import, and a plan does without
-
-        network = task.network
-        was_training = network.training
-        with FlopCounterMode(display=False) as counter, torch.no_grad():
-            network.eval()(as_tensor(self._zeros(1)))
-        network.train(was_training)
-        parameters = format_count(sum(p.numel() for p in network.parameters()))
-        flops = format_count(counter.get_total_flops())
+        parameters = format_count(sum(p.numel() for p in task.network.parameters()))
+        flops = format_count(forward_flops(task.network, as_tensor(self._zeros(1))))
         return f"network: {self.config.title}: {parameters} parameters, {flops} FLOPs a sample"
 
     def _zeros(self, num: int) -> Array:

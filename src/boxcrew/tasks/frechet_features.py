@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -49,7 +50,7 @@ def feature_network(examples: Examples, facts: DataFacts) -> FeatureExtractor:
             if len(facts["classes"]) > 1:
                 train_quickly(net, examples, steps=STEPS)
             _store(net, file)
-        _known[key] = _extractor(net.eval())
+        _known[key] = partial(_extract, net.eval())
     return _known[key]
 
 
@@ -86,9 +87,6 @@ def _store(net: Classifier, file: Path | None) -> None:
             save_weights(file, net.state_dict(), {"format": 2})
 
 
-def _extractor(net: Classifier) -> FeatureExtractor:
-    def extract(images: Tensor) -> npt.NDArray[np.float64]:
-        with torch.inference_mode():
-            return net.features(images).double().numpy()
-
-    return extract
+def _extract(net: Classifier, images: Tensor) -> npt.NDArray[np.float64]:
+    with torch.inference_mode():
+        return net.features(images).double().numpy()

@@ -15,13 +15,13 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from boxcrew.core.config import none_is_a_choice
-from boxcrew.core.errors import ModelError, UsageError
+from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch, Image, Ints, Losses
 from boxcrew.data.examples.example_set import Array, Kind
 from boxcrew.data.images.drawing import grid
 from boxcrew.data.loading.example_loader import Changes, in_turn
 from boxcrew.data.transforms.draws import draws
-from boxcrew.evaluate.evaluation import Evaluation
+from boxcrew.evaluate.evaluation import Evaluation, diverged
 from boxcrew.evaluate.frechet import Moments, frechet_distance
 from boxcrew.nets.dcgan import Critic, Generator, Norm
 from boxcrew.nets.filling import Scheme, fill
@@ -41,8 +41,6 @@ SHEET = 64  # images on a sheet
 
 
 class GanConfig(ExampleConfig):
-    """The settings of the GAN task."""
-
     hoisted = ("augment",)
     choices: ClassVar[Mapping[str, str]] = {}
     default_data = "products"
@@ -114,8 +112,6 @@ class Gan(Network):
 
 
 class GanTask(Task):
-    """A GAN with its two losses, one for each phase."""
-
     phases = ("critic", "generator")
     loss_shows_progress = False  # what one network wins, the other loses
     network_name = "net"
@@ -249,7 +245,7 @@ class GanData(ExampleData):
         return {}
 
     def evaluate(self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions) -> Evaluation:
-        """Measure the Fréchet distance. Its features are trained on this data: compare it on the same data only."""
+        """Measure the Fréchet distance by features trained on this data: compare it on the same only."""
         begun = time.monotonic()
         features = feature_network(self.train, {**self.facts, "classes": list(self.examples.classes)})
         real: list[Moments] = []
@@ -296,10 +292,7 @@ class GanData(ExampleData):
 def to_pixels(images: Tensor) -> Tensor:
     """Return images of -1..1 as uint8 on the CPU; `ModelError` if they are not finite."""
     if not images.isfinite().all():  # uint8 would hide it
-        raise ModelError(
-            "the generated images are not finite numbers",
-            advice="training has diverged: try a lower optim.rate=, or optim.clip=",
-        )
+        raise diverged("the pixels of generated images are not finite")
     return ((images.float() + 1) * 127.5).round().clamp(0, 255).to(torch.uint8).cpu()
 
 

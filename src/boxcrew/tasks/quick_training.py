@@ -39,10 +39,7 @@ def train_quickly(net: Classifier, examples: Examples, *, steps: int, chosen: In
 def out_of_fold(
     examples: Examples, build: Callable[[], Classifier], *, folds: int, steps: int
 ) -> tuple[Probabilities, Bools]:
-    """Return the cross-validated class probabilities (N, C), and which of the N examples could be read.
-
-    Each example is predicted by a network that was trained on the other folds.
-    """
+    """Return cross-validated class probabilities (N, C), and which of the N examples could be read."""
     fold_of = np.random.default_rng(0).permutation(len(examples)) % folds
     probabilities: Probabilities | None = None
     was_read = np.zeros(len(examples), dtype=np.bool_)

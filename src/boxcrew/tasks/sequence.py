@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 
 class SequenceConfig(ClassesConfig):
-    """The settings of the sequence task."""
-
     default_data = "shop_talk"
     folder = "sequence"
     metrics: ClassVar[Mapping[str, bool]] = {
@@ -107,8 +105,6 @@ class LanguageTask(Task):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LanguageEvaluation(Evaluation):
-    """The evaluation of a language model, with a sample of its text."""
-
     report: LanguageReport
     sample: str  # of generated text
     milliseconds: float  # of the network, per text

@@ -94,11 +94,8 @@ def _match(boxes: Floats, labels: Ints, target: Target) -> tuple[Ints, Bools]:
 
 
 def _join(parts: Iterator[_Matches]) -> _Matches:
-    empty = np.zeros(0, dtype=np.int64)
-    first = _Matches(
-        scores=empty.astype(np.float32), labels=empty, matched=empty, ignored=empty.astype(np.bool_)
-    )
-    every = [first, *parts]
+    none, ints = np.zeros(0, dtype=np.bool_), np.zeros(0, dtype=np.int64)
+    every = [_Matches(scores=none.astype(np.float32), labels=ints, matched=ints, ignored=none), *parts]
     return _Matches(
         scores=np.concatenate([part.scores for part in every]),
         labels=np.concatenate([part.labels for part in every]),

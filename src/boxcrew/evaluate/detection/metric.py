@@ -48,13 +48,8 @@ class ClassScore:
 
     @property
     def rates(self) -> ClassRates:
-        return ClassRates(
-            name=self.name,
-            num_examples=self.num_objects,
-            precision=self.precision,
-            recall=self.recall,
-            F1=self.F1,
-        )
+        rates = {"precision": self.precision, "recall": self.recall, "F1": self.F1}
+        return ClassRates(name=self.name, num_examples=self.num_objects, **rates)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -171,10 +171,7 @@ def _of_label(pair: _Comparison, number: int, free: Bools) -> tuple[Suspect | No
 
 
 def _missing(pair: _Comparison, free: Bools) -> Iterator[Suspect]:
-    """Yield the `free` detections that belong to no labeled object: neither a second one on it nor inside it.
-
-    Of several that overlap, only the one with the highest score is yielded.
-    """
+    """Yield the `free` detections that are neither on nor inside a labeled object; of several, the best."""
     target = pair.image.target
     inside = overlap(target.boxes, pair.boxes) >= 0.5 * np.maximum(area(pair.boxes), 1e-6)
     belongs = ((pair.overlaps >= MATCH_IOU) | (pair.same & ((pair.overlaps >= _NEAR_IOU) | inside))).any(

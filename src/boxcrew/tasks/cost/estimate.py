@@ -91,11 +91,10 @@ def workload_of(
     that computes activations again in backward. `ModelError` if a step's operators depend on its number of
     samples.
     """
-    bare = copy.deepcopy(task).to("meta")
-    small, large = (_trace_step(bare, make_batch(num)) for num in (SMALL_BATCH, LARGE_BATCH))
+    bare, sizes = copy.deepcopy(task).to("meta"), (SMALL_BATCH, LARGE_BATCH)
+    small, large = (_trace_step(bare, make_batch(num)) for num in sizes)
     recomputed = None
     if recompute:
-        sizes = (SMALL_BATCH, LARGE_BATCH)
         recomputed = _pass(*(_trace_step(bare, make_batch(num), recomputing(bare)) for num in sizes))
     return Workload(
         parameters=_size(task.parameters()),
@@ -106,7 +105,7 @@ def workload_of(
         averages=int(averages),
         batch=Line(fixed=0, each=_size(_tensors(make_batch(1)))),
         whole=_pass(small, large),
-        evaluated=_peak(*(_trace_inference(bare, make_batch(num)) for num in (SMALL_BATCH, LARGE_BATCH))),
+        evaluated=_peak(*(_trace_inference(bare, make_batch(num)) for num in sizes)),
         recomputed=recomputed,
         forward_operations=small.forward_operations // SMALL_BATCH,
         least_samples=_least_samples(bare, make_batch),
@@ -216,10 +215,7 @@ def _least_samples(bare: Task, make_batch: BatchFactory) -> int:
 
 
 def has_depthwise(model: nn.Module) -> bool:
-    """Return whether a model has depthwise convolutions.
-
-    Such networks are faster channels-last on CPUs, most others are not (docs/decisions/0005).
-    """
+    """Return whether a model has depthwise convolutions: channels-last is faster on CPUs (decision 0005)."""
     layers = [layer for layer in model.modules() if isinstance(layer, nn.Conv2d)]
     return any(1 < layer.groups == layer.in_channels for layer in layers)
 

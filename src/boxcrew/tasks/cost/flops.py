@@ -10,7 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from boxcrew.nets.layers import eval_mode
 
 aten = torch.ops.aten
 
@@ -19,6 +21,15 @@ def count_operations(operator: Any, args: tuple[Any, ...], result: Any) -> int:
     """Count the operations of one call; 0 if the operator neither convolves nor multiplies matrices."""
     count = _COUNTERS.get(operator.overloadpacket)
     return 0 if count is None else count(args, result)
+
+
+def forward_flops(network: nn.Module, inputs: Tensor) -> int:
+    """Count the operations of a network's forward in evaluation mode, as torch does."""
+    from torch.utils.flop_counter import FlopCounterMode  # slow to import, and a plan does without
+
+    with FlopCounterMode(display=False) as counter, torch.no_grad(), eval_mode(network):
+        network(inputs)
+    return counter.get_total_flops()
 
 
 def _convolution(args: tuple[Any, ...], result: Any) -> int:
