@@ -110,7 +110,7 @@ def test_rare_classes_of_which_nothing_is_said(
 
 
 def answered(wrong: int, *, right: float = 0.9) -> tuple[Probabilities, Ints]:
-    """What is said of 20 examples, and their labels, of which the first so many contradict it."""
+    """Return predictions for 20 examples, and labels, the first of which contradict them."""
     labels = np.arange(20) % 2
     said = np.where(np.arange(20) < wrong, 1 - labels, labels)
     return np.where(np.eye(2, dtype=np.bool_)[said], right, 1 - right), labels

@@ -16,7 +16,7 @@ Array = npt.NDArray[np.float64]
 
 
 def gaussian(mean: npt.ArrayLike, covariance: npt.ArrayLike, count: int = 101) -> Moments:
-    """With exactly these moments."""
+    """Return vectors with exactly these moments."""
     return Moments(count=count, mean=np.array(mean, float), scatter=np.array(covariance, float) * (count - 1))
 
 

@@ -29,7 +29,7 @@ LINEAR: dict[str, Any] = {"name": "fc", "widths": []}
 
 
 def subject_of(train: Examples, val: Examples | None = None, **settings: Any) -> ClassificationData:
-    """Of examples that are in memory; by a small network, if nothing else is said."""
+    """Return the data of examples in memory, for a small network by default."""
     inputs = train.fetch([0]).inputs
     kind: Kind = "pictures" if inputs.ndim == 4 else "numbers"
     examples = ExampleSet(
@@ -235,7 +235,7 @@ def test_published_weights_are_a_remedy_where_there_can_be_any(net: dict[str, An
 
 
 def advised(task_data: ClassificationData) -> dict[str, Advice]:
-    """After training, of which a network came that says what it is given."""
+    """Return the advice after training, for a network that outputs its inputs."""
     task = task_of(task_data)
     head = next(layer for layer in task.modules() if isinstance(layer, nn.Linear))
     with torch.no_grad():

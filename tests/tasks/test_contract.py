@@ -83,7 +83,7 @@ SUFFIXES = {"table": ".csv", "text": ".txt"}
 
 @pytest.fixture(autouse=True)
 def judged_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How well a GAN is judged is no matter here, and what judges it would learn for 400 steps."""
+    """Train the feature network of GANs for one step instead of 400: their distance does not matter here."""
     monkeypatch.setattr(frechet_features, "STEPS", 1)
 
 

@@ -68,7 +68,7 @@ def evaluated(records: Sequence[Record], classes: tuple[str, ...], answer: Answe
 def advised(
     monkeypatch: pytest.MonkeyPatch, task_data: DetectionData, *, learnt: Answer, new: Answer
 ) -> dict[str, Advice]:
-    """After training, by a detector that answers so on photos it has learnt from, and on new ones."""
+    """Return the advice after training, for a detector with these detections on training and new images."""
     looked_at: list[int] = []
 
     def evaluate(self: DetectionData, *_: Any) -> DetectionEvaluation:
@@ -114,7 +114,7 @@ def test_photos_that_are_known_by_heart_are_told(
 def test_labels_that_contradict_what_a_detector_knows_are_told(
     monkeypatch: pytest.MonkeyPatch, shelf: DetectionData
 ) -> None:
-    """In every second photo one object is labelled as of the next class, and found as of its own."""
+    """One object of every second image is labeled as the next class, and detected as its own."""
 
     def mislabelled(record: Record) -> Record:
         labels = record.target.labels.copy()

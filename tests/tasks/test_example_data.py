@@ -1,4 +1,4 @@
-"""What a network has learnt from decides what it can be examined on."""
+"""The data of a network's training decides what it can be evaluated on."""
 
 from __future__ import annotations
 

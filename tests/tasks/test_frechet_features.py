@@ -1,4 +1,4 @@
-"""What made pictures are compared with real ones by."""
+"""Tests of the features that generated and real images are compared by."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def trainings(monkeypatch: pytest.MonkeyPatch) -> Trainings:
 
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a process that has just begun."""
+    """Forget all networks, as a new process does."""
     monkeypatch.setattr(frechet_features, "_known", {})
 
 
@@ -70,7 +70,7 @@ def seen(look: FeatureExtractor, inputs: npt.NDArray[np.uint8] = NEW.inputs) -> 
 
 
 def accuracy(look: FeatureExtractor) -> float:
-    """Of new pictures, by the class whose features are nearest on the whole."""
+    """Return the accuracy on new images, by the class whose mean features are nearest."""
     known = seen(look, LINES.inputs)
     means = np.stack([known[LINES.labels == label].mean(axis=0) for label in (0, 1)])
     apart = np.linalg.norm(seen(look)[:, None] - means, axis=2)

@@ -1,4 +1,4 @@
-"""How a generator is judged, and on which data; and that settings reach what they are about."""
+"""Generators are evaluated on the right data, and settings have their effect."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def settings_of(*words: str) -> GanConfig:
 
 
 def built(*words: str) -> GanTask:
-    """For grey pictures."""
+    """Return facts of gray images."""
     torch.manual_seed(0)
     return GanData.build(settings_of(*words), {"shape": [28, 28, 1]})
 
@@ -200,7 +200,7 @@ def terms_of(task: GanTask, phase: str) -> dict[str, float]:
 
 
 def surprise(score: float) -> float:
-    """At a picture's being real, for who gave it this score."""
+    """Return the negative log-probability that an image of this score is real."""
     return math.log(1 + math.exp(-score))
 
 
@@ -265,7 +265,7 @@ def test_the_critic_has_the_norms_that_were_set(norm: str, wanted: list[type[nn.
     ],
 )
 def test_weights_begin_as_was_set(scheme: str, of_generator: float, of_critic: float) -> None:
-    """By their variances: the generator's first layer makes 392 numbers of 6, the critic's last 1 of 392."""
+    """Variances are as expected: the generator's first layer maps 6 to 392, the critic's last 392 to 1."""
     net = built(f"task.fill={scheme}", "task.spectral_norm=false").net
     assert net.generator.first.weight.var().item() == pytest.approx(of_generator, rel=0.15)
     assert net.critic.head.weight.var().item() == pytest.approx(of_critic, rel=0.15)
@@ -286,7 +286,7 @@ def test_real_pictures_are_changed_as_was_set(tmp_path: Path) -> None:
 
 
 def optimized(optimizer: Optimizer, part: nn.Module) -> dict[str, float]:
-    """How all parameters of a part are, and no others in their groups; of the decay, all weights."""
+    """Return the options that all parameters of one network share; of the decay, those of all weights."""
     own = set(part.parameters())
     groups = [group for group in optimizer.param_groups if own & set(group["params"])]
     assert {parameter for group in groups for parameter in group["params"]} == own

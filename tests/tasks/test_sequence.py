@@ -134,7 +134,7 @@ def evaluated(task_data: SequenceData, task: LanguageTask) -> LanguageEvaluation
 
 
 def indifferent(task_data: SequenceData) -> LanguageTask:
-    """Who gives the same score to whatever may come."""
+    """A model that gives the same score to every character."""
     task = task_of(task_data)
     with torch.no_grad():
         for parameter in task.parameters():
@@ -155,7 +155,7 @@ def test_who_knows_nothing_has_the_whole_alphabet_before_them(measured: Path, ti
 
 
 def test_it_is_measured_by_the_characters_that_come_next(measured: Path) -> None:
-    """By who knows how often each comes, and nothing else; windows are of different difficulty."""
+    """The loss of a model that knows only how frequent characters are; windows differ in difficulty."""
     task_data = opened(measured)
     task = indifferent(task_data)
     alphabet = "\N{REPLACEMENT CHARACTER}" + task_data.facts["meaning"]["alphabet"]

@@ -1,4 +1,4 @@
-"""What a step takes, held against tables that were worked out by hand.
+"""The workload of a step equals tables that were worked out by hand.
 
 Of the two published detectors everything is counted from the tables here: weights, what the optimizer keeps,
 what forward keeps for backward, operations; to the byte. What the loss keeps is not in the tables (how boxes
@@ -262,7 +262,7 @@ def pointwise(inputs: int, outputs: int, *, side: int, act: str = "") -> Layer:
 
 
 def plain(inputs: int, outputs: int, *, kernel: int, side: int, act: str = "", goes_on: bool = True) -> Layer:
-    """With a bias in place of a BatchNorm."""
+    """Return a convolution with a bias instead of a BatchNorm."""
     return Layer(
         inputs=inputs,
         outputs=outputs,
@@ -369,7 +369,7 @@ BY_HAND = {"ssdlite320_mobilenetv3": ssdlite320, "ssd300_vgg16": ssd300}
 
 @functools.cache
 def detector_of(recipe: str) -> DetectorNet:
-    """Without numbers."""
+    """Return the detector on the meta device."""
     config = require_detection(RECIPES.get(recipe)().task).detector
     with torch.device("meta"):
         return DETECTORS.get(config.name)(config, CLASSES).to("meta")
@@ -381,7 +381,7 @@ def examples_of(recipe: str) -> Callable[[int], Batch]:
 
 @functools.cache
 def account_of(recipe: str) -> Workload:
-    """With momentum, as these recipes learn."""
+    """Return the workload with momentum, as in these recipes."""
     return workload_of(Heads(detector_of(recipe)), examples_of(recipe), slots=1, averages=False)
 
 
@@ -399,7 +399,7 @@ def test_weights_of_a_published_detector(recipe: str) -> None:
 @pytest.mark.parametrize("recipe", BY_HAND)
 @pytest.mark.parametrize("num", [8, 24])
 def test_what_a_published_detector_keeps(recipe: str, num: int) -> None:
-    """What was found with few samples goes on to any number of them."""
+    """The lines through few samples hold for any number of them."""
     assert account_of(recipe).whole.activations.at(num) == BY_HAND[recipe]().kept(num)
 
 
@@ -430,7 +430,7 @@ def a_step(task: nn.Module, batch: Batch) -> tuple[int, int, int]:
 
 
 def test_it_is_what_a_step_on_the_cpu_holds() -> None:
-    """What is worked out without data is what is there with them, with the loss and at the peak too."""
+    """The numbers on the meta device equal those on the CPU, with the loss and at the peak too."""
     config = SsdLiteConfig(size=learning.SIZE, backbone="mobilenetv3_small_050")
     task = DetectionTask(SsdLite(config, ("cup", "pot"))).train()
     batch = learning.make_batch(8, step=0)
@@ -440,7 +440,7 @@ def test_it_is_what_a_step_on_the_cpu_holds() -> None:
 
 @pytest.mark.parametrize("num", [1, 3, 64])
 def test_no_step_holds_more_than_the_peak(num: int) -> None:
-    """Of few samples the most are the gradients, at the end of backward; of many what forward has kept, at
+    """The most for few samples are the gradients, at the end of backward; for many what forward has kept, at
     its beginning.
     """
     chain = Chain(nn.Conv2d(3, 512, 16), nn.Upsample(scale_factor=8), nn.Tanh(), nn.Conv2d(512, 4, 1))
