@@ -162,7 +162,7 @@ def _point(data: DetectionData, seconds: float, file: Path) -> Point:
             width=record.width,
             height=record.height,
             target=record.target,
-            found=_detections(detections[stems[record.key]]),
+            detections=_detections(detections[stems[record.key]]),
         )
         for record in data.val
     ]

@@ -18,8 +18,9 @@ from boxcrew.core.config import Tree
 from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch
 from boxcrew.recipes import RECIPES
-from boxcrew.tasks import features
-from boxcrew.tasks.base import TASKS, LoaderOptions, OpenOptions
+from boxcrew.tasks import frechet_features
+from boxcrew.tasks.base import TASKS
+from boxcrew.tasks.data import LoaderOptions, OpenOptions
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.checkpoint import list_checkpoints, read_checkpoint
 from boxcrew.train.output.screen import Screen
@@ -76,7 +77,7 @@ def digest_of_weights(run: Path) -> str:
 def digest_of_batches(config: RunConfig) -> str:
     """The digest of the first batches that the recipe trains on."""
     opening = OpenOptions(data=config.data, seed=config.seed)
-    data, _ = TASKS.get(config.task.name).open(config.task, opening).settled()
+    data, _ = TASKS.get(config.task.name).open(config.task, opening).adapted()
     digest = hashlib.blake2b(digest_size=12)
     for batch in data.loader(LoaderOptions(batch=config.batch, seed=config.seed)).batches(
         num_steps=NUM_BATCHES
@@ -98,7 +99,7 @@ def _bytes(tensor: torch.Tensor) -> bytes:
 
 
 def main() -> None:
-    features.STEPS = 1  # the quality of a GAN's evaluation does not matter here
+    frechet_features.STEPS = 1  # how well a GAN is evaluated does not matter here
     with tempfile.TemporaryDirectory() as folder:
         data = write_small("shelf", Path(folder) / "data", num_train=12, num_val=2)
         digests = {}

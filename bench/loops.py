@@ -153,7 +153,7 @@ def components(recipe: str, *, fused: bool = False) -> tuple[Any, Iterator[Any],
     import torch
 
     from boxcrew.api import run_config
-    from boxcrew.tasks.base import LoaderOptions
+    from boxcrew.tasks.data import LoaderOptions
     from boxcrew.train.loop.optim import optimizer_of, set_rate
     from boxcrew.train.output.screen import Screen
     from boxcrew.train.run.data import load_task_data

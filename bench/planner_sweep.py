@@ -31,7 +31,7 @@ from boxcrew.deploy import memory
 from boxcrew.deploy.deployment import deploy
 from boxcrew.hardware.probe import usable_cores
 from boxcrew.plan.plan import Clone, Plan, Replica
-from boxcrew.tasks.base import LoaderOptions, TaskData
+from boxcrew.tasks.data import LoaderOptions, TaskData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.optim import optimizer_of
 from boxcrew.train.output.screen import Screen

@@ -172,7 +172,7 @@ def _detect(model: nn.Module, record: Record) -> EvaluatedImage:
         width=record.width,
         height=record.height,
         target=record.target,
-        found=Detections(boxes=boxes, scores=scores, labels=labels - 1),
+        detections=Detections(boxes=boxes, scores=scores, labels=labels - 1),
     )
 
 

@@ -18,9 +18,9 @@ from boxcrew.deploy.strategies import fsdp
 from boxcrew.deploy.strategies.ddp import Ddp
 from boxcrew.deploy.strategies.parameter_server.server import Server
 from boxcrew.plan.plan import Clone, Plan, Replica
-from boxcrew.tasks.base import TASKS, DataFacts, Task
+from boxcrew.tasks.base import TASKS, Task, learning_in
+from boxcrew.tasks.data import DataFacts
 from boxcrew.tasks.gan import _with_noise
-from boxcrew.tasks.phases import learning_in
 from boxcrew.train.loop.optim import OptimConfig, PhaseConfig, optimizer_of
 from tests.helpers import learning
 from tests.helpers.plans import plan_of

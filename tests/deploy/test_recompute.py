@@ -15,7 +15,7 @@ from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.deploy.strategies import fsdp
 from boxcrew.deploy.strategies.parameter_server.server import Server
 from boxcrew.plan.plan import BatchNorm, Clone, MemoryFormat, Plan, Precision, Replica
-from boxcrew.tasks.cost.account import Ledger
+from boxcrew.tasks.cost.estimate import CostTracker
 from tests.helpers import learning
 from tests.helpers.plans import plan_of
 from tests.helpers.processes import in_all_processes
@@ -108,10 +108,12 @@ def test_a_step_takes_less_memory() -> None:
         with deploy(plan_of(BATCH, recompute=recompute)) as deployment:
             task = deployment.setup_module(learning.make_task("ssdlite"))
             batch = learning.make_batch(BATCH, step=0)
-            ledger = Ledger([*task.parameters(), *task.buffers(), batch.inputs, *batch.targets.values()])
-            with ledger:
+            tracker = CostTracker(
+                [*task.parameters(), *task.buffers(), batch.inputs, *batch.targets.values()]
+            )
+            with tracker:
                 deployment.gradients(task, batch, "train")
-        peaks.append(ledger.peak)
+        peaks.append(tracker.peak)
     usual, again = peaks
     assert again < 0.7 * usual
 

@@ -21,7 +21,7 @@ from boxcrew.data.images.reading import read_image
 from boxcrew.deploy.processes.collectives import DistributedGroup
 from boxcrew.deploy.processes.environments import ProcessEnvironment
 from boxcrew.recipes import RECIPES
-from boxcrew.tasks import features
+from boxcrew.tasks import frechet_features
 from boxcrew.tasks.detection import DetectionTask
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
@@ -317,7 +317,7 @@ def test_a_run_goes_on_under_any_strategy_as_if_there_were_one(
 
 
 def _judge_quickly(rank: int) -> None:
-    features.STEPS = 1
+    frechet_features.STEPS = 1
 
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])

@@ -40,7 +40,9 @@ def make_judged(num_classes: int) -> list[EvaluatedImage]:
             labels=torch.tensor(labels),
         )
         evaluated.append(
-            EvaluatedImage(key=str(i), width=420, height=420, target=Target.of(boxes, labels), found=found)
+            EvaluatedImage(
+                key=str(i), width=420, height=420, target=Target.of(boxes, labels), detections=found
+            )
         )
     return evaluated
 

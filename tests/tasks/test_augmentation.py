@@ -12,7 +12,8 @@ from boxcrew.data.config import DataConfig
 from boxcrew.data.examples.example_set import InputKind
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks.augmentation import AugmentConfig
-from boxcrew.tasks.base import TASKS, OpenOptions, TaskData
+from boxcrew.tasks.base import TASKS
+from boxcrew.tasks.data import OpenOptions, TaskData
 from tests.helpers.made_examples import make_csv, make_text, write_classes
 
 VALUES: dict[str, Any] = {

@@ -11,8 +11,9 @@ from boxcrew.core.config import Tree
 from boxcrew.core.errors import DataError
 from boxcrew.data.config import DataConfig
 from boxcrew.data.images.reading import write_image
-from boxcrew.tasks import features
-from boxcrew.tasks.base import TASKS, OpenOptions, TaskData
+from boxcrew.tasks import frechet_features
+from boxcrew.tasks.base import TASKS
+from boxcrew.tasks.data import OpenOptions, TaskData
 from boxcrew.testing import task_data as contract
 
 
@@ -82,8 +83,8 @@ SUFFIXES = {"table": ".csv", "text": ".txt"}
 
 @pytest.fixture(autouse=True)
 def judged_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How well a GAN is judged is no matter here, and what judges it would learn for 400 steps."""
-    monkeypatch.setattr(features, "STEPS", 1)
+    """Train the feature network of GANs for one step instead of 400: their distance does not matter here."""
+    monkeypatch.setattr(frechet_features, "STEPS", 1)
 
 
 @pytest.fixture(params=KINDS, ids=lambda kind: f"{kind[0]}-{kind[1]}")
@@ -115,15 +116,15 @@ def check_all(task_data: TaskData) -> None:
     assert task_data.describe(task)
     batch = contract.check_stream(task_data)
     contract.check_losses(task, batch)
-    contract.check_account(task_data, task)
-    contract.check_examination(task_data, task)
+    contract.check_workload(task_data, task)
+    contract.check_evaluation(task_data, task)
     assert task_data.digest() == task_data.digest()
 
 
 def test_data_of_another_kind_is_refused(tmp_path: Path) -> None:
     place = write_table(tmp_path / "data.csv")
     kind = TASKS.get("gan")
-    with pytest.raises(DataError, match="holds numbers; this task learns from pictures"):
+    with pytest.raises(DataError, match="holds numbers; this task needs pictures"):
         kind.open(
             kind.config_class.of({"name": "gan"}), OpenOptions(data=DataConfig(path=str(place)), seed=0)
         )

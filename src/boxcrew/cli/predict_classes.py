@@ -24,7 +24,7 @@ from boxcrew.data.examples.table import read_table
 from boxcrew.data.folders import files_below
 from boxcrew.data.images.reading import read_image
 from boxcrew.data.loading.collate import as_tensor
-from boxcrew.tasks.base import DataFacts
+from boxcrew.tasks.data import DataFacts
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.directory import choose_folder
 from boxcrew.train.run.loading import Loaded, Which, load_task

@@ -11,7 +11,7 @@ from pydantic import Field
 from boxcrew.cli.output import print_json, screen
 from boxcrew.core.config import Config, Tree
 from boxcrew.data.images.reading import write_image
-from boxcrew.tasks.example_pictures import enlarged
+from boxcrew.tasks.example_drawing import enlarged
 from boxcrew.tasks.gan import GanConfig, contact_sheet, normal, to_pixels
 from boxcrew.train.run.directory import choose_folder
 from boxcrew.train.run.loading import Which, load_task

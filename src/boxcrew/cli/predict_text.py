@@ -12,7 +12,7 @@ from boxcrew.core.errors import UsageError
 from boxcrew.core.units import counted
 from boxcrew.data.examples.alphabet import unknown_characters
 from boxcrew.data.examples.plain_text import read_utf8
-from boxcrew.tasks.sequence import Foreteller
+from boxcrew.tasks.sequence import LanguageNetwork
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.loading import Which, load_task
 
@@ -36,12 +36,12 @@ def predict_text(tree: Tree, *, as_json: bool) -> None:
         raise UsageError("text= and source=: one text can be continued", advice="leave one of them out")
     loaded = load_task(config.run, which=config.weights, device=config.device)
     net = loaded.task.network
-    assert isinstance(net, Foreteller)
+    assert isinstance(net, LanguageNetwork)
     text = config.text if config.source is None else read_utf8(config.source)
     say = screen(as_json=as_json)
     _warn_of_unknown(unknown_characters(net.meaning, text), say)
     with loaded.deployment:
-        more = net.continued(text, config.num, temperature=config.temperature, seed=config.seed)
+        more = net.continue_text(text, config.num, temperature=config.temperature, seed=config.seed)
     say.say(f"{text}{more}")
     if as_json:
         print_json({"text": text, "continued": more})

@@ -6,7 +6,7 @@ from boxcrew.recipes import RECIPES
 from boxcrew.tasks.augmentation import AugmentConfig
 from boxcrew.tasks.classification import ClassificationConfig
 from boxcrew.tasks.gan import GanConfig
-from boxcrew.tasks.nets import CnnConfig, FcConfig, RnnConfig
+from boxcrew.tasks.net_configs import CnnConfig, FcConfig, RnnConfig
 from boxcrew.tasks.sequence import SequenceConfig
 from boxcrew.train.config import EvaluationConfig, RunConfig
 from boxcrew.train.loop.optim import OptimConfig, PhaseConfig

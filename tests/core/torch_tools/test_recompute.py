@@ -20,7 +20,7 @@ from boxcrew.core.types import Batch, Losses
 from boxcrew.detectors.ssd import Ssd, SsdConfig, Vgg16
 from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
 from boxcrew.nets.layers import conv_norm
-from boxcrew.tasks.cost.account import Ledger
+from boxcrew.tasks.cost.estimate import CostTracker
 from boxcrew.tasks.detection import DetectionTask
 
 Loss = Callable[[nn.Module], Tensor]
@@ -138,17 +138,17 @@ def test_all_frozen_but_the_input() -> None:
 
 def memory_of(
     task: nn.Module, batch: Batch, way: Callable[[nn.Module], AbstractContextManager[None]]
-) -> Ledger:
+) -> CostTracker:
     """Return the memory of a step, counted on the meta device; `kept` is what forward keeps for backward."""
     bare, batch = copy.deepcopy(task).to("meta"), batch.to("meta")
-    ledger = Ledger([*bare.parameters(), *bare.buffers(), batch.inputs, *batch.targets.values()])
-    with ledger:
+    tracker = CostTracker([*bare.parameters(), *bare.buffers(), batch.inputs, *batch.targets.values()])
+    with tracker:
         with way(bare):
             losses: Losses = bare(batch, "train")
-        ledger.kept = ledger.live  # type: ignore[attr-defined]
+        tracker.kept = tracker.live  # type: ignore[attr-defined]
         losses.total().backward()  # type: ignore[no-untyped-call]
     assert all(p.grad is not None and p.grad.is_meta for p in bare.parameters())
-    return ledger
+    return tracker
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from boxcrew.evaluate.accuracy import ClassificationReport, evaluate_classes
+from boxcrew.evaluate.classification import ClassificationReport, evaluate_classes
 from boxcrew.report.plots.classification import (
     plot_classes,
     plot_confusion,

@@ -9,7 +9,7 @@ import pytest
 
 from boxcrew.plan.plan import MemoryFormat
 from boxcrew.recipes import RECIPES
-from boxcrew.tasks.base import LoaderOptions
+from boxcrew.tasks.data import LoaderOptions
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.schedule import ENDLESS, Length
 from boxcrew.train.output.screen import Screen

@@ -15,8 +15,8 @@ from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
 from boxcrew.nets.network import Network
 from boxcrew.nets.weights import save_weights
-from boxcrew.tasks.base import DataFacts
-from boxcrew.tasks.nets import RnnConfig, TimmConfig
+from boxcrew.tasks.data import DataFacts
+from boxcrew.tasks.net_configs import RnnConfig, TimmConfig
 from boxcrew.tasks.sequence import SequenceConfig, SequenceData
 from boxcrew.train.run.init import Finetune, Pretrained, Scratch, init_config_class, matching
 

@@ -36,7 +36,7 @@ def find_suspects(
                 source=source, images=source, records=records, batch=_BATCH, workers=workers
             )
             evaluation = evaluator(look, progress=partial(_tell, progress, source, evaluated))
-            evaluated[split] = evaluation.evaluated
+            evaluated[split] = evaluation.images
             for problem in evaluation.skipped:
                 screen.warn(f"left out: {problem}")
     return suspects_of(evaluated, source.classes, limit=limit)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from boxcrew.evaluate.accuracy import NUM_BINS, CalibrationBin, ClassificationReport
+from boxcrew.evaluate.classification import NUM_BINS, CalibrationBin, ClassificationReport
 from boxcrew.evaluate.detection.metric import ClassRates
 from boxcrew.report.plots.confusion import MOST_WITH_NUMBERS, color_bar, name_cells, row_shares, write_shares
 from boxcrew.report.plots.style import (

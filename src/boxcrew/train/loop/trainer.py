@@ -17,8 +17,7 @@ from torch.optim import Optimizer
 from boxcrew.core.types import Batch
 from boxcrew.deploy.deployment import Deployment, RunStatus
 from boxcrew.deploy.optimizer_state import Slots
-from boxcrew.tasks.base import Task
-from boxcrew.tasks.phases import learning_in
+from boxcrew.tasks.base import Task, learning_in
 from boxcrew.train.loop.checkpoint import Checkpoint
 from boxcrew.train.loop.guard import Guard
 from boxcrew.train.loop.optim import set_rate

@@ -10,7 +10,8 @@ from typing import Any
 from boxcrew.core.units import format_bytes, format_duration
 from boxcrew.deploy.memory import peak_memory
 from boxcrew.nets.weights import save_weights
-from boxcrew.tasks.base import DataFacts, Task, TaskConfig, TaskData
+from boxcrew.tasks.base import Task, TaskConfig
+from boxcrew.tasks.data import DataFacts, TaskData
 from boxcrew.train.loop.hooks.evaluation import EvaluationHook
 from boxcrew.train.loop.hooks.summaries import Summaries
 from boxcrew.train.loop.trainer import Trainer

@@ -28,8 +28,8 @@ from boxcrew.deploy.deployment import Deployment, deploy
 from boxcrew.deploy.memory import is_out_of_memory, memory_limit, peak_memory, reset_peak_memory
 from boxcrew.plan.observed import Timing
 from boxcrew.plan.plan import Clone, MemoryFormat, Plan, Precision, Replica
-from boxcrew.tasks.base import TASKS, DataFacts, Task
-from boxcrew.tasks.phases import learning_in
+from boxcrew.tasks.base import TASKS, Task, learning_in
+from boxcrew.tasks.data import DataFacts
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.optim import optimizer_of
 from boxcrew.train.loop.schedule import Length

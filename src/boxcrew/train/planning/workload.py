@@ -19,9 +19,10 @@ from boxcrew.core.errors import DataError, UsageError
 from boxcrew.core.files import write_text
 from boxcrew.core.version import VERSION
 from boxcrew.core.workload import Inputs, Workload
-from boxcrew.tasks.base import LoaderOptions, Task, TaskData
-from boxcrew.tasks.cost.account import VERSION as ACCOUNT
-from boxcrew.tasks.cost.account import Examples, workload_of
+from boxcrew.tasks.base import Task
+from boxcrew.tasks.cost.estimate import VERSION as ACCOUNT
+from boxcrew.tasks.cost.estimate import BatchFactory, workload_of
+from boxcrew.tasks.data import LoaderOptions, TaskData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.hooks.freeze import Freeze
 from boxcrew.train.loop.optim import OptimConfig, build_optimizer
@@ -42,7 +43,9 @@ def workload_for(config: RunConfig, task_data: TaskData, task: Task, *, recomput
     return workload.model_copy(update={"inputs": measure_inputs(config, task_data)})
 
 
-def account_for(config: RunConfig, task: Task, examples: Examples, *, recompute: bool = False) -> Workload:
+def account_for(
+    config: RunConfig, task: Task, examples: BatchFactory, *, recompute: bool = False
+) -> Workload:
     """Return the workload without measuring inputs, from `examples` of a batch instead of the data set."""
     task = copy.deepcopy(task)
     freeze_for(config, task).set_learning(task, fraction=1.0)

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from boxcrew.core.errors import DataError
 from boxcrew.data.checks.problem import ACTIONS, Problem
 from boxcrew.data.config import DataConfig
-from boxcrew.tasks.base import TASKS, OpenOptions, TaskData
+from boxcrew.tasks.base import TASKS
+from boxcrew.tasks.data import OpenOptions, TaskData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
 
@@ -31,7 +32,7 @@ def load_task_data(config: RunConfig, *, workers: int, screen: Screen) -> TaskDa
 
 def settled(task_data: TaskData, config: RunConfig, screen: Screen) -> tuple[TaskData, RunConfig]:
     """Both, with what the settings leave to the data (`auto`) decided."""
-    task_data, said = task_data.settled()
+    task_data, said = task_data.adapted()
     if said:
         screen.say(said)
     return task_data, config.model_copy(update={"task": task_data.config})

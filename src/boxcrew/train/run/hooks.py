@@ -12,7 +12,7 @@ from boxcrew.core.files import write_json
 from boxcrew.core.units import format_duration
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.nets.layers import eval_mode
-from boxcrew.tasks.base import EvalOptions, TaskData
+from boxcrew.tasks.data import EvalOptions, TaskData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.hooks.ema import Ema
 from boxcrew.train.loop.hooks.evaluation import EvaluationHook

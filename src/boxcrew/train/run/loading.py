@@ -17,8 +17,9 @@ from boxcrew.plan.layouts import layouts_of
 from boxcrew.plan.plan import Clone, Plan, Replica
 from boxcrew.plan.request import DeployConfig, PlanRequest
 from boxcrew.plan.search import fast_precision, usual_workers
-from boxcrew.tasks.base import TASKS, DataFacts, Task, TaskConfig
-from boxcrew.tasks.cost.account import has_depthwise
+from boxcrew.tasks.base import TASKS, Task, TaskConfig
+from boxcrew.tasks.cost.estimate import has_depthwise
+from boxcrew.tasks.data import DataFacts
 
 Which = Literal["best", "last"]
 

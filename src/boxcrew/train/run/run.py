@@ -16,12 +16,13 @@ from boxcrew.core.files import write_json, write_text
 from boxcrew.core.version import VERSION
 from boxcrew.deploy.deployment import Deployment, deploy
 from boxcrew.deploy.processes.collectives import ReplicaGroup
-from boxcrew.evaluate.advice import BEFORE, worst
+from boxcrew.evaluate.advice import MAX_LINES_BEFORE, worst
 from boxcrew.hardware.machine import Host, Machine
 from boxcrew.hardware.probe import probe_machine, usable_cores
 from boxcrew.plan.explain import expectations, memory_table
 from boxcrew.plan.plan import Plan
-from boxcrew.tasks.base import Task, TaskData
+from boxcrew.tasks.base import Task
+from boxcrew.tasks.data import TaskData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.checkpoint import Checkpoint, list_checkpoints, newest_checkpoint
 from boxcrew.train.loop.hooks.freeze import Freeze
@@ -252,7 +253,7 @@ def _advice(session: Session, past: Checkpoint | None, screen: Screen) -> list[d
         return stored_advice(session.folder)
     from_scratch = session.config.init.kind == "scratch"
     found = session.task_data.advice(session.task, from_scratch=from_scratch)
-    for one in worst(found, limit=BEFORE):
+    for one in worst(found, limit=MAX_LINES_BEFORE):
         screen.say(f"advice: {one}")
     return [one.to_json() for one in worst(found, limit=len(found))]
 

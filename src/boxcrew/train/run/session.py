@@ -17,11 +17,12 @@ from boxcrew.data.loading.workers import Workers
 from boxcrew.deploy.deployment import Deployment
 from boxcrew.deploy.memory import reset_peak_memory
 from boxcrew.deploy.optimizer_state import check_slots
-from boxcrew.evaluate.advice import BEFORE, MOST, Advice, worst
+from boxcrew.evaluate.advice import MAX_LINES, MAX_LINES_BEFORE, Advice, worst
 from boxcrew.nets.layers import eval_mode
 from boxcrew.plan.explain import expectations
 from boxcrew.plan.plan import Plan
-from boxcrew.tasks.base import EvalOptions, Loader, LoaderOptions, Task, TaskData
+from boxcrew.tasks.base import Task
+from boxcrew.tasks.data import EvalOptions, Loader, LoaderOptions, TaskData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.checkpoint import Checkpoint
 from boxcrew.train.loop.guard import Guard
@@ -209,7 +210,7 @@ class Session:
             found = self.task_data.advice_after(learnt, trainer.deployment.to_device, options, last)
         told = parts.watch.advice
         new = [one for one in found if one.cause not in {known.cause for known in told}]
-        left = MOST - min(BEFORE, len(stored_advice(self.folder))) - len(told)
+        left = MAX_LINES - min(MAX_LINES_BEFORE, len(stored_advice(self.folder))) - len(told)
         for one in worst(new, limit=left):
             self.screen.say(f"advice: {one}")
         return found

@@ -12,7 +12,8 @@ from boxcrew.core.errors import DataError
 from boxcrew.data.config import DataConfig
 from boxcrew.data.loading.workers import Workers
 from boxcrew.hardware.probe import usable_cores
-from boxcrew.tasks.base import TASKS, EvalOptions, OpenOptions, TaskData
+from boxcrew.tasks.base import TASKS
+from boxcrew.tasks.data import EvalOptions, OpenOptions, TaskData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.outcome import say_scores
 from boxcrew.train.output.screen import Screen

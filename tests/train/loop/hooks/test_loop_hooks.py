@@ -17,7 +17,7 @@ from boxcrew.core.types import Batch, Detections, Losses, Target
 from boxcrew.evaluate.detection.evaluator import DetectionEvaluation
 from boxcrew.evaluate.detection.measures import evaluate_detections
 from boxcrew.evaluate.detection.metric import EvaluatedImage
-from boxcrew.evaluate.detection.predictor import Seconds
+from boxcrew.evaluate.detection.predictor import PredictSeconds
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.tasks.base import Task
 from boxcrew.tasks.detection import DetectionConfig
@@ -67,11 +67,11 @@ def evaluation(score: float) -> Evaluation:
     target = Target.of([[0, 0, 100, 100]], [0])
     boxes = torch.tensor([[0.0, 0.0, 100.0, 100.0 * score]])
     found = Detections(boxes=boxes, scores=torch.ones(1), labels=torch.zeros(1, dtype=torch.long))
-    evaluated = (EvaluatedImage(key="a", width=100, height=100, target=target, found=found),)
+    evaluated = (EvaluatedImage(key="a", width=100, height=100, target=target, detections=found),)
     return DetectionEvaluation(
         report=evaluate_detections(evaluated, ("cup",)),
-        evaluated=evaluated,
-        speed=Seconds(),
+        images=evaluated,
+        speed=PredictSeconds(),
         seconds=0.1,
         skipped=(),
     )

@@ -13,7 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from boxcrew.api import run_config
 from boxcrew.core.types import Image
 from boxcrew.data.images.reading import read_image
-from boxcrew.tasks import features
+from boxcrew.tasks import frechet_features
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.run import train
 from tests.helpers.made_examples import write_classes
@@ -24,7 +24,7 @@ def decoded(data: bytes) -> Image:
 
 
 def test_a_gan_shows_what_it_makes_after_each_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(features, "STEPS", 1)
+    monkeypatch.setattr(frechet_features, "STEPS", 1)
     write_classes(tmp_path / "photos", {"a": 10, "b": 10})
     run = tmp_path / "run"
     settings = {

@@ -16,7 +16,8 @@ from boxcrew.data.images.drawing import grid
 from boxcrew.data.images.reading import write_image
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.nets.layers import eval_mode
-from boxcrew.tasks.base import ImageSheets, Task, TaskData
+from boxcrew.tasks.base import Task
+from boxcrew.tasks.data import ImageSheets, TaskData
 from boxcrew.train.config import SummariesConfig
 from boxcrew.train.loop.trainer import Hook, StepReport, Trainer
 from boxcrew.train.output.best_effort import BestEffort

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from boxcrew.evaluate.advice import Advice, by_heart, stalled
+from boxcrew.evaluate.advice import Advice, overfitting_trend, stalled
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.train.loop.trainer import Hook, StepReport, Trainer
 from boxcrew.train.output.screen import Screen
@@ -53,7 +53,7 @@ class Watch(Hook):
             self._state = replace(state, best_step=trainer.step, best_loss=loss, without_gain=0)
             return
         state = replace(state, without_gain=state.without_gain + 1)
-        found = _advice(state, loss, loss_tells=trainer.task.loss_tells)
+        found = _advice(state, loss, loss_shows_progress=trainer.task.loss_shows_progress)
         if found and state.told is None:
             self._screen.say(f"advice: {found[0]}")
             state = replace(state, told=found[0].to_json())
@@ -66,8 +66,8 @@ class Watch(Hook):
         self._state = _State(**state)
 
 
-def _advice(state: _State, loss: float, *, loss_tells: bool) -> tuple[Advice, ...]:
+def _advice(state: _State, loss: float, *, loss_shows_progress: bool) -> tuple[Advice, ...]:
     place = {"best_step": state.best_step, "evaluations": state.without_gain}
-    if not loss_tells:
+    if not loss_shows_progress:
         return stalled(**place)
-    return by_heart(**place, loss_then=state.best_loss or 0.0, loss_now=loss)
+    return overfitting_trend(**place, loss_then=state.best_loss or 0.0, loss_now=loss)

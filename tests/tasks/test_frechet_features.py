@@ -1,4 +1,4 @@
-"""What made pictures are compared with real ones by."""
+"""Tests of the features that generated and real images are compared by."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from boxcrew.data.examples.example_set import Examples, InMemory
 from boxcrew.data.loading.collate import as_tensor
 from boxcrew.evaluate.frechet import Moments, frechet_distance
 from boxcrew.nets.classifier import Classifier
-from boxcrew.tasks import features
-from boxcrew.tasks.base import DataFacts
-from boxcrew.tasks.features import Look, feature_network
-from boxcrew.tasks.quick import train_quickly
+from boxcrew.tasks import frechet_features
+from boxcrew.tasks.data import DataFacts
+from boxcrew.tasks.frechet_features import FeatureExtractor, feature_network
+from boxcrew.tasks.quick_training import train_quickly
 
 Trainings = list[Examples]
 
@@ -42,8 +42,8 @@ UNTOLD = InMemory(LINES.inputs, np.zeros_like(LINES.labels), "lines")
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Quick to train, and kept nowhere."""
-    monkeypatch.setattr(features, "STEPS", 30)
-    monkeypatch.setattr(features, "cache_folder", lambda name: None)
+    monkeypatch.setattr(frechet_features, "STEPS", 30)
+    monkeypatch.setattr(frechet_features, "cache_folder", lambda name: None)
     forget(monkeypatch)
 
 
@@ -56,28 +56,28 @@ def trainings(monkeypatch: pytest.MonkeyPatch) -> Trainings:
         found.append(examples)
         train_quickly(net, examples, steps=steps)
 
-    monkeypatch.setattr(features, "train_quickly", train)
+    monkeypatch.setattr(frechet_features, "train_quickly", train)
     return found
 
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a process that has just begun."""
-    monkeypatch.setattr(features, "_known", {})
+    """Forget all networks, as a new process does."""
+    monkeypatch.setattr(frechet_features, "_known", {})
 
 
-def seen(look: Look, inputs: npt.NDArray[np.uint8] = NEW.inputs) -> npt.NDArray[np.float64]:
+def seen(look: FeatureExtractor, inputs: npt.NDArray[np.uint8] = NEW.inputs) -> npt.NDArray[np.float64]:
     return look(as_tensor(inputs))
 
 
-def accuracy(look: Look) -> float:
-    """Of new pictures, by the class whose features are nearest on the whole."""
+def accuracy(look: FeatureExtractor) -> float:
+    """Return the accuracy on new images, by the class whose mean features are nearest."""
     known = seen(look, LINES.inputs)
     means = np.stack([known[LINES.labels == label].mean(axis=0) for label in (0, 1)])
     apart = np.linalg.norm(seen(look)[:, None] - means, axis=2)
     return float((apart.argmin(axis=1) == NEW.labels).mean())
 
 
-def distance(look: Look, first: npt.NDArray[np.uint8], second: npt.NDArray[np.uint8]) -> float:
+def distance(look: FeatureExtractor, first: npt.NDArray[np.uint8], second: npt.NDArray[np.uint8]) -> float:
     return frechet_distance(Moments.of(seen(look, first)), Moments.of(seen(look, second)))
 
 
@@ -111,7 +111,7 @@ def test_it_is_kept_in_memory(trainings: Trainings) -> None:
 def test_it_is_kept_between_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trainings: Trainings
 ) -> None:
-    monkeypatch.setattr(features, "cache_folder", lambda name: tmp_path / name)
+    monkeypatch.setattr(frechet_features, "cache_folder", lambda name: tmp_path / name)
     first = seen(feature_network(LINES, FACTS))
     forget(monkeypatch)
     assert np.array_equal(seen(feature_network(LINES, FACTS)), first)
@@ -129,14 +129,14 @@ def test_where_nothing_can_be_kept_it_is_trained_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setattr(features, "cache_folder", lambda name: tmp_path / "file" / name)
+    monkeypatch.setattr(frechet_features, "cache_folder", lambda name: tmp_path / "file" / name)
     assert accuracy(feature_network(LINES, FACTS)) > 0.93
 
 
 def test_other_examples_have_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trainings: Trainings
 ) -> None:
-    monkeypatch.setattr(features, "cache_folder", lambda name: tmp_path / name)
+    monkeypatch.setattr(frechet_features, "cache_folder", lambda name: tmp_path / name)
     turned = InMemory(LINES.inputs, 1 - LINES.labels, "lines")
     for examples, facts in (
         (LINES, FACTS),

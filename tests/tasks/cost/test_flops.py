@@ -12,17 +12,17 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from boxcrew.detectors.ssd import Ssd, SsdConfig
 from boxcrew.recipes.ssd import ssd300_vgg16
-from boxcrew.tasks.cost.account import Ledger
+from boxcrew.tasks.cost.estimate import CostTracker
 from boxcrew.tasks.detection import require_detection
 
 SAMPLES = 2
 
 
 def counted(run: Callable[[], object]) -> int:
-    ledger = Ledger([])
-    with ledger:
+    tracker = CostTracker([])
+    with tracker:
         run()
-    return ledger.operations
+    return tracker.operations
 
 
 def counted_by_torch(run: Callable[[], object]) -> int:

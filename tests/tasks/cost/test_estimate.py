@@ -1,4 +1,4 @@
-"""What a step takes, held against tables that were worked out by hand.
+"""The workload of a step equals tables that were worked out by hand.
 
 Of the two published detectors everything is counted from the tables here: weights, what the optimizer keeps,
 what forward keeps for backward, operations; to the byte. What the loss keeps is not in the tables (how boxes
@@ -15,13 +15,14 @@ import pytest
 import torch
 from torch import nn
 
+from boxcrew.core.errors import ModelError
 from boxcrew.core.types import Batch, Losses
 from boxcrew.core.workload import Workload
 from boxcrew.detectors._base import DETECTORS, DetectorNet
 from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks.base import Task
-from boxcrew.tasks.cost.account import Ledger, workload_of
+from boxcrew.tasks.cost.estimate import CostTracker, workload_of
 from boxcrew.tasks.detection import DetectionTask, largest_batch, require_detection
 from tests.helpers import learning
 
@@ -146,16 +147,16 @@ def test_a_batch_norm_of_a_single_cell_wants_two_samples(side: int, least: int) 
 
 def test_traffic_is_what_is_read_and_written() -> None:
     one, other = torch.zeros(2, 10), torch.zeros(10, 3)
-    with Ledger([one, other]) as ledger:
+    with CostTracker([one, other]) as tracker:
         view = one.reshape(10, 2).t()
-        assert (ledger.traffic, ledger.live) == (0, 0)
+        assert (tracker.traffic, tracker.live) == (0, 0)
         result = view + 1
-        assert (ledger.traffic, ledger.live) == (80 + 80, 80)
+        assert (tracker.traffic, tracker.live) == (80 + 80, 80)
         del result
         product = one @ other
-        assert (ledger.traffic, ledger.live, ledger.peak) == (160 + 80 + 120 + 24, 24, 80)
+        assert (tracker.traffic, tracker.live, tracker.peak) == (160 + 80 + 120 + 24, 24, 80)
         del product
-    assert (ledger.live, ledger.peak) == (0, 80)
+    assert (tracker.live, tracker.peak) == (0, 80)
 
 
 # --- Tables of two detectors ------------------------------------------------------------------------------
@@ -261,7 +262,7 @@ def pointwise(inputs: int, outputs: int, *, side: int, act: str = "") -> Layer:
 
 
 def plain(inputs: int, outputs: int, *, kernel: int, side: int, act: str = "", goes_on: bool = True) -> Layer:
-    """With a bias in place of a BatchNorm."""
+    """Return a convolution with a bias instead of a BatchNorm."""
     return Layer(
         inputs=inputs,
         outputs=outputs,
@@ -368,7 +369,7 @@ BY_HAND = {"ssdlite320_mobilenetv3": ssdlite320, "ssd300_vgg16": ssd300}
 
 @functools.cache
 def detector_of(recipe: str) -> DetectorNet:
-    """Without numbers."""
+    """Return the detector on the meta device."""
     config = require_detection(RECIPES.get(recipe)().task).detector
     with torch.device("meta"):
         return DETECTORS.get(config.name)(config, CLASSES).to("meta")
@@ -380,7 +381,7 @@ def examples_of(recipe: str) -> Callable[[int], Batch]:
 
 @functools.cache
 def account_of(recipe: str) -> Workload:
-    """With momentum, as these recipes learn."""
+    """Return the workload with momentum, as in these recipes."""
     return workload_of(Heads(detector_of(recipe)), examples_of(recipe), slots=1, averages=False)
 
 
@@ -398,7 +399,7 @@ def test_weights_of_a_published_detector(recipe: str) -> None:
 @pytest.mark.parametrize("recipe", BY_HAND)
 @pytest.mark.parametrize("num", [8, 24])
 def test_what_a_published_detector_keeps(recipe: str, num: int) -> None:
-    """What was found with few samples goes on to any number of them."""
+    """The lines through few samples hold for any number of them."""
     assert account_of(recipe).whole.activations.at(num) == BY_HAND[recipe]().kept(num)
 
 
@@ -419,17 +420,17 @@ def test_what_ssd_keeps_for_its_loss() -> None:
 
 def a_step(task: nn.Module, batch: Batch) -> tuple[int, int, int]:
     """Bytes that forward keeps, bytes at the most, and operations."""
-    ledger = Ledger([*task.parameters(), *task.buffers(), batch.inputs, *batch.targets.values()])
-    with ledger:
+    tracker = CostTracker([*task.parameters(), *task.buffers(), batch.inputs, *batch.targets.values()])
+    with tracker:
         losses = task(batch, "train")
-        kept = ledger.live
+        kept = tracker.live
         losses.total().backward()
     task.zero_grad()
-    return kept, ledger.peak, ledger.operations
+    return kept, tracker.peak, tracker.operations
 
 
 def test_it_is_what_a_step_on_the_cpu_holds() -> None:
-    """What is worked out without data is what is there with them, with the loss and at the peak too."""
+    """The numbers on the meta device equal those on the CPU, with the loss and at the peak too."""
     config = SsdLiteConfig(size=learning.SIZE, backbone="mobilenetv3_small_050")
     task = DetectionTask(SsdLite(config, ("cup", "pot"))).train()
     batch = learning.make_batch(8, step=0)
@@ -439,7 +440,7 @@ def test_it_is_what_a_step_on_the_cpu_holds() -> None:
 
 @pytest.mark.parametrize("num", [1, 3, 64])
 def test_no_step_holds_more_than_the_peak(num: int) -> None:
-    """Of few samples the most are the gradients, at the end of backward; of many what forward has kept, at
+    """The most for few samples are the gradients, at the end of backward; for many what forward has kept, at
     its beginning.
     """
     chain = Chain(nn.Conv2d(3, 512, 16), nn.Upsample(scale_factor=8), nn.Tanh(), nn.Conv2d(512, 4, 1))
@@ -447,6 +448,21 @@ def test_no_step_holds_more_than_the_peak(num: int) -> None:
     kept, peak, _ = a_step(chain.to("meta"), images(3, 16)(num).to("meta"))
     assert kept == found.activations.at(num)
     assert peak <= found.peak.at(num)
+
+
+class OneByOne(Chain):
+    """Computes each sample by itself, so that its operators depend on how many there are."""
+
+    def forward(self, batch: Batch, phase: str = "train") -> Losses:
+        assert phase == "train"
+        total = torch.stack([self.layers(image[None]).sum() for image in batch.inputs]).sum()
+        return Losses(terms={"sum": total}, weight=total.new_ones(()))
+
+
+def test_a_network_whose_operators_depend_on_the_number_of_samples_is_refused() -> None:
+    with pytest.raises(ModelError, match=r"runs \d+ operators for 2 samples but \d+ for 4") as raised:
+        workload_of(OneByOne(nn.Conv2d(3, 8, 3)), images(3, 16), slots=0, averages=False)
+    assert "the same operators for any number of samples" in raised.value.advice
 
 
 # --- Evaluations ------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The networks of tasks that learn from examples: what can be set about each, and how it is built."""
+"""The settings of the networks for images, tables and texts, and how each is built."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from boxcrew.nets.layers import Normalize
 from boxcrew.nets.perceptron import Perceptron
 from boxcrew.nets.recurrent import Cells, SequenceClassifier
 from boxcrew.nets.small_cnn import LEAST_SIZE, SmallCnn, Stages
-from boxcrew.tasks.base import DataFacts
+from boxcrew.tasks.data import DataFacts
 
-Part = Annotated[float, Field(ge=0, lt=1)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
 class NetConfig(Config):
-    """Settings common to all."""
+    """The settings that all networks have."""
 
     group = "net"
     shorthand = "name"
 
     name: str
-    fill: Scheme = "auto"  # what weights begin as
-    dropout: Part = 0.0
+    fill: Scheme = "auto"  # how weights are initialized
+    dropout: Fraction = 0.0
 
     def build(self, facts: DataFacts) -> Classifier:
         body = self.body(facts)
@@ -42,11 +42,12 @@ class NetConfig(Config):
         return Classifier(body, tuple(facts["classes"]), pixels, facts["meaning"])
 
     @abstractmethod
-    def body(self, facts: DataFacts) -> nn.Module: ...
+    def body(self, facts: DataFacts) -> nn.Module:
+        """Return the layers from inputs to class scores, not yet initialized."""
 
 
 class FcConfig(NetConfig):
-    """Fully connected layers."""
+    """A network of fully connected layers."""
 
     name: Literal["fc"] = "fc"
     widths: Annotated[tuple[Annotated[int, Field(ge=1)], ...], commas] = (512, 256)
@@ -70,9 +71,9 @@ class CnnConfig(NetConfig):
 
     name: Literal["cnn"] = "cnn"
     width: int = Field(default=32, ge=1)  # channels of the first stage
-    depth: int = Field(default=1, ge=1)  # blocks of a stage
+    depth: int = Field(default=1, ge=1)  # blocks per stage
     activation: Activation = "relu"
-    drop_path: Part = 0.0
+    drop_path: Fraction = 0.0
 
     def body(self, facts: DataFacts) -> nn.Module:
         _refuse(self.name, facts, "tokens", "numbers")
@@ -80,8 +81,8 @@ class CnnConfig(NetConfig):
         size = min(height, width)
         if size < LEAST_SIZE:
             raise UsageError(
-                f"net=cnn: the pictures are {width} x {height} pixels, and {LEAST_SIZE} a side are the least",
-                advice=f"size={LEAST_SIZE} or more: they are made squares of so many pixels",
+                f"net=cnn: the images are {width} x {height} pixels; each side needs at least {LEAST_SIZE}",
+                advice=f"size={LEAST_SIZE} or more resizes them to squares of that side",
             )
         stages = Stages(
             width=self.width, depth=self.depth, activation=self.activation, drop_path=self.drop_path
@@ -90,11 +91,11 @@ class CnnConfig(NetConfig):
 
 
 class TimmConfig(NetConfig):
-    """Any of timm's networks."""
+    """Any network of the timm library."""
 
     name: Literal["timm"] = "timm"
     backbone: str = "tf_efficientnet_lite0"
-    drop_path: Part = 0.0
+    drop_path: Fraction = 0.0
 
     def body(self, facts: DataFacts) -> nn.Module:
         _refuse(self.name, facts, "tokens", "numbers")
@@ -109,17 +110,17 @@ class TimmConfig(NetConfig):
 
 
 class RnnConfig(NetConfig):
-    """A recurrent network: reads pictures row by row, and texts."""
+    """A recurrent network, which reads texts by character and images by row."""
 
     name: Literal["rnn"] = "rnn"
     cells: Literal["lstm", "gru"] = "lstm"
     hidden: int = Field(default=128, ge=1)
     layers: int = Field(default=1, ge=1)
-    embedding: int = Field(default=64, ge=1)  # numbers that a character becomes
+    embedding: int = Field(default=64, ge=1)  # size of a character's vector
     bidirectional: bool = False
-    tied: bool = False  # of text that goes on: scores by the characters' own embeddings
+    tied: bool = False  # running text: output weights are the embeddings
 
-    def stack(self) -> Cells:
+    def recurrent_layers(self) -> Cells:
         return Cells(kind=self.cells, hidden=self.hidden, layers=self.layers, dropout=self.dropout)
 
     def body(self, facts: DataFacts) -> nn.Module:
@@ -129,13 +130,13 @@ class RnnConfig(NetConfig):
             return SequenceClassifier(
                 self.embedding,
                 num_classes,
-                self.stack(),
+                self.recurrent_layers(),
                 alphabet=num_tokens(facts["meaning"]),
                 bidirectional=self.bidirectional,
             )
         _, width, channels = facts["shape"]
         reader = SequenceClassifier(
-            width * channels, num_classes, self.stack(), bidirectional=self.bidirectional
+            width * channels, num_classes, self.recurrent_layers(), bidirectional=self.bidirectional
         )
         return Rows(reader)
 
@@ -143,8 +144,8 @@ class RnnConfig(NetConfig):
 def _refuse(name: str, facts: DataFacts, *kinds: str) -> None:
     if facts["kind"] in kinds:
         raise UsageError(
-            f"net={name}: not for {facts['kind']}",
-            advice={"tokens": "texts are for net=rnn", "numbers": "tables are for net=fc"}[facts["kind"]],
+            f"net={name}: cannot read {facts['kind']}",
+            advice={"tokens": "use net=rnn for texts", "numbers": "use net=fc for tables"}[facts["kind"]],
         )
 
 

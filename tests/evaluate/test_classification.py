@@ -11,11 +11,11 @@ import pytest
 
 from boxcrew.core.errors import ModelError
 from boxcrew.core.types import Floats, Ints
-from boxcrew.evaluate.accuracy import NUM_BINS, ClassificationReport, Probabilities, evaluate_classes
+from boxcrew.evaluate.classification import NUM_BINS, ClassificationReport, Probabilities, evaluate_classes
 
 
 def guesses(num: int, num_classes: int, seed: int = 0) -> tuple[Floats, Ints]:
-    """Of a middling classifier."""
+    """Return the probabilities of a middling classifier."""
     random = np.random.default_rng(seed)
     labels = random.integers(0, num_classes, num)
     scores = random.normal(0, 1, (num, num_classes)) + 1.5 * np.eye(num_classes)[labels]

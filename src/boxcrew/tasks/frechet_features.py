@@ -1,7 +1,7 @@
-"""What pictures are compared by: features of a small classifier that learns from the same examples.
+"""The features for Fréchet distances: those of a small classifier trained on the same examples.
 
-Fréchet distances are usually measured on the features of a network trained on ImageNet, which would have to
-be downloaded, and which knows little of pictures of 28 pixels.
+Usually they are those of a network trained on ImageNet, which would have to be downloaded, and which knows
+little of images of 28 pixels.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,21 +24,22 @@ from boxcrew.nets.classifier import Classifier
 from boxcrew.nets.layers import Normalize
 from boxcrew.nets.small_cnn import SmallCnn, Stages
 from boxcrew.nets.weights import read_weights, save_weights
-from boxcrew.tasks.base import DataFacts
-from boxcrew.tasks.quick import train_quickly
+from boxcrew.tasks.data import DataFacts
+from boxcrew.tasks.quick_training import train_quickly
 
 STEPS, WIDTH = 400, 16
-VERSION = 1  # of how it is trained: distances by another are not comparable
+VERSION = 1  # of the training: distances of different versions are not comparable
 
-Look = Callable[[Tensor], npt.NDArray[np.float64]]
-"""Pictures uint8 (B, C, H, W) -> features (B, D)."""
+FeatureExtractor = Callable[[Tensor], npt.NDArray[np.float64]]
+"""Maps images uint8 (B, C, H, W) to features (B, D)."""
 
-_known: dict[str, Look] = {}
+_known: dict[str, FeatureExtractor] = {}
 
 
-def feature_network(examples: Examples, facts: DataFacts) -> Look:
-    """Trained once for a set of examples, in half a minute, always alike, and kept. Without classes to learn
-    its weights stay random, which is still a fair measure, if a weaker one.
+def feature_network(examples: Examples, facts: DataFacts) -> FeatureExtractor:
+    """Return the features of a network that is trained once for these examples, in half a minute, and cached.
+
+    Training is deterministic. Without classes the weights stay random, which is a fair but weaker measure.
     """
     key = _key(examples, facts)
     if key not in _known:
@@ -47,18 +49,18 @@ def feature_network(examples: Examples, facts: DataFacts) -> Look:
         if not _load(net, file):
             if len(facts["classes"]) > 1:
                 train_quickly(net, examples, steps=STEPS)
-            _keep(net, file)
-        _known[key] = _look(net.eval())
+            _store(net, file)
+        _known[key] = partial(_extract, net.eval())
     return _known[key]
 
 
 def _key(examples: Examples, facts: DataFacts) -> str:
-    seen = hashlib.blake2b(np.ascontiguousarray(examples.labels).tobytes(), digest_size=16)
-    seen.update(
+    digest = hashlib.blake2b(np.ascontiguousarray(examples.labels).tobytes(), digest_size=16)
+    digest.update(
         repr((VERSION, STEPS, WIDTH, facts["shape"], facts["mean"], facts["std"], torch.__version__)).encode()
     )
-    seen.update(np.ascontiguousarray(examples.fetch(range(min(16, len(examples)))).inputs).tobytes())
-    return seen.hexdigest()
+    digest.update(np.ascontiguousarray(examples.fetch(range(min(16, len(examples)))).inputs).tobytes())
+    return digest.hexdigest()
 
 
 def _network(facts: DataFacts) -> Classifier:
@@ -78,16 +80,13 @@ def _load(net: Classifier, file: Path | None) -> bool:
     return False
 
 
-def _keep(net: Classifier, file: Path | None) -> None:
+def _store(net: Classifier, file: Path | None) -> None:
     with suppress(OSError):
         if file is not None:
             file.parent.mkdir(parents=True, exist_ok=True)
             save_weights(file, net.state_dict(), {"format": 2})
 
 
-def _look(net: Classifier) -> Look:
-    def look(pictures: Tensor) -> npt.NDArray[np.float64]:
-        with torch.inference_mode():
-            return net.features(pictures).double().numpy()
-
-    return look
+def _extract(net: Classifier, images: Tensor) -> npt.NDArray[np.float64]:
+    with torch.inference_mode():
+        return net.features(images).double().numpy()

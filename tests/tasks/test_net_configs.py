@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from boxcrew.core.errors import UsageError
-from boxcrew.tasks.base import DataFacts
-from boxcrew.tasks.nets import CnnConfig
+from boxcrew.tasks.data import DataFacts
+from boxcrew.tasks.net_configs import CnnConfig
 
 
 def pictures(height: int, width: int) -> DataFacts:
@@ -27,6 +27,6 @@ def test_pictures_need_not_be_square(height: int, width: int) -> None:
 
 @pytest.mark.parametrize(("height", "width"), [(6, 6), (7, 40), (40, 7)])
 def test_pictures_that_are_too_small_are_refused(height: int, width: int) -> None:
-    with pytest.raises(UsageError, match=f"the pictures are {width} x {height} pixels") as raised:
+    with pytest.raises(UsageError, match=f"the images are {width} x {height} pixels") as raised:
         CnnConfig().build(pictures(height, width))
     assert "size=8" in raised.value.advice
