@@ -11,7 +11,7 @@ import numpy as np
 from boxcrew.core.types import Bools, Floats
 from boxcrew.data.checks.box_repair import Box
 from boxcrew.data.detection.source import Record
-from boxcrew.report.doctor.charts import LOST, Axis, heat_map, histogram, share_bars
+from boxcrew.report.doctor.charts import LOST, Bins, heat_map, histogram, share_bars
 from boxcrew.report.doctor.markup import Html, element, join
 from boxcrew.report.doctor.pictures import Frame, Shot, develop
 from boxcrew.report.doctor.report import Diagnosis
@@ -67,13 +67,13 @@ def boxes_section(diagnosis: Diagnosis) -> Html:
     photo = heat_map(
         sides[:, 0],
         sides[:, 1],
-        (Axis.doubling(sides[:, 0], "width, pixels of the photo"), Axis.doubling(sides[:, 1], "height")),
+        (Bins.doubling(sides[:, 0], "width, pixels of the photo"), Bins.doubling(sides[:, 1], "height")),
         what="boxes",
-        lines=(1 / 3, 1, 3),
+        ratios=(1 / 3, 1, 3),
     )
     at_input = histogram(
         seen,
-        Axis.doubling(seen, f"root of the area, pixels at {size} × {size}"),
+        Bins.doubling(seen, f"root of the area, pixels at {size} × {size}"),
         what="boxes",
         marked=every.lost,
     )
@@ -85,11 +85,11 @@ def boxes_section(diagnosis: Diagnosis) -> Html:
     places = heat_map(
         centres[:, 0],
         centres[:, 1],
-        (Axis.shares("x, share of the width", bins=bins), Axis.shares("y, share of the height", bins=bins)),
+        (Bins.shares("x, share of the width", num=bins), Bins.shares("y, share of the height", num=bins)),
         what="centres",
     )
     counts = np.array([len(record.target) for record in diagnosis.records], dtype=np.float64)
-    objects = histogram(counts, Axis.counting(int(counts.max()), "objects"), what="images")
+    objects = histogram(counts, Bins.counting(int(counts.max()), "objects"), what="images")
     return element(
         "div",
         _chart("Sizes and shapes", f"In pixels of the photos (root of the area): {spread}", photo),
