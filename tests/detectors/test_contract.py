@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from boxcrew.core.types import Batch
-from boxcrew.detectors._base import DETECTORS, DetectorNet, build_detector
+from boxcrew.detectors import DETECTORS, DetectorNet, build_detector
 from boxcrew.testing import detectors as contract
 
 

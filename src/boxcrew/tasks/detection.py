@@ -23,8 +23,13 @@ from boxcrew.data.images.cache import ImageCache
 from boxcrew.data.loading.collate import collate
 from boxcrew.data.loading.loader import TrainLoader
 from boxcrew.data.transforms.pipeline import TransformsConfig, eval_pipeline, train_pipeline
-from boxcrew.detectors._base import DetectorConfig, DetectorNet, build_detector, detector_config_class
-from boxcrew.detectors._objects import counted_objects
+from boxcrew.detectors import (
+    DetectorConfig,
+    DetectorNet,
+    build_detector,
+    counted_objects,
+    detector_config_class,
+)
 from boxcrew.detectors.ssdlite import SsdLiteConfig
 from boxcrew.evaluate.advice import Advice, doubted, found_less, unlearnt
 from boxcrew.evaluate.detection.evaluator import DetectionEvaluation, Evaluator
@@ -156,7 +161,7 @@ class DetectionData(TaskData):
         """Default boxes, for the objects to learn from."""
         sizes = [(record.width, record.height) for record in self.train]
         _, objects = counted_objects([record.target for record in self.train], sizes)
-        detector, said = objects.fit(self.config.detector, self.config.transforms)
+        detector, said = objects.adapt(self.config.detector, self.config.transforms)
         return replace(self, config=self.config.model_copy(update={"detector": detector})), said
 
     def class_counts(self) -> Mapping[str, int]:

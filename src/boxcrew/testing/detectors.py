@@ -7,7 +7,7 @@ from torch import Tensor
 
 from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch
-from boxcrew.detectors._base import DETECTORS, DetectorConfig, DetectorNet, build_detector
+from boxcrew.detectors import DETECTORS, DetectorConfig, DetectorNet, build_detector
 
 CLASSES = ("tea pot", "Kanne", "茶")
 

@@ -17,9 +17,7 @@ from boxcrew.data.checks.scan import scan
 from boxcrew.data.detection.source import Record, Source, open_source
 from boxcrew.data.detection.statistics import Advice, SplitStatistics, advise, split_statistics
 from boxcrew.data.transforms.pipeline import TransformsConfig
-from boxcrew.detectors._anchor_coverage import AnchorCoverage, anchor_coverage
-from boxcrew.detectors._base import DetectorConfig
-from boxcrew.detectors._objects import counted_objects
+from boxcrew.detectors import AnchorCoverage, DetectorConfig, anchor_coverage, counted_objects
 from boxcrew.evaluate.detection.suspects import Suspect
 from boxcrew.hardware.probe import usable_cores
 from boxcrew.report.doctor.suspects import find_suspects
