@@ -59,7 +59,7 @@ def test_train_val_resume_and_predict_one_after_the_other(
 
 
 def test_photos_to_predict_must_be_named_and_be_there(boxcrew: Call, tiny_run: Path) -> None:
-    for words, code, told in (((), 2, "source= is missing"), (("source=no*.jpg",), 3, "no photo there")):
+    for words, code, told in (((), 2, "source= is missing"), (("source=no*.jpg",), 3, "no image found")):
         said = boxcrew("predict", f"run={tiny_run}", *words)
         assert (said.code, told in said.err) == (code, True), said.err
 
@@ -172,7 +172,7 @@ def test_data_takes_the_words_of_training_about_examples(boxcrew: Call, tmp_path
 
 def test_data_refuses_words_that_say_nothing(boxcrew: Call, tiny_set: Path) -> None:
     for word, told in (
-        ("size=32", "size=: says nothing about images with boxes"),
+        ("size=32", "size=: has no meaning for images with boxes"),
         ("lable=kind", "did you mean 'label'?"),
         ("task.steps=3", "task: no such setting"),
         ("task=fc", "task: no such setting"),

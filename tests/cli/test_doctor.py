@@ -56,7 +56,7 @@ def test_the_screen_says_it_in_short_and_nothing_is_overwritten(
             "13 images",
             photos.name,
             "advice: ",
-            "reach: ",
+            "coverage: ",
             "near-duplicates: none",
             f"doctor/{place}/",
         ):
@@ -103,18 +103,18 @@ def test_nothing_useful_left_is_a_data_error(boxcrew: Call, photos: Path, tmp_pa
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        ((), 2, "doctor: of which data set?"),
-        (("photos",), 2, "doctor: of which data set?"),
+        ((), 2, "doctor: which data set?"),
+        (("photos",), 2, "doctor: which data set?"),
         (("photos", "data=shelf"), 2, "a data set is given as data=photos"),
-        (("data=products",), 2, "only photos with boxes are examined"),
-        (("fc", "data=shelf"), 2, "boxcrew data shelf looks at it"),
+        (("data=products",), 2, "only images with boxes can be examined"),
+        (("fc", "data=shelf"), 2, "boxcrew data shelf shows what is in it"),
         (("data=nowhere",), 3, "nowhere: no such file or directory"),
         (("data=shelf", "startr"), 2, "did you mean 'starter'?"),
         (("data=shelf", "detector.sise=3"), 2, "did you mean 'size'?"),
         (("data=shelf", "run=nowhere"), 2, "not a run directory"),
         (("data=shelf", "out=photos/file/page"), 2, "photos/file/page: cannot be written to"),
-        (("run=nowhere", "size=512"), 2, "size: cannot be given with run="),
-        (("run=nowhere", "starter"), 2, "starter: cannot be given with run="),
+        (("run=nowhere", "size=512"), 2, "size: cannot be combined with run="),
+        (("run=nowhere", "starter"), 2, "starter: cannot be combined with run="),
     ],
 )
 def test_bad_input_is_one_clear_error_and_writes_nothing(

@@ -49,7 +49,7 @@ def test_the_installed_script_says_its_version() -> None:
         (("val", "run=x", "splt=test"), 2, "did you mean 'split'?"),
         (("predict", "source=photo.jpg"), 2, "run= is missing"),
         (("predict", "run=x", "source=photo.jpg"), 4, "no such run"),
-        (("data",), 2, "of which data set?"),
+        (("data",), 2, "data: which data set?"),
         (("data", "make", "shelf", "out=x", "format=coc"), 2, "did you mean 'coco'?"),
         (("recipes", "strter"), 2, "did you mean 'starter'?"),
         (("trian",), 2, "train"),

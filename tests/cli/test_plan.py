@@ -119,7 +119,7 @@ def test_a_plan_is_drawn_and_nothing_is_overwritten(plan: Call, tmp_path: Path) 
     assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
     again = plan("out=plan.png")
     assert again.code == 2
-    assert "out=plan.png: is there already" in again.err
+    assert "out=plan.png: exists already" in again.err
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_plan_is_drawn_and_nothing_is_overwritten(plan: Call, tmp_path: Path) 
         (["--assume", "2x24GB-gpoo"], "2x24GB-gpoo"),
         (["--assume", "0x24GB-gpu"], "0x24GB-gpu"),
         (["--assume", "nowhere.json"], "nowhere.json"),
-        (["out=plan.txt"], "neither a plan nor a picture"),
+        (["out=plan.txt"], "out=plan.txt: neither .json nor .png"),
         (["out=nowhere/plan.png"], "no such directory"),
         (["plan=nowhere.json"], "plan=nowhere.json: No such file"),
         (["device=cuda:3"], "device=cuda:3: not on this machine"),

@@ -85,7 +85,9 @@ def test_people_read_the_whole_of_it(boxcrew: Call, run: Path) -> None:
 
 
 def test_characters_that_the_model_does_not_know_are_told(boxcrew: Call, run: Path) -> None:
-    warning = "warning: the text has 2 characters that the model has not learnt, all read as one unknown: "
+    warning = (
+        "warning: the text has 2 characters that the model does not know, all read as one unknown character: "
+    )
     warning += "'z', 'Ü'\n"
     said = boxcrew("predict", f"run={run}", "text=Üzz the Ücup", "num=5", "--json")
     assert said.err.count("warning") == 1

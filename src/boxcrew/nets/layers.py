@@ -48,7 +48,7 @@ class Normalize(nn.Module):
         self.std.copy_(torch.tensor(std) * 255)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Map (B, C, H, W), uint8 or float in 0..255, to floats of about unit size; keep the memory format."""
+        """Map (B, C, H, W), uint8 or float in 0..255, to floats of unit size in the same memory format."""
         mean = self.mean.reshape(1, -1, 1, 1)
         return (images.to(mean.dtype) - mean) / self.std.reshape(1, -1, 1, 1)
 

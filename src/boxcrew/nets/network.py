@@ -18,9 +18,7 @@ class Network(nn.Module, ABC):
     """
 
     background_rows: ClassVar[int] = 0  # that precede the rows of the classes in each block of a class tensor
-    full_backbone: ClassVar[bool] = (
-        False  # whether it includes all layers of a published network but its classifier
-    )
+    full_backbone: ClassVar[bool] = False  # whether it has all layers of a timm network but the classifier
 
     def __init__(self, classes: tuple[str, ...] = (), meaning: Mapping[str, Any] | None = None) -> None:
         super().__init__()

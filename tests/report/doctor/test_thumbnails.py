@@ -20,7 +20,7 @@ from boxcrew.core.types import Image
 from boxcrew.data.checks.box_repair import Box
 from boxcrew.data.images.reading import write_image
 from boxcrew.report.doctor.markup import Html
-from boxcrew.report.doctor.pictures import Frame, Shot, develop, read_what_is_left
+from boxcrew.report.doctor.thumbnails import Frame, Thumbnail, read_partial_image, render_thumbnails
 
 
 def photo_of(width: int, height: int, box: Box) -> Image:
@@ -32,7 +32,7 @@ def photo_of(width: int, height: int, box: Box) -> Image:
 
 
 def develop_one(read: Callable[[], Image], **rest: object) -> Html:
-    (picture,) = develop([Shot(read=read, alt="what is seen", **rest)], workers=1)  # type: ignore[arg-type]
+    (picture,) = render_thumbnails([Thumbnail(read=read, alt="what is seen", **rest)], workers=1)  # type: ignore[arg-type]
     assert picture is not None
     return picture
 
@@ -105,8 +105,8 @@ def test_what_cannot_be_read_is_no_picture() -> None:
     def fails() -> Image:
         raise DataError("gone")
 
-    assert develop([Shot(read=fails, alt="")], workers=2) == [None]
-    assert develop([], workers=2) == []
+    assert render_thumbnails([Thumbnail(read=fails, alt="")], workers=2) == [None]
+    assert render_thumbnails([], workers=2) == []
 
 
 def test_a_photo_cut_short_is_shown_as_far_as_it_goes(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_photo_cut_short_is_shown_as_far_as_it_goes(tmp_path: Path) -> None:
     write_image(file, (np.broadcast_to(rows, (256, 256, 3)) - noise).astype(np.uint8))
     whole = file.read_bytes()
     file.write_bytes(whole[: len(whole) // 2])
-    left = read_what_is_left(file)
+    left = read_partial_image(file)
     assert left.shape == (256, 256, 3)
     assert abs(float(left[:32].mean()) - float(rows[:32].mean())) < 10
     assert left[-16:].mean() < 140
@@ -129,7 +129,7 @@ def test_a_photo_cut_anywhere_is_shown_or_named(tmp_path: Path) -> None:
     for length in range(0, len(whole), 7):  # most of a small JPEG is its header
         file.write_bytes(whole[:length])
         with suppress(DataError):
-            assert read_what_is_left(file).shape == (32, 32, 3)
+            assert read_partial_image(file).shape == (32, 32, 3)
 
 
 def test_a_long_photo_needs_no_square_of_its_length() -> None:
@@ -146,4 +146,4 @@ def test_nothing_can_be_shown_of_what_is_no_photo(content: bytes, tmp_path: Path
     file = tmp_path / "none.jpg"
     file.write_bytes(content)
     with pytest.raises(DataError):
-        read_what_is_left(file)
+        read_partial_image(file)
