@@ -61,7 +61,6 @@ def plan_run(
     drawing: Path | None = None,
 ) -> dict[str, Any]:
     """Return the plan of a run with explanations; nothing is trained, and only `drawing` is written.
-
     The plan is for `machine`, or for this one, on which `with_steps` measures a few steps first.
     """
     plan, explained = explain(config, screen, machine, with_steps=with_steps)
@@ -118,7 +117,6 @@ def _draw_labels(task_data: DetectionData, file: Path) -> None:
 
 class Detector:
     """A trained detector.
-
     `Detector.load("runs/detect/train").predict("shelf.jpg").plot()`
     """
 
@@ -136,7 +134,6 @@ class Detector:
     @classmethod
     def train(cls, recipe: str | None = None, *, verbose: bool = True, **settings: Any) -> Self:
         """Train, and load the best weights.
-
         Settings are those of the command line: `data="photos"`, `epochs=20`, `optim={"rate": 1e-3}`.
         """
         tree: Tree = {}

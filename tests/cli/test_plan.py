@@ -35,7 +35,7 @@ def plan(boxcrew: Call, tiny_set: Path) -> Call:
 def test_a_plan_is_told_with_what_it_takes_and_why(plan: Call, tmp_path: Path) -> None:
     done = plan()
     assert done.code == 0, done.err
-    for said in (
+    for message in (
         "plan: single on cpu, batch 8",
         "no accelerator here: the CPU computes",
         "expected: ",
@@ -46,7 +46,7 @@ def test_a_plan_is_told_with_what_it_takes_and_why(plan: Call, tmp_path: Path) -
         "there are",
         "not chosen: ",
     ):
-        assert said in done.out
+        assert message in done.out
     assert not list(tmp_path.iterdir()), "nothing is written"
 
 
@@ -123,7 +123,7 @@ def test_a_plan_is_drawn_and_nothing_is_overwritten(plan: Call, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["goal=quickest"], "goal"),
         (["goal=deadline:soon"], "soon: not a duration"),
@@ -139,10 +139,10 @@ def test_a_plan_is_drawn_and_nothing_is_overwritten(plan: Call, tmp_path: Path) 
         (["gaol=fastest"], "gaol"),
     ],
 )
-def test_what_cannot_be_is_one_clear_error(plan: Call, words: list[str], said: str) -> None:
+def test_what_cannot_be_is_one_clear_error(plan: Call, words: list[str], message: str) -> None:
     done = plan(*words)
     assert done.code == 2, (done.out, done.err)
-    assert said in done.err
+    assert message in done.err
     assert done.err.count("error: ") == 1
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from boxcrew.cli.data_samples import holds_samples, show_samples
-from boxcrew.cli.output import make_screen, parse_settings, print_json
+from boxcrew.cli.output import make_screen, parse_settings, print_json, require_new
 from boxcrew.core.config import Config, Tree
 from boxcrew.core.errors import UsageError
 from boxcrew.data.checks.scan import scan
@@ -104,8 +104,7 @@ def _with_short_keys(tree: Tree) -> Tree:
 
 
 def _write_sheet(source: Source, out: Path) -> None:
-    if out.exists():
-        raise UsageError(f"out={out}: exists already", advice="give another file name")
+    require_new(out)
     images = [
         draw_boxes(source.read(record), record.target.boxes, record.target.labels, source.classes)
         for record in source.split("train")[:SHEET_IMAGES]

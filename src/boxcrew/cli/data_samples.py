@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from boxcrew.cli.output import require_new
 from boxcrew.core.errors import UsageError
 from boxcrew.data.detection.source import SOURCES
 from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleSet, Wanted, open_examples
@@ -53,8 +54,7 @@ def show_samples(
 def _write_sheet(opened: ExampleSet, out: Path) -> None:
     if opened.kind != "pictures":
         raise UsageError(f"out={out}: {opened.kind} cannot be drawn", advice="leave out= out")
-    if out.exists():
-        raise UsageError(f"out={out}: exists already", advice="give another file name")
+    require_new(out)
     train = opened.split("train").some(IMAGES)
     samples = train.fetch(range(len(train)))
     drawn = draw_examples(as_tensor(samples.inputs), samples.labels, opened.classes)

@@ -21,14 +21,7 @@ _SETTINGS = {"ignore_unknown_options": True, "max_content_width": 100}
 Words = Annotated[list[str] | None, typer.Argument(metavar="key=value", show_default=False, hidden=True)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout, all else on stderr.")]
 Explain = Annotated[bool, typer.Option("--explain", help="Show the plan and who does what; do not train.")]
-Assume = Annotated[
-    str | None,
-    typer.Option(
-        "--assume",
-        metavar="MACHINE",
-        help="Plan for another machine: '2x24GB-gpu, 16 cores, 64GB', or a file of 'boxcrew devices --json'.",
-    ),
-]
+Assume = Annotated[str | None, typer.Option("--assume", metavar="MACHINE", help="Plan for another machine.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 app = typer.Typer(
@@ -41,20 +34,17 @@ app = typer.Typer(
 )
 
 
-def _version(*, wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer passes it so
     if wanted:
         typer.echo(f"boxcrew {VERSION}")
         raise typer.Exit
 
 
+Version = Annotated[bool, typer.Option("--version", help="Show the version.", callback=_print_version)]
+
+
 @app.callback()
-def _common(
-    *,
-    version: Annotated[
-        bool,
-        typer.Option("--version", help="Show the version.", callback=lambda wanted: _version(wanted=wanted)),
-    ] = False,
-) -> None: ...
+def _common(*, version: Version = False) -> None: ...
 
 
 @app.command(context_settings=_SETTINGS)
@@ -90,6 +80,7 @@ def plan(words: Words = None, *, json: Json = False, assume: Assume = None, debu
     most 20 s.
 
     \b
+    --assume MACHINE     such as "2x24GB-gpu, 16 cores, 64GB", or a file of 'boxcrew devices --json'
     trial=false          do not measure steps
     goal=fastest         or smallest, deadline:2h, budget:8GB: what to plan for
     out=plan.json        write the plan; use it with 'boxcrew train ... plan=plan.json'
@@ -122,7 +113,7 @@ def val(words: Words = None, *, json: Json = False, debug: Debug = False) -> Non
     \b
     split=val            or test, train
     weights=best         or last, both
-    batch=16  device=auto
+    batch=16, device=auto
     """
     from boxcrew.cli.val import val_command
 

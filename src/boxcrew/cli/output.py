@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -34,6 +35,12 @@ def parse_settings(
     if len(names) > positional:
         raise UsageError(f"{names[positional]}: not understood", advice="settings are written key=value")
     return names, tree
+
+
+def require_new(out: Path) -> None:
+    """Raise an error if the output file exists."""
+    if out.exists():
+        raise UsageError(f"out={out}: exists already", advice="give another file name")
 
 
 def require(tree: Tree, key: str, *, example: str) -> None:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from boxcrew.api import plan_run, run_config
-from boxcrew.cli.output import make_screen, parse_settings, print_json
+from boxcrew.cli.output import make_screen, parse_settings, print_json, require_new
 from boxcrew.core.errors import UsageError
 from boxcrew.core.files import write_text
 from boxcrew.hardware.inventory import assumed
@@ -38,8 +38,7 @@ def _output_file(out: object) -> Path | None:
         raise UsageError(
             f"out={path}: neither .json nor .png", advice="give a name such as plan.json or plan.png"
         )
-    if path.exists():
-        raise UsageError(f"out={path}: exists already", advice="give another file name")
+    require_new(path)
     if not path.parent.is_dir():
         raise UsageError(f"out={path}: no such directory: {path.parent}")
     return path

@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 
 from boxcrew.api import plan_run, resume_run, run_config, serve_run, train_run, work_for_run
-from boxcrew.cli.output import make_screen, parse_settings, print_json
+from boxcrew.cli.output import make_screen, parse_settings, print_json, require
 from boxcrew.core.config import Tree, read_yaml
-from boxcrew.core.errors import BoxcrewError, UsageError
+from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.parent_process import LAUNCHER, die_with
 from boxcrew.deploy.processes.collectives import DistributedGroup, ReplicaGroup
 from boxcrew.deploy.processes.environments import read_environment
@@ -33,8 +33,7 @@ def train_command(words: list[str], *, as_json: bool, only_explain: bool = False
 
 def resume_command(words: list[str], *, as_json: bool) -> None:
     _, tree = parse_settings(words)
-    if "run" not in tree:
-        raise UsageError("resume: which run?", advice="boxcrew resume run=runs/detect/train")
+    require(tree, "run", example="boxcrew resume run=runs/detect/train")
     folder = Path(str(tree.pop("run")))
     work = partial(resume_run, folder, tree, make_screen(as_json=as_json))
     _run(_stored(folder, tree), work, as_json=as_json, begun_in=folder)

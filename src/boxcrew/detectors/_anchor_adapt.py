@@ -62,7 +62,6 @@ def anchor_layouts(
     max_scale: float | None = None,
 ) -> list[AnchorLayout]:
     """Return candidate layouts for objects (N, 4), xyxy as shares of the input.
-
     A scale that is None is tried at several quantiles of the objects' sizes.
     """
     sizes = (objects[:, 2:] - objects[:, :2]).clamp(min=1e-3).prod(dim=1).sqrt()

@@ -85,7 +85,6 @@ class _Settings:
 
     def share(self, objects: Objects) -> float | None:
         """Return the share of the objects that a default box overlaps enough.
-
         None if the network cannot be built: some backbones take only certain sizes.
         """
         try:

@@ -32,7 +32,6 @@ class DetectorConfig(Config):
 
     def adapted(self, boxes: Tensor) -> tuple[Self, str]:  # noqa: ARG002  no setting here depends on them
         """Return a copy whose `auto` settings are adapted to these objects, and a sentence about it.
-
         `boxes` (N, 4) are xyxy as shares of the input. The sentence is empty if nothing was `auto`.
         """
         return self, ""
@@ -66,7 +65,6 @@ class DetectorNet(Network):
 
     def starting_overlap(self, boxes: Tensor) -> Tensor | None:  # noqa: ARG002  no default boxes here
         """Return the IoU (N,) of each box (N, 4), xyxy in pixels of the input, with its best default box.
-
         None if the detector has no default boxes. Training does not change the result.
         """
         return None

@@ -68,7 +68,6 @@ class MultiBoxNet(DetectorNet):
 
     def losses_of(self, scores: Tensor, offsets: Tensor, targets: Mapping[str, Tensor]) -> Losses:
         """Return the loss of SSD, equations 1 to 3, as sums; the weight is the number of matched boxes.
-
         No branch depends on tensor values, so an accelerator never waits for the host.
         """
         labels, boxes = targets["labels"], targets["boxes"]
@@ -118,7 +117,6 @@ class MultiBoxNet(DetectorNet):
 
     def starting_overlap(self, boxes: Tensor) -> Tensor:
         """Return the IoU (N,) of each box with its best default box.
-
         In training each object also gets its best free one, however small that is (`nets/matching.py`).
         """
         from torchvision.ops import box_iou

@@ -49,7 +49,6 @@ class Objects:
 
 def counted_objects(targets: Sequence[Target], sizes: Sequence[tuple[int, int]]) -> tuple[Ints, Objects]:
     """Return the objects that count in an evaluation, and their indices among all boxes of `targets`.
-
     Difficult objects and crowds do not count. `sizes` are the (width, height) of the images.
     """
     unique = tuple(dict.fromkeys(sizes))

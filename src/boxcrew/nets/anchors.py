@@ -31,7 +31,6 @@ def paper_shapes(scale: float, next_scale: float, ratios: Sequence[float]) -> tu
 
 def default_boxes(levels: Sequence[Level], *, size: int) -> Tensor:
     """Return (A, 4) center-x, center-y, width, height in pixels of a `size` x `size` input.
-
     Boxes are ordered by level, row and cell, as the outputs of heads are. Sides are limited to the input.
     """
     return torch.cat([_level_boxes(level) for level in levels]) * size
@@ -52,7 +51,6 @@ def _level_boxes(level: Level) -> Tensor:
 
 def best_overlaps(boxes: Tensor, levels: Sequence[Level]) -> Tensor:
     """Return the IoU (N,) of each box (N, 4), xyxy as fractions of the input, with its best default box.
-
     Of all default boxes of one shape, that of the nearest cell is the best, so only this is computed.
     """
     return torch.stack([_best_of_level(boxes, level) for level in levels]).amax(dim=0)

@@ -14,7 +14,6 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 
 class Backbone(nn.Module):
     """A timm network cut into feature maps, with random weights; `train/run/init.py` loads others.
-
     `forward` returns the maps of `strides`, finest first; `channels` are their depths.
     """
 

@@ -59,7 +59,6 @@ def focal_loss(
 
 def mixed_loss(loss: Callable[[Tensor, Tensor], Summed], targets: Mapping[str, Tensor]) -> Summed:
     """Return the loss of mixed samples, each made of two (`data/transforms/mixing.py`).
-
     `loss` takes labels and shares, and is evaluated for the first and for the second label of each sample.
     """
     share = targets["share"]

@@ -25,7 +25,6 @@ def critic_loss(kind: GanLoss, real_scores: Tensor, fake_scores: Tensor) -> Tens
 
 def generator_loss(kind: GanLoss, fake_scores: Tensor) -> Tensor:
     """Return the generator's loss from the critic's scores (B,) of generated images.
-
     "standard" is the non-saturating loss of Goodfellow et al. 2014, section 3.
     """
     if kind == "standard":

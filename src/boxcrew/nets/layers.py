@@ -15,7 +15,6 @@ from boxcrew.core.torch_tools.batch_norm import batch_norm
 @contextmanager
 def eval_mode(network: nn.Module) -> Iterator[None]:
     """Switch every module to evaluation mode, and each back to its own mode afterwards.
-
     Modes differ within a network: frozen BatchNorms stay in evaluation mode while the rest is trained.
     """
     modes = {module: module.training for module in network.modules()}
@@ -29,7 +28,6 @@ def eval_mode(network: nn.Module) -> Iterator[None]:
 
 class Normalize(nn.Module):
     """A layer that maps 0..255 pixels to the range that the weights were trained on.
-
     Mean and deviation are buffers, so that they are always saved with the weights.
     """
 
@@ -66,7 +64,6 @@ class L2Norm(nn.Module):
 
 class SingleCellNorm(nn.BatchNorm2d):
     """BatchNorm that can also train on one image whose map is a single cell.
-
     A single value has no deviation, so such a map is normalized by the running statistics.
     """
 
@@ -74,15 +71,9 @@ class SingleCellNorm(nn.BatchNorm2d):
         assert self.momentum is not None
         if self.training and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
+        statistics = self.running_mean, self.running_var
         return batch_norm(
-            features,
-            self.running_mean,
-            self.running_var,
-            self.weight,
-            self.bias,
-            self.training,
-            self.momentum,
-            self.eps,
+            features, *statistics, self.weight, self.bias, self.training, self.momentum, self.eps
         )
 
 

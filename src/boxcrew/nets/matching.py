@@ -19,7 +19,7 @@ def match(boxes: Tensor, valid: Tensor, anchors: Tensor, *, threshold: float) ->
     `threshold`; each object also gets one default box of its own, whatever their IoU (SSD, section 2.2).
     """
     images_at_once = max(1, _MAX_PAIRS // max(1, valid.shape[1] * len(anchors)))
-    chunks = zip(boxes.split(images_at_once), valid.split(images_at_once), strict=True)
+    chunks = zip(torch.split(boxes, images_at_once), torch.split(valid, images_at_once), strict=True)
     return torch.cat([_match_some(*chunk, anchors, threshold=threshold) for chunk in chunks])
 
 

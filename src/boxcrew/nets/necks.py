@@ -12,7 +12,6 @@ from boxcrew.nets.layers import conv_norm
 
 class TopDown(nn.Module):
     """A top-down path from coarse to fine maps (FPN, Lin et al. 2017, section 3), by separable convolutions.
-
     All maps get `width` channels and keep their size.
     """
 

@@ -13,7 +13,6 @@ from boxcrew.nets.layers import Normalize
 
 class Network(nn.Module, ABC):
     """A network with the names of its classes and the `meaning` of its tokens, if it has any.
-
     `meaning` is described in `data/examples/alphabet.py`.
     """
 
@@ -27,7 +26,6 @@ class Network(nn.Module, ABC):
 
     def class_tensors(self) -> Mapping[str, int]:
         """Return the state names of tensors with a row for each class, and how many blocks of rows each has.
-
         Fine-tuning uses it to keep the rows of classes that two data sets share.
         """
         return {}

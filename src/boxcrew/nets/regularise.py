@@ -16,7 +16,6 @@ _TINY = 1e-12
 
 class DropPath(nn.Module):
     """Stochastic depth (Huang et al. 2016): in training a sample's branch is dropped with probability `p`.
-
     The kept branches are scaled up, so that the mean stays the same.
     """
 
@@ -38,7 +37,6 @@ class DropPath(nn.Module):
 
 def l1(parameters: Iterable[Tensor]) -> Tensor:
     """Return the sum of the absolute values of one or more parameters.
-
     Collective if parameters are sharded (DTensors): all processes must call it, and all get the full sum.
     """
     full: list[Tensor] = []
@@ -86,12 +84,12 @@ def limit_norms_(module: nn.Module, max_norm: float) -> None:
     a spectral norm have their own limit.
     """
     for layer in module.modules():
-        learnt = [p for p in layer.parameters(recurse=False) if p.ndim > 1 and p.grad is not None]
+        trained = [p for p in layer.parameters(recurse=False) if p.ndim > 1 and p.grad is not None]
         if isinstance(layer, nn.Linear | Convolution | nn.RNNBase):
-            for weight in learnt:
+            for weight in trained:
                 _shorten(weight, max_norm, unit_dims=(0,))
         elif isinstance(layer, Transposed):
-            for weight in learnt:
+            for weight in trained:
                 groups = weight.view(layer.groups, -1, *weight.shape[1:])  # (groups, inputs, outputs, …)
                 _shorten(groups, max_norm, unit_dims=(0, 2))
 

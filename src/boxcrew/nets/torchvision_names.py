@@ -29,7 +29,6 @@ def is_torchvision_ssd300(state: State) -> bool:
 
 def ssd300_from_torchvision(state: State) -> State:
     """Convert the state of torchvision's `ssd300_vgg16` to that of an `Ssd` with `size=300`.
-
     The result includes the normalization. The default boxes are those of `scales=coco`.
     """
     renamed = {_renamed(name): value for name, value in state.items()}

@@ -53,7 +53,6 @@ def check_settings(name: str) -> None:
 
 def check_forward(detector: DetectorNet, images: Tensor) -> tuple[Tensor, ...]:
     """Check that `forward` returns float tensors with a row for each image, and return them.
-
     Bytes and floats, and images in a batch and alone, must give the same.
     """
     detector.eval()

@@ -38,7 +38,7 @@ def rects(chart: Html) -> list[tuple[float, float, float, float]]:
     groups = [group for group in ET.fromstring(chart).iter("g") if group.find("title") is not None]
     paths = [path.attrib["d"] for group in groups for path in group.iter("path")]
     points = [np.array(re.findall(r"[\d.]+", path), dtype=np.float64).reshape(-1, 2) for path in paths]
-    return [(*corners.min(axis=0), *corners.max(axis=0)) for corners in points]  # type: ignore[misc]
+    return [(*corners.min(axis=0), *corners.max(axis=0)) for corners in points]
 
 
 def ticks(chart: Html) -> list[float]:

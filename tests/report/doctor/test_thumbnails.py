@@ -66,7 +66,7 @@ def test_the_frame_lies_on_the_box_whatever_part_is_shown(
     x0, y0 = round(shares[0] * width), round(shares[1] * height)
     box = (float(x0), float(y0), float(round(x0 + shares[2] * width)), float(round(y0 + shares[3] * height)))
     photo = photo_of(width, height, box)
-    picture = develop_one(lambda: photo, frames=(Frame(box=box, colour="#123456"),), around=box, side=128)
+    picture = develop_one(lambda: photo, frames=(Frame(box=box, color="#123456"),), around=box, side=128)
     seen = pixels(picture)
     assert seen.shape[0] == seen.shape[1] <= 128
     (x, y, w, h), (wide, high) = drawn(picture)
@@ -95,7 +95,7 @@ def test_a_whole_photo_keeps_its_shape_and_is_not_enlarged() -> None:
 )
 def test_boxes_that_cannot_be_are_drawn_where_they_can_be_seen(box: Box) -> None:
     photo = np.full((100, 100, 3), 90, dtype=np.uint8)
-    (x, y, w, h), _ = drawn(develop_one(lambda: photo, frames=(Frame(box=box, colour="red", dashed=True),)))
+    (x, y, w, h), _ = drawn(develop_one(lambda: photo, frames=(Frame(box=box, color="red", dashed=True),)))
     assert min(w, h) >= 4
     assert x <= 100 <= 100 + x + w
     assert y <= 100 <= 100 + y + h

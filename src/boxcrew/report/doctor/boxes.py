@@ -65,8 +65,7 @@ def boxes_section(diagnosis: Diagnosis) -> Html:
     all_boxes, size = AllBoxes.of(diagnosis), diagnosis.detector.size
     sides, input_side = all_boxes.sides, np.sqrt(np.prod(all_boxes.input_sides, axis=1))
     shapes = heat_map(
-        sides[:, 0],
-        sides[:, 1],
+        *sides.T,
         (Bins.doubling(sides[:, 0], "width, pixels of the photo"), Bins.doubling(sides[:, 1], "height")),
         what="boxes",
         ratios=(1 / 3, 1, 3),
@@ -83,8 +82,7 @@ def boxes_section(diagnosis: Diagnosis) -> Html:
     centers = (all_boxes.boxes[:, :2] + all_boxes.boxes[:, 2:]) / 2 / all_boxes.images
     bins = int(np.clip(len(centers) ** 0.5 / 2, 8, 24))
     positions = heat_map(
-        centers[:, 0],
-        centers[:, 1],
+        *centers.T,
         (Bins.shares("x, share of the width", num=bins), Bins.shares("y, share of the height", num=bins)),
         what="centers",
     )
@@ -159,9 +157,9 @@ def _lost_gallery(diagnosis: Diagnosis, all_boxes: AllBoxes, *, workers: int) ->
     chosen = [int(group[len(group) // 2]) for group in groups]
     thumbnails = [_lost_thumbnail(diagnosis, all_boxes, index) for index in chosen]
     figures = [
-        element("figure", picture, _lost_caption(diagnosis, all_boxes, index))
-        for index, picture in zip(chosen, render_thumbnails(thumbnails, workers=workers), strict=True)
-        if picture is not None
+        element("figure", markup, _lost_caption(diagnosis, all_boxes, index))
+        for index, markup in zip(chosen, render_thumbnails(thumbnails, workers=workers), strict=True)
+        if markup is not None
     ]
     title = f"{len(figures)} of the {len(lost):,} boxes that no default box matches well, from small to large"
     return join(element("h3", title), element("div", *figures, class_="gallery"))
@@ -175,7 +173,7 @@ def _lost_thumbnail(diagnosis: Diagnosis, all_boxes: AllBoxes, index: int) -> Th
     return Thumbnail(
         read=partial(diagnosis.source.read, record),
         alt=f"{name} in {record.key}, matched well by no default box",
-        frames=(Frame(box=box, colour=LOST),),
+        frames=(Frame(box=box, color=LOST),),
         around=box,
         side=208,
     )

@@ -97,7 +97,7 @@ def histogram(values: Numbers, bins: Bins, *, what: str, marked: npt.NDArray[np.
     axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.grid(visible=False, axis="x")
     least = axes.get_ylim()[1] * 2 / (HEIGHT - _TOP - _BOTTOM)  # two pixels: a few among many are still seen
-    for i in np.flatnonzero(counts):
+    for i in map(int, np.flatnonzero(counts)):
         note = f", {lost[i]:,} of them lost" if lost[i] else ""
         tooltip = f"{_TOOLTIP}{bins.name(i)}: {counts[i]:,} {what}{note}"
         for count, color in ((counts[i], ACCENT), (lost[i], LOST)):
@@ -111,7 +111,6 @@ def heat_map(
     x: Numbers, y: Numbers, bins: tuple[Bins, Bins], *, what: str, ratios: Sequence[float] = ()
 ) -> Html:
     """Draw how many points fall into each cell; y grows downward, as in images, unless it is logarithmic.
-
     `ratios` of y to x are marked by dashed lines; both sides must then be logarithmic.
     """
     across, down = bins
@@ -147,6 +146,15 @@ def share_bars(shares: Sequence[tuple[str, float]], *, chosen: str) -> Html:
         for name, share in shares
     ]
     return element("table", element("tbody", *rows), class_="bars")
+
+
+def legend(*entries: tuple[str, str]) -> Html:
+    """Return a legend of colors with what they stand for."""
+    return element("div", *(element("span", key(color), text) for color, text in entries), class_="legend")
+
+
+def key(color: str) -> Html:
+    return element("span", class_="key", style=f"background:{color}")
 
 
 def percent(share: float) -> str:
@@ -192,10 +200,13 @@ def _mark_ratio(axes: Axes, ratio: float) -> None:
 def _svg(axes: Axes, name: str) -> Html:
     """Return the figure of `axes` as an `svg` element that leaves ids and fonts to the page."""
     import matplotlib as mpl
+    from matplotlib.figure import Figure
 
-    file, width = io.StringIO(), axes.figure.get_figwidth() * 72
+    file, figure = io.StringIO(), axes.figure
+    assert isinstance(figure, Figure)
+    width = figure.get_figwidth() * 72
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "boxcrew"}):
-        axes.figure.savefig(file, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+        figure.savefig(file, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     drawing = file.getvalue().partition("<svg ")[2].partition(">")[2].rpartition("</svg>")[0]
     for pattern, replacement in _CLEANING.items():
         drawing = re.sub(pattern, replacement, drawing, flags=re.DOTALL)

@@ -12,7 +12,7 @@ from boxcrew.core.types import Image
 from boxcrew.data.checks.box_repair import Box
 from boxcrew.data.detection.source import Record, Source
 from boxcrew.data.detection.statistics import SplitStatistics
-from boxcrew.report.doctor.charts import bar
+from boxcrew.report.doctor.charts import bar, key, legend
 from boxcrew.report.doctor.markup import Html, element, join
 from boxcrew.report.doctor.thumbnails import Frame, Thumbnail, render_thumbnails
 from boxcrew.report.plots.style import SERIES, class_hex
@@ -32,18 +32,7 @@ def classes_section(statistics: Mapping[str, SplitStatistics], classes: Iterable
     order = sorted(totals, key=lambda name: -totals[name])
     most = max(1, *totals.values())
     rows = [_class_row(name, statistics, most) for name in order]
-    legend = element(
-        "div",
-        *(
-            element(
-                "span",
-                element("span", class_="key", style=f"background:{_split_color(i)}"),
-                _split_text(split),
-            )
-            for i, split in enumerate(statistics.items())
-        ),
-        class_="legend",
-    )
+    entries = [(_split_color(i), _split_text(*split)) for i, split in enumerate(statistics.items())]
     head = ("class", "boxes", *splits)
     styles = (None, None, *("number" for _ in splits))
     header = element(
@@ -54,11 +43,10 @@ def classes_section(statistics: Mapping[str, SplitStatistics], classes: Iterable
     )
     halves = [rows] if len(rows) <= 20 else [rows[: -(-len(rows) // 2)], rows[-(-len(rows) // 2) :]]
     tables = [element("table", header, element("tbody", *half), class_="bars") for half in halves]
-    return join(legend, element("div", *tables, class_="two" if len(halves) > 1 else None))
+    return join(legend(*entries), element("div", *tables, class_="two" if len(halves) > 1 else None))
 
 
-def _split_text(split: tuple[str, SplitStatistics]) -> str:
-    name, numbers = split
+def _split_text(name: str, numbers: SplitStatistics) -> str:
     empty = f", {numbers.num_empty_images:,} of them without a box" if numbers.num_empty_images else ""
     return f"{name}: {numbers.num_boxes:,} boxes in {numbers.num_images:,} images{empty}"
 
@@ -87,12 +75,12 @@ def samples_section(source: Source, *, workers: int) -> Html:
     thumbnails = [
         (label, _thumbnail(source, item, label)) for label in shown for item in _choose(by_class[label], each)
     ]
-    pictures: dict[int, list[Html]] = defaultdict(list)
+    figures: dict[int, list[Html]] = defaultdict(list)
     rendered = render_thumbnails([thumbnail for _, thumbnail in thumbnails], workers=workers)
-    for (label, _), picture in zip(thumbnails, rendered, strict=True):
-        if picture is not None:
-            pictures[label].append(element("figure", picture))
-    cards = [_card(source.classes[label], label, len(by_class[label]), pictures[label]) for label in shown]
+    for (label, _), markup in zip(thumbnails, rendered, strict=True):
+        if markup is not None:
+            figures[label].append(element("figure", markup))
+    cards = [_card(source.classes[label], label, len(by_class[label]), figures[label]) for label in shown]
     few = len(shown) <= _FEW_CLASSES
     rest = len(by_class) - len(shown)
     note = f" {rest} more classes are not shown." if rest else ""
@@ -133,11 +121,10 @@ def _thumbnail(source: Source, item: Object, label: int) -> Thumbnail:
     read: partial[Image] = partial(source.read, record)
     alt = f"{source.classes[label]} in {record.key}"
     return Thumbnail(
-        read=read, alt=alt, frames=(Frame(box=box, colour=class_hex(label)),), around=box, side=184
+        read=read, alt=alt, frames=(Frame(box=box, color=class_hex(label)),), around=box, side=184
     )
 
 
-def _card(name: str, label: int, count: int, pictures: list[Html]) -> Html:
-    key = element("span", class_="key", style=f"background:{class_hex(label)}")
-    title = element("h3", key, name, " ", element("small", f"{count:,}"))
-    return element("div", title, element("div", *pictures, class_="gallery small"), class_="card")
+def _card(name: str, label: int, count: int, figures: list[Html]) -> Html:
+    title = element("h3", key(class_hex(label)), name, " ", element("small", f"{count:,}"))
+    return element("div", title, element("div", *figures, class_="gallery small"), class_="card")

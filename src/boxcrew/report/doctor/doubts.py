@@ -7,6 +7,7 @@ from functools import partial
 from boxcrew.data.checks.near_duplicates import NearDuplicate
 from boxcrew.data.detection.source import Record
 from boxcrew.evaluate.detection.suspects import KINDS, Kind, Suspect
+from boxcrew.report.doctor.charts import legend
 from boxcrew.report.doctor.markup import Html, element, join
 from boxcrew.report.doctor.report import Diagnosis, counted
 from boxcrew.report.doctor.thumbnails import Frame, Thumbnail, render_thumbnails
@@ -36,8 +37,8 @@ def duplicates_section(diagnosis: Diagnosis, *, workers: int) -> Html:
         for pair in shown
         for key in (pair.first, pair.second)
     ]
-    pictures = iter(render_thumbnails(thumbnails, workers=workers))
-    cards = [_pair(pair, next(pictures), next(pictures)) for pair in shown]
+    rendered = iter(render_thumbnails(thumbnails, workers=workers))
+    cards = [_pair(pair, next(rendered), next(rendered)) for pair in shown]
     more = (
         f" The {len(shown)} most alike are shown; doctor.json names all." if len(pairs) > len(shown) else ""
     )
@@ -52,9 +53,9 @@ def duplicates_section(diagnosis: Diagnosis, *, workers: int) -> Html:
 def _pair(pair: NearDuplicate, first: Html | None, second: Html | None) -> Html:
     sides = ((pair.first, pair.first_split, first), (pair.second, pair.second_split, second))
     figures = [
-        element("figure", picture, element("figcaption", element("b", split), f" {key}"))
-        for key, split, picture in sides
-        if picture is not None
+        element("figure", markup, element("figcaption", element("b", split), f" {key}"))
+        for key, split, markup in sides
+        if markup is not None
     ]
     return element("div", *figures, class_="pair")
 
@@ -67,12 +68,6 @@ def suspects_section(diagnosis: Diagnosis, *, workers: int) -> Html:
         return join(element("p", text), element("p", element("code", line)))
     if not suspects:
         return element("p", "None: the detector contradicts no label of a class that it knows well.")
-    legend = element(
-        "div",
-        element("span", element("span", class_="key", style=f"background:{_LABEL}"), "as labelled"),
-        element("span", element("span", class_="key", style=f"background:{_FOUND}"), "as found"),
-        class_="legend",
-    )
     text = (
         f"Labels that the detector of {diagnosis.run} contradicts, the most doubtful first. Either may be "
         "right: a detector makes errors of its own, and repeats those that it has learned."
@@ -81,7 +76,7 @@ def suspects_section(diagnosis: Diagnosis, *, workers: int) -> Html:
         _group(diagnosis, kind, [suspect for suspect in suspects if suspect.kind == kind], workers=workers)
         for kind in KINDS
     ]
-    return join(element("p", text), legend, *groups)
+    return join(element("p", text), legend((_LABEL, "as labelled"), (_FOUND, "as found")), *groups)
 
 
 def _group(diagnosis: Diagnosis, kind: Kind, suspects: list[Suspect], *, workers: int) -> Html:
@@ -89,11 +84,11 @@ def _group(diagnosis: Diagnosis, kind: Kind, suspects: list[Suspect], *, workers
         return Html("")
     shown = suspects[:_MAX_SUSPECTS]
     records = {record.key: record for record in diagnosis.records}
-    pictures = render_thumbnails([_thumbnail(diagnosis, records[s.key], s) for s in shown], workers=workers)
+    rendered = render_thumbnails([_thumbnail(diagnosis, records[s.key], s) for s in shown], workers=workers)
     figures = [
-        element("figure", picture, _caption(suspect))
-        for suspect, picture in zip(shown, pictures, strict=True)
-        if picture is not None
+        element("figure", markup, _caption(suspect))
+        for suspect, markup in zip(shown, rendered, strict=True)
+        if markup is not None
     ]
     more = f", {len(shown)} of {len(suspects)}" if len(suspects) > len(shown) else ""
     return join(element("h3", f"{_TITLES[kind]}{more}"), element("div", *figures, class_="gallery large"))
@@ -102,21 +97,15 @@ def _group(diagnosis: Diagnosis, kind: Kind, suspects: list[Suspect], *, workers
 def _thumbnail(diagnosis: Diagnosis, record: Record, suspect: Suspect) -> Thumbnail:
     frames = []
     if suspect.label is not None:
-        frames.append(Frame(box=suspect.box, colour=_LABEL))
+        frames.append(Frame(box=suspect.box, color=_LABEL))
     if suspect.found_box is not None:
-        frames.append(Frame(box=suspect.found_box, colour=_FOUND))
-    boxes = [frame.box for frame in frames]
-    around = (
-        min(box[0] for box in boxes),
-        min(box[1] for box in boxes),
-        max(box[2] for box in boxes),
-        max(box[3] for box in boxes),
-    )
+        frames.append(Frame(box=suspect.found_box, color=_FOUND))
+    left, top, right, bottom = zip(*(frame.box for frame in frames), strict=True)
     return Thumbnail(
         read=partial(diagnosis.source.read, record),
         alt=f"{record.key}: {sentence(suspect)}",
         frames=tuple(frames),
-        around=around,
+        around=(min(left), min(top), max(right), max(bottom)),
         side=280,
     )
 

@@ -136,11 +136,11 @@ def _gallery(source: Source, groups: Sequence[Sequence[Problem]], *, workers: in
         possible = ((problem, thumbnail) for problem, thumbnail in pairs if thumbnail is not None)
         turns += [(turn, *pair) for turn, pair in enumerate(islice(possible, _THUMBNAILS_OF_A_KIND))]
     chosen = sorted(turns, key=lambda entry: entry[0])[:_THUMBNAILS]
-    pictures = render_thumbnails([thumbnail for _, _, thumbnail in chosen], workers=workers)
+    rendered = render_thumbnails([thumbnail for _, _, thumbnail in chosen], workers=workers)
     figures = [
-        element("figure", picture, _caption(problem))
-        for (_, problem, _), picture in zip(chosen, pictures, strict=True)
-        if picture is not None
+        element("figure", markup, _caption(problem))
+        for (_, problem, _), markup in zip(chosen, rendered, strict=True)
+        if markup is not None
     ]
     if not figures:
         return Html("")
@@ -165,7 +165,7 @@ class _Images:
     def thumbnail(self, problem: Problem) -> Thumbnail | None:
         file = PurePosixPath(problem.file)
         alt = f"{problem.file}: {problem.what}"
-        frames = tuple(Frame(box=box, colour=LOST, dashed=True) for box in _boxes(problem))
+        frames = tuple(Frame(box=box, color=LOST, dashed=True) for box in _boxes(problem))
         path = self._source.root / problem.file
         if problem.kind in _CUT:
             return Thumbnail(read=partial(read_partial_image, path), alt=alt, side=240)
@@ -174,9 +174,7 @@ class _Images:
         records = self._records[file.stem]
         if len(records) != 1 or file.suffix not in {".xml", ".txt"}:
             return None
-        shown = frames or tuple(
-            Frame(box=tuple(box), colour=LOST) for box in records[0].target.boxes.tolist()
-        )
+        shown = frames or tuple(Frame(box=tuple(box), color=LOST) for box in records[0].target.boxes.tolist())
         return Thumbnail(read=partial(self._source.read, records[0]), alt=alt, frames=shown, side=240)
 
 

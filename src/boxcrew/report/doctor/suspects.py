@@ -22,7 +22,6 @@ def find_suspects(
     run: Path, source: Source, screen: Screen, *, limit: int = 24, device: str = "auto"
 ) -> tuple[Suspect, ...]:
     """Return the labels of all splits that the best weights of `run` (a run directory or file) contradict.
-
     Labels of classes that the run does not know are ignored. See `suspects_of` for `limit`.
     """
     loaded = load_task(run, device=device, batch=_BATCH)

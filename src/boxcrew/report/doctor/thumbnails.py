@@ -30,7 +30,7 @@ class Frame:
     """A box in pixels of the image, and the color of its outline."""
 
     box: Box
-    colour: str
+    color: str
     dashed: bool = False
 
 
@@ -79,18 +79,12 @@ def _render(thumbnail: Thumbnail) -> Html | None:
         ".jpg", cv2.cvtColor(crop, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, _QUALITY]
     )
     width, height = right - left, bottom - top
-    picture = element("img", src=data_uri("image/jpeg", encoded.tobytes()), alt=thumbnail.alt)
+    img = element("img", src=data_uri("image/jpeg", encoded.tobytes()), alt=thumbnail.alt)
     lines = [_rect(frame, (left, top), (width, height)) for frame in thumbnail.frames]
-    overlay = [
-        element(
-            "svg",
-            *lines,
-            viewbox=f"0 0 {width} {height}",
-            preserveAspectRatio="none",
-            aria_hidden="true",
-        )
-    ] * bool(lines)
-    return element("span", picture, *overlay, class_="picture", style=f"--ratio:{width / height:.3f}")
+    view = f"0 0 {width} {height}"
+    overlay = element("svg", *lines, viewbox=view, preserveAspectRatio="none", aria_hidden="true")
+    style = f"--ratio:{width / height:.3f}"
+    return element("span", img, overlay if lines else Html(""), class_="picture", style=style)
 
 
 def _window(around: Box | None, image: Image) -> tuple[int, int, int, int]:
@@ -112,7 +106,6 @@ def _window(around: Box | None, image: Image) -> tuple[int, int, int, int]:
 
 def _crop(image: Image, window: tuple[int, int, int, int], *, side: int) -> Image:
     """Crop the window, with a background where it reaches outside, to a longest side of at most `side`.
-
     The crop is resized before it is pasted: around a long image the background would be many times larger.
     """
     left, top, right, bottom = window
@@ -137,7 +130,6 @@ def _crop(image: Image, window: tuple[int, int, int, int], *, side: int) -> Imag
 
 def _rect(frame: Frame, origin: tuple[int, int], size: tuple[int, int]) -> Html:
     """Draw a box as two outlines, one over the other, to be visible on light and dark images.
-
     What lies outside the thumbnail is drawn at its border, and a tiny box with a visible size.
     """
     least = _MIN_BOX * max(size)
@@ -148,7 +140,7 @@ def _rect(frame: Frame, origin: tuple[int, int], size: tuple[int, int]) -> Html:
     dashes = "5 4" if frame.dashed else None
     return Html(
         element("rect", class_="under", **corners)
-        + element("rect", class_="line", stroke=frame.colour, stroke_dasharray=dashes, **corners)
+        + element("rect", class_="line", stroke=frame.color, stroke_dasharray=dashes, **corners)
     )
 
 
