@@ -186,7 +186,7 @@ def _by_hand(setup: Setup) -> Callable[[], None]:
     import torch
 
     from boxcrew.api import run_config
-    from boxcrew.detectors._base import build_detector
+    from boxcrew.detectors import build_detector
     from boxcrew.tasks.detection import DetectionTask, require_detection
     from boxcrew.train.loop.optim import build_optimizer
 
@@ -214,7 +214,7 @@ def _deployed(setup: Setup, strategy: str) -> Callable[[], None]:
     from boxcrew.deploy.deployment import deploy
     from boxcrew.deploy.processes.collectives import DistributedGroup
     from boxcrew.deploy.processes.environments import ProcessEnvironment
-    from boxcrew.detectors._base import build_detector
+    from boxcrew.detectors import build_detector
     from boxcrew.hardware.probe import probe_machine
     from boxcrew.tasks.detection import DetectionTask, largest_batch, require_detection
     from boxcrew.train.loop.optim import build_optimizer

@@ -51,7 +51,7 @@ def _replica(rank: int, port: int, folder: str) -> None:
     from boxcrew.api import run_config
     from boxcrew.core.types import Sample
     from boxcrew.data.loading.collate import collate
-    from boxcrew.detectors._base import build_detector
+    from boxcrew.detectors import build_detector
     from boxcrew.tasks.detection import DetectionTask, require_detection
 
     torch.set_num_threads(1)

@@ -50,7 +50,7 @@ def measure_ours() -> dict[str, float]:
     import torch
 
     from boxcrew.api import Detector, run_config
-    from boxcrew.detectors._base import build_detector
+    from boxcrew.detectors import build_detector
     from boxcrew.tasks.detection import DetectionTask, require_detection
     from boxcrew.train.output.outcome import save_task
 

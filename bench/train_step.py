@@ -83,7 +83,7 @@ def measure_ours(setup: Setup) -> dict[str, float]:
     from boxcrew.core.types import Sample
     from boxcrew.data.loading.collate import collate
     from boxcrew.deploy.deployment import deploy
-    from boxcrew.detectors._base import build_detector
+    from boxcrew.detectors import build_detector
     from boxcrew.hardware.probe import probe_machine
     from boxcrew.tasks.detection import DetectionTask, largest_batch, require_detection
     from boxcrew.train.loop.optim import build_optimizer

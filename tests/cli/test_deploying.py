@@ -45,7 +45,7 @@ def machine_with(**changes: object) -> str:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (None, "No such file"),
         ("{", "not JSON"),
@@ -55,14 +55,14 @@ def machine_with(**changes: object) -> str:
         (machine_with(devices=[]), "devices"),
     ],
 )
-def test_a_description_that_is_none(boxcrew: Call, tmp_path: Path, content: str | None, said: str) -> None:
+def test_a_description_that_is_none(boxcrew: Call, tmp_path: Path, content: str | None, message: str) -> None:
     file = tmp_path / "machine.json"
     if content is not None:
         file.write_text(content)
     found = boxcrew("devices", f"machine={file}")
     assert found.code == 2
     assert f"machine={file}" in found.err
-    assert said in found.err
+    assert message in found.err
 
 
 def test_devices_know_no_other_setting(boxcrew: Call) -> None:
@@ -75,8 +75,8 @@ def test_explain_shows_the_roles_and_leaves_nothing(boxcrew: Call, tiny_set: Pat
     words = ("train", f"data={tiny_set}", *TINY, "batch=8", "deploy.clones=2", "deploy.clone_on_cpu=true")
     found = boxcrew(*words, "deploy.shares=5,3", "--explain")
     assert found.code == 0, found.err
-    for said in ("inputs device", "parameter device", "optimizer device", "clone_0", "5 of 8", "3 of 8"):
-        assert said in found.out
+    for message in ("inputs device", "parameter device", "optimizer device", "clone_0", "5 of 8", "3 of 8"):
+        assert message in found.out
     explained = json.loads(boxcrew(*words, "--explain", "--json").out)
     assert [clone["samples"] for clone in explained["clones"]] == [4, 4]
     assert explained["plan"]["strategy"] == "clones"
@@ -101,7 +101,7 @@ def test_a_run_of_clones_goes_on_with_one(boxcrew: Call, tiny_set: Path, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("deploy.clones=2", "device=cpu"), "more than there are accelerators"),
         (("deploy.clones=2", "deploy.clone_on_cpu=true", "deploy.shares=3,3"), "add up to 6"),
@@ -135,12 +135,12 @@ def test_what_cannot_be_deployed_is_refused_before_anything_is_made(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     words: tuple[str, ...],
-    said: str,
+    message: str,
 ) -> None:
     monkeypatch.setattr(launch, "start_processes", _no_process)
     found = boxcrew("train", f"data={tiny_set}", *TINY, "batch=4", "steps=1", *words)
     assert found.code == 2
-    assert said in found.err
+    assert message in found.err
     assert not (tmp_path / "runs").exists()
 
 

@@ -35,7 +35,7 @@ def plan(boxcrew: Call, tiny_set: Path) -> Call:
 def test_a_plan_is_told_with_what_it_takes_and_why(plan: Call, tmp_path: Path) -> None:
     done = plan()
     assert done.code == 0, done.err
-    for said in (
+    for message in (
         "plan: single on cpu, batch 8",
         "no accelerator found: training on the CPU",
         "expected: ",
@@ -46,7 +46,7 @@ def test_a_plan_is_told_with_what_it_takes_and_why(plan: Call, tmp_path: Path) -
         "available",
         "not chosen: ",
     ):
-        assert said in done.out
+        assert message in done.out
     assert not list(tmp_path.iterdir()), "nothing is written"
 
 
@@ -119,11 +119,11 @@ def test_a_plan_is_drawn_and_nothing_is_overwritten(plan: Call, tmp_path: Path) 
     assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
     again = plan("out=plan.png")
     assert again.code == 2
-    assert "out=plan.png: is there already" in again.err
+    assert "out=plan.png: exists already" in again.err
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["goal=quickest"], "goal"),
         (["goal=deadline:soon"], "soon: not a duration"),
@@ -132,17 +132,17 @@ def test_a_plan_is_drawn_and_nothing_is_overwritten(plan: Call, tmp_path: Path) 
         (["--assume", "2x24GB-gpoo"], "2x24GB-gpoo"),
         (["--assume", "0x24GB-gpu"], "0x24GB-gpu"),
         (["--assume", "nowhere.json"], "nowhere.json"),
-        (["out=plan.txt"], "neither a plan nor a picture"),
+        (["out=plan.txt"], "out=plan.txt: neither .json nor .png"),
         (["out=nowhere/plan.png"], "no such directory"),
         (["plan=nowhere.json"], "plan=nowhere.json: No such file"),
         (["device=cuda:3"], "device=cuda:3: not on this machine"),
         (["gaol=fastest"], "gaol"),
     ],
 )
-def test_what_cannot_be_is_one_clear_error(plan: Call, words: list[str], said: str) -> None:
+def test_what_cannot_be_is_one_clear_error(plan: Call, words: list[str], message: str) -> None:
     done = plan(*words)
     assert done.code == 2, (done.out, done.err)
-    assert said in done.err
+    assert message in done.err
     assert done.err.count("error: ") == 1
 
 

@@ -25,8 +25,13 @@ from boxcrew.data.loading.detection_samples import DetectionSamples
 from boxcrew.data.loading.loader import TrainLoader
 from boxcrew.data.loading.order import SampleOrder
 from boxcrew.data.transforms.pipeline import TransformsConfig, eval_pipeline, train_pipeline
-from boxcrew.detectors._base import DetectorConfig, DetectorNet, build_detector, detector_config_class
-from boxcrew.detectors._objects import counted_objects
+from boxcrew.detectors import (
+    DetectorConfig,
+    DetectorNet,
+    build_detector,
+    counted_objects,
+    detector_config_class,
+)
 from boxcrew.detectors.ssdlite import SsdLiteConfig
 from boxcrew.evaluate.advice import Advice, detection_gap, doubted_objects, rare_class_missed
 from boxcrew.evaluate.detection.evaluator import DetectionEvaluation, Evaluator
@@ -155,7 +160,7 @@ class DetectionData(TaskData):
         """Return this with default boxes adapted to the training objects, and a sentence about it."""
         sizes = [(record.width, record.height) for record in self.train]
         _, objects = counted_objects([record.target for record in self.train], sizes)
-        detector, sentence = objects.fit(self.config.detector, self.config.transforms)
+        detector, sentence = objects.adapt(self.config.detector, self.config.transforms)
         return replace(self, config=self.config.model_copy(update={"detector": detector})), sentence
 
     def class_counts(self) -> Mapping[str, int]:

@@ -24,8 +24,8 @@ from boxcrew.data.transforms.draws import draws
 from boxcrew.evaluate.evaluation import Evaluation, diverged
 from boxcrew.evaluate.frechet import Moments, frechet_distance
 from boxcrew.nets.dcgan import Critic, Generator, Norm
-from boxcrew.nets.filling import Scheme, fill
 from boxcrew.nets.gan_losses import GanLoss, critic_loss, generator_loss
+from boxcrew.nets.initialization import Scheme, initialize
 from boxcrew.nets.network import Network
 from boxcrew.nets.regularise import gradient_penalty
 from boxcrew.tasks.augmentation import AugmentConfig
@@ -219,7 +219,7 @@ class GanData(ExampleData):
             channels, size, width=config.width, spectral_norm=config.spectral_norm, norm=config.norm
         )
         net = Gan(generator, critic)
-        fill(net, config.fill)
+        initialize(net, config.fill)
         return GanTask(net, config)
 
     def largest_batch(self, num_samples: int) -> Batch:

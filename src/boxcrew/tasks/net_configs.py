@@ -15,7 +15,7 @@ from boxcrew.core.registry import suggest
 from boxcrew.data.examples.alphabet import num_tokens
 from boxcrew.nets.activations import Activation
 from boxcrew.nets.classifier import Classifier, Rows, TimmBody
-from boxcrew.nets.filling import Scheme, fill
+from boxcrew.nets.initialization import Scheme, initialize
 from boxcrew.nets.layers import Normalize
 from boxcrew.nets.perceptron import Perceptron
 from boxcrew.nets.recurrent import Cells, SequenceClassifier
@@ -37,7 +37,7 @@ class NetConfig(Config):
 
     def build(self, facts: DataFacts) -> Classifier:
         body = self.body(facts)
-        fill(body, self.fill)
+        initialize(body, self.fill)
         pixels = Normalize(facts["mean"], facts["std"]) if facts["kind"] == "pictures" else None
         return Classifier(body, tuple(facts["classes"]), pixels, facts["meaning"])
 

@@ -21,7 +21,7 @@ from boxcrew.evaluate.advice import Advice, generalization_gap
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.evaluate.language import LanguageReport, evaluate_language
 from boxcrew.nets.class_losses import cross_entropy
-from boxcrew.nets.filling import fill
+from boxcrew.nets.initialization import initialize
 from boxcrew.nets.network import Network
 from boxcrew.nets.recurrent import LanguageModel
 from boxcrew.nets.regularise import limit_norms_
@@ -190,7 +190,7 @@ class SequenceData(ClassData):
         model = LanguageModel(
             num_tokens(facts["meaning"]), net.recurrent_layers(), embedding=net.embedding, tied=net.tied
         )
-        fill(model, net.fill)
+        initialize(model, net.fill)
         return LanguageTask(LanguageNetwork(model, facts["meaning"]), config)
 
     def evaluate(self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions) -> Evaluation:

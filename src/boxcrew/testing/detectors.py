@@ -1,4 +1,4 @@
-"""What holds for every detector. Tests call these for each name of the registry."""
+"""Contract tests of detectors, to be called for each name of the registry."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from torch import Tensor
 
 from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch
-from boxcrew.detectors._base import DETECTORS, DetectorConfig, DetectorNet, build_detector
+from boxcrew.detectors import DETECTORS, DetectorConfig, DetectorNet, build_detector
 
 CLASSES = ("tea pot", "Kanne", "茶")
 
 
 def quick_config(name: str) -> DetectorConfig:
-    """The detector's own settings, with a small input where it takes one."""
+    """Return the default settings of a detector, with a small input if it accepts one."""
     config_class = DETECTORS.get(name).config_class
     try:
         return config_class.of({"name": name, "size": 96})
@@ -22,7 +22,7 @@ def quick_config(name: str) -> DetectorConfig:
 
 
 def noise_batch(size: int, num_objects: tuple[int, ...], *, seed: int = 0) -> Batch:
-    """Images of noise with these numbers of objects, from 3 px wide to half the image."""
+    """Return images of noise with these numbers of objects, from 3 px wide to half the image."""
     draw = torch.Generator().manual_seed(seed)
     shape = (len(num_objects), max(1, *num_objects))
     sides = 3 + torch.rand(*shape, 2, generator=draw) * (size / 2 - 3)
@@ -41,7 +41,7 @@ def noise_batch(size: int, num_objects: tuple[int, ...], *, seed: int = 0) -> Ba
 
 
 def check_settings(name: str) -> None:
-    """The name, the settings and the class belong together, and settings survive being written."""
+    """Check that name, settings and class belong together, and that settings survive being written."""
     config = quick_config(name)
     assert config.name == name
     assert type(config).of(config.tree()) == config
@@ -52,8 +52,8 @@ def check_settings(name: str) -> None:
 
 
 def check_forward(detector: DetectorNet, images: Tensor) -> tuple[Tensor, ...]:
-    """A tuple of float tensors with a row for each image; bytes and floats, together and alone, are the same.
-    Gives the raw numbers for `images`.
+    """Check that `forward` returns float tensors with a row for each image, and return them.
+    Bytes and floats, and images in a batch and alone, must give the same.
     """
     detector.eval()
     before = images.clone()
@@ -61,23 +61,23 @@ def check_forward(detector: DetectorNet, images: Tensor) -> tuple[Tensor, ...]:
         raw = detector(images)
         first = detector(images[:1].float())
     assert isinstance(raw, tuple)
-    for whole, alone in zip(raw, first, strict=True):
-        assert whole.is_floating_point()
-        assert len(whole) == len(images)
-        assert whole.isfinite().all()
-        torch.testing.assert_close(whole[:1], alone, rtol=1e-3, atol=1e-3 * float(whole.abs().max()))
+    for batched, alone in zip(raw, first, strict=True):
+        assert batched.is_floating_point()
+        assert len(batched) == len(images)
+        assert batched.isfinite().all()
+        torch.testing.assert_close(batched[:1], alone, rtol=1e-3, atol=1e-3 * float(batched.abs().max()))
     assert torch.equal(images, before)
     return raw
 
 
 def check_decode(detector: DetectorNet, raw: tuple[Tensor, ...]) -> None:
-    """Detections keep to the image, the classes and the settings, best first; `raw` is left as it was."""
+    """Check that detections respect the image, the classes and the settings; `raw` is not changed."""
     before = [numbers.clone() for numbers in raw]
-    found = detector.decode(raw)
+    detections = detector.decode(raw)
     assert all(torch.equal(was, now) for was, now in zip(before, raw, strict=True))
-    assert len(found) == len(raw[0])
+    assert len(detections) == len(raw[0])
     config = detector.config
-    for image in found:
+    for image in detections:
         assert len(image.boxes) == len(image.scores) == len(image.labels) <= config.max_detections
         assert image.boxes.shape == (len(image), 4)
         assert image.labels.dtype == torch.int64
@@ -89,27 +89,25 @@ def check_decode(detector: DetectorNet, raw: tuple[Tensor, ...]) -> None:
 
 
 def check_losses_are_sums(detector: DetectorNet, batch: Batch) -> None:
-    """The losses of a batch are those of its images, added; asking for them changes neither the batch nor
-    (outside of training) the detector.
-    """
+    """Check that the losses of a batch are the sums of those of its images; the batch is not changed."""
     detector.eval()
     before = {name: value.clone() for name, value in batch.targets.items()}
     with torch.no_grad():
-        whole = detector.losses(batch)
-        first, *rest = (detector.losses(part) for part in batch.split([1] * len(batch)))
+        together = detector.losses(batch)
+        first, *rest = (detector.losses(image) for image in batch.split([1] * len(batch)))
     added = sum(rest, start=first)
-    assert whole.weight.ndim == 0
-    assert float(whole.weight) > 0
-    torch.testing.assert_close(whole.weight, added.weight)
-    assert whole.terms.keys() == added.terms.keys()
-    for name, value in whole.terms.items():
+    assert together.weight.ndim == 0
+    assert float(together.weight) > 0
+    torch.testing.assert_close(together.weight, added.weight)
+    assert together.terms.keys() == added.terms.keys()
+    for name, value in together.terms.items():
         assert value.ndim == 0, name
         torch.testing.assert_close(value, added.terms[name], rtol=1e-3, atol=1e-3)
     assert all(torch.equal(batch.targets[name], value) for name, value in before.items())
 
 
 def check_gradients(detector: DetectorNet, batch: Batch) -> None:
-    """In training every parameter learns from a batch with objects, and by a finite amount."""
+    """Check that in training every parameter gets a finite gradient from a batch with objects."""
     detector.train()
     named = dict(detector.named_parameters())
     gradients = torch.autograd.grad(detector.losses(batch).total(), list(named.values()), allow_unused=True)
@@ -119,7 +117,7 @@ def check_gradients(detector: DetectorNet, batch: Batch) -> None:
 
 
 def check_names(detector: DetectorNet) -> None:
-    """What fine-tuning is told about the parts of the state is true."""
+    """Check the state names that fine-tuning relies on."""
     state = detector.state_dict()
     rows = detector.class_tensors()
     assert rows
@@ -134,11 +132,11 @@ def check_names(detector: DetectorNet) -> None:
     assert {"normalize.mean", "normalize.std"} <= state.keys()
 
 
-def check_state_is_whole(detector: DetectorNet, images: Tensor, raw: tuple[Tensor, ...]) -> None:
-    """Another detector with the same settings and state gives the same numbers."""
-    other = build_detector(detector.config, detector.classes)
-    other.load_state_dict(detector.state_dict(), strict=True)
+def check_state_is_complete(detector: DetectorNet, images: Tensor, raw: tuple[Tensor, ...]) -> None:
+    """Check that another detector with the same settings and state gives the same outputs."""
+    copy = build_detector(detector.config, detector.classes)
+    copy.load_state_dict(detector.state_dict(), strict=True)
     with torch.no_grad():
-        again = other.eval()(images)
+        again = copy.eval()(images)
     for first, second in zip(raw, again, strict=True):
         torch.testing.assert_close(first[: len(second)], second, rtol=1e-3, atol=1e-3)

@@ -18,7 +18,7 @@ from torch import nn
 from boxcrew.core.errors import ModelError
 from boxcrew.core.types import Batch, Losses
 from boxcrew.core.workload import Workload
-from boxcrew.detectors._base import DETECTORS, DetectorNet
+from boxcrew.detectors import DETECTORS, DetectorNet
 from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks.base import Task

@@ -15,7 +15,7 @@ from boxcrew.data.loading.collate import stack_images
 from boxcrew.data.loading.order import sample_rng
 from boxcrew.data.transforms.pipeline import Pipeline
 from boxcrew.data.transforms.view import View
-from boxcrew.detectors._base import DetectorNet
+from boxcrew.detectors import DetectorNet
 
 
 @dataclass(frozen=True, kw_only=True)

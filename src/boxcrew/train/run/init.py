@@ -24,7 +24,7 @@ from boxcrew.nets.weights import (
     State,
     Weights,
     find_weights,
-    fit,
+    match_state,
     packaged_weights,
     read_weights,
     summed_over_colours,
@@ -111,11 +111,11 @@ class Pretrained(InitConfig):
                 "init=pretrained: this network has no backbone that published weights are for",
                 advice="init=scratch, or init=finetune init.checkpoint= with weights of the same network",
             )
-        weights = self._weights(features_only=not network.whole_backbone)
+        weights = self._weights(features_only=not network.full_backbone)
         is_grey = normalize is not None and len(normalize.mean) == 1
         found = summed_over_colours(weights.state) if is_grey else weights.state
         wanted = {n.removeprefix(prefix): t for n, t in _floats(network).items() if n.startswith(prefix)}
-        fitted, how = fit(wanted, found)
+        fitted, how = match_state(wanted, found)
         if len(fitted) < len(wanted) / 2:  # a few shapes agree by chance in any two networks
             raise ModelError(
                 f"init.weights={self.weights}: only {len(fitted)} of its {len(found)} tensors fit "

@@ -20,7 +20,7 @@ from boxcrew.core.types import Image
 from boxcrew.data.checks.box_repair import Box
 from boxcrew.data.images.reading import write_image
 from boxcrew.report.doctor.markup import Html
-from boxcrew.report.doctor.pictures import Frame, Shot, develop, read_what_is_left
+from boxcrew.report.doctor.thumbnails import Frame, Thumbnail, read_partial_image, render_thumbnails
 
 
 def photo_of(width: int, height: int, box: Box) -> Image:
@@ -32,7 +32,7 @@ def photo_of(width: int, height: int, box: Box) -> Image:
 
 
 def develop_one(read: Callable[[], Image], **rest: object) -> Html:
-    (picture,) = develop([Shot(read=read, alt="what is seen", **rest)], workers=1)  # type: ignore[arg-type]
+    (picture,) = render_thumbnails([Thumbnail(read=read, alt="what is seen", **rest)], workers=1)  # type: ignore[arg-type]
     assert picture is not None
     return picture
 
@@ -66,7 +66,7 @@ def test_the_frame_lies_on_the_box_whatever_part_is_shown(
     x0, y0 = round(shares[0] * width), round(shares[1] * height)
     box = (float(x0), float(y0), float(round(x0 + shares[2] * width)), float(round(y0 + shares[3] * height)))
     photo = photo_of(width, height, box)
-    picture = develop_one(lambda: photo, frames=(Frame(box=box, colour="#123456"),), around=box, side=128)
+    picture = develop_one(lambda: photo, frames=(Frame(box=box, color="#123456"),), around=box, side=128)
     seen = pixels(picture)
     assert seen.shape[0] == seen.shape[1] <= 128
     (x, y, w, h), (wide, high) = drawn(picture)
@@ -95,7 +95,7 @@ def test_a_whole_photo_keeps_its_shape_and_is_not_enlarged() -> None:
 )
 def test_boxes_that_cannot_be_are_drawn_where_they_can_be_seen(box: Box) -> None:
     photo = np.full((100, 100, 3), 90, dtype=np.uint8)
-    (x, y, w, h), _ = drawn(develop_one(lambda: photo, frames=(Frame(box=box, colour="red", dashed=True),)))
+    (x, y, w, h), _ = drawn(develop_one(lambda: photo, frames=(Frame(box=box, color="red", dashed=True),)))
     assert min(w, h) >= 4
     assert x <= 100 <= 100 + x + w
     assert y <= 100 <= 100 + y + h
@@ -105,8 +105,8 @@ def test_what_cannot_be_read_is_no_picture() -> None:
     def fails() -> Image:
         raise DataError("gone")
 
-    assert develop([Shot(read=fails, alt="")], workers=2) == [None]
-    assert develop([], workers=2) == []
+    assert render_thumbnails([Thumbnail(read=fails, alt="")], workers=2) == [None]
+    assert render_thumbnails([], workers=2) == []
 
 
 def test_a_photo_cut_short_is_shown_as_far_as_it_goes(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_photo_cut_short_is_shown_as_far_as_it_goes(tmp_path: Path) -> None:
     write_image(file, (np.broadcast_to(rows, (256, 256, 3)) - noise).astype(np.uint8))
     whole = file.read_bytes()
     file.write_bytes(whole[: len(whole) // 2])
-    left = read_what_is_left(file)
+    left = read_partial_image(file)
     assert left.shape == (256, 256, 3)
     assert abs(float(left[:32].mean()) - float(rows[:32].mean())) < 10
     assert left[-16:].mean() < 140
@@ -129,7 +129,7 @@ def test_a_photo_cut_anywhere_is_shown_or_named(tmp_path: Path) -> None:
     for length in range(0, len(whole), 7):  # most of a small JPEG is its header
         file.write_bytes(whole[:length])
         with suppress(DataError):
-            assert read_what_is_left(file).shape == (32, 32, 3)
+            assert read_partial_image(file).shape == (32, 32, 3)
 
 
 def test_a_long_photo_needs_no_square_of_its_length() -> None:
@@ -146,4 +146,4 @@ def test_nothing_can_be_shown_of_what_is_no_photo(content: bytes, tmp_path: Path
     file = tmp_path / "none.jpg"
     file.write_bytes(content)
     with pytest.raises(DataError):
-        read_what_is_left(file)
+        read_partial_image(file)

@@ -35,16 +35,16 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def made(boxcrew: Call, run: Path, *words: str) -> Pictures:
     """In the order of their names."""
-    said = boxcrew("predict", f"run={run}", *words, "--json")
-    assert said.code == 0, said.err
-    files = sorted((Path(json.loads(said.out)["out"]) / "images").iterdir())
+    result = boxcrew("predict", f"run={run}", *words, "--json")
+    assert result.code == 0, result.err
+    files = sorted((Path(json.loads(result.out)["out"]) / "images").iterdir())
     return np.stack([read_image(file) for file in files])
 
 
 def test_as_many_pictures_are_made_as_are_wanted(boxcrew: Call, run: Path, tmp_path: Path) -> None:
-    said = boxcrew("predict", f"run={run}", "num=5", "out=new", "--json")
-    assert said.code == 0, said.err
-    assert json.loads(said.out) == {"out": "new", "num": 5}
+    result = boxcrew("predict", f"run={run}", "num=5", "out=new", "--json")
+    assert result.code == 0, result.err
+    assert json.loads(result.out) == {"out": "new", "num": 5}
     files = sorted((tmp_path / "new" / "images").iterdir())
     assert [file.name for file in files] == [f"000{number}.png" for number in range(5)]
     pictures = np.stack([read_image(file) for file in files])
@@ -69,7 +69,7 @@ def test_each_time_they_have_a_folder_of_their_own(boxcrew: Call, run: Path, tmp
 
 
 @pytest.mark.parametrize(
-    ("word", "told"),
+    ("word", "message"),
     [
         ("source=photo.png", "source: no such setting; there are: device, num, out, run, seed, weights"),
         ("text=hello", "text: no such setting; there are: device, num, out, run, seed, weights"),
@@ -77,8 +77,10 @@ def test_each_time_they_have_a_folder_of_their_own(boxcrew: Call, run: Path, tmp
         ("seed=-1", "seed: input should be greater than or equal to 0, got '-1'"),
     ],
 )
-def test_what_cannot_be_set_is_told(boxcrew: Call, run: Path, tmp_path: Path, word: str, told: str) -> None:
-    said = boxcrew("predict", f"run={run}", word, "--json")
-    assert (said.code, said.out) == (2, "")
-    assert f"error: {told}" in said.err
+def test_what_cannot_be_set_is_told(
+    boxcrew: Call, run: Path, tmp_path: Path, word: str, message: str
+) -> None:
+    result = boxcrew("predict", f"run={run}", word, "--json")
+    assert (result.code, result.out) == (2, "")
+    assert f"error: {message}" in result.err
     assert list(tmp_path.iterdir()) == [], "nothing is written"

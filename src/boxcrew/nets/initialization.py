@@ -1,4 +1,4 @@
-"""What parameters are before the first step."""
+"""Initialization of parameters before the first step."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _DCGAN_STD = 0.02  # Radford et al. 2016, section 4
 
 
 @torch.no_grad()
-def fill(module: nn.Module, scheme: Scheme, generator: torch.Generator | None = None) -> None:
-    """Draws the weights of all linear, convolutional and recurrent layers and embeddings anew, from
-    `generator` or else from torch's own source. "auto" leaves all as torch has made it.
+def initialize(module: nn.Module, scheme: Scheme, generator: torch.Generator | None = None) -> None:
+    """Initialize all linear, convolutional and recurrent layers and embeddings, in place.
 
+    - auto: keep what torch has drawn
     - he: normal, of variance 2 / inputs of a unit (He et al. 2015, equation 10)
     - xavier: uniform, of variance 2 / (inputs + outputs) (Glorot and Bengio 2010, equation 16)
     - orthogonal: all singular values are 1 (Saxe et al. 2014)
     - normal: of deviation 0.02, as for DCGAN
 
-    Groups of a convolution and gates of a recurrent layer are drawn each by itself. Biases become 0, but that
-    of an LSTM's forget gates 1, so that it remembers at first (Jozefowicz et al. 2015). Embeddings become
-    normal. Normalisations stay as they are.
+    Each group of a convolution and each gate of a recurrent layer is drawn by itself. Biases become 0, but
+    those of an LSTM's forget gates 1, so that it remembers at first (Jozefowicz et al. 2015). Embeddings
+    become normal. Normalization layers do not change. Without `generator`, torch's default one is used.
     """
     if scheme == "auto":
         return
@@ -46,17 +46,17 @@ def fill(module: nn.Module, scheme: Scheme, generator: torch.Generator | None = 
                 layer.weight[layer.padding_idx] = 0
         for matrix in _matrices(layer):
             _draw(matrix, scheme, generator)
-        _fill_biases(layer)
-        _settle_norm(layer)
+        _initialize_biases(layer)
+        _update_spectral_norm(layer)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Matrix:
     """The weights of one group or one gate."""
 
-    values: Tensor  # a view: what is written into it is in the layer
-    fan_in: float  # numbers that an output is made of
-    fan_out: float  # outputs that a number goes into
+    values: Tensor  # a view into the layer's parameter
+    fan_in: float  # inputs that an output depends on
+    fan_out: float  # outputs that an input goes into
 
 
 def _draw(matrix: _Matrix, scheme: Scheme, generator: torch.Generator | None) -> None:
@@ -76,9 +76,7 @@ def _matrices(layer: nn.Module) -> Iterator[_Matrix]:
     if isinstance(layer, nn.RNNBase):
         weights = [value for value in layer.parameters(recurse=False) if value.ndim > 1]
         for weight in weights:
-            num_gates = max(
-                1, weight.shape[0] // layer.hidden_size
-            )  # a projection has fewer rows, and no gates
+            num_gates = max(1, weight.shape[0] // layer.hidden_size)  # a projection has no gates
             for values in weight.chunk(num_gates):
                 yield _Matrix(values=values, fan_in=values.shape[1], fan_out=values.shape[0])
     elif isinstance(layer, nn.Linear):
@@ -90,18 +88,19 @@ def _matrices(layer: nn.Module) -> Iterator[_Matrix]:
 
 
 def _fans(layer: Convolution | Transposed) -> tuple[float, float]:
-    """Where the grid grows coarser, a number goes into fewer outputs than the kernel has places; where it
-    grows finer, an output is made of fewer numbers. torch takes the fans of transposed layers the wrong way
-    round.
+    """Return fan-in and fan-out of a convolution with its stride.
+
+    With a stride, an input goes into fewer outputs than the kernel has positions; in a transposed convolution
+    an output depends on fewer inputs. torch's own function swaps the fans of transposed layers.
     """
-    places, steps = math.prod(layer.kernel_size), math.prod(layer.stride)
-    fan_in = layer.in_channels / layer.groups * places
-    fan_out = layer.out_channels / layer.groups * places
+    positions, steps = math.prod(layer.kernel_size), math.prod(layer.stride)
+    fan_in = layer.in_channels / layer.groups * positions
+    fan_out = layer.out_channels / layer.groups * positions
     return (fan_in / steps, fan_out) if isinstance(layer, Transposed) else (fan_in, fan_out / steps)
 
 
 def _stored(layer: nn.Module) -> Tensor:
-    """The weight itself, where another (of spectral norm 1) is made of it for each use."""
+    """Return the stored weight, also where each use computes another (of spectral norm 1) from it."""
     if parametrize.is_parametrized(layer, "weight"):
         lists: nn.ModuleDict = layer.parametrizations  # type: ignore[assignment]
         original: Tensor = lists["weight"].original  # type: ignore[assignment]
@@ -110,7 +109,7 @@ def _stored(layer: nn.Module) -> Tensor:
     return weight
 
 
-def _fill_biases(layer: nn.Module) -> None:
+def _initialize_biases(layer: nn.Module) -> None:
     if not isinstance(layer, nn.RNNBase | nn.Linear | Convolution | Transposed):
         return
     for name, value in layer.named_parameters(recurse=False):
@@ -121,8 +120,8 @@ def _fill_biases(layer: nn.Module) -> None:
             forget.fill_(1)
 
 
-def _settle_norm(layer: nn.Module) -> None:
-    """Spectral norms are found step by step, from what they were before; here is a new weight."""
+def _update_spectral_norm(layer: nn.Module) -> None:
+    """Estimate the spectral norm of a weight that has just been drawn anew."""
     if parametrize.is_parametrized(layer, "weight"):
         for _ in range(POWER_ITERATIONS):
             track_weights(layer)
