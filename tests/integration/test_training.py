@@ -227,7 +227,7 @@ def test_a_run_that_is_worth_it_tries_steps_first_and_is_the_same_for_it(
     begun = Plan.read(tmp_path / "tried" / "plan.json", setting="plan")
     assert any("measured 4-sample steps: channels_last on 1 thread" in reason for reason in begun.reasons)
     assert begun.predicted is not None
-    assert "that were measured" in begun.predicted.basis
+    assert begun.predicted.basis.startswith("measured steps of ")
     plain, tried = (
         load_file(tmp_path / name / "weights" / "last.safetensors") for name in ("plain", "tried")
     )
