@@ -112,7 +112,9 @@ def heat_map(points: Numbers, bins: tuple[Bins, Bins], *, what: str, ratios: Seq
     `ratios` of y to x are marked by dashed lines; both sides must then be logarithmic.
     """
     across, down = bins
-    counts, _, _ = np.histogram2d(*points.T, bins=(np.array(across.edges), np.array(down.edges)))
+    counts, _, _ = np.histogram2d(
+        points[:, 0], points[:, 1], bins=(np.array(across.edges), np.array(down.edges))
+    )
     square = _LEFT + HEIGHT - _TOP - _BOTTOM + _RIGHT
     axes = _new_axes(WIDTH if across.log else square, across.title, down.title)
     across.scale(axes, "x")
