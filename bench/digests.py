@@ -21,10 +21,10 @@ from boxcrew.recipes import RECIPES
 from boxcrew.tasks import features
 from boxcrew.tasks.base import TASKS, LoaderOptions, OpenOptions
 from boxcrew.train.config import RunConfig
+from boxcrew.train.init import Pretrained
 from boxcrew.train.loop.checkpoint import list_checkpoints, read_checkpoint
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.run.init import Pretrained
-from boxcrew.train.run.run import train
+from boxcrew.train.run import train
 
 PACKAGED = "efficientnet_lite0"  # the weights that come with the installation
 SIZE = 64
@@ -50,7 +50,7 @@ def config_of(variant: str, data: Path, out: Path) -> RunConfig:
         "out": str(out),
         "steps": 4,
         "batch": 4,
-        "probe": False,
+        "trial": False,
         "evaluation": {"every_epochs": 100},
         "summaries": {"images": 0, "histograms": False},
         **others,

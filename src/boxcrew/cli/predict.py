@@ -9,7 +9,7 @@ from boxcrew.cli.predict_classes import predict_classes
 from boxcrew.cli.predict_photos import predict_photos
 from boxcrew.cli.predict_pictures import predict_pictures
 from boxcrew.cli.predict_text import predict_text
-from boxcrew.train.run.loading import described
+from boxcrew.train.run.loading import read_task_weights
 
 _BY_TASK = {
     "detection": predict_photos,
@@ -22,7 +22,7 @@ _BY_TASK = {
 def predict_command(words: list[str], *, as_json: bool) -> None:
     _, tree = settings(words, verbatim={"text"})  # which may begin with a bracket
     require(tree, "run", example="boxcrew predict run=DIR source=PHOTO")
-    meta = described(Path(str(tree["run"])), which=str(tree.get("weights", "best")))[1]
+    meta = read_task_weights(Path(str(tree["run"])), which=str(tree.get("weights", "best")))[1]
     task, classes = meta["task"]["name"], meta["facts"]["classes"]
     if task == "sequence":
         task = "classification" if classes else "language"

@@ -11,7 +11,7 @@ from boxcrew.plan.plan import MemoryFormat
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks.base import LoaderOptions
 from boxcrew.train.config import RunConfig
-from boxcrew.train.loop.schedule import ENDLESS, Length
+from boxcrew.train.loop.schedule import ENDLESS, RunLimits
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.planning.trial import Found, TrialJob, TrialSetting, is_worth_it, run_trial, trial_settings
 from boxcrew.train.run.data import load_task_data
@@ -128,4 +128,4 @@ def test_where_others_are_at_work_fewer_threads_are_tried() -> None:
     ],
 )
 def test_short_runs_do_without(*, steps: int, seconds: float | None, worth: bool) -> None:
-    assert is_worth_it(Length(steps=steps, seconds=seconds, steps_per_epoch=10)) == worth
+    assert is_worth_it(RunLimits(steps=steps, seconds=seconds, steps_per_epoch=10)) == worth

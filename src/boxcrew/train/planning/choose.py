@@ -19,7 +19,7 @@ from boxcrew.plan.plan import Plan
 from boxcrew.plan.request import DeployConfig, PlanRequest
 from boxcrew.plan.search import make_plan
 from boxcrew.train.config import RunConfig
-from boxcrew.train.loop.schedule import Length
+from boxcrew.train.loop.schedule import RunLimits
 
 KEPT = ("memory_format", "threads", "accumulation", "recompute", "precision")
 """What was left to us when a run began, and decides its numbers to the last bit."""
@@ -75,7 +75,7 @@ def choose_plan(
 
 def plan_request(config: RunConfig, num_samples: int) -> PlanRequest:
     """What the settings ask of a plan, for a training set of that size."""
-    length = Length.of(
+    length = RunLimits.of(
         steps=config.steps,
         epochs=config.epochs,
         seconds=config.time,

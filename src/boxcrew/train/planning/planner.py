@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 import psutil
 
-from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch
 from boxcrew.core.units import format_bytes
 from boxcrew.core.workload import Workload
@@ -76,15 +75,6 @@ class Planner:
             hosts=hosts,
             observed=observed,
         )
-
-    @property
-    def fits(self) -> bool:
-        """Whether there is a plan for it at all, with room to spare."""
-        try:
-            plan = self.plan()
-        except UsageError:
-            return False
-        return plan.predicted is None or all(one.fits for one in plan.predicted.memory)
 
     def plan(self) -> Plan:
         """Of one that was given, what it is expected to take is worked out anew: it may have been edited."""

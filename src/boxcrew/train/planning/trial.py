@@ -32,7 +32,7 @@ from boxcrew.tasks.base import TASKS, DataFacts, Task
 from boxcrew.tasks.phases import learning_in
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.optim import optimizer_of
-from boxcrew.train.loop.schedule import Length
+from boxcrew.train.loop.schedule import RunLimits
 from boxcrew.train.planning.workload import freeze_for
 
 SECONDS = 20.0  # in all, with the start of the process
@@ -71,7 +71,7 @@ class Found:
     too_many: int | None = None  # samples at once that there was not enough memory for
 
 
-def is_worth_it(length: Length) -> bool:
+def is_worth_it(length: RunLimits) -> bool:
     seconds_do = length.seconds is None or length.seconds >= WORTH_SECONDS
     return seconds_do and length.steps >= WORTH_STEPS
 

@@ -1,4 +1,4 @@
-"""The run directory: where it is, and who may write there."""
+"""The run directory: its name, and the lock on it."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from boxcrew.train.run.lock import LOCK, locked
 RUNS = Path("runs")
 
 
-def choose_folder(out: Path | None, usual: Path) -> Path:
-    """`out` itself, or the first free of runs/<usual>, <usual>-2, …; nothing is made yet."""
+def choose_folder(out: Path | None, default: Path) -> Path:
+    """Return `out`, or the first free name of runs/<default>, <default>-2, …; nothing is created."""
     if out is not None:
         _refuse_foreign(out)
         return out
-    return next(folder for folder in _names(usual) if not folder.exists())
+    return next(folder for folder in _names(default) if not folder.exists())
 
 
 @contextmanager
-def held_folder(out: Path | None, usual: Path, say: Callable[[str], None]) -> Iterator[Path]:
-    """The same, made and locked. Of runs that ask at once for the same free name each gets one of its own."""
+def locked_folder(out: Path | None, default: Path, say: Callable[[str], None]) -> Iterator[Path]:
+    """Create and lock the chosen folder. Runs that start at the same time get different names."""
     with ExitStack() as stack:
         if out is not None:
-            folder = choose_folder(out, usual)
+            folder = choose_folder(out, default)
             stack.enter_context(locked(folder, say))
         else:
-            folder = _claim(stack, usual, say)
+            folder = _claim(stack, default, say)
         yield folder
 
 
-def _claim(stack: ExitStack, usual: Path, say: Callable[[str], None]) -> Path:
-    """Whoever makes a directory has it: the system lets only one."""
-    for folder in _names(usual):
+def _claim(stack: ExitStack, default: Path, say: Callable[[str], None]) -> Path:
+    """Create and lock the first free folder. Only one process can create a directory."""
+    for folder in _names(default):
         if not folder.exists():
             with suppress(FileExistsError):
                 stack.enter_context(locked(folder, say, new=True))
@@ -43,16 +43,16 @@ def _claim(stack: ExitStack, usual: Path, say: Callable[[str], None]) -> Path:
     raise AssertionError  # names do not end
 
 
-def _names(usual: Path) -> Iterator[Path]:
-    first = RUNS / usual
+def _names(default: Path) -> Iterator[Path]:
+    first = RUNS / default
     yield first
     for number in count(2):
         yield first.with_name(f"{first.name}-{number}")
 
 
 def _refuse_foreign(folder: Path) -> None:
-    """A directory with anything in it is used only if it is a run's, and one that can go on: nothing of a
-    user's is overwritten.
+    """Raise `UsageError` for a folder with anything in it that is not a run, so that no user's file is
+    overwritten.
     """
     if folder.is_file():
         raise UsageError(f"out={folder}: is a file", advice="give a directory that does not exist yet")
@@ -64,12 +64,12 @@ def _refuse_foreign(folder: Path) -> None:
 
 
 def _is_run(folder: Path) -> bool:
-    """Many things are named config.yaml; a run has a plan beside it."""
+    """Return whether there is a plan beside the config.yaml, a name that many files have."""
     return all((folder / name).is_file() for name in ("config.yaml", "plan.json"))
 
 
 def require_run(folder: Path) -> Path:
-    """The directory of an existing run."""
+    """Return the folder; raise `UsageError` if it is not a run directory."""
     if not _is_run(folder):
         raise UsageError(
             f"run={folder}: not a run directory: it has no config.yaml with a plan.json",

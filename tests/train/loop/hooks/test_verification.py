@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from boxcrew.train.loop.hooks.verification import ENOUGH_STEPS, LEFT_OUT, Verification
+from boxcrew.train.loop.hooks.verification import ENOUGH_STEPS, WARM_UP_STEPS, Verification
 from boxcrew.train.loop.schedule import Progress
 from boxcrew.train.loop.trainer import StepReport
 from boxcrew.train.planning.planner import Measured
@@ -70,7 +70,7 @@ def after(watch: Verification, *reports: StepReport, cycle: int = 1) -> None:
 def test_the_first_steps_are_left_out_and_the_rest_judged_once(
     watch: Verification, found: list[Measured]
 ) -> None:
-    after(watch, *[report(9.0)] * LEFT_OUT, *[report(0.5, wait=0.1)] * (ENOUGH_STEPS - 1))
+    after(watch, *[report(9.0)] * WARM_UP_STEPS, *[report(0.5, wait=0.1)] * (ENOUGH_STEPS - 1))
     assert not found
     after(watch, report(0.5, wait=0.1), report(7.0))
     assert [(one.step_seconds, one.wait_seconds) for one in found] == [(0.5, 0.1)]
@@ -86,12 +86,12 @@ def test_of_steps_with_other_phases_the_mean_over_all_of_them_counts(
 ) -> None:
     """Of every four steps one takes five times as long; a plan speaks of a step on the whole."""
     steps = [report(1.0), report(1.0), report(1.0), report(5.0)]
-    after(watch, *[report(9.0)] * LEFT_OUT, *steps, *steps, *steps, cycle=4)
+    after(watch, *[report(9.0)] * WARM_UP_STEPS, *steps, *steps, *steps, cycle=4)
     assert [one.step_seconds for one in found] == [2.0]
 
 
 def test_of_long_steps_fewer_are_enough(watch: Verification, found: list[Measured]) -> None:
-    after(watch, *[report(4.0)] * (LEFT_OUT + 3))
+    after(watch, *[report(4.0)] * (WARM_UP_STEPS + 3))
     assert [one.step_seconds for one in found] == [4.0]
 
 
@@ -99,7 +99,7 @@ def test_a_short_run_is_judged_at_its_end_if_there_is_anything_to_judge(
     watch: Verification, found: list[Measured]
 ) -> None:
     trainer: Any = Trainer(cycle=1)
-    after(watch, *[report(0.1)] * (LEFT_OUT + 2))
+    after(watch, *[report(0.1)] * (WARM_UP_STEPS + 2))
     watch.end(trainer)
     assert not found
     assert watch.to_json() is None
@@ -109,5 +109,5 @@ def test_a_short_run_is_judged_at_its_end_if_there_is_anything_to_judge(
 
 
 def test_a_step_that_failed_tells_nothing(watch: Verification, found: list[Measured]) -> None:
-    after(watch, *[report(0.1)] * LEFT_OUT, *[report(5.0, fault="not finite")] * 20)
+    after(watch, *[report(0.1)] * WARM_UP_STEPS, *[report(5.0, fault="not finite")] * 20)
     assert not found

@@ -1,4 +1,4 @@
-"""Checkpoints at their times, written beside the loop."""
+"""Checkpoints, written when due in a thread beside the loop."""
 
 from __future__ import annotations
 
@@ -24,27 +24,26 @@ from boxcrew.train.loop.checkpoint import (
 )
 from boxcrew.train.loop.trainer import Hook, StepReport, Trainer
 
-SHARE = 0.02  # of the run's time that saving may take where no interval is set
+TIME_FRACTION = 0.02  # of the run that saving may take where no interval is set
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Written:
-    """How a write went."""
+    """The cost of a write, and the reason if it failed."""
 
     cpu_seconds: float
     trouble: str | None
 
 
 class Saver(Hook):
-    """Copies the state in the loop's thread and writes it in another, one at a time. Last of the hooks, so
-    that all of them have done their part of the step that is saved.
+    """Copies the state in the loop's thread and writes it in another, one checkpoint at a time. It runs after
+    the hooks whose state it saves.
 
-    A checkpoint is *planned* if it is there because its time came, not because the run was stopped. Those
-    are what the guard goes back to, so the last of them are kept as well: they are the same however often a
-    run was stopped.
+    A checkpoint is *planned* if it was due, not made because the run was stopped. The guard rolls back to
+    planned ones, which are the same however often a run was stopped; so the last of them are kept as well.
 
-    `sync` is called before each write, in the thread that writes: who goes on from a checkpoint must find on
-    the disk what the run had written until then.
+    `sync` is called before each write, in the writing thread: a run resumed from a checkpoint must find on
+    disk what was written before it.
     """
 
     name = "saver"
@@ -59,8 +58,8 @@ class Saver(Hook):
         sync: Callable[[], None] = lambda: None,
     ) -> None:
         self.trouble: str | None = None  # why the newest checkpoint could not be written
-        self.loop_seconds = 0.0  # that the loop has waited for its savings
-        self.cpu_seconds = 0.0  # that the other thread has worked
+        self.loop_seconds = 0.0  # that the loop has spent on saving
+        self.cpu_seconds = 0.0  # that the writing thread has spent
         self._folder = folder
         self._config = config
         self._warn = warn
@@ -69,53 +68,53 @@ class Saver(Hook):
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="saver")
         self._writing: Future[_Written] | None = None
         self._saved_at = time.monotonic()
-        self._cost = 0.0  # seconds that the last one took of both threads
+        self._cost = 0.0  # seconds of both threads for the last checkpoint
         self._saved_step = -1
-        self._is_planned = True  # the last one
-        self._planned_steps: tuple[int, ...] = (0,)  # of the planned ones that are kept, the last at the end
+        self._is_planned = True  # the last checkpoint
+        self._planned_steps: tuple[int, ...] = (0,)  # of the planned ones that are kept, in order
         self._planned_epoch = 0.0  # of the last planned one
-        self._for_good: tuple[int, ...] = ()  # steps kept by `keep_every_hours`
-        self._for_good_hours = 0.0
+        self._permanent_steps: tuple[int, ...] = ()  # kept by `keep_every_hours`
+        self._permanent_hours = 0.0  # of training at the last of these
 
     def begin(self, trainer: Trainer) -> None:
-        """The first checkpoint is that of the start: there is always one to go back to."""
+        """Save the start of a run, so that there is always a checkpoint to roll back to."""
         self._saved_at = time.monotonic()
         if not list_checkpoints(self._folder):
             self._save(trainer, planned=True)
 
     def after_step(self, trainer: Trainer, report: StepReport) -> None:
         if self._writing is not None and self._writing.done():
-            self._settle()
+            self._finish_writing()
         if report.fault is None and self._is_due(trainer):
             self._save(trainer, planned=True)
 
-    def went_back(self, trainer: Trainer) -> None:
+    def after_rollback(self, trainer: Trainer) -> None:
         remove_newer(self._folder, than=trainer.step)
 
     def end(self, trainer: Trainer) -> None:
-        self._settle()
+        self._finish_writing()
         if trainer.step != self._saved_step or self.trouble:
             self._save(trainer, planned=False)
-            self._settle()
+            self._finish_writing()
 
     def close(self) -> None:
-        """Waits for what is being written."""
-        self._settle()
+        """Wait for the last write and end the thread."""
+        self._finish_writing()
         self._thread.shutdown()
 
     def last_good(self, before: int | None = None) -> Checkpoint | None:
-        """The newest whole one that was planned, of a step below `before` if that is given."""
-        self._settle()
-        for place in reversed(list_checkpoints(self._folder)):
-            if before is not None and int(place.name) >= before:
+        """Return the newest undamaged planned checkpoint, of a step below `before` if that is given."""
+        self._finish_writing()
+        for path in reversed(list_checkpoints(self._folder)):
+            if before is not None and int(path.name) >= before:
                 continue
             try:
-                found = read_checkpoint(place)
+                checkpoint = read_checkpoint(path)
             except ModelError as error:
                 self._warn(error.message)
                 continue
-            if found.state["hooks"][self.name].get("planned", True):
-                return found
+            if checkpoint.hook_state(self.name)["planned"]:
+                return checkpoint
         return None
 
     def state(self) -> dict[str, Any]:
@@ -124,17 +123,17 @@ class Saver(Hook):
             "planned": self._is_planned,
             "planned_steps": list(self._planned_steps),
             "planned_epoch": self._planned_epoch,
-            "for_good": list(self._for_good),
-            "for_good_hours": self._for_good_hours,
+            "for_good": list(self._permanent_steps),
+            "for_good_hours": self._permanent_hours,
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         self._saved_step = state["step"]
-        self._is_planned = state.get("planned", True)
-        self._planned_steps = tuple(state.get("planned_steps", (state.get("planned_step", state["step"]),)))
-        self._planned_epoch = state.get("planned_epoch", state.get("epoch", 0.0))
-        self._for_good = tuple(state.get("for_good", ()))
-        self._for_good_hours = state.get("for_good_hours", 0.0)
+        self._is_planned = state["planned"]
+        self._planned_steps = tuple(state["planned_steps"])
+        self._planned_epoch = state["planned_epoch"]
+        self._permanent_steps = tuple(state["for_good"])
+        self._permanent_hours = state["for_good_hours"]
 
     def _is_due(self, trainer: Trainer) -> bool:
         config = self._config
@@ -143,7 +142,11 @@ class Saver(Hook):
         steps, epochs, seconds = config.every_steps, config.every_epochs, config.every_seconds
         since = time.monotonic() - self._saved_at
         if steps is None and epochs is None and seconds is None:
-            return self._passed_epoch(trainer, 1.0) and self._writing is None and since * SHARE >= self._cost
+            return (
+                self._passed_epoch(trainer, 1.0)
+                and self._writing is None
+                and since * TIME_FRACTION >= self._cost
+            )
         return (
             (steps is not None and trainer.step // steps > self._planned_steps[-1] // steps)
             or (epochs is not None and self._passed_epoch(trainer, epochs))
@@ -155,15 +158,15 @@ class Saver(Hook):
 
     def _save(self, trainer: Trainer, *, planned: bool) -> None:
         begun = time.monotonic()
-        self._settle()
+        self._finish_writing()
         self._saved_step, self._is_planned = trainer.step, planned
         if planned:
             self._planned_steps = (*self._planned_steps, trainer.step)[-self._config.keep :]
             self._planned_epoch = trainer.progress.epoch
-            self._keep_for_good(trainer)
-        # One that comes to its end has no need of more than the last.
+            self._make_permanent_if_due(trainer)
+        # A run that has ended needs only the last planned one.
         is_last = not planned and not trainer.interrupted
-        spare = {*self._planned_steps[-1 if is_last else 0 :], *self._for_good}
+        spare = {*self._planned_steps[-1 if is_last else 0 :], *self._permanent_steps}
         best = self._best_step()
         if self._config.keep_best and best is not None:
             spare.add(best)
@@ -172,14 +175,14 @@ class Saver(Hook):
         self._cost = self._saved_at - begun
         self.loop_seconds += self._cost
 
-    def _keep_for_good(self, trainer: Trainer) -> None:
-        """By hours of training, which no clock on the wall can turn back."""
+    def _make_permanent_if_due(self, trainer: Trainer) -> None:
+        """Keep this step for good every so many hours of training. The wall clock may be set back."""
         every, hours = self._config.keep_every_hours, trainer.elapsed / 3600
-        if every is not None and math.floor(hours / every) > math.floor(self._for_good_hours / every):
-            self._for_good, self._for_good_hours = (*self._for_good, trainer.step), hours
+        if every is not None and math.floor(hours / every) > math.floor(self._permanent_hours / every):
+            self._permanent_steps, self._permanent_hours = (*self._permanent_steps, trainer.step), hours
 
     def _write(self, checkpoint: Checkpoint, spare: set[int]) -> _Written:
-        """In the other thread."""
+        """Write a checkpoint and remove old ones, in the writing thread."""
         begun = time.thread_time()
         trouble = None
         try:
@@ -193,13 +196,13 @@ class Saver(Hook):
     def _describe(self, checkpoint: Checkpoint, error: OSError) -> str:
         text = f"{self._folder}: the checkpoint of step {checkpoint.step} could not be written: "
         text += f"{error.strerror or error}; it needs {format_bytes(checkpoint.num_bytes())}"
-        place = next((p for p in (self._folder, *self._folder.parents) if p.is_dir()), None)
-        if place is not None:
-            text += f", free are {format_bytes(shutil.disk_usage(place).free)}"
+        existing = next((p for p in (self._folder, *self._folder.parents) if p.is_dir()), None)
+        if existing is not None:
+            text += f", and {format_bytes(shutil.disk_usage(existing).free)} are free"
         return text
 
-    def _settle(self) -> None:
-        """Waits for the write at hand, if any, and says how it went where that is news."""
+    def _finish_writing(self) -> None:
+        """Wait for the current write, if any, and warn if its outcome differs from the last one's."""
         if self._writing is None:
             return
         written = self._writing.result()
@@ -208,6 +211,6 @@ class Saver(Hook):
         self.cpu_seconds += written.cpu_seconds
         before, self.trouble = self.trouble, written.trouble
         if written.trouble and not before:
-            self._warn(f"{written.trouble}; the run goes on, and the checkpoints before it stay")
+            self._warn(f"{written.trouble}; the run continues, and earlier checkpoints stay")
         elif before and not written.trouble:
             self._warn(f"{self._folder}: checkpoints are written again")

@@ -18,7 +18,7 @@ from boxcrew.nets.weights import save_weights
 from boxcrew.tasks.base import DataFacts
 from boxcrew.tasks.nets import RnnConfig, TimmConfig
 from boxcrew.tasks.sequence import SequenceConfig, SequenceData
-from boxcrew.train.run.init import Finetune, Pretrained, Scratch, init_config_class, matching
+from boxcrew.train.init import Finetune, Pretrained, Scratch, init_config_class, matching
 
 BACKBONE = "mobilenetv3_small_050"
 OLD = ("cup", "pot", "jug")
