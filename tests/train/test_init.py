@@ -77,7 +77,7 @@ def test_the_same_classes_give_the_same_network(old: SsdLite, old_file: Path) ->
     assert len(report.loaded) == num_floats(net)
     assert report.remade == report.left_out == report.missing == report.kept_classes == ()
     assert f"{num_floats(net)} tensors loaded by name" in report.sentence()
-    assert "0 left out" in report.sentence()
+    assert "0 not used" in report.sentence()
 
 
 @pytest.mark.parametrize(

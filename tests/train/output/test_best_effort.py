@@ -25,6 +25,8 @@ def test_it_warns_once_for_each_file_until_it_works_again(tmp_path: Path) -> Non
     assert files.problems() == [f"{name}: No such file or directory" for name in "ab"]
     absent.mkdir()
     write("a")
+    assert files.is_written("a")
+    assert not files.is_written("b")
     assert files.problems() == ["b: No such file or directory"]
     (absent / "a").unlink()
     absent.rmdir()

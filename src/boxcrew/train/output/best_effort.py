@@ -26,6 +26,10 @@ class BestEffort:
         else:
             self._errors.pop(name, None)
 
+    def is_written(self, name: str) -> bool:
+        """Return whether the last attempt to write a file succeeded."""
+        return name not in self._errors
+
     def problems(self) -> list[str]:
         """Return a line for each file whose last attempt failed, with the reason."""
         return [f"{name}: {reason}" for name, reason in self._errors.items()]

@@ -13,7 +13,7 @@ from boxcrew.train.loop.trainer import Hook, StepReport, Trainer
 
 
 class Ema(Hook):
-    """Keeps an average of every tensor of the task. With decay 0 there are none, and the task is used itself."""
+    """Keeps an average of every tensor of the task. With decay 0 there is none."""
 
     name = "ema"
 

@@ -93,8 +93,7 @@ class BestWeights:
             config, facts = self._task_data.config, self._task_data.facts
             save_task(path, task, config, facts, step=step, seed=self._seed)
             write_json(self._folder / "evaluation.json", report)
-            return True
-        return False
+        return self._files.is_written("weights/best.safetensors")
 
 
 class EvaluationHook(Hook):
