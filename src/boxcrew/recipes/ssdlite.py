@@ -45,13 +45,7 @@ def starter() -> RunConfig:
             transforms=TransformsConfig(expand=1.0, crop=False, jitter=0.2),
         ),
         optim=OptimConfig(
-            name="adamw",
-            rate=3e-3,
-            backbone_rate=0.2,
-            weight_decay=0.02,
-            clip=10.0,
-            ema=0.998,
-            stated_for=8,
+            name="adamw", rate=3e-3, backbone_rate=0.2, weight_decay=0.02, clip=10.0, ema=0.998, stated_for=8
         ),
     )
 

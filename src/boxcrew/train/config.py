@@ -20,7 +20,7 @@ from boxcrew.tasks.base import TaskConfig, task_config_class
 from boxcrew.train.init import InitConfig, Scratch, init_config_class
 from boxcrew.train.loop.guard import GuardConfig
 from boxcrew.train.loop.optim import OptimConfig
-from boxcrew.train.loop.schedule import ScheduleConfig
+from boxcrew.train.loop.schedule import RunLimits, ScheduleConfig
 
 DEFAULT_TASK = "detection"
 
@@ -129,6 +129,12 @@ class RunConfig(Config):
         """The metric that decides which weights are the best."""
         named = self.evaluation.metric
         return next(iter(self.task.metrics)) if named == "auto" else named
+
+    def limits(self, *, num_samples: int, batch: int) -> RunLimits:
+        """Return the limits of a run on so many training samples with steps of `batch`."""
+        return RunLimits.of(
+            steps=self.steps, epochs=self.epochs, seconds=self.time, num_samples=num_samples, batch=batch
+        )
 
     @classmethod
     def of(cls, value: object) -> Self:

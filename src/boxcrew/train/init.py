@@ -184,19 +184,16 @@ class Finetune(InitConfig):
                 f"{weights.source}: none of its tensors fits this network",
                 advice=f"its first is {_describe(state)}; the network's is {_describe(wanted)}",
             )
-        _load(network, same | rows)
+        used = same | rows
+        _load(network, used)
         return InitReport(
             kind=self.kind,
             source=weights.source,
             how="by name",
             loaded=tuple(same),
             remade=tuple(rows),
-            left_out=tuple(
-                name
-                for name, t in state.items()
-                if name not in same and name not in rows and t.is_floating_point()
-            ),
-            missing=tuple(name for name in wanted if name not in same and name not in rows),
+            left_out=tuple(n for n, t in state.items() if n not in used and t.is_floating_point()),
+            missing=tuple(name for name in wanted if name not in used),
             kept_classes=tuple(name for name in network.classes if name in old_classes) if rows else (),
             kept_characters=_common(network.meaning["alphabet"], facts["meaning"]["alphabet"])
             if tokens
@@ -239,13 +236,8 @@ def remake_class_rows(network: Network, offered: State, old_classes: tuple[str, 
     name come from `offered`, the others keep their random start. Empty if the classes are the same, in order.
     """
     background = range(network.background_rows)
-    return _remade(
-        network,
-        offered,
-        network.class_tensors(),
-        (*background, *old_classes),
-        (*background, *network.classes),
-    )
+    old_names, new_names = (*background, *old_classes), (*background, *network.classes)
+    return _remade(network, offered, network.class_tensors(), old_names, new_names)
 
 
 def remake_token_rows(network: Network, offered: State, old_meaning: Mapping[str, Any]) -> State:

@@ -51,9 +51,11 @@ class Guard:
         *,
         warn: Callable[[str], None],
         last_good: Callable[[int | None], Checkpoint | None],
+        deployment: Deployment | None = None,
     ) -> None:
         self.warn = warn
         self._config = config
+        self._deployment = deployment
         self._last_good = last_good
         self._state = _GuardState()
 
@@ -135,10 +137,21 @@ class Guard:
         self.warn(f"{skipped} is skipped: {fault}; samples: {', '.join(batch.keys)}")
 
     def rollback_checkpoint(self, step: int) -> Checkpoint:
-        """Return the checkpoint to roll back to from `step`; raise `BoxcrewError` if the run has to stop. If
-        the newest was already used by the last rollback, the cause may be in it: then the one before is
-        returned.
+        """Return the checkpoint to roll back to from `step`; raise `BoxcrewError` if the run has to stop.
+        Steps fail on all replicas at once: all call this, and the chief broadcasts what it finds.
         """
+        if self._deployment is None or self._deployment.group.size == 1:
+            return self._find_checkpoint(step)
+        if self._deployment.plan.staleness is not None:
+            raise BoxcrewError(
+                f"step {step}: too many steps failed, and replicas at different steps cannot roll back",
+                advice="use a lower optim.rate=, or no deploy.staleness=; the last checkpoint can be resumed",
+            )
+        checkpoint = self._find_checkpoint(step) if self._deployment.is_chief else None
+        return broadcast_checkpoint(checkpoint, self._deployment.group)
+
+    def _find_checkpoint(self, step: int) -> Checkpoint:
+        """Return the newest checkpoint, or the one before if the last rollback used it: it may be bad."""
         state = self._state
         trouble = f"step {step}: {state.failures} steps in a row failed"
         advice = (
@@ -171,29 +184,3 @@ class Guard:
     def load_state(self, state: Mapping[str, Any]) -> None:
         losses = {phase: tuple(values) for phase, values in state["losses"].items()}
         self._state = _GuardState(**{**state, "losses": losses})
-
-
-class ReplicasGuard(Guard):
-    """The guard of a replica among several. Steps fail on all replicas at once, so that all roll back
-    together, to a checkpoint that the chief finds and broadcasts.
-    """
-
-    def __init__(
-        self,
-        config: GuardConfig,
-        deployment: Deployment,
-        *,
-        warn: Callable[[str], None],
-        last_good: Callable[[int | None], Checkpoint | None],
-    ) -> None:
-        super().__init__(config, warn=warn, last_good=last_good)
-        self._deployment = deployment
-
-    def rollback_checkpoint(self, step: int) -> Checkpoint:
-        if self._deployment.plan.staleness is not None:
-            raise BoxcrewError(
-                f"step {step}: too many steps failed, and replicas at different steps cannot roll back",
-                advice="use a lower optim.rate=, or no deploy.staleness=; the last checkpoint can be resumed",
-            )
-        checkpoint = super().rollback_checkpoint(step) if self._deployment.is_chief else None
-        return broadcast_checkpoint(checkpoint, self._deployment.group)

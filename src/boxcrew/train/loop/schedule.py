@@ -24,13 +24,7 @@ class RunLimits:
 
     @classmethod
     def of(
-        cls,
-        *,
-        steps: int | None,
-        epochs: float | None,
-        seconds: float | None,
-        num_samples: int,
-        batch: int,
+        cls, *, steps: int | None, epochs: float | None, seconds: float | None, num_samples: int, batch: int
     ) -> RunLimits:
         per_epoch = num_samples / batch
         limits = [ENDLESS if seconds else 0]

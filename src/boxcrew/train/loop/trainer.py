@@ -125,8 +125,8 @@ class Trainer:
         for hook in self._hooks:
             hook.begin(self)
         self._sync_replicas()
-        while not self._is_over or self._must_roll_back:
-            if self._must_roll_back:
+        while not self._is_over or (self.guard.must_roll_back and not self._is_stopped):
+            if self.guard.must_roll_back:
                 self._roll_back()
             self._run_steps(self._batches(self.step))
         self.deployment.finalize()
@@ -168,10 +168,6 @@ class Trainer:
     @property
     def _is_over(self) -> bool:
         return self.progress.fraction >= 1 or self._is_stopped
-
-    @property
-    def _must_roll_back(self) -> bool:
-        return self.guard.must_roll_back and not self._is_stopped
 
     def _run_steps(self, batches: Iterator[Batch]) -> None:
         """Train until the run ends, must roll back, or reads its batches from another loader."""
@@ -254,7 +250,8 @@ class Trainer:
             gradient_norm=norm,
             seconds=seconds,
             data_wait=waited,
-            num_samples=self._num_samples(batch),
+            # Samples that other replicas could not read are counted: this one does not know them.
+            num_samples=self.deployment.num_elsewhere + (0 if batch.is_blank else len(batch)),
             skipped=batch.skipped,
             fault=fault,
         )
@@ -273,10 +270,6 @@ class Trainer:
         # numpy's SeedSequence would take 2 % of a step of a small network.
         digest = hashlib.blake2b(key, digest_size=8).digest()
         self.deployment.seed(int.from_bytes(digest, "little"))
-
-    def _num_samples(self, batch: Batch) -> int:
-        """Return the samples of a step over all replicas, counting unreadable ones of the others."""
-        return self.deployment.num_elsewhere + (0 if batch.is_blank else len(batch))
 
     def _compute(self, batch: Batch, phase: str) -> dict[str, float]:
         """Compute the gradients and return the terms of the loss."""

@@ -32,20 +32,14 @@ def load_task_data(config: RunConfig, *, workers: int, screen: Screen) -> TaskDa
     return task_data
 
 
-def resolve_auto(task_data: TaskData, config: RunConfig, screen: Screen) -> tuple[TaskData, RunConfig]:
-    """Return the data and the settings with `auto` values that depend on the data resolved."""
-    task_data, summary = task_data.settled()
-    if summary:
-        screen.say(summary)
-    return task_data, config.model_copy(update={"task": task_data.config})
-
-
 def open_task(config: RunConfig, screen: Screen) -> tuple[RunConfig, TaskData, Task]:
     """Open the data, resolve the `auto` settings that depend on it, and build the task from the seed."""
     task_data = load_task_data(config, workers=max(1, int(usable_cores())), screen=screen)
-    task_data, config = resolve_auto(task_data, config, screen)
+    task_data, summary = task_data.settled()
+    if summary:
+        screen.say(summary)
     torch.manual_seed(config.seed)
-    return config, task_data, task_data.task()
+    return config.model_copy(update={"task": task_data.config}), task_data, task_data.task()
 
 
 def _require_clean(config: DataConfig, problems: Sequence[Problem]) -> None:

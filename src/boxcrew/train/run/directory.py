@@ -1,11 +1,13 @@
-"""The run directory: its name, and the lock on it."""
+"""The run directory: its name, the lock on it, and the records in it."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from boxcrew.core.errors import UsageError
 from boxcrew.train.run.lock import LOCK, locked
@@ -58,8 +60,7 @@ def _refuse_foreign(folder: Path) -> None:
         raise UsageError(f"out={folder}: is a file", advice="give a directory that does not exist yet")
     if folder.is_dir() and any(p.name != LOCK for p in folder.iterdir()) and not _is_run(folder):
         raise UsageError(
-            f"out={folder}: not empty, and not a run",
-            advice="give a directory that does not exist yet",
+            f"out={folder}: not empty, and not a run", advice="give a directory that does not exist yet"
         )
 
 
@@ -76,3 +77,16 @@ def require_run(folder: Path) -> Path:
             advice="give the directory that 'boxcrew train' named at its end, such as runs/detect/train",
         )
     return folder
+
+
+def read_record(folder: Path, name: str) -> dict[str, Any]:
+    """Return a JSON file of a run; empty if it is not there."""
+    path = folder / name
+    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return record
+
+
+def stored_advice(folder: Path) -> list[dict[str, Any]]:
+    """Return the advice that was given before a run began."""
+    advice: list[dict[str, Any]] = read_record(folder, "data_report.json").get("advice", [])
+    return advice

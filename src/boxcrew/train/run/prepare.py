@@ -18,12 +18,11 @@ from boxcrew.plan.explain import expectations
 from boxcrew.plan.plan import Plan
 from boxcrew.tasks.base import Task
 from boxcrew.train.config import RunConfig
-from boxcrew.train.loop.hooks.freeze import Freeze
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.planning.choose import as_before, require_replicas
 from boxcrew.train.planning.propose import plan_after_trial, propose_plan, wants_trial
 from boxcrew.train.run.data import open_task
-from boxcrew.train.run.records import RunRecords, stored_advice
+from boxcrew.train.run.directory import stored_advice
 from boxcrew.train.run.resuming import (
     Resumed,
     changes_since,
@@ -68,7 +67,10 @@ def prepare(config: RunConfig, folder: Path, screen: Screen, group: ReplicaGroup
         plan=plan,
         group=group,
         checkpoint=resumed.checkpoint if resumed is not None else None,
-        records=RunRecords(machine=machine, init=init, advice=advice, changes=changes),
+        machine=machine,
+        init=init,
+        advice=advice,
+        changes=changes,
     )
 
 
@@ -95,21 +97,17 @@ def _advice(setup: RunSetup) -> list[dict[str, Any]]:
 
 def _warn_of_random_layers(setup: RunSetup, plan: Plan, init: Mapping[str, Any]) -> None:
     """Warn of layers that stay at their random start: they spoil all layers after them."""
-    never_loaded = _never_loaded(setup.task, setup.freeze, init)
-    if never_loaded:
+    task = setup.task
+    remade = init["remade"] if set(task.network.classes) <= set(init["kept_classes"]) else ()
+    loaded = {f"{task.network_name}.{name}" for name in (*init["loaded"], *remade)}
+    random = sorted(setup.freeze.never_learn - loaded)
+    if random:
         setup.screen.warn(
-            f"{len(never_loaded)} tensors are frozen at their random start, such as {never_loaded[0]}; "
+            f"{len(random)} tensors are frozen at their random start, such as {random[0]}; "
             "add them to trainable=, or load weights for them (init=)"
         )
     if plan.batch_norm == "frozen" and setup.config.init.kind == "scratch":
         setup.screen.warn("deploy.batch_norm=frozen with init=scratch: BatchNorms never learn any statistics")
-
-
-def _never_loaded(task: Task, freeze: Freeze, init: Mapping[str, Any]) -> list[str]:
-    """Return the names of frozen tensors that no weights were loaded into."""
-    remade = init["remade"] if set(task.network.classes) <= set(init["kept_classes"]) else ()
-    loaded = {f"{task.network_name}.{name}" for name in (*init["loaded"], *remade)}
-    return sorted(freeze.never_learn - loaded)
 
 
 def _describe_plan(config: RunConfig, plan: Plan) -> list[str]:

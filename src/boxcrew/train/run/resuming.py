@@ -18,8 +18,8 @@ from boxcrew.train.loop.checkpoint import Checkpoint, newest_checkpoint
 from boxcrew.train.loop.hooks.evaluation import EvaluationState
 from boxcrew.train.loop.optim import optimizer_of
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.run.directory import require_run
-from boxcrew.train.run.setup import RunSetup, read_data_report
+from boxcrew.train.run.directory import read_record, require_run
+from boxcrew.train.run.setup import RunSetup
 
 FREE = {
     *LIMITS,
@@ -99,7 +99,7 @@ def _require_same_model(setup: RunSetup, checkpoint: Checkpoint) -> None:
     except RuntimeError as error:
         reason = " ".join(str(error).split())
         raise ModelError(f"{setup.folder}: its checkpoint does not fit: {reason}", advice=advice) from None
-    before = read_data_report(setup.folder)
+    before = read_record(setup.folder, "data_report.json")
     classes, now = before.get("classes", []), setup.task_data.facts["classes"]
     if classes and classes != now:
         raise ModelError(
@@ -117,8 +117,7 @@ def _require_same_model(setup: RunSetup, checkpoint: Checkpoint) -> None:
 
 def _refuse_finished(setup: RunSetup, checkpoint: Checkpoint) -> None:
     """Raise `UsageError` if the run has ended. One that was killed before it wrote its summary has not."""
-    path = setup.folder / "summary.json"
-    summary = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    summary = read_record(setup.folder, "summary.json")
     if (summary.get("state"), summary.get("steps")) != ("finished", checkpoint.step):
         return
     patience = setup.config.evaluation.patience
@@ -170,7 +169,7 @@ def _fill_auto(tree: Tree, stored: Tree) -> Tree:
 
 def require_same_batch(folder: Path, plan: Plan) -> None:
     """Raise `UsageError` if the plan has another batch than the run in `folder`: steps would differ."""
-    batch = json.loads((folder / "plan.json").read_text(encoding="utf-8"))["batch"]
+    batch = read_record(folder, "plan.json")["batch"]
     if batch != plan.batch:
         raise UsageError(
             f"plan: batch {plan.batch}: the run in {folder} was begun with {batch}",

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from boxcrew.core.config import to_yaml
 from boxcrew.core.errors import BoxcrewError, UsageError
-from boxcrew.core.files import write_json
+from boxcrew.core.files import write_json, write_text
 from boxcrew.core.units import counted, format_bytes, format_duration
 from boxcrew.data.loading.workers import Workers
 from boxcrew.deploy.deployment import Deployment, deploy
 from boxcrew.deploy.memory import forget_peak, peak_memory
 from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.evaluate.advice import BEFORE, MOST, Advice, worst
+from boxcrew.hardware.machine import Machine
 from boxcrew.nets.layers import eval_mode
 from boxcrew.plan.explain import expectations
 from boxcrew.plan.plan import Plan
@@ -22,10 +24,12 @@ from boxcrew.tasks.base import EvalOptions, TaskData
 from boxcrew.train.loop.checkpoint import Checkpoint
 from boxcrew.train.loop.trainer import Trainer
 from boxcrew.train.output.outcome import Outcome, save_task, say_result
+from boxcrew.train.planning.placement import placement
 from boxcrew.train.planning.planner import Measured, Planner
+from boxcrew.train.run.directory import read_record
 from boxcrew.train.run.hooks import RunHooks
-from boxcrew.train.run.records import RunRecords, best_evaluation, stored_advice
 from boxcrew.train.run.replicas import broadcast_session
+from boxcrew.train.run.resuming import Changes, record_changes
 from boxcrew.train.run.setup import RunSetup
 
 
@@ -40,7 +44,10 @@ class Session:
     plan: Plan
     group: ReplicaGroup
     checkpoint: Checkpoint | None  # to resume from
-    records: RunRecords
+    machine: Machine
+    init: Mapping[str, Any]  # how the parameters were initialized
+    advice: Sequence[Mapping[str, Any]]  # given before the run began
+    changes: Changes  # of settings, if the run is resumed
     loader_workers: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -50,7 +57,7 @@ class Session:
     def run(self) -> Outcome:
         """Deploy the plan, write the records, and train to the end."""
         deployment = deploy(self.plan, group=self.group)
-        self.records.write(self.setup, self.plan, step=self._first_step)
+        self._write_records()
         self.screen.open_log(self.folder / "train.log")
         broadcast_session(self.setup, self.plan, self.checkpoint, self.group)
         try:
@@ -58,6 +65,22 @@ class Session:
                 return self._train(deployment)
         finally:
             self.screen.close_log()
+
+    def _write_records(self) -> None:
+        """Write all that was decided, before the first step."""
+        folder, task_data = self.folder, self.setup.task_data
+        try:
+            write_text(folder / "config.yaml", to_yaml(self.setup.config))
+        except OSError as error:
+            raise UsageError(f"out={folder}: cannot be written to: {error.strerror}") from None
+        write_json(folder / "plan.json", self.plan.tree())
+        write_json(folder / "hardware.json", self.machine.tree())
+        report = {**task_data.report(), "digest": task_data.digest(), "advice": self.advice}
+        write_json(folder / "data_report.json", report)
+        write_json(folder / "placement.json", placement(self.plan, self.setup.task.network))
+        if not (folder / "init.json").is_file():  # that of the first start stays
+            write_json(folder / "init.json", self.init)
+        record_changes(folder, self.changes, step=self._first_step)
 
     @property
     def _first_step(self) -> int:
@@ -120,9 +143,9 @@ class Session:
         options = EvalOptions(batch=self.setup.config.evaluation.batch, workers=self._workers())
         with eval_mode(task):
             advice = self.setup.task_data.advice_after(task, trainer.deployment.move, options, last)
-        given = hooks.watch.advice
-        new = [item for item in advice if item.cause not in {known.cause for known in given}]
-        limit = MOST - min(BEFORE, len(stored_advice(self.folder))) - len(given)
+        early = hooks.watch.advice
+        new = [item for item in advice if item.cause not in {known.cause for known in early}]
+        limit = MOST - min(BEFORE, len(self.advice)) - len(early)
         for item in worst(new, limit=limit):
             self.screen.say(f"advice: {item}")
         return advice
@@ -131,12 +154,12 @@ class Session:
         self, trainer: Trainer, hooks: RunHooks, *, state: str, advice: Sequence[Advice] = ()
     ) -> dict[str, Any]:
         """Write `summary.json`: the numbers of the best weights, and how the run went."""
-        best, summaries = best_evaluation(self.folder), hooks.summaries
+        best, summaries = read_record(self.folder, "evaluation.json"), hooks.summaries
         clones = trainer.deployment.own_clones
         summary = {
             "state": state,
             "stopped_because": trainer.stop_reason,
-            **best["numbers"],
+            **best.get("numbers", {}),
             "best_step": hooks.evaluation.best_step,
             "steps": trainer.step,
             "epochs": trainer.progress.epoch,
@@ -147,12 +170,9 @@ class Session:
             "data_wait_share": summaries.data_wait / max(summaries.seconds, 1e-9),
             "peak_memory_bytes": max(peak_memory(clone.device) or 0 for clone in clones),
             "milliseconds": best.get("milliseconds", {}),
-            "classes": best["classes"],
+            "classes": best.get("classes", []),
             "first_steps": hooks.verification.to_json(),
-            "advice": [
-                *stored_advice(self.folder),
-                *(item.to_json() for item in (*hooks.watch.advice, *advice)),
-            ],
+            "advice": [*self.advice, *(item.to_json() for item in (*hooks.watch.advice, *advice))],
         }
         with hooks.files.writing("summary.json"):
             write_json(self.folder / "summary.json", summary)

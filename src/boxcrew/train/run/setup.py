@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from boxcrew.core.errors import UsageError
 from boxcrew.data.loading.workers import Workers
@@ -15,7 +14,7 @@ from boxcrew.plan.plan import Plan
 from boxcrew.tasks.base import Loader, LoaderOptions, Task, TaskData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.checkpoint import Checkpoint
-from boxcrew.train.loop.guard import Guard, ReplicasGuard
+from boxcrew.train.loop.guard import Guard
 from boxcrew.train.loop.hooks.freeze import Freeze
 from boxcrew.train.loop.optim import optimizer_of
 from boxcrew.train.loop.schedule import RunLimits, TrainingSchedule
@@ -38,31 +37,17 @@ class RunSetup:
 
     @classmethod
     def of(
-        cls,
-        config: RunConfig,
-        plan: Plan,
-        task_data: TaskData,
-        *,
-        task: Task,
-        folder: Path,
-        screen: Screen,
+        cls, config: RunConfig, plan: Plan, task_data: TaskData, *, task: Task, folder: Path, screen: Screen
     ) -> Self:
         """Set up a run whose steps are those of `plan`."""
         require_measured(config.evaluation.metric, task_data)
-        limits = RunLimits.of(
-            steps=config.steps,
-            epochs=config.epochs,
-            seconds=config.time,
-            num_samples=task_data.num_train,
-            batch=plan.batch,
-        )
         return cls(
             config=config,
             folder=folder,
             task_data=task_data,
             task=task,
             freeze=freeze_for(config, task, norms_learn=plan.batch_norm != "frozen"),
-            limits=limits,
+            limits=config.limits(num_samples=task_data.num_train, batch=plan.batch),
             screen=screen,
         )
 
@@ -82,10 +67,7 @@ class RunSetup:
     def loader(self, deployment: Deployment, task_data: TaskData, workers: Workers) -> Loader:
         """Return a loader of this replica's samples of each step."""
         options = LoaderOptions(
-            batch=deployment.plan.batch,
-            seed=self.config.seed,
-            workers=workers,
-            places=deployment.positions,
+            batch=deployment.plan.batch, seed=self.config.seed, workers=workers, places=deployment.positions
         )
         return task_data.loader(options)
 
@@ -97,8 +79,7 @@ class RunSetup:
         checkpoint: Checkpoint | None,
     ) -> Trainer:
         """Return a trainer at `checkpoint`, or at the start. Its guard rolls back to `last_good`."""
-        optim, guard, warn = self.config.optim, self.config.guard, self.screen.warn
-        alone = deployment.group.size == 1
+        optim = self.config.optim
         trainer = Trainer(
             task=self.task,
             deployment=deployment,
@@ -111,9 +92,7 @@ class RunSetup:
                 seed=self.config.seed,
             ),
             hooks=(self.freeze, *hooks),
-            guard=Guard(guard, warn=warn, last_good=last_good)
-            if alone
-            else ReplicasGuard(guard, deployment, warn=warn, last_good=last_good),
+            guard=Guard(self.config.guard, warn=self.screen.warn, last_good=last_good, deployment=deployment),
         )
         if checkpoint is not None:
             trainer.load(checkpoint)
@@ -127,10 +106,3 @@ def require_measured(metric: str, task_data: TaskData) -> None:
             f"evaluation.metric={metric}: not measured on this data",
             advice=f"it has {', '.join(task_data.metrics)}",
         )
-
-
-def read_data_report(folder: Path) -> dict[str, Any]:
-    """Return the `data_report.json` of a run; empty if there is none."""
-    path = folder / "data_report.json"
-    report: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return report

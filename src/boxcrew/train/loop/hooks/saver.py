@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,16 @@ class _Written:
 
     cpu_seconds: float
     trouble: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _SaverState:
+    step: int = -1  # of the last checkpoint
+    planned: bool = True  # the last checkpoint
+    planned_steps: Sequence[int] = (0,)  # of the planned ones that are kept, in order
+    planned_epoch: float = 0.0  # of the last planned one
+    for_good: Sequence[int] = ()  # steps kept by `keep_every_hours`
+    for_good_hours: float = 0.0  # of training at the last of these
 
 
 class Saver(Hook):
@@ -69,12 +79,7 @@ class Saver(Hook):
         self._writing: Future[_Written] | None = None
         self._saved_at = time.monotonic()
         self._cost = 0.0  # seconds of both threads for the last checkpoint
-        self._saved_step = -1
-        self._is_planned = True  # the last checkpoint
-        self._planned_steps: tuple[int, ...] = (0,)  # of the planned ones that are kept, in order
-        self._planned_epoch = 0.0  # of the last planned one
-        self._permanent_steps: tuple[int, ...] = ()  # kept by `keep_every_hours`
-        self._permanent_hours = 0.0  # of training at the last of these
+        self._state = _SaverState()
 
     def begin(self, trainer: Trainer) -> None:
         """Save the start of a run, so that there is always a checkpoint to roll back to."""
@@ -93,7 +98,7 @@ class Saver(Hook):
 
     def end(self, trainer: Trainer) -> None:
         self._finish_writing()
-        if trainer.step != self._saved_step or self.trouble:
+        if trainer.step != self._state.step or self.trouble:
             self._save(trainer, planned=False)
             self._finish_writing()
 
@@ -118,22 +123,10 @@ class Saver(Hook):
         return None
 
     def state(self) -> dict[str, Any]:
-        return {
-            "step": self._saved_step,
-            "planned": self._is_planned,
-            "planned_steps": list(self._planned_steps),
-            "planned_epoch": self._planned_epoch,
-            "for_good": list(self._permanent_steps),
-            "for_good_hours": self._permanent_hours,
-        }
+        return asdict(self._state)
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        self._saved_step = state["step"]
-        self._is_planned = state["planned"]
-        self._planned_steps = tuple(state["planned_steps"])
-        self._planned_epoch = state["planned_epoch"]
-        self._permanent_steps = tuple(state["for_good"])
-        self._permanent_hours = state["for_good_hours"]
+        self._state = _SaverState(**state)
 
     def _is_due(self, trainer: Trainer) -> bool:
         config = self._config
@@ -148,25 +141,25 @@ class Saver(Hook):
                 and since * TIME_FRACTION >= self._cost
             )
         return (
-            (steps is not None and trainer.step // steps > self._planned_steps[-1] // steps)
+            (steps is not None and trainer.step // steps > self._state.planned_steps[-1] // steps)
             or (epochs is not None and self._passed_epoch(trainer, epochs))
             or (seconds is not None and since >= seconds)
         )
 
     def _passed_epoch(self, trainer: Trainer, every: float) -> bool:
-        return math.floor(trainer.progress.epoch / every) > math.floor(self._planned_epoch / every)
+        return math.floor(trainer.progress.epoch / every) > math.floor(self._state.planned_epoch / every)
 
     def _save(self, trainer: Trainer, *, planned: bool) -> None:
         begun = time.monotonic()
         self._finish_writing()
-        self._saved_step, self._is_planned = trainer.step, planned
+        self._state = replace(self._state, step=trainer.step, planned=planned)
         if planned:
-            self._planned_steps = (*self._planned_steps, trainer.step)[-self._config.keep :]
-            self._planned_epoch = trainer.progress.epoch
-            self._make_permanent_if_due(trainer)
+            steps = (*self._state.planned_steps, trainer.step)[-self._config.keep :]
+            self._state = replace(self._state, planned_steps=steps, planned_epoch=trainer.progress.epoch)
+            self._keep_for_good_if_due(trainer)
         # A run that has ended needs only the last planned one.
         is_last = not planned and not trainer.interrupted
-        spare = {*self._planned_steps[-1 if is_last else 0 :], *self._permanent_steps}
+        spare = {*self._state.planned_steps[-1 if is_last else 0 :], *self._state.for_good}
         best = self._best_step()
         if self._config.keep_best and best is not None:
             spare.add(best)
@@ -175,11 +168,12 @@ class Saver(Hook):
         self._cost = self._saved_at - begun
         self.loop_seconds += self._cost
 
-    def _make_permanent_if_due(self, trainer: Trainer) -> None:
+    def _keep_for_good_if_due(self, trainer: Trainer) -> None:
         """Keep this step for good every so many hours of training. The wall clock may be set back."""
         every, hours = self._config.keep_every_hours, trainer.elapsed / 3600
-        if every is not None and math.floor(hours / every) > math.floor(self._permanent_hours / every):
-            self._permanent_steps, self._permanent_hours = (*self._permanent_steps, trainer.step), hours
+        if every is not None and math.floor(hours / every) > math.floor(self._state.for_good_hours / every):
+            steps = (*self._state.for_good, trainer.step)
+            self._state = replace(self._state, for_good=steps, for_good_hours=hours)
 
     def _write(self, checkpoint: Checkpoint, spare: set[int]) -> _Written:
         """Write a checkpoint and remove old ones, in the writing thread."""
