@@ -1,4 +1,4 @@
-"""What fills a network before the first step, seen by what the network then says."""
+"""The initialization of a network, seen by its outputs."""
 
 from __future__ import annotations
 

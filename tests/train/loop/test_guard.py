@@ -29,7 +29,7 @@ BAD_IMAGE = "bad.jpg"
 
 @dataclass
 class World:
-    """What goes wrong, step by step; not part of any run."""
+    """The faults to inject at each step; not part of any run."""
 
     bad_steps: set[int] = field(default_factory=set)
     times: int = 10**6  # that it goes wrong, in all
@@ -50,7 +50,7 @@ class World:
 
 
 class Fragile(Task):
-    """With statistics that a forward moves, and random numbers."""
+    """A task with BatchNorm statistics and random numbers."""
 
     def __init__(self, world: World) -> None:
         super().__init__()
@@ -151,7 +151,7 @@ def test_what_was_usual_at_first_is_never_too_much() -> None:
 
 
 def test_what_is_usual_is_so_in_a_phase() -> None:
-    """And where a loss has been below 0, all is usual that is a number."""
+    """A loss that has been negative only has to be finite."""
     guard = Guard(GuardConfig(window=3, spike=10), warn=print, last_good=lambda before: None)
     for generator in (-0.99, 3.0, 2.0):
         guard.record_success({"critic": 1.0, "generator": generator})
@@ -218,7 +218,7 @@ def test_of_a_step_whose_second_phase_is_bad_only_that_is_left_out(make_trainer:
 def overflowing(
     make_trainer: MakeTrainer, folder: Path, world: World, *, steps: int, stop_at: int | None = None
 ) -> tuple[Trainer, Notes, list[str]]:
-    """In half precision, with a gradient scaler; goes back after 2 failures; goes on from `folder`."""
+    """Train in half precision with a gradient scaler, resuming from `folder`; 2 failures roll back."""
     warnings: list[str] = []
     saver = Saver(folder, SaverConfig(every_steps=10), warn=warnings.append)
     guard = Guard(GuardConfig(failures=2), warn=warnings.append, last_good=saver.last_good)
@@ -263,9 +263,7 @@ def test_the_scale_goes_on_where_it_was(make_trainer: MakeTrainer, tmp_path: Pat
 
 
 def test_overflows_without_end_stop_the_run(make_trainer: MakeTrainer, tmp_path: Path) -> None:
-    """20 are usual, the next two are left out, then it goes back, and so on: it does not go on for ever as if
-    it were learning.
-    """
+    """20 are normal, the next two are skipped, then it rolls back; it does not continue for ever."""
     world = World(bad_steps=set(range(6, 10**4)), fault="gradient")
     with pytest.raises(BoxcrewError, match="2 steps in a row failed, after 3 rollbacks"):
         overflowing(make_trainer, tmp_path, world, steps=10**4)
@@ -281,7 +279,7 @@ def guarded(
     keep: int = 1,
     said: list[str] | None = None,
 ) -> tuple[Trainer, Notes, list[str]]:
-    """12 steps, saved every 4; goes back after 2 failures; goes on from what is in `folder`."""
+    """Train 12 steps, saved every 4, resuming from `folder`; 2 failures roll back."""
     warnings: list[str] = [] if said is None else said
     saver = Saver(folder, SaverConfig(every_steps=4, keep=keep), warn=warnings.append)
     guard = Guard(GuardConfig(failures=2), warn=warnings.append, last_good=saver.last_good)
@@ -355,7 +353,7 @@ def test_three_times_then_it_gives_up(make_trainer: MakeTrainer, tmp_path: Path)
 
 
 class Poisoned(World):
-    """From some step on all is bad, and from then on every step is."""
+    """The first bad step makes all later ones bad."""
 
     def goes_wrong(self, batch: Batch) -> bool:
         wrong = super().goes_wrong(batch)
@@ -372,7 +370,7 @@ def places_gone_back_to(warnings: list[str]) -> list[int]:
 def test_where_it_fails_again_it_goes_back_further(
     make_trainer: MakeTrainer, tmp_path: Path, keep: int, places: list[int]
 ) -> None:
-    """As far as there are checkpoints: the newest may have been spoilt before anybody could see it."""
+    """It rolls back as far as there are checkpoints: the newest may be bad already."""
     warnings: list[str] = []
     with pytest.raises(BoxcrewError, match="after 3 rollbacks"):
         guarded(make_trainer, tmp_path, Poisoned(bad_steps={9}), keep=keep, said=warnings)

@@ -1,4 +1,4 @@
-"""How long runs are, and the rate at every part of them."""
+"""The limits of runs, and the learning rate in every part of them."""
 
 from __future__ import annotations
 

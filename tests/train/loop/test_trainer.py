@@ -164,7 +164,7 @@ def test_every_step_and_replica_draws_other_numbers(make_trainer: MakeTrainer) -
 
 
 def test_batches_may_come_from_others_in_the_middle_of_a_run(make_trainer: MakeTrainer) -> None:
-    """What is learnt is the same, and who gave them before is let go."""
+    """The result is the same, and the first iterator is closed."""
     plain = make_trainer(Dropping(), [], steps=5)
     plain.fit(batches)
     ended: list[int] = []

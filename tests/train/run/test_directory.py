@@ -1,4 +1,4 @@
-"""Which directory a run gets, and which it may not have."""
+"""The directory that a run gets, and those that it may not use."""
 
 from __future__ import annotations
 

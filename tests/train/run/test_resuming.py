@@ -1,4 +1,4 @@
-"""What may be different when a run goes on."""
+"""Settings that may change when a run is resumed."""
 
 from __future__ import annotations
 

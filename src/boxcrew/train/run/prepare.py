@@ -1,4 +1,4 @@
-"""The preparation of a run: everything is decided here, before anything is written or computed."""
+"""The preparation of a run: everything is decided here, before anything is written or trained."""
 
 from __future__ import annotations
 
@@ -51,14 +51,15 @@ def prepare(config: RunConfig, folder: Path, screen: Screen, group: ReplicaGroup
     require_replicas(plan, group.size)
     setup = RunSetup.of(config, plan, task_data, task=task, folder=folder, screen=screen)
     init = _initialize(config, task, resumed, screen)
-    advice = _advice(setup) if resumed is None else stored_advice(folder)
     if resumed is None:
+        advice = _advice(setup)
         _warn_of_random_layers(setup, plan, init)
+        if wants_trial(config, plan, setup.limits):
+            planner, plan = plan_after_trial(planner, plan, task_data, screen)
     else:
+        advice = stored_advice(folder)
         require_resumable(setup, resumed, plan)
         plan = planner.expecting(as_before(plan, resumed.folder, machine, config))
-    if resumed is None and wants_trial(config, plan, setup.limits):
-        planner, plan = plan_after_trial(planner, plan, task_data, screen)
     for line in (*describe_changes(changes, config), *_describe_plan(config, plan)):
         screen.say(line)
     return Session(

@@ -1,4 +1,4 @@
-"""What a run shows of its pictures."""
+"""Images that a run shows in TensorBoard and writes to plots/."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ def test_what_stays(
 def test_the_loop_goes_on_while_a_checkpoint_is_written(
     make_trainer: MakeTrainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And what is written is the state of its step, not of the moment."""
+    """The state of its step is written, not that of the moment of writing."""
     may_write = threading.Event()
     written = Written(monkeypatch, lambda checkpoint: assert_true(may_write.wait(timeout=20)))
     states: dict[int, Tensor] = {}
