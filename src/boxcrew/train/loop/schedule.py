@@ -51,7 +51,7 @@ class RunLimits:
 class Progress:
     step: int  # steps done
     epoch: float  # passes over the data done
-    fraction: float  # of the whole run, 0..1
+    fraction: float  # of the run, 0..1
 
 
 class ScheduleConfig(Config):

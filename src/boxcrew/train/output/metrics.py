@@ -7,17 +7,13 @@ import io
 import json
 import math
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from boxcrew.core.files import append, flush, write_text
 from boxcrew.train.loop.schedule import Progress
 from boxcrew.train.output.best_effort import BestEffort
 from boxcrew.train.output.tensorboard import TensorBoardLog
-
-if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
 
 Row = dict[str, float]
 
@@ -52,7 +48,7 @@ class Metrics:
         self._pending += json.dumps(row) + "\n"
         self.flush()
         for name, value in numbers.items():
-            self._tensorboard.show(partial(_add_scalar, name=name, value=value, step=progress.step))
+            self._tensorboard.add_scalar(name, value, progress.step)
         return row
 
     def flush(self) -> None:
@@ -94,10 +90,6 @@ class Metrics:
                 write_text(self._table, text.getvalue())
             else:
                 self._table.unlink(missing_ok=True)
-
-
-def _add_scalar(writer: SummaryWriter, *, name: str, value: float, step: int) -> None:
-    writer.add_scalar(name, value, step)
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from boxcrew.core.files import flush
+from boxcrew.core.types import Image
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -39,6 +40,12 @@ class TensorBoardLog:
         except _FAILURES as error:
             self._writer = None  # not closed: that would wait for a thread that may never end
             self._warn(f"{_GIVEN_UP}: {error}")
+
+    def add_scalar(self, name: str, value: float, step: int) -> None:
+        self.show(lambda writer: writer.add_scalar(name, value, step))
+
+    def add_image(self, name: str, image: Image, step: int) -> None:
+        self.show(lambda writer: writer.add_image(name, image, step, dataformats="HWC"))
 
     def forget_after(self, step: int) -> None:
         """Hide the events of later steps."""

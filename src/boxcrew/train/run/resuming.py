@@ -15,7 +15,7 @@ from boxcrew.plan.plan import Plan
 from boxcrew.train.config import LIMITS, RunConfig
 from boxcrew.train.init import Resume
 from boxcrew.train.loop.checkpoint import Checkpoint, newest_checkpoint
-from boxcrew.train.loop.hooks.evaluation import EvaluationState
+from boxcrew.train.loop.hooks.evaluation import EvaluationState, forget_best
 from boxcrew.train.loop.optim import optimizer_of
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.directory import read_record, require_run
@@ -79,8 +79,7 @@ def _other_run(init: Resume) -> Resumed:
         reason = problems[0] if problems else "it has no finished checkpoint"
         raise ModelError(f"init.run={init.run}: cannot be resumed: {reason}")
     # The best weights so far are in the other directory.
-    checkpoint = EvaluationState.of(checkpoint).without_best().put_into(checkpoint)
-    return Resumed(folder=folder, checkpoint=checkpoint, is_own=False)
+    return Resumed(folder=folder, checkpoint=forget_best(checkpoint), is_own=False)
 
 
 def require_resumable(setup: RunSetup, resumed: Resumed, plan: Plan) -> None:

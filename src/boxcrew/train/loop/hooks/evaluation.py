@@ -46,13 +46,11 @@ class EvaluationState:
     def of(cls, checkpoint: Checkpoint) -> Self:
         return cls(**checkpoint.hook_state(EvaluationHook.name))
 
-    def without_best(self) -> Self:
-        """Return the state of a run in a new directory, where the first evaluation sets the best."""
-        return replace(self, best=None, without_gain=0)
 
-    def put_into(self, checkpoint: Checkpoint) -> Checkpoint:
-        """Return a copy of the checkpoint in which the hook has this state."""
-        return checkpoint.with_hook_state(EvaluationHook.name, asdict(self))
+def forget_best(checkpoint: Checkpoint) -> Checkpoint:
+    """Return a copy for a run in another directory, where the first evaluation is the best again."""
+    state = replace(EvaluationState.of(checkpoint), best=None, without_gain=0)
+    return checkpoint.with_hook_state(EvaluationHook.name, asdict(state))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

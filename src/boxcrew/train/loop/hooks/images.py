@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from boxcrew.core.types import Image
 from boxcrew.data.images.drawing import grid
 from boxcrew.data.images.reading import write_image
 from boxcrew.evaluate.evaluation import Evaluation
@@ -81,15 +79,11 @@ class ImageSummaries(Hook):
             sheet = images[0]  # a single image stays the same to the pixel
             if len(images) != 1:
                 sheet = grid(images, columns=min(COLUMNS, len(images)), gap=GAP)
-            self._tensorboard.show(partial(_add_image, name=name, sheet=sheet, step=step))
+            self._tensorboard.add_image(name, sheet, step)
             if name in FILES:
                 with self._files.writing(f"plots/{FILES[name]}"):
                     (self._folder / "plots").mkdir(exist_ok=True)
                     write_image(self._folder / "plots" / FILES[name], sheet)
-
-
-def _add_image(writer: SummaryWriter, *, name: str, sheet: Image, step: int) -> None:
-    writer.add_image(name, sheet, step, dataformats="HWC")
 
 
 def on_cpu(task: Task) -> Task:
