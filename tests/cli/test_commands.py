@@ -39,7 +39,7 @@ def test_train_val_resume_and_predict_one_after_the_other(
     resumed = boxcrew("resume", f"run={run}", "steps=4", "--json")
     assert resumed.code == 0, resumed.err
     assert json.loads(resumed.out)["steps"] == 4
-    assert "going on from this run's own checkpoint at step 2; init=" not in resumed.err
+    assert "continuing from this run's own checkpoint at step 2; init=" not in resumed.err
 
     again = boxcrew("resume", f"run={run}")
     assert again.code == 2

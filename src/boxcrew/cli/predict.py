@@ -9,7 +9,7 @@ from boxcrew.cli.predict_boxes import predict_boxes
 from boxcrew.cli.predict_classes import predict_classes
 from boxcrew.cli.predict_images import predict_images
 from boxcrew.cli.predict_text import predict_text
-from boxcrew.train.run.loading import described
+from boxcrew.train.run.loading import read_task_weights
 
 _BY_TASK = {
     "detection": predict_boxes,
@@ -22,7 +22,7 @@ _BY_TASK = {
 def predict_command(words: list[str], *, as_json: bool) -> None:
     _, tree = parse_settings(words, verbatim={"text"})  # a text may begin with a bracket
     require(tree, "run", example="boxcrew predict run=DIR source=PHOTO")
-    meta = described(Path(str(tree["run"])), which=str(tree.get("weights", "best")))[1]
+    meta = read_task_weights(Path(str(tree["run"])), which=str(tree.get("weights", "best")))[1]
     task, classes = meta["task"]["name"], meta["facts"]["classes"]
     if task == "sequence":
         task = "classification" if classes else "language"

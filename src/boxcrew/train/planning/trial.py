@@ -32,7 +32,7 @@ from boxcrew.tasks.base import TASKS, Task, learning_in
 from boxcrew.tasks.data import DataFacts
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.optim import optimizer_of
-from boxcrew.train.loop.schedule import Length
+from boxcrew.train.loop.schedule import RunLimits
 from boxcrew.train.planning.workload import freeze_for
 
 SECONDS = 20.0  # in total, with the start of the process
@@ -71,7 +71,7 @@ class TrialResult:
     too_many: int | None = None  # samples at once that ran out of memory
 
 
-def is_trial_worthwhile(length: Length) -> bool:
+def is_trial_worthwhile(length: RunLimits) -> bool:
     long_enough = length.seconds is None or length.seconds >= WORTH_SECONDS
     return long_enough and length.steps >= WORTH_STEPS
 
