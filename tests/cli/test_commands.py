@@ -201,3 +201,17 @@ def test_recipes_are_listed_and_shown(boxcrew: Call) -> None:
     assert {"starter", "ssd300_vgg16", "ssd512_vgg16"} <= listed.keys()
     shown = boxcrew("recipes", "ssd300_vgg16").out
     assert "size: 300" in shown
+
+
+def test_settings_are_listed_and_searched(boxcrew: Call) -> None:
+    everything, some = boxcrew("settings", "--json"), boxcrew("settings", "optim.*", "--json")
+    keys = [setting["key"] for setting in json.loads(some.out)]
+    assert "optim.rate" in keys
+    assert all(key.startswith("optim.") for key in keys)
+    assert len(json.loads(everything.out)) > 2 * len(keys)
+    table = boxcrew("settings", "mixup")
+    assert table.code == 0
+    assert "augment.mixup" in table.out
+    wrong = boxcrew("settings", "optim.ratte")
+    assert wrong.code == 2
+    assert "did you mean" in wrong.err or "optim.rate" in wrong.err

@@ -25,10 +25,15 @@ class DetectorConfig(Config):
     shorthand = "name"
 
     name: str
-    size: int = Field(default=300, ge=64, le=2048)  # the side of the square input, in pixels
-    score_threshold: Share = 0.01  # detections with a lower score are dropped
-    nms_iou: Share = 0.45  # of two detections of a class that overlap more, drop the weaker
-    max_detections: int = Field(default=200, ge=1)  # for each image
+    """Detector."""
+    size: int = Field(default=300, ge=64, le=2048)
+    """Side of the square input in pixels."""
+    score_threshold: Share = 0.01
+    """Detections with a lower score are dropped."""
+    nms_iou: Share = 0.45
+    """Of two detections of a class that overlap more than this, the weaker is dropped."""
+    max_detections: int = Field(default=200, ge=1)
+    """Detections of an image, at most."""
 
     def adapted(self, boxes: Tensor) -> tuple[Self, str]:  # noqa: ARG002  no setting here depends on them
         """Return a copy whose `auto` settings are adapted to these objects, and a sentence about it.

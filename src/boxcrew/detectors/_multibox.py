@@ -20,9 +20,12 @@ _PAIRS = 250_000  # IoUs computed at once: few enough to stay in a processor's c
 
 
 class MultiBoxConfig(DetectorConfig):
-    match_iou: float = Field(default=0.5, gt=0, le=1)  # overlap that matches a default box to an object
-    negatives: int = Field(default=3, ge=1)  # unmatched boxes to learn from, for each matched one
+    match_iou: float = Field(default=0.5, gt=0, le=1)
+    """Default boxes that overlap an object by this much learn it."""
+    negatives: int = Field(default=3, ge=1)
+    """Negatives to learn from for each positive, the hardest ones."""
     label_smoothing: float = Field(default=0.0, ge=0, lt=1)
+    """Label smoothing of the classes."""
 
 
 class MultiBoxNet(DetectorNet):

@@ -91,6 +91,7 @@ class TaskConfig(Config):
     sample: ClassVar[str] = "a sample"
 
     name: str
+    """Kind of task."""
 
     @classmethod
     def of(cls, value: object) -> Self:

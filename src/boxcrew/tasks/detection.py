@@ -12,7 +12,7 @@ import torch
 from pydantic import SerializeAsAny
 from torch import Tensor
 
-from boxcrew.core.config import chosen_by
+from boxcrew.core.config import ChosenBy
 from boxcrew.core.errors import DataError, UsageError
 from boxcrew.core.types import Batch, Image, Losses, Sample, Target
 from boxcrew.core.units import format_count
@@ -26,6 +26,7 @@ from boxcrew.data.loading.loader import TrainLoader
 from boxcrew.data.loading.order import SampleOrder
 from boxcrew.data.transforms.pipeline import TransformsConfig, eval_pipeline, train_pipeline
 from boxcrew.detectors import (
+    DETECTORS,
     DetectorConfig,
     DetectorNet,
     build_detector,
@@ -83,7 +84,8 @@ class DetectionConfig(TaskConfig):
 
     name: Literal["detection"] = "detection"
     detector: Annotated[
-        SerializeAsAny[DetectorConfig], chosen_by("name", default="ssdlite", lookup=detector_config_class)
+        SerializeAsAny[DetectorConfig],
+        ChosenBy(setting="name", default="ssdlite", lookup=detector_config_class, options=DETECTORS.names),
     ] = SsdLiteConfig()
     transforms: TransformsConfig = TransformsConfig()
 

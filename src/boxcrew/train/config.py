@@ -9,14 +9,14 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, model_validator
 
-from boxcrew.core.config import Config, Names, Tree, chosen_by, merge, put
+from boxcrew.core.config import ChosenBy, Config, Names, Tree, merge, put
 from boxcrew.core.errors import UsageError
 from boxcrew.core.registry import suggest
 from boxcrew.core.units import parse_duration
 from boxcrew.data.config import DataConfig
 from boxcrew.data.loading.loader import LoaderConfig
 from boxcrew.plan.request import DeployConfig, Goal, GoalSetting
-from boxcrew.tasks.base import TaskConfig, task_config_class
+from boxcrew.tasks.base import TASKS, TaskConfig, task_config_class
 from boxcrew.train.init import InitConfig, Scratch, init_config_class
 from boxcrew.train.loop.guard import GuardConfig
 from boxcrew.train.loop.optim import OptimConfig
@@ -42,55 +42,87 @@ class SaverConfig(Config):
     group = "saver"
 
     every_epochs: float | None = Field(default=None, gt=0)
+    """Epochs between checkpoints."""
     every_steps: int | None = Field(default=None, ge=1)
-    every_seconds: Annotated[float, BeforeValidator(_duration), Field(gt=0)] | None = None  # or 10m, 2h
-    keep: int = Field(default=2, ge=1)  # the last n
-    keep_best: bool = False  # the full state of the best evaluation; its weights are kept in any case
-    keep_every_hours: float | None = Field(default=None, gt=0)  # one of each n hours of training, permanently
+    """Steps between checkpoints."""
+    every_seconds: Annotated[float, BeforeValidator(_duration), Field(gt=0)] | None = None
+    """Time between checkpoints, such as 10m or 2h."""
+    keep: int = Field(default=2, ge=1)
+    """Number of checkpoints to keep, the newest."""
+    keep_best: bool = False
+    """Also keep the checkpoint of the best evaluation; its weights are kept in any case."""
+    keep_every_hours: float | None = Field(default=None, gt=0)
+    """Keep one checkpoint for good in every so many hours of training."""
 
 
 class EvaluationConfig(Config):
     group = "evaluation"
 
-    every_epochs: float | None = Field(default=None, gt=0)  # None: five times in the run and at the end
+    every_epochs: float | None = Field(default=None, gt=0)
+    """Epochs between evaluations; none evaluates five times in the run."""
     batch: int = Field(default=16, ge=1)
-    metric: str = "auto"  # decides the best weights; auto: the task's first
-    patience: int | None = Field(default=None, ge=1)  # evaluations without a better one before stopping
+    """Samples that are evaluated at once."""
+    metric: str = "auto"
+    """Metric that decides which weights are best; auto takes the task's first."""
+    patience: int | None = Field(default=None, ge=1)
+    """Evaluations without a better one after which the run stops."""
 
 
 class SummariesConfig(Config):
     group = "summaries"
 
     every_steps: int = Field(default=10, ge=1)
+    """Steps between two lines of metrics."""
     tensorboard: bool = True
-    histograms: bool = True  # of parameters and activations, at evaluations
+    """Write TensorBoard files."""
+    histograms: bool = True
+    """Write histograms of parameters and activations at evaluations."""
     graph: bool = False
-    images: int = Field(default=8, ge=0)  # images of each kind
+    """Write the graph of the network."""
+    images: int = Field(default=8, ge=0)
+    """Images of each kind to write."""
 
 
 class RunConfig(Config):
     """The complete settings of one run. `out` is its directory; by default a new one under `runs/`."""
 
     task: Annotated[
-        SerializeAsAny[TaskConfig], chosen_by("name", default=DEFAULT_TASK, lookup=task_config_class)
+        SerializeAsAny[TaskConfig],
+        ChosenBy(setting="name", default=DEFAULT_TASK, lookup=task_config_class, options=TASKS.names),
     ] = Field(default_factory=lambda: task_config_class(DEFAULT_TASK).of({}))
     data: DataConfig = Field(default_factory=lambda settings: DataConfig(path=settings["task"].default_data))
     out: Path | None = None
-    name: str | None = None  # of the run directory under runs/<task>/
+    """Run directory; none makes a new one under runs/."""
+    name: str | None = None
+    """Name of the run directory under runs/."""
     seed: int = Field(default=0, ge=0)
+    """Seed of everything random."""
     init: Annotated[
-        SerializeAsAny[InitConfig], chosen_by("kind", default="scratch", lookup=init_config_class)
+        SerializeAsAny[InitConfig],
+        ChosenBy(
+            setting="kind", default="scratch", lookup=init_config_class, options=lambda: InitConfig.kinds
+        ),
     ] = Scratch()
-    trainable: Names = ("*",)  # patterns of parameter names, before `unfreeze`
-    unfreeze: dict[float, Names] = Field(default_factory=dict)  # fraction of the run -> what joins there
+    trainable: Names = ("*",)
+    """Patterns of the parameter names that learn from the start."""
+    unfreeze: dict[float, Names] = Field(default_factory=dict)
+    """Fractions of the run, and patterns of the parameter names that start to learn there."""
     steps: int | None = Field(default=None, ge=1)
+    """Length of the run in steps."""
     epochs: float | None = Field(default=None, gt=0)
-    time: Annotated[float, BeforeValidator(_duration), Field(gt=0)] | None = None  # seconds; 90s, 15m, 2h
-    batch: int = Field(default=16, ge=1)  # samples a step, over all devices
+    """Length of the run in epochs."""
+    time: Annotated[float, BeforeValidator(_duration), Field(gt=0)] | None = None
+    """Length of the run as a time, such as 90s, 15m or 2h."""
+    batch: int = Field(default=16, ge=1)
+    """Samples of a step, over all devices."""
     device: str = "auto"
-    plan: Path | None = None  # a plan.json to use as it is
-    goal: GoalSetting = Goal()  # of the plan: fastest, smallest, deadline:2h, budget:8GB
-    trial: bool | Literal["auto"] = "auto"  # try steps before planning; auto: if the run is long
+    """Device or devices that compute, such as cpu, cuda:0 or cuda:0,cuda:1."""
+    plan: Path | None = None
+    """A plan.json to use as it is."""
+    goal: GoalSetting = Goal()
+    """Goal of the plan: fastest, smallest, deadline:2h or budget:8GB."""
+    trial: bool | Literal["auto"] = "auto"
+    """Measure a few steps before the run; auto does so for long runs."""
     loader: LoaderConfig = LoaderConfig()
     optim: OptimConfig = OptimConfig()
     schedule: ScheduleConfig = ScheduleConfig()

@@ -69,6 +69,7 @@ class InitConfig(Config, ABC):
     kinds: ClassVar[dict[str, type[InitConfig]]] = {}
 
     kind: str
+    """What fills the weights before step 0."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -101,9 +102,12 @@ class Pretrained(InitConfig):
     """Published weights for the backbone; the rest is random."""
 
     kind: Literal["pretrained"] = "pretrained"
-    weights: str = "efficientnet_lite0"  # that package, a weight file, or a timm name (downloaded)
-    mean: Color | None = None  # of 0..1 pixels, if those of the file differ from the usual
+    weights: str = "efficientnet_lite0"
+    """efficientnet_lite0 (a Python package), a weight file, or a timm name, which is downloaded."""
+    mean: Color | None = None
+    """Mean of 0..1 pixels that the weights expect, if it is not the usual one."""
     std: Color | None = None
+    """Standard deviation of 0..1 pixels that the weights expect, if it is not the usual one."""
 
     def fill(self, network: Network) -> InitReport:
         prefix, normalize = network.backbone_prefix(), network.normalization()
@@ -153,6 +157,7 @@ class Resume(InitConfig):
 
     kind: Literal["resume"] = "resume"
     run: Path
+    """Run directory to continue in a new directory."""
 
     def fill(self, network: Network) -> InitReport:  # noqa: ARG002 - the trainer loads more than weights
         return InitReport(kind=self.kind, source=f"resume: the newest checkpoint of {self.run}")
@@ -162,9 +167,12 @@ class Finetune(InitConfig):
     """The weights of a trained network, for the same or other classes; also torchvision's `ssd300_vgg16`."""
 
     kind: Literal["finetune"] = "finetune"
-    checkpoint: Path  # a run directory, or a weight file
-    exclude: Names = ()  # patterns of names that are not loaded
-    rename: dict[str, str] = Field(default_factory=dict)  # prefix in the file -> prefix in the network
+    checkpoint: Path
+    """Run directory or weight file to start from."""
+    exclude: Names = ()
+    """Patterns of tensor names to leave out."""
+    rename: dict[str, str] = Field(default_factory=dict)
+    """Prefixes in the file, and what they are called here."""
 
     def fill(self, network: Network) -> InitReport:
         weights = read_weights(find_weights(self.checkpoint, which="best"))

@@ -26,8 +26,11 @@ class LoaderConfig(Config):
     group: ClassVar[str] = "loader"
 
     workers: Annotated[int, Field(ge=0)] | Literal["auto"] = "auto"
-    prefetch: int = Field(default=4, ge=1)  # batches each worker makes ahead
-    cache: ByteSize | Literal["auto"] = "auto"  # memory for decoded images, such as 2GiB; 0: none are kept
+    """Processes that make batches; auto follows the plan."""
+    prefetch: int = Field(default=4, ge=1)
+    """Batches that each worker makes ahead."""
+    cache: ByteSize | Literal["auto"] = "auto"
+    """Memory for decoded images, such as 2GiB; 0 keeps none."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

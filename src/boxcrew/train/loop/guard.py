@@ -24,9 +24,12 @@ MAX_OVERFLOWS = 20  # consecutive ones that are normal: a gradient scaler halves
 class GuardConfig(Config):
     group = "guard"
 
-    failures: int = Field(default=5, ge=1)  # bad steps in a row before the run rolls back to a checkpoint
-    spike: float | None = Field(default=20.0, gt=1)  # a loss this many times the usual is bad; none: no limit
-    window: int = Field(default=50, ge=2)  # steps whose median loss is the usual
+    failures: int = Field(default=5, ge=1)
+    """Bad steps in a row after which the run goes back to a checkpoint."""
+    spike: float | None = Field(default=20.0, gt=1)
+    """A loss this many times the usual one is bad; none sets no limit."""
+    window: int = Field(default=50, ge=2)
+    """Steps whose median loss is the usual one."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,8 +35,11 @@ class PhaseConfig(Config):
     group = "optim.phases"
 
     rate: float | None = Field(default=None, gt=0)
+    """Learning rate in this phase."""
     momentum: float | None = Field(default=None, ge=0, lt=1)
+    """Momentum in this phase."""
     weight_decay: float | None = Field(default=None, ge=0)
+    """Weight decay in this phase."""
 
 
 class OptimConfig(Config):
@@ -44,16 +47,26 @@ class OptimConfig(Config):
     shorthand = "name"
 
     name: OptimizerName = "momentum"
+    """Optimizer."""
     rate: float = Field(default_factory=lambda settings: _RATES.get(settings["name"], 1e-3), gt=0)
+    """Learning rate at its height."""
     """The peak learning rate, which the schedule scales."""
-    backbone_rate: float = Field(default=1.0, ge=0)  # the backbone's rate, as a multiple of `rate`
-    momentum: float = Field(default=0.9, ge=0, lt=1)  # momentum, nesterov, rmsprop; beta1 of adam and adamw
-    weight_decay: float = Field(default=5e-4, ge=0)  # on weights of two or more dimensions only
-    clip: float | None = Field(default=None, gt=0)  # the largest norm of the full gradient
-    ema: float = Field(default=0.0, ge=0, lt=1)  # decay of the moving average of the weights; 0 keeps none
-    stated_for: int | None = Field(default=None, ge=1)  # the batch that `rate` was chosen for
-    rescale: Literal["off", "linear", "sqrt"] = "off"  # how the rate follows the batch away from that
-    phases: dict[str, PhaseConfig] = Field(default_factory=dict)  # of tasks that have several
+    backbone_rate: float = Field(default=1.0, ge=0)
+    """Learning rate of the backbone, as a multiple of rate."""
+    momentum: float = Field(default=0.9, ge=0, lt=1)
+    """Momentum of momentum, nesterov and rmsprop; beta1 of adam and adamw."""
+    weight_decay: float = Field(default=5e-4, ge=0)
+    """Weight decay, on weights of two or more dimensions only."""
+    clip: float | None = Field(default=None, gt=0)
+    """Largest norm of the whole gradient."""
+    ema: float = Field(default=0.0, ge=0, lt=1)
+    """Decay of the moving average of the weights; 0 keeps none."""
+    stated_for: int | None = Field(default=None, ge=1)
+    """Batch size that rate was chosen for."""
+    rescale: Literal["off", "linear", "sqrt"] = "off"
+    """How the rate follows the batch size: off, linear or sqrt."""
+    phases: dict[str, PhaseConfig] = Field(default_factory=dict)
+    """Other settings for the phases of a step, for tasks that have several."""
 
     @model_validator(mode="after")
     def _has_momentum_in_phases(self) -> Self:

@@ -63,15 +63,21 @@ class ScheduleConfig(Config):
     shorthand = "name"
 
     name: Literal["fixed", "exponential", "polynomial", "cosine", "step"] = "cosine"
-    warmup: float = Field(default=0.03, ge=0, lt=1)  # fraction of the run in which the rate rises linearly
-    end: float = Field(default=0.01, ge=0, le=1)  # factor at the end: polynomial, cosine; floor: exponential
-    power: float = Field(default=1.0, gt=0)  # polynomial
-    decay: float | None = Field(
-        default=None, gt=0, le=1
-    )  # factor of each decay: exponential (0.94), step (0.1)
-    every: float = Field(default=2.0, gt=0)  # exponential: epochs between decays
-    staircase: bool = True  # exponential: in jumps
-    at: Annotated[tuple[float, ...], commas] = (0.67, 0.89)  # step: fractions of the run where the rate falls
+    """Course of the learning rate."""
+    warmup: float = Field(default=0.03, ge=0, lt=1)
+    """Fraction of the run in which the rate rises linearly."""
+    end: float = Field(default=0.01, ge=0, le=1)
+    """Factor of the rate at the end (polynomial, cosine), or its floor (exponential)."""
+    power: float = Field(default=1.0, gt=0)
+    """Power of the polynomial."""
+    decay: float | None = Field(default=None, gt=0, le=1)
+    """Factor of one decay; by default 0.94 for exponential and 0.1 for step."""
+    every: float = Field(default=2.0, gt=0)
+    """Epochs between decays (exponential)."""
+    staircase: bool = True
+    """Decay in jumps rather than smoothly (exponential)."""
+    at: Annotated[tuple[float, ...], commas] = (0.67, 0.89)
+    """Fractions of the run at which the rate decays (step)."""
 
     def factor(self, progress: Progress) -> float:
         """Return the factor of the rate for the next step."""
