@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field
 from torch import Tensor
@@ -49,8 +49,8 @@ class DetectorNet(Network):
         self.config = config
 
     @abstractmethod
-    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
-        """The raw numbers of the heads: what is exported."""
+    def forward(self, images: Tensor, *extra: Any, **_: Any) -> tuple[Tensor, ...]:
+        """The raw numbers of the heads: what is exported. `extra` are the tensors of `Batch.extra`."""
 
     @abstractmethod
     def losses(self, batch: Batch) -> Losses:
@@ -60,8 +60,8 @@ class DetectorNet(Network):
     def decode(self, raw: tuple[Tensor, ...]) -> list[Detections]:
         """The detections of each image that `forward`'s numbers mean, in pixels of the input."""
 
-    def predict(self, images: Tensor) -> list[Detections]:
-        return self.decode(self(images))
+    def predict(self, images: Tensor, *extra: Tensor) -> list[Detections]:
+        return self.decode(self(images, *extra))
 
     def starting_overlap(self, boxes: Tensor) -> Tensor | None:  # noqa: ARG002  here nothing starts from a box
         """(N,) for xyxy boxes (N, 4) in pixels of the input: the IoU of each with the best of the boxes that

@@ -51,9 +51,9 @@ class Task(nn.Module, ABC):
     def constrain(self) -> None:
         """Brings parameters back to where they may be; called after each update."""
 
-    def network_inputs(self, batch: Batch) -> Tensor:
-        """What the network itself is given of a batch."""
-        return batch.inputs
+    def network_inputs(self, batch: Batch) -> tuple[Tensor, ...]:
+        """Return the arguments of the network's forward for a batch."""
+        return batch.inputs, *batch.extra.values()
 
     @property
     def network(self) -> Network:

@@ -21,10 +21,11 @@ from boxcrew.data.checks.scan import scan
 from boxcrew.data.detection.source import ImageReader, Record, Source, open_source
 from boxcrew.data.images.cache import ImageCache
 from boxcrew.data.loading.collate import collate
-from boxcrew.data.loading.detection_samples import DetectionSamples
+from boxcrew.data.loading.detection_samples import DetectionSamples, Regions, region_inputs
 from boxcrew.data.loading.loader import TrainLoader
 from boxcrew.data.loading.order import SampleOrder
 from boxcrew.data.transforms.pipeline import TransformsConfig, eval_pipeline, train_pipeline
+from boxcrew.data.transforms.view import View
 from boxcrew.detectors._base import DetectorConfig, DetectorNet, build_detector, detector_config_class
 from boxcrew.detectors._objects import counted_objects
 from boxcrew.detectors.ssdlite import SsdLiteConfig
@@ -113,6 +114,7 @@ class DetectionData(TaskData):
     train: tuple[Record, ...]
     val: tuple[Record, ...]
     images: ImageReader  # the source, or a cache before it
+    regions: Regions | None = None  # for a detector that takes them
 
     @classmethod
     def open(cls, config: TaskConfig, opening: OpenOptions) -> Self:
@@ -196,7 +198,9 @@ class DetectionData(TaskData):
 
     def largest_batch(self, num_samples: int) -> Batch:
         most = max(len(record.target) for record in self.train)
-        return largest_batch(num_samples, size=self.config.detector.size, num_objects=most)
+        num_regions = max(len(self.regions(record)) for record in self.train) if self.regions else None
+        size = self.config.detector.size
+        return largest_batch(num_samples, size=size, num_objects=most, num_regions=num_regions)
 
     def cost_key(self) -> Mapping[str, Any]:
         return {"most_objects": max(len(record.target) for record in self.train)}
@@ -222,7 +226,7 @@ class DetectionData(TaskData):
         size = self.config.detector.size
         pipeline = train_pipeline(self.config.transforms, size, size)
         return TrainLoader(
-            DetectionSamples(self.images, self.train, pipeline),
+            DetectionSamples(self.images, self.train, pipeline, self.regions),
             SampleOrder(len(self.train), feed.seed),
             batch=feed.batch,
             workers=feed.workers,
@@ -238,6 +242,7 @@ class DetectionData(TaskData):
             records=self.val,
             batch=options.batch,
             workers=options.workers,
+            regions=self.regions,
         )
         return evaluator(predictor(self.config, task, move), progress=options.progress)
 
@@ -309,8 +314,12 @@ def _split_report(records: tuple[Record, ...], classes: tuple[str, ...]) -> dict
     }
 
 
-def largest_batch(num_samples: int, *, size: int, num_objects: int) -> Batch:
-    """Black squares of that side, each with as many objects."""
+def largest_batch(num_samples: int, *, size: int, num_objects: int, num_regions: int | None = None) -> Batch:
+    """Black squares of that side, each with as many objects and, unless None, regions."""
     image: Image = np.zeros((size, size, 3), dtype=np.uint8)
     target = Target.of([[0, 0, size, size]] * num_objects, [0] * num_objects)
-    return collate([Sample(image=image, target=target, key="")] * num_samples)
+    extra = {}
+    if num_regions is not None:
+        regions = np.tile(np.float32([[0, 0, size, size]]), (num_regions, 1))
+        extra = region_inputs(regions, View.identity(size, size))
+    return collate([Sample(image=image, target=target, key="", extra=extra)] * num_samples)

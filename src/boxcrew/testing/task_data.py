@@ -58,12 +58,15 @@ def check_stream(task_data: TaskData) -> Batch:
         _require_same(share, steps[1].select(places))
     other = next(task_data.loader(LoaderOptions(batch=BATCH, seed=6)).batches())
     assert other.keys != steps[0].keys
+    draws = torch.cat([batch.draws for batch in (*steps, other)])
+    assert len(draws.unique()) == len(draws), "two samples share a draw"
     return steps[0]
 
 
 def _require_same(first: Batch, second: Batch) -> None:
     assert first.keys == second.keys
     assert torch.equal(first.inputs, second.inputs)
+    assert torch.equal(first.draws, second.draws)
     assert first.targets.keys() == second.targets.keys()
     for name, one in first.targets.items():
         other = second.targets[name]

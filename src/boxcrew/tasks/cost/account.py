@@ -150,7 +150,7 @@ def _looked_at(bare: Task, batch: Batch) -> Sequence[int]:
     ledger = Ledger([*bare.parameters(), *bare.buffers(), *_tensors(batch)])
     network = bare.get_submodule(bare.network_name)
     with torch.no_grad(), eval_mode(network), ledger:
-        network(bare.network_inputs(batch))
+        network(*bare.network_inputs(batch))
     return tuple(ledger.course)
 
 
@@ -198,7 +198,7 @@ def has_depthwise(model: nn.Module) -> bool:
 
 
 def _tensors(batch: Batch) -> list[Tensor]:
-    return [batch.inputs, *batch.targets.values()]
+    return [batch.inputs, *batch.targets.values(), *batch.extra.values(), batch.draws]
 
 
 def _size(tensors: Iterable[Tensor]) -> int:

@@ -136,9 +136,7 @@ def _packed(job: TrialJob, *, ends: float) -> dict[str, Any]:
     return {
         "config": job.config.tree(),
         "facts": json.dumps(dict(job.facts)),
-        "inputs": job.batch.inputs,
-        "targets": dict(job.batch.targets),
-        "keys": job.batch.keys,
+        "batch": {**vars(job.batch), "targets": dict(job.batch.targets), "extra": dict(job.batch.extra)},
         "ways": [astuple(way) for way in job.settings],
         "memory": job.memory,
         "least": job.least,
@@ -157,7 +155,7 @@ def main() -> None:
     job = TrialJob(
         config=RunConfig.of(packed["config"]),
         facts=json.loads(packed["facts"]),
-        batch=Batch(inputs=packed["inputs"], targets=packed["targets"], keys=tuple(packed["keys"])),
+        batch=Batch(**packed["batch"]),
         settings=tuple(TrialSetting(**dict(zip(names, one, strict=True))) for one in packed["ways"]),
         memory=packed["memory"],
         least=packed["least"],
@@ -203,7 +201,7 @@ class _Probe:
         """A look at one sample brings in all that the run itself has loaded by now, and is not to count."""
         with torch.no_grad():
             task = self._task().eval()
-            task.network(task.network_inputs(self._job.batch)[:1])
+            task.network(*task.network_inputs(self._job.batch.select([0])))
         forget_peak()
         self._before = psutil.Process().memory_info().rss
 

@@ -63,7 +63,7 @@ class Pictures(Hook):
             self._show(self._subject.draw_batch(trainer.batch, self._config.images), step=1)
         if self._config.graph:
             task = on_cpu(trainer.learnt())
-            inputs = task.network_inputs(trainer.batch)[:1]
+            inputs = task.network_inputs(trainer.batch.select([0]))
             with eval_mode(task):  # being looked at must not move the BatchNorms' statistics
                 self._board.show(lambda writer: writer.add_graph(task.network, inputs))
 
@@ -113,7 +113,7 @@ def _activations(trainer: Trainer, task: Task) -> Mapping[str, Tensor]:
     """Outputs of the network's parts (two levels deep) for a few samples, in evaluation mode."""
     if trainer.batch is None:
         return {}
-    inputs = task.network_inputs(trainer.batch)[:4]
+    inputs = tuple(value[:4] for value in task.network_inputs(trainer.batch))
     parts = {name: part for name, part in task.network.named_modules() if name and name.count(".") <= 1}
     outputs: dict[str, Tensor] = {}
 
@@ -127,7 +127,7 @@ def _activations(trainer: Trainer, task: Task) -> Mapping[str, Tensor]:
     handles = [part.register_forward_hook(keep(name)) for name, part in parts.items()]
     try:
         with torch.no_grad(), eval_mode(task):
-            task.network(inputs)
+            task.network(*inputs)
     finally:
         for handle in handles:
             handle.remove()
