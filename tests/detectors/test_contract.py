@@ -12,7 +12,6 @@ from boxcrew.detectors._base import DETECTORS, DetectorNet, build_detector
 from boxcrew.testing import detectors as contract
 from tests.helpers import two_headed
 
-
 NAMES = [*DETECTORS.names(), two_headed.NAME]
 
 

@@ -211,7 +211,8 @@ def registered() -> Iterator[str]:
 @contextmanager
 def recorded() -> Iterator[dict[int, list[int]]]:
     """By the draw of every sample that is learnt from: the numbers of the anchors chosen for it."""
-    TwoHeaded.chosen = chosen = {}
+    chosen: dict[int, list[int]] = {}
+    TwoHeaded.chosen = chosen
     try:
         yield chosen
     finally:

@@ -100,7 +100,7 @@ class Batch:
     extra: Mapping[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.draws is None:
+        if vars(self)["draws"] is None:
             import torch  # slow, and most users of this module do without
 
             zeros = self.inputs.new_zeros(len(self.keys), dtype=torch.int64)

@@ -190,7 +190,7 @@ class DetectionData(TaskData):
 
         detector, size = task.network, self.config.detector.size
         with FlopCounterMode(display=False) as counter, torch.no_grad(), eval_mode(detector):
-            detector(torch.zeros(1, 3, size, size))
+            detector(*task.network_inputs(self.largest_batch(1)))
         parameters = format_count(sum(p.numel() for p in detector.parameters()))
         flops = counter.get_total_flops() / 1e9
         name = self.config.detector.name
@@ -320,6 +320,6 @@ def largest_batch(num_samples: int, *, size: int, num_objects: int, num_regions:
     target = Target.of([[0, 0, size, size]] * num_objects, [0] * num_objects)
     extra = {}
     if num_regions is not None:
-        regions = np.tile(np.float32([[0, 0, size, size]]), (num_regions, 1))
+        regions = np.tile(np.array([[0, 0, size, size]], dtype=np.float32), (num_regions, 1))
         extra = region_inputs(regions, View.identity(size, size))
     return collate([Sample(image=image, target=target, key="", extra=extra)] * num_samples)

@@ -58,8 +58,8 @@ def check_stream(task_data: TaskData) -> Batch:
         _require_same(share, steps[1].select(places))
     other = next(task_data.loader(LoaderOptions(batch=BATCH, seed=6)).batches())
     assert other.keys != steps[0].keys
-    draws = torch.cat([batch.draws for batch in (*steps, other)])
-    assert len(draws.unique()) == len(draws), "two samples share a draw"
+    draws = [draw for batch in (*steps, other) for draw in batch.draws.tolist()]
+    assert len(set(draws)) == len(draws), "two samples share a draw"
     return steps[0]
 
 
@@ -68,8 +68,9 @@ def _require_same(first: Batch, second: Batch) -> None:
     assert torch.equal(first.inputs, second.inputs)
     assert torch.equal(first.draws, second.draws)
     assert first.targets.keys() == second.targets.keys()
-    for name, one in first.targets.items():
-        other = second.targets[name]
+    assert first.extra.keys() == second.extra.keys()
+    for name, one in {**first.targets, **first.extra}.items():
+        other = {**second.targets, **second.extra}[name]
         if one.ndim > 1:  # objects of an image are padded to as many as any other of the batch has
             width = min(one.shape[1], other.shape[1])
             one, other = one[:, :width], other[:, :width]  # noqa: PLW2901

@@ -153,7 +153,7 @@ class View:
         low, high = (self.x.low, self.y.low) * 2, (self.x.high, self.y.high) * 2
         moved = self.boxes(np.clip(boxes, low, high).astype(np.float32))
         moved = clip(moved, self.width, self.height)
-        valid: Bools = (moved[:, 2:] - moved[:, :2] >= 1).all(axis=1)
+        valid: Bools = (moved[:, 2:] - moved[:, :2]).min(axis=1) >= 1
         return np.where(valid[:, None], moved, np.float32(0)), valid
 
     def render(self, image: Image, fill: tuple[int, int, int]) -> Image:
