@@ -42,7 +42,7 @@ BENCHES = (
     "networks",
     "accuracy",
 )
-TAKES_WORDS = "accuracy"  # what stands behind its name are its own words
+TAKES_WORDS = "accuracy"  # the words after its name are its own arguments
 RESULTS = Path(__file__).parent / "results.json"
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 
@@ -58,15 +58,15 @@ def main(words: list[str]) -> int:
     write = _NO_WRITE not in words
     results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
     try:
-        names, places, settings = understand([word for word in words if word != _NO_WRITE])
+        names, arguments, settings = parse_arguments([word for word in words if word != _NO_WRITE])
         for name in names:
-            found = _measure(name, places, settings, write=write)
+            rows = _measure(name, arguments, settings, write=write)
             stamp = {"machine": machine_line(), "commit": commit(), "date": time.strftime("%Y-%m-%d")}
-            results[name] = [row.to_json() | stamp for row in found]
+            results[name] = [row.to_json() | stamp for row in rows]
             if write:
                 RESULTS.write_text(json.dumps(results, indent=2) + "\n")
                 PAGE.write_text(page(results))
-            for row in found:
+            for row in rows:
                 print(f"{row.what}: {row.ours}; {row.theirs}: {row.verdict} ({row.detail})")
     except UsageError as error:
         print(f"error: {error.message}; {error.advice}", file=sys.stderr)
@@ -74,8 +74,8 @@ def main(words: list[str]) -> int:
     return 0
 
 
-def understand(words: list[str]) -> tuple[list[str], list[str], dict[str, str]]:
-    """Which benchmarks, the words of the one that takes some, and settings."""
+def parse_arguments(words: list[str]) -> tuple[list[str], list[str], dict[str, str]]:
+    """Return the names of benchmarks, the arguments of the one that takes some, and settings."""
     settings = dict(word.split("=", 1) for word in words if "=" in word)
     plain = [word for word in words if "=" not in word]
     if plain[:1] == [TAKES_WORDS]:
@@ -86,21 +86,22 @@ def understand(words: list[str]) -> tuple[list[str], list[str], dict[str, str]]:
     return plain or list(BENCHES), [], settings
 
 
-def _measure(name: str, places: list[str], settings: dict[str, str], *, write: bool) -> list[Row]:
-    """A benchmark's settings are the arguments of its `rows`, of the type of their defaults; a float is a
-    duration. One that keeps files of its own is told whether to `write`.
+def _measure(name: str, arguments: list[str], settings: dict[str, str], *, write: bool) -> list[Row]:
+    """Run a benchmark. Its settings are parameters of its `rows`; those with a float default are durations.
+
+    A benchmark that stores files has a parameter `write`.
     """
     rows = importlib.import_module(f"bench.{name}").rows
     known = inspect.signature(rows).parameters
-    given: dict[str, Any] = {"write": write} if "write" in known else {}
+    values: dict[str, Any] = {"write": write} if "write" in known else {}
     for key, text in settings.items():
         if key not in known:
             raise UsageError(
                 f"{name}: {key}: no such setting", advice=f"it has: {', '.join(known) or 'none'}"
             )
-        given[key] = parse_duration(text) if isinstance(known[key].default, float) else int(text)
-    found: list[Row] = rows(*places, **given)
-    return found
+        values[key] = parse_duration(text) if isinstance(known[key].default, float) else int(text)
+    measured: list[Row] = rows(*arguments, **values)
+    return measured
 
 
 def page(results: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
-"""What is learnt in a quarter of an hour on a CPU: ours with packaged ImageNet weights and from nothing, and
-the peers, on real sets; all judged by one evaluator, on `val`.
+"""The accuracy after 15 minutes of training on a CPU: ours, pretrained and from scratch, and the peers.
 
-`python -m bench accuracy [SET [CONTESTANT]] [time=15m]` measures all, or some. Each curve is kept.
+All train on real data sets and are measured by one evaluator on `val`.
+`python -m bench accuracy [SET [CONTESTANT]] [time=15m]` measures all, or some. Each curve is stored.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 import torch
 
 from bench.child import in_child, train
-from bench.curves import LOOKS, PLOT, Curve, Curves, Point, plot_curves, read_curves, write_curves
+from bench.curves import NUM_EVALUATIONS, PLOT, Curve, Curves, Point, plot_curves, read_curves, write_curves
+from bench.data import open_data
 from bench.machine import commit, machine_line
-from bench.peers import is_installed, run_peer
-from bench.photos import photos
+from bench.peers import is_installed, missing, run_peer
 from bench.real_data import real_data, real_weights
-from bench.row import Row
+from bench.row import Row, skipped
 from boxcrew.api import run_config
 from boxcrew.core.config import parse_words
 from boxcrew.core.errors import UsageError
@@ -49,8 +49,8 @@ RIVALS = {"starter": "torchvision", "scratch": "ultralytics"}
 AIMS = {("groceries8_voc", "starter"): "AP50 0.65", ("groceries8_voc", "scratch"): "higher"}
 MOBILENET = "mobilenet_v2_imagenet_features.pth"
 
-Measured = tuple[tuple[Point, ...], str]
-"""The curve, and in words how it came about."""
+FirstSteps = tuple[tuple[Point, ...], str]
+"""The curve, and how it was measured, in words."""
 
 
 def rows(*words: str, time: float = 900.0, write: bool = True) -> list[Row]:
@@ -81,13 +81,13 @@ def _chosen(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _missing(name: str, contestant: str) -> str | None:
-    """Why it cannot be measured, if so."""
+    """Return why a contestant cannot be measured; None if it can."""
     if real_data(name) is None:
         return f"no {name}"
     if contestant == "torchvision" and real_weights(MOBILENET) is None:
         return f"no {MOBILENET}"
     if contestant == "ultralytics" and not is_installed("ultralytics"):
-        return "no .peers/ultralytics; make peers"
+        return missing("ultralytics")
     return None
 
 
@@ -108,8 +108,8 @@ def _measure(name: str, contestant: str, seconds: float) -> Curve:
     )
 
 
-def _ours(words: tuple[str, ...], data: Path, seconds: float) -> Measured:
-    """The run examines itself. All but the last of its examinations take of its own time."""
+def _ours(words: tuple[str, ...], data: Path, seconds: float) -> FirstSteps:
+    """Train ours. All evaluations of the run but the last count as training time."""
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
         summary = train(run, *words, f"data={data}", f"time={seconds:g}s")
@@ -118,43 +118,43 @@ def _ours(words: tuple[str, ...], data: Path, seconds: float) -> Measured:
         Point(seconds=line["time"], AP50=line["AP50"], AP=line["AP"]) for line in lines if "AP50" in line
     ]
     how = (
-        f"`boxcrew train {' '.join(words)} time={format_duration(seconds)}`, its own examinations within "
+        f"`boxcrew train {' '.join(words)} time={format_duration(seconds)}`, its own evaluations within "
         f"that time, {summary['images_per_second']:.1f} images/s, {summary['epochs']:.1f} epochs"
     )
     return tuple(points), how
 
 
-def _torchvision(data: Path, seconds: float) -> Measured:
+def _torchvision(data: Path, seconds: float) -> FirstSteps:
     weights = real_weights(MOBILENET)
-    found = in_child("torchvision_ssdlite", str(data), str(weights), str(seconds))
-    return tuple(Point(**point) for point in found["points"]), f"{found['how']}, evaluations not counted"
+    result = in_child("torchvision_ssdlite", str(data), str(weights), str(seconds))
+    return tuple(Point(**point) for point in result["points"]), f"{result['how']}, evaluations not counted"
 
 
-def _ultralytics(place: Path, seconds: float) -> Measured:
+def _ultralytics(folder: Path, seconds: float) -> FirstSteps:
     cores = max(1, int(usable_cores()))
-    data = photos(place, workers=cores)
+    data = open_data(folder, workers=cores)
     size = _size(OURS["scratch"])
     with tempfile.TemporaryDirectory() as name:
         root, out = Path(name) / "data", Path(name) / "out"
         out.mkdir()
         write_source(data.source, root, format="yolo")
-        words = (str(root / "data.yaml"), str(out), str(seconds), str(size), str(LOOKS), str(cores))
-        found = run_peer("ultralytics", "ultralytics_train", *words)
-        points = [_point(data, look["seconds"], Path(look["file"])) for look in found["looks"]]
+        words = (str(root / "data.yaml"), str(out), str(seconds), str(size), str(NUM_EVALUATIONS), str(cores))
+        result = run_peer("ultralytics", "ultralytics_train", *words)
+        points = [_point(data, each["seconds"], Path(each["file"])) for each in result["evaluations"]]
     how = (
-        f"Ultralytics {found['version']} as it comes but for {cores} threads and 1 worker, {size} px as "
-        f"ours, {found['epochs']} epochs, evaluations not counted, its boxes judged by our evaluator"
+        f"Ultralytics {result['version']} as it comes but for {cores} threads and 1 worker, {size} px as "
+        f"ours, {result['epochs']} epochs, evaluations not counted, its boxes measured by our evaluator"
     )
     return tuple(points), how
 
 
 def _size(words: tuple[str, ...]) -> int:
-    places, settings = parse_words(words)
-    return require_detection(run_config(places[0], settings).task).detector.size
+    recipes, settings = parse_words(words)
+    return require_detection(run_config(recipes[0], settings).task).detector.size
 
 
 def _point(data: DetectionData, seconds: float, file: Path) -> Point:
-    found = json.loads(file.read_text())
+    detections = json.loads(file.read_text())
     stems = file_stems(data.source)
     evaluated = [
         EvaluatedImage(
@@ -162,7 +162,7 @@ def _point(data: DetectionData, seconds: float, file: Path) -> Point:
             width=record.width,
             height=record.height,
             target=record.target,
-            found=_detections(found[stems[record.key]]),
+            detections=_detections(detections[stems[record.key]]),
         )
         for record in data.val
     ]
@@ -170,23 +170,22 @@ def _point(data: DetectionData, seconds: float, file: Path) -> Point:
     return Point(seconds=seconds, AP50=numbers["AP50"], AP=numbers["AP"])
 
 
-def _detections(found: Mapping[str, Any]) -> Detections:
+def _detections(stored: Mapping[str, Any]) -> Detections:
     return Detections(
-        boxes=torch.tensor(found["boxes"], dtype=torch.float32).reshape(-1, 4),
-        scores=torch.tensor(found["scores"], dtype=torch.float32),
-        labels=torch.tensor(found["labels"], dtype=torch.int64),
+        boxes=torch.tensor(stored["boxes"], dtype=torch.float32).reshape(-1, 4),
+        scores=torch.tensor(stored["scores"], dtype=torch.float32),
+        labels=torch.tensor(stored["labels"], dtype=torch.int64),
     )
 
 
 def _row(curves: Curves, name: str, contestant: str) -> Row | None:
-    """Ours beside its rival of as much time; None where ours could be measured, but was not yet."""
+    """Return ours beside its rival with equal time; None if ours was not measured yet, but could be."""
     ours, theirs = curves.get((name, contestant)), curves.get((name, RIVALS[contestant]))
     command = f"python -m bench accuracy {name}"
     versus = f"{LABELS[contestant]}, against {LABELS[RIVALS[contestant]]}"
     if ours is None:
         absent = _missing(name, contestant)
-        what, verdict = f"`{name}` val, {versus}", f"skipped: {absent}"
-        return Row(what=what, ours="", theirs="", verdict=verdict, command=command) if absent else None
+        return skipped(what=f"`{name}` val, {versus}", reason=absent, command=command) if absent else None
     aim = AIMS.get((name, contestant))
     what = f"`{name}` val after {format_duration(ours.allowed)}, {versus}"
     row = {"what": what, "ours": _result(ours), "command": command}

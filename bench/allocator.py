@@ -1,6 +1,6 @@
-"""Train steps with glibc's allocator, told to keep freed memory as our runs tell it, and with tcmalloc.
+"""Train steps with glibc's allocator, set to keep freed memory as in our runs, and with tcmalloc.
 
-`python -m bench.allocator RECIPE` is one measurement in a process of its own; `rows` makes them take turns.
+`python -m bench.allocator RECIPE` is one measurement in a separate process; `rows` makes them take turns.
 """
 
 from __future__ import annotations
@@ -12,21 +12,20 @@ from functools import partial
 from pathlib import Path
 
 from bench.child import in_child
-from bench.row import Row, alternate_figures
+from bench.row import Row, alternate_figures, skipped
 from bench.train_step import SETUPS, measure_ours
 
 COMMAND = "python -m bench allocator"
 RECIPE = "ssdlite320_mobilenetv3"
-PLACES = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/local/lib")
+FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/local/lib")
 NAMES = ("libtcmalloc_minimal.so.4", "libtcmalloc.so.4")
 
 
 def rows(*, repeats: int = 7) -> list[Row]:
     what = f"train step `{RECIPE}`, glibc's allocator as our runs set it, against tcmalloc"
-    library = next((p for place in PLACES for name in NAMES if (p := Path(place) / name).is_file()), None)
+    library = next((p for folder in FOLDERS for name in NAMES if (p := Path(folder) / name).is_file()), None)
     if library is None:
-        reason = "skipped: no tcmalloc here"
-        return [Row(what=what, ours="", theirs="", verdict=reason, command=COMMAND)]
+        return [skipped(what=what, reason="no tcmalloc", command=COMMAND)]
     sides = [partial(in_child, "allocator", RECIPE, preload=preload) for preload in ("", str(library))]
     ours, theirs = alternate_figures(sides, repeats=repeats)
     cpu, cpu_theirs = (1000 * side["cpu_seconds_per_image"] for side in (ours, theirs))

@@ -1,4 +1,4 @@
-"""AP of many detections: ours, and pycocotools on the same."""
+"""The time to compute the AP of many detections: ours, against pycocotools."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from boxcrew.evaluate.detection.coco import coco_scores, ground_truth, results
 from boxcrew.evaluate.detection.metric import EvaluatedImage
 
 CLASSES, SIDE = 80, 640
-OBJECTS, FOUND = 7, 40  # of an image, about as in COCO
+OBJECTS, FOUND = 7, 40  # per image, about as in COCO
 
 
 def rows(*, images: int = 2000, repeats: int = 3) -> list[Row]:
@@ -69,7 +69,7 @@ def _time(compute: Callable[[], float]) -> dict[str, float]:
 
 
 def _examples(num_images: int) -> list[EvaluatedImage]:
-    """Each object is found about twice, more or less exactly; the rest of the detections are anywhere."""
+    """Return images whose objects are each detected about twice; the other detections are random."""
     rng = np.random.default_rng(0)
     return [_example(rng, str(i)) for i in range(num_images)]
 
@@ -85,7 +85,7 @@ def _example(rng: np.random.Generator, key: str) -> EvaluatedImage:
         width=SIDE,
         height=SIDE,
         target=Target.of(boxes, labels),
-        found=Detections(
+        detections=Detections(
             boxes=torch.from_numpy(found.astype(np.float32)),
             scores=torch.from_numpy(rng.random(FOUND).astype(np.float32)),
             labels=torch.from_numpy(guesses),

@@ -1,4 +1,4 @@
-"""Measurements in processes of their own."""
+"""Measurements in separate processes."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from typing import Any
 
 
 def in_child(module: str, *words: str, preload: str = "") -> dict[str, Any]:
-    """What `python -m bench.MODULE WORDS` prints as its last line, a JSON object. `preload` is a library that
-    comes before all others.
+    """Run `python -m bench.MODULE WORDS` and return the JSON object in its last line.
+
+    `preload` is a library to be loaded before all others.
     """
     command = [sys.executable, "-m", f"bench.{module}", *words]
     environment = os.environ | ({"LD_PRELOAD": preload} if preload else {})
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
 
 
 def boxcrew(*words: str) -> list[str]:
-    """The command line, as a user has it."""
+    """Return the command line of `boxcrew WORDS`."""
     return [str(Path(sys.executable).with_name("boxcrew")), *words]
 
 
 def train(out: Path, *words: str) -> dict[str, Any]:
-    """`boxcrew train WORDS` into `out`, in a process of its own; gives what its summary says."""
+    """Run `boxcrew train WORDS` into `out`, in a separate process, and return its summary."""
     subprocess.run(boxcrew("train", *words, f"out={out}"), check=True, stdout=sys.stderr)
     summary: dict[str, Any] = json.loads((out / "summary.json").read_text())
     return summary
@@ -37,7 +38,7 @@ def train(out: Path, *words: str) -> dict[str, Any]:
 
 @contextmanager
 def one_core() -> Iterator[None]:
-    """Processes that are started meanwhile share one core, however many threads they have."""
+    """Restrict all processes that are started inside to one core, however many threads they have."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return

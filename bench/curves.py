@@ -1,4 +1,4 @@
-"""What contestants learnt in how much time: kept in curves.json, drawn, and compared two by two."""
+"""The curves of accuracy over time: stored in curves.json, drawn, and compared in pairs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from boxcrew.report.plots.style import SERIES, dress, new_figure, save
 
 CURVES = Path(__file__).parent / "curves.json"
 PLOT = Path(__file__).parents[1] / "docs" / "images" / "accuracy.png"
-LOOKS = 6  # evaluations of a peer in a run, the last at its end
+NUM_EVALUATIONS = 6  # evaluations of a peer in a run, the last at its end
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,12 +47,14 @@ class Curve:
 
 
 Curves = Mapping[tuple[str, str], Curve]
-"""By set and contestant."""
+"""Curves by set and contestant."""
 
 
 def read_curves(file: Path = CURVES) -> dict[tuple[str, str], Curve]:
     stored: list[dict[str, Any]] = json.loads(file.read_text()) if file.is_file() else []
-    curves = [Curve(**one | {"points": tuple(Point(**point) for point in one["points"])}) for one in stored]
+    curves = [
+        Curve(**tree | {"points": tuple(Point(**point) for point in tree["points"])}) for tree in stored
+    ]
     return {(curve.data, curve.contestant): curve for curve in curves}
 
 
@@ -68,19 +70,19 @@ def _rounded(curve: Curve) -> Curve:
 
 
 def plot_curves(curves: Curves, sets: Sequence[str], labels: Mapping[str, str], path: Path) -> None:
-    """AP50 against minutes: a panel for each set, a line for each contestant in `labels`."""
+    """Draw AP50 over minutes: a panel for each set, a line for each contestant in `labels`."""
     shown = [name for name in sets if any(curve.data == name for curve in curves.values())]
     figure = new_figure(4.4 * len(shown), 3.9)
     lines = {}
     for panel, name in enumerate(shown):
         axes = figure.add_subplot(1, len(shown), panel + 1)
-        for (contestant, label), colour in zip(labels.items(), SERIES, strict=False):
+        for (contestant, label), color in zip(labels.items(), SERIES, strict=False):
             curve = curves.get((name, contestant))
             if curve is None:
                 continue
             minutes = [0.0, *(point.seconds / 60 for point in curve.points)]
             heights = [0.0, *(point.AP50 for point in curve.points)]
-            (lines[label],) = axes.plot(minutes, heights, color=colour, marker="o", markersize=3.5)
+            (lines[label],) = axes.plot(minutes, heights, color=color, marker="o", markersize=3.5)
         dress(axes, title=name, x="minutes of training", y="AP50 on val")
         axes.set_xlim(left=0)
         axes.set_ylim(bottom=0)

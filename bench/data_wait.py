@@ -1,4 +1,4 @@
-"""How long training waits for data, with every recipe."""
+"""The share of time that training waits for data, with every recipe."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 
 from bench.child import train
 from bench.real_data import real_data
-from bench.row import Row
+from bench.row import Row, skipped
 from bench.small_set import write_small
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks.detection import require_detection
 
 NUM_PHOTOS, NUM_VAL = 120, 2
-BATCH = 8  # of every recipe: what counts is the time of an image, and large ones would take hours here
+BATCH = 8  # for every recipe: larger ones would take hours
 HEAVY = "ssd"  # the family whose steps take long
 HEAVY_BATCH, HEAVY_STEPS = 4, 6
 UNCOUNTED = 2  # steps: the first waits for the loader to start
@@ -25,8 +25,7 @@ COMMAND = "python -m bench data_wait"
 def rows(*, steps: int = 60) -> list[Row]:
     original = real_data("coco128_yolo")
     if original is None:
-        reason = "skipped: no coco128_yolo"
-        return [Row(what="data wait in training", ours="", theirs="", verdict=reason, command=COMMAND)]
+        return [skipped(what="data wait in training", reason="no coco128_yolo", command=COMMAND)]
     with tempfile.TemporaryDirectory() as folder:
         data = write_small(original, Path(folder) / "data", num_train=NUM_PHOTOS, num_val=NUM_VAL)
         return [_row(name, data, Path(folder) / name, steps) for name in RECIPES.names()]
@@ -52,6 +51,6 @@ def _row(recipe: str, data: Path, run: Path, steps: int) -> Row:
 def _share_after_start(run: Path) -> float:
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     steps = [line for line in lines if "data_wait" in line][UNCOUNTED:]
-    seconds = [1 / line["images_per_second"] for line in steps]  # of an image; all steps have as many
+    seconds = [1 / line["images_per_second"] for line in steps]  # per image; all steps have equally many
     waits = [line["data_wait"] * time for line, time in zip(steps, seconds, strict=True)]
     return float(sum(waits) / sum(seconds))

@@ -1,7 +1,7 @@
-"""What strategies cost over a loop written by hand, processes against threads and against torchrun with
-torchvision, and how much of the gradients' journey backward hides.
+"""The overhead of strategies over a loop written by hand, processes against threads and against torchrun with
+torchvision, and the overlap of gradient messages with backward.
 
-`python -m bench.deployment overhead RECIPE` times steps of all ways in one process, taking turns;
+`python -m bench.deployment overhead RECIPE` times steps of all loops in one process, taking turns;
 `python -m bench.deployment run RECIPE WORDS…` is one short run of the whole command.
 """
 
@@ -24,8 +24,8 @@ from boxcrew.core.types import Batch
 
 RECIPE = "ssdlite320_mobilenetv3"
 ROUNDS = 12
-AIMS = {"clones": 2, "ddp": 3}  # per cent over the loop by hand
-LENGTHS = {"ssd300_vgg16": (3, 4), "ssd512_vgg16": (2, 2)}  # steps and batch, where the usual would take long
+AIMS = {"clones": 2, "ddp": 3}  # percent over the loop written by hand
+LENGTHS = {"ssd300_vgg16": (3, 4), "ssd512_vgg16": (2, 2)}  # steps and batch of slow recipes
 USUAL = (12, 8)
 RECIPES = (
     "starter",
@@ -49,7 +49,7 @@ def rows(*, repeats: int = 3) -> list[Row]:
 
 
 def _photos(folder: Path) -> Path:
-    """Some of the embedded set as JPEGs, which both sides read."""
+    """Write some of the embedded set as JPEGs, which both sides read."""
     from boxcrew.data.detection.source import open_source
     from boxcrew.data.detection.writers import write_source
 
@@ -60,27 +60,27 @@ def _photos(folder: Path) -> Path:
 
 
 def _overlap() -> Row:
-    found = in_child("overlap", "--no-write")
-    sent = sum(one["megabytes"] for one in found["messages"])
+    times = in_child("overlap", "--no-write")
+    sent = sum(message["megabytes"] for message in times["messages"])
     return Row(
         what="gradients of `ssd300_vgg16` on two replicas that have arrived before backward ends",
-        ours=f"{100 * found['hidden']:.0f}% of {sent:.0f} MB, each sent once",
+        ours=f"{100 * times['hidden']:.0f}% of {sent:.0f} MB, each sent once",
         theirs="",
-        verdict=f"step {found['updated']:.2f} s, of which {found['all there'] - found['end']:.2f} s waiting",
+        verdict=f"step {times['updated']:.2f} s, of which {times['all there'] - times['end']:.2f} s waiting",
         command="python -m bench deployment",
         detail="one step after two; `python -m bench.overlap` draws it (docs/images/overlap.svg)",
     )
 
 
 def _overheads(repeats: int) -> list[Row]:
-    (found,) = alternate_figures([partial(in_child, "deployment", "overhead", RECIPE)], repeats=repeats)
-    by_hand = found["by hand"]
+    (seconds,) = alternate_figures([partial(in_child, "deployment", "overhead", RECIPE)], repeats=repeats)
+    by_hand = seconds["by hand"]
     return [
         Row(
             what=f"a step of `{RECIPE}` with strategy `{name}` and one clone, against a loop written by hand",
-            ours=f"{1000 * found[name]:.0f} ms",
+            ours=f"{1000 * seconds[name]:.0f} ms",
             theirs=f"{1000 * by_hand:.0f} ms",
-            verdict=f"{100 * (found[name] / by_hand - 1):+.1f}% (aim: at most +{aim}%)",
+            verdict=f"{100 * (seconds[name] / by_hand - 1):+.1f}% (aim: at most +{aim}%)",
             command="python -m bench deployment",
             detail=f"batch {SETUPS[RECIPE].batch}, 2 threads; medians of {ROUNDS} steps of each, taking "
             f"turns, and of {repeats} processes",
@@ -105,12 +105,12 @@ def _processes(recipe: str, photos: Path, repeats: int) -> Row:
 
 
 def _torchrun(setup: Setup, photos: Path, repeats: int) -> Row:
-    """Both sides in 1 process of 2 threads and in 2 of 1."""
+    """Compare both sides in 1 process with 2 threads and in 2 with 1."""
     steps, batch = LENGTHS.get(setup.recipe, USUAL)
     sides = [partial(_ours, setup.recipe, photos, num, steps, batch) for num in (1, 2)]
     sides += [partial(_theirs, setup, photos, num, steps, batch) for num in (1, 2)]
-    found = [figures["images_per_second"] for figures in alternate_figures(sides, repeats=repeats)]
-    best, peers_best = max(found[:2]), max(found[2:])
+    speeds = [figures["images_per_second"] for figures in alternate_figures(sides, repeats=repeats)]
+    best, peers_best = max(speeds[:2]), max(speeds[2:])
     return Row(
         what=f"`{setup.recipe}` in the better of 1 x 2 and 2 x 1, against torchrun with torchvision's "
         f"`{setup.peer}`",
@@ -119,8 +119,8 @@ def _torchrun(setup: Setup, photos: Path, repeats: int) -> Row:
         verdict=f"{best / peers_best:.2f} x (aim: 1 x)",
         command="python -m bench deployment",
         detail=f"the same JPEGs, {steps} steps of {batch}, medians of {repeats} runs each, taking turns; "
-        f"2 x 1: {found[1]:.2f} against {found[3]:.2f}; 1 x 2: {found[0]:.2f} against {found[2]:.2f}; the "
-        "peer augments, computes and averages losses as its reference scripts do",
+        f"2 x 1: {speeds[1]:.2f} against {speeds[3]:.2f}; 1 x 2: {speeds[0]:.2f} against {speeds[2]:.2f}; "
+        "the peer augments, computes and averages losses as its reference scripts do",
     )
 
 
@@ -136,12 +136,12 @@ def _theirs(setup: Setup, photos: Path, num: int, steps: int, batch: int) -> dic
         [*run, "-m", "bench.torchvision_ddp", *map(str, words)], stdout=subprocess.PIPE, text=True, check=True
     )
     line = next(line for line in done.stdout.splitlines() if line.startswith("{"))
-    found: dict[str, float] = json.loads(line)
-    return found
+    figures: dict[str, float] = json.loads(line)
+    return figures
 
 
 def measure_run(recipe: str, *words: str) -> dict[str, float]:
-    """Images a second, without the first step."""
+    """Return the images per second, without the first step."""
     quiet = (
         "init=scratch",
         "summaries.tensorboard=false",
@@ -159,18 +159,18 @@ def measure_run(recipe: str, *words: str) -> dict[str, float]:
 
 
 def measure_overhead(setup: Setup) -> dict[str, float]:
-    """Seconds of a step in each way; each has a task and an optimizer of its own."""
+    """Return the seconds of a step of each loop; each has its own task and optimizer."""
     steps = {
         "by hand": _by_hand(setup),
         **{name: _deployed(setup, name) for name in AIMS},
     }
-    found: dict[str, list[float]] = {name: [] for name in steps}
+    times: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(1 + ROUNDS):
         for name, step in steps.items():
             begun = time.perf_counter()
             step()
-            found[name].append(time.perf_counter() - begun)
-    return {name: statistics.median(seconds[1:]) for name, seconds in found.items()}
+            times[name].append(time.perf_counter() - begun)
+    return {name: statistics.median(seconds[1:]) for name, seconds in times.items()}
 
 
 def _batch(setup: Setup) -> Batch:
@@ -186,7 +186,7 @@ def _by_hand(setup: Setup) -> Callable[[], None]:
     import torch
 
     from boxcrew.api import run_config
-    from boxcrew.detectors._base import build_detector
+    from boxcrew.detectors import build_detector
     from boxcrew.tasks.detection import DetectionTask, require_detection
     from boxcrew.train.loop.optim import build_optimizer
 
@@ -214,18 +214,18 @@ def _deployed(setup: Setup, strategy: str) -> Callable[[], None]:
     from boxcrew.deploy.deployment import deploy
     from boxcrew.deploy.processes.collectives import DistributedGroup
     from boxcrew.deploy.processes.environments import ProcessEnvironment
-    from boxcrew.detectors._base import build_detector
+    from boxcrew.detectors import build_detector
     from boxcrew.hardware.probe import probe_machine
     from boxcrew.tasks.detection import DetectionTask, largest_batch, require_detection
     from boxcrew.train.loop.optim import build_optimizer
-    from boxcrew.train.planning.choose import choose_plan
+    from boxcrew.train.planning.from_settings import choose_plan
     from boxcrew.train.planning.workload import account_for
 
-    wishes = {"batch": setup.batch, "deploy": {"strategy": strategy, "memory_format": "channels_last"}}
-    config = run_config(setup.recipe, wishes)
+    settings = {"batch": setup.batch, "deploy": {"strategy": strategy, "memory_format": "channels_last"}}
+    config = run_config(setup.recipe, settings)
     detector = build_detector(require_detection(config.task).detector, CLASSES)
     task = DetectionTask(detector).train()
-    # With a group of processes, though of one: messages are sent, and come back.
+    # A group of one process, so that messages are sent and received.
     group = (
         DistributedGroup(ProcessEnvironment(rank=0, size=1, port=free_port())) if strategy == "ddp" else None
     )
@@ -233,7 +233,7 @@ def _deployed(setup: Setup, strategy: str) -> Callable[[], None]:
     workload = account_for(config, task, examples)
     deployment = deploy(choose_plan(config, probe_machine(), workload, num_samples=1), group=group)
     deployment.__enter__()  # for the life of this process
-    deployment.place(task)
+    deployment.setup_module(task)
     optimizer = build_optimizer(task, config.optim, backbone_prefix=f"detector.{detector.backbone_prefix()}")
     batch = _batch(setup)
 

@@ -1,7 +1,7 @@
-"""Digests of what every recipe learns: `python -m bench.digests > before.json`, change code, compare.
+"""Digests of the weights and batches of every recipe, to be compared before and after a change of the code.
 
-A refactoring must leave them as they are, bit for bit. They hold for one machine and one set of installed
-packages, so they are compared and never stored.
+`python -m bench.digests > before.json`. A refactoring must not change them. They hold for one machine and its
+installed packages, so they are never stored.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from boxcrew.core.config import Tree
 from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch
 from boxcrew.recipes import RECIPES
-from boxcrew.tasks import features
-from boxcrew.tasks.base import TASKS, LoaderOptions, OpenOptions
+from boxcrew.tasks import frechet_features
+from boxcrew.tasks.base import TASKS
+from boxcrew.tasks.data import LoaderOptions, OpenOptions
 from boxcrew.train.config import RunConfig
+from boxcrew.train.init import Pretrained
 from boxcrew.train.loop.checkpoint import list_checkpoints, read_checkpoint
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.run.init import Pretrained
-from boxcrew.train.run.run import train
+from boxcrew.train.run import train
 
 PACKAGED = "efficientnet_lite0"  # the weights that come with the installation
 SIZE = 64
@@ -43,7 +44,7 @@ VARIANTS: dict[str, tuple[str, Tree]] = {
 
 def config_of(variant: str, data: Path, out: Path) -> RunConfig:
     """The recipe of a variant, made small enough to train in seconds."""
-    name, others = VARIANTS[variant]
+    name, changes = VARIANTS[variant]
     recipe = RECIPES.get(name)()
     settings: Tree = {
         "data": str(data),
@@ -53,9 +54,9 @@ def config_of(variant: str, data: Path, out: Path) -> RunConfig:
         "trial": False,
         "evaluation": {"every_epochs": 100},
         "summaries": {"images": 0, "histograms": False},
-        **others,
+        **changes,
     }
-    if isinstance(recipe.init, Pretrained) and recipe.init.weights != PACKAGED:  # would be downloaded
+    if isinstance(recipe.init, Pretrained) and recipe.init.weights != PACKAGED:  # they would be downloaded
         settings["init"] = "scratch"
     try:
         return recipe.changed({**settings, "size": SIZE})
@@ -76,7 +77,7 @@ def digest_of_weights(run: Path) -> str:
 def digest_of_batches(config: RunConfig) -> str:
     """The digest of the first batches that the recipe trains on."""
     opening = OpenOptions(data=config.data, seed=config.seed)
-    data, _ = TASKS.get(config.task.name).open(config.task, opening).settled()
+    data, _ = TASKS.get(config.task.name).open(config.task, opening).adapted()
     digest = hashlib.blake2b(digest_size=12)
     for batch in data.loader(LoaderOptions(batch=config.batch, seed=config.seed)).batches(
         num_steps=NUM_BATCHES
@@ -98,7 +99,7 @@ def _bytes(tensor: torch.Tensor) -> bytes:
 
 
 def main() -> None:
-    features.STEPS = 1  # how well a GAN is evaluated does not matter here
+    frechet_features.STEPS = 1  # how well a GAN is evaluated does not matter here
     with tempfile.TemporaryDirectory() as folder:
         data = write_small("shelf", Path(folder) / "data", num_train=12, num_val=2)
         digests = {}

@@ -4,8 +4,8 @@ of a comparison run in one process and take turns, block by block.
 
     python -m bench.loops RECIPE [fused]
 
-prints the seconds of our blocks and of those of the loop written by hand: with its optimizer as torch makes
-it for who does not ask, or fused, as ours is.
+prints the seconds of our blocks and of those of the loop written by hand: with torch's default optimizer
+kernel, or fused, as ours is.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from typing import Any
 from unittest import mock
 
 from bench.child import in_child
-from bench.peers import is_installed, run_peer, skipped
+from bench.peers import is_installed, missing, run_peer
 from bench.real_data import real_data
-from bench.row import Row
+from bench.row import Row, skipped
 
 RECIPES = {"fc": 60, "cnn": 12, "rnn": 12, "gan": 6}
-"""With the steps of a block, a third of a second or so."""
+"""Recipes with the steps of a block, which take about a third of a second."""
 PAIRS = 60  # blocks of each loop that count
-WARM = 2  # and before them those that do not
+WARM = 2  # blocks before them that do not
 COMMAND = "python -m bench loops"
 
 
@@ -55,7 +55,7 @@ def _rows(recipe: str) -> list[Row]:
     if not is_installed("lightning"):
         return [
             against_hand,
-            skipped(what=what, peer="lightning", ours=against_hand.ours, command=COMMAND),
+            skipped(what=what, reason=missing("lightning"), ours=against_hand.ours, command=COMMAND),
         ]
     theirs = _Pairs(**run_peer("lightning", "lightning_loop", recipe))
     return [
@@ -74,14 +74,14 @@ def _rows(recipe: str) -> list[Row]:
 
 @dataclass(kw_only=True)
 class _Pairs:
-    """Seconds of blocks, in turns."""
+    """Seconds of the blocks of both loops, in turns."""
 
     tested: list[float] = field(default_factory=list)
     plain: list[float] = field(default_factory=list)
 
     @property
     def ratio(self) -> float:
-        """Speed of the tested loop, of the plain one's."""
+        """The speed of the tested loop relative to the plain one."""
         return statistics.median(b / a for a, b in zip(self.tested, self.plain, strict=True))
 
     def print(self) -> None:
@@ -93,13 +93,13 @@ def _speed(recipe: str, seconds: list[float]) -> float:
 
 
 def num_steps(recipe: str) -> int:
-    """That the tested loop has to do."""
+    """Return the number of steps of the tested loop."""
     return RECIPES[recipe] * (PAIRS + WARM) + 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Turns:
-    """A loop that is tested and one written by hand, which takes as many steps after each of its blocks."""
+    """Alternates the tested loop with one written by hand, block by block."""
 
     plain_step: Callable[[], None]
     block: int
@@ -110,7 +110,7 @@ class Turns:
         return cls(plain_step=plain_loop(recipe, fused=fused), block=RECIPES[recipe])
 
     def between(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """The batches, for the loop that is tested: asking for the next it waits while the other works."""
+        """Yield batches to the tested loop; between its blocks the plain loop works."""
         begun = 0.0
         for number, batch in enumerate(batches):
             if number % self.block == 0:
@@ -125,7 +125,7 @@ class Turns:
 
 
 def ours(recipe: str, *, fused: bool) -> _Pairs:
-    """As a user has it, all hooks at work; only where its batches come from is changed."""
+    """Measure our trainer with all hooks; only the source of its batches is replaced."""
     from boxcrew.api import run_config, train_run
     from boxcrew.data.loading.loader import TrainLoader
     from boxcrew.train.output.screen import Screen
@@ -141,19 +141,19 @@ def ours(recipe: str, *, fused: bool) -> _Pairs:
         "steps": num_steps(recipe),
         "evaluation": {"every_epochs": 1000},
         "loader": {"workers": 0},
-        "optim": {"ema": 0.0},  # which the others have not
+        "optim": {"ema": 0.0},  # the others have none
     }
     with tempfile.TemporaryDirectory() as name, mock.patch.object(TrainLoader, "batches", in_turns):
         train_run(run_config(recipe, {**settings, "out": str(Path(name) / "run")}), screen=Screen())
     return turns.pairs
 
 
-def parts(recipe: str, *, fused: bool = False) -> tuple[Any, Iterator[Any], Any, float | None]:
-    """The task, its batches, its optimizer and what its gradient is clipped to: the recipe's."""
+def components(recipe: str, *, fused: bool = False) -> tuple[Any, Iterator[Any], Any, float | None]:
+    """Return the recipe's task, batches, optimizer and limit of the gradient norm."""
     import torch
 
     from boxcrew.api import run_config
-    from boxcrew.tasks.base import LoaderOptions
+    from boxcrew.tasks.data import LoaderOptions
     from boxcrew.train.loop.optim import optimizer_of, set_rate
     from boxcrew.train.output.screen import Screen
     from boxcrew.train.run.data import load_task_data
@@ -164,25 +164,25 @@ def parts(recipe: str, *, fused: bool = False) -> tuple[Any, Iterator[Any], Any,
     task = task_data.task().train()
     optimizer = optimizer_of(task, config.optim)
     set_rate(optimizer, config.optim.rate)
-    optimizer = optimizer if fused else _as_torch_makes_it(optimizer)
+    optimizer = optimizer if fused else _with_default_kernel(optimizer)
     batches = task_data.loader(LoaderOptions(batch=config.batch, seed=0)).batches()
     return task, batches, optimizer, config.optim.clip
 
 
-def _as_torch_makes_it(optimizer: Any) -> Any:
-    """For who does not ask for a kernel."""
+def _with_default_kernel(optimizer: Any) -> Any:
+    """Return the optimizer with torch's default choice of a kernel."""
     chosen = {"fused", "foreach"}
     groups = [{k: v for k, v in group.items() if k not in chosen} for group in optimizer.param_groups]
     return type(optimizer)(groups, lr=groups[0]["lr"])
 
 
 def plain_loop(recipe: str, *, fused: bool) -> Callable[[], None]:
-    """What people write, a step at a time: forward, backward, clip, step; the loss is looked at."""
+    """Return a step as people write it: forward, backward, clip, update; the loss is read."""
     import torch
 
     from boxcrew.core.torch_tools.tracked_weights import track_weights
 
-    task, batches, optimizer, clip = parts(recipe, fused=fused)
+    task, batches, optimizer, clip = components(recipe, fused=fused)
 
     def step() -> None:
         batch = next(batches)

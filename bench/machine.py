@@ -1,4 +1,4 @@
-"""What every figure must be read with: the machine and the commit it was measured on."""
+"""The machine and the commit that a figure was measured on."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def machine_line() -> str:
 
 
 def commit() -> str:
-    """The short hash, with a + where the tree differs from it."""
+    """Return the short hash, with a + if the working tree differs."""
     here = Path(__file__).parent
-    found = _git(here, "rev-parse", "--short", "HEAD")
-    return found + ("+" if _git(here, "status", "--porcelain", "--untracked-files=no") else "")
+    short = _git(here, "rev-parse", "--short", "HEAD")
+    return short + ("+" if _git(here, "status", "--porcelain", "--untracked-files=no") else "")
 
 
 def _git(folder: Path, *words: str) -> str:

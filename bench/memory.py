@@ -1,4 +1,4 @@
-"""Memory over a run: all its processes are watched, and the last epoch is held against an early one."""
+"""The memory of all processes of a run: the last epoch against an early one."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from bench.row import Row
 from bench.small_set import write_small
 
 PHOTOS, VAL_PHOTOS, BATCH, SIZE = 64, 16, 8, 160
-EARLY = 2  # the epoch that the last is compared with: by then all has been done once
-INTERVAL = 0.05  # seconds between looks
+EARLY = 2  # the epoch that the last is compared with: by then everything was done once
+INTERVAL = 0.05  # seconds between measurements
 AIM = 0.03
 
 
@@ -37,22 +37,22 @@ def rows(*, epochs: int = 12) -> list[Row]:
             theirs=f"aim: less than {AIM:.0%} more",
             verdict=f"{'met' if growth < AIM else 'missed'}: {growth:+.1%}",
             command="python -m bench memory",
-            detail=f"{PHOTOS} photos at {SIZE} px, batch {BATCH}, an examination and a checkpoint in each "
-            f"epoch; the highest of all looks at an epoch, one every {INTERVAL} s, at the resident memory of "
-            f"all processes, what they share counted once; at most {_mebibytes(max(peaks.values()))}",
+            detail=f"{PHOTOS} photos at {SIZE} px, batch {BATCH}, an evaluation and a checkpoint in each "
+            f"epoch; the highest resident memory of all processes in an epoch, measured every {INTERVAL} s, "
+            f"what they share counted once; at most {_mebibytes(max(peaks.values()))}",
         )
     ]
 
 
 def watch(run: Path, *settings: str) -> dict[int, int]:
-    """Trains, and gives the highest memory seen in each epoch with its examination, from 1 on, in bytes."""
+    """Train, and return the highest memory in bytes of each epoch with its evaluation, from 1 on."""
     every_epoch = ("evaluation.every_epochs=1", "saver.every_epochs=1", "summaries.every_steps=1")
     command = boxcrew("train", "starter", *settings, *every_epoch, f"out={run}")
     peaks: dict[int, int] = {}
     with subprocess.Popen(command, stdout=sys.stderr) as process:
         root = psutil.Process(process.pid)
         while process.poll() is None:
-            if not (run / "summary.json").is_file():  # the plots that come then are not training
+            if not (run / "summary.json").is_file():  # plots after the training do not count
                 epoch = max(1, math.ceil(_epochs_done(run)))
                 peaks[epoch] = max(peaks.get(epoch, 0), _resident(root))
             time.sleep(INTERVAL)
@@ -61,7 +61,7 @@ def watch(run: Path, *settings: str) -> dict[int, int]:
 
 
 def _resident(root: psutil.Process) -> int:
-    """Bytes; pages that several processes share are counted once where the system can tell."""
+    """Return the bytes; shared pages are counted once if the system reports them."""
     total = 0
     for process in (root, *root.children(recursive=True)):
         try:
@@ -73,12 +73,12 @@ def _resident(root: psutil.Process) -> int:
 
 
 def _mebibytes(count: int) -> str:
-    """Finer than a share of a gibibyte."""
+    """Format bytes in MiB, which is finer than GiB."""
     return f"{count / 2**20:,.0f} MiB"
 
 
 def _epochs_done(run: Path) -> float:
-    """By the last whole line of the metrics."""
+    """Return the epochs by the last complete line of the metrics."""
     file = run / "metrics.jsonl"
     lines = file.read_text().split("\n")[:-1] if file.is_file() else []
     return float(json.loads(lines[-1])["epoch"]) if lines else 0.0

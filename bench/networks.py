@@ -1,4 +1,4 @@
-"""What the recipes for the classic kinds of networks reach on real data in a given time: 40 minutes."""
+"""The accuracy of the recipes for classic networks on real data, after a given time: 40 minutes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Aim:
     minutes: float
     metric: str
     limit: float  # at least, or of a loss at most
-    split: str = "val"  # that is judged in the end; while it learns it is always val
+    split: str = "val"  # of the final evaluation; during training it is val
 
     @property
     def is_loss(self) -> bool:
@@ -83,7 +83,7 @@ def _gan(folder: Path, runs: Path) -> Row:
 
 
 def _number(run: Path, name: str, *, split: str = "val") -> float:
-    """Of the run's best weights."""
+    """Return a metric of the run's best weights."""
     words = boxcrew("val", f"run={run}", f"split={split}", "batch=256", "--json")
     done = subprocess.run(words, check=True, stdout=subprocess.PIPE, stderr=sys.stderr, text=True)
     report: dict[str, Any] = json.loads(done.stdout)

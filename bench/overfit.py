@@ -1,4 +1,4 @@
-"""SSD300-VGG16 from random weights on 32 images: a network and a loss that fit can learn them by heart."""
+"""SSD300-VGG16 from random weights must overfit 32 images."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bench.small_set import write_small
 
 NUM_IMAGES, EPOCHS = 32, 45
 BY_HEART = (
-    "data.val=train",  # what is learnt is what is asked
+    "data.val=train",  # it is evaluated on the training images
     "batch=4",
     "optim=adam",
     "optim.rate=2e-4",

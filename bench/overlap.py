@@ -1,4 +1,4 @@
-"""When gradients travel: a step of two replicas. `python -m bench.overlap` draws docs/images/overlap.svg."""
+"""The overlap of gradient messages with backward. `python -m bench.overlap` draws docs/images/overlap.svg."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch import multiprocessing as processes
 from bench.ports import free_port
 from bench.train_step import CLASSES, SETUPS, examples_of
 from boxcrew.deploy.deployment import deploy
-from boxcrew.deploy.processes.collectives import DistributedGroup, Pending
+from boxcrew.deploy.processes.collectives import DistributedGroup, Wait
 from boxcrew.deploy.processes.environments import ProcessEnvironment
 from boxcrew.plan.plan import Clone, Plan, Replica
 
@@ -28,34 +28,30 @@ WARM_UP = 2
 
 
 class Timed(DistributedGroup):
-    """Notes when each message left and when it had arrived."""
+    """Records when each message left and arrived."""
 
     def __init__(self, env: ProcessEnvironment) -> None:
         super().__init__(env)
-        self.notes: list[dict[str, float]] = []
+        self.records: list[dict[str, float]] = []
 
-    def all_reduce_async(self, tensor: Tensor) -> Pending:
+    def all_reduce_async(self, tensor: Tensor) -> Wait:
         note = {"megabytes": tensor.nbytes / 1e6, "left": time.monotonic()}
-        self.notes.append(note)
+        self.records.append(note)
         work = dist.all_reduce(tensor, async_op=True)
         assert work is not None
         work.get_future().add_done_callback(lambda _: note.update(arrived=time.monotonic()))
-        return _Message(work)
 
+        def wait() -> None:
+            work.wait()
 
-class _Message(Pending):
-    def __init__(self, work: dist.Work) -> None:
-        self._work = work
-
-    def wait(self) -> None:
-        self._work.wait()
+        return wait
 
 
 def _replica(rank: int, port: int, folder: str) -> None:
     from boxcrew.api import run_config
     from boxcrew.core.types import Sample
     from boxcrew.data.loading.collate import collate
-    from boxcrew.detectors._base import build_detector
+    from boxcrew.detectors import build_detector
     from boxcrew.tasks.detection import DetectionTask, require_detection
 
     torch.set_num_threads(1)
@@ -76,42 +72,42 @@ def _replica(rank: int, port: int, folder: str) -> None:
     torch.manual_seed(0)
     times: dict[str, Any] = {}
     with deploy(plan, group=group) as deployment:
-        task = deployment.place(
+        task = deployment.setup_module(
             DetectionTask(build_detector(require_detection(run_config(RECIPE, {}).task).detector, CLASSES))
         )
         task.train().register_forward_pre_hook(lambda *_: times.update(forward=time.monotonic()))
         task.register_forward_hook(lambda *_: times.update(backward=time.monotonic()))
-        first = next(task.parameters())  # its gradient comes last
+        first = next(task.parameters())  # its gradient is computed last
         first.register_post_accumulate_grad_hook(  # type: ignore[no-untyped-call]
             lambda _: times.update(end=time.monotonic())
         )
         optimizer = torch.optim.SGD(task.parameters(), lr=1e-4)
         for _ in range(WARM_UP + 1):
-            group.notes.clear()
+            group.records.clear()
             deployment.gradients(task, batch, "train")
             times["all there"] = time.monotonic()
             deployment.update(optimizer, max_norm=None)
             times["updated"] = time.monotonic()
     if rank == 0:
-        times["messages"] = group.notes
+        times["messages"] = group.records
         (Path(folder) / "times.json").write_text(json.dumps(times))
     group.close()
 
 
 def measure() -> dict[str, Any]:
-    """Seconds from the beginning of a step of the first replica."""
+    """Return the seconds since the begin of a step, on the first replica."""
     with tempfile.TemporaryDirectory() as folder:
         processes.start_processes(  # type: ignore[attr-defined,no-untyped-call]
             _replica, args=(free_port(), folder), nprocs=2, start_method="spawn"
         )
         times: dict[str, Any] = json.loads((Path(folder) / "times.json").read_text())
     start = times["forward"]
-    found: dict[str, Any] = {name: value - start for name, value in times.items() if name != "messages"}
-    found["messages"] = [
-        {name: value - start if name != "megabytes" else value for name, value in one.items()}
-        for one in times["messages"]
+    relative: dict[str, Any] = {name: value - start for name, value in times.items() if name != "messages"}
+    relative["messages"] = [
+        {name: value - start if name != "megabytes" else value for name, value in message.items()}
+        for message in times["messages"]
     ]
-    return found
+    return relative
 
 
 def draw(times: dict[str, Any], path: Path = PLOT) -> None:
@@ -127,13 +123,15 @@ def draw(times: dict[str, Any], path: Path = PLOT) -> None:
         ("wait", times["end"], times["all there"], "#d9d9d9"),
         ("update", times["all there"], times["updated"], "#f58518"),
     ]
-    for name, begin, end, colour in stages:
-        axes.barh(0, end - begin, left=begin, color=colour, height=0.6, label=name)
+    for name, begin, end, color in stages:
+        axes.barh(0, end - begin, left=begin, color=color, height=0.6, label=name)
     messages = times["messages"]
-    for row, one in enumerate(messages, 1):
-        axes.barh(row, one["arrived"] - one["left"], left=one["left"], color="#e45756", height=0.6)
+    for row, message in enumerate(messages, 1):
+        axes.barh(
+            row, message["arrived"] - message["left"], left=message["left"], color="#e45756", height=0.6
+        )
     axes.set_yticks(range(len(messages) + 1))
-    labels = [f"{one['megabytes']:.0f} MB" for one in messages]
+    labels = [f"{message['megabytes']:.0f} MB" for message in messages]
     axes.set_yticklabels(["computing", *labels], fontsize=7)
     axes.invert_yaxis()
     axes.set_xlabel("seconds of a step")
@@ -145,15 +143,15 @@ def draw(times: dict[str, Any], path: Path = PLOT) -> None:
 
 
 def share_hidden(times: dict[str, Any]) -> float:
-    """Of the bytes, those that had arrived before backward ended."""
+    """Return the share of bytes that arrived before backward ended."""
     messages = times["messages"]
-    early: float = sum(one["megabytes"] for one in messages if one["arrived"] <= times["end"])
-    total: float = sum(one["megabytes"] for one in messages)
+    early: float = sum(each["megabytes"] for each in messages if each["arrived"] <= times["end"])
+    total: float = sum(each["megabytes"] for each in messages)
     return early / total
 
 
 if __name__ == "__main__":
-    found = measure()
+    measured = measure()
     if "--no-write" not in sys.argv:
-        draw(found)
-    print(json.dumps({"hidden": share_hidden(found), **found}))
+        draw(measured)
+    print(json.dumps({"hidden": share_hidden(measured), **measured}))

@@ -1,6 +1,6 @@
 """The input pipeline on one core: from files to collated batches, beside torchvision's and Ultralytics'.
 
-`python -m bench.pipeline SIDE FOLDER SIZE` is one measurement in a process of its own, SIDE being ours, pil
+`python -m bench.pipeline SIDE FOLDER SIZE` is one measurement in a separate process, SIDE being ours, pil
 or tensor (torchvision's two backends); `rows` makes the sides take turns.
 """
 
@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bench.child import in_child, one_core
-from bench.peers import is_installed, run_peer, skipped
+from bench.peers import is_installed, missing, run_peer
 from bench.real_data import real_data
-from bench.row import Row, alternate_figures
+from bench.row import Row, alternate_figures, skipped
 from bench.yolo_copy import copy_yolo
 
 BATCH, UNCOUNTED, COUNTED = 16, 8, 32  # samples, batches, batches
@@ -32,8 +32,7 @@ Figures = dict[str, float]
 def rows(*, repeats: int = 5) -> list[Row]:
     original = real_data("coco128_yolo")
     if original is None:
-        reason = "skipped: no coco128_yolo"
-        return [Row(what="input pipeline, one core", ours="", theirs="", verdict=reason, command=COMMAND)]
+        return [skipped(what="input pipeline, one core", reason="no coco128_yolo", command=COMMAND)]
     with tempfile.TemporaryDirectory() as folder, one_core():
         root = Path(folder) / "coco"
         copy_yolo(original, root, copies=COPIES)
@@ -60,7 +59,7 @@ def _against_ultralytics(root: Path, once: Path, repeats: int) -> Row:
     ours_alone = partial(in_child, "pipeline", "ours", str(root), "320")
     if not is_installed("ultralytics"):
         (ours,) = alternate_figures([ours_alone], repeats=repeats)
-        return skipped(what=what, peer="ultralytics", ours=_speed(ours), command=COMMAND)
+        return skipped(what=what, reason=missing("ultralytics"), ours=_speed(ours), command=COMMAND)
     sides = [ours_alone, partial(_ultralytics, root), partial(_ultralytics, once)]
     ours, theirs, kept = alternate_figures(sides, repeats=repeats)
     detail = (

@@ -1,6 +1,4 @@
-"""The plan that is chosen, against all others that a sweep measures, and against what people begin with:
-about 25 minutes on two cores.
-"""
+"""The chosen plan against all others of a sweep, and against naive defaults: 25 minutes on two cores."""
 
 from __future__ import annotations
 
@@ -28,24 +26,24 @@ def rows() -> list[Row]:
 
 
 def _choice(recipe: str, data: Path) -> Row:
-    """The plan that is chosen, against all that a sweep measures, and against what people begin with."""
+    """Compare the chosen plan of a recipe with all plans of a sweep, and with naive defaults."""
     batches = SWEPT.get(recipe, (8, 16))
     chosen = {batch: _chosen(recipe, data, batch) for batch in batches}
-    named = [str(word) for batch, way in chosen.items() for word in (*way, batch)]
+    named = [str(word) for batch, mode in chosen.items() for word in (*mode, batch)]
     swept = _child(recipe, data, ",".join(map(str, batches)), "sweep", *named)
     print(json.dumps(swept), file=sys.stderr)
-    ratios, told = [], []
+    ratios, details = [], []
     for batch in batches:
-        alike = [way for way in swept if way["batch"] == batch]
-        own = next(way for way in alike if _way(way) == chosen[batch])
-        best = max(alike, key=lambda way: float(way["images_per_second"]))
+        same_batch = [plan for plan in swept if plan["batch"] == batch]
+        own = next(plan for plan in same_batch if _mode(plan) == chosen[batch])
+        best = max(same_batch, key=lambda plan: float(plan["images_per_second"]))
         ratios.append(own["images_per_second"] / best["images_per_second"])
-        told.append(
+        details.append(
             f"batch {batch}: {own['images_per_second']:.2f} of {best['images_per_second']:.2f} images/s"
         )
     batch = batches[-1]
     naive, ours = alternate(
-        [lambda: _naive(recipe, data, batch), lambda: _one(recipe, data, batch, chosen[batch])], repeats=2
+        [lambda: _naive(recipe, data, batch), lambda: _ours(recipe, data, batch, chosen[batch])], repeats=2
     )
     near, gain = min(ratios) >= 0.95, ours / naive
     return Row(
@@ -55,14 +53,14 @@ def _choice(recipe: str, data: Path) -> Row:
         theirs="aim: 95 %, 1.5 x",
         verdict=f"{'met' if near else 'missed'}, {'met' if gain >= 1.5 else 'missed'}",
         command=COMMAND,
-        detail=f"threads x workers x memory format x batch, real loader and steps; {'; '.join(told)}; naive: "
-        f"contiguous, 2 threads, 8 workers, nothing told to OpenMP or the allocator, batch {batch}: "
-        f"{naive:.2f} images/s against {ours:.2f}, means of 2 processes each, taking turns",
+        detail=f"threads x workers x memory format x batch, real loader and steps; {'; '.join(details)}; "
+        "naive: contiguous, 2 threads, 8 workers, OpenMP and the allocator with their defaults, "
+        f"batch {batch}: {naive:.2f} images/s against {ours:.2f}, means of 2 processes each, taking turns",
     )
 
 
-def _way(way: dict[str, Any]) -> tuple[str, int, int]:
-    return way["format"], way["threads"], way["workers"]
+def _mode(plan: dict[str, Any]) -> tuple[str, int, int]:
+    return plan["format"], plan["threads"], plan["workers"]
 
 
 def _chosen(recipe: str, data: Path, batch: int) -> tuple[str, int, int]:
@@ -81,6 +79,6 @@ def _naive(recipe: str, data: Path, batch: int) -> float:
     return float(_child(recipe, data, str(batch), "naive"))
 
 
-def _one(recipe: str, data: Path, batch: int, chosen: tuple[str, int, int]) -> float:
+def _ours(recipe: str, data: Path, batch: int, chosen: tuple[str, int, int]) -> float:
     words = [str(word) for word in chosen]
     return float(_child(recipe, data, str(batch), *words, GOMP_SPINCOUNT="5000"))

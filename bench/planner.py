@@ -23,7 +23,7 @@ POINTS = {
     "ssdlite_mobilenetv2": ((256, 320), (4, 8, 16)),
     "ssdlite320_mobilenetv3": ((256, 320), (4, 8, 16)),
     "ssd300_vgg16": ((300,), (2, 4, 8)),
-    "ssd512_vgg16": ((512,), (1, 2, 4)),  # the same at its other size
+    "ssd512_vgg16": ((512,), (1, 2, 4)),  # the same recipe at its other size
 }
 HEAVY = ("ssd300_vgg16", "ssd512_vgg16")
 STEPS, HEAVY_STEPS = 15, 7
@@ -36,24 +36,24 @@ def rows() -> list[Row]:
         folder = Path(name)
         data = write_small("shelf", folder / "data", num_train=PHOTOS, num_val=2)
         points = [point for recipe in POINTS for point in _points(recipe, data, folder)]
-        answer = _answer(data)
-    return [*_predictions(points), answer]
+        seconds = _plan_seconds(data)
+    return [*_predictions(points), seconds]
 
 
 def _points(recipe: str, data: Path, folder: Path) -> list[Point]:
-    """A real run for each size and batch, of some steps, which says what it predicted and measured."""
+    """Run a few steps for each size and batch, and return what each run predicted and measured."""
     sizes, batches = POINTS[recipe]
     steps = HEAVY_STEPS if recipe in HEAVY else STEPS
-    found = []
+    points = []
     for size in sizes:
         for batch in batches:
             run = folder / f"{recipe}-{size}-{batch}"
             words = [f"data={data}", f"size={size}", f"batch={batch}", f"steps={steps}", "trial=true"]
-            words += ["evaluation.every_epochs=1000"]  # as in a run that is not over after its first steps
+            words += ["evaluation.every_epochs=1000"]  # as in a longer run
             summary = train(run, recipe, *words, "init=scratch", "summaries.tensorboard=false")
-            found.append(_point(f"`{recipe}` {size} px, batch {batch}", summary["first_steps"]))
-            print(json.dumps(found[-1]), file=sys.stderr)
-    return found
+            points.append(_point(f"`{recipe}` {size} px, batch {batch}", summary["first_steps"]))
+            print(json.dumps(points[-1]), file=sys.stderr)
+    return points
 
 
 def _point(name: str, first: dict[str, Any]) -> Point:
@@ -93,7 +93,7 @@ def _errors(what: str, key: str, points: Sequence[Point], aim: float, worst_aim:
     met = median <= aim and (worst_aim is None or abs(errors[worst]) <= worst_aim)
     aims = f"aim: median {aim:.0%}" + (f", worst {worst_aim:.0%}" if worst_aim else "")
     return Row(
-        what=f"predicted {what}, after the probe, against measured",
+        what=f"predicted {what}, after the trial, against measured",
         ours=f"median {median:.1%} off, worst {errors[worst]:+.1%} ({worst})",
         theirs=aims,
         verdict="met" if met else "missed",
@@ -104,17 +104,17 @@ def _errors(what: str, key: str, points: Sequence[Point], aim: float, worst_aim:
     )
 
 
-def _answer(data: Path) -> Row:
+def _plan_seconds(data: Path) -> Row:
     def ask() -> float:
         begun = time.monotonic()
         words = boxcrew("plan", f"data={data}", "trial=false")
         subprocess.run(words, check=True, capture_output=True)
         return time.monotonic() - begun
 
-    ask()  # what is looked at once is kept: images, speeds of the machine
+    ask()  # afterwards scans and machine speeds are cached
     (seconds,) = alternate([ask], repeats=5)
     return Row(
-        what="`boxcrew plan` without the probe",
+        what="`boxcrew plan` without a trial",
         ours=f"{seconds:.1f} s",
         theirs="aim: under 5 s",
         verdict="met" if seconds < 5 else "missed",

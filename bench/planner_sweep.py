@@ -1,13 +1,12 @@
-"""One recipe under many plans, in one process: images a second of each, with real loaders and real steps.
+"""One recipe under many plans, in one process: images per second of each, with real loaders and steps.
 
     python -m bench.planner_sweep RECIPE DATA BATCH[,BATCH] sweep FORMAT THREADS WORKERS BATCH …
     python -m bench.planner_sweep RECIPE DATA BATCH naive
     python -m bench.planner_sweep RECIPE DATA BATCH FORMAT THREADS WORKERS
 
 prints JSON: a list of {format, threads, workers, batch, images_per_second}, of which the best and those
-that are named are measured several times; or the images a second of one way alone.
-`naive` is what people begin with: contiguous, a thread for each core, 8 workers, an allocator that nobody
-has told anything.
+that are named are measured several times; or the images per second of one mode alone.
+`naive` is what people begin with: contiguous, a thread for each core, 8 workers, the default allocator.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-if "naive" not in sys.argv:  # as the command has it, before torch is there
+if "naive" not in sys.argv:  # as in the command, before torch is imported
     os.environ.setdefault("GOMP_SPINCOUNT", "5000")
 
 from boxcrew.api import run_config
@@ -32,77 +31,78 @@ from boxcrew.deploy import memory
 from boxcrew.deploy.deployment import deploy
 from boxcrew.hardware.probe import usable_cores
 from boxcrew.plan.plan import Clone, Plan, Replica
-from boxcrew.tasks.base import LoaderOptions, TaskData
+from boxcrew.tasks.data import LoaderOptions, TaskData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.optim import optimizer_of
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.planning.workload import freeze_for
-from boxcrew.train.run.data import load_task_data, settled
+from boxcrew.train.run.data import open_task
 
 SECONDS, STEPS = 1.5, 2  # of each: at least
-AGAIN = 2  # so many of the best, of each batch, are measured again in turns
+AGAIN = 2  # best ones of each batch that are measured again in turns
 ROUNDS = 2
-LONG = 1.0  # seconds: after one step that takes as many, none is left out
+LONG = 1.0  # seconds: after a longer step, the second one is counted
 
 
-def main(recipe: str, data: str, batches: str, *way: str) -> None:
+def main(recipe: str, data: str, batches: str, *mode: str) -> None:
     config, loaded = _load(recipe, data)
-    if way[0] != "sweep":
-        print(json.dumps(_measure(config, loaded, _only(int(batches), *way))))
+    if mode[0] != "sweep":
+        print(json.dumps(_measure(config, loaded, _only(int(batches), *mode))))
         return
-    named = [_way(f, int(t), int(w), int(b)) for f, t, w, b in zip(*[iter(way[1:])] * 4, strict=True)]
+    named = [_mode(f, int(t), int(w), int(b)) for f, t, w, b in zip(*[iter(mode[1:])] * 4, strict=True)]
     sizes = [int(size) for size in batches.split(",")]
     cores = int(usable_cores())
-    ways = [
-        _way(*one)
-        for one in itertools.product(
+    modes = [
+        _mode(*choice)
+        for choice in itertools.product(
             ("channels_last", "contiguous"), range(1, cores + 1), range(cores + 1), sizes
         )
     ]
-    found = [[_measure(config, loaded, way)] for way in ways]
-    again = [i for i, way in enumerate(ways) if way in named]
+    speeds = [[_measure(config, loaded, each)] for each in modes]
+    again = [i for i, each in enumerate(modes) if each in named]
     for size in sizes:
-        alike = [i for i, way in enumerate(ways) if way["batch"] == size]
-        again += sorted(alike, key=lambda i: -found[i][0])[:AGAIN]
+        same_batch = [i for i, each in enumerate(modes) if each["batch"] == size]
+        again += sorted(same_batch, key=lambda i: -speeds[i][0])[:AGAIN]
     for _ in range(ROUNDS):
         for i in dict.fromkeys(again):
-            found[i].append(_measure(config, loaded, ways[i]))
-    medians = [statistics.median(speeds) for speeds in found]
-    print(json.dumps([way | {"images_per_second": speed} for way, speed in zip(ways, medians, strict=True)]))
+            speeds[i].append(_measure(config, loaded, modes[i]))
+    medians = [statistics.median(values) for values in speeds]
+    results = [each | {"images_per_second": speed} for each, speed in zip(modes, medians, strict=True)]
+    print(json.dumps(results))
 
 
 def _only(batch: int, memory_format: str, *numbers: str) -> dict[str, Any]:
     if memory_format != "naive":
         threads, workers = map(int, numbers)
-        return _way(memory_format, threads, workers, batch)
-    memory.MALLOC_WISHES = ()
-    return _way("contiguous", int(usable_cores()), 8, batch)
+        return _mode(memory_format, threads, workers, batch)
+    memory.MALLOC_OPTIONS = ()
+    return _mode("contiguous", int(usable_cores()), 8, batch)
 
 
-def _way(memory_format: str, threads: int, workers: int, batch: int) -> dict[str, Any]:
+def _mode(memory_format: str, threads: int, workers: int, batch: int) -> dict[str, Any]:
     return {"format": memory_format, "threads": threads, "workers": workers, "batch": batch}
 
 
 def _load(recipe: str, data: str) -> tuple[RunConfig, TaskData]:
     config = run_config(recipe, {"data": data, "init": "scratch"})
-    task_data, config = settled(load_task_data(config, workers=1, screen=Screen()), config, Screen())
+    config, task_data, _ = open_task(config, Screen())
     return config, task_data
 
 
-def _measure(config: RunConfig, task_data: TaskData, way: dict[str, Any]) -> float:
+def _measure(config: RunConfig, task_data: TaskData, mode: dict[str, Any]) -> float:
     plan = Plan(
-        replicas=(Replica(clones=(Clone(device="cpu", share=way["batch"]),)),),
+        replicas=(Replica(clones=(Clone(device="cpu", share=mode["batch"]),)),),
         parameter_device="cpu",
         optimizer_device="cpu",
-        batch=way["batch"],
-        memory_format=way["format"],
-        threads=way["threads"],
-        loader_workers=way["workers"],
+        batch=mode["batch"],
+        memory_format=mode["format"],
+        threads=mode["threads"],
+        loader_workers=mode["workers"],
     )
     task = task_data.task()
     freeze_for(config, task).set_learning(task, fraction=0.0)
-    with deploy(plan) as deployment, closing(_batches(task_data, way)) as batches:
-        deployment.place(task)
+    with deploy(plan) as deployment, closing(_batches(task_data, mode)) as batches:
+        deployment.setup_module(task)
         optimizer = optimizer_of(task, config.optim)
 
         def step() -> None:
@@ -117,12 +117,12 @@ def _measure(config: RunConfig, task_data: TaskData, way: dict[str, Any]) -> flo
         while steps < STEPS or time.perf_counter() < begun + SECONDS:
             step()
             steps += 1
-        return steps * float(way["batch"]) / (time.perf_counter() - begun)
+        return steps * float(mode["batch"]) / (time.perf_counter() - begun)
 
 
-def _batches(task_data: TaskData, way: dict[str, Any]) -> Generator[Any, None, None]:
-    feed = LoaderOptions(batch=way["batch"], seed=0, workers=Workers(num=way["workers"]))
-    yield from task_data.keeping(1 << 30).loader(feed).batches()
+def _batches(task_data: TaskData, mode: dict[str, Any]) -> Generator[Any, None, None]:
+    options = LoaderOptions(batch=mode["batch"], seed=0, workers=Workers(num=mode["workers"]))
+    yield from task_data.keeping(1 << 30).loader(options).batches()
 
 
 if __name__ == "__main__":

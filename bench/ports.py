@@ -1,4 +1,4 @@
-"""Ports of this machine that nobody uses."""
+"""Free TCP ports of this machine."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ import socket
 
 def free_port() -> int:
     """Return a TCP port of the loopback interface that is free at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])

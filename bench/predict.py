@@ -1,6 +1,6 @@
 """One photo from array to boxes on one thread: ours, and torchvision's SSDLite.
 
-`python -m bench.predict ours|torchvision` is one measurement in a process of its own; `rows` makes the two
+`python -m bench.predict ours|torchvision` is one measurement in a separate process; `rows` makes the two
 take turns.
 """
 
@@ -46,11 +46,11 @@ def rows(*, repeats: int = 5) -> list[Row]:
 
 
 def measure_ours() -> dict[str, float]:
-    """With `Detector.predict`, as a user calls it; the boxes of all scores are kept."""
+    """Time `Detector.predict` as a user calls it, with boxes of all scores."""
     import torch
 
     from boxcrew.api import Detector, run_config
-    from boxcrew.detectors._base import build_detector
+    from boxcrew.detectors import build_detector
     from boxcrew.tasks.detection import DetectionTask, require_detection
     from boxcrew.train.output.outcome import save_task
 

@@ -1,6 +1,4 @@
-"""The real data sets and weights that stand beside the checkout, or the sets in BOXCREW_SHARED_DATA and the
-weights beside them; benchmarks do without.
-"""
+"""Real data sets and weights beside the checkout, or in and beside BOXCREW_SHARED_DATA, if there are any."""
 
 from __future__ import annotations
 
@@ -9,13 +7,13 @@ from pathlib import Path
 
 
 def real_data(name: str) -> Path | None:
-    """The folder of a set; None where it is absent."""
+    """Return the folder of a data set; None if it is absent."""
     folder = _sets() / name
     return folder if folder.is_dir() else None
 
 
 def real_weights(name: str) -> Path | None:
-    """A weight file; None where it is absent."""
+    """Return a weight file; None if it is absent."""
     file = _sets().parent / "weights" / name
     return file if file.is_file() else None
 

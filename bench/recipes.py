@@ -1,5 +1,6 @@
-"""What each recipe does in some minutes on two CPU cores: the figures in the recipes' docstrings. `starter`
-and `ssd300_vgg16` have benchmarks of their own.
+"""The accuracy of each recipe after some minutes on two CPU cores: the figures in the recipes' docstrings.
+
+`starter` and `ssd300_vgg16` have their own benchmarks.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from typing import Any
 from bench.child import train
 from bench.overfit import BY_HEART
 from bench.real_data import real_data, real_weights
-from bench.row import Row
+from bench.row import Row, skipped
 from bench.small_set import write_small
 
+COMMAND = "python -m bench recipes"
 SET = "groceries8_voc"
 MINUTES = 2
 FEW_IMAGES, FEW_MINUTES = 4, 3
@@ -32,7 +34,7 @@ def _on_photos(recipe: str) -> Row:
         weights = real_weights(WEIGHTS[recipe])
     if data is None or (recipe in WEIGHTS and weights is None):
         absent = SET if data is None else WEIGHTS[recipe]
-        return Row(what=what, ours="", theirs="", verdict=f"skipped: no {absent}", command=_COMMAND)
+        return skipped(what=what, reason=f"no {absent}", command=COMMAND)
     words = [f"data={data}", f"time={MINUTES}m", *([f"init.weights={weights}"] if weights else [])]
     return _row(
         what, recipe, words, f"time={MINUTES}m" + (f" init.weights={WEIGHTS[recipe]}" if weights else "")
@@ -47,7 +49,7 @@ def _by_heart(recipe: str) -> Row:
         return _row(what, recipe, words, " ".join(words[1:]))
 
 
-def _row(what: str, recipe: str, words: list[str], told: str) -> Row:
+def _row(what: str, recipe: str, words: list[str], settings: str) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         summary: dict[str, Any] = train(Path(folder) / "run", recipe, *words)
     return Row(
@@ -55,10 +57,7 @@ def _row(what: str, recipe: str, words: list[str], told: str) -> Row:
         ours=f"AP50 {summary['AP50']:.3f}, AP {summary['AP']:.3f}",
         theirs="",
         verdict="reported",
-        command=_COMMAND,
+        command=COMMAND,
         detail=f"one run, {summary['images_per_second']:.1f} images/s, {summary['epochs']:.1f} epochs; "
-        f"{told}",
+        f"{settings}",
     )
-
-
-_COMMAND = "python -m bench recipes"

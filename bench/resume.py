@@ -1,4 +1,4 @@
-"""How soon a run that goes on takes its first step, beside a fresh one: from the start of the process."""
+"""The seconds from process start to the first step: of a resumed run, against a fresh one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def rows() -> list[Row]:
 
 
 def _seconds_to_step(*words: str, run: Path) -> float:
-    """Until a step is finished that was not yet; the run is then asked to stop, which it does resumably."""
+    """Return the seconds until the next step is finished; the run is then stopped, and can be resumed."""
     before = _last_step(run)
     begun = time.perf_counter()
     process = subprocess.Popen(
@@ -61,7 +61,7 @@ def _seconds_to_step(*words: str, run: Path) -> float:
 
 
 def _last_step(run: Path) -> int:
-    """Of which a whole line is written; 0 before the first."""
+    """Return the last step with a complete line in the metrics; 0 before the first."""
     file = run / "metrics.jsonl"
     lines = file.read_text().split("\n")[:-1] if file.is_file() else []
     return int(json.loads(lines[-1])["step"]) if lines else 0

@@ -1,4 +1,4 @@
-"""One measured figure beside what it is to be compared with."""
+"""A row of the benchmarks: a measured figure, and what it is compared with."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Figure = TypeVar("Figure")
 class Row:
     what: str
     ours: str
-    theirs: str  # of the peer or the aim; empty where there is none
+    theirs: str  # of the peer or the aim; empty if there is none
     verdict: str  # the ratio, or whether the aim is met
     command: str
     detail: str = ""
@@ -23,15 +23,20 @@ class Row:
         return asdict(self)
 
 
+def skipped(*, what: str, reason: str, command: str, ours: str = "") -> Row:
+    """Return the row of a comparison that something is missing for."""
+    return Row(what=what, ours=ours, theirs="", verdict=f"skipped: {reason}", command=command)
+
+
 def alternate(runs: Sequence[Callable[[], float]], *, repeats: int) -> list[float]:
-    """The median of each, with the runs taking turns: the machine's moods then fall on all of them."""
+    """Return the median of each run. They take turns, so that changes of the machine's speed affect all."""
     return [statistics.median(values) for values in _in_turns(runs, repeats)]
 
 
 def alternate_figures(
     runs: Sequence[Callable[[], Mapping[str, float]]], *, repeats: int
 ) -> list[dict[str, float]]:
-    """The same for runs that give several figures: the median of each."""
+    """Return the medians of runs with several figures each; the runs take turns."""
     return [
         {name: statistics.median(figures[name] for figures in values) for name in values[0]}
         for values in _in_turns(runs, repeats)

@@ -1,4 +1,4 @@
-"""What checkpoints at the default interval cost a run."""
+"""The cost of checkpoints at the default interval."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ def rows() -> list[Row]:
     from boxcrew.api import run_config
     from boxcrew.train.loop.hooks.saver import Saver
     from boxcrew.train.output.screen import Screen
-    from boxcrew.train.run.run import train
+    from boxcrew.train.run import train
 
-    made: list[Saver] = []
+    savers: list[Saver] = []
     close = Saver.close
 
     def note(saver: Saver) -> None:
-        made.append(saver)
+        savers.append(saver)
         close(saver)
 
     with tempfile.TemporaryDirectory() as folder, patch.object(Saver, "close", note):
         settings = {"epochs": EPOCHS, "out": str(Path(folder) / "run"), "evaluation": {"every_epochs": 1000}}
         outcome = train(run_config("starter", settings), Screen())
-    seconds, saver = outcome.summary["train_seconds"], made[0]
+    seconds, saver = outcome.summary["train_seconds"], savers[0]
     waited, worked = saver.loop_seconds / seconds, saver.cpu_seconds / seconds
     return [
         Row(

@@ -1,6 +1,6 @@
-"""How fast a data set is looked at: real photos, beside Ultralytics; very many annotations of tiny images.
+"""The speed of scanning a data set: real photos against Ultralytics, and many annotations of tiny images.
 
-`python -m bench.scan FOLDER` is one measurement in a process of its own; `rows` makes it and the peer take
+`python -m bench.scan FOLDER` is one measurement in a separate process; `rows` makes it and the peer take
 turns.
 """
 
@@ -18,9 +18,9 @@ import cv2
 import numpy as np
 
 from bench.child import in_child
-from bench.peers import is_installed, run_peer, skipped
+from bench.peers import is_installed, missing, run_peer
 from bench.real_data import real_data
-from bench.row import Row, alternate_figures
+from bench.row import Row, alternate_figures, skipped
 from bench.yolo_copy import copy_yolo
 from boxcrew.data.checks.scan import scan
 from boxcrew.data.detection.source import SOURCES, open_source
@@ -38,7 +38,7 @@ def rows() -> list[Row]:
 
 
 def measure(root: Path, cache: Path) -> dict[str, float]:
-    """Seconds from nothing known to a set that may be trained on. Imports are not counted."""
+    """Return the seconds to open and scan a data set for the first time. Imports are not counted."""
     for name in SOURCES.names():
         SOURCES.get(name)
     wall, cpu = time.perf_counter(), time.process_time()
@@ -58,20 +58,21 @@ def _against_ultralytics(folder: Path) -> Row:
     what = f"first look at `coco128_yolo`, {COPIES} times over, against Ultralytics' check"
     original = real_data("coco128_yolo")
     if original is None:
-        return Row(what=what, ours="", theirs="", verdict="skipped: no coco128_yolo", command=COMMAND)
+        return skipped(what=what, reason="no coco128_yolo", command=COMMAND)
     root = folder / "coco"
     num_images = copy_yolo(original, root, copies=COPIES)
     if not is_installed("ultralytics"):
         (ours,) = alternate_figures([partial(in_child, "scan", str(root))], repeats=REPEATS)
-        return skipped(what=what, peer="ultralytics", ours=_speed(num_images, ours), command=COMMAND)
+        speed = _speed(num_images, ours)
+        return skipped(what=what, reason=missing("ultralytics"), ours=speed, command=COMMAND)
     version = ""
 
     def peer() -> dict[str, float]:
         nonlocal version
-        found = run_peer("ultralytics", "ultralytics_scan", str(root / "data.yaml"))
-        assert found["images"] == num_images, found
-        version = found["version"]
-        return {name: found[name] for name in ("seconds", "cpu_seconds")}
+        result = run_peer("ultralytics", "ultralytics_scan", str(root / "data.yaml"))
+        assert result["images"] == num_images, result
+        version = result["version"]
+        return {name: result[name] for name in ("seconds", "cpu_seconds")}
 
     ours, theirs = alternate_figures([partial(in_child, "scan", str(root)), peer], repeats=REPEATS)
     ratio, cpu_ratio = (theirs[name] / ours[name] for name in ("seconds", "cpu_seconds"))
@@ -118,7 +119,7 @@ def _of_drawn_sets(folder: Path) -> list[Row]:
 
 
 def _write(root: Path, *, images: int, size: tuple[int, int], boxes: int) -> None:
-    """A YOLO set of noisy images, of different contrast and so of different lengths, as photos are."""
+    """Write a YOLO set of noisy images of different contrast, so that file sizes differ as with photos."""
     width, height = size
     rng = np.random.default_rng(0)
     noise = cv2.GaussianBlur(rng.integers(0, 256, (height, width, 3), dtype=np.uint8), (0, 0), 2)
@@ -127,9 +128,9 @@ def _write(root: Path, *, images: int, size: tuple[int, int], boxes: int) -> Non
             (root / kind / split).mkdir(parents=True)
     for i in range(images):
         split = "val" if i % 5 == 0 else "train"
-        picture = (noise * rng.uniform(0.1, 1)).astype(np.uint8)
+        image = (noise * rng.uniform(0.1, 1)).astype(np.uint8)
         _, encoded = cv2.imencode(
-            ".jpg", cv2.putText(picture, str(i), (2, height // 2), 0, 0.5, (255, 255, 255))
+            ".jpg", cv2.putText(image, str(i), (2, height // 2), 0, 0.5, (255, 255, 255))
         )
         (root / "images" / split / f"{i}.jpg").write_bytes(encoded.tobytes())
         lines = np.column_stack([rng.uniform(0.2, 0.8, (boxes, 2)), rng.uniform(0.05, 0.3, (boxes, 2))])

@@ -1,4 +1,4 @@
-"""A part of a data set, written as a set of its own: benchmarks that are not about accuracy need no more."""
+"""Small data sets for benchmarks that are not about accuracy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from boxcrew.data.detection.writers import write_source
 
 
 def write_small(data: str | Path, out: Path, *, num_train: int, num_val: int) -> Path:
-    """The first images of `train` and `val`, as VOC; gives `out`."""
+    """Write the first images of `train` and `val` as VOC into `out`, and return it."""
     source = open_source(data)
     source.splits = {"train": source.split("train")[:num_train], "val": source.split("val")[:num_val]}
     write_source(source, out, format="voc")

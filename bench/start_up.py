@@ -1,4 +1,4 @@
-"""How long `boxcrew --help` takes."""
+"""The seconds that `boxcrew --help` takes."""
 
 from __future__ import annotations
 

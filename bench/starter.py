@@ -1,4 +1,4 @@
-"""`make train` as a newcomer meets it: time and accuracy."""
+"""The time and accuracy of `make train`, a new user's first command."""
 
 from __future__ import annotations
 

@@ -17,13 +17,13 @@ from torchvision.transforms import v2
 from boxcrew.data.detection.source import Record
 
 Preset = Literal["ssd", "ssdlite"]
-Backend = Literal["pil", "tensor"]  # what the transforms work on; the scripts know both
+Backend = Literal["pil", "tensor"]  # the input of the transforms; the scripts support both
 
 FILL = (123.0, 117.0, 104.0)
 
 
 def preset(name: Preset, *, backend: Backend, size: int | None = None) -> v2.Transform:
-    """The scripts leave the resize to the network; `size` has it done here, before the floats are made."""
+    """Return the transforms of a script. With `size` they resize, which the scripts leave to the network."""
     steps: list[v2.Transform] = []
     if name == "ssd":
         fill: dict[Any, Any] = defaultdict(lambda: FILL)
@@ -71,11 +71,11 @@ class Photos(Dataset[tuple[Tensor, dict[str, Tensor]]]):
 def as_lists(
     pairs: Sequence[tuple[Tensor, dict[str, Tensor]]],
 ) -> tuple[list[Tensor], list[dict[str, Tensor]]]:
-    """What its networks want: they stack the images themselves, after resizing them."""
+    """Collate as torchvision's networks expect: they resize and stack the images themselves."""
     return [image for image, _ in pairs], [target for _, target in pairs]
 
 
 def as_batch(pairs: Sequence[tuple[Tensor, dict[str, Tensor]]]) -> tuple[Tensor, list[dict[str, Tensor]]]:
-    """For images of one size."""
+    """Collate images of one size into a tensor."""
     images, targets = as_lists(pairs)
     return torch.stack(images), targets

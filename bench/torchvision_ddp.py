@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader
 from torch.utils.data.distributed import DistributedSampler
 from torchvision.models import get_model
 
-from bench.photos import photos
+from bench.data import open_data
 from bench.torchvision_data import Photos, Preset, as_lists, preset
 from boxcrew.tasks.detection import DetectionData
 
@@ -44,29 +44,28 @@ def batches(data: DetectionData, name: Preset, batch: int) -> Iterator[Examples]
 def step(model: nn.Module, optimizer: torch.optim.Optimizer, examples: Examples) -> None:
     losses: dict[str, Tensor] = model(*examples)
     with torch.no_grad():
-        told = torch.stack([losses[name] for name in sorted(losses)])
-        dist.all_reduce(told)
+        dist.all_reduce(torch.stack([losses[name] for name in sorted(losses)]))
     optimizer.zero_grad()
     sum(losses.values(), start=torch.zeros(())).backward()  # type: ignore[no-untyped-call]
     optimizer.step()
 
 
 def main(words: list[str]) -> None:
-    name, place = words[:2]
+    name, folder = words[:2]
     size, batch, num_steps, threads = map(int, words[2:])
     torch.set_num_threads(threads)
     dist.init_process_group("gloo")
-    data = photos(place)
+    data = open_data(folder)
     torch.manual_seed(0)
     num_classes = 1 + len(data.source.classes)
     model = get_model(name, weights=None, weights_backbone=None, num_classes=num_classes).train()
-    together = DistributedDataParallel(model)
+    parallel = DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, weight_decay=5e-4)
     stream = batches(data, "ssdlite" if size == 320 else "ssd", batch // dist.get_world_size())
-    step(together, optimizer, next(stream))
+    step(parallel, optimizer, next(stream))
     begun = time.monotonic()
     for _ in range(num_steps):
-        step(together, optimizer, next(stream))
+        step(parallel, optimizer, next(stream))
     seconds = time.monotonic() - begun
     if dist.get_rank() == 0:
         print(json.dumps({"images_per_second": num_steps * batch / seconds}))

@@ -3,7 +3,7 @@ cosine of its reference scripts, but with AdamW: of the optimizers tried it serv
 Evaluations are not counted as training, and neither is a trial of both memory formats, of which the faster is
 used.
 
-`python -m bench.torchvision_ssdlite DATA WEIGHTS SECONDS` prints what was reached when.
+`python -m bench.torchvision_ssdlite DATA WEIGHTS SECONDS` prints the curve.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from torchvision.models.detection import _utils, ssdlite
 from torchvision.models.detection.anchor_utils import DefaultBoxGenerator
 from torchvision.models.detection.ssd import SSD
 
-from bench.curves import LOOKS, Point
-from bench.photos import photos
+from bench.curves import NUM_EVALUATIONS, Point
+from bench.data import open_data
 from bench.torchvision_data import Photos, as_lists, preset
 from boxcrew.core.types import Detections
 from boxcrew.data.detection.source import Record
@@ -52,13 +52,13 @@ Examples = tuple[list[Tensor], list[dict[str, Tensor]]]
 
 
 def build(num_classes: int, weights: Path) -> nn.Module:
-    """As `ssdlite320_mobilenet_v3_large` is put together, on the other backbone."""
+    """Build the network like `ssdlite320_mobilenet_v3_large`, with a MobileNetV2 backbone."""
     norm = partial(nn.BatchNorm2d, eps=0.001, momentum=0.03)
     backbone = mobilenet_v2(weights=None)
     state = torch.load(weights, weights_only=True)
     backbone.features.load_state_dict({name.removeprefix("features."): t for name, t in state.items()})
     for block in backbone.features:
-        if hasattr(block, "conv"):  # what the extractor calls `block`, in MobileNetV3's word
+        if hasattr(block, "conv"):  # the extractor expects MobileNetV3's name
             block.block = block.conv
     extractor = ssdlite._mobilenet_extractor(backbone, 6, norm)
     anchors = DefaultBoxGenerator([[2, 3] for _ in range(6)], min_ratio=0.2, max_ratio=0.95)
@@ -81,7 +81,7 @@ def build(num_classes: int, weights: Path) -> nn.Module:
 
 
 def train(data: DetectionData, weights: Path, seconds: float) -> tuple[list[Point], str]:
-    """What was reached when, and how it was trained."""
+    """Train for `seconds`; return the curve, and how it was measured, in words."""
     torch.manual_seed(0)
     torch.set_num_threads(max(1, int(usable_cores())))
     model = build(len(data.source.classes), weights)
@@ -100,8 +100,8 @@ def train(data: DetectionData, weights: Path, seconds: float) -> tuple[list[Poin
         _step(model, optimizer, next(batches))
         elapsed += time.monotonic() - begun
         images += BATCH
-        if elapsed >= seconds * (len(points) + 1) / LOOKS:
-            points.append(_look(model, data, elapsed))
+        if elapsed >= seconds * (len(points) + 1) / NUM_EVALUATIONS:
+            points.append(_evaluate(model, data, elapsed))
     how = (
         f"torchvision {torchvision.__version__}, {SIZE} px, batch {BATCH}, AdamW at {RATE}, "
         f"{'channels-last' if channels_last else 'contiguous'}, {images / elapsed:.1f} images/s, "
@@ -154,32 +154,32 @@ def _is_faster_channels_last(model: nn.Module, examples: Examples) -> bool:
     return seconds[1] < seconds[0]
 
 
-def _look(model: nn.Module, data: DetectionData, elapsed: float) -> Point:
+def _evaluate(model: nn.Module, data: DetectionData, elapsed: float) -> Point:
     model.eval()
-    evaluated = [_judge(model, record) for record in data.val]
+    evaluated = [_detect(model, record) for record in data.val]
     model.train()
     numbers = evaluate_detections(evaluated, data.source.classes).numbers
     return Point(seconds=elapsed, AP50=numbers["AP50"], AP=numbers["AP"])
 
 
-def _judge(model: nn.Module, record: Record) -> EvaluatedImage:
+def _detect(model: nn.Module, record: Record) -> EvaluatedImage:
     pixels = decode_image(str(record.path), ImageReadMode.RGB, apply_exif_orientation=True)
     with torch.inference_mode():
-        found = model([pixels.float() / 255])[0]
-    boxes, scores, labels = (found[name].clone() for name in ("boxes", "scores", "labels"))
+        output = model([pixels.float() / 255])[0]
+    boxes, scores, labels = (output[name].clone() for name in ("boxes", "scores", "labels"))
     return EvaluatedImage(
         key=record.key,
         width=record.width,
         height=record.height,
         target=record.target,
-        found=Detections(boxes=boxes, scores=scores, labels=labels - 1),
+        detections=Detections(boxes=boxes, scores=scores, labels=labels - 1),
     )
 
 
 def main(words: list[str]) -> None:
-    place, weights, seconds = words[0], Path(words[1]), float(words[2])
+    folder, weights, seconds = words[0], Path(words[1]), float(words[2])
     cores = max(1, int(usable_cores()))
-    data = photos(place, workers=cores)
+    data = open_data(folder, workers=cores)
     points, how = train(data, weights, seconds)
     print(json.dumps({"points": [asdict(point) for point in points], "how": how}))
 

@@ -83,11 +83,11 @@ def measure_ours(setup: Setup) -> dict[str, float]:
     from boxcrew.core.types import Sample
     from boxcrew.data.loading.collate import collate
     from boxcrew.deploy.deployment import deploy
-    from boxcrew.detectors._base import build_detector
+    from boxcrew.detectors import build_detector
     from boxcrew.hardware.probe import probe_machine
     from boxcrew.tasks.detection import DetectionTask, largest_batch, require_detection
     from boxcrew.train.loop.optim import build_optimizer
-    from boxcrew.train.planning.choose import choose_plan
+    from boxcrew.train.planning.from_settings import choose_plan
     from boxcrew.train.planning.workload import account_for
 
     config = run_config(setup.recipe, {"batch": setup.batch, "deploy": {"threads": THREADS}})
@@ -102,7 +102,7 @@ def measure_ours(setup: Setup) -> dict[str, float]:
     examples = partial(largest_batch, size=detector.config.size, num_objects=10)
     workload = account_for(config, task, examples)
     with deploy(choose_plan(config, probe_machine(), workload, num_samples=1)) as deployment:
-        deployment.place(task).train()
+        deployment.setup_module(task).train()
 
         def step() -> None:
             deployment.gradients(task, batch, "train")

@@ -39,7 +39,7 @@ def scan_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("scan_cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("boxcrew.data.checks.scan.cache_folder", lambda name: folder / name)
-        for user in ("hardware.speed", "plan.observed_store", "tasks.features", "train.planning.workload"):
+        for user in ("hardware.speed", "plan.observed", "tasks.frechet_features", "train.planning.workload"):
             patch.setattr(f"boxcrew.{user}.cache_folder", lambda name: folder / name)
         yield
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import boxcrew
-from boxcrew.api import Detector, find_photos
+from boxcrew.api import Detector, find_images
 from boxcrew.core.errors import DataError, ModelError
 from boxcrew.data.images.reading import read_image
 
@@ -33,7 +33,7 @@ def test_predict_many_equals_one_by_one(tiny_run: Path, tiny_set: Path) -> None:
     detector = Detector.load(tiny_run)
     folder = tiny_set / "JPEGImages"
     together = list(detector.predict_many(folder, score=0.05, batch=3))
-    assert [one.path for one in together] == find_photos(folder)
+    assert [one.path for one in together] == find_images(folder)
     for one in together:
         assert one.path is not None
         alone = detector.predict(one.path, score=0.05)
@@ -72,5 +72,5 @@ def test_errors_name_what_was_looked_for(tmp_path: Path) -> None:
         Detector.load(tmp_path / "nowhere")
     with pytest.raises(ModelError, match=r"it has no weights/best\.safetensors"):
         Detector.load(tmp_path)
-    with pytest.raises(DataError, match="no photo there"):
-        find_photos(tmp_path)
+    with pytest.raises(DataError, match="no image found"):
+        find_images(tmp_path)

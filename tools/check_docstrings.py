@@ -1,4 +1,4 @@
-"""Checks that every docstring begins with a sentence that stands alone: `python tools/check_docstrings.py src`.
+"""Checks that docstrings begin with a sentence that stands alone: `python tools/check_docstrings.py src`.
 
 A first sentence that begins with a preposition or a relative pronoun only makes sense after the line above
 it, and one of three words says nothing that the name does not. Dunder methods, and methods that may override
@@ -15,10 +15,10 @@ from pathlib import Path
 
 FEWEST_WORDS = 4
 _FRAGMENT = re.compile(
-    r"(About|Above|Across|After|Against|Along|Also|Among|And|As|At|Before|Behind|Below|Beside|Besides|Between|"
-    r"Beyond|But|By|During|For|From|How|If|In|Inside|Into|Like|None|Of|On|Onto|Or|Out|Outside|Over|Per|Since|"
-    r"That|The same|Then|There|Through|To|Towards|Under|Until|Up|Upon|What|When|Where|Whether|Which|While|Who|"
-    r"Whom|Whose|Why|With|Within|Without)\b"
+    r"(About|Above|Across|After|Against|Along|Also|Among|And|As|At|Before|Behind|Below|Beside|"
+    r"Besides|Between|Beyond|But|By|During|For|From|How|If|In|Inside|Into|Like|None|Of|On|Onto|"
+    r"Or|Out|Outside|Over|Per|Since|That|The same|Then|There|Through|To|Towards|Under|Until|Up|"
+    r"Upon|What|When|Where|Whether|Which|While|Who|Whom|Whose|Why|With|Within|Without)\b"
 )
 _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -1,5 +1,6 @@
-"""Other trainers to measure against. Each lives in an environment of its own, `.peers/<name>`, made by
-`make peers`; none is imported here: a script of this folder is run by the peer's interpreter and prints JSON.
+"""Other trainers to compare with. Each has its own environment, `.peers/<name>`, made by `make peers`.
+
+None is imported here: a script of this folder is run by the peer's interpreter and prints JSON.
 """
 
 from __future__ import annotations
@@ -10,8 +11,6 @@ import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
-
-from bench.row import Row
 
 _SCRIPTS = Path(__file__).parent
 _ENVIRONMENTS = Path(__file__).parents[2] / ".peers"
@@ -25,13 +24,19 @@ _QUIET = {
 }
 
 
+def missing(peer: str) -> str:
+    """Return the reason to skip a peer that is not installed."""
+    return f"no .peers/{peer}; make peers"
+
+
 def is_installed(peer: str) -> bool:
     return _interpreter(peer).is_file()
 
 
 def run_peer(peer: str, script: str, *words: str) -> dict[str, Any]:
-    """What `script` (a file of this folder, without .py) prints as its last line, a JSON object. What the
-    peer keeps of settings goes to a folder that is then deleted.
+    """Run `script` (a file of this folder, without .py) and return the JSON object in its last line.
+
+    Settings that the peer stores go to a temporary folder.
     """
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
@@ -42,19 +47,8 @@ def run_peer(peer: str, script: str, *words: str) -> dict[str, Any]:
             text=True,
             check=True,
         )
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
-def skipped(*, what: str, peer: str, ours: str, command: str) -> Row:
-    """The row in place of a comparison with a peer that is not installed."""
-    return Row(
-        what=what,
-        ours=ours,
-        theirs="",
-        verdict=f"skipped: no .peers/{peer}; make peers",
-        command=command,
-    )
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
 
 
 def _interpreter(peer: str) -> Path:

@@ -20,7 +20,7 @@ def main(recipe: str) -> None:
     track = importlib.import_module("boxcrew.core.torch_tools.tracked_weights")
     torch.set_num_threads(2)
     turns = loops.Turns.of(recipe)
-    task, batches, optimizer, clip = loops.parts(recipe)
+    task, batches, optimizer, clip = loops.components(recipe)
 
     class Module(lightning.LightningModule):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
@@ -51,7 +51,7 @@ def main(recipe: str) -> None:
             return optimizer
 
         def transfer_batch_to_device(self, batch: Any, device: Any, dataloader_idx: int) -> Any:  # noqa: ARG002
-            return batch  # it is there
+            return batch  # it is there already
 
     class Stream(torch.utils.data.IterableDataset):  # type: ignore[misc, name-defined]
         def __iter__(self) -> Any:

@@ -1,7 +1,7 @@
 """Run by the interpreter of Ultralytics: YOLO11n from random weights, trained for a given time with all that
-it has by default: DATA_YAML OUT SECONDS SIZE LOOKS THREADS.
+it has by default: DATA_YAML OUT SECONDS SIZE EVALUATIONS THREADS.
 
-What it finds on `val` is written to OUT several times on the way; that time is not counted as training.
+Its detections on `val` are written to OUT several times; that time is not counted as training.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ NETWORK = "yolo11n.yaml"
 
 
 class Watch:
-    """Looks at a training from outside, at even shares of its time."""
+    """Writes the detections of a training at regular intervals."""
 
     def __init__(self, package: Any, torch: Any, photos: Path, out: Path) -> None:
         self._package, self._torch = package, torch
         self._photos, self._out = photos, out
-        self.looks: list[dict[str, Any]] = []
+        self.evaluations: list[dict[str, Any]] = []
         self.elapsed = 0.0  # seconds of training
 
     def track(self, model: Any, *, seconds: float, num: int, threads: int) -> None:
-        """`threads`: on a CPU Ultralytics leaves one core out, which then has nothing to do."""
+        """Add callbacks to a model. They set `threads`, because Ultralytics leaves one CPU core idle."""
 
         def start(trainer: Any) -> None:  # noqa: ARG001
             self._torch.set_num_threads(threads)
@@ -35,22 +35,22 @@ class Watch:
         def after_epoch(trainer: Any) -> None:
             begun = time.time()
             self.elapsed = begun - trainer.train_time_start
-            if self.elapsed >= seconds * (len(self.looks) + 1) / num and not trainer.stop:
-                self.look(trainer)
+            if self.elapsed >= seconds * (len(self.evaluations) + 1) / num and not trainer.stop:
+                self.evaluate(trainer)
                 self._torch.set_num_threads(threads)
                 trainer.train_time_start += time.time() - begun
                 trainer.epoch_time_start += time.time() - begun
 
         model.add_callback("on_train_start", start)
         model.add_callback("on_train_epoch_end", after_epoch)
-        model.add_callback("on_train_end", self.look)
+        model.add_callback("on_train_end", self.evaluate)
 
-    def look(self, trainer: Any) -> None:
-        if self.looks and self.looks[-1]["seconds"] == self.elapsed:
-            return  # the last epoch ended just in time and was looked at
+    def evaluate(self, trainer: Any) -> None:
+        if self.evaluations and self.evaluations[-1]["seconds"] == self.elapsed:
+            return  # the last epoch was evaluated already
         model = self._package.YOLO(NETWORK)
         model.model = copy.deepcopy(trainer.ema.ema)
-        found = model.predict(
+        results = model.predict(
             str(self._photos),
             imgsz=trainer.args.imgsz,
             conf=0.001,
@@ -61,16 +61,16 @@ class Watch:
             stream=True,
         )
         boxes = {
-            Path(one.path).stem: {
-                "boxes": one.boxes.xyxy.tolist(),
-                "scores": one.boxes.conf.tolist(),
-                "labels": one.boxes.cls.int().tolist(),
+            Path(result.path).stem: {
+                "boxes": result.boxes.xyxy.tolist(),
+                "scores": result.boxes.conf.tolist(),
+                "labels": result.boxes.cls.int().tolist(),
             }
-            for one in found
+            for result in results
         }
-        file = self._out / f"{len(self.looks)}.json"
+        file = self._out / f"{len(self.evaluations)}.json"
         file.write_text(json.dumps(boxes))
-        self.looks.append({"seconds": self.elapsed, "file": str(file)})
+        self.evaluations.append({"seconds": self.elapsed, "file": str(file)})
 
 
 def main(words: list[str]) -> None:
@@ -96,7 +96,7 @@ def main(words: list[str]) -> None:
         name="run",
     )
     epochs = model.trainer.epoch + 1
-    print(json.dumps({"looks": watch.looks, "version": package.__version__, "epochs": epochs}))
+    print(json.dumps({"evaluations": watch.evaluations, "version": package.__version__, "epochs": epochs}))
 
 
 if __name__ == "__main__":

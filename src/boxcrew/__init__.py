@@ -14,7 +14,7 @@ __all__ = ["Detector", "__version__"]
 
 
 def __getattr__(name: str) -> object:
-    """`Detector` brings torch along: it is imported when it is asked for, so that `--help` is quick."""
+    """Import `Detector`, which needs torch, only when it is used, so that `--help` is quick."""
     if name == "Detector":
         from boxcrew.api import Detector
 

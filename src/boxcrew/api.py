@@ -1,4 +1,4 @@
-"""boxcrew from Python, with the same settings as on the command line."""
+"""The Python interface of boxcrew, with the same settings as on the command line."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from boxcrew.train.config import RunConfig
 from boxcrew.train.output.best_effort import BestEffort
 from boxcrew.train.output.outcome import Outcome
 from boxcrew.train.output.screen import Screen
+from boxcrew.train.run import explain, resume, train
 from boxcrew.train.run.loading import Loaded, Which, load_task
 from boxcrew.train.run.replicas import serve, track
-from boxcrew.train.run.run import explain, resume, train
 from boxcrew.train.run.validate import ValConfig, validate
 
 
 def run_config(start: str | None, settings: Tree) -> RunConfig:
-    """The settings of a run: a recipe (or a YAML file of settings), with others put over it."""
+    """Return the settings of a run: those of a recipe (or a YAML file), overridden by `settings`."""
     settings = dict(settings)
     named = settings.pop("recipe", None)
     if start and named and start != named:
@@ -48,7 +48,7 @@ def run_config(start: str | None, settings: Tree) -> RunConfig:
 
 
 def train_run(config: RunConfig, screen: Screen, group: ReplicaGroup | None = None) -> Outcome:
-    """Trains and draws the plots."""
+    """Train, and draw the plots."""
     return _with_plots(train(config, screen, group), screen)
 
 
@@ -58,25 +58,25 @@ def plan_run(
     machine: Machine | None = None,
     *,
     with_steps: bool = False,
-    picture: Path | None = None,
+    drawing: Path | None = None,
 ) -> dict[str, Any]:
-    """The plan, and who would do what where; nothing is trained, and nothing written but the picture. For
-    this machine, on which a few steps may be tried first, or for one that is described.
+    """Return the plan of a run with explanations; nothing is trained, and only `drawing` is written.
+    The plan is for `machine`, or for this one, on which `with_steps` measures a few steps first.
     """
     plan, explained = explain(config, screen, machine, with_steps=with_steps)
-    if picture is not None and plan.predicted is not None:
-        plot_plan(plan.predicted, picture, title=plan.explain()[0])
-        screen.say(f"picture: {picture}")
+    if drawing is not None and plan.predicted is not None:
+        plot_plan(plan.predicted, drawing, title=plan.explain()[0])
+        screen.say(f"drawing: {drawing}")
     return explained
 
 
-def follow_run(group: ReplicaGroup) -> None:
-    """Works for the chief of a run, in a process that is not the chief."""
+def work_for_run(group: ReplicaGroup) -> None:
+    """Work as a replica of a run other than the chief, until it ends."""
     track(group, Screen())
 
 
 def serve_run(group: ReplicaGroup) -> None:
-    """Keeps parameters for a run, in a process that is a parameter server."""
+    """Work as a parameter server of a run, until it ends."""
     serve(group, Screen())
 
 
@@ -86,16 +86,17 @@ def resume_run(folder: Path, changes: Tree, screen: Screen, group: ReplicaGroup 
 
 def _with_plots(outcome: Outcome, screen: Screen) -> Outcome:
     files = BestEffort(screen.warn)
-    files.write("plots", lambda: _draw(outcome))
+    with files.writing("plots"):
+        _draw(outcome)
     screen.say(f"results: {outcome.folder} (weights/best.safetensors, plots/, summary.json)")
     board = outcome.folder / "tensorboard"
     if board.is_dir():
         screen.say(f"look: tensorboard --logdir {board}")
-    trouble = [*([outcome.trouble] if outcome.trouble else []), *files.sentences()]
+    trouble = [*([outcome.trouble] if outcome.trouble else []), *files.problems()]
     if trouble:
         raise BoxcrewError(
-            f"{outcome.folder}: not all could be written: {'; '.join(trouble)}",
-            advice="make room, then: boxcrew resume run=" + str(outcome.folder),
+            f"{outcome.folder}: not all files could be written: {'; '.join(trouble)}",
+            advice="free some disk space, then: boxcrew resume run=" + str(outcome.folder),
         )
     return outcome
 
@@ -117,25 +118,26 @@ def _draw_labels(task_data: DetectionData, file: Path) -> None:
 
 class Detector:
     """A trained detector.
-
     `Detector.load("runs/detect/train").predict("shelf.jpg").plot()`
     """
 
-    def __init__(self, loaded: Loaded, place: Path) -> None:
+    def __init__(self, loaded: Loaded, path: Path) -> None:
         self._loaded = loaded
-        self._place = place
-        self._predictor = predictor(require_detection(loaded.config), loaded.task, loaded.deployment.move)
+        self._path = path
+        self._predictor = predictor(
+            require_detection(loaded.config), loaded.task, loaded.deployment.to_device
+        )
         self.classes: tuple[str, ...] = loaded.task.network.classes
 
     @classmethod
-    def load(cls, place: str | Path, *, weights: Which = "best", device: str = "auto") -> Self:
-        """From a run directory, or a weight file of one."""
-        return cls(load_task(Path(place), which=weights, device=device), Path(place))
+    def load(cls, path: str | Path, *, weights: Which = "best", device: str = "auto") -> Self:
+        """Load a run directory, or a weight file of one."""
+        return cls(load_task(Path(path), which=weights, device=device), Path(path))
 
     @classmethod
     def train(cls, recipe: str | None = None, *, verbose: bool = True, **settings: Any) -> Self:
-        """Trains, and gives the best weights. Settings as on the command line: `data="photos"`, `epochs=20`,
-        groups as dictionaries: `optim={"rate": 1e-3}`.
+        """Train, and load the best weights.
+        Settings are those of the command line: `data="photos"`, `epochs=20`, `optim={"rate": 1e-3}`.
         """
         tree: Tree = {}
         for key, value in settings.items():
@@ -145,66 +147,67 @@ class Detector:
         return cls.load(outcome.folder)
 
     def val(self, data: str | Path | None = None, *, split: str = "val", batch: int = 16) -> dict[str, Any]:
-        """The report on a data set, or on the run's own: `report["numbers"]["AP50"]`."""
+        """Return the report on a data set, by default the run's own: `report["numbers"]["AP50"]`."""
         config = ValConfig(
-            run=self._place, data=str(data) if data is not None else None, split=split, batch=batch
+            run=self._path, data=str(data) if data is not None else None, split=split, batch=batch
         )
         report: dict[str, Any] = validate(config, Screen())["best"]
         return report
 
-    def predict(self, photo: str | Path | Image, *, score: float = 0.25) -> Result:
-        """What is in one photo: a file, or an RGB array (H, W, 3) of 0..255."""
-        given = Path(photo) if isinstance(photo, str | Path) else None
-        image = read_image(given) if given is not None else photo
-        assert not isinstance(image, str | Path)
-        return self._results([(given, image)], score)[0]
+    def predict(self, image: str | Path | Image, *, score: float = 0.25) -> Result:
+        """Detect objects in one image: a file, or an RGB array (H, W, 3) of 0..255."""
+        if isinstance(image, str | Path):
+            return self._results([(Path(image), read_image(Path(image)))], score)[0]
+        return self._results([(None, image)], score)[0]
 
     def predict_many(
         self, source: str | Path | Iterable[str | Path], *, score: float = 0.25, batch: int = 8
     ) -> Iterator[Result]:
-        """The same for a file, a folder, a glob pattern or several files, a few at a time."""
-        paths = iter(find_photos(source))
+        """Detect objects in a file, a folder, a glob pattern or several files, `batch` images at a time."""
+        paths = iter(find_images(source))
         groups = iter(lambda: list(islice(paths, batch)), [])
-        # The next photos are read while the network looks at these: decoding needs no interpreter.
+        # The next images are read while the network runs: decoding releases the interpreter.
         with ThreadPoolExecutor(max_workers=1) as reader:
             coming = _submit(reader, groups)
             while coming is not None:
-                photos, coming = coming.result(), _submit(reader, groups)
-                yield from self._results(photos, score)
+                images, coming = coming.result(), _submit(reader, groups)
+                yield from self._results(images, score)
 
-    def _results(self, photos: Sequence[tuple[Path | None, Image]], score: float) -> list[Result]:
+    def _results(self, images: Sequence[tuple[Path | None, Image]], score: float) -> list[Result]:
         with self._loaded.deployment:
-            found, _ = self._predictor([image for _, image in photos])
+            predictions, _ = self._predictor([image for _, image in images])
         return [
-            Result(path=path, image=image, found=_above(one, score), classes=self.classes)
-            for (path, image), one in zip(photos, found, strict=True)
+            Result(path=path, image=image, detections=_above(detections, score), classes=self.classes)
+            for (path, image), detections in zip(images, predictions, strict=True)
         ]
 
 
 def _submit(
     reader: ThreadPoolExecutor, groups: Iterator[list[Path]]
 ) -> Future[list[tuple[Path, Image]]] | None:
-    """The next group of photos, being read; None if there is none."""
+    """Start to read the next group of images; None if there is none."""
     group = next(groups, None)
     return None if group is None else reader.submit(lambda: [(path, read_image(path)) for path in group])
 
 
-def find_photos(source: str | Path | Iterable[str | Path]) -> list[Path]:
-    """Image files, in order of name; `DataError` if there is none."""
+def find_images(source: str | Path | Iterable[str | Path]) -> list[Path]:
+    """Return image files in order of name; `DataError` if there is none."""
     if not isinstance(source, str | Path):
-        return [Path(one) for one in source]
-    place = Path(source)
-    if place.is_file():
-        return [place]
-    if place.is_dir():
-        found = sorted(p for p in place.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES)
+        return [Path(file) for file in source]
+    path = Path(source)
+    if path.is_file():
+        return [path]
+    if path.is_dir():
+        files = sorted(p for p in path.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES)
     else:
-        found = sorted(Path(p) for p in glob.glob(str(source), recursive=True) if Path(p).is_file())  # noqa: PTH207 - patterns may be absolute
-    if not found:
-        raise DataError(f"source={source}: no photo there", advice="give a photo, a folder or a 'glob*.jpg'")
-    return found
+        files = sorted(Path(p) for p in glob.glob(str(source), recursive=True) if Path(p).is_file())  # noqa: PTH207 - patterns may be absolute
+    if not files:
+        raise DataError(f"source={source}: no image found", advice="give an image, a folder or a 'glob*.jpg'")
+    return files
 
 
-def _above(found: Detections, score: float) -> Detections:
-    keep = found.scores >= score
-    return Detections(boxes=found.boxes[keep], scores=found.scores[keep], labels=found.labels[keep])
+def _above(detections: Detections, score: float) -> Detections:
+    keep = detections.scores >= score
+    return Detections(
+        boxes=detections.boxes[keep], scores=detections.scores[keep], labels=detections.labels[keep]
+    )

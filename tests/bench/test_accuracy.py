@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench import accuracy
-from bench.__main__ import understand
+from bench.__main__ import parse_arguments
 from bench.curves import Curve, Point, plot_curves, read_curves, write_curves
 from boxcrew.core.errors import UsageError
 
@@ -30,7 +30,7 @@ def curve(contestant: str, *heights: float, allowed: float = 900) -> Curve:
 
 
 def by_name(*curves: Curve) -> dict[tuple[str, str], Curve]:
-    return {(one.data, one.contestant): one for one in curves}
+    return {(each.data, each.contestant): each for each in curves}
 
 
 def test_stored_curves_come_back(tmp_path: Path) -> None:
@@ -67,14 +67,14 @@ def test_a_missing_set_is_skipped(
 
 
 def test_the_words_of_a_request() -> None:
-    assert understand(["accuracy", "bccd_voc", "starter", "time=30s"]) == (
+    assert parse_arguments(["accuracy", "bccd_voc", "starter", "time=30s"]) == (
         ["accuracy"],
         ["bccd_voc", "starter"],
         {"time": "30s"},
     )
-    assert understand(["starter", "accuracy"]) == (["starter", "accuracy"], [], {})
+    assert parse_arguments(["starter", "accuracy"]) == (["starter", "accuracy"], [], {})
     with pytest.raises(UsageError, match="no such benchmark"):
-        understand(["stater"])
+        parse_arguments(["stater"])
     with pytest.raises(UsageError, match="not known"):
         accuracy.rows("bccd_voc", "torchvison", write=False)
 

@@ -12,13 +12,13 @@ from boxcrew.cli.main import main
 
 
 @dataclass(frozen=True)
-class Said:
+class CommandResult:
     code: int
     out: str
     err: str
 
 
-Call = Callable[..., Said]
+Call = Callable[..., CommandResult]
 
 
 @pytest.fixture
@@ -26,14 +26,16 @@ def boxcrew(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     """`boxcrew("train", "data=x")` -> exit code and what was printed."""
     hook = sys.excepthook
 
-    def call(*words: str) -> Said:
+    def call(*words: str) -> CommandResult:
         monkeypatch.setattr(sys, "argv", ["boxcrew", *words])
         monkeypatch.setattr(sys, "excepthook", hook)
         capsys.readouterr()
         with pytest.raises(SystemExit) as stop:
             main()
         code = stop.value.code
-        said = capsys.readouterr()
-        return Said(code if isinstance(code, int) else int(code is not None), said.out, said.err)
+        message = capsys.readouterr()
+        return CommandResult(
+            code if isinstance(code, int) else int(code is not None), message.out, message.err
+        )
 
     return call

@@ -39,7 +39,7 @@ def test_train_val_resume_and_predict_one_after_the_other(
     resumed = boxcrew("resume", f"run={run}", "steps=4", "--json")
     assert resumed.code == 0, resumed.err
     assert json.loads(resumed.out)["steps"] == 4
-    assert "going on from this run's own checkpoint at step 2; init=" not in resumed.err
+    assert "continuing from this run's own checkpoint at step 2; init=" not in resumed.err
 
     again = boxcrew("resume", f"run={run}")
     assert again.code == 2
@@ -59,9 +59,9 @@ def test_train_val_resume_and_predict_one_after_the_other(
 
 
 def test_photos_to_predict_must_be_named_and_be_there(boxcrew: Call, tiny_run: Path) -> None:
-    for words, code, told in (((), 2, "source= is missing"), (("source=no*.jpg",), 3, "no photo there")):
-        said = boxcrew("predict", f"run={tiny_run}", *words)
-        assert (said.code, told in said.err) == (code, True), said.err
+    for words, code, message in (((), 2, "source= is missing"), (("source=no*.jpg",), 3, "no image found")):
+        result = boxcrew("predict", f"run={tiny_run}", *words)
+        assert (result.code, message in result.err) == (code, True), result.err
 
 
 def test_val_of_a_finished_run_equals_what_training_said(boxcrew: Call, tiny_run: Path) -> None:
@@ -82,8 +82,8 @@ def test_a_yaml_file_of_settings(boxcrew: Call, tiny_set: Path, tmp_path: Path) 
         "loader": {"workers": 0},
     }
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(settings))
-    told = boxcrew("train", "mine.yaml", "batch=3", "out=here")
-    assert told.code == 0, told.err
+    result = boxcrew("train", "mine.yaml", "batch=3", "out=here")
+    assert result.code == 0, result.err
     stored = yaml.safe_load((tmp_path / "here" / "config.yaml").read_text())
     assert stored["batch"] == 3
     assert stored["detector"]["backbone"] == "mobilenetv3_small_050"
@@ -109,8 +109,8 @@ def test_nothing_of_a_users_is_overwritten(
 
 @pytest.mark.parametrize("format", ["voc", "coco", "yolo"])
 def test_data_make_converts(boxcrew: Call, tiny_set: Path, tmp_path: Path, format: str) -> None:
-    told = boxcrew("data", "make", str(tiny_set), "out=copy", f"format={format}")
-    assert told.code == 0, told.err
+    result = boxcrew("data", "make", str(tiny_set), "out=copy", f"format={format}")
+    assert result.code == 0, result.err
     copy, original = open_source(tmp_path / "copy"), open_source(tiny_set)
     assert copy.format == format
     assert copy.classes == original.classes
@@ -121,9 +121,9 @@ def test_data_counts_and_names_what_is_wrong(boxcrew: Call, tiny_set: Path, tmp_
     shutil.copytree(tiny_set, tmp_path / "photos")
     victim = sorted((tmp_path / "photos" / "JPEGImages").iterdir())[0]
     victim.write_bytes(victim.read_bytes()[:1000])
-    told = boxcrew("data", "photos", "out=sheet.png", "--json")
-    assert told.code == 0, told.err
-    report = json.loads(told.out)
+    result = boxcrew("data", "photos", "out=sheet.png", "--json")
+    assert result.code == 0, result.err
+    report = json.loads(result.out)
     assert [p["action"] for p in report["problems"]] == ["left out"]
     assert victim.name in report["problems"][0]["file"]
     assert report["problems"][0]["kind"] == "truncated-image"
@@ -133,9 +133,9 @@ def test_data_counts_and_names_what_is_wrong(boxcrew: Call, tiny_set: Path, tmp_
 def test_data_of_examples_is_counted_and_shown(boxcrew: Call, tmp_path: Path) -> None:
     write_classes(tmp_path / "goods", {"cup": 6, "bowl": 8})
     (tmp_path / "goods" / "cup" / "9.png").write_bytes(b"not a photo")
-    told = boxcrew("data", "goods", "out=sheet.png", "--json")
-    assert told.code == 0, told.err
-    report = json.loads(told.out)
+    result = boxcrew("data", "goods", "out=sheet.png", "--json")
+    assert result.code == 0, result.err
+    report = json.loads(result.out)
     assert (report["format"], report["kind"], report["classes"]) == ("folder", "pictures", ["bowl", "cup"])
     counts = [split["by_class"] for split in report["splits"].values()]
     assert {name: sum(one[name] for one in counts) for name in ("bowl", "cup")} == {"bowl": 8, "cup": 6}
@@ -148,9 +148,9 @@ def test_data_of_examples_is_counted_and_shown(boxcrew: Call, tmp_path: Path) ->
 
 def test_data_of_texts_is_counted_and_cannot_be_drawn(boxcrew: Call, tmp_path: Path) -> None:
     (tmp_path / "book.txt").write_text("the tea is on the shelf, and the cup is beside it. " * 100)
-    told = boxcrew("data", "book.txt")
-    assert told.code == 0, told.err
-    assert "tokens of" in told.out
+    result = boxcrew("data", "book.txt")
+    assert result.code == 0, result.err
+    assert "tokens of" in result.out
     assert boxcrew("data", "book.txt", "out=sheet.png").code == 2
 
 
@@ -159,20 +159,20 @@ def test_data_takes_the_words_of_training_about_examples(boxcrew: Call, tmp_path
     rows = [f"{index * 7 % 20},{'ab'[index % 2]},{index * 0.37}" for index in range(20)]
     (tmp_path / "table.csv").write_text("\n".join(["size,kind,length", *rows]))
     assert "task.label=" in boxcrew("data", "table.csv").err
-    told = boxcrew("data", "table.csv", f"{prefix}label=kind", "--json")
-    assert told.code == 0, told.err
-    assert json.loads(told.out)["classes"] == ["a", "b"]
+    result = boxcrew("data", "table.csv", f"{prefix}label=kind", "--json")
+    assert result.code == 0, result.err
+    assert json.loads(result.out)["classes"] == ["a", "b"]
     write_classes(tmp_path / "goods", {"cup": 6, "bowl": 8})
-    told = boxcrew("data", "goods", f"{prefix}size=16", "--json")
-    assert json.loads(told.out)["shape"][:2] == [16, 16]
+    result = boxcrew("data", "goods", f"{prefix}size=16", "--json")
+    assert json.loads(result.out)["shape"][:2] == [16, 16]
     (tmp_path / "book.txt").write_text("the tea is on the shelf. " * 100)
-    told = boxcrew("data", "book.txt", f"{prefix}length=8", "--json")
-    assert json.loads(told.out)["shape"] == [8 + 1]  # with what follows
+    result = boxcrew("data", "book.txt", f"{prefix}length=8", "--json")
+    assert json.loads(result.out)["shape"] == [8 + 1]  # with what follows
 
 
 def test_data_refuses_words_that_say_nothing(boxcrew: Call, tiny_set: Path) -> None:
-    for word, told in (
-        ("size=32", "size=: says nothing about images with boxes"),
+    for word, result in (
+        ("size=32", "size=: has no meaning for images with boxes"),
         ("lable=kind", "did you mean 'label'?"),
         ("task.steps=3", "task: no such setting"),
         ("task=fc", "task: no such setting"),
@@ -180,7 +180,7 @@ def test_data_refuses_words_that_say_nothing(boxcrew: Call, tiny_set: Path) -> N
     ):
         refused = boxcrew("data", str(tiny_set), word)
         assert refused.code == 2, word
-        assert told in refused.err
+        assert result in refused.err
 
 
 def test_predict_names_and_passes_over_what_it_cannot_read(
@@ -190,9 +190,9 @@ def test_predict_names_and_passes_over_what_it_cannot_read(
     photos.mkdir()
     write_image(photos / "grey.jpg", np.full((50, 200, 3), 128, dtype=np.uint8))
     (photos / "broken.jpg").write_bytes(b"not a photo")
-    told = boxcrew("predict", f"run={tiny_run}", f"source={photos}", "out=found")
-    assert told.code == 0, told.err
-    assert "broken.jpg" in told.out
+    result = boxcrew("predict", f"run={tiny_run}", f"source={photos}", "out=found")
+    assert result.code == 0, result.err
+    assert "broken.jpg" in result.out
     assert [p.name for p in (tmp_path / "found" / "images").iterdir()] == ["grey.jpg"]
 
 

@@ -45,7 +45,7 @@ def machine_with(**changes: object) -> str:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (None, "No such file"),
         ("{", "not JSON"),
@@ -55,14 +55,14 @@ def machine_with(**changes: object) -> str:
         (machine_with(devices=[]), "devices"),
     ],
 )
-def test_a_description_that_is_none(boxcrew: Call, tmp_path: Path, content: str | None, said: str) -> None:
+def test_a_description_that_is_none(boxcrew: Call, tmp_path: Path, content: str | None, message: str) -> None:
     file = tmp_path / "machine.json"
     if content is not None:
         file.write_text(content)
     found = boxcrew("devices", f"machine={file}")
     assert found.code == 2
     assert f"machine={file}" in found.err
-    assert said in found.err
+    assert message in found.err
 
 
 def test_devices_know_no_other_setting(boxcrew: Call) -> None:
@@ -75,8 +75,8 @@ def test_explain_shows_the_roles_and_leaves_nothing(boxcrew: Call, tiny_set: Pat
     words = ("train", f"data={tiny_set}", *TINY, "batch=8", "deploy.clones=2", "deploy.clone_on_cpu=true")
     found = boxcrew(*words, "deploy.shares=5,3", "--explain")
     assert found.code == 0, found.err
-    for said in ("inputs device", "parameter device", "optimizer device", "clone_0", "5 of 8", "3 of 8"):
-        assert said in found.out
+    for message in ("inputs device", "parameter device", "optimizer device", "clone_0", "5 of 8", "3 of 8"):
+        assert message in found.out
     explained = json.loads(boxcrew(*words, "--explain", "--json").out)
     assert [clone["samples"] for clone in explained["clones"]] == [4, 4]
     assert explained["plan"]["strategy"] == "clones"
@@ -91,7 +91,7 @@ def test_a_run_of_clones_goes_on_with_one(boxcrew: Call, tiny_set: Path, tmp_pat
     first = boxcrew(*words, *clones)
     assert first.code == 0, first.err
     assert "clones on cpu (2) + cpu (2), batch 4" in first.out
-    assert "BatchNorms learn the statistics of all clones together" in first.out
+    assert "BatchNorm uses the statistics of all clones together" in first.out
     placed = json.loads((run / "placement.json").read_text())
     assert [clone["name"] for clone in placed["clones"]] == ["clone_0", "clone_1"]
     alone = ("deploy.clones=1", "deploy.clone_on_cpu=false")
@@ -101,7 +101,7 @@ def test_a_run_of_clones_goes_on_with_one(boxcrew: Call, tiny_set: Path, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("deploy.clones=2", "device=cpu"), "more than there are accelerators"),
         (("deploy.clones=2", "deploy.clone_on_cpu=true", "deploy.shares=3,3"), "add up to 6"),
@@ -111,7 +111,7 @@ def test_a_run_of_clones_goes_on_with_one(boxcrew: Call, tiny_set: Path, tmp_pat
         (("deploy.replicas=2", "deploy.shares=9,9"), "deploy.shares=9,9: add up to 18, but batch=4"),
         (
             ("deploy.replicas=2", "deploy.strategy=clones"),
-            "deploy.strategy=clones: not with deploy.replicas=2",
+            "deploy.strategy=clones: cannot be used with deploy.replicas=2",
         ),
         (("deploy.replicas=2", "device=abacus"), "device=abacus: not on this machine"),
         (("deploy.replicas=5",), "5 clones: more than batch=4 has samples"),
@@ -119,7 +119,10 @@ def test_a_run_of_clones_goes_on_with_one(boxcrew: Call, tiny_set: Path, tmp_pat
             ("deploy.replicas=2", "deploy.strategy=fsdp", "deploy.precision=fp16"),
             "fsdp does not compute in fp16",
         ),
-        (("deploy.servers=2", "deploy.strategy=ddp"), "deploy.servers=2: not with deploy.strategy=ddp"),
+        (
+            ("deploy.servers=2", "deploy.strategy=ddp"),
+            "deploy.servers=2: cannot be used with deploy.strategy=ddp",
+        ),
         (
             ("deploy.servers=2", "deploy.replicas=2", "deploy.staleness=1", "deploy.batch_norm=synced"),
             "staleness",
@@ -132,12 +135,12 @@ def test_what_cannot_be_deployed_is_refused_before_anything_is_made(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     words: tuple[str, ...],
-    said: str,
+    message: str,
 ) -> None:
     monkeypatch.setattr(launch, "start_processes", _no_process)
     found = boxcrew("train", f"data={tiny_set}", *TINY, "batch=4", "steps=1", *words)
     assert found.code == 2
-    assert said in found.err
+    assert message in found.err
     assert not (tmp_path / "runs").exists()
 
 

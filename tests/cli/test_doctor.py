@@ -30,9 +30,9 @@ def photos(tiny_set: Path, tmp_path: Path) -> Path:
 
 
 def test_a_page_and_a_document(boxcrew: Call, photos: Path, tmp_path: Path) -> None:
-    told = boxcrew("doctor", "data=photos", *TINY, "--json")
-    assert told.code == 0, told.err
-    report = json.loads(told.out)
+    result = boxcrew("doctor", "data=photos", *TINY, "--json")
+    assert result.code == 0, result.err
+    report = json.loads(result.out)
     out = tmp_path / "runs" / "doctor" / "photos"
     assert tmp_path / report.pop("out") == out
     assert sorted(file.name for file in out.iterdir()) == ["doctor.html", "doctor.json"]
@@ -42,48 +42,48 @@ def test_a_page_and_a_document(boxcrew: Call, photos: Path, tmp_path: Path) -> N
     page = (out / "doctor.html").read_text()
     assert photos.name in page
     assert "boxcrew doctor data=photos" in page
-    for said in ("13 images can be read", "1 image cannot be read"):
-        assert (said in page) == (said[0] == "1" and "cannot" in said)
+    for message in ("13 images can be read", "1 image cannot be read"):
+        assert (message in page) == (message[0] == "1" and "cannot" in message)
 
 
 def test_the_screen_says_it_in_short_and_nothing_is_overwritten(
     boxcrew: Call, photos: Path, tmp_path: Path
 ) -> None:
     for place in ("photos", "photos-2"):
-        told = boxcrew("doctor", "data=photos", *TINY)
-        assert told.code == 0, told.err
-        for said in (
+        result = boxcrew("doctor", "data=photos", *TINY)
+        assert result.code == 0, result.err
+        for message in (
             "13 images",
             photos.name,
             "advice: ",
-            "reach: ",
+            "coverage: ",
             "near-duplicates: none",
             f"doctor/{place}/",
         ):
-            assert said in " ".join(told.out.split()).replace("train 7, val 4, test 2", "13"), said
+            assert message in " ".join(result.out.split()).replace("train 7, val 4, test 2", "13"), message
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "thesis.txt").write_text("years of work")
     for out in (mine, mine / "thesis.txt"):
-        told = boxcrew("doctor", "data=photos", f"out={out}")
-        assert told.code == 2
-        assert "give a directory that does not exist yet" in told.err
+        result = boxcrew("doctor", "data=photos", f"out={out}")
+        assert result.code == 2
+        assert "give a directory that does not exist yet" in result.err
     assert (mine / "thesis.txt").read_text() == "years of work"
 
 
 def test_strict_still_writes_the_page(boxcrew: Call, photos: Path, tmp_path: Path) -> None:
-    told = boxcrew("doctor", "data=photos", "data.strict=true", "out=here", *TINY)
-    assert told.code == 3
-    assert "1 problems, and data.strict=true" in told.err
+    result = boxcrew("doctor", "data=photos", "data.strict=true", "out=here", *TINY)
+    assert result.code == 3
+    assert "1 problems, and data.strict=true" in result.err
     assert (tmp_path / "here" / "doctor.html").is_file()
 
 
 def test_a_run_brings_its_detector_its_data_and_its_doubts(
     boxcrew: Call, tiny_run: Path, tiny_set: Path, tmp_path: Path
 ) -> None:
-    told = boxcrew("doctor", f"run={tiny_run}", "out=own", "--json")
-    assert told.code == 0, told.err
-    report = json.loads(told.out)
+    result = boxcrew("doctor", f"run={tiny_run}", "out=own", "--json")
+    assert result.code == 0, result.err
+    report = json.loads(result.out)
     assert Path(report["data"]) == tiny_set
     assert report["detector"]["size"] == 96
     assert isinstance(report["suspects"], list)
@@ -94,36 +94,36 @@ def test_a_run_brings_its_detector_its_data_and_its_doubts(
 def test_nothing_useful_left_is_a_data_error(boxcrew: Call, photos: Path, tmp_path: Path) -> None:
     for image in photos.parent.iterdir():
         image.write_bytes(b"not a photo")
-    told = boxcrew("doctor", "data=photos")
-    assert told.code == 3
-    assert "no usable training image" in told.err
+    result = boxcrew("doctor", "data=photos")
+    assert result.code == 3
+    assert "no usable training image" in result.err
     assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
-        ((), 2, "doctor: of which data set?"),
-        (("photos",), 2, "doctor: of which data set?"),
+        ((), 2, "doctor: which data set?"),
+        (("photos",), 2, "doctor: which data set?"),
         (("photos", "data=shelf"), 2, "a data set is given as data=photos"),
-        (("data=products",), 2, "only photos with boxes are examined"),
-        (("fc", "data=shelf"), 2, "boxcrew data shelf looks at it"),
+        (("data=products",), 2, "only images with boxes can be examined"),
+        (("fc", "data=shelf"), 2, "boxcrew data shelf shows what is in it"),
         (("data=nowhere",), 3, "nowhere: no such file or directory"),
         (("data=shelf", "startr"), 2, "did you mean 'starter'?"),
         (("data=shelf", "detector.sise=3"), 2, "did you mean 'size'?"),
         (("data=shelf", "run=nowhere"), 2, "not a run directory"),
         (("data=shelf", "out=photos/file/page"), 2, "photos/file/page: cannot be written to"),
-        (("run=nowhere", "size=512"), 2, "size: cannot be given with run="),
-        (("run=nowhere", "starter"), 2, "starter: cannot be given with run="),
+        (("run=nowhere", "size=512"), 2, "size: cannot be combined with run="),
+        (("run=nowhere", "starter"), 2, "starter: cannot be combined with run="),
     ],
 )
 def test_bad_input_is_one_clear_error_and_writes_nothing(
-    boxcrew: Call, tmp_path: Path, words: tuple[str, ...], code: int, said: str
+    boxcrew: Call, tmp_path: Path, words: tuple[str, ...], code: int, message: str
 ) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "file").write_text("")
-    told = boxcrew("doctor", *words)
-    assert told.code == code
-    assert said in told.err
-    assert "Traceback" not in told.err
+    result = boxcrew("doctor", *words)
+    assert result.code == code
+    assert message in result.err
+    assert "Traceback" not in result.err
     assert [file.name for file in tmp_path.iterdir()] == ["photos"]

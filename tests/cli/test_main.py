@@ -28,7 +28,7 @@ def test_the_installed_script_says_its_version() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (("train", "detector.sise=3"), 2, "detector.sise: no such setting; did you mean 'size'?"),
         (("train", "epoch=3"), 2, "epoch: no such setting; did you mean 'epochs'?"),
@@ -43,13 +43,13 @@ def test_the_installed_script_says_its_version() -> None:
         (("train", "nosuch.yaml"), 2, "nosuch.yaml: no such file"),
         (("train", "data=nowhere"), 3, "nowhere: no such file or directory"),
         (("train", "data=."), 3, "not a data set in any known format"),
-        (("resume",), 2, "resume: which run?"),
+        (("resume",), 2, "run= is missing"),
         (("resume", "run=nowhere"), 2, "not a run directory"),
         (("val", "run=nowhere"), 4, "nowhere: no such run or weight file"),
         (("val", "run=x", "splt=test"), 2, "did you mean 'split'?"),
         (("predict", "source=photo.jpg"), 2, "run= is missing"),
         (("predict", "run=x", "source=photo.jpg"), 4, "no such run"),
-        (("data",), 2, "of which data set?"),
+        (("data",), 2, "data: which data set?"),
         (("data", "make", "shelf", "out=x", "format=coc"), 2, "did you mean 'coco'?"),
         (("recipes", "strter"), 2, "did you mean 'starter'?"),
         (("trian",), 2, "train"),
@@ -61,13 +61,13 @@ def test_bad_input_is_one_clear_error_and_writes_nothing(
     monkeypatch: pytest.MonkeyPatch,
     words: tuple[str, ...],
     code: int,
-    said: str,
+    message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    told = boxcrew(*words)
-    assert told.code == code
-    assert said in told.err
-    assert "Traceback" not in told.err
+    result = boxcrew(*words)
+    assert result.code == code
+    assert message in result.err
+    assert "Traceback" not in result.err
     assert list(tmp_path.iterdir()) == []
 
 

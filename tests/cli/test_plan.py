@@ -35,18 +35,18 @@ def plan(boxcrew: Call, tiny_set: Path) -> Call:
 def test_a_plan_is_told_with_what_it_takes_and_why(plan: Call, tmp_path: Path) -> None:
     done = plan()
     assert done.code == 0, done.err
-    for said in (
+    for message in (
         "plan: single on cpu, batch 8",
-        "no accelerator here: the CPU computes",
+        "no accelerator found: training on the CPU",
         "expected: ",
-        "s a step (",
-        "bound by computing",
+        "s per step (",
+        "limited by compute",
         "parameter device",
         "activations",
-        "there are",
+        "available",
         "not chosen: ",
     ):
-        assert said in done.out
+        assert message in done.out
     assert not list(tmp_path.iterdir()), "nothing is written"
 
 
@@ -73,7 +73,7 @@ def test_for_networks_that_are_no_detectors(boxcrew: Call, recipe: str, tmp_path
     assert (alone.strategy, both.strategy) == ("single", "ddp")
     for plan in (alone, both):
         assert plan.predicted is not None
-        assert all(one.fits and one.peak > 0 for one in plan.predicted.memory)
+        assert all(memory.is_enough and memory.peak > 0 for memory in plan.predicted.memory)
         assert 0 < plan.predicted.step.likely < 60
 
 
@@ -110,7 +110,7 @@ def test_a_plan_is_written_edited_and_replayed(
     file.write_text(json.dumps(edited | {"batch": 9}))
     refused = boxcrew("train", *words[:-1], "out=other")
     assert refused.code == 2
-    assert "the clones' shares 8 are not the batch of 9" in refused.err
+    assert "the clones' shares 8 do not add up to batch 9" in refused.err
 
 
 def test_a_plan_is_drawn_and_nothing_is_overwritten(plan: Call, tmp_path: Path) -> None:
@@ -119,30 +119,30 @@ def test_a_plan_is_drawn_and_nothing_is_overwritten(plan: Call, tmp_path: Path) 
     assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
     again = plan("out=plan.png")
     assert again.code == 2
-    assert "out=plan.png: is there already" in again.err
+    assert "out=plan.png: exists already" in again.err
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["goal=quickest"], "goal"),
         (["goal=deadline:soon"], "soon: not a duration"),
         (["goal=deadline:1s", "epochs=100"], "the fastest plan takes about"),
-        (["goal=budget:10MB"], "nothing fits"),
+        (["goal=budget:10MB"], "not enough memory"),
         (["--assume", "2x24GB-gpoo"], "2x24GB-gpoo"),
         (["--assume", "0x24GB-gpu"], "0x24GB-gpu"),
         (["--assume", "nowhere.json"], "nowhere.json"),
-        (["out=plan.txt"], "neither a plan nor a picture"),
+        (["out=plan.txt"], "out=plan.txt: neither .json nor .png"),
         (["out=nowhere/plan.png"], "no such directory"),
         (["plan=nowhere.json"], "plan=nowhere.json: No such file"),
         (["device=cuda:3"], "device=cuda:3: not on this machine"),
         (["gaol=fastest"], "gaol"),
     ],
 )
-def test_what_cannot_be_is_one_clear_error(plan: Call, words: list[str], said: str) -> None:
+def test_what_cannot_be_is_one_clear_error(plan: Call, words: list[str], message: str) -> None:
     done = plan(*words)
     assert done.code == 2, (done.out, done.err)
-    assert said in done.err
+    assert message in done.err
     assert done.err.count("error: ") == 1
 
 

@@ -22,11 +22,11 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def predicted(boxcrew: Call, run: Path, source: Path) -> dict[str, dict[str, float]]:
     """By source, how likely each class is."""
-    said = boxcrew("predict", f"run={run}", f"source={source}", "--json")
-    assert said.code == 0, said.err
+    result = boxcrew("predict", f"run={run}", f"source={source}", "--json")
+    assert result.code == 0, result.err
     return {
         Path(one["source"]).name: {each["name"]: each["probability"] for each in one["classes"]}
-        for one in json.loads(said.out)["results"]
+        for one in json.loads(result.out)["results"]
     }
 
 
@@ -43,9 +43,9 @@ def test_a_table_must_have_the_columns_that_were_learnt_from(boxcrew: Call, tmp_
     new.write_text("colour,height,more\ngreen,12.5,x\nred,11,y\n")
     assert list(predicted(boxcrew, run, new)) == ["new.csv:2", "new.csv:3"]
     new.write_text("hight,kind\n12.5,oak\n")
-    said = boxcrew("predict", f"run={run}", f"source={new}")
-    assert said.code == 3
-    assert "has no columns 'height', 'colour', which were learnt from" in said.err
+    result = boxcrew("predict", f"run={run}", f"source={new}")
+    assert result.code == 3
+    assert "has no columns 'height', 'colour', which were learnt from" in result.err
 
 
 def test_values_that_are_missing_or_unknown_are_told(boxcrew: Call, tmp_path: Path) -> None:
@@ -53,12 +53,14 @@ def test_values_that_are_missing_or_unknown_are_told(boxcrew: Call, tmp_path: Pa
     run = untrained_run(tmp_path / "run", {"task": task, "data": str(make_csv(tmp_path))})
     new = tmp_path / "new.csv"
     new.write_text("colour,height\ngreen,\nmauve,12\nred,tall\n,11\n")
-    said = boxcrew("predict", f"run={run}", f"source={new}")
-    assert said.code == 0, said.err
-    told = " ".join((said.err + said.out).split())
-    assert "column 'height': 2 of 4 values are missing or no numbers" in told
-    assert "column 'colour': 1 of 4 values are missing or no numbers (the first: ''); taken as no cat" in told
-    assert "column 'colour': 1 of 4 values are not among those of training (the first: 'mauve')" in told
+    result = boxcrew("predict", f"run={run}", f"source={new}")
+    assert result.code == 0, result.err
+    message = " ".join((result.err + result.out).split())
+    assert "column 'height': 2 of 4 values are missing or no numbers" in message
+    assert (
+        "column 'colour': 1 of 4 values are missing or no numbers (the first: ''); taken as no cat" in message
+    )
+    assert "column 'colour': 1 of 4 values are not among those of training (the first: 'mauve')" in message
     new.write_text("colour,height\ngreen,12.5\n")
     assert "values are" not in boxcrew("predict", f"run={run}", f"source={new}").err
 
@@ -94,8 +96,8 @@ def test_files_are_read_whole_where_they_were_in_training(boxcrew: Call, tmp_pat
     assert list(found) == ["1.txt", "2.txt"]
     assert found["1.txt"] == pytest.approx(found["2.txt"])
     assert list(predicted(boxcrew, run, new / "2.txt")) == ["2.txt"]
-    said = boxcrew("predict", f"run={run}", f"source={new / '4.txt'}")
-    assert (said.code, "is not UTF-8" in said.err) == (3, True)
+    result = boxcrew("predict", f"run={run}", f"source={new / '4.txt'}")
+    assert (result.code, "is not UTF-8" in result.err) == (3, True)
 
 
 def test_texts_that_are_cut_are_told_once_for_a_file(boxcrew: Call, tmp_path: Path) -> None:
@@ -110,10 +112,14 @@ def test_texts_that_are_cut_are_told_once_for_a_file(boxcrew: Call, tmp_path: Pa
     (new / "2.txt").write_text(f"{'a' * 19}\n")
     (new / "3.txt").write_text("b" * 20)
     for mode in ((), ("--json",)):
-        said = boxcrew("predict", f"run={run}", f"source={new}", *mode)
-        assert said.code == 0, said.err
-        told = said.err if mode else said.out
-        assert told.count("cut to length") == 2
-        assert f"warning: {new}/1.txt: 2 texts cut to length=19; the first: {new}/1.txt:2 (repaired)" in told
-        assert f"warning: {new}/3.txt: 1 text cut to length=19; the first: {new}/3.txt:1 (repaired)" in told
-    assert len(json.loads(said.out)["results"]) == 5
+        result = boxcrew("predict", f"run={run}", f"source={new}", *mode)
+        assert result.code == 0, result.err
+        message = result.err if mode else result.out
+        assert message.count("cut to length") == 2
+        assert (
+            f"warning: {new}/1.txt: 2 texts cut to length=19; the first: {new}/1.txt:2 (repaired)" in message
+        )
+        assert (
+            f"warning: {new}/3.txt: 1 text cut to length=19; the first: {new}/3.txt:1 (repaired)" in message
+        )
+    assert len(json.loads(result.out)["results"]) == 5

@@ -25,9 +25,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def continued(boxcrew: Call, run: Path, *words: str) -> dict[str, str]:
-    said = boxcrew("predict", f"run={run}", *words, "--json")
-    assert said.code == 0, said.err
-    found: dict[str, str] = json.loads(said.out)
+    result = boxcrew("predict", f"run={run}", *words, "--json")
+    assert result.code == 0, result.err
+    found: dict[str, str] = json.loads(result.out)
     return found
 
 
@@ -64,13 +64,13 @@ def test_the_text_may_stand_in_a_file(boxcrew: Call, run: Path, tmp_path: Path) 
     (tmp_path / "begun.txt").write_text("the cup")
     found = continued(boxcrew, run, f"source={tmp_path / 'begun.txt'}", "num=30")
     assert found == continued(boxcrew, run, "text=the cup", "num=30")
-    said = boxcrew("predict", f"run={run}", f"source={tmp_path / 'none.txt'}")
-    assert (said.code, "cannot be read" in said.err) == (3, True)
+    result = boxcrew("predict", f"run={run}", f"source={tmp_path / 'none.txt'}")
+    assert (result.code, "cannot be read" in result.err) == (3, True)
 
 
 def test_one_text_is_continued(boxcrew: Call, run: Path, tmp_path: Path) -> None:
-    said = boxcrew("predict", f"run={run}", f"source={tmp_path / 'begun.txt'}", "text=the cup")
-    assert (said.code, "leave one of them out" in said.err) == (2, True)
+    result = boxcrew("predict", f"run={run}", f"source={tmp_path / 'begun.txt'}", "text=the cup")
+    assert (result.code, "only one of them can be given" in result.err) == (2, True)
 
 
 @pytest.mark.parametrize("text", ["[the cup]", "{the", "none"])
@@ -80,19 +80,21 @@ def test_any_text_can_be_given(boxcrew: Call, run: Path, text: str) -> None:
 
 def test_people_read_the_whole_of_it(boxcrew: Call, run: Path) -> None:
     more = continued(boxcrew, run, "text=the cup", "num=300")["continued"]
-    said = boxcrew("predict", f"run={run}", "text=the cup", "num=300")
-    assert (said.code, said.out) == (0, f"the cup{more}\n")
+    result = boxcrew("predict", f"run={run}", "text=the cup", "num=300")
+    assert (result.code, result.out) == (0, f"the cup{more}\n")
 
 
 def test_characters_that_the_model_does_not_know_are_told(boxcrew: Call, run: Path) -> None:
-    warning = "warning: the text has 2 characters that the model has not learnt, all read as one unknown: "
+    warning = (
+        "warning: the text has 2 characters that the model does not know, all read as one unknown character: "
+    )
     warning += "'z', 'Ü'\n"
-    said = boxcrew("predict", f"run={run}", "text=Üzz the Ücup", "num=5", "--json")
-    assert said.err.count("warning") == 1
-    assert said.err.startswith(warning)
-    assert json.loads(said.out)["text"] == "Üzz the Ücup"
-    said = boxcrew("predict", f"run={run}", "text=Üzz the cup", "num=5")
-    assert said.out.startswith(f"{warning}Üzz the cup")
+    result = boxcrew("predict", f"run={run}", "text=Üzz the Ücup", "num=5", "--json")
+    assert result.err.count("warning") == 1
+    assert result.err.startswith(warning)
+    assert json.loads(result.out)["text"] == "Üzz the Ücup"
+    result = boxcrew("predict", f"run={run}", "text=Üzz the cup", "num=5")
+    assert result.out.startswith(f"{warning}Üzz the cup")
     many = boxcrew("predict", f"run={run}", "text=ABCDEFGHIJKL", "num=5", "--json").err.splitlines()[0]
     assert "has 12 characters" in many
     assert many.endswith("'A', 'B', 'C', 'D', 'E', 'F', 'G', 'H', 'I', 'J', …")
@@ -101,7 +103,7 @@ def test_characters_that_the_model_does_not_know_are_told(boxcrew: Call, run: Pa
 
 
 @pytest.mark.parametrize(
-    ("word", "told"),
+    ("word", "message"),
     [
         ("num=0", "num: input should be greater than or equal to 1, got '0'"),
         ("temperature=-1", "temperature: input should be greater than or equal to 0"),
@@ -109,7 +111,7 @@ def test_characters_that_the_model_does_not_know_are_told(boxcrew: Call, run: Pa
         ("score=0.5", "score: no such setting; did you mean 'source'?"),
     ],
 )
-def test_what_cannot_be_set_is_told(boxcrew: Call, run: Path, word: str, told: str) -> None:
-    said = boxcrew("predict", f"run={run}", word, "--json")
-    assert (said.code, said.out) == (2, "")
-    assert f"error: {told}" in said.err
+def test_what_cannot_be_set_is_told(boxcrew: Call, run: Path, word: str, message: str) -> None:
+    result = boxcrew("predict", f"run={run}", word, "--json")
+    assert (result.code, result.out) == (2, "")
+    assert f"error: {message}" in result.err

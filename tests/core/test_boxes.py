@@ -23,11 +23,11 @@ def boxes_of(low: float = -200, high: float = 200, *, max_count: int = 5) -> st.
 
 @given(boxes_of(), boxes_of())
 def test_iou_is_symmetric_and_a_share(first: Floats, second: Floats) -> None:
-    found = iou(first, second)
-    assert found.shape == (len(first), len(second))
-    assert found.dtype == np.float32
-    np.testing.assert_array_equal(found, iou(second, first).T)
-    assert ((found >= 0) & (found <= 1)).all()
+    ratios = iou(first, second)
+    assert ratios.shape == (len(first), len(second))
+    assert ratios.dtype == np.float32
+    np.testing.assert_array_equal(ratios, iou(second, first).T)
+    assert ((ratios >= 0) & (ratios <= 1)).all()
 
 
 @given(boxes_of())
@@ -56,8 +56,8 @@ def test_clipping_twice_is_clipping_once(boxes: Floats, width: float, height: fl
     np.testing.assert_array_equal(clip(once, width, height), once)
     np.testing.assert_array_equal(boxes, before)
     assert ((once >= 0) & (once <= [width, height, width, height])).all()
-    whole = np.array([[0, 0, width, height]], dtype=np.float32)
-    np.testing.assert_array_equal(area(once), overlap(boxes, whole)[:, 0])
+    image = np.array([[0, 0, width, height]], dtype=np.float32)
+    np.testing.assert_array_equal(area(once), overlap(boxes, image)[:, 0])
 
 
 def test_a_box_that_is_inside_out_has_no_area() -> None:

@@ -89,10 +89,10 @@ def test_unknown_keys_near_nothing_are_answered_with_all() -> None:
     ],
 )
 def test_a_wrong_value_is_named_with_its_full_key(words: tuple[str, ...], key: str, value: str) -> None:
-    said = message(*words)
-    assert said.startswith(key)
-    assert said.endswith(f", got {value}")
-    assert "\n" not in said
+    text = message(*words)
+    assert text.startswith(key)
+    assert text.endswith(f", got {value}")
+    assert "\n" not in text
 
 
 def test_all_that_a_union_takes_is_said() -> None:
@@ -106,7 +106,9 @@ def test_a_setting_that_must_be_given_is_asked_for() -> None:
 
 
 def test_a_group_without_a_shorthand_takes_no_value() -> None:
-    assert message("saver=3") == "saver: a group of settings, not one; set for example saver.every_epochs=…"
+    assert (
+        message("saver=3") == "saver: a group of settings; set one of them, for example saver.every_epochs=…"
+    )
 
 
 def test_wrong_choices_are_answered_with_the_nearest() -> None:
@@ -133,8 +135,8 @@ def test_a_group_and_its_settings_can_be_given_in_either_order(swap: bool) -> No
 def test_a_choice_and_its_settings_can_be_given_in_either_order(swap: bool) -> None:
     words = ["detector=ssd", "detector.scales=coco", "size=512"]
     config = changed(*(words[::-1] if swap else words))
-    found = config.tree()["detector"]
-    assert found | {"name": "ssd", "scales": "coco", "size": 512} == found
+    detector = config.tree()["detector"]
+    assert detector | {"name": "ssd", "scales": "coco", "size": 512} == detector
 
 
 def test_lists_come_with_commas_or_brackets() -> None:
@@ -153,17 +155,15 @@ def test_null_takes_a_setting_away() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "place"),
+    ("words", "key"),
     [
         (("task=classification", "augment.policy=none"), ("augment", "policy")),
         (("task=gan", "augment.policy=none"), ("augment", "policy")),
         (("task=gan", "task.norm=none"), ("task", "norm")),
     ],
 )
-def test_none_is_a_value_where_it_is_one_of_the_choices(
-    words: tuple[str, ...], place: tuple[str, str]
-) -> None:
-    group, name = place
+def test_none_is_a_value_where_it_is_one_of_the_choices(words: tuple[str, ...], key: tuple[str, str]) -> None:
+    group, name = key
     assert changed(*words).tree()[group][name] == "none"
     assert message(words[0], f"{group}.{name}=nine").startswith(f"{group}.{name}: ")
 

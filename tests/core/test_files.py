@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from boxcrew.core.files import append, write_json, write_text, write_whole
+from boxcrew.core.files import append, write_atomically, write_json, write_text
 
 
 def test_what_was_written_is_there_and_nothing_else(tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_the_old_file_stays_when_writing_fails(tmp_path: Path) -> None:
         raise OSError("the disk is full")
 
     with pytest.raises(OSError, match="full"):
-        write_whole(file, write_half)
+        write_atomically(file, write_half)
     assert file.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [file]
 
@@ -49,7 +49,7 @@ def test_a_new_file_is_not_there_when_writing_fails(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_whole(tmp_path / "a.bin", refuse)
+        write_atomically(tmp_path / "a.bin", refuse)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -64,7 +64,7 @@ def test_json_is_read_back_the_same_and_has_no_nan(tmp_path: Path) -> None:
 
 
 def test_all_of_a_line_is_added_or_none(tmp_path: Path) -> None:
-    """With a limit on the size of files in the place of a full disk: the last write is cut by the system."""
+    """A limit on the size of files stands for a full disk: the system cuts off the last write."""
     file = tmp_path / "a.jsonl"
     append(file, "größe\n")
     append(file, "length\n")

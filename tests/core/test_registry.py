@@ -58,6 +58,6 @@ def test_an_unknown_name_is_a_usage_error_with_a_suggestion(animals: Registry[ob
 
 
 def test_a_very_long_list_of_options_is_cut() -> None:
-    said = suggest("zzz", [f"network{i}" for i in range(1000)])
-    assert said.endswith("(1000 in all)")
-    assert len(said) < 600
+    text = suggest("zzz", [f"network{i}" for i in range(1000)])
+    assert text.endswith("(1000 in all)")
+    assert len(text) < 600

@@ -48,13 +48,13 @@ def test_selecting_and_moving_boxes_leaves_the_target_as_it_was() -> None:
 def test_the_parts_of_a_batch_are_the_batch(sizes: list[int]) -> None:
     batch = batch_of(sum(sizes))
     batch = dataclasses.replace(batch, targets={"boxes": batch.targets["boxes"]})
-    parts = batch.split(sizes)
-    assert [len(part) for part in parts] == [size for size in sizes if size]
-    assert torch.equal(torch.cat([part.inputs for part in parts]), batch.inputs)
-    assert torch.equal(torch.cat([part.targets["boxes"] for part in parts]), batch.targets["boxes"])
-    assert torch.equal(torch.cat([part.draws for part in parts]), batch.draws)
-    assert torch.equal(torch.cat([part.extra["regions"] for part in parts]), batch.extra["regions"])
-    assert sum((part.keys for part in parts), ()) == batch.keys
+    pieces = batch.split(sizes)
+    assert [len(piece) for piece in pieces] == [size for size in sizes if size]
+    assert torch.equal(torch.cat([piece.inputs for piece in pieces]), batch.inputs)
+    assert torch.equal(torch.cat([piece.targets["boxes"] for piece in pieces]), batch.targets["boxes"])
+    assert torch.equal(torch.cat([piece.draws for piece in pieces]), batch.draws)
+    assert torch.equal(torch.cat([piece.extra["regions"] for piece in pieces]), batch.extra["regions"])
+    assert sum((piece.keys for piece in pieces), ()) == batch.keys
 
 
 def test_a_selection_has_all_that_belongs_to_its_samples() -> None:
@@ -114,7 +114,7 @@ def test_the_total_keeps_the_gradient_and_detach_drops_it() -> None:
 
 
 def test_detections_are_counted_and_moved() -> None:
-    found = Detections(
+    detections = Detections(
         boxes=torch.zeros(3, 4), scores=torch.ones(3), labels=torch.zeros(3, dtype=torch.int64)
     )
-    assert len(found) == len(found.cpu()) == 3
+    assert len(detections) == len(detections.cpu()) == 3

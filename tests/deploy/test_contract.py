@@ -25,7 +25,7 @@ ways = pytest.mark.parametrize(
 Way = tuple[str, tuple[int, ...]]
 
 
-def plan(
+def make_plan(
     way: Way, *, accumulation: int = 1, memory_format: MemoryFormat = "contiguous", threads: int = 1
 ) -> Plan:
     name, shares = way
@@ -42,37 +42,37 @@ def plan(
 @ways
 def test_gradients_do_not_depend_on_how_a_step_is_split(way: Way, accumulation: int) -> None:
     batch = strategies.uneven_batch(SAMPLES)
-    one = plan(way, accumulation=accumulation)
-    strategies.check_gradients(one, batch, dtype=torch.float64, tolerance=1e-10)
-    strategies.check_gradients(one, batch, dtype=torch.float32, tolerance=1e-5)
+    plan = make_plan(way, accumulation=accumulation)
+    strategies.check_gradients(plan, batch, dtype=torch.float64, tolerance=1e-10)
+    strategies.check_gradients(plan, batch, dtype=torch.float32, tolerance=1e-5)
 
 
 @ways
 def test_a_batch_smaller_than_the_parts_or_without_an_object(way: Way) -> None:
-    one = plan(way, accumulation=3)
-    strategies.check_gradients(one, strategies.uneven_batch(2), dtype=torch.float64, tolerance=1e-10)
-    strategies.check_gradients(one, strategies.uneven_batch(1), dtype=torch.float64, tolerance=1e-10)
+    plan = make_plan(way, accumulation=3)
+    strategies.check_gradients(plan, strategies.uneven_batch(2), dtype=torch.float64, tolerance=1e-10)
+    strategies.check_gradients(plan, strategies.uneven_batch(1), dtype=torch.float64, tolerance=1e-10)
 
 
 @pytest.mark.parametrize("accumulation", [1, 3])
 @ways
 def test_a_weight_below_one_is_divided_by_too(way: Way, accumulation: int) -> None:
-    """As that of a step of rare classes, or of common ones, with task.class_weights."""
-    batch, one = strategies.uneven_batch(SAMPLES), plan(way, accumulation=accumulation)
-    strategies.check_gradients(one, batch, dtype=torch.float64, tolerance=1e-10, unit=1e-3)
+    """A step of common classes weighs so little with task.class_weights."""
+    batch, plan = strategies.uneven_batch(SAMPLES), make_plan(way, accumulation=accumulation)
+    strategies.check_gradients(plan, batch, dtype=torch.float64, tolerance=1e-10, unit=1e-3)
 
 
 @ways
 def test_updates(way: Way) -> None:
     batch = strategies.uneven_batch(SAMPLES)
-    strategies.check_updates(plan(way), batch)
-    strategies.check_refuses_what_is_not_finite(plan(way), batch)
+    strategies.check_updates(make_plan(way), batch)
+    strategies.check_skips_non_finite_gradients(make_plan(way), batch)
 
 
 @ways
 def test_a_step_can_be_taken_back(way: Way) -> None:
-    strategies.check_discards(plan(way), strategies.uneven_batch(SAMPLES))
-    strategies.check_discards(plan(way, accumulation=3), strategies.uneven_batch(SAMPLES))
+    strategies.check_discards(make_plan(way), strategies.uneven_batch(SAMPLES))
+    strategies.check_discards(make_plan(way, accumulation=3), strategies.uneven_batch(SAMPLES))
 
 
 @pytest.mark.parametrize(
@@ -87,24 +87,26 @@ def test_a_step_can_be_taken_back(way: Way) -> None:
 )
 @ways
 def test_where_memory_runs_out_parts_get_smaller(way: Way, error: RuntimeError) -> None:
-    strategies.check_runs_out_of_memory(plan(way), strategies.uneven_batch(SAMPLES), error)
-    strategies.check_runs_out_of_memory(plan(way, accumulation=2), strategies.uneven_batch(SAMPLES), error)
+    strategies.check_runs_out_of_memory(make_plan(way), strategies.uneven_batch(SAMPLES), error)
+    strategies.check_runs_out_of_memory(
+        make_plan(way, accumulation=2), strategies.uneven_batch(SAMPLES), error
+    )
 
 
 @ways
 def test_the_process_is_as_it_was(way: Way) -> None:
-    strategies.check_leaves_no_trace(plan(way, threads=torch.get_num_threads() + 1))
+    strategies.check_restores_threads(make_plan(way, threads=torch.get_num_threads() + 1))
 
 
 @pytest.mark.parametrize("memory_format", ["contiguous", "channels_last"])
 @ways
-def test_places_and_state(way: Way, memory_format: MemoryFormat) -> None:
-    strategies.check_places(plan(way, memory_format=memory_format))
-    strategies.check_state(plan(way, memory_format=memory_format))
+def test_devices_and_state(way: Way, memory_format: MemoryFormat) -> None:
+    strategies.check_devices_and_formats(make_plan(way, memory_format=memory_format))
+    strategies.check_state(make_plan(way, memory_format=memory_format))
 
 
 def test_plans_know_all_strategies_and_no_other() -> None:
     assert set(STRATEGIES.names()) == set(get_args(Strategy))
-    written = plan(("single", (SAMPLES,))).tree() | {"strategy": "sinlge"}
+    written = make_plan(("single", (SAMPLES,))).tree() | {"strategy": "sinlge"}
     with pytest.raises(UsageError, match="sinlge"):
         Plan.of(written)

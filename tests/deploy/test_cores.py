@@ -1,4 +1,4 @@
-"""Cores of their own."""
+"""Replicas on one host are pinned to cores of their own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from boxcrew.deploy.cores import on_own_cores, part_of
+from boxcrew.deploy.cores import core_slice, on_own_cores
 from boxcrew.deploy.deployment import Deployment
 from boxcrew.hardware import probe
 from boxcrew.plan.plan import Clone, Replica
@@ -18,15 +18,15 @@ from tests.helpers.processes import in_processes
 
 @pytest.mark.parametrize("num", [1, 2, 3, 8])
 @pytest.mark.parametrize("cores", [1, 2, 5, 64])
-def test_parts_are_of_one_core_at_least_and_leave_none_out(cores: int, num: int) -> None:
-    parts = [part_of(range(cores), index, num) for index in range(num)]
-    assert all(parts)
+def test_slices_have_one_core_at_least_and_leave_none_out(cores: int, num: int) -> None:
+    slices = [core_slice(range(cores), index, num) for index in range(num)]
+    assert all(slices)
     if cores >= num:
-        assert sorted(core for part in parts for core in part) == list(range(cores))
-        assert max(map(len, parts)) - min(map(len, parts)) <= 1
+        assert sorted(core for cores in slices for core in cores) == list(range(cores))
+        assert max(map(len, slices)) - min(map(len, slices)) <= 1
 
 
-def test_a_process_stays_on_its_part_while_told_to() -> None:
+def test_a_process_is_pinned_inside_the_context() -> None:
     before = os.sched_getaffinity(0)
     with on_own_cores(0, len(before)):
         assert os.sched_getaffinity(0) == {min(before)}
@@ -39,7 +39,7 @@ def test_cores_near_to_the_same_memory_are_together(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(probe, "_NODES", tmp_path)
     monkeypatch.setattr(probe, "_allowed", lambda: {0, 1, 2, 3})
     assert probe.cores_by_node() == [0, 2, 1, 3]
-    assert part_of(probe.cores_by_node(), 1, 2) == [1, 3]
+    assert core_slice(probe.cores_by_node(), 1, 2) == [1, 3]
 
 
 def _note_cores(deployment: Deployment, file: Path) -> None:

@@ -8,7 +8,9 @@ import sys
 
 import pytest
 
-from boxcrew.deploy.deployment import deploy
+from boxcrew.core.errors import UsageError
+from boxcrew.deploy.deployment import Execution, deploy
+from boxcrew.plan.plan import Clone, Replica
 from tests.helpers.devices import FakeDevices
 from tests.helpers.plans import plan_of
 
@@ -40,11 +42,11 @@ alone.load_state_dict(task.state_dict())
 room = psutil.Process().memory_info().data + ROOM * 2**20
 with deploy(plan_of(8, memory_fraction=room / usable_memory())) as deployment:
     deployment.gradients(task, batch, "train")
-    print("parts", deployment.plan.accumulation)
+    print("parts", deployment.execution.num_parts)
 assert resource.getrlimit(resource.RLIMIT_DATA)[0] == resource.RLIM_INFINITY
 with deploy(plan_of(8)) as deployment:
     deployment.gradients(alone, batch, "train")
-    print("without", deployment.plan.accumulation)
+    print("without", deployment.execution.num_parts)
 torch.testing.assert_close(task.scale.grad, alone.scale.grad)
 """
 
@@ -55,8 +57,8 @@ def run(room: int) -> subprocess.CompletedProcess[str]:
 
 
 @linux
-def test_a_step_that_would_pass_the_cap_is_computed_in_parts() -> None:
-    """With the same gradients."""
+def test_a_step_that_would_exceed_the_cap_is_computed_in_parts() -> None:
+    """The gradients are the same."""
     done = run(800)
     assert done.returncode == 0, done.stderr
     parts = int(done.stdout.split()[1])
@@ -65,19 +67,31 @@ def test_a_step_that_would_pass_the_cap_is_computed_in_parts() -> None:
 
 
 @linux
-def test_where_not_even_one_sample_fits_that_is_said() -> None:
+def test_memory_for_not_even_one_sample_is_an_error() -> None:
     done = run(70)
     assert "not enough memory on cpu, of which" in done.stderr
     assert "even in 8 parts" in done.stderr
 
 
 @linux
-def test_a_cap_that_is_passed_already_is_refused() -> None:
+def test_a_cap_that_is_exceeded_already_is_refused() -> None:
     done = run(-100)
-    assert "are taken before the first step (plan: single on cpu, batch 8" in done.stderr
+    assert "are in use before the first step (plan: single on cpu, batch 8" in done.stderr
 
 
-def test_accelerators_are_told() -> None:
+def test_accelerators_are_limited_too() -> None:
     fakes = FakeDevices()
     with deploy(plan_of(8, device="cuda:0", memory_fraction=0.8), fakes):
         assert fakes.limited == [("cuda:0", 0.8)]
+
+
+def test_an_execution_has_more_parts_only_if_all_replicas_have_samples_for_them() -> None:
+    replicas = tuple(Replica(clones=(Clone(device="cpu", share=share),)) for share in (7, 1))
+    plan = plan_of(7, 1, strategy="ddp", replicas=replicas, batch_norm="first", accumulation=2)
+    begun = Execution(plan=plan)
+    assert begun.with_parts(1) == begun
+    more = begun.with_parts(4)
+    assert (more.num_parts, more.least_parts, begun.num_parts) == (4, 4, 2)
+    assert more.with_parts(3) == more
+    with pytest.raises(UsageError, match="no sample for some of the 4 parts"):
+        Execution(plan=plan_of(7, 1, strategy="fsdp", replicas=replicas)).with_parts(4)

@@ -18,9 +18,9 @@ from boxcrew.deploy.strategies import fsdp
 from boxcrew.deploy.strategies.ddp import Ddp
 from boxcrew.deploy.strategies.parameter_server.server import Server
 from boxcrew.plan.plan import Clone, Plan, Replica
-from boxcrew.tasks.base import TASKS, DataFacts, Task
+from boxcrew.tasks.base import TASKS, Task, learning_in
+from boxcrew.tasks.data import DataFacts
 from boxcrew.tasks.gan import _with_noise
-from boxcrew.tasks.phases import learning_in
 from boxcrew.train.loop.optim import OptimConfig, PhaseConfig, optimizer_of
 from tests.helpers import learning
 from tests.helpers.plans import plan_of
@@ -71,127 +71,127 @@ def make_batch(kind: str, step: int) -> Batch:
         inputs = torch.randint(0, 7, (BATCH, 9), generator=draw)
     else:
         inputs = torch.randint(0, 256, (BATCH, 1, 28, 28), dtype=torch.uint8, generator=draw)
-    places = np.arange(BATCH)
-    noise = _with_noise(seed=0, epochs=np.full(BATCH, step), indices=places, latent=LATENT)
+    indices = np.arange(BATCH)
+    noise = _with_noise(seed=0, epochs=np.full(BATCH, step), indices=indices, latent=LATENT)
     targets = {"labels": torch.randint(0, 3, (BATCH,), generator=draw)}
     targets |= {name: torch.from_numpy(value) for name, value in noise.items()}
-    return Batch(inputs=inputs, targets=targets, keys=tuple(map(str, places)))
+    return Batch(inputs=inputs, targets=targets, keys=tuple(map(str, indices)))
 
 
 def learn(kind: str, deployment: Deployment, task: Task) -> Any:
-    """What is learnt, and the losses of all phases."""
-    placed = deployment.place(task)
+    """Return what is learnt, and the losses of all phases."""
+    placed = deployment.setup_module(task)
     assert isinstance(placed, Task)
     optimizer = optimizer_of(placed, RATES if KINDS[kind][0] == "gan" else OPTIM)
-    told = []
+    values = []
     for step in range(STEPS):
         batch = make_batch(kind, step).select(deployment.positions)
         for phase in placed.phases_of(step):
             with learning_in(placed, phase):
                 losses = deployment.gradients(placed, batch, phase)
                 deployment.update(optimizer, max_norm=None)
-            told += [float(value / losses.weight) for value in losses.terms.values()]
-    return dict(deployment.gather_full_state(placed.state_dict())), told
+            values += [float(value / losses.weight) for value in losses.terms.values()]
+    return dict(deployment.gather_full_state(placed.state_dict())), values
 
 
-def plan(strategy: str, *shares: int, servers: int = 0, in_one: bool = False) -> Plan:
+def make_plan(strategy: str, *shares: int, servers: int = 0, in_one: bool = False) -> Plan:
     clones = tuple(Clone(device="cpu", share=share) for share in shares)
-    replicas = (Replica(clones=clones),) if in_one else tuple(Replica(clones=(one,)) for one in clones)
+    replicas = (Replica(clones=clones),) if in_one else tuple(Replica(clones=(clone,)) for clone in clones)
     return plan_of(*shares, strategy=strategy, replicas=replicas, batch_norm="synced", servers=servers)
 
 
-def play_all(one: Plan, group: ReplicaGroup, file: Path) -> None:
-    found = {}
+def play_all(plan: Plan, group: ReplicaGroup, file: Path) -> None:
+    results = {}
     for kind in KINDS:
         task = make_task(kind)
         if group.is_server:
-            Server(one, group, task, optimizer_of(task, RATES if KINDS[kind][0] == "gan" else OPTIM)).run()
+            Server(plan, group, task, optimizer_of(task, RATES if KINDS[kind][0] == "gan" else OPTIM)).run()
             continue
-        with deploy(one, group=group) as deployment:
-            found[kind] = learn(kind, deployment, task)
-    torch.save(found, file)
+        with deploy(plan, group=group) as deployment:
+            results[kind] = learn(kind, deployment, task)
+    torch.save(results, file)
 
 
 @cache
 def alone(kind: str) -> Any:
-    with deploy(plan("single", BATCH)) as deployment:
+    with deploy(make_plan("single", BATCH)) as deployment:
         return learn(kind, deployment, make_task(kind))
 
 
-def require_same(kind: str, found: Any) -> None:
-    state, told = found
-    wanted, said = alone(kind)
-    assert told == pytest.approx(said, rel=1e-3, abs=1e-5)
+def require_same(kind: str, learnt: Any) -> None:
+    state, losses = learnt
+    wanted, wanted_losses = alone(kind)
+    assert losses == pytest.approx(wanted_losses, rel=1e-3, abs=1e-5)
     assert learning.distance(state, wanted) < 1e-3
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_clones(kind: str) -> None:
-    with deploy(plan("clones", 5, 3, in_one=True)) as deployment:
+    with deploy(make_plan("clones", 5, 3, in_one=True)) as deployment:
         require_same(kind, learn(kind, deployment, make_task(kind)))
 
 
 @pytest.mark.parametrize(("strategy", "servers"), [("ddp", 0), ("fsdp", 0), ("parameter_server", 1)])
 def test_replicas(strategy: str, servers: int, tmp_path: Path) -> None:
-    one = plan(strategy, 5, 3, servers=servers)
-    first, *_ = in_all_processes(one, partial(play_all, one), tmp_path)
+    plan = make_plan(strategy, 5, 3, servers=servers)
+    first, *_ = in_all_processes(plan, partial(play_all, plan), tmp_path)
     for kind in KINDS:
         require_same(kind, first[kind])
 
 
-def test_what_is_known_of_weights_follows_them_once_a_phase_in_however_many_parts() -> None:
-    """And stays where a step is taken back: replicas without a sample do that alone."""
-    found = []
+def test_tracked_weights_are_updated_once_a_phase_in_however_many_parts() -> None:
+    """It also stays when a step is discarded, which replicas without a sample do alone."""
+    results = []
     for accumulation in (1, 4):
         task = make_task("hinge")
         with torch.no_grad():
             for parameter in task.parameters():
                 parameter.add_(0.1 * torch.ones_like(parameter).cumsum(0))
         before = [buffer.clone() for name, buffer in task.named_buffers() if name.endswith(("_u", "_v"))]
-        one = plan_of(BATCH, accumulation=accumulation)
-        with deploy(one) as deployment, learning_in(task, "critic"):
+        plan = plan_of(BATCH, accumulation=accumulation)
+        with deploy(plan) as deployment, learning_in(task, "critic"):
             deployment.gradients(task, make_batch("hinge", 0), "critic")
             deployment.discard(task)
-        found.append([buffer for name, buffer in task.named_buffers() if name.endswith(("_u", "_v"))])
+        results.append([buffer for name, buffer in task.named_buffers() if name.endswith(("_u", "_v"))])
     assert len(before) == 6
-    assert not any(map(torch.equal, found[0][:4], before[:4])), "of the head there is one output only"
-    assert all(map(torch.equal, *found))
+    assert not any(map(torch.equal, results[0][:4], before[:4])), "of the head there is one output only"
+    assert all(map(torch.equal, *results))
 
 
-def test_messages_are_packed_once_for_each_phase() -> None:
+def test_buckets_are_made_once_for_each_phase() -> None:
     task = make_task("hinge")
-    with deploy(plan("ddp", BATCH)) as deployment:
+    with deploy(make_plan("ddp", BATCH)) as deployment:
         assert isinstance(deployment, Ddp)
         learn("hinge", deployment, task)
-        packed = dict(deployment.reductions)
+        packed = dict(deployment.reducers)
         learn("hinge", deployment, task)
         assert packed.keys() == {"critic", "generator"}
-        assert all(deployment.reductions[phase] is packed[phase] for phase in packed)
+        assert all(deployment.reducers[phase] is packed[phase] for phase in packed)
 
 
 def slopes(kind: str, deployment: Deployment) -> dict[str, torch.Tensor]:
-    task = deployment.place(make_task(kind))
+    task = deployment.setup_module(make_task(kind))
     deployment.gradients(task, make_batch(kind, 0).select(deployment.positions), "train")
-    found = {name: parameter.grad for name, parameter in task.named_parameters()}
+    gradients = {name: parameter.grad for name, parameter in task.named_parameters()}
     return dict(
-        deployment.gather_full_state({name: slope for name, slope in found.items() if slope is not None})
+        deployment.gather_full_state({name: slope for name, slope in gradients.items() if slope is not None})
     )
 
 
-def divided_slopes(deployment: Deployment, file: Path) -> None:
-    """With every layer as a unit of its own."""
+def sharded_slopes(deployment: Deployment, file: Path) -> None:
+    """Every layer is a unit of its own."""
     fsdp.UNIT_BYTES = 1
     torch.save({kind: slopes(kind, deployment) for kind in SPARSE}, file)
 
 
-def test_weights_that_are_divided_are_kept_as_small_by_whoever_has_them(tmp_path: Path) -> None:
-    found, *_ = in_processes(plan("fsdp", 5, 3), divided_slopes, tmp_path)
+def test_sharded_weights_are_regularized_the_same(tmp_path: Path) -> None:
+    results, *_ = in_processes(make_plan("fsdp", 5, 3), sharded_slopes, tmp_path)
     for kind in SPARSE:
-        with deploy(plan("single", BATCH)) as deployment:
+        with deploy(make_plan("single", BATCH)) as deployment:
             wanted = slopes(kind, deployment)
-        assert found[kind].keys() == wanted.keys()
+        assert results[kind].keys() == wanted.keys()
         for name, slope in wanted.items():
-            torch.testing.assert_close(found[kind][name], slope, rtol=1e-3, atol=1e-5)
+            torch.testing.assert_close(results[kind][name], slope, rtol=1e-3, atol=1e-5)
 
 
 def test_a_gan_learns_in_turns() -> None:
@@ -202,7 +202,7 @@ def test_a_gan_learns_in_turns() -> None:
     scales = {group["rate_scale"] for group in optimizer.param_groups}
     assert scales == {1.0, 3.0}
     before = {name: value.clone() for name, value in task.named_parameters()}
-    with deploy(plan("single", BATCH)) as deployment, learning_in(task, "critic"):
+    with deploy(make_plan("single", BATCH)) as deployment, learning_in(task, "critic"):
         deployment.gradients(task, make_batch("hinge", 0), "critic")
         deployment.update(optimizer, max_norm=None)
     moved = {name for name, value in task.named_parameters() if not torch.equal(value, before[name])}

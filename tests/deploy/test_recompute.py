@@ -15,29 +15,29 @@ from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.deploy.strategies import fsdp
 from boxcrew.deploy.strategies.parameter_server.server import Server
 from boxcrew.plan.plan import BatchNorm, Clone, MemoryFormat, Plan, Precision, Replica
-from boxcrew.tasks.cost.account import Ledger
+from boxcrew.tasks.cost.estimate import CostTracker
 from tests.helpers import learning
 from tests.helpers.plans import plan_of
 from tests.helpers.processes import in_all_processes
 
 BATCH = 8
 Learnt = tuple[dict[str, Tensor], list[float]]
-"""What a task is after some steps, and their losses and norms."""
+"""The state of a task after some steps, and their losses and norms."""
 
 
-def learnt(one: Plan) -> Learnt:
-    with deploy(one) as deployment:
-        task = deployment.place(learning.make_task("ssdlite"))
+def learnt(plan: Plan) -> Learnt:
+    with deploy(plan) as deployment:
+        task = deployment.setup_module(learning.make_task("ssdlite"))
         losses, norms = learning.learn(deployment, task, steps=range(3))
     return task.state_dict(), losses + norms
 
 
-def require_same(found: Learnt, wanted: Learnt) -> None:
-    """To the bit."""
-    assert found[1] == wanted[1]
-    assert found[0].keys() == wanted[0].keys()
+def require_same(results: Learnt, wanted: Learnt) -> None:
+    """Both must be equal to the bit."""
+    assert results[1] == wanted[1]
+    assert results[0].keys() == wanted[0].keys()
     for name, value in wanted[0].items():
-        assert torch.equal(found[0][name], value), name
+        assert torch.equal(results[0][name], value), name
 
 
 @pytest.mark.parametrize(
@@ -45,18 +45,18 @@ def require_same(found: Learnt, wanted: Learnt) -> None:
     [(1, "fp32", "contiguous"), (3, "fp32", "channels_last"), (2, "bf16", "channels_last")],
 )
 def test_one_clone(accumulation: int, precision: Precision, memory_format: MemoryFormat) -> None:
-    one = plan_of(BATCH, accumulation=accumulation, precision=precision, memory_format=memory_format)
-    require_same(learnt(one.model_copy(update={"recompute": True})), learnt(one))
+    plan = plan_of(BATCH, accumulation=accumulation, precision=precision, memory_format=memory_format)
+    require_same(learnt(plan.model_copy(update={"recompute": True})), learnt(plan))
 
 
 @pytest.mark.parametrize("batch_norm", ["first", "synced"])
 def test_clones_in_one_process(batch_norm: BatchNorm) -> None:
-    one = plan_of(5, 3, strategy="clones", batch_norm=batch_norm, accumulation=2)
-    require_same(learnt(one.model_copy(update={"recompute": True})), learnt(one))
+    plan = plan_of(5, 3, strategy="clones", batch_norm=batch_norm, accumulation=2)
+    require_same(learnt(plan.model_copy(update={"recompute": True})), learnt(plan))
 
 
 def several(strategy: str, batch_norm: BatchNorm) -> Plan:
-    """Two replicas, and whom they need besides."""
+    """A plan of two replicas, with a server if the strategy needs one."""
     shares = (5, 3)
     return plan_of(
         *shares,
@@ -68,24 +68,24 @@ def several(strategy: str, batch_norm: BatchNorm) -> Plan:
     )
 
 
-def play(one: Plan, group: ReplicaGroup, file: Path) -> None:
+def play(plan: Plan, group: ReplicaGroup, file: Path) -> None:
     """A frozen backbone thaws after two steps."""
-    fsdp.UNIT_BYTES = 1  # every layer comes and goes by itself
-    found = []
+    fsdp.UNIT_BYTES = 1  # every layer is a unit of its own
+    results = []
     for recompute in (False, True):
         task = learning.make_task("ssdlite")
         if group.is_server:
-            Server(one, group, task, torch.optim.SGD(task.parameters(), lr=0.05)).run()
+            Server(plan, group, task, torch.optim.SGD(task.parameters(), lr=0.05)).run()
             continue
-        with deploy(one.model_copy(update={"recompute": recompute}), group=group) as deployment:
-            placed = deployment.place(task)
-            told = []
+        with deploy(plan.model_copy(update={"recompute": recompute}), group=group) as deployment:
+            placed = deployment.setup_module(task)
+            numbers = []
             for learns, steps in ((False, range(2)), (True, range(2, 4))):
                 placed.get_submodule("detector.backbone").requires_grad_(requires_grad=learns)
                 losses, norms = learning.learn(deployment, placed, steps=steps)
-                told += losses + norms
-            found.append((dict(deployment.gather_full_state(placed.state_dict())), told))
-    torch.save(found, file)
+                numbers += losses + norms
+            results.append((dict(deployment.gather_full_state(placed.state_dict())), numbers))
+    torch.save(results, file)
 
 
 @pytest.mark.parametrize(
@@ -96,24 +96,26 @@ def play(one: Plan, group: ReplicaGroup, file: Path) -> None:
     ],
 )
 def test_replicas(strategy: str, batch_norm: BatchNorm, tmp_path: Path) -> None:
-    one = several(strategy, batch_norm)
-    for whole, again in in_all_processes(one, partial(play, one), tmp_path)[: len(one.replicas)]:
-        require_same(again, whole)
+    plan = several(strategy, batch_norm)
+    for usual, again in in_all_processes(plan, partial(play, plan), tmp_path)[: len(plan.replicas)]:
+        require_same(again, usual)
 
 
 def test_a_step_takes_less_memory() -> None:
-    """With real tensors, as the strategy has them."""
+    """The tensors are real, as the strategy has them."""
     peaks = []
     for recompute in (False, True):
         with deploy(plan_of(BATCH, recompute=recompute)) as deployment:
-            task = deployment.place(learning.make_task("ssdlite"))
+            task = deployment.setup_module(learning.make_task("ssdlite"))
             batch = learning.make_batch(BATCH, step=0)
-            ledger = Ledger([*task.parameters(), *task.buffers(), batch.inputs, *batch.targets.values()])
-            with ledger:
+            tracker = CostTracker(
+                [*task.parameters(), *task.buffers(), batch.inputs, *batch.targets.values()]
+            )
+            with tracker:
                 deployment.gradients(task, batch, "train")
-        peaks.append(ledger.peak)
-    whole, again = peaks
-    assert again < 0.7 * whole
+        peaks.append(tracker.peak)
+    usual, again = peaks
+    assert again < 0.7 * usual
 
 
 class Dropping(learning.NormedTask):
@@ -122,27 +124,27 @@ class Dropping(learning.NormedTask):
         self.features.insert(3, nn.Dropout(0.5))
 
 
-def gradients(one: Plan, task: nn.Module) -> list[Tensor | None]:
+def gradients(plan: Plan, task: nn.Module) -> list[Tensor | None]:
     torch.manual_seed(5)
-    with deploy(one) as deployment:
-        deployment.gradients(deployment.place(task), learning.make_batch(BATCH, step=0), "train")
+    with deploy(plan) as deployment:
+        deployment.gradients(deployment.setup_module(task), learning.make_batch(BATCH, step=0), "train")
     return [parameter.grad for parameter in task.parameters()]
 
 
 def test_what_is_dropped_is_dropped_again() -> None:
-    found = []
+    results = []
     for recompute in (False, True):
         torch.manual_seed(0)
-        found.append(gradients(plan_of(BATCH, recompute=recompute), Dropping()))
-    for one, other in zip(*found, strict=True):
-        assert one is not None
-        assert other is not None
-        assert torch.equal(one, other)
+        results.append(gradients(plan_of(BATCH, recompute=recompute), Dropping()))
+    for gradient, recomputed in zip(*results, strict=True):
+        assert gradient is not None
+        assert recomputed is not None
+        assert torch.equal(gradient, recomputed)
 
 
 def test_clones_that_draw_from_one_source_are_refused() -> None:
-    one = plan_of(4, 4, strategy="clones")
-    gradients(one, Dropping())
-    with pytest.raises(BoxcrewError, match="draw random numbers") as refused:
-        gradients(one.model_copy(update={"recompute": True}), Dropping())
+    plan = plan_of(4, 4, strategy="clones")
+    gradients(plan, Dropping())
+    with pytest.raises(BoxcrewError, match="share one source of random numbers") as refused:
+        gradients(plan.model_copy(update={"recompute": True}), Dropping())
     assert "deploy.recompute=false" in refused.value.advice

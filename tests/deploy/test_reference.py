@@ -1,4 +1,4 @@
-"""What the classic `model_deploy` promises, in our own terms and by the numbers of its list.
+"""The promises of the classic `model_deploy`, in our own terms and by the numbers of its list.
 
 It names jobs (`worker`, `ps`) and refuses empty names; here processes have numbers, and there is no name to
 be empty.
@@ -27,7 +27,7 @@ from boxcrew.plan.plan import Clone, Plan, Replica
 from boxcrew.plan.request import DeployConfig, PlanRequest
 from boxcrew.plan.search import make_plan
 from boxcrew.tasks.detection import DetectionTask
-from boxcrew.train.loop.hooks.pictures import on_cpu
+from boxcrew.train.loop.hooks.images import on_cpu
 from boxcrew.train.planning.placement import placement
 from tests.helpers import learning
 from tests.helpers.devices import FakeDevices
@@ -42,8 +42,8 @@ MACHINE = Machine(
 )
 
 
-def config(strategy: str = "clones", **wishes: object) -> Plan:
-    deploy = DeployConfig.of({"strategy": strategy, **wishes})
+def config(strategy: str = "clones", **settings: object) -> Plan:
+    deploy = DeployConfig.of({"strategy": strategy, **settings})
     return make_plan(
         MACHINE, a_workload(inputs=None), PlanRequest(deploy=deploy, batch=8, num_samples=80, steps=10)
     )
@@ -78,8 +78,8 @@ def test_3_two_accelerators_are_two_clones_with_names_of_their_own() -> None:
     assert homes(plan) == {"cpu"}
 
 
-def ps(**wishes: object) -> Plan:
-    return config("parameter_server", **wishes)
+def ps(**settings: object) -> Plan:
+    return config("parameter_server", **settings)
 
 
 def homes_of_variables(plan: Plan) -> list[str]:
@@ -144,8 +144,10 @@ class Toy(nn.Module):
 
     def forward(self, batch: Batch, phase: str = "train") -> Losses:
         assert phase == "train"
-        found = self.line(self.norm(batch.inputs))[:, 0]
-        loss = nn.functional.binary_cross_entropy_with_logits(found, batch.targets["labels"], reduction="sum")
+        scores = self.line(self.norm(batch.inputs))[:, 0]
+        loss = nn.functional.binary_cross_entropy_with_logits(
+            scores, batch.targets["labels"], reduction="sum"
+        )
         return Losses(terms={"log": loss}, weight=loss.new_tensor(float(len(batch))))
 
 
@@ -169,11 +171,11 @@ def make_toy(*, norm: bool = True) -> Toy:
 @pytest.mark.parametrize("num", [1, 4])
 @pytest.mark.parametrize("norm", [False, True])
 def test_9_10_11_clones_share_one_set_of_variables(num: int, norm: bool) -> None:
-    """And without BatchNorms there is nothing to be updated but by the optimizer."""
+    """Only the optimizer changes anything if there are no BatchNorms."""
     plan = toy_plan(*["cpu"] * num)
     with deploy(plan) as deployment:
         assert isinstance(deployment, Clones)
-        task = deployment.place(make_toy(norm=norm))
+        task = deployment.setup_module(make_toy(norm=norm))
         before = {name: value.clone() for name, value in task.state_dict().items()}
         losses = deployment.gradients(task, toy_batch(), "train")
         assert losses.total().shape == ()
@@ -193,31 +195,31 @@ def test_14_15_16_17_gradients_are_summed_beside_their_variables(
     norm: bool,
 ) -> None:
     with deploy(toy_plan(*names), FakeDevices()) as deployment:
-        task = deployment.place(make_toy(norm=norm))
+        task = deployment.setup_module(make_toy(norm=norm))
         deployment.gradients(task, toy_batch(), "train")
     wanted = make_toy(norm=norm)
-    for part in toy_batch().split([16 // len(names)] * len(names)):
-        (wanted(part).total() / 16).backward()
-    for parameter, other in zip(task.parameters(), wanted.parameters(), strict=True):
+    for share in toy_batch().split([16 // len(names)] * len(names)):
+        (wanted(share).total() / 16).backward()
+    for parameter, expected in zip(task.parameters(), wanted.parameters(), strict=True):
         assert parameter.grad is not None
-        torch.testing.assert_close(parameter.grad, other.grad)
+        torch.testing.assert_close(parameter.grad, expected.grad)
 
 
-def in_server_processes(one: Plan, group: ReplicaGroup, file: Path) -> None:
-    """What a replica's devices were, and what it has learnt; what a server keeps."""
+def in_server_processes(plan: Plan, group: ReplicaGroup, file: Path) -> None:
+    """A replica saves its devices and what it has learnt, a server the shapes of what it keeps."""
     task = make_toy()
     if group.is_server:
-        server = Server(one, group, task, torch.optim.SGD(task.parameters(), lr=1.0))
+        server = Server(plan, group, task, torch.optim.SGD(task.parameters(), lr=1.0))
         server.run()
         torch.save([list(value.shape) for value in task.parameters()], file)
         return
     fakes = FakeDevices()
-    with deploy(one, fakes, group) as deployment:
-        placed = deployment.place(task)
+    with deploy(plan, fakes, group) as deployment:
+        placed = deployment.setup_module(task)
         optimizer = torch.optim.SGD(placed.parameters(), lr=1.0)
         deployment.gradients(placed, toy_batch().select(deployment.positions), "train")
         deployment.update(optimizer, max_norm=None)
-    torch.save((fakes.found, dict(placed.state_dict())), file)
+    torch.save((fakes.used, dict(placed.state_dict())), file)
 
 
 @pytest.mark.parametrize(("names", "servers"), [(("cuda:0",), 1), (("cuda:0", "cuda:1"), 2)])
@@ -225,16 +227,16 @@ def test_12_13_18_clones_with_servers(names: tuple[str, ...], servers: int, tmp_
     """Variable i is on server i mod n and nowhere else; gradients are summed on the worker's CPU, and then
     go to where their variable is.
     """
-    one = toy_plan(*names).model_copy(update={"strategy": "parameter_server", "servers": servers})
-    (found, learnt), *kept = in_all_processes(one, partial(in_server_processes, one), tmp_path)
-    assert set(found) == {"cpu", *names}
+    plan = toy_plan(*names).model_copy(update={"strategy": "parameter_server", "servers": servers})
+    (used, learnt), *kept = in_all_processes(plan, partial(in_server_processes, plan), tmp_path)
+    assert set(used) == {"cpu", *names}
     shapes = [list(value.shape) for value in make_toy().parameters()]
     assert kept == [
         [shape if i % servers == server else [0] for i, shape in enumerate(shapes)]
         for server in range(servers)
     ]
     with deploy(toy_plan(*["cpu"] * len(names))) as deployment:
-        alone = deployment.place(make_toy())
+        alone = deployment.setup_module(make_toy())
         deployment.gradients(alone, toy_batch(), "train")
         deployment.update(torch.optim.SGD(alone.parameters(), lr=1.0), max_norm=None)
     for name, value in alone.state_dict().items():
@@ -244,12 +246,12 @@ def test_12_13_18_clones_with_servers(names: tuple[str, ...], servers: int, tmp_
 def test_19_two_clones_on_the_cpu_learn() -> None:
     """The statistics of BatchNorms are moved by one clone's update a step."""
     with deploy(toy_plan("cpu", "cpu")) as deployment:
-        task = deployment.place(make_toy())
+        task = deployment.setup_module(make_toy())
         optimizer = torch.optim.SGD(task.parameters(), lr=1.0)
         losses = []
         for _ in range(10):
-            found = deployment.gradients(task, toy_batch(), "train")
-            losses.append(float(found.total() / found.weight))
+            step = deployment.gradients(task, toy_batch(), "train")
+            losses.append(float(step.total() / step.weight))
             deployment.update(optimizer, max_norm=None)
     assert losses[-1] < losses[0] / 5
     assert int(task.get_buffer("norm.num_batches_tracked")) == 10
@@ -257,9 +259,9 @@ def test_19_two_clones_on_the_cpu_learn() -> None:
     torch.testing.assert_close(task.get_buffer("norm.running_mean"), mean * (1 - 0.5**10))
 
 
-def test_20_21_what_summaries_look_at_is_brought_to_the_cpu() -> None:
-    """While training and when only evaluating: the same hook does it. Of a network without data, on torch's
-    device for such, the attempt is all that can be seen.
+def test_20_21_summaries_are_made_on_the_cpu() -> None:
+    """One hook does it while training and when only evaluating. A network on the meta device has no data:
+    only the attempt can be seen.
     """
     here = DetectionTask(SsdLite(SsdLiteConfig(size=64, backbone="mobilenetv3_small_050"), ("cup",)))
     assert on_cpu(here) is here
@@ -269,32 +271,35 @@ def test_20_21_what_summaries_look_at_is_brought_to_the_cpu() -> None:
         assert placement(plan, make_toy())["stages"]["summaries and files"] == "cpu"
 
 
-@pytest.mark.parametrize("wishes", [{"clones": 0}, {"clones": -1}, {"clones": 5}])
-def test_what_upstream_accepts_silently_is_refused(wishes: dict[str, Any]) -> None:
+@pytest.mark.parametrize("settings", [{"clones": 0}, {"clones": -1}, {"clones": 5}])
+def test_what_upstream_accepts_silently_is_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=r"deploy\.clones"):
-        config(**wishes)
+        config(**settings)
 
 
 @pytest.mark.parametrize(
-    ("wishes", "said"),
+    ("settings", "message"),
     [
-        ({"replicas": 2}, "deploy.strategy=clones: not with deploy.replicas=2"),  # as it has no servers
+        (
+            {"replicas": 2},
+            "deploy.strategy=clones: cannot be used with deploy.replicas=2",
+        ),  # as it has no servers
         ({"servers": 0}, "deploy.servers"),
         ({"servers": -1}, "deploy.servers"),
-        ({"servers": 1}, "deploy.servers=1: not with deploy.strategy=clones"),
-        ({"staleness": 2}, "deploy.staleness=2: not with deploy.strategy=clones"),
+        ({"servers": 1}, "deploy.servers=1: cannot be used with deploy.strategy=clones"),
+        ({"staleness": 2}, "deploy.staleness=2: cannot be used with deploy.strategy=clones"),
         ({"strategy": "parameter_server", "replicas": 5}, "deploy.replicas=5: more than there are"),
         ({"strategy": "parameter_server", "replicas": 3, "clones": 2}, "deploy.replicas=3 deploy.clones=2"),
         ({"strategy": "parameter_server", "staleness": -1}, "deploy.staleness"),
     ],
 )
-def test_every_refusal(wishes: dict[str, Any], said: str) -> None:
+def test_every_refusal(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        config(**wishes)
-    assert said in caught.value.message
+        config(**settings)
+    assert message in caught.value.message
 
 
-def test_a_replica_that_there_is_no_place_for_is_refused() -> None:
+def test_a_rank_beyond_the_world_size_is_refused() -> None:
     with pytest.raises(UsageError, match="RANK=2: there are only 2 replicas"):
         read_environment({"RANK": "2", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "4000"})
 
@@ -304,7 +309,7 @@ def test_regularisation_counts_once_however_many_clones() -> None:
     states = []
     for names in (("cpu",), ("cpu",) * 4):
         with deploy(toy_plan(*names)) as deployment:
-            task = deployment.place(make_toy(norm=False))
+            task = deployment.setup_module(make_toy(norm=False))
             optimizer = torch.optim.SGD(task.parameters(), lr=0.1, weight_decay=0.5)
             deployment.gradients(task, toy_batch(), "train")
             deployment.update(optimizer, max_norm=None)
@@ -315,7 +320,7 @@ def test_regularisation_counts_once_however_many_clones() -> None:
 def test_a_parameter_that_no_clone_touches_is_left_out() -> None:
     plan = plan_of(4, 4, strategy="clones")
     with deploy(plan) as deployment:
-        task = deployment.place(learning.make_task("idle"))
+        task = deployment.setup_module(learning.make_task("idle"))
         deployment.gradients(task, learning.make_batch(8, step=0), "train")
     assert task.get_parameter("idle.weight").grad is None
     assert task.get_parameter("rare.weight").grad is not None  # only the second clone has a crowded sample

@@ -14,7 +14,7 @@ from boxcrew.deploy.deployment import deploy
 from boxcrew.detectors._base import DetectorNet
 from boxcrew.nets.static import hashed_keys
 from boxcrew.plan.plan import Plan
-from boxcrew.tasks.cost.account import workload_of
+from boxcrew.tasks.cost.estimate import workload_of
 from boxcrew.tasks.detection import DetectionTask, largest_batch
 from boxcrew.testing.detectors import CLASSES, check_any_split, check_draws, noise_batch
 from tests.helpers import two_headed
@@ -43,7 +43,7 @@ def make_batch(*, regions: bool) -> Batch:
 def learn(plan: Plan, batch: Batch) -> tuple[Losses, dict[str, Tensor]]:
     """Return the losses of a step, and the gradients that it leaves for the update."""
     with deploy(plan) as deployment:
-        task = deployment.place(DetectionTask(make_detector()))
+        task = deployment.setup_module(DetectionTask(make_detector()))
         losses = deployment.gradients(task, batch.select(deployment.positions), "train")
         gradients = {name: value.grad for name, value in task.named_parameters()}
     return losses, {name: value.clone() for name, value in gradients.items() if value is not None}

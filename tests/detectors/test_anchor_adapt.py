@@ -1,4 +1,4 @@
-"""Default boxes follow the objects: their sizes, and how fine a map they need."""
+"""Default boxes are adapted to the objects: their sizes, and how fine a map they need."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from boxcrew.core.errors import UsageError
-from boxcrew.detectors._anchor_adapt import AnchorLayout, anchor_layouts, fit_layout
+from boxcrew.detectors._anchor_adapt import AnchorLayout, adapt_layout, anchor_layouts
 from boxcrew.detectors.ssdlite import SsdLiteConfig
 
 AUTO = SsdLiteConfig(
@@ -31,36 +31,35 @@ def objects(scale: float, spread: float = 0.2, num: int = 200) -> Tensor:
 
 def matched(config: SsdLiteConfig, boxes: Tensor) -> float:
     layout = config.layout
-    fit = fit_layout(boxes, [layout], config._levels_of, threshold=config.match_iou)
-    return fit.matched
+    return adapt_layout(boxes, [layout], config._levels_of, threshold=config.match_iou).matched
 
 
 def test_small_objects_get_a_fine_map_and_large_ones_a_coarse_one() -> None:
-    small, large = AUTO.fitted(objects(0.09))[0], AUTO.fitted(objects(0.5))[0]
+    small, large = AUTO.adapted(objects(0.09))[0], AUTO.adapted(objects(0.5))[0]
     assert (small.finest_stride, large.finest_stride) == (8, 16)
     assert small.layout.min_scale < 0.12
     assert large.layout.min_scale > 0.3
 
 
 @pytest.mark.parametrize("scale", [0.1, 0.25, 0.5])
-def test_fitted_boxes_match_what_published_ones_miss(scale: float) -> None:
+def test_adapted_boxes_match_what_published_ones_miss(scale: float) -> None:
     boxes = objects(scale)
-    fitted, said = AUTO.fitted(boxes)
-    assert matched(fitted, boxes) >= max(0.9, matched(AUTO, boxes))
-    assert f"fitted to {len(boxes)} objects" in said
+    adapted, note = AUTO.adapted(boxes)
+    assert matched(adapted, boxes) >= max(0.9, matched(AUTO, boxes))
+    assert f"adapted to {len(boxes)} objects" in note
 
 
 def test_what_is_given_stays() -> None:
-    given = AUTO.model_copy(update={"min_scale": 0.33, "finest_stride": 16})
-    fitted, _ = given.fitted(objects(0.1))
-    assert fitted.min_scale == 0.33
-    assert fitted.finest_stride == 16
-    assert isinstance(fitted.max_scale, float)
+    fixed = AUTO.model_copy(update={"min_scale": 0.33, "finest_stride": 16})
+    adapted, _ = fixed.adapted(objects(0.1))
+    assert adapted.min_scale == 0.33
+    assert adapted.finest_stride == 16
+    assert isinstance(adapted.max_scale, float)
 
 
 def test_what_is_given_is_not_even_rounded() -> None:
-    given = AUTO.model_copy(update={"min_scale": 0.123456})
-    assert given.fitted(objects(0.3))[0].min_scale == 0.123456
+    fixed = AUTO.model_copy(update={"min_scale": 0.123456})
+    assert fixed.adapted(objects(0.3))[0].min_scale == 0.123456
 
 
 def test_a_smallest_box_as_large_as_the_input_is_refused() -> None:
@@ -69,18 +68,18 @@ def test_a_smallest_box_as_large_as_the_input_is_refused() -> None:
 
 
 def test_a_given_largest_box_stays_even_below_all_objects() -> None:
-    fitted, _ = AUTO.model_copy(update={"max_scale": 0.1}).fitted(objects(0.5))
-    assert fitted.max_scale == 0.1
-    assert fitted.layout.min_scale < 0.1
+    adapted, _ = AUTO.model_copy(update={"max_scale": 0.1}).adapted(objects(0.5))
+    assert adapted.max_scale == 0.1
+    assert adapted.layout.min_scale < 0.1
 
 
 def test_with_nothing_left_open_nothing_is_done() -> None:
     config = SsdLiteConfig()
-    assert config.fitted(objects(0.3)) == (config, "")
+    assert config.adapted(objects(0.3)) == (config, "")
 
 
 def test_without_objects_it_stays_open() -> None:
-    assert AUTO.fitted(torch.zeros(0, 4)) == (AUTO, "")
+    assert AUTO.adapted(torch.zeros(0, 4)) == (AUTO, "")
     assert AUTO.layout == AnchorLayout(finest_stride=16, min_scale=0.1, max_scale=0.9)
 
 
@@ -91,4 +90,4 @@ def test_objects_of_one_size_have_default_boxes_on_both_sides() -> None:
 
 def test_the_largest_objects_still_leave_room_for_two_sizes() -> None:
     whole = torch.tensor([[0.0, 0.0, 1.0, 1.0]]).repeat(5, 1)
-    assert AUTO.fitted(whole)[0].layout.min_scale < AUTO.fitted(whole)[0].layout.max_scale
+    assert AUTO.adapted(whole)[0].layout.min_scale < AUTO.adapted(whole)[0].layout.max_scale

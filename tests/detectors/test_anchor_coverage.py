@@ -33,12 +33,12 @@ def grid(side: float, *, ratio: float = 1.0, image: tuple[int, int] = (128, 128)
     return Target.of(boxes, [0] * len(boxes))
 
 
-def reached(
+def coverage(
     config: DetectorConfig, *targets: Target, transforms: TransformsConfig | None = None
 ) -> AnchorCoverage:
-    found = anchor_coverage(config, CLASSES, targets, [(128, 128)] * len(targets), transforms=transforms)
-    assert found is not None
-    return found
+    report = anchor_coverage(config, CLASSES, targets, [(128, 128)] * len(targets), transforms=transforms)
+    assert report is not None
+    return report
 
 
 def test_default_boxes_overlap_themselves_wholly(small: SsdLite) -> None:
@@ -60,77 +60,77 @@ def test_the_network_without_weights_has_the_same_default_boxes(config: Detector
 
 
 def test_boxes_like_the_default_boxes_are_all_matched() -> None:
-    found = reached(SMALL, grid(40), grid(64))
-    assert (found.share, found.num_boxes, len(found.lost), found.smallest_side) == (1.0, 72, 0, None)
-    assert found.advice.endswith("can match 100 % of 72 boxes well (IoU 0.5 or more)")
+    report = coverage(SMALL, grid(40), grid(64))
+    assert (report.share, report.num_boxes, len(report.lost), report.smallest_side) == (1.0, 72, 0, None)
+    assert report.advice.endswith("can match 100 % of 72 boxes well (IoU 0.5 or more)")
 
 
 def test_lost_boxes_are_named_by_their_place_among_all() -> None:
     difficult = Target.of([(0, 0, 2, 2)] * 3, [0] * 3, difficult=[True, False, False])
     crowd = Target.of([(0, 0, 2, 2), (10, 10, 50, 50)], [0, 1], crowd=[True, False])
-    found = reached(SMALL, grid(40, num=2), difficult, crowd)
-    assert found.num_boxes == 4 + 2 + 1
-    assert found.lost.tolist() == [5, 6]
-    assert found.share == pytest.approx(5 / 7)
+    report = coverage(SMALL, grid(40, num=2), difficult, crowd)
+    assert report.num_boxes == 4 + 2 + 1
+    assert report.lost.tolist() == [5, 6]
+    assert report.share == pytest.approx(5 / 7)
 
 
 def test_small_boxes() -> None:
-    found = reached(SMALL, grid(40), grid(50), grid(4))
-    assert found.share == pytest.approx(2 / 3)
-    assert found.smallest_side == pytest.approx(4, abs=0.1)
-    assert "most boxes under 4 px of the input are lost" in found.advice
-    assert list(found.alternatives) == [192, 256]
+    report = coverage(SMALL, grid(40), grid(50), grid(4))
+    assert report.share == pytest.approx(2 / 3)
+    assert report.smallest_side == pytest.approx(4, abs=0.1)
+    assert "most boxes under 4 px of the input are lost" in report.advice
+    assert list(report.alternatives) == [192, 256]
 
 
 def test_a_larger_input_loses_fewer_small_boxes_and_the_advice_says_how_many() -> None:
     shelf = open_source("shelf").split("val")
-    targets, sizes = [one.target for one in shelf], [(one.width, one.height) for one in shelf]
-    found = anchor_coverage(SsdConfig(), CLASSES, targets, sizes)
-    assert found is not None
-    assert found.smallest_side is not None
-    assert 15 < found.smallest_side < 25
-    assert found.alternatives[512] > found.share
+    targets, sizes = [record.target for record in shelf], [(record.width, record.height) for record in shelf]
+    report = anchor_coverage(SsdConfig(), CLASSES, targets, sizes)
+    assert report is not None
+    assert report.smallest_side is not None
+    assert 15 < report.smallest_side < 25
+    assert report.alternatives[512] > report.share
     larger = anchor_coverage(SsdConfig(size=512), CLASSES, targets, sizes)
     assert larger is not None
-    assert found.alternatives == {512: pytest.approx(larger.share)}
-    said = re.search(r"lost: (?:detector\.)?(\w+)=(\w+) would match (\d+) %", found.advice)
-    assert said is not None
-    changed = anchor_coverage(SsdConfig.of({said[1]: said[2]}), CLASSES, targets, sizes)
+    assert report.alternatives == {512: pytest.approx(larger.share)}
+    advised = re.search(r"lost: (?:detector\.)?(\w+)=(\w+) would match (\d+) %", report.advice)
+    assert advised is not None
+    changed = anchor_coverage(SsdConfig.of({advised[1]: advised[2]}), CLASSES, targets, sizes)
     assert changed is not None
-    assert int(said[3]) == round(100 * changed.share)
+    assert int(advised[3]) == round(100 * changed.share)
 
 
 def test_large_boxes() -> None:
     config = SMALL.model_copy(update={"levels": 2, "max_scale": 0.2})
-    found = reached(config, grid(25), grid(30), grid(110))
-    assert found.smallest_side is None
-    assert "larger than any default box" in found.advice
+    report = coverage(config, grid(25), grid(30), grid(110))
+    assert report.smallest_side is None
+    assert "larger than any default box" in report.advice
     # As measured anew with the settings it names.
-    named = dict(re.findall(r"detector\.(\w+)=(\w+)", found.advice))
+    named = dict(re.findall(r"detector\.(\w+)=(\w+)", report.advice))
     assert named["max_scale"] == "auto"
-    better = reached(type(config).of({**config.tree(), **named}), grid(25), grid(30), grid(110))
-    assert better.share > found.share
+    better = coverage(type(config).of({**config.tree(), **named}), grid(25), grid(30), grid(110))
+    assert better.share > report.share
 
 
 def test_long_boxes() -> None:
-    found = reached(SMALL, grid(40), grid(40, ratio=9))
-    assert found.smallest_side is None
-    assert "longer and narrower than any default box" in found.advice
+    report = coverage(SMALL, grid(40), grid(40, ratio=9))
+    assert report.smallest_side is None
+    assert "longer and narrower than any default box" in report.advice
 
 
 def test_boxes_between_default_boxes() -> None:
     coarse = SMALL.model_copy(update={"finest_stride": 16, "min_scale": 0.12, "levels": 2})
     centres = [(x, y) for x in (36, 68, 100) for y in (36, 68, 100)]  # those of its cells are 24, 40, 56, ...
     boxes = [(x - 9, y - 9, x + 9, y + 9) for x, y in centres]
-    found = reached(coarse, Target.of(boxes, [0] * len(boxes)))
-    assert (found.share, found.smallest_side) == (0, None)
-    assert "lie between default boxes" in found.advice
-    assert found.alternatives[256] == 1
+    report = coverage(coarse, Target.of(boxes, [0] * len(boxes)))
+    assert (report.share, report.smallest_side) == (0, None)
+    assert "lie between default boxes" in report.advice
+    assert report.alternatives[256] == 1
 
 
 def test_sizes_that_a_backbone_does_not_take_are_passed_over() -> None:
     fixed = SsdLiteConfig(size=224, backbone="swin_tiny_patch4_window7_224", finest_stride=8, levels=3)
-    assert reached(fixed, grid(40)).alternatives == {}
+    assert coverage(fixed, grid(40)).alternatives == {}
 
 
 def test_letterbox_is_followed_and_advised() -> None:
@@ -147,15 +147,15 @@ def test_letterbox_is_followed_and_advised() -> None:
 
 def test_what_is_less_than_a_pixel_is_lost() -> None:
     sliver = Target.of([(0, 0, 0.5, 0.5), (10, 10, 60, 60)], [0, 0])
-    assert reached(SMALL, sliver).lost.tolist() == [0]
+    assert coverage(SMALL, sliver).lost.tolist() == [0]
 
 
-def test_settings_that_are_auto_are_fitted_first() -> None:
+def test_settings_that_are_auto_are_adapted_first() -> None:
     fixed = SMALL.model_copy(update={"levels": 2, "max_scale": 0.2})
-    fitted = SsdLiteConfig.of({**fixed.tree(), "min_scale": "auto", "max_scale": "auto"})
+    adapted = SsdLiteConfig.of({**fixed.tree(), "min_scale": "auto", "max_scale": "auto"})
     targets = (grid(100), grid(115))
-    assert reached(fixed, *targets).share < 0.5
-    assert reached(fitted, *targets).share > 0.9
+    assert coverage(fixed, *targets).share < 0.5
+    assert coverage(adapted, *targets).share > 0.9
 
 
 def test_nothing_to_reach_and_nothing_to_start_from(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,10 +185,10 @@ class _Boxless(DetectorNet):
         return (), ()
 
 
-def test_a_settled_detector_is_judged_as_it_is() -> None:
+def test_an_adapted_detector_is_measured_as_it_is() -> None:
     auto = SMALL.model_copy(update={"min_scale": "auto", "max_scale": "auto"})
     small, large = grid(10), grid(90)
-    settled, _ = counted_objects([large], [(128, 128)])[1].fit(auto, TransformsConfig())
-    both = anchor_coverage(auto, CLASSES, [small, large], [(128, 128)] * 2, settled=settled)
+    adapted, _ = counted_objects([large], [(128, 128)])[1].adapt(auto, TransformsConfig())
+    both = anchor_coverage(auto, CLASSES, [small, large], [(128, 128)] * 2, adapted=adapted)
     assert both is not None
-    assert both.share < 0.7  # the small were not fitted to
+    assert both.share < 0.7  # the boxes are not adapted to the small objects

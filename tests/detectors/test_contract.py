@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from boxcrew.core.types import Batch
-from boxcrew.detectors._base import DETECTORS, DetectorNet, build_detector
+from boxcrew.detectors import DETECTORS, DetectorNet, build_detector
 from boxcrew.testing import detectors as contract
 from tests.helpers import two_headed
 
@@ -41,7 +41,7 @@ def test_settings(name: str) -> None:
 def test_forward_decode_and_state(detector: DetectorNet, batch: Batch) -> None:
     raw = contract.check_forward(detector, batch.inputs)
     contract.check_decode(detector, raw)
-    contract.check_state_is_whole(detector, batch.inputs[:1], raw)
+    contract.check_state_is_complete(detector, batch.inputs[:1], raw)
 
 
 def test_any_split(detector: DetectorNet, batch: Batch) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from boxcrew.cli.main import main
 from boxcrew.data.examples.formats.products import ProductScenes
-from boxcrew.tasks import features
+from boxcrew.tasks import frechet_features
 from tests.helpers.tiny import TINY
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +42,7 @@ QUICK = ["steps=1", "batch=4", "loader.workers=0", "evaluation.batch=64"]
 
 def make_small(patch: pytest.MonkeyPatch) -> None:
     """The embedded set of product pictures, and what is learnt from it to compare pictures by."""
-    patch.setattr(features, "STEPS", 1)
+    patch.setattr(frechet_features, "STEPS", 1)
     patch.setattr(ProductScenes, "num_images", {"train": 12, "val": 4, "test": 4})
 
 

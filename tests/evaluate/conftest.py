@@ -28,13 +28,13 @@ def judge() -> Judge:
             scores=torch.tensor([one[1] for one in best_first], dtype=torch.float32),
             labels=torch.tensor([one[0] for one in best_first], dtype=torch.int64),
         )
-        return EvaluatedImage(key=key, width=640, height=480, target=target, found=detections)
+        return EvaluatedImage(key=key, width=640, height=480, target=target, detections=detections)
 
     return make
 
 
 def perturbed(target: Target, size: tuple[int, int], random: np.random.Generator) -> Detections:
-    """What a middling detector might find: boxes shaken, lost, doubled and mislabelled, and false ones."""
+    """Return detections of a middling detector: boxes shaken, lost, doubled, mislabeled, and false."""
     repeats = random.choice([0, 1, 1, 1, 2], size=len(target))
     boxes, labels = np.repeat(target.boxes, repeats, axis=0), np.repeat(target.labels, repeats)
     sides = np.tile(boxes[:, 2:] - boxes[:, :2], 2)
@@ -67,7 +67,7 @@ def fashion_truth(shared_data: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def fashion(fashion_truth: dict[str, Any]) -> list[EvaluatedImage]:
-    """The same as targets, with made-up detections."""
+    """Return the same images as targets with made-up detections."""
     random = np.random.default_rng(7)
     evaluated = []
     for image in fashion_truth["images"]:
@@ -86,7 +86,7 @@ def fashion(fashion_truth: dict[str, Any]) -> list[EvaluatedImage]:
                 width=image["width"],
                 height=image["height"],
                 target=target,
-                found=found,
+                detections=found,
             )
         )
     return evaluated

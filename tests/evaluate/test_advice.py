@@ -10,23 +10,23 @@ import pytest
 
 from boxcrew.core.types import Ints
 from boxcrew.data.checks.problem import Action, Kind, Problem
-from boxcrew.evaluate.accuracy import Probabilities
 from boxcrew.evaluate.advice import (
-    MORE,
+    ADD_EXAMPLES,
     Advice,
-    by_heart,
-    contradicted,
-    doubted,
-    found_less,
-    gap,
+    contradicted_labels,
+    detection_gap,
+    doubted_objects,
+    generalization_gap,
     imbalance,
-    missing,
-    noise,
+    missing_data,
+    noisy_labels,
+    overfitting_trend,
+    rare_class_missed,
     stalled,
     too_complex,
-    unlearnt,
     worst,
 )
+from boxcrew.evaluate.classification import Probabilities
 from boxcrew.evaluate.detection.metric import ClassRates
 from boxcrew.evaluate.detection.suspects import Kind as SuspectKind
 from boxcrew.evaluate.detection.suspects import Suspect
@@ -50,7 +50,7 @@ def test_imbalance_names_the_classes_and_the_settings() -> None:
     assert advice.cause == "imbalance"
     assert advice.what == "900 examples of shoe, 12 of hat (75 to 1)"
     assert advice.remedy == "task.balanced=true"
-    assert one(imbalance([900, 12], ["shoe", "hat"])).remedy == MORE
+    assert one(imbalance([900, 12], ["shoe", "hat"])).remedy == ADD_EXAMPLES
 
 
 @pytest.mark.parametrize("counts", [[50, 10], [7, 7], [3], []])
@@ -68,7 +68,7 @@ def test_a_class_without_examples() -> None:
 def test_too_many_parameters_only_from_scratch() -> None:
     advice = one(too_complex(25_600_000, 1000, from_scratch=True, has_backbone=True))
     assert advice.cause == "too complex"
-    assert "25.6 M parameters learn from 1000 examples" in str(advice)
+    assert "25.6 M parameters for 1000 training examples" in str(advice)
     assert too_complex(25_600_000, 1000, from_scratch=False, has_backbone=True) == ()
     assert too_complex(100_000, 1000, from_scratch=True, has_backbone=True) == ()
 
@@ -87,9 +87,9 @@ def rate(name: str, recall: float, num_examples: int = 10) -> ClassRates:
 
 def test_a_rare_class_far_below_the_mean() -> None:
     rates = [rate("shoe", 0.9), rate("bag", 0.9), rate("hat", 0.3)]
-    advice = one(unlearnt([900, 300, 12], rates, remedy="task.balanced=true"))
+    advice = one(rare_class_missed([900, 300, 12], rates, remedy="task.balanced=true"))
     assert advice.cause == "imbalance"
-    assert str(advice) == "recall of hat (12 learnt) is 0.30, mean 0.70: task.balanced=true"
+    assert str(advice) == "recall of hat (12 examples) is 0.30, mean 0.70: task.balanced=true"
     assert advice.weight == pytest.approx(2)
 
 
@@ -106,22 +106,22 @@ def test_rare_classes_of_which_nothing_is_said(
     counts: list[int], recalls: list[float], num_judged: int
 ) -> None:
     rates = [rate("shoe", recalls[0]), rate("bag", recalls[1]), rate("hat", recalls[2], num_judged)]
-    assert unlearnt(counts, rates) == ()
+    assert rare_class_missed(counts, rates) == ()
 
 
 def answered(wrong: int, *, right: float = 0.9) -> tuple[Probabilities, Ints]:
-    """What is said of 20 examples, and their labels, of which the first so many contradict it."""
+    """Return predictions for 20 examples, and labels, the first of which contradict them."""
     labels = np.arange(20) % 2
     said = np.where(np.arange(20) < wrong, 1 - labels, labels)
     return np.where(np.eye(2, dtype=np.bool_)[said], right, 1 - right), labels
 
 
 def test_labels_are_doubted_by_a_network_that_knows_the_classes() -> None:
-    advice = one(contradicted(*answered(2), key=lambda place: f"{place}.png", remedy="more"))
-    assert str(advice) == "about 10% of validation labels seem wrong: look at 2 suspects, first 0.png; more"
-    assert one(contradicted(*answered(2), key=None)).remedy == "look at 2 suspects"
-    assert contradicted(*answered(1), key=None) == ()
-    assert contradicted(*answered(8), key=None) == ()
+    advice = one(contradicted_labels(*answered(2), key=lambda place: f"{place}.png", remedy="more"))
+    assert str(advice) == "about 10% of validation labels seem wrong: check 2 suspects, first 0.png; more"
+    assert one(contradicted_labels(*answered(2), key=None)).remedy == "check 2 suspects"
+    assert contradicted_labels(*answered(1), key=None) == ()
+    assert contradicted_labels(*answered(8), key=None) == ()
 
 
 @pytest.mark.parametrize(("apart", "sharpness"), [(2, 1), (2, 3), (3, 3), (5, 3)])
@@ -131,20 +131,23 @@ def test_labels_are_not_doubted_where_classes_overlap(apart: float, sharpness: f
     scores = sharpness * apart * ((true - 0.5) * apart + draw.normal(size=4000))
     chances = 1 / (1 + np.exp(-scores))
     answers = np.stack([1 - chances, chances], axis=1)
-    assert contradicted(answers, true, key=None) == ()
+    assert contradicted_labels(answers, true, key=None) == ()
     noisy = np.where(draw.random(4000) < 0.12, 1 - true, true)
-    told = one(contradicted(answers, noisy, key=None))
+    told = one(contradicted_labels(answers, noisy, key=None))
     share = float(told.what.split()[1].removesuffix("%"))
     assert 9 < share < 16
 
 
 def test_a_gap_of_accuracy_or_loss() -> None:
-    advice = one(gap(train_loss=0.4, val_loss=0.45, train_accuracy=0.99, val_accuracy=0.8))
+    advice = one(generalization_gap(train_loss=0.4, val_loss=0.45, train_accuracy=0.99, val_accuracy=0.8))
     assert "0.990" in advice.what
     assert "0.800" in advice.what
     for remedy in ("dropout", "optim.weight_decay", "augmentation", "evaluation.patience"):
         assert remedy in advice.remedy
-    assert "1.2 on what was learnt, 1.7 on new" in one(gap(train_loss=1.2, val_loss=1.7)).what
+    assert (
+        "1.2 on training data, 1.7 on validation"
+        in one(generalization_gap(train_loss=1.2, val_loss=1.7)).what
+    )
 
 
 @pytest.mark.parametrize(
@@ -160,17 +163,19 @@ def test_a_gap_of_accuracy_or_loss() -> None:
 def test_no_gap(
     train_loss: float, val_loss: float, train_accuracy: float | None, val_accuracy: float | None
 ) -> None:
-    assert not gap(
+    assert not generalization_gap(
         train_loss=train_loss, val_loss=val_loss, train_accuracy=train_accuracy, val_accuracy=val_accuracy
     )
 
 
 def test_noise_names_the_first_suspects() -> None:
-    advice = one(noise(LabelNoise(rate=0.07, suspects=(4, 9, 2, 5)), lambda place: f"train/{place}.png"))
+    advice = one(
+        noisy_labels(LabelNoise(rate=0.07, suspects=(4, 9, 2, 5)), lambda place: f"train/{place}.png")
+    )
     assert advice.what == "about 7% of the labels seem wrong"
-    assert advice.remedy == "look at 4 suspects, first train/4.png, train/9.png, train/2.png"
-    assert one(noise(LabelNoise(rate=0.07, suspects=()))).remedy
-    assert noise(LabelNoise(rate=0.02, suspects=(1,))) == ()
+    assert advice.remedy == "check 4 suspects, first train/4.png, train/9.png, train/2.png"
+    assert one(noisy_labels(LabelNoise(rate=0.07, suspects=()))).remedy
+    assert noisy_labels(LabelNoise(rate=0.02, suspects=(1,))) == ()
 
 
 def test_what_the_data_lacks() -> None:
@@ -180,21 +185,23 @@ def test_what_the_data_lacks() -> None:
         problem("image-without-annotation", file="c.png", action="noted"),
         problem("exif-rotation", action="repaired"),
     ]
-    unlabelled, broken = missing(problems, 200)
+    unlabelled, broken = missing_data(problems, 200)
     assert (broken.cause, unlabelled.cause) == ("noise", "missing features")
     assert broken.what == "2 examples that cannot be read (first: b/1.png)"
     assert unlabelled.what == "1 example without label (first: c.png)"
     assert broken.weight == pytest.approx(1)
-    assert missing(problems[-1:], 200) == ()
-    assert missing([problem("not-an-image", file="a class folder", action="noted")], 200) == ()
-    assert missing([], 0) == ()
+    assert missing_data(problems[-1:], 200) == ()
+    assert missing_data([problem("not-an-image", file="a class folder", action="noted")], 200) == ()
+    assert missing_data([], 0) == ()
 
 
 def test_missing_values_and_columns_that_tell_nothing() -> None:
     problems = [problem("value-missing", at="line 3", action="repaired")] * 3
-    values, column = missing([*problems, problem("column-constant", at="column size", action="noted")], 100)
+    values, column = missing_data(
+        [*problems, problem("column-constant", at="column size", action="noted")], 100
+    )
     assert values.what == "3 values missing (first: a.csv line 3)"
-    assert column.what == "1 column without any change (first: a.csv column size)"
+    assert column.what == "1 column with a single value (first: a.csv column size)"
     assert values.cause == column.cause == "missing features"
     assert values.weight > column.weight
 
@@ -204,7 +211,7 @@ def test_a_problem_of_many_values_counts_as_many() -> None:
         Problem(kind="value-missing", file="a.csv", what="", action="repaired", count=count)
         for count in (1_500_000, 1)
     ]
-    values = one(missing(problems, 100_000))
+    values = one(missing_data(problems, 100_000))
     assert values.what == "1500001 values missing (first: a.csv)"
     assert values.weight == pytest.approx(1500.001)
 
@@ -233,18 +240,18 @@ def suspect(*, kind: SuspectKind = "wrong-class", score: float = 0.95, key: str 
 
 
 def test_labels_of_objects_are_doubted_where_a_detector_is_sure() -> None:
-    advice = one(doubted([suspect(), suspect(kind="missing-label"), suspect(score=0.5)], 20))
+    advice = one(doubted_objects([suspect(), suspect(kind="missing-label"), suspect(score=0.5)], 20))
     assert advice.what == "about 10% of validation labels seem wrong or missing"
     assert "first a.jpg" in advice.remedy
-    assert doubted([suspect()], 20) == ()  # no more than one in twenty
+    assert doubted_objects([suspect()], 20) == ()  # no more than one in twenty
     unsure = [suspect(score=0.7), suspect(kind="unfindable"), suspect(kind="wrong-box")]
-    assert doubted(unsure * 9, 20) == ()
+    assert doubted_objects(unsure * 9, 20) == ()
 
 
 def test_photos_known_better_than_new_ones() -> None:
-    assert one(found_less(learnt=0.95, new=0.7)).cause == "too complex"
-    assert found_less(learnt=0.95, new=0.76) == ()
-    assert found_less(learnt=-1.0, new=-1.0) == ()  # where nothing is there to be found
+    assert one(detection_gap(learnt=0.95, new=0.7)).cause == "too complex"
+    assert detection_gap(learnt=0.95, new=0.76) == ()
+    assert detection_gap(learnt=-1.0, new=-1.0) == ()  # where nothing is there to be found
 
 
 def test_every_advice_is_one_line_whatever_the_data_is_called() -> None:
@@ -254,22 +261,22 @@ def test_every_advice_is_one_line_whatever_the_data_is_called() -> None:
         *imbalance([9_999_999, 1_000_000], [LONG, LONG]),
         *imbalance([5, *[0] * 2000], [LONG] * 2001),
         *too_complex(10**12, 10**7, from_scratch=True, has_backbone=True),
-        *unlearnt([99_999, 9_999], [rate(LONG, 1.0), rate(LONG, 0.0)], remedy=REMEDIES),
-        *contradicted(
+        *rare_class_missed([99_999, 9_999], [rate(LONG, 1.0), rate(LONG, 0.0)], remedy=REMEDIES),
+        *contradicted_labels(
             np.repeat(answered(5)[0], 20_000, axis=0),
             np.repeat(answered(5)[1], 20_000),
             key=lambda _: far,
             remedy="for training: task.check_labels=true",
         ),
-        *gap(train_loss=1e-7, val_loss=1234567.0, train_accuracy=1.0, val_accuracy=0.0),
-        *gap(train_loss=0.1, val_loss=0.1, train_accuracy=1.0, val_accuracy=0.0),
-        *noise(LabelNoise(rate=1.0, suspects=tuple(range(100_000))), lambda _: far),
-        *noise(LabelNoise(rate=1.0, suspects=())),
-        *missing([problem("missing-file", file=far, at="line 3")] * 100_000, 10),
-        *missing([problem("image-without-annotation", file=far)] * 100_000, 10),
-        *found_less(learnt=1.0, new=0.0),
-        *doubted([suspect(key=far)] * 9_999, 10_000),
-        *by_heart(best_step=10**7, loss_then=1234567.0, loss_now=0.0000123, evaluations=999),
+        *generalization_gap(train_loss=1e-7, val_loss=1234567.0, train_accuracy=1.0, val_accuracy=0.0),
+        *generalization_gap(train_loss=0.1, val_loss=0.1, train_accuracy=1.0, val_accuracy=0.0),
+        *noisy_labels(LabelNoise(rate=1.0, suspects=tuple(range(100_000))), lambda _: far),
+        *noisy_labels(LabelNoise(rate=1.0, suspects=())),
+        *missing_data([problem("missing-file", file=far, at="line 3")] * 100_000, 10),
+        *missing_data([problem("image-without-annotation", file=far)] * 100_000, 10),
+        *detection_gap(learnt=1.0, new=0.0),
+        *doubted_objects([suspect(key=far)] * 9_999, 10_000),
+        *overfitting_trend(best_step=10**7, loss_then=1234567.0, loss_now=0.0000123, evaluations=999),
         *stalled(best_step=10**7, evaluations=10**6),
     ]
     assert len(found) == 16

@@ -16,7 +16,7 @@ Array = npt.NDArray[np.float64]
 
 
 def gaussian(mean: npt.ArrayLike, covariance: npt.ArrayLike, count: int = 101) -> Moments:
-    """With exactly these moments."""
+    """Return vectors with exactly these moments."""
     return Moments(count=count, mean=np.array(mean, float), scatter=np.array(covariance, float) * (count - 1))
 
 
@@ -126,5 +126,5 @@ def test_samples_of_one_distribution_come_together() -> None:
 def test_features_that_are_not_numbers() -> None:
     features = vectors(10, 3)
     features[2, 1] = np.nan
-    with pytest.raises(ModelError, match="not numbers"):
+    with pytest.raises(ModelError, match="not finite"):
         frechet_distance(Moments.of(features), Moments.of(vectors(10, 3)))

@@ -26,7 +26,7 @@ def clouds(num_classes: int, seed: int = 0, num: int = NUM) -> tuple[Array, Ints
 
 
 def out_of_fold(points: Array, labels: Ints, num_classes: int, folds: int = 4) -> Array:
-    """What a linear discriminant says about each part that learnt from the labels of the others."""
+    """Return the cross-validated probabilities of a linear discriminant."""
     answers = np.zeros((len(points), num_classes))
     fold = np.arange(len(points)) % folds
     for part in range(folds):

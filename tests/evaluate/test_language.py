@@ -8,7 +8,7 @@ import math
 import pytest
 
 from boxcrew.core.errors import ModelError
-from boxcrew.evaluate.language import LanguageReport, evaluate_language
+from boxcrew.evaluate.language import evaluate_language
 
 
 def test_guessing_among_eight_characters_takes_three_bits() -> None:
@@ -34,6 +34,7 @@ def test_a_loss_that_is_not_a_number(nats: float) -> None:
         evaluate_language(nats, 12)
 
 
-def test_through_json_and_back() -> None:
+def test_the_report_can_be_written() -> None:
     report = evaluate_language(170.0, 100)
-    assert LanguageReport.from_json(json.loads(json.dumps(report.to_json(), allow_nan=False))) == report
+    written = json.loads(json.dumps(report.to_json(), allow_nan=False))
+    assert written == {"numbers": report.numbers, "num_characters": 100}

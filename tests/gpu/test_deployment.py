@@ -1,4 +1,4 @@
-"""What only an accelerator can show; skipped where there is none."""
+"""Behavior that needs a real accelerator; skipped if there is none."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def mixed(*devices: str) -> Plan:
 
 def learnt(plan: Plan) -> dict[str, torch.Tensor]:
     with deploy(plan) as deployment:
-        task = deployment.place(learning.make_task("normed"))
+        task = deployment.setup_module(learning.make_task("normed"))
         learning.learn(deployment, task)
     return {name: value.cpu() for name, value in task.state_dict().items()}
 
@@ -69,8 +69,8 @@ def test_two_accelerators_learn_what_one_does() -> None:
 
 
 def test_memory_can_be_released() -> None:
-    taken = torch.zeros(1 << 26, device=first())
-    del taken
+    block = torch.zeros(1 << 26, device=first())
+    del block
     kept = torch.accelerator.memory_reserved()
     Devices().release(first())
     assert torch.accelerator.memory_reserved() < kept
@@ -81,16 +81,16 @@ def test_memory_can_be_released() -> None:
 def test_a_replica_on_each_accelerator_learns_what_one_does(strategy: str, tmp_path: Path) -> None:
     names = [device.name for device in probe_machine().accelerators[:2]]
     replicas = tuple(Replica(clones=(Clone(device=name, share=BATCH // 2),)) for name in names)
-    one = plan_of(4, 4, strategy=strategy, replicas=replicas, device=names[0], batch_norm="synced")
-    found = in_processes(one, _learn, tmp_path)
-    assert learning.distance(found[0], learnt(plan_of(BATCH))) < 1e-3
+    plan = plan_of(4, 4, strategy=strategy, replicas=replicas, device=names[0], batch_norm="synced")
+    results = in_processes(plan, _learn, tmp_path)
+    assert learning.distance(results[0], learnt(plan_of(BATCH))) < 1e-3
 
 
 def _learn(deployment: Deployment, file: Path) -> None:
-    task = deployment.place(learning.make_task("normed"))
+    task = deployment.setup_module(learning.make_task("normed"))
     learning.learn(deployment, task)
-    whole = deployment.gather_full_state(task.state_dict())
-    torch.save({name: value.cpu() for name, value in whole.items()}, file)
+    full = deployment.gather_full_state(task.state_dict())
+    torch.save({name: value.cpu() for name, value in full.items()}, file)
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boxcrew.core.errors import UsageError
-from boxcrew.hardware.inventory import FROM_HOST_BYTES, assumed
+from boxcrew.hardware.inventory import FROM_HOST_BYTES, assumed_machine
 from boxcrew.hardware.machine import Machine
 
 GB, GIB = 10**9, 2**30
 
 
 def test_words_become_a_machine() -> None:
-    machine = assumed("2x24GB-gpu, 16 cores, 64GB")
+    machine = assumed_machine("2x24GB-gpu, 16 cores, 64GB")
     assert [device.name for device in machine.devices] == ["cpu", "cuda:0", "cuda:1"]
     assert (machine.cores, machine.numa_nodes, machine.busy_cores) == (16, 1, 0)
     assert machine.memory_bytes == machine.devices[0].memory_bytes == 64 * GB
@@ -29,23 +29,23 @@ def test_words_become_a_machine() -> None:
 
 
 def test_what_is_not_said_is_usual() -> None:
-    machine = assumed("8GiB-GPU")
+    machine = assumed_machine("8GiB-GPU")
     assert (machine.cores, machine.memory_bytes, machine.numa_nodes) == (8, 32 * GB, 1)
-    assert assumed("4 cores").accelerators == ()
+    assert assumed_machine("4 cores").accelerators == ()
 
 
 @given(st.permutations(["2x24GB-gpu", "0.5 cores", "1.5 TiB", "2 numa nodes", "8GB-gpu"]), st.booleans())
 def test_order_and_capitals_mean_nothing(words: list[str], capitals: bool) -> None:
     text = " ,".join(words)
-    machine = assumed(text.upper() if capitals else text)
+    machine = assumed_machine(text.upper() if capitals else text)
     assert (machine.cores, machine.memory_bytes, machine.numa_nodes) == (0.5, 3 * 2**39, 2)
     assert [device.name for device in machine.accelerators] == ["cuda:0", "cuda:1", "cuda:2"]
     assert sorted(device.memory_bytes for device in machine.accelerators) == [8 * GB, 24 * GB, 24 * GB]
 
 
 def test_accelerators_are_numbered_in_their_order() -> None:
-    found = assumed("24GB-gpu, 2x16GB-tpu, 1x512MB-gpu-fp16, 1 core").accelerators
-    assert [(d.name, d.kind, d.memory_bytes, d.bf16) for d in found] == [
+    accelerators = assumed_machine("24GB-gpu, 2x16GB-tpu, 1x512MB-gpu-fp16, 1 core").accelerators
+    assert [(d.name, d.kind, d.memory_bytes, d.bf16) for d in accelerators] == [
         ("cuda:0", "cuda", 24 * GB, True),
         ("cuda:1", "cuda", 512 * 10**6, False),
         ("xla:0", "xla", 16 * GB, True),
@@ -54,7 +54,9 @@ def test_accelerators_are_numbered_in_their_order() -> None:
 
 
 def test_a_speed_that_is_said_counts_for_all_kinds_of_work() -> None:
-    fast, older, unknown = assumed("24GiB-gpu@40TFLOPS, 8GB-gpu-fp16@2.5 tflops, 8GB-gpu").accelerators
+    fast, older, unknown = assumed_machine(
+        "24GiB-gpu@40TFLOPS, 8GB-gpu-fp16@2.5 tflops, 8GB-gpu"
+    ).accelerators
     assert fast.speeds is not None
     assert older.speeds is not None
     assert unknown.speeds is None
@@ -66,23 +68,23 @@ def test_a_speed_that_is_said_counts_for_all_kinds_of_work() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
-        ("", "'' says nothing about a machine"),
-        ("24GB-gpu,, 8 cores", "'' says nothing about a machine"),
-        ("24GB-gup", "'24GB-gup' says nothing about a machine"),
-        ("16 cores, fast", "'fast' says nothing about a machine"),
-        ("24-gpu", "'24-gpu' says nothing"),
-        ("24Gbit-gpu", "'24Gbit-gpu' says nothing"),
-        ("-1 cores", "'-1 cores' says nothing"),
-        ("2,5 cores", "'2' says nothing"),
-        ("2 4GB-gpu", "'2 4GB-gpu' says nothing"),
-        ("1.5x24GB-gpu", "'1.5x24GB-gpu' says nothing"),
-        ("16GB-tpu@40TFLOPS", "'16GB-tpu@40TFLOPS' says nothing"),
-        ("16GB-tpu-fp16", "'16GB-tpu-fp16' says nothing"),
-        ("9" * 400 + "GB", "9GB' says nothing"),
-        ("1e3 cores", "'1e3 cores' says nothing"),
-        ("nan cores", "'nan cores' says nothing"),
+        ("", "'' does not describe a machine"),
+        ("24GB-gpu,, 8 cores", "'' does not describe a machine"),
+        ("24GB-gup", "'24GB-gup' does not describe a machine"),
+        ("16 cores, fast", "'fast' does not describe a machine"),
+        ("24-gpu", "'24-gpu' does not describe"),
+        ("24Gbit-gpu", "'24Gbit-gpu' does not describe"),
+        ("-1 cores", "'-1 cores' does not describe"),
+        ("2,5 cores", "'2' does not describe"),
+        ("2 4GB-gpu", "'2 4GB-gpu' does not describe"),
+        ("1.5x24GB-gpu", "'1.5x24GB-gpu' does not describe"),
+        ("16GB-tpu@40TFLOPS", "'16GB-tpu@40TFLOPS' does not describe"),
+        ("16GB-tpu-fp16", "'16GB-tpu-fp16' does not describe"),
+        ("9" * 400 + "GB", "9GB' does not describe"),
+        ("1e3 cores", "'1e3 cores' does not describe"),
+        ("nan cores", "'nan cores' does not describe"),
         ("0x24GB-gpu", "'0x24GB-gpu': must be above zero"),
         ("2x0GB-gpu", "'2x0GB-gpu': must be above zero"),
         ("24GB-gpu@0TFLOPS", "'24GB-gpu@0TFLOPS': must be above zero"),
@@ -96,46 +98,46 @@ def test_a_speed_that_is_said_counts_for_all_kinds_of_work() -> None:
         ("1 NUMA node, 2 NUMA nodes", "'2 NUMA nodes': there is '1 NUMA node' already"),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_word(text: str, said: str) -> None:
+def test_what_cannot_be_is_refused_with_its_word(text: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        assumed(text)
+        assumed_machine(text)
     assert caught.value.message.startswith(f"assume={text}: ")
-    assert said in caught.value.message
+    assert message in caught.value.message
     assert "24GB-gpu" in caught.value.advice
 
 
 def test_the_smallest_sizes_are_some_bytes() -> None:
-    assert assumed("0.001kB, 0.001kB-gpu").memory_bytes == 1
+    assert assumed_machine("0.001kB, 0.001kB-gpu").memory_bytes == 1
 
 
 def test_a_machine_that_was_written_is_read(tmp_path: Path) -> None:
-    there = assumed("2x24GB-gpu@40TFLOPS, 4.5 cores")
+    machine = assumed_machine("2x24GB-gpu@40TFLOPS, 4.5 cores")
     file = tmp_path / "there.json"
-    file.write_text(json.dumps(there.tree()))
-    assert assumed(str(file)) == there
+    file.write_text(json.dumps(machine.tree()))
+    assert assumed_machine(str(file)) == machine
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (None, "No such file"),
         ("{", "not JSON"),
         (
-            json.dumps(assumed("8 cores").tree() | {"coers": 2}),
+            json.dumps(assumed_machine("8 cores").tree() | {"coers": 2}),
             "coers: no such setting; did you mean",
         ),
     ],
 )
-def test_a_file_that_is_none_is_refused_with_its_path(tmp_path: Path, text: str | None, said: str) -> None:
+def test_a_file_that_is_none_is_refused_with_its_path(tmp_path: Path, text: str | None, message: str) -> None:
     file = tmp_path / "there.json"
     if text is not None:
         file.write_text(text)
     with pytest.raises(UsageError) as caught:
-        assumed(str(file))
+        assumed_machine(str(file))
     assert caught.value.message.startswith(f"assume={file}: ")
-    assert said in caught.value.message
+    assert message in caught.value.message
 
 
 def test_a_missing_file_is_known_by_its_ending() -> None:
     with pytest.raises(UsageError, match=r"assume=nowhere\.json: No such file"):
-        assumed("nowhere.json")
+        assumed_machine("nowhere.json")

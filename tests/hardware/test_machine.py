@@ -21,8 +21,8 @@ def machine(*devices: Device, cores: float) -> Machine:
 
 
 def test_round_trip_through_json() -> None:
-    one = machine(CPU, GPU, cores=2.5)
-    assert Machine.of(json.loads(json.dumps(one.tree()))) == one
+    made = machine(CPU, GPU, cores=2.5)
+    assert Machine.of(json.loads(json.dumps(made.tree()))) == made
 
 
 def test_one_written_before_it_said_what_is_free_is_read() -> None:
@@ -38,7 +38,7 @@ def test_accelerators_and_headline() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"memory_bytes": -1}, "memory_bytes"),
         ({"memory_bytes": 0}, "memory_bytes"),
@@ -47,13 +47,13 @@ def test_accelerators_and_headline() -> None:
         ({"devices": [CPU.tree() | {"free_bytes": -1}]}, "free_bytes"),
         ({"devices": []}, "devices"),
         ({"devices": [GPU.tree()]}, "the CPU must be the first, not cuda:0"),
-        ({"devices": [CPU.tree(), GPU.tree(), GPU.tree()]}, "cuda:0 is there twice"),
+        ({"devices": [CPU.tree(), GPU.tree(), GPU.tree()]}, "cuda:0 is listed twice"),
         ({"devices": [CPU.tree() | {"memory_bytes": -5}]}, r"devices.*memory_bytes"),
         ({"devices": [CPU.tree() | {"kind": ""}]}, "kind"),
         ({"devices": [CPU.tree() | {"speeds": {"gemm": -1}}]}, "gemm"),
         ({"coers": 2}, "coers: no such setting; did you mean 'cores'"),
     ],
 )
-def test_a_machine_that_cannot_be_is_refused(change: dict[str, object], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_a_machine_that_cannot_be_is_refused(change: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         Machine.of(machine(CPU, cores=2).tree() | change)

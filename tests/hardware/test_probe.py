@@ -1,4 +1,4 @@
-"""What this process may use, with a container's limits as real files."""
+"""The limits of this process, with a container's control groups as real files."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_jobs_limits_count_wherever_they_are_set(cgroup: Path, own: str, place
     ],
 )
 def test_what_is_left_of_a_limit_is_free(cgroup: Path, own: str, files: dict[str, int], left: int) -> None:
-    """In MiB."""
+    """Return the memory in MiB."""
     (cgroup / "own").write_text(own)
     for name, size in files.items():
         (cgroup / name).parent.mkdir(parents=True, exist_ok=True)
@@ -137,7 +137,7 @@ def test_without_a_limit_what_the_host_has_is_free(
     ],
 )
 def test_cores_that_others_take(others: float, allowed: int, cores: float, taken: float) -> None:
-    assert probe.taken_cores(others, num_allowed=allowed, cores=cores) == taken
+    assert probe.lost_cores(others, num_allowed=allowed, cores=cores) == taken
 
 
 @pytest.fixture
@@ -244,7 +244,7 @@ def test_no_quota_in_the_first_version_is_minus_one(cgroup: Path) -> None:
 
 
 class FakeCuda:
-    """What `torch.cuda` tells, of a machine with an old and a new device."""
+    """A stand-in for `torch.cuda` of a machine with an old and a new device."""
 
     @staticmethod
     def get_device_properties(index: int) -> SimpleNamespace:

@@ -1,4 +1,4 @@
-"""Accelerators that are not there."""
+"""Stand-ins for accelerators that are not there."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from boxcrew.deploy.devices import Devices
 
 
 class FakeDevices(Devices):
-    """Every name stands for memory of the CPU. Strategies go by the names, so they copy to and from it as
-    they would with the real thing; what they ask for is noted.
+    """Devices whose names all stand for the CPU. Strategies go by the names, so they copy as they would with
+    real accelerators; their calls are noted.
     """
 
     def __init__(self) -> None:
-        self.found: list[str] = []
+        self.used: list[str] = []
         self.chosen: list[str] = []
         self.released: list[str] = []
         self.limited: list[tuple[str, float]] = []
 
     def find(self, name: str) -> torch.device:
-        self.found.append(name)
+        self.used.append(name)
         return torch.device("cpu")
 
     def choose(self, name: str) -> None:

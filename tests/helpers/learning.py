@@ -1,4 +1,4 @@
-"""Whatever the strategy, a task learns what one clone would: tasks to try it with, and some steps of each."""
+"""Tasks to show that they learn the same with every strategy as with one clone, and some steps of them."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class NormedTask(nn.Module):
 
     def forward(self, batch: Batch, phase: str = "train") -> Losses:
         assert phase == "train"
-        found = self.classes(self.features(batch.inputs.float() / 255).mean(dim=(2, 3)))
+        scores = self.classes(self.features(batch.inputs.float() / 255).mean(dim=(2, 3)))
         labels = batch.targets["labels"][:, 0].clamp(min=0) % 4
-        loss = nn.functional.cross_entropy(found, labels, reduction="sum")
+        loss = nn.functional.cross_entropy(scores, labels, reduction="sum")
         return Losses(terms={"class": loss}, weight=loss.new_tensor(float(len(batch))))
 
 
@@ -55,8 +55,8 @@ class IdleTask(NormedTask):
 
 
 class ExactDetection(DetectionTask):
-    """In float64 all through: with less, the choice of hard negatives tips over now and then, and that is not
-    what these tests are about.
+    """A detection task in float64 throughout. With less, the choice of hard negatives changes now and then,
+    and that is not what these tests are about.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ TASKS: dict[str, type[nn.Module]] = {"normed": NormedTask, "idle": IdleTask, "ss
 
 
 def make_task(name: str) -> nn.Module:
-    """The same numbers each time."""
+    """Return a task with the same values each time."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return TASKS[name]().train()
@@ -98,20 +98,20 @@ def learn(
     optimizer: Optimizer | None = None,
     steps: Iterable[int] = range(STEPS),
 ) -> tuple[list[float], list[float]]:
-    """Some steps of plain descent unless told: the loss and the norm of the gradient in each."""
+    """Return the loss and the norm of the gradient of some steps, by default of plain SGD."""
     optimizer = optimizer or torch.optim.SGD(task.parameters(), lr=0.05)
-    found, norms = [], []
+    values, norms = [], []
     for step in steps:
         batch = make_batch(deployment.plan.batch, step=step).select(deployment.positions)
         losses = deployment.gradients(task, batch, "train")
-        found.append(float(losses.total() / losses.weight))
+        values.append(float(losses.total() / losses.weight))
         norms.append(deployment.update(optimizer, max_norm=None))
-    return found, norms
+    return values, norms
 
 
 def distance(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> float:
-    """Of what two tasks have learnt, relative to how large it is: parameters together, for single biases may
-    be almost nothing, and then the statistics of BatchNorms. Counters must be the same.
+    """Return how far two tasks are apart, relative to the norm: the larger of the distances of all parameters
+    together, as single biases may be almost zero, and of all BatchNorm statistics. Counters must be equal.
     """
     assert state.keys() == wanted.keys()
     learnt, statistics = [], []
@@ -120,7 +120,7 @@ def distance(state: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> float
             assert torch.equal(state[name].cpu(), value.cpu()), name
         elif "running" in name:
             statistics.append(name)
-        elif not name.endswith((".mean", ".std")):  # of pixels: large, and never changed
+        elif not name.endswith((".mean", ".std")):  # of pixels: large, and constant
             learnt.append(name)
     return max(_relative(state, wanted, names) for names in (learnt, statistics) if names)
 

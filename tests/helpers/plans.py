@@ -1,4 +1,4 @@
-"""Plans for tests: one process on the CPU unless told."""
+"""Plans for tests, by default of one process on the CPU."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from boxcrew.plan.plan import Clone, Plan, Replica
 
 
 def plan_of(*shares: int, device: str = "cpu", **settings: Any) -> Plan:
-    """With a clone of each share; `settings` are the plan's."""
+    """Return a plan with a clone for each share; `settings` are fields of the plan."""
     clones = tuple(Clone(device=device, share=share) for share in shares)
-    known = {
+    defaults = {
         "replicas": (Replica(clones=clones),),
         "parameter_device": device,
         "optimizer_device": device,
@@ -18,4 +18,4 @@ def plan_of(*shares: int, device: str = "cpu", **settings: Any) -> Plan:
         "threads": 1,
         "loader_workers": 0,
     }
-    return Plan(**known | settings)
+    return Plan(**defaults | settings)

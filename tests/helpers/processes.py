@@ -18,52 +18,52 @@ from boxcrew.plan.plan import Plan
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
 
 
-# What takes long to import is there before a process is begun.
+# What takes long to import is imported before processes are started.
 processes.set_forkserver_preload(
     ["tests.helpers.learning", "timm", "torch.distributed.fsdp", "torch.distributed.tensor", "torch.export"]
 )
 
 Work = Callable[[Deployment, Path], None]
-"""What a replica does in its deployment; it leaves what it found in a file."""
+"""The work of a replica in its deployment; it saves its results in a file."""
 
 
-def run_replica(rank: int, one: Plan, port: int, work: Work, folder: Path) -> None:
-    """In a process of its own."""
-    _run_process(rank, one, port, partial(_deployed, one, work), folder)
+def run_replica(rank: int, plan: Plan, port: int, work: Work, folder: Path) -> None:
+    """Run one replica, in the process that calls this."""
+    _run_process(rank, plan, port, partial(_deployed, plan, work), folder)
 
 
-def _deployed(one: Plan, work: Work, others: DistributedGroup, file: Path) -> None:
-    with deploy(one, group=others) as deployment:
+def _deployed(plan: Plan, work: Work, group: DistributedGroup, file: Path) -> None:
+    with deploy(plan, group=group) as deployment:
         work(deployment, file)
 
 
 def _run_process(
-    rank: int, one: Plan, port: int, work: Callable[[DistributedGroup, Path], None], folder: Path
+    rank: int, plan: Plan, port: int, work: Callable[[DistributedGroup, Path], None], folder: Path
 ) -> None:
     torch.set_num_threads(1)
-    others = DistributedGroup(
-        ProcessEnvironment(rank=rank, size=one.num_processes, port=port), num_servers=one.servers
+    group = DistributedGroup(
+        ProcessEnvironment(rank=rank, size=plan.num_processes, port=port), num_servers=plan.servers
     )
-    work(others, folder / f"{rank}.pt")
-    others.close()
+    work(group, folder / f"{rank}.pt")
+    group.close()
 
 
-def in_processes(one: Plan, work: Work, folder: Path) -> list[Any]:
-    """What each replica has left in its file."""
-    return in_all_processes(one, partial(_deployed, one, work), folder)
+def in_processes(plan: Plan, work: Work, folder: Path) -> list[Any]:
+    """Return the results that each replica has saved in its file."""
+    return in_all_processes(plan, partial(_deployed, plan, work), folder)
 
 
-def in_all_processes(one: Plan, work: Callable[[DistributedGroup, Path], None], folder: Path) -> list[Any]:
-    """The same with servers, and without a deployment."""
+def in_all_processes(plan: Plan, work: Callable[[DistributedGroup, Path], None], folder: Path) -> list[Any]:
+    """Return the results of all processes, servers too; `work` makes its own deployment."""
     processes.start_processes(  # type: ignore[attr-defined,no-untyped-call]
         _run_process,
-        args=(one, free_port(), work, folder),
-        nprocs=one.num_processes,
+        args=(plan, free_port(), work, folder),
+        nprocs=plan.num_processes,
         start_method="forkserver",
     )
-    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(one.num_processes)]
+    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(plan.num_processes)]

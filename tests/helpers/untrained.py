@@ -8,7 +8,8 @@ import torch
 import yaml
 
 from boxcrew.core.config import Tree
-from boxcrew.tasks.base import TASKS, OpenOptions
+from boxcrew.tasks.base import TASKS
+from boxcrew.tasks.data import OpenOptions
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.outcome import save_task
 

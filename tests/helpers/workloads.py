@@ -1,4 +1,4 @@
-"""Workloads that no task has, for tests of plans."""
+"""Made-up workloads for tests of plans."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ MIB = 1 << 20
 
 
 def a_workload(*, activations: int = 100 * MIB, **changes: object) -> Workload:
-    """Of a network of 20 MiB with Adam; `activations` are bytes of a sample. Images are quick to read."""
+    """Return the workload of a 20 MiB network with Adam; `activations` are bytes per sample."""
     kept = Line(fixed=MIB, each=activations)
     most = Line(fixed=30 * MIB, each=activations + activations // 10)
     less = Line(fixed=30 * MIB, each=activations // 3)

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from boxcrew.evaluate.advice import BEFORE, MOST
+from boxcrew.evaluate.advice import MAX_LINES, MAX_LINES_BEFORE
 from boxcrew.recipes import RECIPES
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.run.run import train
+from boxcrew.train.run import train
 
 
 def write_bad_table(folder: Path) -> Path:
@@ -65,9 +65,9 @@ def test_all_causes_stand_in_the_report(run: Path) -> None:
 
 def test_the_screen_has_the_worst_of_it(run: Path) -> None:
     said = lines(run)
-    assert len(said) == MOST
+    assert len(said) == MAX_LINES
     known = [
         f"{one['what']}: {one['remedy']}" for one in json.loads((run / "summary.json").read_text())["advice"]
     ]
-    assert said[:BEFORE] == known[:BEFORE]
-    assert said[BEFORE] in known[len(told(run / "data_report.json")) :]
+    assert said[:MAX_LINES_BEFORE] == known[:MAX_LINES_BEFORE]
+    assert said[MAX_LINES_BEFORE] in known[len(told(run / "data_report.json")) :]

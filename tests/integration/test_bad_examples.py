@@ -186,11 +186,11 @@ def a_table_that_is_not_utf8(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("recipe", "words", "plant", "told", "advice"),
     [
-        ("cnn", "", one_class_of_pictures, "only one class to train on: 'cup'", "two classes or more"),
-        ("fc", "", one_class_of_rows, "only one class to train on: 'oak'", "two classes or more"),
-        ("rnn", "", one_class_of_texts, "only one class to train on: 'one'", "two classes or more"),
+        ("cnn", "", one_class_of_pictures, "only one class to train on: 'cup'", "at least two classes"),
+        ("fc", "", one_class_of_rows, "only one class to train on: 'oak'", "at least two classes"),
+        ("rnn", "", one_class_of_texts, "only one class to train on: 'one'", "at least two classes"),
         ("fc", "task.label=kid", make_csv, "has no column 'kid'", "did you mean 'kind'?"),
-        ("fc", "", labels_that_are_measurements, "such as 0.37 (line 3)", "make classes of ranges"),
+        ("fc", "", labels_that_are_measurements, "such as 0.37 (line 3)", "turn ranges into classes"),
         ("rnn", "", a_text_that_is_not_utf8, "is not UTF-8: byte 0xf6 at offset 2", "save it as UTF-8"),
         ("fc", "", a_table_that_is_not_utf8, "is not UTF-8: byte 0xfc at offset 26", "save it as UTF-8"),
     ],

@@ -14,7 +14,7 @@ from boxcrew.plan.plan import Plan
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.outcome import Outcome
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.run.run import explain
+from boxcrew.train.run import explain
 
 Run = Callable[..., Outcome]
 MakeConfig = Callable[..., RunConfig]
@@ -36,7 +36,8 @@ def test_a_run_with_a_limit_computes_fewer_samples_at_once_and_learns_the_same(
     run(photos, tmp_path / "limited", **SETTINGS, goal=f"budget:{budget}B")
     followed = Plan.read(tmp_path / "limited" / "plan.json", setting="plan")
     assert followed.accumulation > 1
-    assert any(reason.startswith(f"in {followed.accumulation} parts: ") for reason in followed.reasons)
+    start = f"{followed.accumulation} micro-batches per step: "
+    assert any(reason.startswith(start) for reason in followed.reasons)
     plain, parted = (
         load_file(tmp_path / name / "weights" / "last.safetensors") for name in ("unlimited", "limited")
     )
@@ -47,7 +48,9 @@ def test_a_run_with_a_limit_computes_fewer_samples_at_once_and_learns_the_same(
 def test_a_limit_that_nothing_fits_into_is_refused_before_anything_is_made(
     photos: Path, tmp_path: Path, run: Run
 ) -> None:
-    with pytest.raises(UsageError, match=r"goal=budget:.*: nothing fits: 1 sample at once needs"):
+    with pytest.raises(
+        UsageError, match=r"goal=budget:.*: not enough memory: a micro-batch of 1 sample needs"
+    ):
         run(photos, tmp_path / "run", **SETTINGS, goal="budget:50MB")
     assert not (tmp_path / "run" / "plan.json").exists()
 

@@ -20,12 +20,12 @@ from boxcrew.core.config import Tree, to_yaml
 from boxcrew.core.errors import UsageError
 from boxcrew.data.detection.source import Record, Source
 from boxcrew.recipes import RECIPES
-from boxcrew.tasks import features
+from boxcrew.tasks import frechet_features
 from boxcrew.train.config import RunConfig
+from boxcrew.train.init import Pretrained
 from boxcrew.train.loop.checkpoint import newest_checkpoint
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.run.init import Pretrained
-from boxcrew.train.run.run import resume, train
+from boxcrew.train.run import resume, train
 from tests.helpers.runs import require_same_run, shown_without_times
 
 WriteSome = Callable[[Path, Callable[[Source], dict[str, tuple[Record, ...]]]], Path]
@@ -51,8 +51,8 @@ import os, signal
 from pathlib import Path
 from boxcrew.core.config import read_yaml
 from boxcrew.train.config import RunConfig
-from boxcrew.train.run.init import Pretrained
-from boxcrew.train.run.run import train
+from boxcrew.train.init import Pretrained
+from boxcrew.train.run import train
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.loop.trainer import Trainer
 
@@ -100,7 +100,7 @@ def shrunk(variant: str, data: Path, out: Path) -> RunConfig:
 @pytest.fixture(autouse=True)
 def judged_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """How well a GAN is judged is no matter here, and what judges it would learn for 400 steps."""
-    monkeypatch.setattr(features, "STEPS", 1)
+    monkeypatch.setattr(frechet_features, "STEPS", 1)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ import pytest
 from boxcrew.core.config import to_yaml
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.run.run import train
+from boxcrew.train.run import train
 from tests.helpers.processes import free_port
 
 WORDS = (
@@ -167,11 +167,13 @@ if os.environ.get("RANK") == "1":
 
 
 def test_one_that_hangs_is_named_and_ended(start: Start, tmp_path: Path) -> None:
-    """In three seconds here; by default in half a minute (tests/deploy/test_pulse.py). The chief, whom the
-    others depend on the most.
+    """It takes three seconds here, by default half a minute (tests/deploy/processes/test_heartbeat.py). The
+    others depend on the chief the most.
     """
     rank = 0
-    program = "from boxcrew.deploy.processes import heartbeat\nheartbeat.EVERY, heartbeat.SILENCE = 0.5, 3.0\n"
+    program = (
+        "from boxcrew.deploy.processes import heartbeat\nheartbeat.INTERVAL, heartbeat.SILENCE = 0.5, 3.0\n"
+    )
     process = start("steps=100000", *TWO["ddp"], PYTHONPATH=prepared(tmp_path / "site", program))
     wait_for_step(tmp_path / "run", 2, process)
     replicas = replicas_of(process)
@@ -180,7 +182,7 @@ def test_one_that_hangs_is_named_and_ended(start: Start, tmp_path: Path) -> None
     _, err = process.communicate(timeout=60)
     assert time.monotonic() - begun < 12
     assert process.returncode == 1
-    assert f"replica {rank} is missed: it has not been heard of for" in err
+    assert f"replica {rank} is lost: no heartbeat for" in err
     assert still_alive(replicas, after=1) == []
 
 
@@ -292,7 +294,7 @@ def test_replicas_and_a_server_on_several_hosts(
     said = [process.communicate(timeout=120)[0] for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0], said
     assert "plan: 3 hosts: host0, host1, host2" in said[0]
-    assert "going on from this run's own checkpoint at step 2" in said[0]
+    assert "continuing from this run's own checkpoint at step 2" in said[0]
     assert json.loads((tmp_path / "host0" / "run" / "summary.json").read_text())["steps"] == 4
     logs = {path.name for path in (tmp_path / "host0" / "run").glob("*.log")}
     assert logs == {"train.log", "replica_1.log", "ps_0.log"}

@@ -136,7 +136,7 @@ def test_a_cache_changes_nothing_but_time(photos: Path, tmp_path: Path, cache: i
         ({"data": {"path": "absent"}}, DataError, "no such file or directory"),
         ({"detector": {"backbone": "resnet"}}, UsageError, "no such timm network"),
         ({"init": {"kind": "finetune", "checkpoint": "absent"}}, ModelError, "no such run"),
-        ({"deploy": {"accumulation": 5}}, UsageError, "more parts than batch=4"),
+        ({"deploy": {"accumulation": 5}}, UsageError, "accumulation=5: more than batch=4"),
     ],
 )
 def test_nothing_is_written_before_an_error(
@@ -225,9 +225,9 @@ def test_a_run_that_is_worth_it_tries_steps_first_and_is_the_same_for_it(
     monkeypatch.setattr(search, "CLEARLY", 1e9)
     run(photos, tmp_path / "tried", steps=3)
     begun = Plan.read(tmp_path / "tried" / "plan.json", setting="plan")
-    assert any("steps of 4 samples were tried: channels_last on 1 thread" in one for one in begun.reasons)
+    assert any("measured 4-sample steps: channels_last on 1 thread" in reason for reason in begun.reasons)
     assert begun.predicted is not None
-    assert "that were measured" in begun.predicted.basis
+    assert begun.predicted.basis.startswith("measured steps of ")
     plain, tried = (
         load_file(tmp_path / name / "weights" / "last.safetensors") for name in ("plain", "tried")
     )
@@ -235,7 +235,10 @@ def test_a_run_that_is_worth_it_tries_steps_first_and_is_the_same_for_it(
     run(photos, tmp_path / "tried", steps=4)
     gone_on = Plan.read(tmp_path / "tried" / "plan.json", setting="plan")
     assert gone_on.memory_format == begun.memory_format
-    assert gone_on.reasons[-1] == "memory format, accumulation, recompute, precision as when the run began"
+    assert (
+        gone_on.reasons[-1]
+        == "memory format, accumulation, recompute, precision kept from the start of the run"
+    )
 
 
 def test_the_first_steps_are_held_against_the_plan(photos: Path, tmp_path: Path, run: Run) -> None:
@@ -244,5 +247,5 @@ def test_the_first_steps_are_held_against_the_plan(photos: Path, tmp_path: Path,
     assert found["measured"]["step_seconds"] > 0
     assert found["predicted"]["step_seconds"]["low"] < found["predicted"]["step_seconds"]["high"]
     said = (tmp_path / "run" / "train.log").read_text()
-    assert "s a step (" in said
+    assert "s per step (" in said
     assert "; measured " in said

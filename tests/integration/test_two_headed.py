@@ -13,7 +13,7 @@ from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.trainer import StepReport, Trainer
 from boxcrew.train.output.outcome import Outcome
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.run.run import resume, train
+from boxcrew.train.run import resume, train
 from tests.helpers import two_headed
 from tests.helpers.runs import require_same_run
 

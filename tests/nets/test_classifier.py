@@ -29,12 +29,12 @@ def test_any_of_timms_networks_gets_a_head(name: str) -> None:
     assert body(name)(torch.zeros(2, 1, 64, 64, device="meta")).shape == (2, 5)
 
 
-def test_paths_can_be_left_out_only_where_there_are_some() -> None:
+def test_branches_can_be_dropped_only_where_there_are_some() -> None:
     body("resnet18", drop_path=0.1)
-    with pytest.raises(UsageError, match=r"net\.drop_path=0\.1: vgg11 has no paths"):
+    with pytest.raises(UsageError, match=r"net\.drop_path=0\.1: vgg11 has no residual branches"):
         body("vgg11", drop_path=0.1)
 
 
-def test_pictures_that_a_network_cannot_read_are_named() -> None:
-    with pytest.raises(UsageError, match="vit_tiny_patch16_224: cannot read pictures of 8 x 8"):
+def test_image_sizes_that_a_network_does_not_take_are_named() -> None:
+    with pytest.raises(UsageError, match="vit_tiny_patch16_224: does not take images of 8 x 8"):
         body("vit_tiny_patch16_224", size=8)

@@ -23,7 +23,7 @@ from boxcrew.nets.weights import (
     State,
     Weights,
     find_weights,
-    fit,
+    match_state,
     packaged_weights,
     read_weights,
     save_weights,
@@ -129,18 +129,18 @@ def test_a_run_stands_for_its_best_or_else_last_weights(tmp_path: Path) -> None:
 def test_fitting_by_name_takes_what_agrees_in_name_and_shape() -> None:
     ours = state_of((2, 3), (4,), (5,))
     theirs = {**state_of((2, 3), (4,), (6,)), "head.weight": torch.rand(7)}
-    fitted, how = fit(ours, dict(reversed(theirs.items())))
+    matched, how = match_state(ours, dict(reversed(theirs.items())))
     assert how == "by name"
-    assert list(fitted) == ["layer0.weight", "layer1.weight"]
-    assert fitted["layer0.weight"] is theirs["layer0.weight"]
+    assert list(matched) == ["layer0.weight", "layer1.weight"]
+    assert matched["layer0.weight"] is theirs["layer0.weight"]
 
 
 def test_fitting_by_order_reads_two_spellings_side_by_side() -> None:
     ours = {**state_of((2, 3), (4,)), "norm.num_batches_tracked": torch.tensor(0), "last": torch.rand(5)}
     theirs = {"a": torch.rand(2, 3), "b": torch.rand(4), "c": torch.rand(5), "classifier": torch.rand(9)}
-    fitted, how = fit(ours, theirs)
+    matched, how = match_state(ours, theirs)
     assert how == "by order"
-    assert {name: id(value) for name, value in fitted.items()} == {
+    assert {name: id(value) for name, value in matched.items()} == {
         "layer0.weight": id(theirs["a"]),
         "layer1.weight": id(theirs["b"]),
         "last": id(theirs["c"]),
@@ -150,16 +150,16 @@ def test_fitting_by_order_reads_two_spellings_side_by_side() -> None:
 def test_another_network_that_begins_alike_is_not_fitted() -> None:
     ours = state_of((8, 3, 3, 3), (8,), (16, 8), (16,), (32, 16), (32,))
     theirs = {"a": torch.rand(8, 3, 3, 3), "b": torch.rand(8), "c": torch.rand(7, 7)}
-    assert fit(ours, theirs)[0] == {}
+    assert match_state(ours, theirs)[0] == {}
 
 
 def fitted_backbone(name: str, weights: Weights) -> tuple[Backbone, str, int]:
     """The backbone with the weights in it, how they were fitted, and how many tensors were left unfilled."""
     backbone = Backbone(name, finest_stride=16)
     wanted = {n: t for n, t in backbone.body.state_dict().items() if t.is_floating_point()}
-    fitted, how = fit(wanted, weights.state)
-    backbone.body.load_state_dict(fitted, strict=False)
-    return backbone.eval(), how, len(wanted) - len(fitted)
+    matched, how = match_state(wanted, weights.state)
+    backbone.body.load_state_dict(matched, strict=False)
+    return backbone.eval(), how, len(wanted) - len(matched)
 
 
 def photos(folder: Path) -> Tensor:

@@ -54,7 +54,7 @@ def test_a_budget_is_written_exactly(num_bytes: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("fast", "goal=fast: no such goal"),
         ("", "goal=: no such goal"),
@@ -72,10 +72,10 @@ def test_a_budget_is_written_exactly(num_bytes: int) -> None:
         ("budget:0.1B", "goal=budget:0.1B: a budget must be above zero"),
     ],
 )
-def test_what_is_no_goal_is_refused(text: str, said: str) -> None:
+def test_what_is_no_goal_is_refused(text: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         Goal.parse(text)
-    assert said in caught.value.message
+    assert message in caught.value.message
     with pytest.raises(UsageError):
         Holder.of({"goal": text})
 

@@ -27,11 +27,11 @@ def machine(num_gpus: int, *, cores: int = 8, bf16: bool = True) -> Machine:
 
 
 def plan(*hosts: Host, batch: int = 8, device: str = "auto", **deploy: Any) -> Plan:
-    def plan_part(there: Machine, wanted: DeployConfig, samples: int) -> Plan:
+    def plan_host(host: Machine, wanted: DeployConfig, samples: int) -> Plan:
         request = PlanRequest(deploy=wanted, device=device, batch=samples, num_samples=1000, steps=1000)
-        return make_plan(there, a_workload(inputs=None), request)
+        return make_plan(host, a_workload(inputs=None), request)
 
-    return plan_hosts(hosts, DeployConfig.of(deploy), batch, plan_part)
+    return plan_hosts(hosts, DeployConfig.of(deploy), batch, plan_host)
 
 
 BIG = Host(name="big", machine=machine(2), ranks=(0, 1))
@@ -39,57 +39,57 @@ SMALL = Host(name="small", machine=machine(1, cores=2, bf16=False), ranks=(2,))
 
 
 def test_every_replica_has_a_device_of_its_own_host() -> None:
-    one = plan(BIG, SMALL)
-    assert [clone.device for clone in one.clones] == ["cuda:0", "cuda:1", "cuda:0"]
-    assert [clone.share for clone in one.clones] == [3, 3, 2]
-    assert (one.strategy, one.batch) == ("ddp", 8)
-    assert "2 hosts: big, small" in one.reasons
+    joined = plan(BIG, SMALL)
+    assert [clone.device for clone in joined.clones] == ["cuda:0", "cuda:1", "cuda:0"]
+    assert [clone.share for clone in joined.clones] == [3, 3, 2]
+    assert (joined.strategy, joined.batch) == ("ddp", 8)
+    assert "2 hosts: big, small" in joined.reasons
 
 
 def test_what_all_must_have_in_common_all_can_do() -> None:
-    one = plan(BIG, SMALL)
-    assert one.threads == 2
-    assert one.precision == "fp32"
-    assert one.loader_workers == 1
+    joined = plan(BIG, SMALL)
+    assert joined.threads == 2
+    assert joined.precision == "fp32"
+    assert joined.loader_workers == 1
 
 
 def test_ranks_may_alternate_and_shares_follow_them() -> None:
-    one, two = (Host(name=str(i), machine=machine(2), ranks=(i, i + 2)) for i in range(2))
-    found = plan(one, two, shares=(1, 2, 3, 4), batch=10, accumulation=5)
-    assert [(clone.device, clone.share) for clone in found.clones] == [
+    first, second = (Host(name=str(i), machine=machine(2), ranks=(i, i + 2)) for i in range(2))
+    joined = plan(first, second, shares=(1, 2, 3, 4), batch=10, accumulation=5)
+    assert [(clone.device, clone.share) for clone in joined.clones] == [
         ("cuda:0", 1),
         ("cuda:0", 2),
         ("cuda:1", 3),
         ("cuda:1", 4),
     ]
-    assert found.accumulation == 5
+    assert joined.accumulation == 5
 
 
 def test_with_servers_replicas_may_have_several_clones() -> None:
     far = Host(name="far", machine=machine(4), ranks=(1,))
     near = Host(name="near", machine=machine(4), ranks=(0,))
-    keeper = Host(name="keeper", machine=machine(0), ranks=())
-    one = plan(near, far, keeper, strategy="parameter_server", clones=2)
-    assert [[clone.device for clone in replica.clones] for replica in one.replicas] == [
+    server = Host(name="server", machine=machine(0), ranks=())
+    joined = plan(near, far, server, strategy="parameter_server", clones=2)
+    assert [[clone.device for clone in replica.clones] for replica in joined.replicas] == [
         ["cuda:0", "cuda:1"],
         ["cuda:0", "cuda:1"],
     ]
-    assert one.servers == 1
+    assert joined.servers == 1
 
 
 @pytest.mark.parametrize(
-    ("wishes", "said"),
+    ("deploy", "message"),
     [
         ({"replicas": 2}, "deploy.replicas=2: but 3 were started"),
-        ({"strategy": "clones"}, "deploy.strategy=clones: not with 3 replicas"),
+        ({"strategy": "clones"}, "deploy.strategy=clones: cannot be used with 3 replicas"),
         ({"shares": (4, 4)}, "deploy.shares=4,4: 2 shares for 3 clones"),
         ({"clones": 2}, "deploy.clones=2"),
     ],
 )
-def test_what_cannot_be_is_refused(deploy: dict[str, Any], said: str) -> None:
+def test_what_cannot_be_is_refused(deploy: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         plan(BIG, SMALL, **deploy)
-    assert said in caught.value.message
+    assert message in caught.value.message
 
 
 def test_more_replicas_than_a_host_has_devices() -> None:

@@ -1,4 +1,4 @@
-"""What earlier predictions were off by is kept, and the next are right."""
+"""The errors of earlier predictions are stored and correct the next ones."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 
 from boxcrew.core.workload import Workload
-from boxcrew.hardware.inventory import assumed
-from boxcrew.plan.observed import Observed, ObservedRatio
-from boxcrew.plan.observed_store import recall, remember
+from boxcrew.hardware.inventory import assumed_machine
+from boxcrew.plan.observed import Observed, ObservedRatio, load_ratios, store_ratio
 from boxcrew.plan.plan import Plan
 from boxcrew.plan.request import PlanRequest
 from boxcrew.plan.search import make_plan
 from tests.helpers.workloads import MIB, a_workload
 
-HERE = assumed("8 cores, 32GB")
+HERE = assumed_machine("8 cores, 32GB")
 TASK = "detection by ssdlite"
 LIBRARIES = 500 * MIB
 
@@ -30,28 +29,28 @@ def ratio(device: str = "cpu", *, seconds: float = 1.5, num_bytes: float = 1.1) 
 
 def test_what_is_remembered_is_recalled(tmp_path: Path) -> None:
     folder = tmp_path / "not" / "yet" / "there"
-    assert recall(HERE, TASK, folder) == ()
-    remember(HERE, TASK, ratio(), folder)
-    remember(HERE, TASK, ratio("cuda:0"), folder)
-    assert recall(HERE, TASK, folder) == (ratio(), ratio("cuda:0"))
-    assert recall(HERE, "detection by ssd", folder) == ()
+    assert load_ratios(HERE, TASK, folder) == ()
+    store_ratio(HERE, TASK, ratio(), folder)
+    store_ratio(HERE, TASK, ratio("cuda:0"), folder)
+    assert load_ratios(HERE, TASK, folder) == (ratio(), ratio("cuda:0"))
+    assert load_ratios(HERE, "detection by ssd", folder) == ()
 
 
 def test_the_last_of_each_way_and_task_is_kept(tmp_path: Path) -> None:
     other = ObservedRatio(device="cpu", memory_format="channels_last", seconds=0.7, num_bytes=0.9)
-    for one in (ratio(), other, ratio(seconds=2.5)):
-        remember(HERE, TASK, one, tmp_path)
-    remember(HERE, "detection by ssd", ratio(seconds=9), tmp_path)
-    assert set(recall(HERE, TASK, tmp_path)) == {other, ratio(seconds=2.5)}
-    assert recall(HERE, "detection by ssd", tmp_path) == (ratio(seconds=9),)
+    for each in (ratio(), other, ratio(seconds=2.5)):
+        store_ratio(HERE, TASK, each, tmp_path)
+    store_ratio(HERE, "detection by ssd", ratio(seconds=9), tmp_path)
+    assert set(load_ratios(HERE, TASK, tmp_path)) == {other, ratio(seconds=2.5)}
+    assert load_ratios(HERE, "detection by ssd", tmp_path) == (ratio(seconds=9),)
 
 
 def test_those_of_another_machine_are_not_used(tmp_path: Path) -> None:
-    remember(HERE, TASK, ratio(), tmp_path)
-    assert recall(assumed("4 cores, 32GB"), TASK, tmp_path) == ()
-    assert recall(assumed("24GB-gpu, 8 cores, 32GB"), TASK, tmp_path) == ()
+    store_ratio(HERE, TASK, ratio(), tmp_path)
+    assert load_ratios(assumed_machine("4 cores, 32GB"), TASK, tmp_path) == ()
+    assert load_ratios(assumed_machine("24GB-gpu, 8 cores, 32GB"), TASK, tmp_path) == ()
     busy = HERE.model_copy(update={"busy_cores": 3.0})  # the same, at another moment
-    assert recall(busy, TASK, tmp_path) == (ratio(),)
+    assert load_ratios(busy, TASK, tmp_path) == (ratio(),)
 
 
 @pytest.mark.parametrize(
@@ -79,41 +78,41 @@ def test_those_of_another_machine_are_not_used(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_file_is_as_good_as_none(tmp_path: Path, content: bytes) -> None:
-    remember(HERE, TASK, ratio(), tmp_path)
+    store_ratio(HERE, TASK, ratio(), tmp_path)
     [file] = tmp_path.iterdir()
     file.write_bytes(content)
-    assert recall(HERE, TASK, tmp_path) == ()
-    remember(HERE, TASK, ratio(), tmp_path)
-    assert recall(HERE, TASK, tmp_path) == (ratio(),)
+    assert load_ratios(HERE, TASK, tmp_path) == ()
+    store_ratio(HERE, TASK, ratio(), tmp_path)
+    assert load_ratios(HERE, TASK, tmp_path) == (ratio(),)
 
 
 def test_what_is_known_of_other_tasks_outlives_a_damaged_one(tmp_path: Path) -> None:
-    remember(HERE, "detection by ssd", ratio(), tmp_path)
+    store_ratio(HERE, "detection by ssd", ratio(), tmp_path)
     [file] = tmp_path.iterdir()
     file.write_text(json.dumps(json.loads(file.read_text()) | {TASK: [{"device": 3}]}))
-    remember(HERE, TASK, ratio(), tmp_path)
-    assert recall(HERE, "detection by ssd", tmp_path) == (ratio(),)
+    store_ratio(HERE, TASK, ratio(), tmp_path)
+    assert load_ratios(HERE, "detection by ssd", tmp_path) == (ratio(),)
 
 
 def test_where_nothing_can_be_kept_nothing_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     in_the_way = tmp_path / "file"
     in_the_way.write_text("")
     for folder in (in_the_way, in_the_way / "below"):
-        remember(HERE, TASK, ratio(), folder)
-        assert recall(HERE, TASK, folder) == ()
+        store_ratio(HERE, TASK, ratio(), folder)
+        assert load_ratios(HERE, TASK, folder) == ()
 
     def refuse(path: Path, text: str) -> None:  # as a read-only folder does, but root may write anywhere
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr("boxcrew.plan.observed_store.write_text", refuse)
-    remember(HERE, TASK, ratio(), tmp_path)
-    assert recall(HERE, TASK, tmp_path) == ()
+    monkeypatch.setattr("boxcrew.plan.observed.write_text", refuse)
+    store_ratio(HERE, TASK, ratio(), tmp_path)
+    assert load_ratios(HERE, TASK, tmp_path) == ()
 
 
 def test_without_a_home_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("boxcrew.plan.observed_store.cache_folder", lambda _: None)
-    remember(HERE, TASK, ratio())
-    assert recall(HERE, TASK) == ()
+    monkeypatch.setattr("boxcrew.plan.observed.cache_folder", lambda _: None)
+    store_ratio(HERE, TASK, ratio())
+    assert load_ratios(HERE, TASK) == ()
 
 
 # Using them.
@@ -121,7 +120,9 @@ def test_without_a_home_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None
 
 def planned(machine: str, workload: Workload, *ratios: ObservedRatio) -> Plan:
     request = PlanRequest(batch=16, num_samples=1000, steps=1000, cache=0)
-    return make_plan(assumed(machine), workload, request, Observed(libraries=LIBRARIES, ratios=ratios))
+    return make_plan(
+        assumed_machine(machine), workload, request, Observed(libraries=LIBRARIES, ratios=ratios)
+    )
 
 
 def measurable(plan: Plan) -> tuple[float, int]:
@@ -188,7 +189,7 @@ def test_what_was_off_on_another_device_changes_nothing() -> None:
 
 
 def test_what_a_tiny_run_was_off_by_does_not_forbid_a_large_one() -> None:
-    """Of little, what libraries take besides is many times as much; it does not grow with the samples."""
+    """Libraries take many times what a small network does, but do not grow with the samples."""
     usual = planned("8 cores, 32GB", a_workload())
     off = planned("8 cores, 32GB", a_workload(), ratio(num_bytes=11.5))
     assert (off.accumulation, off.recompute) == (usual.accumulation, usual.recompute)

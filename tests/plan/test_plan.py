@@ -71,21 +71,23 @@ def test_a_batch_of_any_size_is_shared_out(shares: list[int], accumulation: int,
 def test_replicas_have_the_positions_of_their_clones() -> None:
     replicas = tuple(Replica(clones=(Clone(device="cpu", share=share),)) for share in (5, 3))
     two = plan_of(5, 3, strategy="ddp", replicas=replicas, accumulation=2)
-    assert two.pieces(0) == [range(3), range(4, 6)]
-    assert two.pieces(1) == [range(3, 4), range(6, 8)]
-    assert plan_of(5, 3, strategy="clones", accumulation=2).pieces(0) == [range(4), range(4, 8)]
+    assert two.replica_ranges(0) == [range(3), range(4, 6)]
+    assert two.replica_ranges(1) == [range(3, 4), range(6, 8)]
+    assert plan_of(5, 3, strategy="clones", accumulation=2).replica_ranges(0) == [range(4), range(4, 8)]
 
 
 def test_shares_must_be_the_batch() -> None:
-    with pytest.raises(UsageError, match=r"shares 5 \+ 3 are not the batch of 9"):
+    with pytest.raises(UsageError, match=r"shares 5 \+ 3 do not add up to batch 9"):
         plan_of(5, 3, batch=9)
 
 
 def test_explains_itself() -> None:
     assert plan(cache_bytes=3 << 30).explain()[0].endswith("2 loader workers, 3.0 GiB for decoded images")
     first, *reasons = plan(accumulation=4).explain()
-    assert first == ("single on cuda:0, batch 32 in 4 parts, bf16, contiguous, 4 threads, 2 loader workers")
-    assert reasons == ["BatchNorms see one of the 4 parts of a step at a time", "because"]
+    assert first == (
+        "single on cuda:0, batch 32 in 4 micro-batches, bf16, contiguous, 4 threads, 2 loader workers"
+    )
+    assert reasons == ["BatchNorm sees one of the 4 micro-batches at a time", "because"]
     assert "parts" not in plan().explain()[0]
 
 
@@ -100,9 +102,9 @@ def test_a_slip_of_the_hand_in_a_plan_is_named(setting: str, value: object) -> N
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
-        ({"optimizer_device": "cuda:0"}, "updates are made where the parameters are"),
+        ({"optimizer_device": "cuda:0"}, "must be the parameter_device"),
         ({"inputs_device": "cuda:0"}, "batches are made on the cpu"),
         (
             {"strategy": "single", "parameter_device": "cuda:0", "optimizer_device": "cuda:0"},
@@ -110,8 +112,8 @@ def test_a_slip_of_the_hand_in_a_plan_is_named(setting: str, value: object) -> N
         ),
     ],
 )
-def test_a_plan_that_no_strategy_would_follow_is_refused(change: dict[str, str], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_a_plan_that_no_strategy_would_follow_is_refused(change: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         Plan.of(plan_of(8).tree() | change)
 
 

@@ -1,4 +1,4 @@
-"""What holds of every plan, whatever the machine and the workload."""
+"""Properties of every plan, whatever the machine and the workload."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from boxcrew.core.errors import UsageError
 from boxcrew.core.workload import Inputs, Workload
-from boxcrew.hardware.inventory import assumed
+from boxcrew.hardware.inventory import assumed_machine
 from boxcrew.plan.plan import Plan
 from boxcrew.plan.prediction import Prediction
 from boxcrew.plan.request import DeployConfig, Goal, PlanRequest
@@ -95,18 +95,18 @@ def at_once(plan: Plan) -> int:
 def test_any_machine_gets_a_plan_that_keeps_its_word_or_an_error_that_says_why(
     text: str, workload: Workload, batch: int, goal: str
 ) -> None:
-    machine, wanted = assumed(text), request(batch, goal)
+    machine, wanted = assumed_machine(text), request(batch, goal)
     try:
         plan = make_plan(machine, workload, wanted)
     except UsageError as error:
-        assert "nothing fits: " in error.message or "the fastest plan takes " in error.message  # noqa: PT017
+        assert "not enough memory: " in error.message or "the fastest plan takes " in error.message  # noqa: PT017
         assert error.advice  # noqa: PT017
         return
     assert sum(clone.share for clone in plan.clones) == plan.batch == batch
     assert {clone.device for clone in plan.clones} <= {device.name for device in machine.devices}
     tight = any("memory is tight" in reason for reason in plan.reasons)
-    for one in predicted(plan).memory:
-        assert one.fits or (tight and one.peak <= one.capacity)
+    for memory in predicted(plan).memory:
+        assert memory.is_enough or (tight and memory.peak <= memory.capacity)
     assert make_plan(machine, workload, wanted) == plan
     assert Plan.of(json.loads(json.dumps(plan.tree()))) == plan
 
@@ -117,7 +117,7 @@ def test_what_only_saves_time_is_given_up_before_anything_is_refused(
     text: str, workload: Workload, batch: int
 ) -> None:
     """Decoded images that are kept, and loader workers with what they have ready."""
-    machine = assumed(text)
+    machine = assumed_machine(text)
     try:
         make_plan(machine, workload, request(batch, cache=0, workers=0))
     except UsageError:
@@ -136,20 +136,22 @@ def test_what_only_saves_time_is_given_up_before_anything_is_refused(
 def test_more_memory_never_makes_a_clone_compute_fewer_samples_at_once(
     sizes: list[int], place: str, activations: int, mebibytes: int, recompute: bool
 ) -> None:
-    """Of one way to compute: with more memory activations may be kept, and then fewer fit at once."""
+    """Compare with fixed `recompute`: activations that are kept leave memory for fewer samples at once."""
     workload = a_workload(
         activations=activations * MIB, parameters=mebibytes * MIB, gradients=mebibytes * MIB
     )
     deploy: dict[str, Any] = {"strategy": "ddp", "replicas": 2 if "2x" in place else 1}
-    found: list[Plan | None] = []
+    plans: list[Plan | None] = []
     for size in sizes:
         try:
-            found.append(
-                make_plan(assumed(place.format(size)), workload, request(32, recompute=recompute, **deploy))
+            plans.append(
+                make_plan(
+                    assumed_machine(place.format(size)), workload, request(32, recompute=recompute, **deploy)
+                )
             )
         except UsageError:
-            found.append(None)
-    less, more = found
+            plans.append(None)
+    less, more = plans
     assume(less is not None)
     assert more is not None
     assert less is not None
@@ -160,7 +162,7 @@ def test_more_memory_never_makes_a_clone_compute_fewer_samples_at_once(
 @few
 def test_a_faster_device_never_gets_a_smaller_share(speeds: list[int], batch: int) -> None:
     text = ", ".join(f"24GB-gpu@{speed}TFLOPS" for speed in speeds)
-    plan = make_plan(assumed(text), a_workload(), request(batch))
+    plan = make_plan(assumed_machine(text), a_workload(), request(batch))
     shares = {clone.device: clone.share for clone in plan.clones}
     placed = sorted((speed, shares.get(f"cuda:{index}", 0)) for index, speed in enumerate(speeds))
     assert [share for _, share in placed] == sorted(shares.get(f"cuda:{i}", 0) for i in range(len(speeds)))
@@ -191,7 +193,7 @@ def test_clones_compute_as_many_samples_at_once_as_was_planned(
     workload = a_workload(activations=60 * MIB, least_samples=least)
     try:
         plan = make_plan(
-            assumed(f"{text}, 64GB"), workload, request(batch, recompute=False, precision="fp32")
+            assumed_machine(f"{text}, 64GB"), workload, request(batch, recompute=False, precision="fp32")
         )
     except UsageError:
         assume(False)
@@ -204,9 +206,9 @@ def test_clones_compute_as_many_samples_at_once_as_was_planned(
 
 
 def pace(place: str, cores: float, batch: int, *, reading: float | None, workers: int) -> float:
-    """Images a second."""
+    """Return the images per second."""
     inputs = Inputs(seconds=reading, kept_seconds=reading, image_bytes=MIB).tree() if reading else None
-    machine = assumed(f"{place}, {cores:g} cores")
+    machine = assumed_machine(f"{place}, {cores:g} cores")
     return predicted(
         make_plan(machine, a_workload(inputs=inputs), request(batch, workers=workers))
     ).images_per_second
@@ -235,13 +237,13 @@ def test_no_number_of_workers_makes_more_images_than_are_computed(
 def test_one_worker_more_never_makes_fewer_images(
     place: str, cores: float, batch: int, reading: float, workers: int
 ) -> None:
-    """But for the first, which has to hand its samples over."""
+    """The first worker is left out, because it has to hand its samples over."""
     before = pace(place, cores, batch, reading=reading, workers=workers + 1)
     assert pace(place, cores, batch, reading=reading, workers=workers + 2) >= 0.999999 * before
 
 
 def test_no_worker_hands_over_what_takes_no_time() -> None:
-    """On a CPU that computes with all its cores."""
+    """The CPU computes with all its cores."""
     alone = pace("64GB", 2, 16, reading=1e-6, workers=0)
     assert pace("64GB", 2, 16, reading=1e-6, workers=1) < alone
 
@@ -253,16 +255,19 @@ def test_no_worker_hands_over_what_takes_no_time() -> None:
     mebibytes=st.sampled_from([20, 500]),
 )
 @few
-def test_more_parts_never_need_more_memory(place: str, batch: int, activations: int, mebibytes: int) -> None:
+def test_more_micro_batches_never_need_more_memory(
+    place: str, batch: int, activations: int, mebibytes: int
+) -> None:
+    """Cache and workers are fixed: a plan without its safety margin gives them up."""
     workload = a_workload(activations=activations * MIB, parameters=mebibytes * MIB, inputs=None)
     last: dict[str, int] = {}
-    for parts in (1, 2, 3, 5, 8):
-        wanted = request(batch, accumulation=parts, recompute=False)
+    for num_micro_batches in (1, 2, 3, 5, 8):
+        wanted = request(batch, accumulation=num_micro_batches, recompute=False, workers=0, cache=0)
         try:
-            plan = make_plan(assumed(place), workload, wanted)
+            plan = make_plan(assumed_machine(place), workload, wanted)
         except UsageError:
-            assert not last  # fewer parts fitted
+            assert not last  # fewer micro-batches had enough memory
             continue
-        needed = {one.device: one.needed for one in predicted(plan).memory}
+        needed = {memory.device: memory.needed for memory in predicted(plan).memory}
         assert all(num <= last.get(device, num) for device, num in needed.items())
         last = needed

@@ -127,7 +127,7 @@ def test_a_part_of_a_core_is_still_one_thread() -> None:
 
 
 def test_impossible_wishes_are_refused() -> None:
-    with pytest.raises(UsageError, match="accumulation=17: more parts than batch=16"):
+    with pytest.raises(UsageError, match="accumulation=17: more than batch=16"):
         make(machine(), accumulation=17)
     with pytest.raises(UsageError, match=r"deploy\.threads"):
         make(machine(), threads=0)
@@ -179,7 +179,7 @@ def test_the_optimizer_may_stay_in_main_memory() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wishes", "said"),
+    ("deploy", "message"),
     [
         ({"clones": 3}, r"clones=3: more than there are accelerators for device=auto \(2\)"),
         ({"clones": 2, "device": "cuda:0"}, r"clones=2: more than .* device=cuda:0 \(1\)"),
@@ -192,20 +192,23 @@ def test_the_optimizer_may_stay_in_main_memory() -> None:
         ({"clones": 17, "clone_on_cpu": True}, "17 clones: more than batch=16"),
         ({"clones": 3, "device": "cuda:0,cpu"}, "clones=3: device= names 2 devices"),
         ({"device": "cuda:0,cuda:7"}, "device=cuda:7: not on this machine"),
-        ({"strategy": "single", "clones": 2}, "strategy=single: not with 2 clones"),
-        ({"strategy": "single", "optimizer_device": "cpu"}, "single: not with deploy.optimizer_device=cpu"),
+        ({"strategy": "single", "clones": 2}, "strategy=single: cannot be used with 2 clones"),
+        (
+            {"strategy": "single", "optimizer_device": "cpu"},
+            "single: cannot be used with deploy.optimizer_device=cpu",
+        ),
         ({"strategy": "clone"}, r"deploy\.strategy"),
         ({"replicas": 0}, r"deploy\.replicas"),
         ({"replicas": 3}, "replicas=3: more than there are accelerators"),
         ({"replicas": 2, "clones": 2}, "clones=2: with several replicas each has one clone"),
         ({"replicas": 2, "device": "cuda:0,cpu,cuda:1"}, "replicas=2: device= names 3 devices"),
-        ({"replicas": 2, "strategy": "clones"}, "strategy=clones: not with deploy.replicas=2"),
+        ({"replicas": 2, "strategy": "clones"}, "strategy=clones: cannot be used with deploy.replicas=2"),
         ({"replicas": 17, "clone_on_cpu": True}, "17 clones: more than batch=16"),
         ({"batch_norm": "second"}, r"deploy\.batch_norm"),
     ],
 )
-def test_impossible_clones_are_refused(deploy: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_impossible_clones_are_refused(deploy: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         make(machine(NEW, OLD), **deploy)
 
 
@@ -217,10 +220,10 @@ def test_evaluations_of_more_samples_at_once_than_steps_take_memory_of_their_own
     for host in (machine(), machine(NEW)):
         plan = make_plan(host, workload, request)
         assert plan.predicted is not None
-        taken = {one.device: one.evaluation for one in plan.predicted.memory}
+        taken = {memory.device: memory.evaluation for memory in plan.predicted.memory}
         assert taken.pop(plan.clones[0].device) == (
             (each + workload.batch.each) * num if num > request.batch else 0
         )
         assert not any(taken.values())  # the chief evaluates where its first clone is
-        for one in plan.predicted.memory:
-            assert one.peak == one.process + one.evaluation + one.workers
+        for memory in plan.predicted.memory:
+            assert memory.peak == memory.process + memory.evaluation + memory.workers

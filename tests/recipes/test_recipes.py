@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from boxcrew.detectors._base import build_detector
+from boxcrew.detectors import build_detector
 from boxcrew.detectors._multibox import MultiBoxNet
 from boxcrew.detectors.ssdlite import SsdLiteConfig
 from boxcrew.recipes import DEFAULT, RECIPES, describe

@@ -24,7 +24,7 @@ MakeReport = Callable[[int], DetectionReport]
 ReadPng = Callable[[Path], "np.ndarray[tuple[int, int, int], np.dtype[np.uint8]]"]
 
 
-def make_judged(num_classes: int) -> list[EvaluatedImage]:
+def make_evaluated(num_classes: int) -> list[EvaluatedImage]:
     """The last of several classes has no objects."""
     random = np.random.default_rng(num_classes)
     evaluated = []
@@ -40,7 +40,9 @@ def make_judged(num_classes: int) -> list[EvaluatedImage]:
             labels=torch.tensor(labels),
         )
         evaluated.append(
-            EvaluatedImage(key=str(i), width=420, height=420, target=Target.of(boxes, labels), found=found)
+            EvaluatedImage(
+                key=str(i), width=420, height=420, target=Target.of(boxes, labels), detections=found
+            )
         )
     return evaluated
 
@@ -51,7 +53,7 @@ def report_of() -> MakeReport:
 
     def make(num_classes: int) -> DetectionReport:
         names = [f"product number {i} of the long shelf" for i in range(num_classes)]
-        return evaluate_detections(make_judged(num_classes), ["café 手机", *names[1:]])
+        return evaluate_detections(make_evaluated(num_classes), ["café 手机", *names[1:]])
 
     return make
 

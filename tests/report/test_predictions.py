@@ -16,13 +16,13 @@ CLASSES = ("phone", "books")
 
 
 def result(name: str | None = "a/photo.jpg") -> Result:
-    found = Detections(
+    detections = Detections(
         boxes=torch.tensor([[10.0, 20.0, 60.0, 80.0], [0.0, 0.0, 100.0, 50.0]]),
         scores=torch.tensor([0.9, 0.5]),
         labels=torch.tensor([1, 0]),
     )
     image = np.zeros((100, 200, 3), dtype=np.uint8)
-    return Result(path=Path(name) if name else None, image=image, found=found, classes=CLASSES)
+    return Result(path=Path(name) if name else None, image=image, detections=detections, classes=CLASSES)
 
 
 def test_all_forms_say_the_same(tmp_path: Path) -> None:
@@ -50,8 +50,8 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
 
 
 def test_plot_is_a_new_picture(tmp_path: Path) -> None:
-    one = result(None)
-    assert one.plot().any()
-    assert not one.image.any()
-    assert read_image(one.save(tmp_path / "x.png")).any()
-    assert one.to_json()["image"] is None
+    prediction = result(None)
+    assert prediction.plot().any()
+    assert not prediction.image.any()
+    assert read_image(prediction.save(tmp_path / "x.png")).any()
+    assert prediction.to_json()["image"] is None

@@ -9,10 +9,11 @@ import pytest
 
 from boxcrew.core.errors import UsageError
 from boxcrew.data.config import DataConfig
-from boxcrew.data.examples.example_set import Kind
+from boxcrew.data.examples.example_set import InputKind
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks.augmentation import AugmentConfig
-from boxcrew.tasks.base import TASKS, OpenOptions, TaskData
+from boxcrew.tasks.base import TASKS
+from boxcrew.tasks.data import OpenOptions, TaskData
 from tests.helpers.made_examples import make_csv, make_text, write_classes
 
 VALUES: dict[str, Any] = {
@@ -32,7 +33,7 @@ MIXES = {"mixup", "cutmix"}
     ("kind", "taken"),
     [("pictures", PICTURES | MIXES), ("numbers", MIXES), ("tokens", {"drop_tokens"})],
 )
-def test_what_does_nothing_to_the_data_is_refused(kind: Kind, taken: set[str]) -> None:
+def test_what_does_nothing_to_the_data_is_refused(kind: InputKind, taken: set[str]) -> None:
     assert VALUES.keys() == AugmentConfig.model_fields.keys()
     AugmentConfig().require_for(kind)
     for name, value in VALUES.items():

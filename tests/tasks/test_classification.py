@@ -12,15 +12,15 @@ from torch import Tensor, nn
 
 from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch, Ints
-from boxcrew.data.examples.example_set import Array, Examples, ExampleSet, Fetched, InMemory, Kind
+from boxcrew.data.examples.example_set import Array, Examples, ExampleSet, Fetched, InMemory, InputKind
 from boxcrew.data.loading.workers import Workers
-from boxcrew.evaluate.advice import MORE, Advice
+from boxcrew.evaluate.advice import ADD_EXAMPLES, Advice
 from boxcrew.evaluate.label_noise import label_noise
 from boxcrew.nets.layers import eval_mode
 from boxcrew.nets.regularise import DropPath
-from boxcrew.tasks.base import EvalOptions, LoaderOptions
 from boxcrew.tasks.classification import ClassificationConfig, ClassificationData, ClassificationTask
-from boxcrew.tasks.quick import out_of_fold
+from boxcrew.tasks.data import EvalOptions, LoaderOptions
+from boxcrew.tasks.quick_training import out_of_fold
 from boxcrew.train.loop.optim import OptimConfig, optimizer_of
 
 CLASSES = ("cup", "bowl", "hat")
@@ -29,9 +29,9 @@ LINEAR: dict[str, Any] = {"name": "fc", "widths": []}
 
 
 def subject_of(train: Examples, val: Examples | None = None, **settings: Any) -> ClassificationData:
-    """Of examples that are in memory; by a small network, if nothing else is said."""
+    """Return the data of examples in memory, for a small network by default."""
     inputs = train.fetch([0]).inputs
-    kind: Kind = "pictures" if inputs.ndim == 4 else "numbers"
+    kind: InputKind = "pictures" if inputs.ndim == 4 else "numbers"
     examples = ExampleSet(
         root=Path("made"),
         format="made",
@@ -216,7 +216,7 @@ def test_weights_begin_as_is_set(net: dict[str, Any]) -> None:
         ({"focal": 2}, "task.class_weights=true or task.balanced=true"),
         ({"class_weights": True}, "task.focal=2"),
         ({"balanced": True, "smoothing": 0.05}, "task.focal=2 task.smoothing=0"),
-        ({"balanced": True, "focal": 2}, MORE),
+        ({"balanced": True, "focal": 2}, ADD_EXAMPLES),
     ],
 )
 def test_only_what_is_not_set_is_a_remedy(settings: dict[str, Any], remedy: str) -> None:
@@ -235,7 +235,7 @@ def test_published_weights_are_a_remedy_where_there_can_be_any(net: dict[str, An
 
 
 def advised(task_data: ClassificationData) -> dict[str, Advice]:
-    """After training, of which a network came that says what it is given."""
+    """Return the advice after training, for a network that outputs its inputs."""
     task = task_of(task_data)
     head = next(layer for layer in task.modules() if isinstance(layer, nn.Linear))
     with torch.no_grad():
@@ -268,7 +268,7 @@ def test_what_is_said_of_a_rare_class() -> None:
     train = scored(np.repeat(np.arange(3), [200, 150, 10]))
     task_data = subject_of(train, scored(val, shown=np.where(val == 2, 0, val)), net=LINEAR, smoothing=0.05)
     told = advised(task_data)["imbalance"]
-    assert told.what == "recall of hat (10 learnt) is 0.00, mean 0.67"
+    assert told.what == "recall of hat (10 examples) is 0.00, mean 0.67"
     assert "task.focal=2 task.smoothing=0" in told.remedy
     assert len(str(told)) < 140
 
@@ -280,7 +280,7 @@ def test_labels_that_contradict_what_was_learnt_are_told(check_labels: bool) -> 
     task_data = subject_of(scored(true), scored(labels, shown=true), net=LINEAR, check_labels=check_labels)
     told = advised(task_data)["noise"]
     assert told.what == "about 10% of validation labels seem wrong"
-    assert "look at 12 suspects, first row[7]" in told.remedy
+    assert "check 12 suspects, first row[7]" in told.remedy
     assert ("task.check_labels=true" in told.remedy) != check_labels
     assert "noise" not in advised(subject_of(scored(true), scored(true), net=LINEAR))
 
@@ -306,7 +306,7 @@ def test_suspects_have_no_names_where_places_are_not_known() -> None:
     inputs: Array = scored(true).inputs
     told = advised(subject_of(scored(true), _SomeLost(inputs, labels, "row"), net=LINEAR))["noise"]
     assert "row[" not in told.remedy
-    assert "look at 12 suspects" in told.remedy
+    assert "check 12 suspects" in told.remedy
 
 
 def test_several_causes_are_told() -> None:

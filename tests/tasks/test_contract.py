@@ -17,8 +17,9 @@ from boxcrew.data.config import DataConfig
 from boxcrew.data.detection.source import Record
 from boxcrew.data.images.reading import write_image
 from boxcrew.data.loading.workers import Workers
-from boxcrew.tasks import features
-from boxcrew.tasks.base import TASKS, EvalOptions, OpenOptions, TaskData
+from boxcrew.tasks import frechet_features
+from boxcrew.tasks.base import TASKS
+from boxcrew.tasks.data import EvalOptions, OpenOptions, TaskData
 from boxcrew.tasks.detection import DetectionConfig, DetectionData, predictor
 from boxcrew.testing import task_data as contract
 from tests.helpers import two_headed
@@ -90,8 +91,8 @@ SUFFIXES = {"table": ".csv", "text": ".txt"}
 
 @pytest.fixture(autouse=True)
 def judged_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How well a GAN is judged is no matter here, and what judges it would learn for 400 steps."""
-    monkeypatch.setattr(features, "STEPS", 1)
+    """Train the feature network of GANs for one step instead of 400: their distance does not matter here."""
+    monkeypatch.setattr(frechet_features, "STEPS", 1)
 
 
 @pytest.fixture(params=KINDS, ids=lambda kind: f"{kind[0]}-{kind[1]}")
@@ -148,9 +149,9 @@ def test_regions_reach_the_network_when_it_is_evaluated(
     assert valid.shape == regions.shape[:2]
     # The same images, one by one and with their regions: the same boxes.
     predict = predictor(config, task, lambda inputs: inputs)
-    for record, image in zip(task_data.val, evaluation.evaluated, strict=True):
+    for record, image in zip(task_data.val, evaluation.images, strict=True):
         (detections,), _ = predict([task_data.source.read(record)], [near_objects(record)])
-        torch.testing.assert_close(detections.boxes, image.found.boxes, rtol=1e-3, atol=0.01)
+        torch.testing.assert_close(detections.boxes, image.detections.boxes, rtol=1e-3, atol=0.01)
     assert all(len(inputs) == 2 for inputs in seen)
 
 
@@ -165,15 +166,15 @@ def check_all(task_data: TaskData) -> None:
     assert task_data.describe(task)
     batch = contract.check_stream(task_data)
     contract.check_losses(task, batch)
-    contract.check_account(task_data, task)
-    contract.check_examination(task_data, task)
+    contract.check_workload(task_data, task)
+    contract.check_evaluation(task_data, task)
     assert task_data.digest() == task_data.digest()
 
 
 def test_data_of_another_kind_is_refused(tmp_path: Path) -> None:
     place = write_table(tmp_path / "data.csv")
     kind = TASKS.get("gan")
-    with pytest.raises(DataError, match="holds numbers; this task learns from pictures"):
+    with pytest.raises(DataError, match="holds numbers; this task needs pictures"):
         kind.open(
             kind.config_class.of({"name": "gan"}), OpenOptions(data=DataConfig(path=str(place)), seed=0)
         )

@@ -18,9 +18,9 @@ from boxcrew.evaluate.advice import Advice
 from boxcrew.evaluate.detection.evaluator import DetectionEvaluation
 from boxcrew.evaluate.detection.measures import evaluate_detections
 from boxcrew.evaluate.detection.metric import EvaluatedImage
-from boxcrew.evaluate.detection.predictor import Seconds
-from boxcrew.tasks.base import EvalOptions
-from boxcrew.tasks.detection import LOOKED_AT, DetectionConfig, DetectionData, DetectionTask
+from boxcrew.evaluate.detection.predictor import PredictSeconds
+from boxcrew.tasks.data import EvalOptions
+from boxcrew.tasks.detection import NUM_TRAIN_EVALUATED, DetectionConfig, DetectionData, DetectionTask
 from boxcrew.testing.detectors import CLASSES, noise_batch
 
 Answer = Callable[[Record], Target]
@@ -56,19 +56,19 @@ def evaluated(records: Sequence[Record], classes: tuple[str, ...], answer: Answe
                 width=record.width,
                 height=record.height,
                 target=record.target,
-                found=detections,
+                detections=detections,
             )
         )
     report = evaluate_detections(evaluated, classes)
     return DetectionEvaluation(
-        report=report, evaluated=tuple(evaluated), speed=Seconds(), seconds=0.0, skipped=()
+        report=report, images=tuple(evaluated), speed=PredictSeconds(), seconds=0.0, skipped=()
     )
 
 
 def advised(
     monkeypatch: pytest.MonkeyPatch, task_data: DetectionData, *, learnt: Answer, new: Answer
 ) -> dict[str, Advice]:
-    """After training, by a detector that answers so on photos it has learnt from, and on new ones."""
+    """Return the advice after training, for a detector with these detections on training and new images."""
     looked_at: list[int] = []
 
     def evaluate(self: DetectionData, *_: Any) -> DetectionEvaluation:
@@ -80,7 +80,7 @@ def advised(
     task: Any = None
     found = task_data.advice_after(task, lambda inputs: inputs, EvalOptions(batch=1, workers=Workers()), last)
     (num_photos,) = looked_at
-    assert LOOKED_AT / 2 < num_photos <= LOOKED_AT
+    assert NUM_TRAIN_EVALUATED / 2 < num_photos <= NUM_TRAIN_EVALUATED
     return {one.cause: one for one in found}
 
 
@@ -107,14 +107,14 @@ def test_photos_that_are_known_by_heart_are_told(
 
     told = advised(monkeypatch, shelf, learnt=right, new=half)
     assert told.keys() == {"too complex"}
-    assert told["too complex"].what.startswith("AP50 is 1.000 on photos that were learnt, 0.")
+    assert told["too complex"].what.startswith("AP50 is 1.000 on training images, 0.")
     assert advised(monkeypatch, shelf, learnt=half, new=half) == {}
 
 
 def test_labels_that_contradict_what_a_detector_knows_are_told(
     monkeypatch: pytest.MonkeyPatch, shelf: DetectionData
 ) -> None:
-    """In every second photo one object is labelled as of the next class, and found as of its own."""
+    """One object of every second image is labeled as the next class, and detected as its own."""
 
     def mislabelled(record: Record) -> Record:
         labels = record.target.labels.copy()

@@ -1,4 +1,4 @@
-"""What a network has learnt from decides what it can be examined on."""
+"""The data of a network's training decides what it can be evaluated on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from boxcrew.core.config import Tree
 from boxcrew.core.errors import DataError
 from boxcrew.data.config import DataConfig
 from boxcrew.data.images.reading import write_image
-from boxcrew.tasks.base import TASKS, DataFacts, OpenOptions
+from boxcrew.tasks.base import TASKS
+from boxcrew.tasks.data import DataFacts, OpenOptions
 from boxcrew.tasks.example_data import ExampleData
 from boxcrew.testing.task_data import written
 from tests.helpers.made_examples import draw_blocks, make_csv, make_text, write_classes
@@ -49,21 +50,21 @@ def refused(name: str, place: Path, facts: DataFacts, **settings: object) -> str
 def test_data_of_another_kind_is_refused(tmp_path: Path) -> None:
     facts = opened("classification", write_pictures(tmp_path / "pictures")).facts
     message = refused("classification", make_csv(tmp_path), facts)
-    assert "holds numbers, but the network has learnt from pictures" in message
+    assert "holds numbers, but the network was trained on pictures" in message
 
 
 def test_text_of_the_other_sort_is_refused(tmp_path: Path) -> None:
     words, book = write_words(tmp_path / "words"), make_text(tmp_path)
     message = refused("sequence", book, opened("sequence", words).facts)
-    assert "holds running text, but the network has learnt from texts of classes" in message
+    assert "holds running text, but the network was trained on texts of classes" in message
     message = refused("sequence", words, opened("sequence", book).facts)
-    assert "holds texts of classes, but the network has learnt from running text" in message
+    assert "holds texts of classes, but the network was trained on running text" in message
 
 
 def test_inputs_of_another_shape_are_refused(tmp_path: Path) -> None:
     book = make_text(tmp_path)
     message = refused("sequence", book, opened("sequence", book, length=16).facts, length=32)
-    assert "gives inputs of 33, but the network takes 17" in message
+    assert "has inputs of 33, but the network was trained on 17" in message
 
 
 def test_pictures_become_as_large_as_those_that_were_learnt_from(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""How a generator is judged, and on which data; and that settings reach what they are about."""
+"""Generators are evaluated on the right data, and settings have their effect."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from boxcrew.data.config import DataConfig
 from boxcrew.data.loading.workers import Workers
 from boxcrew.nets.gan_losses import GanLoss
 from boxcrew.nets.layers import SingleCellNorm, eval_mode
-from boxcrew.tasks import features, gan
-from boxcrew.tasks.base import DataFacts, EvalOptions, LoaderOptions, OpenOptions, Task
+from boxcrew.tasks import frechet_features, gan
+from boxcrew.tasks.base import Task
+from boxcrew.tasks.data import DataFacts, EvalOptions, LoaderOptions, OpenOptions
 from boxcrew.tasks.gan import Gan, GanConfig, GanData, GanEvaluation, GanTask, to_pixels
 from boxcrew.testing.task_data import written
 from boxcrew.train.config import RunConfig
@@ -42,15 +43,15 @@ def settings_of(*words: str) -> GanConfig:
 
 
 def built(*words: str) -> GanTask:
-    """For grey pictures."""
+    """Return facts of gray images."""
     torch.manual_seed(0)
     return GanData.build(settings_of(*words), {"shape": [28, 28, 1]})
 
 
 @pytest.fixture(autouse=True)
 def quick_features(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(features, "STEPS", 1)
-    monkeypatch.setattr(features, "cache_folder", lambda name: tmp_path / "cache" / name)
+    monkeypatch.setattr(frechet_features, "STEPS", 1)
+    monkeypatch.setattr(frechet_features, "cache_folder", lambda name: tmp_path / "cache" / name)
 
 
 def opened(place: Path, *words: str, facts: DataFacts | None = None) -> GanData:
@@ -68,7 +69,7 @@ def evaluated(task_data: GanData, task: Task, *, batch: int) -> GanEvaluation:
 def test_as_many_pictures_are_judged_whatever_the_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gan, "JUDGED", 10)
+    monkeypatch.setattr(gan, "NUM_COMPARED", 10)
     write_classes(tmp_path, {"a": 30, "b": 30})
     task_data = opened(tmp_path)
     assert len(task_data.val) == 12
@@ -101,7 +102,7 @@ def test_a_penalty_needs_a_critic_that_sees_each_picture_by_itself() -> None:
 
 
 def test_the_wasserstein_loss_needs_a_critic_with_bounds() -> None:
-    with pytest.raises(UsageError, match=r"task\.loss=wasserstein .* nothing bounds its critic") as raised:
+    with pytest.raises(UsageError, match=r"task\.loss=wasserstein .* nothing bounds the critic") as raised:
         GanConfig.of({"loss": "wasserstein", "spectral_norm": False})
     assert "task.penalty=10" in raised.value.advice
     for settings in ({"penalty": 10, "spectral_norm": False}, {"spectral_norm": True}):
@@ -121,7 +122,7 @@ def test_pictures_that_are_not_numbers_are_an_error(value: float) -> None:
     made = torch.zeros(2, 1, 4, 4)
     assert set(to_pixels(made).flatten().tolist()) == {128}
     made[1, 0, 2, 3] = value
-    with pytest.raises(ModelError, match="not numbers") as raised:
+    with pytest.raises(ModelError, match="not finite") as raised:
         to_pixels(made)
     assert "diverged" in raised.value.advice
 
@@ -133,7 +134,7 @@ def test_a_generator_that_has_diverged_is_not_judged(tmp_path: Path) -> None:
     with torch.no_grad():
         for parameter in task.parameters():
             parameter.fill_(float("nan"))
-    with pytest.raises(ModelError, match="not numbers"):
+    with pytest.raises(ModelError, match="not finite"):
         evaluated(task_data, task, batch=4)
 
 
@@ -199,7 +200,7 @@ def terms_of(task: GanTask, phase: str) -> dict[str, float]:
 
 
 def surprise(score: float) -> float:
-    """At a picture's being real, for who gave it this score."""
+    """Return the negative log-probability that an image of this score is real."""
     return math.log(1 + math.exp(-score))
 
 
@@ -264,7 +265,7 @@ def test_the_critic_has_the_norms_that_were_set(norm: str, wanted: list[type[nn.
     ],
 )
 def test_weights_begin_as_was_set(scheme: str, of_generator: float, of_critic: float) -> None:
-    """By their variances: the generator's first layer makes 392 numbers of 6, the critic's last 1 of 392."""
+    """Variances are as expected: the generator's first layer maps 6 to 392, the critic's last 392 to 1."""
     net = built(f"task.fill={scheme}", "task.spectral_norm=false").net
     assert net.generator.first.weight.var().item() == pytest.approx(of_generator, rel=0.15)
     assert net.critic.head.weight.var().item() == pytest.approx(of_critic, rel=0.15)
@@ -285,7 +286,7 @@ def test_real_pictures_are_changed_as_was_set(tmp_path: Path) -> None:
 
 
 def optimized(optimizer: Optimizer, part: nn.Module) -> dict[str, float]:
-    """How all parameters of a part are, and no others in their groups; of the decay, all weights."""
+    """Return the options that all parameters of one network share; of the decay, those of all weights."""
     own = set(part.parameters())
     groups = [group for group in optimizer.param_groups if own & set(group["params"])]
     assert {parameter for group in groups for parameter in group["params"]} == own

@@ -16,11 +16,11 @@ from boxcrew.data.config import DataConfig
 from boxcrew.data.loading.workers import Workers
 from boxcrew.nets.class_losses import cross_entropy
 from boxcrew.nets.layers import eval_mode
-from boxcrew.tasks.base import EvalOptions, LoaderOptions, OpenOptions
+from boxcrew.tasks.data import EvalOptions, LoaderOptions, OpenOptions
 from boxcrew.tasks.sequence import LanguageEvaluation, LanguageTask, SequenceConfig, SequenceData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.run.session import Session
+from boxcrew.train.run.setup import RunSetup
 from tests.helpers.plans import plan_of
 
 FEED = LoaderOptions(batch=8, seed=5)
@@ -81,18 +81,18 @@ def test_what_is_set_about_classes_is_refused(text: Path, words: Path, setting: 
 
 
 def test_a_network_that_cannot_go_on_with_text_is_refused(text: Path) -> None:
-    with pytest.raises(UsageError, match="net=fc: not for running text") as raised:
+    with pytest.raises(UsageError, match="net=fc: cannot continue running text") as raised:
         opened(text, net="fc").task()
     assert "net=rnn" in raised.value.advice
     with pytest.raises(UsageError, match="bidirectional"):
         opened(text, net={"name": "rnn", "bidirectional": True}).task()
 
 
-def prepared(task_data: SequenceData, metric: str, folder: Path) -> Session:
+def prepared(task_data: SequenceData, metric: str, folder: Path) -> RunSetup:
     config = RunConfig.of(
         {"task": task_data.config, "epochs": 1, "batch": 4, "evaluation": {"metric": metric}}
     )
-    return Session.of(config, plan_of(4), task_data, task=task_data.task(), folder=folder, screen=Screen())
+    return RunSetup.of(config, plan_of(4), task_data, task=task_data.task(), folder=folder, screen=Screen())
 
 
 def test_best_can_only_mean_what_is_measured(text: Path, tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def evaluated(task_data: SequenceData, task: LanguageTask) -> LanguageEvaluation
 
 
 def indifferent(task_data: SequenceData) -> LanguageTask:
-    """Who gives the same score to whatever may come."""
+    """A model that gives the same score to every character."""
     task = task_of(task_data)
     with torch.no_grad():
         for parameter in task.parameters():
@@ -155,7 +155,7 @@ def test_who_knows_nothing_has_the_whole_alphabet_before_them(measured: Path, ti
 
 
 def test_it_is_measured_by_the_characters_that_come_next(measured: Path) -> None:
-    """By who knows how often each comes, and nothing else; windows are of different difficulty."""
+    """The loss of a model that knows only how frequent characters are; windows differ in difficulty."""
     task_data = opened(measured)
     task = indifferent(task_data)
     alphabet = "\N{REPLACEMENT CHARACTER}" + task_data.facts["meaning"]["alphabet"]

@@ -1,23 +1,23 @@
-"""`boxcrew devices`."""
+"""The command `boxcrew devices`: what this machine has, and how fast it is."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from boxcrew.cli.output import print_json, screen, settings
+from boxcrew.cli.output import make_screen, parse_settings, print_json
 from boxcrew.core.config import Tree
 from boxcrew.core.errors import UsageError
 from boxcrew.core.registry import suggest
 from boxcrew.core.units import format_bytes
 from boxcrew.hardware.machine import Device, Machine
 from boxcrew.hardware.probe import probe_machine
-from boxcrew.hardware.speed import measured
+from boxcrew.hardware.speed import with_speeds
 
 KNOWN = ("machine",)
 
 
 def devices_command(words: list[str], *, as_json: bool) -> None:
-    _, tree = settings(words)
+    _, tree = parse_settings(words)
     for name in tree:
         if name not in KNOWN:
             raise UsageError(f"{name}: no such setting; {suggest(name, KNOWN)}")
@@ -25,23 +25,23 @@ def devices_command(words: list[str], *, as_json: bool) -> None:
     if as_json:
         print_json(machine.tree())
         return
-    say = screen(as_json=False)
-    say.say(f"machine: {machine.headline()}")
+    screen = make_screen(as_json=False)
+    screen.say(f"machine: {machine.headline()}")
     nodes = f", {machine.numa_nodes} NUMA nodes" if machine.numa_nodes > 1 else ""
-    say.say(f"{machine.platform}, Python {machine.python}, torch {machine.torch}{nodes}")
+    screen.say(f"{machine.platform}, Python {machine.python}, torch {machine.torch}{nodes}")
     for device in machine.devices:
-        say.say(f"{device.name}: {device.model}")
+        screen.say(f"{device.name}: {device.model}")
     columns = ("device", "memory", "GEMM", "conv", "conv channels-last", "copy", "from host")
-    say.table("what it does in a second", columns, [_row(device) for device in machine.devices])
+    screen.table("speed per second", columns, [_row(device) for device in machine.devices])
     if machine.decoded_pixels is not None:
-        say.say(f"one core decodes {machine.decoded_pixels / 1e6:.0f} million pixels of JPEGs a second")
+        screen.say(f"one core decodes {machine.decoded_pixels / 1e6:.0f} million pixels of JPEGs a second")
 
 
 def _machine(tree: Tree) -> Machine:
-    """The one at hand, or one that was described: by `boxcrew devices --json`, or by hand."""
+    """Return this machine, measured, or the one that a file describes."""
     if "machine" in tree:
         return Machine.read(Path(str(tree["machine"])), setting="machine")
-    return measured(probe_machine())
+    return with_speeds(probe_machine())
 
 
 def _row(device: Device) -> tuple[str, ...]:
@@ -53,7 +53,7 @@ def _row(device: Device) -> tuple[str, ...]:
     return (
         device.name,
         memory,
-        *(f"{one:.0f} GFLOP" for one in operations),
+        *(f"{speed:.0f} GFLOP" for speed in operations),
         format_bytes(speeds.copy_bytes),
         format_bytes(speeds.from_host_bytes) if speeds.from_host_bytes else "-",
     )

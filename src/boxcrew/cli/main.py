@@ -1,4 +1,5 @@
-"""The `boxcrew` command. Heavy imports wait until a command needs them, so that help is quick."""
+"""The `boxcrew` command line. Heavy imports wait until a command needs them, so that help is quick."""
+# ruff: noqa: D301 - click needs the character \b in help texts, to keep the lines of a paragraph apart
 
 from __future__ import annotations
 
@@ -15,14 +16,12 @@ from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.parent_process import LAUNCHER
 from boxcrew.core.version import VERSION
 
-# Options are settings: `--epochs 3` says the same as `epochs=3`. So typer is to leave them alone.
-_FREE = {"ignore_unknown_options": True}
-Words = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[key=value …]", show_default=False),
-]
-Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")]
-Explain = Annotated[bool, typer.Option("--explain", help="Show who would do what where, and do not train.")]
+# Any setting may also be an option, `--epochs 3` for `epochs=3`, so typer must let unknown ones pass.
+_SETTINGS = {"ignore_unknown_options": True, "max_content_width": 100}
+Words = Annotated[list[str] | None, typer.Argument(metavar="key=value", show_default=False, hidden=True)]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout, all else on stderr.")]
+Explain = Annotated[bool, typer.Option("--explain", help="Show the plan and who does what; do not train.")]
+Assume = Annotated[str | None, typer.Option("--assume", metavar="MACHINE", help="Plan for another machine.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 app = typer.Typer(
@@ -30,137 +29,166 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
+    context_settings={"max_content_width": 100},
     help="Train detectors and other networks on whatever hardware there is: exactly, fast, and explained.",
 )
 
 
-def _version(*, wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer passes it so
     if wanted:
         typer.echo(f"boxcrew {VERSION}")
         raise typer.Exit
 
 
+Version = Annotated[bool, typer.Option("--version", help="Show the version.", callback=_print_version)]
+
+
 @app.callback()
-def _common(
-    *,
-    version: Annotated[
-        bool,
-        typer.Option("--version", help="Show the version.", callback=lambda wanted: _version(wanted=wanted)),
-    ] = False,
-) -> None: ...
+def _common(*, version: Version = False) -> None: ...
 
 
-@app.command(context_settings=_FREE)
+@app.command(context_settings=_SETTINGS)
 def train(words: Words = None, *, json: Json = False, explain: Explain = False, debug: Debug = False) -> None:
-    """Train a detector, or another kind of network: fc, cnn, rnn, gan.
+    """Train a detector, or another kind of network.
 
-    boxcrew train [RECIPE|FILE.yaml] data=PATH [key=value …]
+    \b
+    boxcrew train [RECIPE | FILE.yaml] data=PATH [key=value ...]
 
-    Without a recipe: 'starter', a detector which suits a CPU. Without data: an embedded set. Often set:
-    epochs, steps, time (90s, 15m, 2h), batch, size, device, out, name, seed, init, optim.rate.
-    'boxcrew recipes' lists the recipes, 'boxcrew recipes NAME' everything that can be set.
+    The default recipe is 'starter', a detector that suits a CPU; the default data is an embedded set.
+    The recipes fc, cnn, rnn and gan train other kinds of networks.
+
+    \b
+    How long:   epochs=20, steps=1000 or time=15m
+    How:        batch=, size=, init=, optim.rate=, seed=
+    Where:      device=auto, out=DIR, name=NAME
+
+    'boxcrew recipes' lists the recipes, 'boxcrew recipes NAME' shows every setting of one.
     """
     from boxcrew.cli.train import train_command
 
     train_command(words or [], as_json=json, only_explain=explain)
 
 
-@app.command(context_settings=_FREE)
-def plan(words: Words = None, *, json: Json = False, debug: Debug = False) -> None:
-    """Show how a run would use the machine, and what it would take: memory, seconds, and why.
+@app.command(context_settings=_SETTINGS)
+def plan(words: Words = None, *, json: Json = False, assume: Assume = None, debug: Debug = False) -> None:
+    """Show how a run would use the machine: memory, seconds, and why.
 
-    boxcrew plan [RECIPE|FILE.yaml] data=PATH [key=value …] [--assume "2x24GB-gpu, 16 cores, 64GB"]
+    \b
+    boxcrew plan [RECIPE | FILE.yaml] data=PATH [key=value ...] [--assume MACHINE]
 
-    Settings as for training. A few steps are tried in a process of their own, in at most 20 s; trial=false
-    leaves that out. goal=fastest|smallest|deadline:2h|budget:8GB says what is best. With --assume the plan is
-    for a machine that is not here, described in words or by a file that 'boxcrew devices --json' wrote.
-    out=plan.json writes the plan, to be edited and used with train … plan=plan.json; out=plan.png draws it.
+    Settings are the same as for 'boxcrew train'. A few steps are measured in a separate process, for at
+    most 20 s.
+
+    \b
+    --assume MACHINE     such as "2x24GB-gpu, 16 cores, 64GB", or a file of 'boxcrew devices --json'
+    trial=false          do not measure steps
+    goal=fastest         or smallest, deadline:2h, budget:8GB: what to plan for
+    out=plan.json        write the plan; use it with 'boxcrew train ... plan=plan.json'
+    out=plan.png         draw the plan
     """
     from boxcrew.cli.plan import plan_command
 
-    plan_command(words or [], as_json=json)
+    plan_command([*(words or []), *([] if assume is None else [f"--assume={assume}"])], as_json=json)
 
 
-@app.command(context_settings=_FREE)
+@app.command(context_settings=_SETTINGS)
 def resume(words: Words = None, *, json: Json = False, debug: Debug = False) -> None:
-    """Go on with a run that was stopped, or make it longer.
+    """Continue a run that was stopped, or extend one that is finished.
 
-    boxcrew resume run=DIR [epochs=… steps=… time=… device=…]
+    \b
+    boxcrew resume run=DIR [epochs=N] [steps=N] [time=15m] [device=auto]
     """
     from boxcrew.cli.train import resume_command
 
     resume_command(words or [], as_json=json)
 
 
-@app.command(context_settings=_FREE)
+@app.command(context_settings=_SETTINGS)
 def val(words: Words = None, *, json: Json = False, debug: Debug = False) -> None:
-    """Measure what was trained.
+    """Measure a trained network on a data set.
 
-    boxcrew val run=DIR [data=PATH split=val|test|train weights=best|last|both batch=16 device=auto]
+    \b
+    boxcrew val run=DIR [data=PATH] [key=value ...]
+
+    \b
+    split=val            or test, train
+    weights=best         or last, both
+    batch=16, device=auto
     """
     from boxcrew.cli.val import val_command
 
     val_command(words or [], as_json=json)
 
 
-@app.command(context_settings=_FREE)
+@app.command(context_settings=_SETTINGS)
 def predict(words: Words = None, *, json: Json = False, debug: Debug = False) -> None:
-    """Use what was trained: find things in photos, tell classes, continue text, make pictures.
+    """Use a trained network: detect, classify, continue text, make images.
 
-    boxcrew predict run=DIR source=PHOTO|FOLDER|'GLOB' [out=DIR score=0.25 weights=best|last device=auto]
-    boxcrew predict run=DIR source=PICTURES|TABLE.csv|TEXTS.txt       of a classifier
-    boxcrew predict run=DIR text="The shop" [num=200 temperature=0.8] of a language model
-    boxcrew predict run=DIR [num=16]                                  of a GAN
+    \b
+    A detector:        boxcrew predict run=DIR source=PHOTO|FOLDER|'GLOB' [score=0.25]
+    A classifier:      boxcrew predict run=DIR source=IMAGES|TABLE.csv|TEXTS.txt
+    A language model:  boxcrew predict run=DIR text="The shop" [num=200 temperature=0.8]
+    A GAN:             boxcrew predict run=DIR [num=16]
+
+    \b
+    out=DIR              where results go; the default is runs/.../predict
+    weights=best         or last
+    device=auto
     """
     from boxcrew.cli.predict import predict_command
 
     predict_command(words or [], as_json=json)
 
 
-@app.command(context_settings=_FREE)
+@app.command(context_settings=_SETTINGS)
 def data(words: Words = None, *, json: Json = False, debug: Debug = False) -> None:
-    """Look at a data set, convert it, or write the embedded one to disk.
+    """Show what is in a data set, convert it, or write an embedded one.
 
-    boxcrew data PATH [out=sheet.jpg]                 what is in it, and what is wrong with it
-    boxcrew data make shelf|PATH out=DIR format=voc|coco|yolo
+    \b
+    Show and check:      boxcrew data PATH [out=sheet.jpg]
+    Convert or write:    boxcrew data make PATH|shelf out=DIR format=voc|coco|yolo
     """
     from boxcrew.cli.data import data_command
 
     data_command(words or [], as_json=json)
 
 
-@app.command(context_settings=_FREE)
+@app.command(context_settings=_SETTINGS)
 def doctor(words: Words = None, *, json: Json = False, debug: Debug = False) -> None:
-    """Examine a data set: one HTML page with pictures that says what is wrong and what to do.
+    """Examine a detection data set and write an HTML page of what to fix.
 
-    boxcrew doctor data=PATH [RECIPE] [detector=… size=…] [run=DIR] [out=DIR]
+    \b
+    boxcrew doctor data=PATH [RECIPE] [detector=NAME size=PIXELS] [run=DIR] [out=DIR]
 
-    Recipe and settings as for training: they say which detector the boxes are held against. With run=, its
-    detector is, and labels that it contradicts are shown. The page is runs/doctor/<name>/doctor.html.
+    Recipe and settings are the same as for 'boxcrew train'; they choose the detector that the boxes are
+    compared with. With run=, the run's detector is used, and labels that it contradicts are shown.
+    The page is runs/doctor/NAME/doctor.html.
     """
     from boxcrew.cli.doctor import doctor_command
 
     doctor_command(words or [], as_json=json)
 
 
-@app.command(context_settings=_FREE)
+@app.command(context_settings=_SETTINGS)
 def devices(words: Words = None, *, json: Json = False, debug: Debug = False) -> None:
-    """Show what this machine has, and how fast it is.
+    """Show the cores, memory and accelerators of this machine, and their speed.
 
+    \b
     boxcrew devices [machine=FILE.json]
 
-    Cores and memory are those that a container or a job leaves. Speeds are measured for some seconds the
-    first time. --json prints a description that can be edited, and shown again with machine=.
+    Cores and memory are what the container or the job may use. Speeds are measured once, for some seconds.
+    --json prints a description that can be edited, and shown with machine=.
     """
     from boxcrew.cli.devices import devices_command
 
     devices_command(words or [], as_json=json)
 
 
-@app.command(context_settings=_FREE)
+@app.command(context_settings=_SETTINGS)
 def recipes(words: Words = None, *, json: Json = False, debug: Debug = False) -> None:
-    """List the recipes, or show everything that one of them sets.
+    """List the recipes, or show every setting of one.
 
+    \b
     boxcrew recipes [NAME]
     """
     from boxcrew.cli.recipes import recipes_command
@@ -169,12 +197,11 @@ def recipes(words: Words = None, *, json: Json = False, debug: Debug = False) ->
 
 
 def main() -> None:
-    """The console script: errors a user can mend are two lines and an exit code."""
-    _let_threads_wait_briefly()
-    # Importing makes hundreds of thousands of objects that all stay: looking for garbage among them over and
-    # over takes half a second.
+    """Run the console script; an error that the user can fix becomes two lines and an exit code."""
+    _shorten_thread_spinning()
+    # Imports make hundreds of thousands of objects that stay; collecting among them takes half a second.
     gc.set_threshold(100_000, 20, 20)
-    # torch's libraries would tell in many lines of addresses what we tell in one.
+    # The errors of torch's libraries, in many lines of addresses, repeat what we report in one.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     debug = "--debug" in sys.argv
     try:
@@ -190,24 +217,25 @@ def main() -> None:
         sys.exit(130)
     finally:
         if not debug:
-            sys.excepthook = _one_line  # only now: typer has put its own there
+            sys.excepthook = _one_line  # only now: typer has set its own
 
 
-def _let_threads_wait_briefly() -> None:
-    """Before torch is imported: for how long OpenMP threads look for work before they sleep.
+def _shorten_thread_spinning() -> None:
+    """Shorten the time that OpenMP threads spin before they sleep; must run before torch is imported.
 
-    As they come they look for milliseconds, and so fight with loader processes and other jobs; if they sleep
-    at once, a step of many small layers is slowed by waking them (docs/decisions/0007).
+    By default they spin for milliseconds, and so compete with loader processes and other jobs; if they slept
+    at once, waking them would slow a step of many small layers (docs/decisions/0007).
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "5000")
 
 
 def _one_line(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """For an error that is not the user's: say so in a line; the traceback is there for whoever wants it. A
-    process that one of several is cannot be run again by itself, and says it at once.
+    """Report an error that is not the user's in two lines; --debug shows its traceback.
+
+    A process that was started as one of several prints its traceback, since it cannot be run again alone.
     """
     if LAUNCHER in os.environ:
         traceback.print_exception(kind, error, trace)
     print(f"error: {kind.__name__}: {error}", file=sys.stderr)
-    print("  this looks like a fault in boxcrew; run it again with --debug to see where", file=sys.stderr)
+    print("  this looks like a bug in boxcrew; run it again with --debug to see where", file=sys.stderr)

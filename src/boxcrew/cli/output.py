@@ -1,10 +1,11 @@
-"""Where a command's words go."""
+"""Input and output that all commands share: settings from words, the screen, and JSON."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -14,29 +15,35 @@ from boxcrew.core.errors import UsageError
 from boxcrew.train.output.screen import Screen
 
 
-def screen(*, as_json: bool) -> Screen:
-    """The terminal, or stderr where stdout belongs to a JSON document."""
+def make_screen(*, as_json: bool) -> Screen:
+    """Return the terminal, or stderr if stdout is for a JSON document."""
     return Screen(Console(stderr=as_json))
 
 
 def print_json(value: Any) -> None:
     text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-    # What the encoding has no characters for, such as names of files that are not UTF-8, JSON can escape.
+    # JSON escapes what stdout's encoding cannot express, such as file names that are not UTF-8.
     encoding = sys.stdout.encoding or "utf-8"
     sys.stdout.write(text.encode(encoding, errors="backslashreplace").decode(encoding))
 
 
-def settings(
+def parse_settings(
     words: list[str], *, positional: int = 0, verbatim: Collection[str] = ()
 ) -> tuple[list[str], Tree]:
-    """Positional words and settings; more of the former than a command knows is an error."""
-    places, tree = parse_words(words, verbatim=verbatim)
-    if len(places) > positional:
-        raise UsageError(f"{places[positional]}: not understood", advice="settings are written key=value")
-    return places, tree
+    """Split words into positional ones, of which there may be at most `positional`, and settings."""
+    names, tree = parse_words(words, verbatim=verbatim)
+    if len(names) > positional:
+        raise UsageError(f"{names[positional]}: not understood", advice="settings are written key=value")
+    return names, tree
+
+
+def require_new(out: Path) -> None:
+    """Raise an error if the output file exists."""
+    if out.exists():
+        raise UsageError(f"out={out}: exists already", advice="give another file name")
 
 
 def require(tree: Tree, key: str, *, example: str) -> None:
-    """A setting that a command cannot do without."""
+    """Raise an error with an example if a required setting is missing."""
     if key not in tree:
         raise UsageError(f"{key}= is missing", advice=example)

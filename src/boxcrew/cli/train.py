@@ -1,4 +1,4 @@
-"""`boxcrew train` and `boxcrew resume`."""
+"""The commands `boxcrew train` and `boxcrew resume`."""
 
 from __future__ import annotations
 
@@ -8,40 +8,39 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from boxcrew.api import follow_run, plan_run, resume_run, run_config, serve_run, train_run
-from boxcrew.cli.output import print_json, screen, settings
+from boxcrew.api import plan_run, resume_run, run_config, serve_run, train_run, work_for_run
+from boxcrew.cli.output import make_screen, parse_settings, print_json, require
 from boxcrew.core.config import Tree, read_yaml
-from boxcrew.core.errors import BoxcrewError, UsageError
+from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.parent_process import LAUNCHER, die_with
 from boxcrew.deploy.processes.collectives import DistributedGroup, ReplicaGroup
 from boxcrew.deploy.processes.environments import read_environment
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.outcome import Outcome
-from boxcrew.train.planning.choose import planned_processes, planned_servers
+from boxcrew.train.planning.from_settings import planned_processes, planned_servers
 
 
 def train_command(words: list[str], *, as_json: bool, only_explain: bool = False) -> None:
-    places, tree = settings(words, positional=1)
-    config = run_config(places[0] if places else None, tree)
+    names, tree = parse_settings(words, positional=1)
+    config = run_config(names[0] if names else None, tree)
     if only_explain:
-        explained = plan_run(config, screen(as_json=as_json))
+        explained = plan_run(config, make_screen(as_json=as_json))
         if as_json:
             print_json(explained)
         return
-    _run(config, partial(train_run, config, screen(as_json=as_json)), as_json=as_json)
+    _run(config, partial(train_run, config, make_screen(as_json=as_json)), as_json=as_json)
 
 
 def resume_command(words: list[str], *, as_json: bool) -> None:
-    _, tree = settings(words)
-    if "run" not in tree:
-        raise UsageError("resume: which run?", advice="boxcrew resume run=runs/detect/train")
+    _, tree = parse_settings(words)
+    require(tree, "run", example="boxcrew resume run=runs/detect/train")
     folder = Path(str(tree.pop("run")))
-    work = partial(resume_run, folder, tree, screen(as_json=as_json))
+    work = partial(resume_run, folder, tree, make_screen(as_json=as_json))
     _run(_stored(folder, tree), work, as_json=as_json, begun_in=folder)
 
 
 def _stored(folder: Path, changes: Tree) -> RunConfig | None:
-    """The settings of a run that is to go on; None where it says itself what is wrong with it."""
+    """Return the settings of a run to resume; None if it has none, which `resume_run` will report."""
     file = folder / "config.yaml"
     return RunConfig.of(read_yaml(file)).changed(changes) if file.is_file() else None
 
@@ -53,7 +52,7 @@ def _run(
     as_json: bool,
     begun_in: Path | None = None,
 ) -> None:
-    """As one process of those that somebody started, or alone; or starts several, and waits for them."""
+    """Run alone or as one process of a started group; or start all planned processes and wait for them."""
     if LAUNCHER in os.environ:
         die_with(int(os.environ[LAUNCHER]))
     env = read_environment(os.environ)
@@ -66,15 +65,15 @@ def _run(
             return
         group = ReplicaGroup()
     else:
-        asked = config if env.rank == 0 else None  # the chief says it to the others
-        group = DistributedGroup(env, num_servers=0 if asked is None else planned_servers(asked, env.size))
+        num_servers = planned_servers(config, env.size) if config is not None and env.rank == 0 else 0
+        group = DistributedGroup(env, num_servers=num_servers)
     try:
         if group.is_chief:
             _finish(work(group), as_json=as_json)
         elif group.is_server:
             serve_run(group)
         else:
-            follow_run(group)
+            work_for_run(group)
     except (Exception, KeyboardInterrupt) as error:
         group.report_failure(str(error) if isinstance(error, BoxcrewError) else repr(error))
         raise

@@ -9,20 +9,20 @@ from boxcrew.core.types import Bools, Floats
 
 
 def area(boxes: Floats) -> Floats:
-    """(N,); zero where a box has no extent."""
+    """Return the areas (N,); zero where a box has no extent."""
     sides = np.maximum(boxes[:, 2:] - boxes[:, :2], 0)
     areas: Floats = sides[:, 0] * sides[:, 1]
     return areas
 
 
 def clip(boxes: Floats, width: float, height: float) -> Floats:
-    """The parts of the boxes that lie inside an image."""
+    """Return the boxes cut off at the edges of an image."""
     limits = np.array([width, height, width, height], dtype=np.float32)
     return np.clip(boxes, np.float32(0), limits)
 
 
 def overlap(first: Floats, second: Floats) -> Floats:
-    """(N, M) areas of intersection."""
+    """Return the areas of intersection (N, M)."""
     low = np.maximum(first[:, None, :2], second[None, :, :2])
     high = np.minimum(first[:, None, 2:], second[None, :, 2:])
     sides = np.maximum(high - low, 0)
@@ -31,15 +31,15 @@ def overlap(first: Floats, second: Floats) -> Floats:
 
 
 def iou(first: Floats, second: Floats) -> Floats:
-    """(N, M) intersection over union; zero where both are empty."""
+    """Return intersection over union (N, M); zero where both boxes are empty."""
     shared = overlap(first, second)
     union = area(first)[:, None] + area(second)[None, :] - shared
-    share: Floats = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
-    return share
+    ratio: Floats = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
+    return ratio
 
 
 def centres_inside(boxes: Floats, window: npt.ArrayLike) -> Bools:
-    """(N,) whether the centre of each box lies strictly inside `window` (4,)."""
+    """Return whether the center of each box lies strictly inside `window` (4,), as (N,) flags."""
     x0, y0, x1, y1 = np.asarray(window, dtype=np.float32)
     centres = (boxes[:, :2] + boxes[:, 2:]) / 2
     inside: Bools = (centres[:, 0] > x0) & (centres[:, 1] > y0) & (centres[:, 0] < x1) & (centres[:, 1] < y1)

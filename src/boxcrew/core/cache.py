@@ -1,4 +1,4 @@
-"""Where things that can be found out again are kept between runs."""
+"""The folder for results that are kept between runs, and can be computed again."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from pathlib import Path
 
 
 def cache_folder(name: str) -> Path | None:
-    """In the user's home, whatever XDG_CACHE_HOME says: only commands look at the environment. None where
-    there is no home directory.
-    """
-    try:
+    """Return a folder in the user's home; None if there is no home."""
+    try:  # whatever XDG_CACHE_HOME says: only commands read the environment
         return Path.home() / ".cache" / "boxcrew" / name
     except RuntimeError:
         return None

@@ -1,4 +1,4 @@
-"""Settings: typed, frozen models, and how words on a command line or a YAML file become one.
+"""Settings: typed, frozen models, made from command-line words or a YAML file.
 
 A dotted key names a setting (`optim.rate`). A group may have a `shorthand`: the field that a value given
 to the group itself sets, so that `data=photos` means `data.path=photos`.
@@ -19,7 +19,7 @@ from boxcrew.core.errors import UsageError
 from boxcrew.core.registry import suggest
 
 Tree = dict[str, Any]
-"""Settings as nested dictionaries, before they are checked."""
+"""Settings as nested dictionaries, not yet validated."""
 
 _SHORT = ""  # the key under which a tree keeps a value given to a group itself
 
@@ -34,15 +34,15 @@ class Config(BaseModel):
 
     @classmethod
     def of(cls, value: object) -> Self:
-        """Checks a tree (or passes on an instance); the only way settings from outside become a Config."""
+        """Validate a tree (or pass on an instance): the only way settings from outside become a Config."""
         try:
             return cls.model_validate(value)
         except ValidationError as error:
-            raise UsageError(_first_sentence(error, cls.group)) from None
+            raise UsageError(_describe(error, cls.group)) from None
 
     @classmethod
     def read(cls, path: Path, *, setting: str) -> Self:
-        """From the JSON file that the user named with `setting`; what is wrong with it is said with both."""
+        """Read the JSON file that the user named with `setting`; errors name the setting and the file."""
         try:
             return cls.of(json.loads(path.read_text(encoding="utf-8")))
         except OSError as error:
@@ -57,7 +57,7 @@ class Config(BaseModel):
         return f"{cls.group}.{name}" if cls.group else name
 
     def tree(self) -> Tree:
-        """The settings as plain values that YAML and JSON can hold; `of` makes an equal Config of it."""
+        """Return the settings as plain values for YAML and JSON; `of` makes an equal Config of them."""
         return self.model_dump(mode="json")
 
     @model_validator(mode="before")
@@ -71,7 +71,9 @@ class Config(BaseModel):
         if _SHORT in settings:
             if cls.shorthand is None:
                 example = cls.key(next(iter(cls.model_fields)))
-                raise UsageError(f"{cls.group}: a group of settings, not one; set for example {example}=…")
+                raise UsageError(
+                    f"{cls.group}: a group of settings; set one of them, for example {example}=…"
+                )
             settings[cls.shorthand] = settings.pop(_SHORT)
         for name in settings:
             if name not in cls.model_fields:
@@ -80,31 +82,31 @@ class Config(BaseModel):
         return settings
 
 
-def _first_sentence(error: ValidationError, group: str) -> str:
-    """Pydantic's complaints about the first wrong setting as one line: key, what is wrong, the value."""
-    complaints = error.errors(include_url=False)
-    first, place = complaints[0], _place(complaints[0]["loc"], group)
+def _describe(error: ValidationError, group: str) -> str:
+    """Return pydantic's errors about the first wrong setting as one line: key, what is wrong, the value."""
+    errors = error.errors(include_url=False)
+    first, key = errors[0], _dotted_key(errors[0]["loc"], group)
     if first["type"] == "missing" and isinstance(first["input"], Mapping):
-        return f"{place}: must be given"
-    # A union has a complaint for each of its branches: the value is none of them.
-    said = [
-        complaint["msg"].removeprefix("Value error, ")
-        for complaint in complaints
-        if _place(complaint["loc"], group) == place
+        return f"{key}: must be given"
+    # A union has an error for each of its branches: the value is none of them.
+    messages = [
+        detail["msg"].removeprefix("Value error, ")
+        for detail in errors
+        if _dotted_key(detail["loc"], group) == key
     ]
-    what = " or ".join(dict.fromkeys(sentence[:1].lower() + sentence[1:] for sentence in said))
-    return f"{place or 'settings'}: {what}, got {first['input']!r}"
+    problem = " or ".join(dict.fromkeys(message[:1].lower() + message[1:] for message in messages))
+    return f"{key or 'settings'}: {problem}, got {first['input']!r}"
 
 
-def _place(loc: tuple[int | str, ...], group: str) -> str:
-    """The dotted key. The last parts of `loc` may name the branch of a union ("int", "literal['auto']")."""
-    names = [str(part) for part in loc if str(part).replace("_", "").isalnum()]
+def _dotted_key(loc: tuple[int | str, ...], group: str) -> str:
+    """Return the setting's key. The end of `loc` may name a branch of a union ("int", "literal['auto']")."""
+    names = [str(name) for name in loc if str(name).replace("_", "").isalnum()]
     types = {"int", "float", "str", "bool", "tuple", "none"}
     return ".".join([*([group] if group else []), *(name for name in names if name not in types)])
 
 
 def chosen_by(name: str, *, default: str, lookup: Callable[[str], type[Config]]) -> BeforeValidator:
-    """For a field whose class depends on one of its own settings (`name`), found by `lookup`."""
+    """Return a validator for a field whose class depends on one of its own settings (`name`), by `lookup`."""
 
     def choose(value: object) -> object:
         if isinstance(value, Config):
@@ -118,11 +120,11 @@ def chosen_by(name: str, *, default: str, lookup: Callable[[str], type[Config]])
 
 
 def _split_commas(value: object) -> object:
-    return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
+    return tuple(item.strip() for item in value.split(",")) if isinstance(value, str) else value
 
 
 commas = BeforeValidator(_split_commas)
-"""For a tuple that the command line gives as `a,b`."""
+"""Validator for a tuple that the command line gives as `a,b`."""
 
 Names = Annotated[tuple[str, ...], commas]
 
@@ -132,14 +134,14 @@ def _none_as_word(value: object) -> object:
 
 
 none_is_a_choice = BeforeValidator(_none_as_word)
-"""For a setting of which "none" is one of the values: a command line's `none` is no value at all."""
+"""Validator for a setting with a choice "none": the command line reads `none` as no value at all."""
 
 
 def parse_words(words: Sequence[str], *, verbatim: Collection[str] = ()) -> tuple[list[str], Tree]:
-    """Splits command-line words into positional ones and settings.
+    """Split command-line words into positional ones and settings.
 
-    `key=value`, `--key=value` and `--key value` say the same; `--flag` alone means `flag=true`. Dashes
-    inside a key are read as underscores. The values of keys that are `verbatim` stay as they were written.
+    `key=value`, `--key=value` and `--key value` mean the same; `--flag` alone means `flag=true`. Dashes
+    inside a key are read as underscores. The values of `verbatim` keys stay as they were written.
     """
     positional: list[str] = []
     settings: Tree = {}
@@ -160,7 +162,7 @@ def parse_words(words: Sequence[str], *, verbatim: Collection[str] = ()) -> tupl
 
 
 def _value(text: str) -> object:
-    """Lists, maps and null are read as YAML; all else stays text, which the setting's type converts."""
+    """Read lists, maps and null as YAML; all else stays text, which the setting's type converts."""
     if text in {"null", "none", "None", "~"}:
         return None
     if text[:1] in "[{" and text:
@@ -172,7 +174,7 @@ def _value(text: str) -> object:
 
 
 def put(tree: Tree, key: str, value: object) -> None:
-    """Sets a dotted key in a tree that the caller owns."""
+    """Set a dotted key in a tree that the caller owns."""
     *groups, last = key.split(".")
     for group in groups:
         inner = tree.setdefault(group, {})
@@ -186,11 +188,11 @@ def put(tree: Tree, key: str, value: object) -> None:
 
 
 def merge(base: Tree, change: Tree, *, choices: Mapping[str, str]) -> Tree:
-    """`base` with the settings of `change` put over it; neither is changed.
+    """Return `base` with the settings of `change` put over it; neither is changed.
 
     `choices` maps a group to the setting that decides what its other settings mean (`detector` -> `name`).
-    Where `change` chooses differently, the group starts afresh instead of keeping settings that belong to
-    the other choice.
+    If `change` chooses differently, the group starts afresh instead of keeping settings that belong to the
+    other choice.
     """
     merged = copy.deepcopy(base)
     for name, value in change.items():
@@ -210,7 +212,7 @@ def merge(base: Tree, change: Tree, *, choices: Mapping[str, str]) -> Tree:
 
 
 def read_yaml(path: Path) -> Tree:
-    """A settings file."""
+    """Read a settings file; `UsageError` if it is not one."""
     try:
         tree = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 
 class BoxcrewError(Exception):
-    """What went wrong in one line (with file and value), and in `advice` what to do about it."""
+    """An error in one line (with file and value), and in `advice` what to do about it."""
 
     exit_code: ClassVar[int] = 1
 

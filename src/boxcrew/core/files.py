@@ -1,4 +1,4 @@
-"""Writing files so that a reader never sees half of one."""
+"""Writing files so that a reader never sees an incomplete one."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from io import FileIO
 from pathlib import Path
 
 
-def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Lets `write` fill a temporary file beside `path`, then puts it in its place in one move. If that fails,
-    what stood at `path` stays.
-    """
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
+    """Let `write` fill a temporary file, then rename it to `path`. If that fails, the old file stays."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         write(temporary)
@@ -24,7 +22,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def flush(path: Path) -> None:
-    """Waits until a file, or what a directory lists, is on the disk."""
+    """Wait until a file, or the list of a directory's files, is on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -38,16 +36,16 @@ def write_json(path: Path, value: object) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    write_whole(path, lambda file: file.write_bytes(_encoded(text)))
+    write_atomically(path, lambda file: file.write_bytes(_encoded(text)))
 
 
 def _encoded(text: str) -> bytes:
-    """With escapes, which JSON has too, for what UTF-8 has not, as in names of files that are not UTF-8."""
+    """Encode as UTF-8, with escapes that JSON has too for what cannot be, such as some names of files."""
     return text.encode(errors="backslashreplace")
 
 
 def append(path: Path, text: str) -> None:
-    """Adds all of `text` to a file, or none of it."""
+    """Add all of `text` to a file, or none of it."""
     with path.open("ab", buffering=0) as file:
         size = file.tell()
         try:
@@ -58,7 +56,7 @@ def append(path: Path, text: str) -> None:
 
 
 def write_all(file: FileIO, data: bytes | memoryview) -> None:
-    """A file without a buffer may take less at once than it is given."""
+    """Write all data to an unbuffered file, which may accept less at a time than it is given."""
     rest = memoryview(data)
     while rest:
         rest = rest[file.write(rest) :]

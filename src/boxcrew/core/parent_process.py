@@ -1,4 +1,4 @@
-"""A process that works for another does not outlive it."""
+"""Ending a process together with the one that started it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import os
 import signal
 import sys
 
-LAUNCHER = "BOXCREW_LAUNCHER"  # the environment's name for the launcher's process number
+LAUNCHER = "BOXCREW_LAUNCHER"  # environment variable with the launcher's process number
 _PR_SET_PDEATHSIG = 1  # sys/prctl.h
 
 
 def die_with(parent: int) -> None:
-    """Has the system end this process when its parent ends, however that happens: a replica without the
-    others must not go on writing, nor a loader's worker go on reading. Only Linux can.
+    """Let the system kill this process when its parent ends, however that happens: a replica without the
+    others must not go on writing, nor a loader's worker go on reading. Linux only.
     """
     if not sys.platform.startswith("linux"):
         return

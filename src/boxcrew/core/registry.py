@@ -1,4 +1,4 @@
-"""Things found by name. A family lives in one package; importing its files registers its members."""
+"""Things found by name. One kind of them lives in one package; importing its files registers its members."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ _MOST_LISTED = 40
 
 
 def suggest(name: str, options: Sequence[str]) -> str:
-    """The end of a 'no such' message: the nearest option if one is near, else all of them (or the first of
-    very many).
-    """
+    """Return the end of a 'no such' message: the nearest option if one is near, else all (or the first)."""
     near = get_close_matches(name, options, n=1, cutoff=0.6)
     if near:
         return f"did you mean {near[0]!r}?"
@@ -28,9 +26,7 @@ def suggest(name: str, options: Sequence[str]) -> str:
 
 
 class Registry(Generic[T]):
-    """Name -> member, for one family. Every module of `package` is imported at the first look-up, so
-    adding a member is adding a file.
-    """
+    """The members of one kind by name. The first look-up imports every module of `package`."""
 
     def __init__(self, kind: str, package: str) -> None:
         self.kind = kind
@@ -39,7 +35,7 @@ class Registry(Generic[T]):
         self._discovered = False
 
     def register(self, name: str) -> Callable[[T], T]:
-        """Decorator. A name can be taken only once."""
+        """Return a decorator that registers its class or function under a name, which must be free."""
 
         def add(member: T) -> T:
             if name in self._members:

@@ -1,4 +1,4 @@
-"""The values that pass between the parts. All are frozen and keyword-only; none is changed in place."""
+"""The values that pass between packages. All are frozen and keyword-only; none is changed in place."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-PADDING = 0  # the token that fills up sequences which are shorter than others
+PADDING = 0  # the token that fills up shorter sequences
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Target:
     """The true objects of one image, N of them, all arrays of the same length."""
 
-    boxes: Floats  # (N, 4) xyxy in pixels of the upright image, edges not centres: a full image is 0, 0, w, h
+    boxes: Floats  # (N, 4) xyxy in pixels of the upright image, edges not centers: a full image is 0, 0, w, h
     labels: Ints  # (N,) 0..C-1, no background
     difficult: Bools  # (N,) VOC: neither rewarded nor punished in evaluation
     crowd: Bools  # (N,) COCO: one box around many objects; never a training target
@@ -41,7 +41,7 @@ class Target:
         difficult: npt.ArrayLike | None = None,
         crowd: npt.ArrayLike | None = None,
     ) -> Self:
-        """From lists or arrays of any number type; flags default to false."""
+        """Make a target of lists or arrays of any number type; flags default to false."""
         labels_array = np.asarray(labels, dtype=np.int64).reshape(-1)
         assert np.size(boxes) == 4 * len(labels_array), (np.shape(boxes), np.shape(labels))
         none = np.zeros(len(labels_array), dtype=np.bool_)
@@ -56,7 +56,7 @@ class Target:
         return len(self.labels)
 
     def select(self, keep: Bools | Ints | slice) -> Target:
-        """Only the objects that `keep` (a mask, indices or a slice) names."""
+        """Return only the objects that `keep` (a mask, indices or a slice) selects."""
         return Target(
             boxes=self.boxes[keep],
             labels=self.labels[keep],
@@ -70,28 +70,27 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sample:
-    """One example on its way into a batch."""
+    """One sample on its way into a batch."""
 
     image: Image
     target: Target
-    key: str  # names the example in messages and files; unique in its data set
+    key: str  # names the sample in messages and files; unique in its data set
     draw: int = 0  # all that is random about the sample inside a network comes from this integer
     extra: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)  # further inputs, each (N, …)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Batch:
-    """Examples of one shape. The first dimension of every tensor counts the examples, so any task's
-    batch can be cut into shares. Detection: `inputs` uint8 (B, 3, H, W); `targets` has `boxes`
-    (B, M, 4) in pixels of the input, `labels` (B, M) with -1 where an image has fewer than M objects.
+    """Samples of one shape. The first dimension of every tensor counts the samples, so that a batch of any
+    task can be split. Detection: `inputs` uint8 (B, 3, H, W); `targets` has `boxes` (B, M, 4) in pixels of
+    the input and `labels` (B, M) with -1 where an image has fewer than M objects.
     """
 
     inputs: Tensor
     targets: Mapping[str, Tensor]
     keys: tuple[str, ...]
-    skipped: tuple[str, ...] = ()  # what could not be read and was left out, in words
-    is_blank: bool = False  # nothing could be read: what is here stands for nothing, and is not to count
-
+    skipped: tuple[str, ...] = ()  # messages about samples that could not be read and were left out
+    is_blank: bool = False  # nothing could be read: the samples are stand-ins, which must not count
     # (B,) int64, from seed, epoch and index alone: every random choice inside a network comes from these, so
     # that it is the same in any split and after a resume. Zeros unless given.
     draws: Tensor = None  # type: ignore[assignment]
@@ -110,7 +109,7 @@ class Batch:
         return len(self.keys)
 
     def to(self, device: torch.device | str, **options: Any) -> Batch:
-        """A copy on `device`; `options` as for `Tensor.to`, for the inputs alone."""
+        """Return a copy on `device`; `options` are those of `Tensor.to`, for the inputs alone."""
         moved = {name: value.to(device, non_blocking=True) for name, value in self.targets.items()}
         extra = {name: value.to(device, non_blocking=True) for name, value in self.extra.items()}
         draws = self.draws.to(device, non_blocking=True)
@@ -118,23 +117,23 @@ class Batch:
         return replace(self, inputs=inputs, targets=moved, draws=draws, extra=extra)
 
     def split(self, sizes: Sequence[int]) -> list[Batch]:
-        """Consecutive parts of the given sizes, which must add up to the batch; a size of 0 gives no part."""
+        """Return consecutive batches of these sizes, which must add up to this one; 0 gives none."""
         assert sum(sizes) == len(self), (sizes, len(self))
         starts = np.cumsum([0, *sizes])
-        return [self._part(int(a), int(b)) for a, b in itertools.pairwise(starts) if b > a]
+        return [self._slice(int(a), int(b)) for a, b in itertools.pairwise(starts) if b > a]
 
     def select(self, positions: Sequence[int]) -> Batch:
-        """The samples at these positions, in this order."""
-        places = list(positions)
+        """Return the samples at these positions, in this order."""
+        indices = list(positions)
         return Batch(
-            inputs=self.inputs[places],
-            targets={name: value[places] for name, value in self.targets.items()},
-            keys=tuple(self.keys[place] for place in places),
-            draws=self.draws[places],
-            extra={name: value[places] for name, value in self.extra.items()},
+            inputs=self.inputs[indices],
+            targets={name: value[indices] for name, value in self.targets.items()},
+            keys=tuple(self.keys[index] for index in indices),
+            draws=self.draws[indices],
+            extra={name: value[indices] for name, value in self.extra.items()},
         )
 
-    def _part(self, start: int, end: int) -> Batch:
+    def _slice(self, start: int, end: int) -> Batch:
         return Batch(
             inputs=self.inputs[start:end],
             targets={name: value[start:end] for name, value in self.targets.items()},
@@ -146,8 +145,8 @@ class Batch:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Losses:
-    """Sums of loss terms and the weight to divide them by; never means, because only the deployment
-    knows the weight over all clones and micro-batches of a step.
+    """Sums of loss terms and the weight to divide them by; never means, because only the deployment knows
+    the weight over all clones and micro-batches of a step.
     """
 
     terms: Mapping[str, Tensor]  # each a scalar sum over the samples given
@@ -155,7 +154,7 @@ class Losses:
 
     @property
     def divisor(self) -> Tensor:
-        """The weight, or 1 where that is 0 and so are the sums. Without a branch: no device waits."""
+        """The weight, or 1 if that is 0 (the sums are too). Without a branch, so that no device waits."""
         return self.weight.masked_fill(self.weight == 0, 1)
 
     def total(self) -> Tensor:
@@ -164,8 +163,8 @@ class Losses:
     def detach(self) -> Losses:
         return Losses(terms={k: v.detach() for k, v in self.terms.items()}, weight=self.weight.detach())
 
-    def nothing(self) -> Losses:
-        """The same terms, all of no weight; backward gives gradients of zero."""
+    def zeroed(self) -> Losses:
+        """Return the terms and the weight times zero; backward then gives gradients of zero."""
         return Losses(terms={k: 0 * v for k, v in self.terms.items()}, weight=0 * self.weight)
 
     def to(self, device: torch.device) -> Losses:
@@ -180,7 +179,7 @@ class Losses:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Detections:
-    """What a detector found in one image, best first."""
+    """The objects that a detector has found in one image, best first."""
 
     boxes: Tensor  # (N, 4) xyxy in pixels of the image it was given
     scores: Tensor  # (N,) 0..1, descending

@@ -1,4 +1,4 @@
-"""Durations, sizes and counts, as people write and read them."""
+"""Durations, sizes and counts as people write and read them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def parse_duration(text: str | float) -> float:
-    """Seconds from `90s`, `15m`, `2h`, `1h30m` or a plain number of seconds."""
+    """Return the seconds of `90s`, `15m`, `2h`, `1h30m` or a plain number of seconds."""
     if isinstance(text, int | float):
         seconds = float(text)
     else:
-        parts = re.findall(r"(\d+(?:\.\d+)?)([smhd])", text.replace(" ", ""))
-        if parts and "".join(n + u for n, u in parts) == text.replace(" ", ""):
-            seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
+        terms = re.findall(r"(\d+(?:\.\d+)?)([smhd])", text.replace(" ", ""))
+        if terms and "".join(n + u for n, u in terms) == text.replace(" ", ""):
+            seconds = sum(float(number) * _SECONDS[unit] for number, unit in terms)
         elif re.fullmatch(r"\d+(\.\d+)?", text):
             seconds = float(text)
         else:
@@ -27,7 +27,7 @@ def parse_duration(text: str | float) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """`45s`, `3m20s`, `2h05m`."""
+    """Return a duration such as `45s`, `3m20s` or `2h05m`."""
     if seconds < 60:
         return f"{seconds:.0f}s" if seconds >= 10 else f"{seconds:.1f}s"
     minutes, rest = divmod(round(seconds), 60)
@@ -38,13 +38,13 @@ def format_duration(seconds: float) -> str:
 
 
 def counted(num: float, noun: str) -> str:
-    """`1 thread`, `2 threads`, `2.5 CPU cores`."""
+    """Return a number with its noun, such as `1 thread`, `2 threads` or `2.5 CPU cores`."""
     number = num if isinstance(num, int) else f"{num:g}"
     return f"{number} {noun}{'' if num == 1 else 's'}"
 
 
 def format_bytes(count: float) -> str:
-    """`812 B`, `3.4 MiB`, `23.4 GiB`."""
+    """Return a size such as `812 B`, `3.4 MiB` or `23.4 GiB`."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(count) < 1024:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -53,7 +53,7 @@ def format_bytes(count: float) -> str:
 
 
 def format_count(count: float) -> str:
-    """`812`, `3.4 k`, `35.6 M`."""
+    """Return a count such as `812`, `3.4 k` or `35.6 M`."""
     for unit in ("", " k", " M"):
         if abs(count) < 1000:
             return f"{count:.0f}" if not unit else f"{count:.1f}{unit}"

@@ -1,3 +1,3 @@
-"""The version, in the one place that everything else reads it from."""
+"""The version of boxcrew, which everything else reads from here."""
 
 VERSION = "0.1.0"

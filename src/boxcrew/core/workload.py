@@ -1,4 +1,4 @@
-"""What training a task takes, whatever the hardware: bytes, operations, the cost of inputs, as data."""
+"""The cost of training a task, whatever the hardware: bytes, operations and the time to make inputs."""
 
 from __future__ import annotations
 
@@ -8,21 +8,19 @@ from boxcrew.core.config import Config
 
 
 class Line(Config):
-    """Something that grows with the number of samples, in bytes."""
+    """A number of bytes that grows linearly with the number of samples."""
 
     group = "line"
 
     fixed: int
-    each: int = Field(ge=0)  # for each sample
+    each: int = Field(ge=0)  # per sample
 
     def at(self, num_samples: int) -> int:
         return self.fixed + self.each * num_samples
 
 
 class Peak(Config):
-    """The most that there is at any moment. At some it is what grows with the samples, at others what does
-    not: which is more depends on how many they are.
-    """
+    """The most bytes at any moment of a step. Which moment that is depends on the number of samples."""
 
     group = "peak"
 
@@ -36,65 +34,65 @@ NOTHING = Peak(moments=(Line(fixed=0, each=0),))
 
 
 class Pass(Config):
-    """Forward and backward of some samples at once."""
+    """The cost of forward and backward of some samples at once."""
 
     group = "pass"
 
     activations: Line  # bytes that forward keeps for backward
-    peak: Peak  # bytes at the most, gradients and activations among them
-    operations: int = Field(ge=0)  # of a sample, in convolutions and products; two for each number multiplied
-    traffic: int = Field(ge=0)  # bytes of a sample that operations read and write
+    peak: Peak  # bytes at most, gradients and activations included
+    operations: int = Field(
+        ge=0
+    )  # per sample, in convolutions and matrix products; two for each multiply-add
+    traffic: int = Field(ge=0)  # bytes per sample that operations read and write
 
 
 class Inputs(Config):
-    """What it takes to make samples, measured on one core."""
+    """The cost of making samples, measured on one core."""
 
     group = "inputs"
 
-    seconds: float = Field(gt=0)  # a sample: read, decode, transform
-    kept_seconds: float = Field(gt=0)  # the same of an image that is kept decoded
+    seconds: float = Field(gt=0)  # per sample: read, decode, transform
+    kept_seconds: float = Field(gt=0)  # per sample whose decoded image is cached
     image_bytes: int = Field(ge=0)  # of a decoded image; 0: nothing has to be decoded
 
 
 class Workload(Config):
-    """One step of a task. Bytes are of what tensors hold: what allocators and libraries take besides is the
-    machine's.
-    """
+    """The cost of one step of a task. Bytes are those of tensors; allocators and libraries need more."""
 
     group = "workload"
 
     parameters: int = Field(ge=0)  # bytes
     gradients: int = Field(ge=0)  # bytes of the parameters that learn
     buffers: int = Field(ge=0)  # bytes
-    largest_layer: int = Field(ge=0)  # bytes of the parameters of one
+    largest_layer: int = Field(ge=0)  # bytes of the parameters of the largest one
     slots: int = Field(ge=0)  # tensors that the optimizer keeps for each parameter that learns
     averages: int = Field(ge=0, le=1)  # whether moving averages of parameters and buffers are kept
     batch: Line  # bytes of a batch
     whole: Pass
-    evaluated: Peak = NOTHING  # bytes at the most while samples are only looked at
-    recomputed: Pass | None = None  # with activations computed again in backward; None: not looked at
-    forward_operations: int = Field(ge=0)  # of a sample
+    evaluated: Peak = NOTHING  # bytes at most during evaluation
+    recomputed: Pass | None = None  # with activations computed again in backward; None: not measured
+    forward_operations: int = Field(ge=0)  # per sample
     least_samples: int = Field(default=1, ge=1)  # that can be computed at once
     depthwise: bool = False  # whether the network has depthwise convolutions
     inputs: Inputs | None = None  # None: not measured
 
     @property
     def held(self) -> int:
-        """Bytes of parameters, buffers and their averages."""
+        """The bytes of parameters, buffers and their averages."""
         return (self.parameters + self.buffers) * (1 + self.averages)
 
     @property
     def optimizer(self) -> int:
-        """Bytes that the optimizer keeps."""
+        """The bytes that the optimizer keeps."""
         return self.slots * self.gradients
 
     def pass_of(self, *, recompute: bool) -> Pass:
         if not recompute:
             return self.whole
-        assert self.recomputed is not None, "not looked at"
+        assert self.recomputed is not None, "not measured"
         return self.recomputed
 
     def peak_bytes(self, num_samples: int, *, recompute: bool = False) -> int:
-        """At the most in a step of so many samples at once."""
+        """Return the most bytes in use during a step that computes so many samples at once."""
         step = self.pass_of(recompute=recompute).peak.at(num_samples)
         return self.held + self.optimizer + self.batch.at(num_samples) + step

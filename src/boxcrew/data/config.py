@@ -1,4 +1,4 @@
-"""Which data a run learns from."""
+"""Settings of the data that a run trains on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class DataConfig(Config):
     group = "data"
     shorthand = "path"
 
-    path: str  # a data set's directory or file, or the name of an embedded one; by itself, the task's own
+    path: str  # directory or file of a data set, or the name of an embedded one; default: the task's
     format: str = "auto"  # voc, coco, yolo; idx, csv, folder, crops, text
     val: str = "val"  # the split that is evaluated
-    strict: bool = False  # stop at data that has to be repaired or left out
+    strict: bool = False  # stop if any data has to be repaired or left out

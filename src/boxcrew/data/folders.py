@@ -1,4 +1,4 @@
-"""How data sets lie in folders: names of splits, files below a folder, images by their stem."""
+"""Helpers for data sets in folders: names of splits, files below a folder, images by their stem."""
 
 from __future__ import annotations
 
@@ -22,41 +22,40 @@ _SPLIT_NAMES = {
 
 
 def split_of_folder(name: str) -> str | None:
-    """`train2017` -> train, `valid` -> val; None if the name is no split's."""
+    """Return the split that a folder name means: `train2017` -> train, `valid` -> val, else None."""
     return _SPLIT_NAMES.get(name.lower().rstrip("0123456789"))
 
 
 def split_of_file(stem: str) -> str | None:
-    """`instances_val2017` -> val; None unless exactly one split is named."""
-    found = {split_of_folder(word) for word in re.split(r"[\W_]+", stem)} - {None}
-    return found.pop() if len(found) == 1 else None
+    """Return the split in a file name: `instances_val2017` -> val; None unless exactly one is named."""
+    splits = {split_of_folder(word) for word in re.split(r"[\W_]+", stem)} - {None}
+    return splits.pop() if len(splits) == 1 else None
 
 
 def split_of_path(path: Path, root: Path) -> str | None:
-    """The split that a folder between `root` and the file is named after."""
+    """Return the split that a folder between `root` and the file is named after, or None."""
     folders = path.relative_to(root).parts[:-1]
     return next((split for split in map(split_of_folder, folders) if split), None)
 
 
 def files_below(folder: Path, suffixes: Iterable[str]) -> list[Path]:
-    """Files with one of the suffixes (lower case) at any depth, sorted; hidden ones are left aside, and
-    links to folders followed.
-    """
-    wanted, found = frozenset(suffixes), list[str]()
+    """Return files with one of the suffixes (lower case) at any depth, sorted. Hidden ones are skipped."""
+    wanted, files = frozenset(suffixes), list[str]()
     for parent, _, names in walk(folder):
-        found += [f"{parent}{os.sep}{name}" for name in names if suffix_of(name) in wanted]
-    return [Path(file) for file in sorted(found, key=lambda file: file.split(os.sep))]  # noqa: PTH206
+        files += [f"{parent}{os.sep}{name}" for name in names if suffix_of(name) in wanted]
+    return [Path(file) for file in sorted(files, key=lambda file: file.split(os.sep))]  # noqa: PTH206
 
 
 def walk(
-    folder: Path, *, unlisted: Callable[[OSError], object] | None = None
+    folder: Path, *, on_error: Callable[[OSError], object] | None = None
 ) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Every folder from this one down, with its folders and its files, but for hidden ones. Links are
-    followed, each place is met once. Folders taken out of their list are not met. `unlisted` is told of those
-    that cannot be listed.
+    """Yield each folder from this one down with the names of its folders and files, like `os.walk`.
+
+    Hidden ones are skipped. Links are followed, but no folder is visited twice. A caller may remove names
+    from the list of folders to skip them. `on_error` is called for folders that cannot be listed.
     """
     seen = set[str]()
-    for parent, folders, names in os.walk(folder, onerror=unlisted, followlinks=True):
+    for parent, folders, names in os.walk(folder, onerror=on_error, followlinks=True):
         real = os.path.realpath(parent)
         if real in seen:  # a link that leads back
             folders.clear()
@@ -67,7 +66,7 @@ def walk(
 
 
 def suffix_of(name: str) -> str:
-    """Of a file name, lower case, with its dot. Ten times faster than by a `Path`: sets have many files."""
+    """Return the suffix of a file name in lower case, with its dot. Ten times faster than `Path.suffix`."""
     stem, dot, suffix = name.rpartition(".")
     return f"{dot}{suffix}".lower() if stem else ""
 
@@ -77,7 +76,7 @@ def stem_of(name: str) -> str:
 
 
 def names_in(folder: Path) -> list[str]:
-    """What is in a folder, sorted; nothing if there is no such folder, or it cannot be listed."""
+    """Return the sorted names in a folder; none if it does not exist or cannot be listed."""
     try:
         return sorted(os.listdir(folder))  # noqa: PTH208
     except OSError:
@@ -85,13 +84,13 @@ def names_in(folder: Path) -> list[str]:
 
 
 class ImageFinder:
-    """Image files by folder and stem. Each folder is listed once."""
+    """Finds image files by folder and stem. Each folder is listed once."""
 
     def __init__(self) -> None:
         self._folders: dict[Path, dict[str, list[Path]]] = {}
 
     def find(self, folders: Iterable[Path], stem: str, name: str = "") -> Path | None:
-        """The image `stem` in the first folder that has it; among several the one called `name`."""
+        """Return the image `stem` of the first folder that has it; of several, the one called `name`."""
         for folder in folders:
             images = self._listing(folder).get(stem)
             if images:
@@ -109,12 +108,12 @@ class ImageFinder:
 
 
 def read_lines(path: Path) -> list[str]:
-    """Lines that are not blank, stripped; `DataError` if the file is no text."""
+    """Return the lines that are not blank, stripped; `DataError` if the file is not text."""
     return list(numbered_lines(path).values())
 
 
 def numbered_lines(path: Path) -> dict[int, str]:
-    """`read_lines` by the lines' numbers, from 1 on."""
+    """Return the lines of `read_lines` by their line numbers, which start at 1."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:

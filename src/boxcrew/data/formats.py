@@ -1,4 +1,4 @@
-"""How the format of a data set is found out."""
+"""Detection of the format of a data set."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from boxcrew.core.registry import Registry
 
 
 class Format(ABC):
-    """A way in which data sets are stored."""
+    """A way to store data sets on disk. Base of all readers."""
 
     @classmethod
     @abstractmethod
     def detect(cls, path: Path) -> bool:
-        """Whether `path` (a file or directory that exists) looks like this format. Cheap."""
+        """Return whether `path`, an existing file or directory, looks like this format. Must be cheap."""
 
     @classmethod
     @abstractmethod
     def looked_for(cls) -> str:
-        """One line for the message that no format fits: what `detect` looks for."""
+        """Return what `detect` looks for, in one line for the error that no format matches."""
 
 
 AnyFormat = TypeVar("AnyFormat", bound=Format)
@@ -30,7 +30,7 @@ AnyFormat = TypeVar("AnyFormat", bound=Format)
 def format_of(
     path: str | Path, formats: Registry[type[AnyFormat]], *, named: str = "auto"
 ) -> type[AnyFormat]:
-    """The one of that name; else the one that `path` is the name of, if it is embedded; else by looking."""
+    """Return the format called `named`; if that is auto, the embedded set called `path`, or detect it."""
     if named != "auto":
         return formats.get(named)
     path = Path(path)
@@ -38,11 +38,11 @@ def format_of(
         return formats.get(str(path))
     if not path.exists():
         raise DataError(f"{path}: no such file or directory", advice="give data= the path of a data set")
-    fitting = [name for name in formats.names() if formats.get(name).detect(path)]
-    if len(fitting) == 1:
-        return formats.get(fitting[0])
-    if fitting:
-        names = " and ".join(fitting)
-        raise DataError(f"{path}: looks like {names}", advice=f"say which: data.format={fitting[0]}")
+    matches = [name for name in formats.names() if formats.get(name).detect(path)]
+    if len(matches) == 1:
+        return formats.get(matches[0])
+    if matches:
+        names = " and ".join(matches)
+        raise DataError(f"{path}: looks like {names}", advice=f"choose one: data.format={matches[0]}")
     looked = "; ".join(f"{name}: {formats.get(name).looked_for()}" for name in formats.names())
     raise DataError(f"{path}: not a data set in any known format", advice=f"looked for {looked}")

@@ -1,4 +1,4 @@
-"""Cores of their own for replicas that share a CPU."""
+"""CPU cores for replicas that share a host: each is pinned to its own."""
 
 from __future__ import annotations
 
@@ -14,30 +14,28 @@ _THREADS = Path("/proc/self/task")
 
 @contextmanager
 def on_own_cores(index: int, num: int) -> Iterator[None]:
-    """Inside, this process and those that it starts stay on one of `num` parts of the cores. Where the system
-    does not let us say so, they go wherever it likes.
-    """
+    """Pin this process, and those it starts inside, to one of `num` slices of the cores, where possible."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
     before = os.sched_getaffinity(0)
-    _stay_on(part_of(cores_by_node(), index, num))
+    _pin(core_slice(cores_by_node(), index, num))
     try:
         yield
     finally:
-        _stay_on(before)
+        _pin(before)
 
 
-def _stay_on(cores: Iterable[int]) -> None:
-    """All threads that there are by now; those that they start do what they do."""
-    threads = [int(place.name) for place in _THREADS.iterdir()] if _THREADS.is_dir() else [0]
+def _pin(cores: Iterable[int]) -> None:
+    """Pin all threads of this process; threads they start inherit it."""
+    threads = [int(folder.name) for folder in _THREADS.iterdir()] if _THREADS.is_dir() else [0]
     for thread in threads:
-        with suppress(OSError):  # one that has ended just now
+        with suppress(OSError):  # it may have ended just now
             os.sched_setaffinity(thread, cores)
 
 
-def part_of(cores: Sequence[int], index: int, num: int) -> list[int]:
-    """Consecutive ones, as equal in number as can be; one at least."""
+def core_slice(cores: Sequence[int], index: int, num: int) -> list[int]:
+    """Return the `index`-th of `num` slices of consecutive cores, as equal as can be; at least one core."""
     assert 0 <= index < num
     begin, end = index * len(cores) // num, (index + 1) * len(cores) // num
     return list(cores[begin : max(end, begin + 1)])

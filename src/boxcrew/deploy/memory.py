@@ -1,4 +1,4 @@
-"""How this process keeps its memory, and how it is told that there is no more."""
+"""The memory of this process: how the allocator keeps it, how much is used, and limits on it."""
 
 from __future__ import annotations
 
@@ -15,66 +15,65 @@ import torch
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # malloc.h
 _MIB = 1 << 20
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-MALLOC_WISHES: tuple[tuple[int, int], ...] = (
+MALLOC_OPTIONS: tuple[tuple[int, int], ...] = (
     (_M_MMAP_THRESHOLD, 1024 * _MIB),
     (_M_TRIM_THRESHOLD, 2047 * _MIB),
     (_M_TOP_PAD, 64 * _MIB),
 )
-_WORDS = ("not enough memory", "DefaultCPUAllocator: can't allocate", "could not create a primitive")
-"""Of torch on CPUs; the last are oneDNN's, who does not say why."""
+_OUT_OF_MEMORY = ("not enough memory", "DefaultCPUAllocator: can't allocate", "could not create a primitive")
+"""Words in torch's errors on CPUs; the last are oneDNN's, which does not say why."""
 
 
 def is_out_of_memory(error: Exception) -> bool:
+    """Return whether an error means that memory ran out, on any device."""
     known = isinstance(error, torch.OutOfMemoryError | MemoryError)
-    return known or any(words in str(error) for words in _WORDS)
+    return known or any(words in str(error) for words in _OUT_OF_MEMORY)
 
 
 def keep_freed_memory() -> bool:
-    """Tells the C library's allocator to keep what is freed for the next step instead of handing it back.
+    """Let the C library's allocator keep freed memory for the next step. Return whether it can (glibc only).
 
-    A training step on a CPU frees and asks again for the same hundreds of megabytes; by default each large
-    block is returned to the system and cleared anew at its first touch, which costs a quarter to a third of
-    the step (see docs/decisions/0005). Gives whether the allocator is one that can be told.
+    A training step on a CPU frees and allocates the same hundreds of megabytes again and again; by default
+    each large block is returned to the system and cleared anew at its first touch, which costs a quarter to
+    a third of the step (see docs/decisions/0005).
     """
     if platform.libc_ver()[0] != "glibc":
         return False
     library = ctypes.CDLL(None)
-    return all(library.mallopt(number, value) == 1 for number, value in MALLOC_WISHES)
+    return all(library.mallopt(number, value) == 1 for number, value in MALLOC_OPTIONS)
 
 
 def peak_memory(device: str) -> int | None:
-    """Bytes so far: of the device's tensors if it has memory of its own, else of this process. None where
-    nobody counts.
-    """
+    """Return the most bytes used so far, by tensors on an accelerator or this process; None if unknown."""
     if device != "cpu":
         module = torch.get_device_module(device.partition(":")[0])
         return int(module.max_memory_allocated(device)) if hasattr(module, "max_memory_allocated") else None
-    # Not what the system says of resources: that is also of the process that started this one.
-    found = re.search(r"VmHWM:\s*(\d+) kB", _STATUS.read_text()) if _STATUS.is_file() else None
-    if found is not None:
-        return 1024 * int(found[1])
+    # Not getrusage if it can be avoided: it includes the process that started this one.
+    match = re.search(r"VmHWM:\s*(\d+) kB", _STATUS.read_text()) if _STATUS.is_file() else None
+    if match is not None:
+        return 1024 * int(match[1])
     import resource  # not on Windows
 
     unit = 1 if platform.system() == "Darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def forget_peak() -> None:
-    """From here on `peak_memory` of the CPU is that of what follows, where the system (Linux) can do it."""
+def reset_peak_memory() -> None:
+    """Let `peak_memory` of the CPU start again from what is used now, where the system (Linux) can."""
     with suppress(OSError):
         _CLEAR.write_text("5")
 
 
-def taken() -> int:
-    """Bytes of memory that count for `limited`, by now."""
+def data_memory() -> int:
+    """Return the bytes that count for `memory_limit`, as used now; 0 where nothing counts them."""
     return int(psutil.Process().memory_info().data) if platform.system() == "Linux" else 0
 
 
 @contextmanager
-def limited(num_bytes: int) -> Iterator[None]:
-    """Inside, the system refuses this process more memory of its own than that: torch then says that there
-    is not enough, which can be dealt with, where the machine would else begin to swap or kill. Memory shared
-    with loader processes does not count. Only Linux counts it so.
+def memory_limit(num_bytes: int) -> Iterator[None]:
+    """Let the system refuse this process more than `num_bytes` inside. torch then raises an error, which can
+    be handled, where the machine would begin to swap or kill. Memory shared with loader processes does not
+    count. Linux only; elsewhere there is no limit.
     """
     if platform.system() != "Linux":
         yield

@@ -1,4 +1,4 @@
-"""What an optimizer remembers of its parameters (momentum and the like), as named tensors and JSON values."""
+"""The state of an optimizer (momentum and the like) as named tensors and JSON values."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from boxcrew.core.errors import UsageError
 
 
 class Slots(NamedTuple):
-    """Its settings are not among them: a resumed run has its own, from its configuration."""
+    """The state an optimizer keeps for its parameters, without its settings: a resumed run has its own."""
 
-    tensors: Mapping[
-        str, Tensor
-    ]  # by number of the parameter and name of the slot, such as 3.momentum_buffer
-    plain: Mapping[str, Any]  # the kind of optimizer, and what is no tensor
+    tensors: Mapping[str, Tensor]  # by index of the parameter and name of the slot: 3.momentum_buffer
+    plain: Mapping[str, Any]  # the kind of optimizer, and all slots that are not tensors
 
 
 def slots_of(optimizer: Optimizer) -> Slots:
+    """Return the state of an optimizer; the tensors are its own, not copies."""
     state = optimizer.state_dict()
     tensors: dict[str, Tensor] = {}
     plain: dict[str, dict[str, Any]] = {}
@@ -35,7 +34,7 @@ def slots_of(optimizer: Optimizer) -> Slots:
 
 
 def check_slots(optimizer: Optimizer, plain: Mapping[str, Any]) -> None:
-    """`UsageError` unless they are of the same kind of optimizer."""
+    """Raise a `UsageError` unless the slots are of the same kind of optimizer."""
     kind = type(optimizer).__name__
     if plain["kind"] != kind:
         raise UsageError(
@@ -44,8 +43,8 @@ def check_slots(optimizer: Optimizer, plain: Mapping[str, Any]) -> None:
         )
 
 
-def load_slots(optimizer: Optimizer, slots: Slots, take: Callable[[Tensor, Tensor], object]) -> None:
-    """`take(own, value)` copies a value into a tensor that is laid out as a parameter is."""
+def load_slots(optimizer: Optimizer, slots: Slots, copy_into: Callable[[Tensor, Tensor], object]) -> None:
+    """Replace the state of an optimizer. `copy_into(target, value)` copies into a tensor like a parameter."""
     check_slots(optimizer, slots.plain)
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     optimizer.state.clear()
@@ -56,9 +55,9 @@ def load_slots(optimizer: Optimizer, slots: Slots, take: Callable[[Tensor, Tenso
         parameter = parameters[int(index)]
         loaded = value.clone()
         if value.shape == parameter.shape and slot != "step":
-            # Laid out like its parameter, as it was before: files know no memory format, and steps on two
-            # layouts are slower and may round differently. One by one, and not by the optimizer's own way:
-            # where parameters are divided, no device has room for all of this undivided.
+            # Laid out like its parameter, as it was before: files have no memory format, and steps on two
+            # layouts are slower and may round differently. Tensor by tensor, and not by load_state_dict: if
+            # parameters are sharded, no device has room for the full state.
             loaded = torch.empty_like(parameter, dtype=value.dtype, requires_grad=False)
-            take(loaded, value)
+            copy_into(loaded, value)
         optimizer.state[parameter][slot] = loaded

@@ -1,7 +1,7 @@
-"""BatchNorms over all clones together: statistics of the samples of a step wherever they are computed.
+"""BatchNorms over all clones: statistics of all samples of a micro-batch, wherever they are computed.
 
 torch has this for process groups of GPUs only (`SyncBatchNorm`). Here it works for clones in threads and on
-CPUs too, and no module is replaced: every call of `batch_norm` inside the context is.
+CPUs too, and replaces no module: every call of `batch_norm` inside the context is intercepted.
 """
 
 from __future__ import annotations
@@ -18,53 +18,53 @@ from torch.overrides import TorchFunctionMode
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.torch_tools.batch_norm import batch_norm
 
-Add = Callable[[Tensor], Tensor]
-"""The sum of what all clones give at this point; all must come to it."""
-
+AllReduce = Callable[[Tensor], Tensor]
+"""Returns the sum of the tensors of all clones. Collective: all must call it."""
 
 PATIENCE = 600.0  # seconds that one clone waits for the others
 
 
-class Meeting:
-    """Where clones in threads of one process add something up; `beyond` then makes the sum that over all
-    processes. If one cannot come, `leave` frees the rest.
+class ThreadAllReduce:
+    """An all_reduce among `num` clones in threads of one process; `reduce_replicas` then adds the sums of all
+    processes, in place. If a clone fails, `abort` releases those that wait for it.
     """
 
-    def __init__(self, num: int, beyond: Callable[[Tensor], None]) -> None:
+    def __init__(self, num: int, reduce_replicas: Callable[[Tensor], None]) -> None:
         self._barrier = threading.Barrier(num, action=self._add_up, timeout=PATIENCE)
-        self._brought: list[Tensor | None] = [None] * num
-        self._beyond = beyond
+        self._values: list[Tensor | None] = [None] * num
+        self._reduce_replicas = reduce_replicas
         self._total: Tensor | None = None
 
-    def add(self, seat: int, value: Tensor) -> Tensor:
-        self._brought[seat] = value
+    def all_reduce(self, index: int, value: Tensor) -> Tensor:
+        """Return the sum on the device of `value`, which is that of the clone at `index`."""
+        self._values[index] = value
         self._barrier.wait()
         assert self._total is not None
         return self._total.to(value.device)
 
     def _add_up(self) -> None:
-        """By the last to come. Nobody can come again before all have taken the sum."""
-        given = [brought for brought in self._brought if brought is not None]
-        if any(brought.shape != given[0].shape for brought in given):
-            raise BoxcrewError("clones meet at different BatchNorms: they do not compute the same layers")
-        total = given[0].clone()
-        for brought in given[1:]:  # in the order of seats, so that the sum is the same each time
-            total += brought.to(total.device)
-        self._beyond(total)
+        """Add up the values, in the last thread to arrive. None can arrive again before all have the sum."""
+        first, *others = [value for value in self._values if value is not None]
+        if any(value.shape != first.shape for value in others):
+            raise BoxcrewError("clones are at different BatchNorms: they do not compute the same layers")
+        total = first.clone()
+        for value in others:  # in the order of clones, so that the sum is the same each time
+            total += value.to(total.device)
+        self._reduce_replicas(total)
         self._total = total
 
-    def leave(self) -> None:
+    def abort(self) -> None:
         self._barrier.abort()
 
 
 class SyncedNorms(TorchFunctionMode):
-    """Inside, BatchNorms in training mode normalise by the statistics of all clones' samples. A clone whose
-    samples do not `count` takes part without adding to them.
+    """A context in which BatchNorms in training mode normalize by the statistics of all clones' samples. A
+    clone whose samples do not `count` takes part without adding to them.
     """
 
-    def __init__(self, add: Add, *, counts: bool = True) -> None:
+    def __init__(self, all_reduce: AllReduce, *, counts: bool = True) -> None:
         super().__init__()
-        self._add = add
+        self._all_reduce = all_reduce
         self._counts = counts
 
     def __torch_function__(
@@ -80,11 +80,13 @@ class SyncedNorms(TorchFunctionMode):
         return func(*args, **(kwargs or {})) if normed is None else normed
 
     def _batch_norm(self, call: _Call) -> Tensor | None:
-        """None where it is as with one clone: not in training, or there is only one value in all."""
+        """Return the result, or None if torch's own is right: not in training, or only one value in all."""
         if not call.training:
             return None
         normed: Tensor
-        normed, mean, var, count = _Normalise.apply(call.input, call.eps, self._add, float(self._counts))
+        normed, mean, var, count = _Normalize.apply(
+            call.input, call.eps, self._all_reduce, float(self._counts)
+        )
         if call.input.numel() == call.input.shape[1] and count.item() == 1:
             return None
         if call.running_mean is not None and call.running_var is not None:
@@ -98,7 +100,7 @@ class SyncedNorms(TorchFunctionMode):
 
 
 class _Call(NamedTuple):
-    """What `batch_norm` is called with, in its order."""
+    """The arguments of `batch_norm`, in its order."""
 
     input: Tensor
     running_mean: Tensor | None
@@ -114,26 +116,26 @@ def _channels(values: Tensor, like: Tensor) -> Tensor:
     return values.view(1, -1, *([1] * (like.ndim - 2)))
 
 
-class _Normalise(torch.autograd.Function):
+class _Normalize(torch.autograd.Function):
     """Zero mean and unit variance of each channel over all clones."""
 
     @staticmethod
     def forward(
-        ctx: Any, given: Tensor, eps: float, add: Add, weight: float
+        ctx: Any, input: Tensor, eps: float, all_reduce: AllReduce, weight: float
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        values = given.to(torch.promote_types(given.dtype, torch.float32))
+        values = input.to(torch.promote_types(input.dtype, torch.float32))
         dims = [0, *range(2, values.ndim)]
-        own = values.new_tensor([values.numel() / values.shape[1]])
-        sums = add(weight * torch.cat((values.sum(dims), own)))
+        own_count = values.new_tensor([values.numel() / values.shape[1]])
+        sums = all_reduce(weight * torch.cat((values.sum(dims), own_count)))
         count = sums[-1:]
         mean = sums[:-1] / count
-        centred = values - _channels(mean, values)
-        # A second meeting, for sums of squares: squares of what is not centred would cancel out.
-        var = add(weight * centred.square().sum(dims)) / count
+        centered = values - _channels(mean, values)
+        # A second all_reduce, for sums of squares: squares of what is not centered would cancel out.
+        var = all_reduce(weight * centered.square().sum(dims)) / count
         scale = (var + eps).rsqrt()
-        normed = centred * _channels(scale, values)
+        normed = centered * _channels(scale, values)
         ctx.save_for_backward(normed, scale, count)
-        ctx.add, ctx.dims, ctx.dtype = add, dims, given.dtype
+        ctx.all_reduce, ctx.dims, ctx.dtype = all_reduce, dims, input.dtype
         ctx.mark_non_differentiable(mean, var, count)
         return normed, mean, var, count
 
@@ -142,7 +144,7 @@ class _Normalise(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
         normed, scale, count = ctx.saved_tensors
         gradient = gradients[0]
-        own = torch.stack((gradient.sum(ctx.dims), (gradient * normed).sum(ctx.dims)))
-        mean, slope = ctx.add(own) / count
+        sums = torch.stack((gradient.sum(ctx.dims), (gradient * normed).sum(ctx.dims)))
+        mean, slope = ctx.all_reduce(sums) / count
         flat = gradient - _channels(mean, normed) - normed * _channels(slope, normed)
         return (flat * _channels(scale, normed)).to(ctx.dtype), None, None, None

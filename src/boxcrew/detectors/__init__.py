@@ -1,0 +1,27 @@
+"""Object detectors: networks that find boxes and their classes in images.
+
+What a user can choose has a module with a plain name (`ssd`, `ssdlite`) and registers itself in `DETECTORS`;
+shared machinery is in modules that begin with an underscore, and other packages import it from here only.
+Data flow: images -> `forward` -> raw outputs -> `decode` -> detections; training minimizes `losses`.
+"""
+
+from boxcrew.detectors._anchor_coverage import AnchorCoverage, anchor_coverage
+from boxcrew.detectors._base import (
+    DETECTORS,
+    DetectorConfig,
+    DetectorNet,
+    build_detector,
+    detector_config_class,
+)
+from boxcrew.detectors._objects import counted_objects
+
+__all__ = [
+    "DETECTORS",
+    "AnchorCoverage",
+    "DetectorConfig",
+    "DetectorNet",
+    "anchor_coverage",
+    "build_detector",
+    "counted_objects",
+    "detector_config_class",
+]

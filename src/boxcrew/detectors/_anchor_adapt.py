@@ -1,4 +1,4 @@
-"""Default boxes that suit the objects at hand."""
+"""Adapt the sizes of default boxes, and the stride of the finest map, to the objects of a data set."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from torch import Tensor
 
 from boxcrew.nets.anchors import Level, best_overlaps
 
-SMALLEST_AT = (0.01, 0.05, 0.1, 0.2)  # quantiles of the objects' sizes that the smallest default box may have
-LARGEST_AT = (0.6, 0.7, 0.8, 0.9, 0.97)
-SPREAD = 1.3  # the largest default box is at least so many times the smallest
-ENOUGH = 0.02  # a coarser first map is chosen if it loses no more of the objects than this share
-_MAX_OBJECTS = 300  # looked at; evenly from among all
+SMALLEST_AT = (0.01, 0.05, 0.1, 0.2)  # quantiles of object sizes, tried for the smallest default box
+LARGEST_AT = (0.6, 0.7, 0.8, 0.9, 0.97)  # the same for the largest
+MIN_SPAN = 1.3  # least ratio of the largest default box to the smallest
+TOLERANCE = 0.02  # share of objects that may be lost for the sake of a coarser finest map
+_MAX_OBJECTS = 300  # that layouts are scored on, taken evenly from all
 
 MakeLevels = Callable[["AnchorLayout"], Sequence[Level]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnchorLayout:
-    """What is chosen: the stride of the finest map, and sizes of default boxes as shares of the input."""
+    """The stride of the finest map, and the range of default box sizes as shares of the input side."""
 
     finest_stride: int
     min_scale: float
@@ -30,28 +30,28 @@ class AnchorLayout:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnchorFit:
+class ScoredLayout:
     layout: AnchorLayout
     matched: float  # share of the objects that some default box overlaps enough
     overlap: float  # mean of the best overlaps
 
 
-def fit_layout(
+def adapt_layout(
     objects: Tensor, candidates: Iterable[AnchorLayout], levels: MakeLevels, *, threshold: float
-) -> AnchorFit:
-    """The layout whose default boxes match most of the objects, (N, 4) xyxy as shares of the input, N > 0.
+) -> ScoredLayout:
+    """Return the layout that matches most of the objects, (N, 4) xyxy as shares of the input, N > 0.
 
-    Ties, and what differs by less than a hundredth, are settled by the mean overlap. Among finest strides the
+    Differences below a hundredth count as ties, which the mean overlap breaks. Among finest strides the
     coarsest that is nearly as good wins: it has a quarter of the cells.
     """
-    some = objects[:: -(-len(objects) // _MAX_OBJECTS)]
-    fits = [_fit(some, layout, levels, threshold=threshold) for layout in candidates]
+    sample = objects[:: -(-len(objects) // _MAX_OBJECTS)]
+    scored = [_score(sample, layout, levels, threshold=threshold) for layout in candidates]
     best_of = {
-        stride: max((fit for fit in fits if fit.layout.finest_stride == stride), key=_goodness)
-        for stride in sorted({fit.layout.finest_stride for fit in fits}, reverse=True)
+        stride: max((score for score in scored if score.layout.finest_stride == stride), key=_sort_key)
+        for stride in sorted({score.layout.finest_stride for score in scored}, reverse=True)
     }
-    most = max(fit.matched for fit in best_of.values())
-    return next(fit for fit in best_of.values() if fit.matched >= most - ENOUGH)
+    most = max(score.matched for score in best_of.values())
+    return next(score for score in best_of.values() if score.matched >= most - TOLERANCE)
 
 
 def anchor_layouts(
@@ -61,13 +61,15 @@ def anchor_layouts(
     min_scale: float | None = None,
     max_scale: float | None = None,
 ) -> list[AnchorLayout]:
-    """Candidates for objects (N, 4) xyxy as shares of the input; None: at quantiles of their sizes."""
+    """Return candidate layouts for objects (N, 4), xyxy as shares of the input.
+    A scale that is None is tried at several quantiles of the objects' sizes.
+    """
     sizes = (objects[:, 2:] - objects[:, :2]).clamp(min=1e-3).prod(dim=1).sqrt()
     pairs: set[tuple[float, float]] = set()
     for low, high in product(_quantiles(sizes, SMALLEST_AT), _quantiles(sizes, LARGEST_AT)):
-        # Sizes that are all alike still want default boxes a little smaller and larger.
-        smallest = min_scale or round(min(low, (max_scale or high) / SPREAD), 4)
-        pairs.add((smallest, max_scale or round(min(1.0, max(high, smallest * SPREAD)), 4)))
+        # Even if all objects have one size, default boxes should be a little smaller and larger.
+        smallest = min_scale or round(min(low, (max_scale or high) / MIN_SPAN), 4)
+        pairs.add((smallest, max_scale or round(min(1.0, max(high, smallest * MIN_SPAN)), 4)))
     return [
         AnchorLayout(finest_stride=stride, min_scale=low, max_scale=high)
         for stride in strides
@@ -79,14 +81,14 @@ def _quantiles(values: Tensor, at: Sequence[float]) -> list[float]:
     return [float(value) for value in torch.quantile(values, torch.tensor(at)).clamp(0.01, 0.95)]
 
 
-def _fit(objects: Tensor, layout: AnchorLayout, levels: MakeLevels, *, threshold: float) -> AnchorFit:
+def _score(objects: Tensor, layout: AnchorLayout, levels: MakeLevels, *, threshold: float) -> ScoredLayout:
     best = best_overlaps(objects, levels(layout))
-    return AnchorFit(
+    return ScoredLayout(
         layout=layout,
         matched=float((best >= threshold).float().mean()),
         overlap=float(best.mean()),
     )
 
 
-def _goodness(fit: AnchorFit) -> tuple[float, float]:
-    return round(fit.matched, 2), fit.overlap
+def _sort_key(score: ScoredLayout) -> tuple[float, float]:
+    return round(score.matched, 2), score.overlap

@@ -1,4 +1,4 @@
-"""How many boxes of a data set a detector's starting boxes can match, and what would let it match more."""
+"""Measure how many boxes of a data set the default boxes can match, and which settings would match more."""
 
 from __future__ import annotations
 
@@ -16,39 +16,37 @@ from boxcrew.detectors._base import DetectorConfig, DetectorNet, build_detector
 from boxcrew.detectors._multibox import MultiBoxConfig
 from boxcrew.detectors._objects import Objects, counted_objects
 
-Cause = Literal["between", "small", "large", "long"]
+Reason = Literal["between", "small", "large", "long"]
 
-_SIZES = (128, 192, 256, 320, 384, 512, 640, 768, 1024, 1280)  # that are tried, from half to twice the own
-_PAPER_SIZES = (300, 512)  # for a detector that does not take just any
-_SAMPLE = 2000  # boxes that other settings are tried on
-FINEST = 8  # stride of the first map that is worth trying
-_GAIN = 0.01  # a setting that reaches less more is not worth a word
-_FEW_LOST = 0.02  # nor are so few boxes
-_PROBE = 1.5  # how much a box is grown or shrunk to see whether it would fit then
-_LONG = 2.0  # longer to shorter side that a probe leaves a box
-_COMMON_IOU = 0.5  # where a detector does not say from which overlap on it matches
+_SIZES = (128, 192, 256, 320, 384, 512, 640, 768, 1024, 1280)  # input sizes, tried from half to twice
+_PAPER_SIZES = (300, 512)  # the same for a detector that takes only these
+_SAMPLE = 2000  # boxes that other settings are measured on
+FINEST = 8  # the finest stride worth trying
+_GAIN = 0.01  # share of boxes that a setting must gain to be advised
+_FEW_LOST = 0.02  # share of lost boxes up to which there is no advice
+_PROBE_FACTOR = 1.5  # by which a box is grown or shrunk to see why it is lost
+_MAX_PROBE_RATIO = 2.0  # of longer to shorter side, of a box made less elongated
+_COMMON_IOU = 0.5  # for detectors without a setting match_iou
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AnchorCoverage:
-    """Which boxes have a default box that overlaps them by `match_iou` or more once their image has become
-    the input, as in an evaluation.
+    """The boxes that some default box overlaps by `match_iou` or more, on the input of an evaluation.
 
-    The others are not out of reach for good: in training each object is given the default box that overlaps
-    it most, whatever the overlap (SSD's forced matching). But that is one box that has to be moved far, so
-    such objects are learnt badly and found late. `share` is therefore no bound on recall, but says how much
-    of the set the default boxes were made for. Difficult objects and crowds do not count.
+    The others ("lost") can still be found: in training each object also gets the default box that overlaps it
+    most (SSD's forced matching). But that is a single box that has to be moved far, so such objects are
+    learned badly. `share` is therefore no bound on recall. Difficult objects and crowds do not count.
     """
 
     share: float  # 0..1
     num_boxes: int  # that count
-    lost: Ints  # indices into the boxes of all targets, one after the other, those that do not count too
+    lost: Ints  # indices into the concatenated boxes of all targets, including those that do not count
     size: int  # of the input
     alternatives: dict[int, float]  # other input sizes -> share, the settings otherwise the same
     smallest_side: float | None
-    """Pixels of the input: of the boxes with a smaller side (the root of the area) most are lost. None where
-    size is not why boxes are lost."""
-    advice: str  # one sentence, whatever there is to say
+    """Side (root of the area) in pixels of the input below which most boxes are lost. None if boxes are lost
+    for another reason."""
+    advice: str  # one sentence, never empty
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -58,14 +56,16 @@ class _Settings:
     transforms: TransformsConfig
 
     def changed(self, changes: Mapping[str, object]) -> _Settings | None:
-        """With other settings, under their full keys; None where the detector does not have or take them."""
-        detector = {k.removeprefix("detector."): v for k, v in changes.items() if k.startswith("detector.")}
-        rest = {k.removeprefix("transforms."): v for k, v in changes.items() if k.startswith("transforms.")}
+        """Return a copy with changes under their full keys; None if the detector does not accept them."""
+        groups: dict[str, dict[str, object]] = {"detector": {}, "transforms": {}}
+        for key, value in changes.items():
+            group, _, name = key.partition(".")
+            groups[group][name] = value
         try:
             return _Settings(
-                config=type(self.config).of({**self.config.tree(), **detector}),
+                config=type(self.config).of({**self.config.tree(), **groups["detector"]}),
                 classes=self.classes,
-                transforms=TransformsConfig.of({**self.transforms.tree(), **rest}),
+                transforms=TransformsConfig.of({**self.transforms.tree(), **groups["transforms"]}),
             )
         except UsageError:
             return None
@@ -74,21 +74,21 @@ class _Settings:
     def threshold(self) -> float:
         return self.config.match_iou if isinstance(self.config, MultiBoxConfig) else _COMMON_IOU
 
-    def settled(self, objects: Objects) -> _Settings:
-        """With what is `auto` fitted to these objects, as a run fits it to those it learns from."""
-        return replace(self, config=objects.fit(self.config, self.transforms)[0])
+    def adapted(self, objects: Objects) -> _Settings:
+        """Return a copy with `auto` adapted to these objects, as a run adapts it to its training set."""
+        return replace(self, config=objects.adapt(self.config, self.transforms)[0])
 
     def network(self) -> DetectorNet:
-        """Without weights, which takes neither time nor memory."""
+        """Build the network without weights, which takes neither time nor memory."""
         with torch.device("meta"):
             return build_detector(self.config, self.classes)
 
     def share(self, objects: Objects) -> float | None:
-        """Of the objects, that have a starting box which overlaps them enough. None where the network cannot
-        be built: some backbones take only certain sizes.
+        """Return the share of the objects that a default box overlaps enough.
+        None if the network cannot be built: some backbones take only certain sizes.
         """
         try:
-            network = self.settled(objects).network()
+            network = self.adapted(objects).network()
         except UsageError:
             return None
         overlaps = _overlaps(network, objects.on_input(self.transforms, self.config.size))
@@ -102,17 +102,19 @@ def anchor_coverage(
     sizes: Sequence[tuple[int, int]],
     *,
     transforms: TransformsConfig | None = None,
-    settled: DetectorConfig | None = None,
+    adapted: DetectorConfig | None = None,
 ) -> AnchorCoverage | None:
-    """For the objects of images with these (width, height), brought to the input as `transforms` says (by
-    default squashed). `settled` is the detector with what is `auto` fitted; by default it is fitted to these
-    objects. None for a detector that starts from no boxes, or where no object counts.
+    """Measure the coverage of the objects in `targets`, from images of these (width, height).
+
+    Images are resized as `transforms` says (by default squashed). `adapted` is the detector with its `auto`
+    settings adapted; by default they are adapted to these objects. None for a detector without default
+    boxes, or if no object counts.
     """
     numbers, objects = counted_objects(targets, sizes)
     if not len(numbers):
         return None
-    given = _Settings(config=config, classes=classes, transforms=transforms or TransformsConfig())
-    settings = given.settled(objects) if settled is None else replace(given, config=settled)
+    requested = _Settings(config=config, classes=classes, transforms=transforms or TransformsConfig())
+    settings = requested.adapted(objects) if adapted is None else replace(requested, config=adapted)
     network = settings.network()
     placed = objects.on_input(settings.transforms, config.size)
     overlaps = _overlaps(network, placed)
@@ -120,14 +122,12 @@ def anchor_coverage(
         return None
     lost = overlaps < settings.threshold
     draw = np.random.default_rng(0)
-    some = objects.select(draw.permutation(len(numbers))[:_SAMPLE])
-    alternatives = dict(_other_sizes(settings, some))
-    cause = _cause(network, placed[lost], draw) if lost.mean() > _FEW_LOST else None
-    smallest = _smallest_side(placed, lost) if cause == "small" else None
+    sample = objects.select(draw.permutation(len(numbers))[:_SAMPLE])
+    alternatives = dict(_other_sizes(settings, sample))
+    reason = _main_reason(network, placed[lost], draw) if lost.mean() > _FEW_LOST else None
+    smallest = _smallest_side(placed, lost) if reason == "small" else None
     share = float(1 - lost.mean())
-    advice = _Sentence(
-        given=given, settings=settings, share=share, num_boxes=len(numbers), cause=cause, side=smallest
-    )
+    writer = _AdviceWriter(requested, settings, share, len(numbers), reason=reason, side=smallest)
     return AnchorCoverage(
         share=share,
         num_boxes=len(numbers),
@@ -135,41 +135,43 @@ def anchor_coverage(
         size=config.size,
         alternatives=alternatives,
         smallest_side=smallest,
-        advice=advice.write(some, alternatives),
+        advice=writer.write(sample, alternatives),
     )
 
 
 def _overlaps(network: DetectorNet, placed: Floats) -> Floats | None:
-    found = network.starting_overlap(torch.from_numpy(placed))
-    if found is None:
+    overlaps = network.starting_overlap(torch.from_numpy(placed))
+    if overlaps is None:
         return None
-    # An evaluation leaves out what is less than a pixel wide or high.
+    # An evaluation ignores boxes that are less than a pixel wide or high.
     sliver = (placed[:, 2:] - placed[:, :2]).min(axis=1, initial=np.inf) < 1
-    return np.where(sliver, np.float32(0), found.numpy())
+    return np.where(sliver, np.float32(0), overlaps.numpy())
 
 
 def _other_sizes(settings: _Settings, objects: Objects) -> Iterator[tuple[int, float]]:
-    own = settings.config.size
+    current = settings.config.size
     for size in _SIZES if settings.changed({"detector.size": _SIZES[0]}) else _PAPER_SIZES:
-        if own / 2 <= size <= own * 2 and size != own:
-            other = settings.changed({"detector.size": size})
-            share = None if other is None else other.share(objects)
+        if current / 2 <= size <= current * 2 and size != current:
+            resized = settings.changed({"detector.size": size})
+            share = None if resized is None else resized.share(objects)
             if share is not None:
                 yield size, share
 
 
-def _cause(network: DetectorNet, lost: Floats, draw: np.random.Generator) -> Cause:
-    """Why most of these boxes (of the input) are lost: what would fit best of them as they are, grown,
-    shrunk, and made less long. As they are: then only their place is wrong.
+def _main_reason(network: DetectorNet, lost: Floats, draw: np.random.Generator) -> Reason:
+    """Return why most of these boxes (in pixels of the input) are lost.
+
+    Each box is compared to default boxes as it is, grown, shrunk and made less elongated; the best variant
+    counts. If that is the box as it is, it lies between default boxes.
     """
-    some = lost[draw.permutation(len(lost))[:_SAMPLE]]
-    centre, sides = (some[:, :2] + some[:, 2:]) / 2, np.maximum(some[:, 2:] - some[:, :2], 1)
+    sample = lost[draw.permutation(len(lost))[:_SAMPLE]]
+    centre, sides = (sample[:, :2] + sample[:, 2:]) / 2, np.maximum(sample[:, 2:] - sample[:, :2], 1)
     middle = np.sqrt(sides.prod(axis=1, keepdims=True))
-    shorter = np.clip(sides, middle / _LONG**0.5, middle * _LONG**0.5)
-    probes: dict[Cause, Floats] = {
+    shorter = np.clip(sides, middle / _MAX_PROBE_RATIO**0.5, middle * _MAX_PROBE_RATIO**0.5)
+    probes: dict[Reason, Floats] = {
         "between": sides,
-        "small": sides * _PROBE,
-        "large": sides / _PROBE,
+        "small": sides * _PROBE_FACTOR,
+        "large": sides / _PROBE_FACTOR,
         "long": shorter,
     }
     fits = []
@@ -183,7 +185,7 @@ def _cause(network: DetectorNet, lost: Floats, draw: np.random.Generator) -> Cau
 
 
 def _smallest_side(placed: Floats, lost: Bools) -> float | None:
-    """The side that best tells the lost boxes (below) from the others; None where no side does."""
+    """Return the side that best separates the lost boxes (below it) from the others; None if none does."""
     sides = np.sqrt((placed[:, 2:] - placed[:, :2]).prod(axis=1))
     order = np.argsort(sides, kind="stable")
     more_lost = np.cumsum(np.where(lost[order], 1, -1))  # than not, of the boxes up to each
@@ -191,82 +193,82 @@ def _smallest_side(placed: Floats, lost: Bools) -> float | None:
     return float(sides[order[best]]) if more_lost[best] > 0 else None
 
 
-_WHY: Mapping[Cause, str] = {
+_REASONS: Mapping[Reason, str] = {
     "between": "most of the others lie between default boxes",
     "small": "most of the others are too small",
     "large": "most of the others are larger than any default box",
     "long": "most of the others are longer and narrower than any default box",
 }
-_ELSE: Mapping[Cause, str] = {
+_LAST_RESORTS: Mapping[Reason, str] = {
     "between": "a smaller detector.match_iou would give them more than their one forced match",
-    "small": "photograph from nearer, or cut the images into parts",
+    "small": "take photos from closer, or cut the images into tiles",
     "large": "take photos from farther away",
     "long": "label such objects in parts, where a part is enough",
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Sentence:
-    given: _Settings
-    settings: _Settings  # the same with what was `auto` settled
+@dataclass(frozen=True)
+class _AdviceWriter:
+    requested: _Settings
+    settings: _Settings  # the same with `auto` adapted
     share: float
     num_boxes: int
-    cause: Cause | None
+    reason: Reason | None
     side: float | None
 
     def write(self, objects: Objects, alternatives: Mapping[int, float]) -> str:
-        """`objects` are those that other settings are tried on."""
+        """Return the sentence; `objects` are those that other settings are measured on."""
         config = self.settings.config
         head = (
             f"the default boxes of {config.name} at size={config.size} can match {_percent(self.share)} of "
             f"{self.num_boxes} boxes well (IoU {self.settings.threshold:g} or more)"
         )
-        if self.cause is None:
+        if self.reason is None:
             return head
         under = None if self.side is None else f"most boxes under {self.side:.0f} px of the input are lost"
-        return f"{head}; {under or _WHY[self.cause]}: {self._remedy(self.cause, objects, alternatives)}"
+        return f"{head}; {under or _REASONS[self.reason]}: {self._remedy(self.reason, objects, alternatives)}"
 
-    def _remedy(self, cause: Cause, objects: Objects, alternatives: Mapping[int, float]) -> str:
-        """The cheapest settings that reach about as many boxes as any that were tried."""
-        own = self.settings.share(objects) or 0.0
+    def _remedy(self, reason: Reason, objects: Objects, alternatives: Mapping[int, float]) -> str:
+        """Return the cheapest settings that match about as many boxes as the best ones tried."""
+        current = self.settings.share(objects) or 0.0
         larger = {
             f"size={size}": share for size, share in alternatives.items() if size > self.settings.config.size
         }
-        tried = {**dict(self._try(cause, objects)), **larger}
-        worth = [one for one in tried.items() if one[1] >= own + _GAIN]
-        if not worth:
-            return _ELSE[cause]
-        best = max(share for _, share in worth)
-        words, share = next(one for one in worth if one[1] >= best - _GAIN)
+        tried = {**dict(self._try(reason, objects)), **larger}
+        better = [(words, share) for words, share in tried.items() if share >= current + _GAIN]
+        if not better:
+            return _LAST_RESORTS[reason]
+        best = max(share for _, share in better)
+        words, share = next((words, share) for words, share in better if share >= best - _GAIN)
         return f"{words} would match {_percent(share)}"
 
-    def _try(self, cause: Cause, objects: Objects) -> Iterator[tuple[str, float]]:
-        for changes in self._changes(cause):
-            other = self.settings.changed(changes)
-            share = None if other is None else other.share(objects)
+    def _try(self, reason: Reason, objects: Objects) -> Iterator[tuple[str, float]]:
+        for changes in self._changes(reason):
+            changed = self.settings.changed(changes)
+            share = None if changed is None else changed.share(objects)
             if share is not None:
-                given = self.given.config.tree()
-                new = {k: v for k, v in changes.items() if given.get(k.removeprefix("detector.")) != v}
+                requested = self.requested.config.tree()
+                new = {k: v for k, v in changes.items() if requested.get(k.removeprefix("detector.")) != v}
                 if new:
                     yield " ".join(f"{key}={value}" for key, value in new.items()), share
 
-    def _changes(self, cause: Cause) -> Iterator[dict[str, object]]:
-        """Settings to try, those that make the detector slower after those that do not."""
-        if cause == "long":
+    def _changes(self, reason: Reason) -> Iterator[dict[str, object]]:
+        """Yield settings to try; those that make the detector slower come last."""
+        if reason == "long":
             resize = self.settings.transforms.resize
             yield {"transforms.resize": "letterbox" if resize == "squash" else "squash"}
             return
         yield {"detector.scales": "coco"}
         scales: dict[str, object] = {"detector.min_scale": "auto", "detector.max_scale": "auto"}
         yield scales
-        if cause == "large":
+        if reason == "large":
             yield {**scales, "detector.levels": 6}
         else:
-            was_fitted = self.given.config.tree().get("finest_stride") == "auto"
-            yield {**scales, "detector.finest_stride": FINEST if was_fitted else "auto"}
+            was_auto = self.requested.config.tree().get("finest_stride") == "auto"
+            yield {**scales, "detector.finest_stride": FINEST if was_auto else "auto"}
 
 
 def _percent(share: float) -> str:
-    """Whole, but never rounded up to all."""
+    """Return a whole percentage, but never round up to 100 %."""
     whole = round(100 * share)
     return f"{whole} %" if whole < 100 or share == 1 else f"{int(1000 * share) / 10:g} %"

@@ -1,4 +1,4 @@
-"""What every detector is: three names for three jobs, and the classes it knows."""
+"""The base classes of every detector and its settings, and the registry of detectors."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class DetectorConfig(Config):
 
     name: str
     size: int = Field(default=300, ge=64, le=2048)  # the side of the square input, in pixels
-    score_threshold: Share = 0.01  # detections below are not given
-    nms_iou: Share = 0.45  # of two detections of a class that overlap more, the weaker is dropped
-    max_detections: int = Field(default=200, ge=1)  # an image
+    score_threshold: Share = 0.01  # detections with a lower score are dropped
+    nms_iou: Share = 0.45  # of two detections of a class that overlap more, drop the weaker
+    max_detections: int = Field(default=200, ge=1)  # for each image
 
-    def fitted(self, boxes: Tensor) -> tuple[Self, str]:  # noqa: ARG002  nothing here depends on them
-        """The same with what is `auto` settled for objects like these, (N, 4) xyxy as shares of the input;
-        and a sentence about it, empty if nothing was.
+    def adapted(self, boxes: Tensor) -> tuple[Self, str]:  # noqa: ARG002  no setting here depends on them
+        """Return a copy whose `auto` settings are adapted to these objects, and a sentence about it.
+        `boxes` (N, 4) are xyxy as shares of the input. The sentence is empty if nothing was `auto`.
         """
         return self, ""
 
@@ -50,22 +50,24 @@ class DetectorNet(Network):
 
     @abstractmethod
     def forward(self, images: Tensor, *extra: Any, **_: Any) -> tuple[Tensor, ...]:
-        """The raw numbers of the heads: what is exported. `extra` are the tensors of `Batch.extra`."""
+        """Return the raw outputs of the heads, one row for each image. This is what an export contains.
+        `extra` are the tensors of `Batch.extra`, if the detector takes any.
+        """
 
     @abstractmethod
     def losses(self, batch: Batch) -> Losses:
-        """What is trained: sums over the batch."""
+        """Return the training losses as sums over the batch."""
 
     @abstractmethod
     def decode(self, raw: tuple[Tensor, ...]) -> list[Detections]:
-        """The detections of each image that `forward`'s numbers mean, in pixels of the input."""
+        """Turn the raw outputs of `forward` into the detections of each image, in pixels of the input."""
 
     def predict(self, images: Tensor, *extra: Tensor) -> list[Detections]:
         return self.decode(self(images, *extra))
 
-    def starting_overlap(self, boxes: Tensor) -> Tensor | None:  # noqa: ARG002  here nothing starts from a box
-        """(N,) for xyxy boxes (N, 4) in pixels of the input: the IoU of each with the best of the boxes that
-        the detector starts from, whatever it learns. None: it starts from no boxes.
+    def starting_overlap(self, boxes: Tensor) -> Tensor | None:  # noqa: ARG002  no default boxes here
+        """Return the IoU (N,) of each box (N, 4), xyxy in pixels of the input, with its best default box.
+        None if the detector has no default boxes. Training does not change the result.
         """
         return None
 
@@ -83,7 +85,7 @@ class DetectorNet(Network):
 
 
 DETECTORS: Registry[type[DetectorNet]] = Registry("detector", "boxcrew.detectors")
-"""Members say `@DETECTORS.register("ssd")`; their `config_class` says what can be set."""
+"""All detectors by name; a class joins with `@DETECTORS.register("ssd")`."""
 
 
 def detector_config_class(name: str) -> type[DetectorConfig]:

@@ -1,4 +1,4 @@
-"""What all single-shot detectors with default boxes share: heads, loss and decoding (SSD, section 2)."""
+"""The heads, loss and decoding that single-shot detectors with default boxes share (SSD, section 2)."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ from boxcrew.detectors._base import DetectorConfig, DetectorNet
 from boxcrew.nets.anchors import BoxCode, Level, default_boxes, to_xyxy
 from boxcrew.nets.matching import hard_negatives, match
 
-CANDIDATES = 400  # a class and image that go into non-maximum suppression
+CANDIDATES = 400  # boxes of each class and image that go into non-maximum suppression
 _PAIRS = 250_000  # IoUs computed at once: few enough to stay in a processor's cache
 
 
 class MultiBoxConfig(DetectorConfig):
-    match_iou: float = Field(default=0.5, gt=0, le=1)  # a default box with this overlap answers for an object
-    negatives: int = Field(default=3, ge=1)  # boxes without an object to learn from, for each with one
+    match_iou: float = Field(default=0.5, gt=0, le=1)  # overlap that matches a default box to an object
+    negatives: int = Field(default=3, ge=1)  # unmatched boxes to learn from, for each matched one
     label_smoothing: float = Field(default=0.0, ge=0, lt=1)
 
 
 class MultiBoxNet(DetectorNet):
-    """A detector that scores and shifts default boxes. A subclass builds `class_heads` and `box_heads`, one
-    for each feature map, says its levels through `set_levels`, and gives the maps in `features`.
+    """A detector that scores and shifts default boxes.
+
+    A subclass builds `class_heads` and `box_heads`, one for each feature map, calls `set_levels`, and returns
+    the maps from `features`.
     """
 
     anchors: Tensor  # (A, 4) centre-size, pixels of the input
@@ -38,21 +40,21 @@ class MultiBoxNet(DetectorNet):
     def __init__(self, config: MultiBoxConfig, classes: tuple[str, ...]) -> None:
         super().__init__(config, classes)
         self.code = BoxCode()
-        # Not part of the state: they follow from the settings.
+        # Not saved: default boxes follow from the settings.
         self.register_buffer("anchors", torch.empty(0, 4), persistent=False)
 
     def set_levels(self, levels: Sequence[Level]) -> None:
-        # Real numbers even in a network built without weights (on the meta device), to ask for just these.
+        # Default boxes are computed even in a network without weights (on the meta device).
         with torch.device("cpu"):
             self.anchors = default_boxes(levels, size=self.config.size)
         self.boxes_per_cell = [len(level.shapes) for level in levels]
 
     @abstractmethod
     def features(self, images: Tensor) -> list[Tensor]:
-        """The maps that the heads look at, finest first; `images` are normalized."""
+        """Return the feature maps for the heads, finest first; `images` are normalized."""
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
-        """Scores before softmax (B, A, 1 + C), background first, and offsets (B, A, 4)."""
+        """Return scores before softmax (B, A, 1 + C), background first, and offsets (B, A, 4)."""
         maps = self.features(self.normalize(images))
         scores = [
             _rows(head(m), 1 + len(self.classes)) for head, m in zip(self.class_heads, maps, strict=True)
@@ -67,9 +69,8 @@ class MultiBoxNet(DetectorNet):
         return self.losses_of(scores.to(exact), offsets.to(exact), targets)
 
     def losses_of(self, scores: Tensor, offsets: Tensor, targets: Mapping[str, Tensor]) -> Losses:
-        """The loss of SSD, equations 1 to 3, as sums; the weight is the number of matched default boxes.
-
-        No branch depends on the numbers themselves, so an accelerator never waits for the host.
+        """Return the loss of SSD, equations 1 to 3, as sums; the weight is the number of matched boxes.
+        No branch depends on tensor values, so an accelerator never waits for the host.
         """
         labels, boxes = targets["labels"], targets["boxes"]
         anchors_xyxy = to_xyxy(self.anchors)
@@ -117,27 +118,27 @@ class MultiBoxNet(DetectorNet):
         return Detections(boxes=boxes[anchor[kept]], scores=best[kept], labels=labels[kept])
 
     def starting_overlap(self, boxes: Tensor) -> Tensor:
-        """Of the default boxes. In training each object also gets the best of them that is still free,
-        however little that overlaps it (`nets/matching.py`).
+        """Return the IoU (N,) of each box with its best default box.
+        In training each object also gets its best free one, however small that is (`nets/matching.py`).
         """
         from torchvision.ops import box_iou
 
         anchors = to_xyxy(self.anchors)
         at_once = max(1, _PAIRS // len(anchors))
-        parts = [boxes[i : i + at_once] for i in range(0, len(boxes), at_once)]
-        return torch.cat([boxes.new_zeros(0), *(box_iou(part, anchors).amax(dim=1) for part in parts)])
+        chunks = [boxes[i : i + at_once] for i in range(0, len(boxes), at_once)]
+        return torch.cat([boxes.new_zeros(0), *(box_iou(chunk, anchors).amax(dim=1) for chunk in chunks)])
 
     def class_tensors(self) -> Mapping[str, int]:
         rows: dict[str, int] = {}
         for i, (head, blocks) in enumerate(zip(self.class_heads, self.boxes_per_cell, strict=True)):
             name, layer = list(head.named_modules())[-1]
             assert isinstance(layer, nn.Conv2d)
-            place = f"class_heads.{i}.{name}." if name else f"class_heads.{i}."
-            rows |= {f"{place}weight": blocks, f"{place}bias": blocks}
+            prefix = f"class_heads.{i}.{name}." if name else f"class_heads.{i}."
+            rows |= {f"{prefix}weight": blocks, f"{prefix}bias": blocks}
         return rows
 
 
 def _rows(output: Tensor, width: int) -> Tensor:
-    """(B, K * width, H, W) of a head -> (B, H * W * K, width), cell by cell as the default boxes stand."""
+    """Reorder a head's output (B, K * width, H, W) to (B, H * W * K, width), in default box order."""
     batch, _, height, columns = output.shape
     return output.permute(0, 2, 3, 1).reshape(batch, height * columns * (output.shape[1] // width), width)

@@ -1,4 +1,4 @@
-"""The objects of a data set as a detector meets them: where they lie on its input."""
+"""The objects of a data set, as boxes on the input of a detector."""
 
 from __future__ import annotations
 
@@ -21,42 +21,44 @@ AnyDetector = TypeVar("AnyDetector", bound=DetectorConfig)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Objects:
-    """Boxes with the sizes of their images."""
+    """N boxes with the sizes of their images."""
 
-    boxes: Floats  # (N, 4) pixels of the originals
-    images: Ints  # (N,) which size of an image, of those in `sizes`
-    sizes: tuple[tuple[int, int], ...]  # (width, height), each once
+    boxes: Floats  # (N, 4) xyxy in pixels of the original images
+    images: Ints  # (N,) indices into `sizes`
+    sizes: tuple[tuple[int, int], ...]  # distinct (width, height) of images
 
     def select(self, keep: Ints) -> Objects:
         return Objects(boxes=self.boxes[keep], images=self.images[keep], sizes=self.sizes)
 
     def on_input(self, transforms: TransformsConfig, size: int) -> Floats:
-        """(N, 4) pixels of the input, as an evaluation makes it."""
+        """Return the boxes (N, 4) in pixels of the input, resized as in an evaluation."""
         (resize,) = eval_pipeline(transforms, size, size).geometry
-        unused, nothing = sample_rng(0, 0, 0), Target.of([], [])
+        unused, no_target = sample_rng(0, 0, 0), Target.of([], [])
         placed = np.zeros_like(self.boxes)
         for number, (width, height) in enumerate(self.sizes):
-            mine = self.images == number
-            view = resize(Scene(view=View.identity(width, height), target=nothing), unused).view
-            placed[mine] = view.boxes(self.boxes[mine])
+            members = self.images == number
+            view = resize(Scene(view=View.identity(width, height), target=no_target), unused).view
+            placed[members] = view.boxes(self.boxes[members])
         return placed.clip(0, size)
 
-    def fit(self, config: AnyDetector, transforms: TransformsConfig) -> tuple[AnyDetector, str]:
-        """The settings with what is `auto` settled for these objects, and a sentence about it."""
+    def adapt(self, config: AnyDetector, transforms: TransformsConfig) -> tuple[AnyDetector, str]:
+        """Return the settings with `auto` adapted to these objects, and a sentence about it."""
         shares = torch.from_numpy(self.on_input(transforms, config.size)) / config.size
-        return config.fitted(shares)
+        return config.adapted(shares)
 
 
 def counted_objects(targets: Sequence[Target], sizes: Sequence[tuple[int, int]]) -> tuple[Ints, Objects]:
-    """The objects that count in an evaluation, neither difficult nor a crowd, and their numbers among all."""
+    """Return the objects that count in an evaluation, and their indices among all boxes of `targets`.
+    Difficult objects and crowds do not count. `sizes` are the (width, height) of the images.
+    """
     unique = tuple(dict.fromkeys(sizes))
-    places = {size: number for number, size in enumerate(unique)}
+    size_indices = {size: number for number, size in enumerate(unique)}
     images = [
-        np.full(len(target), places[size], dtype=np.int64)
+        np.full(len(target), size_indices[size], dtype=np.int64)
         for target, size in zip(targets, sizes, strict=True)
     ]
     counts = [~(target.difficult | target.crowd) for target in targets]
     numbers = np.flatnonzero(np.concatenate([*counts, np.zeros(0, dtype=np.bool_)]))
     boxes = np.concatenate([*(target.boxes for target in targets), np.zeros((0, 4), dtype=np.float32)])
-    every = Objects(boxes=boxes, images=np.concatenate([*images, np.zeros(0, dtype=np.int64)]), sizes=unique)
-    return numbers, every.select(numbers)
+    image_sizes = np.concatenate([*images, np.zeros(0, dtype=np.int64)])
+    return numbers, Objects(boxes=boxes, images=image_sizes, sizes=unique).select(numbers)

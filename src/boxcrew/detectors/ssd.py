@@ -59,8 +59,8 @@ class Ssd(MultiBoxNet):
         self.box_heads = nn.ModuleList(
             nn.Conv2d(c, k * 4, 3, padding=1) for c, k in zip(channels, boxes, strict=True)
         )
-        for part in (self.extras, self.class_heads, self.box_heads):
-            part.apply(_xavier)
+        for layers in (self.extras, self.class_heads, self.box_heads):
+            layers.apply(_xavier)
         self.set_levels(_levels(config))
 
     def features(self, images: Tensor) -> list[Tensor]:
@@ -78,8 +78,10 @@ class Ssd(MultiBoxNet):
 
 
 class Vgg16(nn.Module):
-    """VGG16's convolutions up to conv4_3, then to fc7; the fully connected layers have become convolutions,
-    the fifth pooling keeps its map's size, and fc6 is dilated so that it sees as much as before.
+    """VGG16's convolutions up to conv4_3, then to fc7.
+
+    The fully connected layers are convolutions here; the fifth pooling keeps the size of its map, and fc6 is
+    dilated so that its receptive field stays the same.
     """
 
     def __init__(self) -> None:
@@ -94,7 +96,7 @@ class Vgg16(nn.Module):
             nn.Conv2d(1024, 1024, 1),
             nn.ReLU(inplace=True),
         )
-        # From scratch VGG has no normalization to forgive a bad start: He's initialization keeps the signal.
+        # VGG has no normalization layers: from scratch it needs He's initialization to keep the signal.
         self.apply(_he)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
@@ -103,7 +105,7 @@ class Vgg16(nn.Module):
 
 
 def _vgg_layers(inputs: int, widths: tuple[int, ...]) -> Iterator[nn.Module]:
-    """3x3 convolutions of these widths; 0 is a pooling that rounds odd maps up (75 -> 38)."""
+    """Yield 3x3 convolutions of these widths; 0 is a pooling that rounds odd maps up (75 -> 38)."""
     for width in widths:
         if width == 0:
             yield nn.MaxPool2d(2, ceil_mode=True)

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from boxcrew.core.errors import UsageError
-from boxcrew.detectors._anchor_adapt import AnchorLayout, anchor_layouts, fit_layout
+from boxcrew.detectors._anchor_adapt import AnchorLayout, adapt_layout, anchor_layouts
 from boxcrew.detectors._base import DETECTORS
 from boxcrew.detectors._multibox import MultiBoxConfig, MultiBoxNet
 from boxcrew.nets.anchors import Level, paper_shapes
@@ -20,7 +20,7 @@ from boxcrew.nets.layers import Normalize, conv_norm, separable_head
 from boxcrew.nets.necks import TopDown
 
 RATIOS = (2.0, 3.0)
-AUTO_STRIDES = (8, 16)  # of the finest map, to choose from
+AUTO_STRIDES = (8, 16)  # candidates for the finest map
 AS_PUBLISHED = AnchorLayout(finest_stride=16, min_scale=0.1, max_scale=0.9)
 
 Auto = Literal["auto"]
@@ -31,17 +31,14 @@ class SsdLiteConfig(MultiBoxConfig):
     name: Literal["ssdlite"] = "ssdlite"
     size: int = Field(default=320, ge=64, le=2048)
     backbone: str = "mobilenetv3_large_100"  # any timm network with two or more feature maps
-    # `auto` is fitted to the boxes of the training set, once, and then stands in the run's config.yaml.
-    finest_stride: Stride | Auto = (
-        AS_PUBLISHED.finest_stride
-    )  # of the first map with a head: 8 for small things
+    # `auto` is adapted to the boxes of the training set once, and written to the run's config.yaml.
+    finest_stride: Stride | Auto = AS_PUBLISHED.finest_stride  # of the first map with a head
     neck: int = Field(default=0, ge=0, le=512, multiple_of=16)  # width of a top-down path; 0: none
     levels: int = Field(default=6, ge=2, le=8)  # maps with a head, at most; the last may be a single cell
-    min_scale: Annotated[float, Field(gt=0, lt=1)] | Auto = (
-        AS_PUBLISHED.min_scale
-    )  # the smallest default box, as a share of the input
+    # The smallest and the largest default box, as shares of the input.
+    min_scale: Annotated[float, Field(gt=0, lt=1)] | Auto = AS_PUBLISHED.min_scale
     max_scale: Annotated[float, Field(gt=0, le=1)] | Auto = AS_PUBLISHED.max_scale
-    spacing: Literal["even", "growing"] = "even"  # of the scales between: by sum as published, or by factor
+    spacing: Literal["even", "growing"] = "even"  # of the scales: equal steps as published, or factors
 
     @model_validator(mode="after")
     def _scales_grow(self) -> Self:
@@ -53,14 +50,14 @@ class SsdLiteConfig(MultiBoxConfig):
 
     @property
     def layout(self) -> AnchorLayout:
-        """With what is still `auto` as published."""
+        """The layout of the default boxes; what is still `auto` is as published."""
         return AnchorLayout(
             finest_stride=AS_PUBLISHED.finest_stride if self.finest_stride == "auto" else self.finest_stride,
             min_scale=AS_PUBLISHED.min_scale if self.min_scale == "auto" else self.min_scale,
             max_scale=AS_PUBLISHED.max_scale if self.max_scale == "auto" else self.max_scale,
         )
 
-    def fitted(self, boxes: Tensor) -> tuple[Self, str]:
+    def adapted(self, boxes: Tensor) -> tuple[Self, str]:
         if "auto" not in (self.finest_stride, self.min_scale, self.max_scale) or not len(boxes):
             return self, ""
         candidates = anchor_layouts(
@@ -69,17 +66,18 @@ class SsdLiteConfig(MultiBoxConfig):
             min_scale=None if self.min_scale == "auto" else self.min_scale,
             max_scale=None if self.max_scale == "auto" else self.max_scale,
         )
-        fit = fit_layout(boxes, candidates, self._levels_of, threshold=self.match_iou)
-        layout = fit.layout
-        said = (
-            f"default boxes fitted to {len(boxes)} objects: {layout.min_scale:.2f} to {layout.max_scale:.2f} "
-            f"of the input, finest stride {layout.finest_stride}; they match {fit.matched:.1%}"
+        best = adapt_layout(boxes, candidates, self._levels_of, threshold=self.match_iou)
+        layout = best.layout
+        note = (
+            f"default boxes adapted to {len(boxes)} objects: {layout.min_scale:.2f} to "
+            f"{layout.max_scale:.2f} of the input, finest stride {layout.finest_stride}; "
+            f"they match {best.matched:.1%}"
         )
-        settled = {name: value for name, value in vars(layout).items() if getattr(self, name) == "auto"}
-        return self.model_copy(update=settled), said
+        changes = {name: value for name, value in vars(layout).items() if getattr(self, name) == "auto"}
+        return self.model_copy(update=changes), note
 
     def _levels_of(self, layout: AnchorLayout) -> list[Level]:
-        """As most backbones round."""
+        """Return the levels for a layout, with map sizes rounded as most backbones do."""
         sides = [math.ceil(self.size / (layout.finest_stride << i)) for i in range(self.levels)]
         while len(sides) > 2 and sides[-2] == 1:
             sides.pop()
@@ -88,7 +86,7 @@ class SsdLiteConfig(MultiBoxConfig):
 
 @DETECTORS.register("ssdlite")
 class SsdLite(MultiBoxNet):
-    """Heads on the backbone's maps from `finest_stride` on and on separable layers that halve the last."""
+    """A backbone with heads on its maps from `finest_stride` on, and on extra layers that halve the last."""
 
     config_class = SsdLiteConfig
     config: SsdLiteConfig
@@ -111,8 +109,8 @@ class SsdLite(MultiBoxNet):
         blocks = 2 + 2 * len(RATIOS)
         self.class_heads = nn.ModuleList(separable_head(c, blocks * (1 + len(classes))) for c in channels)
         self.box_heads = nn.ModuleList(separable_head(c, blocks * 4) for c in channels)
-        for part in (self.extras, self.class_heads, self.box_heads):
-            part.apply(_start)
+        for layers in (self.extras, self.class_heads, self.box_heads):
+            layers.apply(_initialize)
         self.set_levels(_levels(config.layout, sides, spacing=config.spacing))
 
     def features(self, images: Tensor) -> list[Tensor]:
@@ -130,7 +128,7 @@ class SsdLite(MultiBoxNet):
         return self.backbone.expected_normalization()
 
     def _backbone_sides(self, size: int) -> list[int]:
-        """The side of each map; networks round odd sizes in their own ways, so one is asked."""
+        """Return the side of each map, by a forward pass: networks round odd sizes in their own ways."""
         was_training = self.backbone.training
         try:
             with torch.no_grad():
@@ -166,7 +164,7 @@ def _levels(layout: AnchorLayout, sides: list[int], *, spacing: str) -> list[Lev
     ]
 
 
-def _start(layer: nn.Module) -> None:
+def _initialize(layer: nn.Module) -> None:
     if isinstance(layer, nn.Conv2d):
         nn.init.normal_(layer.weight, std=0.03)
         if layer.bias is not None:

@@ -1,4 +1,4 @@
-"""The four causes of bad training, each as a check that says what to do."""
+"""Checks for the four common causes of bad training; each returns advice that says what to do."""
 
 from __future__ import annotations
 
@@ -10,44 +10,47 @@ from typing import Any, Literal
 from boxcrew.core.types import Ints
 from boxcrew.core.units import counted, format_count
 from boxcrew.data.checks.problem import ACTIONS, Action, Kind, Problem
-from boxcrew.evaluate.accuracy import Probabilities
+from boxcrew.evaluate.classification import Probabilities
 from boxcrew.evaluate.detection.metric import ClassRates
 from boxcrew.evaluate.detection.suspects import Suspect
 from boxcrew.evaluate.label_noise import LabelNoise, label_noise, surely_contradicted
 
 Cause = Literal["missing features", "too complex", "imbalance", "noise"]
 
-MOST, BEFORE = 3, 2
-"""Lines of advice that a run shows on the screen, and of these before its first step: one at least is left
-for what training itself brings to light."""
+MAX_LINES, MAX_LINES_BEFORE = 3, 2
+"""Lines of advice that a run shows on the screen in all, and before its first step: at least one is left for
+what training brings to light."""
 
-# Limits from which on something is said.
+# Limits above which advice is given.
 _IMBALANCE = 5.0  # times as many examples of the commonest class as of the rarest
 _PARAMETERS = 100.0  # for each example
 _ACCURACY_GAP = 0.1
 _AP_GAP = 0.2
 _LOSS_GAP = 0.2  # nats
-_LOSS_RATIO = 1.25  # and so many times as large: of large losses a small part is no gap
-_WITHOUT_GAIN, _STILL_FALLING = 3, 0.9  # evaluations that are no better while the loss falls below this part
-_STALLED = 5  # evaluations that are no better, where losses tell nothing
-_RECALL_GAP, _JUDGED = 0.2, 3  # below the mean; by so many examples or more, for of fewer chance decides
+_LOSS_RATIO = 1.25  # and this many times as large: a small fraction of a large loss is no gap
+_WITHOUT_GAIN, _STILL_FALLING = 3, 0.9  # evaluations without gain while the loss falls below this fraction
+_STALLED = 5  # evaluations without gain, if the loss does not show progress
+_RECALL_GAP, _MIN_EXAMPLES = 0.2, 3  # below the mean; of fewer examples, recall is chance
 _NOISE = 0.02  # of the labels
-_KNOWING, _CONTRADICTED = 0.7, 0.05  # of a network's answers, right; of the labels, by one network alone
-_LABEL_KINDS, _SURE = ("wrong-class", "missing-label"), 0.8  # of suspects that speak against labels; scores
-_LACKING = 0.01  # of the examples; not a limit, only what a weight is measured by
+_MIN_ACCURACY, _CONTRADICTED = (
+    0.7,
+    0.05,
+)  # of a network whose contradictions count; share of contradicted labels
+_LABEL_KINDS, _MIN_SCORE = ("wrong-class", "missing-label"), 0.8  # of suspects that count against labels
+_DEFECTS = 0.01  # of the examples; only the unit of the weight: any defect is reported
 
-_NAMED = 3  # suspects or classes in a sentence
-_NAME, _PLACE = 14, 40  # characters that the name of a class, and a place in the data, may take
+_MAX_NAMED = 3  # suspects or classes in a sentence
+_MAX_NAME, _MAX_PATH = 14, 40  # characters of a class's name, and of a path in the data
 
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """One line for people: what is the matter, and what to do."""
+    """One line for people that says what is wrong and what to do."""
 
     cause: Cause
     what: str
     remedy: str
-    weight: float  # how many times over its limit; the heavier, the sooner said
+    weight: float  # how many times over its limit; heavier advice is shown first
 
     def __str__(self) -> str:
         return f"{self.what}: {self.remedy}"
@@ -56,115 +59,124 @@ class Advice:
         return asdict(self)
 
 
-def worst(advice: Iterable[Advice], limit: int = MOST) -> tuple[Advice, ...]:
-    """Those that a screen has lines for: the heaviest first, but a second of one cause only after the first
-    of every other.
-    """
-    said: Counter[Cause] = Counter()
-    turns = []
-    for one in sorted(advice, key=lambda one: -one.weight):
-        turns.append((said[one.cause], one))
-        said[one.cause] += 1
-    return tuple(one for _, one in sorted(turns, key=lambda turn: turn[0]))[:limit]
+def worst(advice: Iterable[Advice], limit: int = MAX_LINES) -> tuple[Advice, ...]:
+    """Return the advice to show: heaviest first, but a second of one cause after the first of all others."""
+    seen: Counter[Cause] = Counter()
+    ranked = []
+    for item in sorted(advice, key=lambda item: -item.weight):
+        ranked.append((seen[item.cause], item))
+        seen[item.cause] += 1
+    return tuple(item for _, item in sorted(ranked, key=lambda pair: pair[0]))[:limit]
 
 
-MORE = "add examples of the rare ones"
-"""Helps against imbalance whatever is set."""
+ADD_EXAMPLES = "add examples of the rare ones"
+"""The remedy against imbalance that helps with any settings."""
 
 
-def imbalance(counts: Sequence[int], classes: Sequence[str], *, remedy: str = MORE) -> tuple[Advice, ...]:
-    """Of the training examples of each class; classes without any are told by themselves."""
-    found: list[Advice] = []
+def imbalance(
+    counts: Sequence[int], classes: Sequence[str], *, remedy: str = ADD_EXAMPLES
+) -> tuple[Advice, ...]:
+    """Check the training examples of each class; classes without any get advice of their own."""
+    advice: list[Advice] = []
     present = sorted((count, name) for count, name in zip(counts, classes, strict=True) if count)
     absent = [_start(name) for count, name in zip(counts, classes, strict=True) if not count]
     if absent:
-        more = f" and {len(absent) - _NAMED} more" if len(absent) > _NAMED else ""
-        what = f"train has no example of {', '.join(absent[:_NAMED])}{more}"
+        more = f" and {len(absent) - _MAX_NAMED} more" if len(absent) > _MAX_NAMED else ""
+        what = f"training data has no example of {', '.join(absent[:_MAX_NAMED])}{more}"
         weight = max(counts) / _IMBALANCE  # as if there were one
-        found.append(
-            Advice(cause="imbalance", what=what, remedy="add some, or take the class away", weight=weight)
-        )
+        remove = "add some, or remove the class"
+        advice.append(Advice(cause="imbalance", what=what, remedy=remove, weight=weight))
     if present and (ratio := present[-1][0] / present[0][0]) > _IMBALANCE:
         (few, rare), (many, common) = present[0], present[-1]
         what = f"{many} examples of {_start(common)}, {few} of {_start(rare)} ({ratio:.0f} to 1)"
-        found.append(Advice(cause="imbalance", what=what, remedy=remedy, weight=ratio / _IMBALANCE))
-    return tuple(found)
+        advice.append(Advice(cause="imbalance", what=what, remedy=remedy, weight=ratio / _IMBALANCE))
+    return tuple(advice)
 
 
-def unlearnt(counts: Sequence[int], rates: Sequence[ClassRates], *, remedy: str = MORE) -> tuple[Advice, ...]:
-    """After training: the class among the rare ones that is found least. `counts` are of training examples,
-    `rates` measured on new ones.
+def rare_class_missed(
+    counts: Sequence[int], rates: Sequence[ClassRates], *, remedy: str = ADD_EXAMPLES
+) -> tuple[Advice, ...]:
+    """Check after training whether a rare class has a low recall, and name the one with the lowest.
+
+    `counts` are those of training examples, `rates` those of the validation split.
     """
-    seen = [(rate, count) for rate, count in zip(rates, counts, strict=True) if rate.num_examples]
+    measured = [(rate, count) for rate, count in zip(rates, counts, strict=True) if rate.num_examples]
     rare = [
         (rate.recall, count, rate.name)
-        for rate, count in seen
-        if count * _IMBALANCE < max(counts) and rate.num_examples >= _JUDGED
+        for rate, count in measured
+        if count * _IMBALANCE < max(counts) and rate.num_examples >= _MIN_EXAMPLES
     ]
     if not rare:
         return ()
-    mean = sum(rate.recall for rate, _ in seen) / len(seen)
+    mean = sum(rate.recall for rate, _ in measured) / len(measured)
     recall, count, name = min(rare)
     weight = (mean - recall) / _RECALL_GAP
     if weight <= 1:
         return ()
-    what = f"recall of {_start(name)} ({count} learnt) is {recall:.2f}, mean {mean:.2f}"
+    what = f"recall of {_start(name)} ({count} examples) is {recall:.2f}, mean {mean:.2f}"
     return (Advice(cause="imbalance", what=what, remedy=remedy, weight=weight),)
 
 
 def too_complex(
     num_parameters: int, num_examples: int, *, from_scratch: bool, has_backbone: bool
 ) -> tuple[Advice, ...]:
-    """Before training; `num_examples` of a text are its characters. It is a guess, so it has the least
-    weight: what is measured comes first. `has_backbone`: whether there may be weights for it.
+    """Check before training whether a network is too large for its data (of running text: characters).
+
+    This is a guess, so it has the least weight: what is measured comes first. `has_backbone`: whether
+    pretrained weights may exist.
     """
     if not from_scratch or num_parameters <= _PARAMETERS * num_examples:
         return ()
-    what = f"{format_count(num_parameters)} parameters learn from {num_examples} examples"
-    others = "init=pretrained, augmentation" if has_backbone else "augmentation"
-    remedy = f"take a smaller network, {others} or more data"
+    what = f"{format_count(num_parameters)} parameters for {num_examples} training examples"
+    remedies = "init=pretrained, augmentation" if has_backbone else "augmentation"
+    remedy = f"use a smaller network, {remedies} or more data"
     return (Advice(cause="too complex", what=what, remedy=remedy, weight=1.0),)
 
 
-def gap(
+def generalization_gap(
     *,
     train_loss: float,
     val_loss: float,
     train_accuracy: float | None = None,
     val_accuracy: float | None = None,
 ) -> tuple[Advice, ...]:
-    """Between what was learnt and new examples, both measured in evaluation mode; losses in nats."""
-    found: list[tuple[float, str]] = []
+    """Compare training with validation examples, both measured in evaluation mode; losses in nats."""
+    gaps: list[tuple[float, str]] = []
     if val_loss > _LOSS_RATIO * train_loss:
         weight = (val_loss - train_loss) / _LOSS_GAP
-        found.append((weight, f"loss is {train_loss:.3g} on what was learnt, {val_loss:.3g} on new examples"))
+        gaps.append((weight, f"loss is {train_loss:.3g} on training data, {val_loss:.3g} on validation data"))
     if train_accuracy is not None and val_accuracy is not None:
         weight = (train_accuracy - val_accuracy) / _ACCURACY_GAP
-        shares = f"{train_accuracy:.3f} on what was learnt, {val_accuracy:.3f} on new examples"
-        found.append((weight, f"accuracy is {shares}"))
-    weight, what = max(found, default=(0.0, ""))
-    if not weight > 1:  # nor is a number that is not one
+        values = f"{train_accuracy:.3f} on training data, {val_accuracy:.3f} on validation data"
+        gaps.append((weight, f"accuracy is {values}"))
+    weight, what = max(gaps, default=(0.0, ""))
+    if not weight > 1:  # NaN is no gap either
         return ()
     remedy = "try dropout, optim.weight_decay=, augmentation, evaluation.patience=5"
     return (Advice(cause="too complex", what=what, remedy=remedy, weight=weight),)
 
 
-def found_less(*, learnt: float, new: float) -> tuple[Advice, ...]:
-    """The same of detectors, by the AP50 on photos of both."""
+def detection_gap(*, learnt: float, new: float) -> tuple[Advice, ...]:
+    """Compare a detector's AP50 on training images (`learnt`) with that on validation images (`new`)."""
     weight = (learnt - new) / _AP_GAP
     if not weight > 1:
         return ()
-    what = f"AP50 is {learnt:.3f} on photos that were learnt, {new:.3f} on new ones"
-    remedy = "add photos, or try stronger transforms.*, evaluation.patience=5"
+    what = f"AP50 is {learnt:.3f} on training images, {new:.3f} on validation images"
+    remedy = "add images, or try stronger transforms.*, evaluation.patience=5"
     return (Advice(cause="too complex", what=what, remedy=remedy, weight=weight),)
 
 
-def by_heart(*, best_step: int, loss_then: float, loss_now: float, evaluations: int) -> tuple[Advice, ...]:
-    """While it learns: evaluations have been no better since `best_step`, and the loss in training fell."""
+def overfitting_trend(
+    *, best_step: int, loss_then: float, loss_now: float, evaluations: int
+) -> tuple[Advice, ...]:
+    """Check during training whether the training loss falls while evaluations do not improve.
+
+    `evaluations`: those since the best one, which was at `best_step`.
+    """
     if evaluations < _WITHOUT_GAIN or not 0 < loss_now < _STILL_FALLING * loss_then:
         return ()
     what = (
-        f"no evaluation was better in {evaluations} since step {best_step}, and the loss fell from "
+        f"no improvement in {evaluations} evaluations since step {best_step}; training loss fell from "
         f"{loss_then:.3g} to {loss_now:.3g}"
     )
     remedy = f"try evaluation.patience={_WITHOUT_GAIN}, augmentation"
@@ -173,67 +185,72 @@ def by_heart(*, best_step: int, loss_then: float, loss_now: float, evaluations: 
 
 
 def stalled(*, best_step: int, evaluations: int) -> tuple[Advice, ...]:
-    """The same of phases that work against each other, whose losses tell nothing: evaluations alone count."""
+    """Check during training whether evaluations stopped improving, for a loss that shows no progress."""
     if evaluations < _STALLED:
         return ()
-    what = f"no evaluation was better in {evaluations} since step {best_step}"
+    what = f"no improvement in {evaluations} evaluations since step {best_step}"
     remedy = f"try evaluation.patience={_STALLED}, lower rates, augmentation or more data"
     return (Advice(cause="too complex", what=what, remedy=remedy, weight=evaluations / _STALLED),)
 
 
-def noise(found: LabelNoise, key: Callable[[int], str] = str) -> tuple[Advice, ...]:
-    """`key` names a suspect, as `Examples.key` does."""
-    if found.rate <= _NOISE:
+def noisy_labels(noise: LabelNoise, key: Callable[[int], str] = str) -> tuple[Advice, ...]:
+    """Check the labels of training. `key` names a suspect, as `Examples.key` does."""
+    if noise.rate <= _NOISE:
         return ()
-    what = f"about {found.rate:.0%} of the labels seem wrong"
+    what = f"about {noise.rate:.0%} of the labels seem wrong"
     remedy = "task.smoothing=0.1 makes them matter less"
-    if found.suspects:
-        first = ", ".join(_end(key(place), _PLACE // 2) for place in found.suspects[:_NAMED])
-        remedy = f"look at {counted(len(found.suspects), 'suspect')}, first {first}"
-    return (Advice(cause="noise", what=what, remedy=remedy, weight=found.rate / _NOISE),)
+    if noise.suspects:
+        first = ", ".join(_end(key(index), _MAX_PATH // 2) for index in noise.suspects[:_MAX_NAMED])
+        remedy = f"check {counted(len(noise.suspects), 'suspect')}, first {first}"
+    return (Advice(cause="noise", what=what, remedy=remedy, weight=noise.rate / _NOISE),)
 
 
-def contradicted(
-    answers: Probabilities, labels: Ints, *, key: Callable[[int], str] | None, remedy: str = ""
+def contradicted_labels(
+    probabilities: Probabilities, labels: Ints, *, key: Callable[[int], str] | None, remedy: str = ""
 ) -> tuple[Advice, ...]:
-    """After training: the same by a trained network's answers to new examples, if it knows enough of them to
-    doubt a label. `key` names a suspect, if they can be named; `remedy` is for the labels of training.
+    """Check the labels of the validation split by a trained network, if it is accurate enough to doubt them.
+
+    `key` names a suspect, None if they have no names; `remedy` is for the labels of training.
     """
-    if (answers.argmax(axis=1) == labels).mean() < _KNOWING:
+    if (probabilities.argmax(axis=1) == labels).mean() < _MIN_ACCURACY:
         return ()
-    found = label_noise(answers, labels)
-    rate = min(found.rate, surely_contradicted(answers, labels))
+    noise = label_noise(probabilities, labels)
+    rate = min(noise.rate, surely_contradicted(probabilities, labels))
     if rate <= _CONTRADICTED:
         return ()
     what = f"about {rate:.0%} of validation labels seem wrong"
-    look = f"look at {counted(len(found.suspects), 'suspect')}"
-    if key is not None and found.suspects:
-        look += f", first {_end(key(found.suspects[0]), _PLACE // 2)}"
-    remedy = f"{look}; {remedy}" if remedy else look
+    check = f"check {counted(len(noise.suspects), 'suspect')}"
+    if key is not None and noise.suspects:
+        check += f", first {_end(key(noise.suspects[0]), _MAX_PATH // 2)}"
+    remedy = f"{check}; {remedy}" if remedy else check
     return (Advice(cause="noise", what=what, remedy=remedy, weight=rate / _CONTRADICTED),)
 
 
-def doubted(suspects: Sequence[Suspect], num_objects: int) -> tuple[Advice, ...]:
-    """The same of objects in photos: of what a detector says against their labels, what it is sure of."""
-    sure = [one for one in suspects if one.kind in _LABEL_KINDS and one.score >= _SURE]
-    rate = len(sure) / max(1, num_objects)
+def doubted_objects(suspects: Sequence[Suspect], num_objects: int) -> tuple[Advice, ...]:
+    """Check the labels of objects by the suspects that a trained detector is confident about."""
+    confident = [
+        suspect for suspect in suspects if suspect.kind in _LABEL_KINDS and suspect.score >= _MIN_SCORE
+    ]
+    rate = len(confident) / max(1, num_objects)
     if rate <= _CONTRADICTED:
         return ()
     what = f"about {rate:.0%} of validation labels seem wrong or missing"
-    remedy = f"boxcrew doctor run= shows them, first {_end(sure[0].key, _PLACE // 2)}"
+    remedy = f"boxcrew doctor run= shows them, first {_end(confident[0].key, _MAX_PATH // 2)}"
     return (Advice(cause="noise", what=what, remedy=remedy, weight=rate / _CONTRADICTED),)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Lack:
+class _Defect:
+    """A group of problems in the data that get one line of advice."""
+
     cause: Cause
     kinds: frozenset[Kind]  # of problems
     noun: str
-    said: str
+    attribute: str  # that follows the noun
     remedy: str
     actions: frozenset[Action] = frozenset(ACTIONS)  # that were taken
 
-    def has(self, problem: Problem) -> bool:
+    def covers(self, problem: Problem) -> bool:
         return problem.kind in self.kinds and problem.action in self.actions
 
 
@@ -249,59 +266,60 @@ _UNREADABLE: frozenset[Kind] = frozenset(
         "text-unreadable",
     }
 )
-_LACKS = (
-    _Lack(
+_DEFECT_GROUPS = (
+    _Defect(
         cause="missing features",
         kinds=frozenset({"value-missing"}),
         noun="value",
-        said="missing",
-        remedy="fill them in, or leave the columns out",
+        attribute="missing",
+        remedy="fill them in, or remove the columns",
     ),
-    _Lack(
+    _Defect(
         cause="missing features",
         kinds=frozenset({"column-constant"}),
         noun="column",
-        said="without any change",
-        remedy="leave out what tells nothing",
+        attribute="with a single value",
+        remedy="remove what carries no information",
     ),
-    _Lack(
+    _Defect(
         cause="missing features",
         kinds=frozenset({"label-missing", "image-without-annotation"}),
         noun="example",
-        said="without label",
+        attribute="without label",
         remedy="label or remove what has none",
     ),
-    _Lack(
+    _Defect(
         cause="noise",
         kinds=_UNREADABLE,
         noun="example",
-        said="that cannot be read",
+        attribute="that cannot be read",
         remedy="restore or remove what is broken",
         actions=frozenset[Action]({"repaired", "left out"}),  # what is only noted is no example
     ),
 )
 
 
-def missing(problems: Sequence[Problem], num_examples: int) -> tuple[Advice, ...]:
-    """What the data lacks, and what of it cannot be read, of so many examples in all."""
-    groups = [(lack, [one for one in problems if lack.has(one)]) for lack in _LACKS]
-    return tuple(_lacking(lack, mine, num_examples) for lack, mine in groups if mine)
+def missing_data(problems: Sequence[Problem], num_examples: int) -> tuple[Advice, ...]:
+    """Check what of the data is missing or cannot be read; `num_examples` are those of training."""
+    groups = [(group, [problem for problem in problems if group.covers(problem)]) for group in _DEFECT_GROUPS]
+    return tuple(_defect_advice(group, members, num_examples) for group, members in groups if members)
 
 
-def _lacking(lack: _Lack, problems: Sequence[Problem], num_examples: int) -> Advice:
-    count = sum(one.count for one in problems)
-    noun = lack.noun if count == 1 else f"{lack.noun}s"
-    what = f"{count} {noun} {lack.said} (first: {_end(problems[0].where, _PLACE)})"
-    weight = count / (_LACKING * max(1, num_examples))
-    return Advice(cause=lack.cause, what=what, remedy=lack.remedy, weight=weight)
+def _defect_advice(group: _Defect, problems: Sequence[Problem], num_examples: int) -> Advice:
+    count = sum(problem.count for problem in problems)
+    noun = group.noun if count == 1 else f"{group.noun}s"
+    what = f"{count} {noun} {group.attribute} (first: {_end(problems[0].where, _MAX_PATH)})"
+    weight = count / (_DEFECTS * max(1, num_examples))
+    return Advice(cause=group.cause, what=what, remedy=group.remedy, weight=weight)
 
 
 def _start(name: str) -> str:
+    """Return the start of a name, on one line."""
     name = " ".join(name.split())
-    return name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
+    return name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 1]}…"
 
 
-def _end(place: str, limit: int) -> str:
-    """Of a path, the end says most."""
-    place = " ".join(place.split())
-    return place if len(place) <= limit else f"…{place[1 - limit :]}"
+def _end(path: str, limit: int) -> str:
+    """Return the end of a path, which says most, on one line."""
+    path = " ".join(path.split())
+    return path if len(path) <= limit else f"…{path[1 - limit :]}"

@@ -1,40 +1,89 @@
-"""A classifier's examination on one split."""
+"""Evaluates classifiers: accuracy, loss, rates of each class, confusion and calibration on one split."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Self
 
+import numpy as np
+import numpy.typing as npt
 from torch import Tensor
 
-from boxcrew.core.types import Ints
-from boxcrew.evaluate.accuracy import ClassificationReport, Probabilities
-from boxcrew.evaluate.evaluation import Evaluation
+from boxcrew.core.types import Bools, Ints
+from boxcrew.evaluate.detection.metric import ClassRates, f1, mean_defined
+from boxcrew.evaluate.evaluation import Evaluation, diverged
+
+Probabilities = npt.NDArray[np.floating[Any]]
+"""(N, C) class probabilities that a network predicts for N examples; each row adds up to 1."""
+
+NUM_BINS = 15
+"""Equal bins of the confidence 0..1 in which it is compared with accuracy (Guo et al. 2017)."""
+
+_TOP = 5
+_MIN_PROBABILITY = float(np.finfo(np.float32).tiny)  # stands for one that was rounded to 0: 87 nats
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrationBin:
+    """The examples whose greatest probability lies in one bin. Means are 0 if there are none."""
+
+    count: int
+    confidence: float  # mean of these probabilities
+    accuracy: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassificationReport:
+    """All that is measured about a classifier on one split."""
+
+    numbers: Mapping[str, float]
+    """`accuracy`, `accuracy5` (the truth is among the five likeliest; only if there are more classes), `loss`
+    (mean negative log-likelihood, nats), `precision recall F1` (means over the classes that have examples)
+    and `ECE` (expected calibration error). -1 where undefined."""
+    classes: tuple[ClassRates, ...]
+    confusion: tuple[tuple[int, ...], ...]  # (C, C): rows are true classes, columns predicted ones
+    calibration: tuple[CalibrationBin, ...]  # NUM_BINS of them, lowest confidence first
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values; all numbers are finite."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Return the report that `to_json` described."""
+        return cls(
+            numbers=dict(data["numbers"]),
+            classes=tuple(ClassRates(**rates) for rates in data["classes"]),
+            confusion=tuple(tuple(row) for row in data["confusion"]),
+            calibration=tuple(CalibrationBin(**values) for values in data["calibration"]),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ClassificationEvaluation(Evaluation):
+    """The evaluation of a classifier on N examples."""
+
     report: ClassificationReport
-    probabilities: Probabilities
-    labels: Ints  # (N,) of the same examples
-    first: Tensor  # inputs of the first of them, to be looked at
-    milliseconds: float  # of the network, for an example
+    probabilities: Probabilities  # (N, C)
+    labels: Ints  # (N,)
+    first: Tensor  # inputs of the first examples, to be shown
+    milliseconds: float  # of the network, per example
     seconds: float
     skipped: tuple[str, ...]
 
     @property
     def numbers(self) -> Mapping[str, float]:
-        """`loss` is called `val_loss`: beside it in the run's numbers stands that of training."""
+        """The report's numbers, with `loss` as `val_loss`: a run's `loss` is that of training."""
         return {"val_loss" if name == "loss" else name: value for name, value in self.report.numbers.items()}
 
     def sentence(self) -> str:
-        count = sum(one.num_examples for one in self.report.classes)
+        count = sum(rates.num_examples for rates in self.report.classes)
         numbers = self.report.numbers
         return f"accuracy {numbers['accuracy']:.4f}  loss {numbers['loss']:.3f}, {count} examples"
 
     def by_class(self) -> Mapping[str, float]:
-        return {f"F1/{one.name}": one.F1 for one in self.report.classes if one.num_examples}
+        return {f"F1/{rates.name}": rates.F1 for rates in self.report.classes if rates.num_examples}
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -42,3 +91,96 @@ class ClassificationEvaluation(Evaluation):
             **self.report.to_json(),
             "numbers": dict(self.numbers),
         }
+
+
+def evaluate_classes(
+    probabilities: Probabilities, labels: Ints, classes: Sequence[str]
+) -> ClassificationReport:
+    """Measure predictions against `labels` (N,), indices of `classes`. Of equal classes the first wins."""
+    assert probabilities.shape == (len(labels), len(classes)), (
+        probabilities.shape,
+        len(labels),
+        len(classes),
+    )
+    _check_finite(probabilities)
+    predicted = probabilities.argmax(axis=1)
+    confusion = np.zeros((len(classes), len(classes)), dtype=np.int64)
+    np.add.at(confusion, (labels, predicted), 1)
+    rates = _class_rates(confusion, classes)
+    bins = _calibration(probabilities.max(axis=1), predicted == labels)
+    return ClassificationReport(
+        numbers=_numbers(probabilities, labels) | _means(rates) | {"ECE": _calibration_error(bins)},
+        classes=rates,
+        confusion=tuple(tuple(row) for row in confusion.tolist()),
+        calibration=bins,
+    )
+
+
+def _check_finite(probabilities: Probabilities) -> None:
+    broken = int((~np.isfinite(probabilities).all(axis=1)).sum())
+    if broken:
+        raise diverged(
+            f"the network's predictions for {broken} of {len(probabilities)} examples are not finite"
+        )
+
+
+def _numbers(probabilities: Probabilities, labels: Ints) -> dict[str, float]:
+    num_classes = probabilities.shape[1]
+    true = probabilities[np.arange(len(labels)), labels]
+    tied_before = (probabilities == true[:, None]) & (np.arange(num_classes) < labels[:, None])
+    rank = ((probabilities > true[:, None]) | tied_before).sum(
+        axis=1
+    )  # of the true class; 0 is the likeliest
+    numbers = {"accuracy": _mean(rank == 0)}
+    if num_classes > _TOP:
+        numbers["accuracy5"] = _mean(rank < _TOP)
+    # A probability may be rounded to just above 1, whose negative logarithm is below 0.
+    numbers["loss"] = _mean(-np.log(np.clip(true.astype(np.float64), _MIN_PROBABILITY, 1.0)))
+    return numbers
+
+
+def _class_rates(confusion: Ints, classes: Sequence[str]) -> tuple[ClassRates, ...]:
+    correct, num_predicted, num_true = np.diag(confusion), confusion.sum(axis=0), confusion.sum(axis=1)
+    precision = np.divide(correct, num_predicted, out=np.zeros(len(classes)), where=num_predicted > 0)
+    recall = np.divide(correct, num_true, out=np.zeros(len(classes)), where=num_true > 0)
+    return tuple(
+        ClassRates(name=name, num_examples=num, precision=p, recall=r, F1=f1(p, r))
+        for name, num, p, r in zip(
+            classes, num_true.tolist(), precision.tolist(), recall.tolist(), strict=True
+        )
+    )
+
+
+def _means(rates: Sequence[ClassRates]) -> dict[str, float]:
+    counted = [rate for rate in rates if rate.num_examples]
+    return {
+        "precision": mean_defined([rate.precision for rate in counted]),
+        "recall": mean_defined([rate.recall for rate in counted]),
+        "F1": mean_defined([rate.F1 for rate in counted]),
+    }
+
+
+def _calibration(confidence: Probabilities, correct: Bools) -> tuple[CalibrationBin, ...]:
+    """Return the bins; a bin includes its upper edge, not its lower one."""
+    wide = confidence.astype(np.float64)
+    index = np.clip(np.ceil(wide * NUM_BINS).astype(np.int64) - 1, 0, NUM_BINS - 1)
+    count = np.bincount(index, minlength=NUM_BINS)
+    at_least_one = np.maximum(count, 1)
+    means = np.bincount(index, weights=wide, minlength=NUM_BINS) / at_least_one
+    shares = np.bincount(index, weights=correct.astype(np.float64), minlength=NUM_BINS) / at_least_one
+    return tuple(
+        CalibrationBin(count=n, confidence=mean, accuracy=share)
+        for n, mean, share in zip(count.tolist(), means.tolist(), shares.tolist(), strict=True)
+    )
+
+
+def _calibration_error(bins: Sequence[CalibrationBin]) -> float:
+    """Return the mean over the examples of |accuracy - confidence| of their bin; -1 without examples."""
+    total = sum(b.count for b in bins)
+    if not total:
+        return -1.0
+    return sum(b.count * abs(b.accuracy - b.confidence) for b in bins) / total
+
+
+def _mean(values: npt.NDArray[Any]) -> float:
+    return float(values.mean()) if values.size else -1.0

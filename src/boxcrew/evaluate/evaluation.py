@@ -1,4 +1,4 @@
-"""What every examination says, whatever was examined."""
+"""The result that every evaluation has, whatever the task."""
 
 from __future__ import annotations
 
@@ -6,32 +6,39 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from boxcrew.core.errors import ModelError
+
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
 
-class Evaluation(ABC):
-    """What an examination found."""
+def diverged(problem: str) -> ModelError:
+    """Return the error of a network whose outputs are not finite."""
+    return ModelError(problem, advice="training has diverged: try a lower optim.rate=, or optim.clip=")
 
-    seconds: float  # the whole took
-    skipped: tuple[str, ...]  # samples that could not be read, in words
+
+class Evaluation(ABC):
+    """The result of evaluating a network on one split."""
+
+    seconds: float  # that the evaluation took
+    skipped: tuple[str, ...]  # a sentence for each sample that could not be read
 
     @property
     @abstractmethod
     def numbers(self) -> Mapping[str, float]:
-        """Those that the settings name among the metrics, and others."""
+        """The metrics that the settings can name, and others."""
 
     @abstractmethod
     def sentence(self) -> str:
-        """The most important of them."""
+        """Return the most important numbers as one line."""
 
     def by_class(self) -> Mapping[str, float]:
-        """Others, for curves over the run."""
+        """Return one number for each class, to be plotted over the run."""
         return {}
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
-        """All, with `numbers`, `classes` (a list) and `milliseconds` (of a sample, by stage) among it."""
+        """Return everything, with `numbers`, `classes` (a list) and `milliseconds` (per sample, by stage)."""
 
     def show(self, writer: SummaryWriter, step: int) -> None:  # noqa: B027, most have nothing
-        """What TensorBoard can draw besides numbers and pictures."""
+        """Write to TensorBoard what is neither a number nor an image."""

@@ -1,4 +1,4 @@
-"""How well text is foretold."""
+"""Evaluates language models: how well they predict the next character of a text."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import math
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Any
 
-from boxcrew.core.errors import ModelError
+from boxcrew.evaluate.evaluation import diverged
 
-_MOST_NATS = math.log(sys.float_info.max)  # beyond, the perplexity is too large to be written
+_MOST_NATS = math.log(sys.float_info.max)  # beyond, the perplexity overflows a float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,26 +18,18 @@ class LanguageReport:
     """All that is measured about a language model on one split."""
 
     numbers: Mapping[str, float]
-    """`loss` (nats a character), `perplexity` (its exponential), `bits` (a character). -1 where undefined."""
-    num_characters: int  # that were foretold
+    """`loss` (nats per character), `perplexity` (its exponential), `bits` (per character); -1: undefined."""
+    num_characters: int  # that were predicted
 
     def to_json(self) -> dict[str, Any]:
-        """What `json.dump` takes; all numbers are finite."""
+        """Return JSON values; all numbers are finite."""
         return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """From what `to_json` gave, before or after a way through a file."""
-        return cls(numbers=dict(data["numbers"]), num_characters=data["num_characters"])
 
 
 def evaluate_language(nats: float, num_characters: int) -> LanguageReport:
-    """From the negative log-likelihood of all characters, summed."""
+    """Return the report for `nats`, the sum of the negative log-likelihoods of all characters."""
     if not math.isfinite(nats):
-        raise ModelError(
-            f"the loss of {num_characters} characters is {nats}, not a number",
-            advice="training has diverged: a lower optim.rate=, or optim.clip=",
-        )
+        raise diverged(f"the loss of {num_characters} characters is {nats}")
     if not num_characters:
         return LanguageReport(numbers={"loss": -1.0, "perplexity": -1.0, "bits": -1.0}, num_characters=0)
     loss = nats / num_characters

@@ -1,0 +1,5 @@
+"""Hardware as data: a `Machine` with its `Device`s, their memory and their `Speeds`.
+
+`probe` describes this host, `speed` adds measured speeds and stores them, and `inventory` describes a machine
+that is only assumed (`--assume`). `plan` and `deploy` read the result; nothing here knows a model.
+"""

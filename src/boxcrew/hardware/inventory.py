@@ -1,4 +1,4 @@
-"""A machine that is not here, from a few words about it."""
+"""Machines that are assumed: described in a few words, or in a JSON file."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pydantic import ByteSize, TypeAdapter
 from boxcrew.core.errors import UsageError
 from boxcrew.hardware.machine import Device, Machine, Speeds
 
-USUAL = ("8 cores", "32GB", "1 NUMA node")  # where nothing else is said
-MAX_DEVICES = 1024  # that one item may name
-# A GPU's float32 speed is all that is said about it. The rest is what the leanest of usual cards have:
-COPIED_BYTES = 0.012  # an operation: an RTX 4090 has 1008 GB/s and 82.6 TFLOPS, others have more
-FROM_HOST_BYTES = 12e9  # a second: 16 lanes of PCIe 3
+USUAL = ("8 cores", "32GB", "1 NUMA node")  # unless described otherwise
+MAX_DEVICES = 1024  # per item
+# Only a GPU's float32 speed can be described. The rest is that of usual cards with the least bandwidth:
+COPIED_BYTES = 0.012  # per operation: an RTX 4090 has 1008 GB/s and 82.6 TFLOPS, others have more
+FROM_HOST_BYTES = 12e9  # per second: 16 lanes of PCIe 3
 
 _NUMBER = r"\d{1,9}(?:\.\d{1,3})?"
 _SIZE = rf"{_NUMBER}\s*[kmgt]i?b"
@@ -37,43 +37,41 @@ _ADVICE = (
 )
 
 
-def assumed(text: str) -> Machine:
-    """The machine that `text` describes, or the one in the JSON file that it names (`….json`, or with a `/`).
+def assumed_machine(text: str) -> Machine:
+    """Return the machine that `text` describes, or that of a JSON file (`….json`, or with a `/`).
 
-    `2x24GB-gpu, 16 cores, 64GB`: items in any order, in capitals or not. Accelerators may be of several kinds
-    (`24GB-gpu, 2x8GB-gpu`, `4x16GB-tpu`) and get their numbers in that order. A GPU computes bfloat16, unless
-    it is written `24GB-gpu-fp16`; its float32 speed may be added, `24GB-gpu@40TFLOPS`, else it is not known.
-    A plain size is main memory.
+    `2x24GB-gpu, 16 cores, 64GB`: items in any order and case. Accelerators may be of several kinds
+    (`24GB-gpu, 2x8GB-gpu`, `4x16GB-tpu`) and are numbered in that order. A GPU computes bfloat16 unless it is
+    written `24GB-gpu-fp16`; its float32 speed may be added: `24GB-gpu@40TFLOPS`. A plain size is main memory.
 
-    1 GB is 10^9 bytes and 1 GiB 2^30. Makers who say GB mostly mean GiB; but a plan must not be larger than
-    what is there, and some of it is never free.
+    1 GB is 10^9 bytes and 1 GiB 2^30. Vendors mostly write GB for GiB, but assuming less is safer.
     """
     if text.lower().endswith(".json") or "/" in text:
-        return _at_rest(Machine.read(Path(text), setting="assume"))
+        return _idle(Machine.read(Path(text), setting="assume"))
     try:
         return _machine(text, _items(text.split(",")))
     except UsageError as error:
         raise UsageError(f"assume={text}: {error.message}", advice=_ADVICE) from None
 
 
-def _at_rest(machine: Machine) -> Machine:
-    """What was free or busy when it was described is not so when it will be used."""
+def _idle(machine: Machine) -> Machine:
+    """Return the machine without its load at the time of the description."""
     devices = tuple(device.model_copy(update={"free_bytes": None}) for device in machine.devices)
     return machine.model_copy(update={"busy_cores": 0.0, "devices": devices})
 
 
 def _items(words: Sequence[str]) -> Mapping[str, list[re.Match[str]]]:
-    """By what they are about; the usual ones where there are none."""
-    found: dict[str, list[re.Match[str]]] = {name: [] for name in _FORMS}
+    """Return the items by kind, with the usual ones where none are given."""
+    items: dict[str, list[re.Match[str]]] = {name: [] for name in _FORMS}
     for word in words:
         name, item = _item(word)
-        if name != "accelerators" and found[name]:
-            raise UsageError(f"'{item.string}': there is '{found[name][0].string}' already")
-        found[name].append(item)
+        if name != "accelerators" and items[name]:
+            raise UsageError(f"'{item.string}': there is '{items[name][0].string}' already")
+        items[name].append(item)
     for word in USUAL:
         name, item = _item(word)
-        found[name] = found[name] or [item]
-    return found
+        items[name] = items[name] or [item]
+    return items
 
 
 def _item(word: str) -> tuple[str, re.Match[str]]:
@@ -83,7 +81,7 @@ def _item(word: str) -> tuple[str, re.Match[str]]:
             if any(float(number) == 0 for number in re.findall(_NUMBER, word)):
                 raise UsageError(f"'{word}': must be above zero")
             return name, item
-    raise UsageError(f"'{word}' says nothing about a machine")
+    raise UsageError(f"'{word}' does not describe a machine")
 
 
 def _machine(text: str, items: Mapping[str, Sequence[re.Match[str]]]) -> Machine:
@@ -103,24 +101,24 @@ def _machine(text: str, items: Mapping[str, Sequence[re.Match[str]]]) -> Machine
 
 
 def _accelerators(items: Sequence[re.Match[str]]) -> list[Device]:
-    found: dict[str, list[Device]] = {"cuda": [], "xla": []}
+    devices: dict[str, list[Device]] = {"cuda": [], "xla": []}
     for item in items:
         num = int(item["num"] or 1)
         if num > MAX_DEVICES:
             raise UsageError(f"'{item.string}': at most {MAX_DEVICES} devices")
-        kind, what = ("cuda", "GPU") if item["gpu"] else ("xla", "TPU")
-        found[kind] += [
+        kind, title = ("cuda", "GPU") if item["gpu"] else ("xla", "TPU")
+        devices[kind] += [
             Device(
                 name=f"{kind}:{index}",
                 kind=kind,
-                model=f"assumed {what}",
+                model=f"assumed {title}",
                 memory_bytes=_bytes(item["size"]),
                 bf16=not item["fp16"],
                 speeds=_speeds(float(item["speed"])) if item["speed"] else None,
             )
-            for index in range(len(found[kind]), len(found[kind]) + num)
+            for index in range(len(devices[kind]), len(devices[kind]) + num)
         ]
-    return [device for devices in found.values() for device in devices]
+    return [*devices["cuda"], *devices["xla"]]
 
 
 def _speeds(teraflops: float) -> Speeds:

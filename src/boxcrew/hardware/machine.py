@@ -1,4 +1,4 @@
-"""The hardware, described: pure data that can be written, read back, and made up."""
+"""The description of hardware: pure data that can be written, read back, and made up."""
 
 from __future__ import annotations
 
@@ -13,21 +13,19 @@ from boxcrew.core.units import counted, format_bytes
 
 
 class Speeds(Config):
-    """What a device was measured to do, with all that this process may use of it."""
+    """The measured speeds of a device, using all of it that this process may use."""
 
     group = "speeds"
 
-    gemm: float = Field(gt=0)  # 10^9 operations a second in products of large float32 matrices
+    gemm: float = Field(gt=0)  # 10^9 operations per second in products of large float32 matrices
     convolution: float = Field(gt=0)  # the same in 3 x 3 convolutions, contiguous
     convolution_channels_last: float = Field(gt=0)
-    copy_bytes: float = Field(gt=0)  # a second, read and written again within its memory
-    from_host_bytes: float | None = Field(
-        default=None, gt=0
-    )  # a second, from main memory; None: is main memory
+    copy_bytes: float = Field(gt=0)  # per second, read and written within its memory
+    from_host_bytes: float | None = Field(default=None, gt=0)  # per second; None: it is the host
 
 
 class Device(Config):
-    """One thing that computes."""
+    """A CPU or an accelerator."""
 
     group = "devices"
 
@@ -35,34 +33,32 @@ class Device(Config):
     kind: str = Field(min_length=1)  # as torch names it: cpu, cuda (AMD's too), xpu, mps, …
     model: str  # as its maker names it
     memory_bytes: int = Field(gt=0)
-    free_bytes: int | None = Field(default=None, ge=0)  # of these, just now; None: not known
+    free_bytes: int | None = Field(default=None, ge=0)  # at present; None: not known
     bf16: bool = False  # whether it computes bfloat16 fast, not by emulation
     speeds: Speeds | None = None  # None: not measured
 
 
 class Machine(Config):
-    """One host as a process on it may use it: container limits are already taken off."""
+    """One host as a process on it may use it, within the limits of its container."""
 
     platform: str
     python: str
     torch: str
-    cores: float = Field(gt=0)  # usable at once: affinity and quota respected, so it may be a fraction
-    busy_cores: float = Field(default=0, ge=0)  # of these, taken by others just now
+    cores: float = Field(gt=0)  # usable at once, by affinity and quota; may be a fraction
+    busy_cores: float = Field(default=0, ge=0)  # used by other processes at present
     memory_bytes: int = Field(gt=0)
-    numa_nodes: int = Field(default=1, ge=1)  # parts of the memory, each near to some of the cores
-    decoded_pixels: float | None = Field(
-        default=None, gt=0
-    )  # of JPEGs a second on one core; None: not measured
+    numa_nodes: int = Field(default=1, ge=1)
+    decoded_pixels: float | None = Field(default=None, gt=0)  # of JPEGs per second and core
     devices: tuple[Device, ...] = Field(min_length=1)  # the CPU first
 
     @model_validator(mode="after")
-    def _has_a_cpu_and_no_doubles(self) -> Self:
+    def _has_a_cpu_and_no_duplicates(self) -> Self:
         names = [device.name for device in self.devices]
         if self.devices[0].kind != "cpu":
             raise UsageError(f"machine: devices: the CPU must be the first, not {names[0]}")
         for name in names:
             if names.count(name) > 1:
-                raise UsageError(f"machine: devices: {name} is there twice")
+                raise UsageError(f"machine: devices: {name} is listed twice")
         return self
 
     @property
@@ -77,8 +73,8 @@ class Machine(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class Host:
-    """A machine with replicas on it."""
+    """A machine, and the ranks of its replicas."""
 
     name: str
     machine: Machine
-    ranks: tuple[int, ...]  # of the replicas there; none where there are only parameter servers
+    ranks: tuple[int, ...]  # empty if it has only parameter servers

@@ -1,7 +1,8 @@
-"""How fast this machine is: measured for a moment, and kept until something about the machine changes."""
+"""The speeds of this machine: measured once, and stored until something about the machine changes."""
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import statistics
@@ -22,42 +23,44 @@ from boxcrew.core.errors import UsageError
 from boxcrew.core.files import write_text
 from boxcrew.hardware.machine import Device, Machine, Speeds
 
-QUIET = 0.3  # cores that others may use meanwhile
-APART = 120.0  # seconds, at most, for all devices
-MOMENT = 0.2  # seconds that one kind of work is watched for
+QUIET = 0.3  # cores that other processes may use during a measurement
+TIMEOUT = 120.0  # seconds for all devices, in a subprocess
+MOMENT = 0.2  # seconds for which each kind of work is measured
 SIDE = 1024  # of the matrices
 IMAGES, CHANNELS, MAP = 8, 64, 56  # of the convolution: a middle stage of a usual network
 COPIED = 128 << 20  # bytes: more than caches hold
 PHOTO = (1280, 960)
 
 
-def measured(machine: Machine, folder: Path | None = None) -> Machine:
-    """The same with the speeds of all its devices: as known from before, or measured now (about two seconds a
-    device). What was measured while others were at work stands until they are not. `folder` is where it is
-    kept, by default the user's cache.
+def with_speeds(machine: Machine, folder: Path | None = None) -> Machine:
+    """Return the machine with the speeds of its devices: stored, or measured now in two seconds per device.
+
+    Speeds that were measured on a busy machine are used until it is idle. `folder` is where they are stored,
+    by default the user's cache.
     """
     folder = folder or cache_folder("machine")
     file = folder / f"{fingerprint(machine)}.json" if folder else None
-    known = _read(file)
-    if known is not None and (known.busy_cores < QUIET or machine.busy_cores >= QUIET):
-        return _as_fast_as(known, machine)
-    found = measured_apart(machine) if machine.accelerators else measure(machine)
-    _write(file, found)
-    return found
+    stored = _read(file)
+    if stored is not None and (stored.busy_cores < QUIET or machine.busy_cores >= QUIET):
+        return _with_speeds_of(stored, machine)
+    measured = measure_in_subprocess(machine) if machine.accelerators else measure_machine(machine)
+    _write(file, measured)
+    return measured
 
 
-def measure(machine: Machine) -> Machine:
+def measure_machine(machine: Machine) -> Machine:
     with _threads(max(1, int(machine.cores))):
         devices = tuple(
             d if d.kind == "xla" else d.model_copy(update={"speeds": measure_device(d)})
-            for d in machine.devices  # what xla computes it computes later, when nobody looks at a clock
+            for d in machine.devices  # xla computes lazily: its calls cannot be timed
         )
     return machine.model_copy(update={"devices": devices, "decoded_pixels": measure_decoding()})
 
 
-def measured_apart(machine: Machine) -> Machine:
-    """By a process that ends: who has once used an accelerator holds some of its memory for good. Where it
-    fails, speeds are not known.
+def measure_in_subprocess(machine: Machine) -> Machine:
+    """Measure in a subprocess, because a process that used an accelerator never frees all of its memory.
+
+    If it fails, the machine is returned without speeds.
     """
     try:
         done = subprocess.run(
@@ -65,7 +68,7 @@ def measured_apart(machine: Machine) -> Machine:
             input=json.dumps(machine.tree()),
             capture_output=True,
             text=True,
-            timeout=APART,
+            timeout=TIMEOUT,
             check=True,
         )
         return Machine.of(json.loads(done.stdout.splitlines()[-1]))
@@ -74,61 +77,54 @@ def measured_apart(machine: Machine) -> Machine:
 
 
 def measure_device(device: Device) -> Speeds:
-    place = torch.device(device.name)
-    matrix = torch.randn(SIDE, SIDE, device=place)
-    images = torch.randn(IMAGES, CHANNELS, MAP, MAP, device=place)
-    layer = nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1, bias=False).to(place)
+    torch_device = torch.device(device.name)
+    matrix = torch.randn(SIDE, SIDE, device=torch_device)
+    images = torch.randn(IMAGES, CHANNELS, MAP, MAP, device=torch_device)
+    layer = nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1, bias=False).to(torch_device)
     work = 2 * IMAGES * MAP * MAP * CHANNELS * CHANNELS * 9
-    block = torch.zeros(COPIED // 4, device=place)
+    block = torch.zeros(COPIED // 4, device=torch_device)
     target = torch.empty_like(block)
     last = torch.channels_last
-    images_last, layer_last = images.to(memory_format=last), _copied(layer).to(memory_format=last)
+    images_last, layer_last = images.to(memory_format=last), copy.deepcopy(layer).to(memory_format=last)
     with torch.inference_mode():
         return Speeds(
-            gemm=2 * SIDE**3 / _seconds(lambda: matrix @ matrix, place) / 1e9,
-            convolution=work / _seconds(lambda: layer(images), place) / 1e9,
-            convolution_channels_last=work / _seconds(lambda: layer_last(images_last), place) / 1e9,
-            copy_bytes=2 * COPIED / _seconds(lambda: target.copy_(block), place),
-            from_host_bytes=None if device.kind == "cpu" else _from_host(block, place),
+            gemm=2 * SIDE**3 / _seconds(lambda: matrix @ matrix, torch_device) / 1e9,
+            convolution=work / _seconds(lambda: layer(images), torch_device) / 1e9,
+            convolution_channels_last=work / _seconds(lambda: layer_last(images_last), torch_device) / 1e9,
+            copy_bytes=2 * COPIED / _seconds(lambda: target.copy_(block), torch_device),
+            from_host_bytes=None if device.kind == "cpu" else _from_host(block, torch_device),
         )
 
 
 def measure_decoding() -> float:
-    """Pixels a second of a photo-like JPEG, on one core."""
+    """Return the pixels per second of a photo-like JPEG, decoded on one core."""
     width, height = PHOTO
-    draw = np.random.default_rng(0)
-    rough = draw.integers(0, 256, (height // 16, width // 16, 3), dtype=np.uint8)
+    rough = np.random.default_rng(0).integers(0, 256, (height // 16, width // 16, 3), dtype=np.uint8)
     encoded = cv2.imencode(".jpg", cv2.resize(rough, PHOTO, interpolation=cv2.INTER_CUBIC))[1]
     seconds = _seconds(lambda: cv2.imdecode(encoded, cv2.IMREAD_COLOR), torch.device("cpu"))
     return width * height / seconds
 
 
-def _copied(layer: nn.Conv2d) -> nn.Conv2d:
-    other = nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1, bias=False).to(layer.weight.device)
-    other.load_state_dict(layer.state_dict())
-    return other
+def _from_host(block: Tensor, device: torch.device) -> float:
+    source = torch.zeros(COPIED // 4, pin_memory=device.type == "cuda")
+    return COPIED / _seconds(lambda: block.copy_(source), device)
 
 
-def _from_host(block: Tensor, place: torch.device) -> float:
-    source = torch.zeros(COPIED // 4, pin_memory=place.type == "cuda")
-    return COPIED / _seconds(lambda: block.copy_(source), place)
-
-
-def _seconds(work: Callable[[], object], place: torch.device) -> float:
-    """The median time of a call, the first not counted."""
-    _timed(work, place)
+def _seconds(work: Callable[[], object], device: torch.device) -> float:
+    """Return the median seconds of a call, without the first."""
+    _timed(work, device)
     end = time.perf_counter() + MOMENT
-    found = [_timed(work, place)]
+    times = [_timed(work, device)]
     while time.perf_counter() < end:
-        found.append(_timed(work, place))
-    return statistics.median(found)
+        times.append(_timed(work, device))
+    return statistics.median(times)
 
 
-def _timed(work: Callable[[], object], place: torch.device) -> float:
+def _timed(work: Callable[[], object], device: torch.device) -> float:
     begun = time.perf_counter()
     work()
-    if place.type != "cpu":
-        torch.accelerator.synchronize(place)
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
     return time.perf_counter() - begun
 
 
@@ -143,40 +139,36 @@ def _threads(num: int) -> Iterator[None]:
 
 
 def fingerprint(machine: Machine) -> str:
-    """Of everything that may change speeds; what is free just now does not, and speeds themselves are not
-    part of it.
-    """
-    at_rest = [device.model_dump(mode="json", exclude={"free_bytes", "speeds"}) for device in machine.devices]
+    """Return a hash of everything that may change speeds: not of the present load, nor of the speeds."""
     lasting = machine.model_dump(mode="json", exclude={"busy_cores", "decoded_pixels", "devices"})
-    lasting["devices"] = at_rest
-    known = json.dumps(lasting, sort_keys=True)
-    return hashlib.blake2b(known.encode(), digest_size=16).hexdigest()
+    lasting["devices"] = [
+        device.model_dump(mode="json", exclude={"free_bytes", "speeds"}) for device in machine.devices
+    ]
+    return hashlib.blake2b(json.dumps(lasting, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
-def _as_fast_as(known: Machine, machine: Machine) -> Machine:
-    """`machine` as it is just now, with the speeds that were measured before."""
-    speeds = {device.name: device.speeds for device in known.devices}
+def _with_speeds_of(stored: Machine, machine: Machine) -> Machine:
+    """Return `machine` with its present load and the stored speeds."""
+    speeds = {device.name: device.speeds for device in stored.devices}
     devices = tuple(d.model_copy(update={"speeds": speeds.get(d.name)}) for d in machine.devices)
-    return machine.model_copy(update={"devices": devices, "decoded_pixels": known.decoded_pixels})
+    return machine.model_copy(update={"devices": devices, "decoded_pixels": stored.decoded_pixels})
 
 
 def _read(file: Path | None) -> Machine | None:
-    """None if it is not there, or is not what was written."""
+    """Return the stored machine; None if the file is missing or damaged."""
     with suppress(UsageError):
         return Machine.read(file, setting="machine") if file is not None else None
     return None
 
 
 def _write(file: Path | None, machine: Machine) -> None:
-    """A speed that cannot be kept is measured again."""
+    """Store the machine; where that fails, it is measured again the next time."""
     if file is None:
         return
-    try:
+    with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
         write_text(file, json.dumps(machine.tree()))
-    except OSError:
-        return
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(Machine.of(json.load(sys.stdin))).tree()))
+    print(json.dumps(measure_machine(Machine.of(json.load(sys.stdin))).tree()))

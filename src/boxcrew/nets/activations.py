@@ -1,4 +1,4 @@
-"""The activations that networks can be given by name."""
+"""Activation layers by the names that settings use."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ _LAYERS: Mapping[Activation, Callable[[], nn.Module]] = {
 
 
 def activation_layer(name: Activation) -> nn.Module:
-    """May change its input in place: not for what is still needed."""
+    """Return a new activation layer. It may overwrite its input, which must not be used again."""
     return _LAYERS[name]()

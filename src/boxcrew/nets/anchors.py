@@ -1,4 +1,4 @@
-"""Default boxes, and the code that expresses a box relative to one (SSD, section 2.2)."""
+"""Default boxes, and the encoding of a box relative to one (SSD, section 2.2)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class Level:
 
     height: int  # of the map, in cells
     width: int
-    step: tuple[float, float]  # x and y distance of neighbouring cells, as fractions of the input
+    step: tuple[float, float]  # x and y distance of neighboring cells, as fractions of the input
     shapes: tuple[tuple[float, float], ...]  # width and height of each box of a cell
 
 
 def paper_shapes(scale: float, next_scale: float, ratios: Sequence[float]) -> tuple[tuple[float, float], ...]:
-    """The boxes of a cell: a square of this scale, one between it and the next, and two for each ratio."""
+    """Return the shapes of a cell: a square of `scale`, one up to `next_scale`, and two for each ratio."""
     between = (scale * next_scale) ** 0.5
     shapes = [(scale, scale), (between, between)]
     for ratio in ratios:
@@ -30,8 +30,8 @@ def paper_shapes(scale: float, next_scale: float, ratios: Sequence[float]) -> tu
 
 
 def default_boxes(levels: Sequence[Level], *, size: int) -> Tensor:
-    """(A, 4) centre-x, centre-y, width, height in pixels of a `size` x `size` input; level by level, row by
-    row, cell by cell, the order in which heads give their numbers. Sides are limited to the input.
+    """Return (A, 4) center-x, center-y, width, height in pixels of a `size` x `size` input.
+    Boxes are ordered by level, row and cell, as the outputs of heads are. Sides are limited to the input.
     """
     return torch.cat([_level_boxes(level) for level in levels]) * size
 
@@ -50,8 +50,8 @@ def _level_boxes(level: Level) -> Tensor:
 
 
 def best_overlaps(boxes: Tensor, levels: Sequence[Level]) -> Tensor:
-    """(N,) the IoU of boxes (N, 4) xyxy, as fractions of the input, with the best of the default boxes. Of
-    all that have one shape that of the nearest cell is the best: no others are looked at.
+    """Return the IoU (N,) of each box (N, 4), xyxy as fractions of the input, with its best default box.
+    Of all default boxes of one shape, that of the nearest cell is the best, so only this is computed.
     """
     return torch.stack([_best_of_level(boxes, level) for level in levels]).amax(dim=0)
 
@@ -69,20 +69,20 @@ def _best_of_level(boxes: Tensor, level: Level) -> Tensor:
 
 
 def to_xyxy(boxes: Tensor) -> Tensor:
-    """(..., 4) centre and size -> corners."""
+    """Convert boxes (..., 4) from center and size to corners."""
     centre, half = boxes[..., :2], boxes[..., 2:] / 2
     return torch.cat((centre - half, centre + half), dim=-1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class BoxCode:
-    """Offsets of a box from a default box, divided by the variances so that each is near unit size."""
+    """The offsets of a box from a default box, divided by the variances so that each has about unit size."""
 
     centre_variance: float = 0.1
     size_variance: float = 0.2
 
     def encode(self, boxes: Tensor, anchors: Tensor) -> Tensor:
-        """(..., 4) xyxy boxes with positive sides, and centre-size anchors -> (..., 4) offsets."""
+        """Return the offsets (..., 4) of xyxy boxes (..., 4) with positive sides from center-size anchors."""
         centre = (boxes[..., :2] + boxes[..., 2:]) / 2
         size = boxes[..., 2:] - boxes[..., :2]
         shift = (centre - anchors[..., :2]) / anchors[..., 2:] / self.centre_variance
@@ -90,7 +90,7 @@ class BoxCode:
         return torch.cat((shift, growth), dim=-1)
 
     def decode(self, offsets: Tensor, anchors: Tensor) -> Tensor:
-        """The inverse: (..., 4) offsets -> xyxy boxes. Growth is bounded so that exp stays finite."""
+        """Return the xyxy boxes (..., 4) of these offsets. Growth is bounded so that exp stays finite."""
         centre = offsets[..., :2] * self.centre_variance * anchors[..., 2:] + anchors[..., :2]
         growth = (offsets[..., 2:] * self.size_variance).clamp(max=MAX_GROWTH)
         half = torch.exp(growth) * anchors[..., 2:] / 2

@@ -1,4 +1,4 @@
-"""Feature extractors: timm's, seen as a list of maps at growing strides."""
+"""Feature extractors from timm that return a list of maps at growing strides."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
 class Backbone(nn.Module):
-    """A timm network cut into feature maps, without weights: `train/run/init.py` fills them.
-
-    `forward` gives the maps of `strides`, finest first; `channels` are their depths.
+    """A timm network cut into feature maps, with random weights; `train/run/init.py` loads others.
+    `forward` returns the maps of `strides`, finest first; `channels` are their depths.
     """
 
     def __init__(self, name: str, *, finest_stride: int) -> None:
@@ -44,17 +43,17 @@ class Backbone(nn.Module):
 
     def forward(self, images: Tensor) -> list[Tensor]:
         maps: list[Tensor] = self.body(images)
-        # Networks that work channels-last (Swin and kin) say so; some others say nothing.
+        # Channels-last networks such as Swin declare it; some others declare nothing.
         if getattr(self.body, "output_fmt", "NCHW") == "NHWC":
             return [features.permute(0, 3, 1, 2) for features in maps]
         return maps
 
     def expected_normalization(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Mean and deviation of 0..1 pixels that timm's weights for this network want."""
+        """Return mean and deviation of the 0..1 pixels that timm's weights for this network expect."""
         import timm
 
-        found = timm.get_pretrained_cfg(self.name)
-        return (found.mean, found.std) if found else (IMAGENET_MEAN, IMAGENET_STD)
+        settings = timm.get_pretrained_cfg(self.name)
+        return (settings.mean, settings.std) if settings else (IMAGENET_MEAN, IMAGENET_STD)
 
 
 def _names() -> list[str]:

@@ -1,8 +1,7 @@
-"""Losses of networks that tell classes apart. Each gives a sum over the samples and the weight to divide it
-by (`core/types.py`, Losses).
+"""Losses of classifiers. Each returns a sum over samples and the weight to divide it by.
 
-`scores` (…, C) are before softmax, `labels` (…) int64. `shares` (…), 0..1: how much each label counts, all of
-them whole if not given.
+`scores` (…, C) are before softmax, `labels` (…) int64. `shares` (…) in 0..1 say how much each label counts;
+by default 1.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 Summed = tuple[Tensor, Tensor]
-"""A sum and its weight, both scalar."""
+"""A sum and its weight, both scalar tensors."""
 
 
 def cross_entropy(
@@ -25,8 +24,10 @@ def cross_entropy(
     smoothing: float = 0.0,
     class_weights: Tensor | None = None,
 ) -> Summed:
-    """`smoothing`: how much of each label is spread over all classes (Szegedy et al. 2016, section 7).
-    `class_weights` (C,): how much a sample of each counts, in the weight too.
+    """Return the cross entropy.
+
+    `smoothing` is the part of a label that is distributed over all classes (Szegedy et al. 2016, section 7).
+    `class_weights` (C,) scale the samples of each class, in the weight too.
     """
     losses = F.cross_entropy(
         scores.float().flatten(0, -2),
@@ -46,19 +47,19 @@ def focal_loss(
     gamma: float,
     class_weights: Tensor | None = None,
 ) -> Summed:
-    """Cross entropy in which samples that are sure already count less (Lin et al. 2017, equation 5)."""
+    """Return the focal loss: samples that are classified well count less (Lin et al. 2017, equation 5)."""
     losses = F.cross_entropy(scores.float().flatten(0, -2), labels.flatten(), reduction="none")
     # 1 - p of the true class; never exactly 0, where a power has no slope.
-    doubts = -torch.expm1(-losses.clamp(min=torch.finfo(losses.dtype).tiny))
-    focused = (doubts**gamma * losses).reshape_as(labels)
+    error = -torch.expm1(-losses.clamp(min=torch.finfo(losses.dtype).tiny))
+    focused = (error**gamma * losses).reshape_as(labels)
     if class_weights is not None:
         focused = focused * class_weights[labels]
     return _summed(focused, labels, shares, class_weights)
 
 
 def mixed_loss(loss: Callable[[Tensor, Tensor], Summed], targets: Mapping[str, Tensor]) -> Summed:
-    """Of samples made of two each (`data/transforms/mixing.py`): `loss`, of labels and shares, of the one
-    label and of the other.
+    """Return the loss of mixed samples, each made of two (`data/transforms/mixing.py`).
+    `loss` takes labels and shares, and is evaluated for the first and for the second label of each sample.
     """
     share = targets["share"]
     first_sum, first_weight = loss(targets["labels"], share)

@@ -1,4 +1,4 @@
-"""Networks that tell classes apart: what comes before the scores, and what other weights can fill."""
+"""Classifiers: a body with features and a linear head, and the names of its tensors for loading weights."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from boxcrew.nets.network import Network
 
 
 class Classifier(Network):
-    """`body` has `features` and a linear `head`; pictures, uint8 (B, C, H, W), are normalised before."""
+    """A `body` with `features` and a linear `head`; images, uint8 (B, C, H, W), are normalized first."""
 
-    whole_backbone = True
+    full_backbone = True
 
     def __init__(
         self,
@@ -32,16 +32,16 @@ class Classifier(Network):
         self.normalize = normalize
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Scores before softmax, (B, C)."""
-        scores: Tensor = self.body(self.prepared(inputs))
+        """Return scores before softmax (B, C)."""
+        scores: Tensor = self.body(self.normalized(inputs))
         return scores
 
     def features(self, inputs: Tensor) -> Tensor:
-        """(B, D): what the scores are made of."""
-        found: Tensor = self.body.features(self.prepared(inputs))  # type: ignore[operator]
-        return found
+        """Return the features (B, D) that the head scores."""
+        features: Tensor = self.body.features(self.normalized(inputs))  # type: ignore[operator]
+        return features
 
-    def prepared(self, inputs: Tensor) -> Tensor:
+    def normalized(self, inputs: Tensor) -> Tensor:
         return inputs if self.normalize is None else self.normalize(inputs)
 
     def class_tensors(self) -> Mapping[str, int]:
@@ -64,7 +64,7 @@ class Classifier(Network):
 
 
 class Rows(nn.Module):
-    """A picture read row by row, from the top, by a network for sequences."""
+    """A network for sequences that reads an image row by row, from the top."""
 
     def __init__(self, reader: nn.Module) -> None:
         super().__init__()
@@ -74,27 +74,27 @@ class Rows(nn.Module):
     def head(self) -> nn.Module:
         return self.reader.get_submodule("head")
 
-    def features(self, pictures: Tensor) -> Tensor:
-        found: Tensor = self.reader.features(_rows(pictures))  # type: ignore[operator]
-        return found
+    def features(self, images: Tensor) -> Tensor:
+        features: Tensor = self.reader.features(_rows(images))  # type: ignore[operator]
+        return features
 
-    def forward(self, pictures: Tensor) -> Tensor:
-        scores: Tensor = self.reader(_rows(pictures))
+    def forward(self, images: Tensor) -> Tensor:
+        scores: Tensor = self.reader(_rows(images))
         return scores
 
 
-def _rows(pictures: Tensor) -> Tensor:
-    """(B, C, H, W) -> (B, H, C * W)"""
-    return pictures.transpose(1, 2).flatten(2)
+def _rows(images: Tensor) -> Tensor:
+    """Reshape (B, C, H, W) to (B, H, C * W)."""
+    return images.transpose(1, 2).flatten(2)
 
 
 class TimmBody(nn.Module):
-    """Any of timm's networks, with a head for other classes."""
+    """A timm network with a new head for other classes."""
 
     def __init__(
         self, name: str, num_classes: int, *, shape: tuple[int, int, int], dropout: float, drop_path: float
     ) -> None:
-        """`shape` of the pictures: height, width, channels."""
+        """Build it for images of `shape`: height, width, channels."""
         super().__init__()
         if name not in timm.list_models():
             raise UsageError(
@@ -104,43 +104,43 @@ class TimmBody(nn.Module):
             _require_fit(_backbone(name, shape, drop_path=drop_path), name, shape)
         self.backbone = _backbone(name, shape, drop_path=drop_path)
         self.dropout = nn.Dropout(dropout)
-        # Some have layers behind the maps that `num_features` counts.
+        # Some networks have layers after the maps that `num_features` counts.
         width = getattr(self.backbone, "head_hidden_size", self.backbone.num_features)
         self.head = nn.Linear(width, num_classes)
 
-    def features(self, pictures: Tensor) -> Tensor:
-        found: Tensor = self.backbone(pictures)
-        return found
+    def features(self, images: Tensor) -> Tensor:
+        features: Tensor = self.backbone(images)
+        return features
 
-    def forward(self, pictures: Tensor) -> Tensor:
-        scores: Tensor = self.head(self.dropout(self.features(pictures)))
+    def forward(self, images: Tensor) -> Tensor:
+        scores: Tensor = self.head(self.dropout(self.features(images)))
         return scores
 
 
 def _backbone(name: str, shape: tuple[int, int, int], *, drop_path: float) -> Any:
     options: dict[str, Any] = {"drop_path_rate": drop_path} if drop_path > 0 else {}
     settings = timm.get_pretrained_cfg(name)
-    if settings is not None and settings.fixed_input_size:  # such as those that know places of patches
+    if settings is not None and settings.fixed_input_size:  # such as transformers with position embeddings
         height, width, _ = shape
-        options["img_size"] = height if height == width else (height, width)  # some know squares only
+        options["img_size"] = height if height == width else (height, width)  # some accept squares only
     try:
         return timm.create_model(name, pretrained=False, num_classes=0, in_chans=shape[2], **options)
     except TypeError as error:
         if "drop_path_rate" not in str(error):
             raise
         raise UsageError(
-            f"net.drop_path={drop_path:g}: {name} has no paths that can be left out",
+            f"net.drop_path={drop_path:g}: {name} has no residual branches to drop",
             advice="net.drop_path=0, or another net.backbone=",
         ) from None
 
 
 def _require_fit(backbone: nn.Module, name: str, shape: tuple[int, int, int]) -> None:
-    """By trying, on tensors without data: what a network can read is not written anywhere."""
+    """Check that the network takes images of this shape, by a forward pass without data."""
     height, width, channels = shape
     try:
         backbone.eval()(torch.empty(1, channels, height, width, device="meta"))
     except (AssertionError, RuntimeError) as error:
         raise UsageError(
-            f"net.backbone={name}: cannot read pictures of {width} x {height}: {str(error).splitlines()[0]}",
+            f"net.backbone={name}: does not take images of {width} x {height}: {str(error).splitlines()[0]}",
             advice="a larger size=, or another net.backbone=",
         ) from None

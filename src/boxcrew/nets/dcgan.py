@@ -1,4 +1,4 @@
-"""A generator of pictures and its critic (DCGAN, Radford et al. 2016)."""
+"""A generator of images and its critic (DCGAN, Radford et al. 2016)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from boxcrew.nets.spectral_norm import add_spectral_norm
 
 Norm = Literal["none", "batch", "layer"]
 
-_COARSEST = {28: 7, 32: 4, 64: 4}  # side of a picture -> side of the smallest map; between them it doubles
+_COARSEST = {28: 7, 32: 4, 64: 4}  # side of an image -> side of the smallest map; it doubles in between
 
 
 class Generator(nn.Module):
-    """Numbers drawn at random -> pictures: maps grow twice as large, and half as deep, again and again."""
+    """A network from random vectors to images; each layer doubles a map's side and halves its depth."""
 
     def __init__(self, latent: int, channels: int, size: int, *, width: int = 64) -> None:
-        """`width`: channels of the last map before the picture."""
+        """Build the layers; `width` is the number of channels of the last map before the image."""
         super().__init__()
         self.latent = latent
         self.side = _coarsest(size)
@@ -35,15 +35,15 @@ class Generator(nn.Module):
         self.last = _doubling(depths[-1], channels, bias=True)
 
     def forward(self, latent: Tensor) -> Tensor:
-        """(B, latent) of a standard normal distribution -> (B, channels, size, size) -1..1."""
+        """Map (B, latent), standard normal, to images (B, channels, size, size) in -1..1."""
         maps = self.first(latent).unflatten(1, (-1, self.side, self.side))
         maps = self.layers(self.activation(self.first_norm(maps)))
-        pictures: Tensor = self.last(maps).tanh()
-        return pictures
+        images: Tensor = self.last(maps).tanh()
+        return images
 
 
 class Critic(nn.Module):
-    """Pictures -> how real each looks: the mirror image of the generator.
+    """A network that scores how real each image looks, built as the mirror image of the generator.
 
     With a gradient penalty the norm is "none" or "layer": a batch's statistics would make a sample's gradient
     depend on the others.
@@ -52,12 +52,12 @@ class Critic(nn.Module):
     def __init__(
         self, channels: int, size: int, *, width: int = 64, spectral_norm: bool = False, norm: Norm = "none"
     ) -> None:
-        """`width`: channels of the first map."""
+        """Build the layers; `width` is the number of channels of the first map."""
         super().__init__()
         depths = (channels, *_depths(size, width))
         layers: list[nn.Module] = []
         for i, (inputs, outputs) in enumerate(itertools.pairwise(depths)):
-            norms = _norms(norm, outputs) if i > 0 else []  # as in the paper, none on the pictures themselves
+            norms = _norms(norm, outputs) if i > 0 else []  # as in the paper, none on the images
             halving = nn.Conv2d(inputs, outputs, 4, stride=2, padding=1, bias=not norms)
             layers += [halving, *norms, nn.LeakyReLU(0.2)]
         self.layers = nn.Sequential(*layers)
@@ -67,9 +67,9 @@ class Critic(nn.Module):
                 if isinstance(layer, nn.Conv2d | nn.Linear):
                     add_spectral_norm(layer)
 
-    def forward(self, pictures: Tensor) -> Tensor:
-        """(B, channels, size, size) -1..1 -> (B,), greater where more real."""
-        scores: Tensor = self.head(self.layers(pictures).flatten(1))
+    def forward(self, images: Tensor) -> Tensor:
+        """Map images (B, channels, size, size) in -1..1 to scores (B,), higher where more real."""
+        scores: Tensor = self.head(self.layers(images).flatten(1))
         return scores.squeeze(1)
 
 
@@ -77,13 +77,13 @@ def _coarsest(size: int) -> int:
     if size not in _COARSEST:
         sizes = ", ".join(map(str, _COARSEST))
         raise UsageError(
-            f"size={size}: the generator has pictures of {sizes} pixels", advice="give size= one"
+            f"size={size}: the generator makes images of {sizes} pixels", advice="give one of these as size="
         )
     return _COARSEST[size]
 
 
 def _depths(size: int, width: int) -> list[int]:
-    """Of the maps, finest first."""
+    """Return the channels of the maps, finest first."""
     num_halvings = (size // _coarsest(size)).bit_length() - 1
     return [width << i for i in range(num_halvings)]
 

@@ -11,10 +11,10 @@ GanLoss = Literal["standard", "hinge", "wasserstein"]
 
 
 def critic_loss(kind: GanLoss, real_scores: Tensor, fake_scores: Tensor) -> Tensor:
-    """Both (B,): what the critic gave to real and to made pictures.
+    """Return the critic's loss from its scores (B,) of real and of generated images.
 
     standard: Goodfellow et al. 2014, equation 1; hinge: Miyato et al. 2018, equation 16; wasserstein:
-    Arjovsky et al. 2017, equation 3, which wants a limit on the critic's slope, such as a gradient penalty.
+    Arjovsky et al. 2017, equation 3, which needs a bound on the critic's slope, such as a gradient penalty.
     """
     if kind == "standard":
         return F.softplus(-real_scores).sum() + F.softplus(fake_scores).sum()
@@ -24,8 +24,8 @@ def critic_loss(kind: GanLoss, real_scores: Tensor, fake_scores: Tensor) -> Tens
 
 
 def generator_loss(kind: GanLoss, fake_scores: Tensor) -> Tensor:
-    """Standard is the one that does not saturate: made pictures are to be taken for real (Goodfellow et al.
-    2014, section 3).
+    """Return the generator's loss from the critic's scores (B,) of generated images.
+    "standard" is the non-saturating loss of Goodfellow et al. 2014, section 3.
     """
     if kind == "standard":
         return F.softplus(-fake_scores).sum()

@@ -1,4 +1,4 @@
-"""Which default box answers for which object, and which boxes without one are learnt from."""
+"""Matching of default boxes to objects, and the choice of unmatched boxes to learn from."""
 
 from __future__ import annotations
 
@@ -7,29 +7,20 @@ from torch import Tensor
 
 NO_MATCH = -1
 
-# IoUs are computed for a few images at a time, so that crowded photos cannot exhaust the memory.
+# IoUs are computed for a few images at a time, so that crowded images cannot exhaust the memory.
 _MAX_PAIRS = 8_000_000
 
 
 def match(boxes: Tensor, valid: Tensor, anchors: Tensor, *, threshold: float) -> Tensor:
-    """(B, A) the index of the object each default box answers for, or NO_MATCH (SSD, section 2.2).
+    """Return (B, A), the index of the object that each default box is matched to, or NO_MATCH.
 
     `boxes` (B, M, 4) and `anchors` (A, 4) are xyxy in the same units; `valid` (B, M) marks the real objects
-    among the padding. A default box takes the object it overlaps most if their IoU reaches `threshold`; and
-    each object takes a default box of its own, whatever their IoU, so that none is left out.
+    among the padding. A default box is matched to the object it overlaps most if their IoU is at least
+    `threshold`; each object also gets one default box of its own, whatever their IoU (SSD, section 2.2).
     """
-    num_images, num_objects = valid.shape
-    images_at_once = max(1, _MAX_PAIRS // max(1, num_objects * len(anchors)))
-    parts = [
-        _match_some(
-            boxes[i : i + images_at_once],
-            valid[i : i + images_at_once],
-            anchors,
-            threshold=threshold,
-        )
-        for i in range(0, num_images, images_at_once)
-    ]
-    return torch.cat(parts)
+    images_at_once = max(1, _MAX_PAIRS // max(1, valid.shape[1] * len(anchors)))
+    chunks = zip(torch.split(boxes, images_at_once), torch.split(valid, images_at_once), strict=True)
+    return torch.cat([_match_some(*chunk, anchors, threshold=threshold) for chunk in chunks])
 
 
 def _match_some(boxes: Tensor, valid: Tensor, anchors: Tensor, *, threshold: float) -> Tensor:
@@ -44,9 +35,10 @@ def _match_some(boxes: Tensor, valid: Tensor, anchors: Tensor, *, threshold: flo
 
 
 def _force(matched: Tensor, iou: Tensor) -> Tensor:
-    """Lets the objects of each image choose in turn, the one with the greatest overlap first, the default box
-    that overlaps it most of those not chosen yet. Without turns, of two small objects that want the same box
-    one would be left out. What overlaps no default box (padding, an empty box) chooses none.
+    """Give each object the default box that overlaps it most among those not yet given away.
+
+    Objects take turns, the one with the greatest overlap first; otherwise one of two small objects with the
+    same best box would get none. What overlaps no default box (padding, an empty box) gets none.
     """
     forced = matched.clone()
     chosen = torch.zeros_like(matched, dtype=torch.bool)
@@ -61,8 +53,10 @@ def _force(matched: Tensor, iou: Tensor) -> Tensor:
 
 
 def hard_negatives(loss: Tensor, positive: Tensor, *, ratio: int) -> Tensor:
-    """(B, A) mask of the negatives to learn from: in each image the `ratio` x positives with the greatest
-    loss; ties are broken by position, so exactly that many are taken (or all there are).
+    """Return the mask (B, A) of the negatives to learn from.
+
+    In each image these are the `ratio` x positives with the greatest loss, or all if there are fewer. Ties
+    are broken by position.
     """
     candidates = loss.detach().masked_fill(positive, -1.0)
     order = candidates.argsort(dim=1, descending=True, stable=True)

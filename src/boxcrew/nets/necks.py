@@ -1,4 +1,4 @@
-"""Paths between a backbone and its heads."""
+"""Necks: layers between a backbone and its heads."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from boxcrew.nets.layers import conv_norm
 
 
 class TopDown(nn.Module):
-    """Coarse maps tell the finer ones what they have recognised (FPN, Lin et al. 2017, section 3), with
-    separable convolutions. All maps come out `width` deep and as large as they went in.
+    """A top-down path from coarse to fine maps (FPN, Lin et al. 2017, section 3), by separable convolutions.
+    All maps get `width` channels and keep their size.
     """
 
     def __init__(self, channels: Sequence[int], *, width: int) -> None:

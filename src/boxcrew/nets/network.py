@@ -1,4 +1,4 @@
-"""What every network that is trained says about itself, so that weights made elsewhere can be put into it."""
+"""The base class of every network that is trained: what weight loading must know about it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from boxcrew.nets.layers import Normalize
 
 
 class Network(nn.Module, ABC):
-    """A network, the names of what it tells apart, if anything, and the `meaning` of tokens, if it reads any
-    (`data/examples/alphabet.py`).
+    """A network with the names of its classes and the `meaning` of its tokens, if it has any.
+    `meaning` is described in `data/examples/alphabet.py`.
     """
 
-    background_rows: ClassVar[int] = 0  # before the classes' rows in each block of a class tensor
-    whole_backbone: ClassVar[bool] = False  # goes on to what a published network gives its classifier
+    background_rows: ClassVar[int] = 0  # that precede the rows of the classes in each block of a class tensor
+    full_backbone: ClassVar[bool] = False  # whether it has all layers of a timm network but the classifier
 
     def __init__(self, classes: tuple[str, ...] = (), meaning: Mapping[str, Any] | None = None) -> None:
         super().__init__()
@@ -25,25 +25,23 @@ class Network(nn.Module, ABC):
         self.meaning = meaning or {}
 
     def class_tensors(self) -> Mapping[str, int]:
-        """State names of the tensors with a row for each class, and how many blocks of rows each has: what
-        lets another set's network be carried over.
+        """Return the state names of tensors with a row for each class, and how many blocks of rows each has.
+        Fine-tuning uses it to keep the rows of classes that two data sets share.
         """
         return {}
 
     def token_tensors(self) -> tuple[str, ...]:
-        """State names of the tensors with a row for each token: to be carried over by their characters."""
+        """Return the state names of tensors with a row for each token, which are kept by character."""
         return ()
 
     def backbone_prefix(self) -> str | None:
-        """State names beginning so belong to the feature extractor, which pretrained weights fill; None:
-        there is none.
-        """
+        """Return the prefix of state names of the feature extractor, for pretrained weights; None if none."""
         return None
 
     def normalization(self) -> Normalize | None:
-        """What brings pixels into the range that weights were trained on; None: no pixels, or their own."""
+        """Return the layer that normalizes pixels; None if there is none."""
         return None
 
     def expected_normalization(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Mean and deviation of 0..1 pixels that published weights for the backbone want."""
+        """Return mean and deviation of the 0..1 pixels that published weights of the backbone expect."""
         return (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)

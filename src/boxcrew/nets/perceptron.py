@@ -1,4 +1,4 @@
-"""The fully connected network."""
+"""A fully connected network (multilayer perceptron)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from boxcrew.nets.layers import SingleCellNorm
 
 
 class Perceptron(nn.Module):
-    """Hidden layers of the given widths, each: linear, BatchNorm if wanted, activation, dropout."""
+    """Hidden layers of the given widths, each of linear, optional BatchNorm, activation and dropout."""
 
     def __init__(
         self,
@@ -24,7 +24,7 @@ class Perceptron(nn.Module):
         dropout: float = 0.0,
         batch_norm: bool = False,
     ) -> None:
-        """`num_inputs`: numbers of one input, whatever its shape. No widths: a linear classifier."""
+        """Build it for `num_inputs` values a sample, whatever their shape. No widths: a linear classifier."""
         super().__init__()
         sizes = (num_inputs, *widths)
         self.hidden = nn.Sequential(
@@ -41,11 +41,11 @@ class Perceptron(nn.Module):
         self.head = nn.Linear(sizes[-1], num_classes)
 
     def features(self, inputs: Tensor) -> Tensor:
-        """(B, …) of about unit size -> (B, last width)."""
+        """Map inputs (B, …) of about unit size to features (B, last width)."""
         hidden: Tensor = self.hidden(inputs.flatten(1))
         return hidden
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """(B, …) of about unit size -> scores before softmax (B, C)."""
+        """Map inputs (B, …) of about unit size to scores before softmax (B, C)."""
         scores: Tensor = self.head(self.features(inputs))
         return scores

@@ -1,4 +1,4 @@
-"""Recurrent networks: for sequences that belong to a class, and for text that goes on."""
+"""Recurrent networks: a classifier of sequences, and a language model."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from boxcrew.core.types import PADDING
 from boxcrew.nets.layers import eval_mode
 
 State = Tensor | tuple[Tensor, Tensor]
-"""What a recurrent layer remembers: a GRU its outputs, an LSTM its cells too."""
+"""The state of a recurrent layer: the outputs of a GRU; the outputs and cells of an LSTM."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cells:
-    """The recurrent layers of a network."""
+    """The settings of a network's recurrent layers."""
 
     kind: Literal["lstm", "gru"] = "lstm"
     hidden: int = 128
     layers: int = 1
-    dropout: float = 0.0  # between layers, and of what comes out of the last
+    dropout: float = 0.0  # between layers, and after the last
 
     def build(self, num_inputs: int) -> nn.LSTM | nn.GRU:
         between = self.dropout if self.layers > 1 else 0.0
@@ -33,10 +33,10 @@ class Cells:
 
 
 class SequenceClassifier(nn.Module):
-    """What is told apart by its last step together with the mean of all its steps.
+    """A classifier of sequences by their last step together with the mean of all steps.
 
-    With `bidirectional` a second stack reads every sequence from its end. Padding comes after all that is
-    real, in both directions, and changes nothing.
+    With `bidirectional` a second stack reads every sequence from its end. Padding comes after the real steps,
+    in both directions, and changes nothing.
     """
 
     def __init__(
@@ -48,9 +48,7 @@ class SequenceClassifier(nn.Module):
         alphabet: int | None = None,
         bidirectional: bool = False,
     ) -> None:
-        """`num_inputs`: the numbers of a row; of tokens, which an `alphabet` of so many has, those that each
-        becomes.
-        """
+        """Build it for rows of `num_inputs` values, or for `alphabet` tokens embedded into as many values."""
         super().__init__()
         self.embedding = None if alphabet is None else nn.Embedding(alphabet, num_inputs, padding_idx=PADDING)
         self.onward = cells.build(num_inputs)
@@ -59,31 +57,31 @@ class SequenceClassifier(nn.Module):
         self.head = nn.Linear((4 if bidirectional else 2) * cells.hidden, num_classes)
 
     def features(self, inputs: Tensor) -> Tensor:
-        """Rows (B, T, F) of about unit size, or tokens int64 (B, T) -> (B, 2 or 4 * hidden)."""
+        """Map rows (B, T, F) of about unit size, or tokens int64 (B, T), to (B, 2 or 4 * hidden)."""
         if self.embedding is None:
             rows, lengths = inputs, inputs.new_full((len(inputs),), inputs.shape[1], dtype=torch.int64)
         else:
             rows, lengths = self.embedding(inputs), lengths_of(inputs)
-        found = _summary(self.onward(rows)[0], lengths)
+        from_start = _summary(self.onward(rows)[0], lengths)
         if self.back is None:
-            return found
+            return from_start
         from_end = _summary(self.back(_reversed(rows, lengths))[0], lengths)
-        return torch.cat((found, from_end), dim=1)
+        return torch.cat((from_start, from_end), dim=1)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Rows (B, T, F) of about unit size, or tokens int64 (B, T) -> scores before softmax (B, C)."""
+        """Map rows (B, T, F) of about unit size, or tokens int64 (B, T), to scores before softmax (B, C)."""
         scores: Tensor = self.head(self.dropout(self.features(inputs)))
         return scores
 
 
 def lengths_of(tokens: Tensor) -> Tensor:
-    """(B,) steps up to the last that is not padding; 1 where there is nothing else."""
-    places = torch.arange(1, tokens.shape[1] + 1, device=tokens.device)
-    return (places * (tokens != PADDING)).amax(dim=1).clamp(min=1)
+    """Return (B,), the number of steps up to the last that is not padding; at least 1."""
+    positions = torch.arange(1, tokens.shape[1] + 1, device=tokens.device)
+    return (positions * (tokens != PADDING)).amax(dim=1).clamp(min=1)
 
 
 def _summary(outputs: Tensor, lengths: Tensor) -> Tensor:
-    """(B, T, H) -> (B, 2 * H): the last real step, and the mean of all real ones."""
+    """Map outputs (B, T, H) to (B, 2 * H): the last real step, and the mean of all real steps."""
     width = outputs.shape[2]
     last = outputs.gather(1, (lengths - 1)[:, None, None].expand(-1, 1, width)).squeeze(1)
     is_real = torch.arange(outputs.shape[1], device=outputs.device) < lengths[:, None]
@@ -92,18 +90,18 @@ def _summary(outputs: Tensor, lengths: Tensor) -> Tensor:
 
 
 def _reversed(rows: Tensor, lengths: Tensor) -> Tensor:
-    """The real steps of each sequence from the last to the first, and then, as before, the padding."""
+    """Reverse the real steps of each sequence; padding stays at the end."""
     num_steps = rows.shape[1]
-    places = (lengths[:, None] - 1 - torch.arange(num_steps, device=rows.device)) % num_steps
-    return rows.gather(1, places[..., None].expand_as(rows))
+    positions = (lengths[:, None] - 1 - torch.arange(num_steps, device=rows.device)) % num_steps
+    return rows.gather(1, positions[..., None].expand_as(rows))
 
 
 class LanguageModel(nn.Module):
-    """Foretells each next token from those before it."""
+    """A network that predicts each next token from those before it."""
 
     def __init__(self, alphabet: int, cells: Cells, *, embedding: int = 64, tied: bool = False) -> None:
-        """`tied`: a token's score is the product with its embedding (Press and Wolf 2017), which has fewer
-        parameters than a layer of scores of its own.
+        """Build it; if `tied`, a token's score is the product with its embedding (Press and Wolf 2017), which
+        needs fewer parameters than a separate output layer.
         """
         super().__init__()
         self.embedding = nn.Embedding(alphabet, embedding)
@@ -111,7 +109,7 @@ class LanguageModel(nn.Module):
         self.dropout = nn.Dropout(cells.dropout)
         self.is_tied = tied
         if tied:
-            # Vectors of length 1: with those that torch makes, first scores would be far apart.
+            # Vectors of length 1: with torch's initialization, the first scores would be far apart.
             nn.init.normal_(self.embedding.weight, std=embedding**-0.5)
             self.head: nn.Module = (
                 nn.Identity() if cells.hidden == embedding else nn.Linear(cells.hidden, embedding)
@@ -121,17 +119,15 @@ class LanguageModel(nn.Module):
             self.head = nn.Linear(cells.hidden, alphabet)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """int64 (B, T) -> scores before softmax (B, T, alphabet) of what comes after each."""
+        """Map tokens int64 (B, T) to scores before softmax (B, T, alphabet) of each next token."""
         return self.read(tokens)[0]
 
     def read(self, tokens: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """The scores, and what is remembered: given with the tokens that follow, these are read as if all had
-        come at once.
-        """
+        """Return the scores, and the state after the last token to continue from."""
         outputs, after = self.cells(self.embedding(tokens), state)
         scores: Tensor = self.head(self.dropout(outputs))
         if self.is_tied:
-            # Not a second layer that has the same parameter: it would be saved twice.
+            # Not a second layer with the same parameter, which would be saved twice.
             scores = F.linear(scores, self.embedding.weight, self.bias)
         return scores, after
 
@@ -139,26 +135,25 @@ class LanguageModel(nn.Module):
     def continue_text(
         self, tokens: Tensor, num: int, *, temperature: float = 1.0, generator: torch.Generator
     ) -> Tensor:
-        """int64 (B, num): what may come after each of `tokens` (B, T), T at least 1. Never 0, which
-        is padding or a character that is not known.
+        """Sample tokens int64 (B, num) that continue `tokens` (B, T), T at least 1.
 
-        The lower the temperature, the likelier the text; at 0 it is always the likeliest token. `generator`
-        is on the CPU, wherever the network is: the same numbers are drawn everywhere.
+        Never 0, which is padding or an unknown character. At temperature 0 it is always the likeliest token.
+        `generator` is on the CPU, wherever the network is, so that all devices draw the same numbers.
         """
-        found, given, state = [tokens[:, :0]], tokens, None
+        sampled, last, state = [tokens[:, :0]], tokens, None
         with eval_mode(self):
             for _ in range(num):
-                scores, state = self.read(given, state)
-                given = _choose(scores[:, -1], temperature, generator)
-                found.append(given)
-        return torch.cat(found, dim=1)
+                scores, state = self.read(last, state)
+                last = _sample(scores[:, -1], temperature, generator)
+                sampled.append(last)
+        return torch.cat(sampled, dim=1)
 
 
-def _choose(scores: Tensor, temperature: float, generator: torch.Generator) -> Tensor:
-    """(B, 1)"""
-    real = scores.float().clone()
-    real[:, PADDING] = -torch.inf
+def _sample(scores: Tensor, temperature: float, generator: torch.Generator) -> Tensor:
+    """Draw one token for each row of scores (B, alphabet), as (B, 1)."""
+    allowed = scores.float().clone()
+    allowed[:, PADDING] = -torch.inf
     if temperature == 0:
-        return real.argmax(dim=1, keepdim=True)
-    chances = (real / temperature).softmax(dim=1).cpu()
-    return chances.multinomial(1, generator=generator).to(scores.device)
+        return allowed.argmax(dim=1, keepdim=True)
+    probabilities = (allowed / temperature).softmax(dim=1).cpu()
+    return probabilities.multinomial(1, generator=generator).to(scores.device)

@@ -1,4 +1,4 @@
-"""What keeps networks from learning their examples by heart, and critics smooth."""
+"""Regularization: stochastic depth, L1, max-norm, and the gradient penalty of critics."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import torch
 import torch.distributed
 from torch import Tensor, nn
 
-from boxcrew.nets.filling import Convolution, Transposed
+from boxcrew.nets.initialization import Convolution, Transposed
 
 _TINY = 1e-12
 
 
 class DropPath(nn.Module):
-    """Stochastic depth (Huang et al. 2016): in training a sample's branch is left out with probability `p`,
-    and what stays is made larger, so that the mean is the same.
+    """Stochastic depth (Huang et al. 2016): in training a sample's branch is dropped with probability `p`.
+    The kept branches are scaled up, so that the mean stays the same.
     """
 
     def __init__(self, p: float) -> None:
@@ -25,7 +25,7 @@ class DropPath(nn.Module):
         self.p = p
 
     def forward(self, branch: Tensor) -> Tensor:
-        """(B, …)"""
+        """Drop the branches (B, …) of some samples."""
         if self.p == 0 or not self.training:
             return branch
         keep = branch.new_empty((len(branch), *[1] * (branch.ndim - 1))).bernoulli_(1 - self.p)
@@ -36,63 +36,66 @@ class DropPath(nn.Module):
 
 
 def l1(parameters: Iterable[Tensor]) -> Tensor:
-    """The sum of all absolute values, of one parameter or more. Of those that are divided among processes
-    (DTensors) each has its part: all must ask at once, and all are given the sum over the whole.
+    """Return the sum of the absolute values of one or more parameters.
+    Collective if parameters are sharded (DTensors): all processes must call it, and all get the full sum.
     """
-    whole: list[Tensor] = []
-    parts: list[Tensor] = []
+    full: list[Tensor] = []
+    shards: list[Tensor] = []
     group: object = None
     for parameter in parameters:
         if hasattr(parameter, "to_local"):
-            parts.append(parameter.to_local().abs().sum())
+            shards.append(parameter.to_local().abs().sum())
             group = parameter.device_mesh.get_group()  # type: ignore[attr-defined]
         else:
-            whole.append(parameter.abs().sum())
-    if parts:
-        whole.append(_OverAll.apply(torch.stack(parts).sum(), group))
-    return torch.stack(whole).sum()
+            full.append(parameter.abs().sum())
+    if shards:
+        full.append(_AllReduceSum.apply(torch.stack(shards).sum(), group))
+    return torch.stack(full).sum()
 
 
-class _OverAll(torch.autograd.Function):
-    """The sum over all processes of a group. Their losses are added up, so what comes back is added up too: a
-    process would else have a gradient by its own samples alone, for parts that no other process has.
+class _AllReduceSum(torch.autograd.Function):
+    """The sum over all processes of a group.
+
+    Gradients are summed too, because the losses of all processes are: otherwise the gradient of a shard would
+    come from the samples of its own process alone.
     """
 
     @staticmethod
-    def forward(ctx: Any, part: Tensor, group: Any) -> Tensor:
+    def forward(ctx: Any, shard: Tensor, group: Any) -> Tensor:
         ctx.group = group
-        return _added(part, group)
+        return _all_reduced(shard, group)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return _added(gradient, ctx.group), None
+        return _all_reduced(gradient, ctx.group), None
 
 
-def _added(part: Tensor, group: Any) -> Tensor:
-    total = part.clone()
+def _all_reduced(value: Tensor, group: Any) -> Tensor:
+    total = value.clone()
     torch.distributed.all_reduce(total, group=group)
     return total
 
 
 @torch.no_grad()
 def limit_norms_(module: nn.Module, max_norm: float) -> None:
-    """Shortens the weights that come into a unit to `max_norm` where they are longer, in place; to be called
-    after each step, while gradients are there: what has none has not learnt, and stays as it is (Srivastava
-    et al. 2014, section 5.1). Weights under a spectral norm have their own limit.
+    """Limit the norm of the weights into each unit to `max_norm`, in place (Srivastava et al. 2014, 5.1).
+
+    To be called after each step while gradients exist: parameters without one stay as they are. Weights under
+    a spectral norm have their own limit.
     """
     for layer in module.modules():
-        learnt = [p for p in layer.parameters(recurse=False) if p.ndim > 1 and p.grad is not None]
+        trained = [p for p in layer.parameters(recurse=False) if p.ndim > 1 and p.grad is not None]
         if isinstance(layer, nn.Linear | Convolution | nn.RNNBase):
-            for weight in learnt:
+            for weight in trained:
                 _shorten(weight, max_norm, unit_dims=(0,))
         elif isinstance(layer, Transposed):
-            for weight in learnt:
+            for weight in trained:
                 groups = weight.view(layer.groups, -1, *weight.shape[1:])  # (groups, inputs, outputs, …)
                 _shorten(groups, max_norm, unit_dims=(0, 2))
 
 
 def _shorten(weights: Tensor, max_norm: float, *, unit_dims: tuple[int, ...]) -> None:
-    """`unit_dims` tell the units apart; all else comes into them."""
+    """Limit norms over all dimensions but `unit_dims`, which index the units."""
     incoming = [dim for dim in range(weights.ndim) if dim not in unit_dims]
     norms = torch.linalg.vector_norm(weights, dim=incoming, keepdim=True)
     weights.mul_((max_norm / norms.clamp(min=_TINY)).clamp(max=1))
@@ -101,15 +104,14 @@ def _shorten(weights: Tensor, max_norm: float, *, unit_dims: tuple[int, ...]) ->
 def gradient_penalty(
     critic: Callable[[Tensor], Tensor], real: Tensor, fake: Tensor, weights: Tensor
 ) -> Tensor:
-    """The sum over samples of (length of the critic's gradient - 1)², each at a place between a real and a
-    made picture (Gulrajani et al. 2017, equation 3, without lambda).
-    `weights` (B,): the real one's part, 0..1.
+    """Return the sum over samples of (norm of the critic's gradient - 1)², at points between real and fake.
 
-    The critic must see each sample by itself: no BatchNorm.
+    `weights` (B,) in 0..1 are the shares of the real images in these points (Gulrajani et al. 2017, equation
+    3, without lambda). The critic must score each sample by itself: no BatchNorm.
     """
-    parts = weights.reshape(-1, *[1] * (real.ndim - 1))
-    between = (parts * real + (1 - parts) * fake).detach().requires_grad_()
+    shares = weights.reshape(-1, *[1] * (real.ndim - 1))
+    between = (shares * real + (1 - shares) * fake).detach().requires_grad_()
     (gradient,) = torch.autograd.grad(critic(between).sum(), between, create_graph=True)
-    lengths = torch.linalg.vector_norm(gradient.flatten(1), dim=1)
-    penalty: Tensor = (lengths - 1).square().sum()
+    norms = torch.linalg.vector_norm(gradient.flatten(1), dim=1)
+    penalty: Tensor = (norms - 1).square().sum()
     return penalty

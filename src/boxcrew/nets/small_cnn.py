@@ -1,4 +1,4 @@
-"""A convolutional network for small pictures."""
+"""A residual convolutional network for small images."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from boxcrew.nets.activations import Activation, activation_layer
 from boxcrew.nets.layers import SingleCellNorm
 from boxcrew.nets.regularise import DropPath
 
-LEAST_SIZE = 8  # pixels a side, of which three stages leave one
-_LARGE = 40  # pixels a side from which the first convolution halves the picture
+LEAST_SIZE = 8  # pixels a side; three stages leave one of them
+_LARGE = 40  # pixels a side from which on the first convolution halves the image
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stages:
-    """The residual blocks of a network."""
+    """The settings of a network's residual blocks."""
 
     width: int = 32  # channels of the first stage
     depth: int = 1  # blocks of a stage
     activation: Activation = "relu"
-    drop_path: float = 0.0  # how often the last block is left out, the first ones less often
+    drop_path: float = 0.0  # probability of dropping the last block; earlier ones are dropped less often
 
     def build(self) -> list[nn.Sequential]:
-        found, inputs = [], self.width
+        stages, inputs = [], self.width
         for stage, outputs in enumerate((self.width, 2 * self.width, 4 * self.width)):
             blocks = []
             for block in range(self.depth):
@@ -32,8 +32,8 @@ class Stages:
                 p = self.drop_path * (stage * self.depth + block + 1) / (3 * self.depth)
                 blocks.append(ResidualBlock(inputs, outputs, activation=self.activation, drop_path=p))
                 inputs = outputs
-            found.append(nn.Sequential(*blocks))
-        return found
+            stages.append(nn.Sequential(*blocks))
+        return stages
 
 
 class SmallCnn(nn.Module):
@@ -42,7 +42,7 @@ class SmallCnn(nn.Module):
     def __init__(
         self, channels: int, size: int, num_classes: int, stages: Stages, *, dropout: float = 0.0
     ) -> None:
-        """For pictures whose shorter side has `size` pixels, LEAST_SIZE at least."""
+        """Build it for images whose shorter side has `size` pixels, at least LEAST_SIZE."""
         super().__init__()
         stride = 1 if size < _LARGE else 2
         self.convolution = nn.Conv2d(channels, stages.width, 3, stride=stride, padding=1, bias=False)
@@ -53,9 +53,9 @@ class SmallCnn(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(4 * stages.width, num_classes)
 
-    def features(self, pictures: Tensor) -> Tensor:
-        """(B, channels, H, W) of about unit size -> (B, 4 * width)."""
-        maps = self.convolution(pictures)
+    def features(self, images: Tensor) -> Tensor:
+        """Map images (B, channels, H, W) of about unit size to features (B, 4 * width)."""
+        maps = self.convolution(images)
         maps = self.activation(self.norm(maps))
         for stage in self.stages:
             maps = self.pooling(maps)
@@ -63,9 +63,9 @@ class SmallCnn(nn.Module):
         means: Tensor = maps.mean(dim=(2, 3))
         return means
 
-    def forward(self, pictures: Tensor) -> Tensor:
-        """(B, channels, H, W) of about unit size -> scores before softmax (B, C)."""
-        scores: Tensor = self.head(self.dropout(self.features(pictures)))
+    def forward(self, images: Tensor) -> Tensor:
+        """Map images (B, channels, H, W) of about unit size to scores before softmax (B, C)."""
+        scores: Tensor = self.head(self.dropout(self.features(images)))
         return scores
 
 

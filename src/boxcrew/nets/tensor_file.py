@@ -1,5 +1,6 @@
-"""Safetensors files, written through Python's own files: a full disk is then an `OSError` that says so, other
-threads run while the bytes go out, and the checksum comes for free. Reading is left to safetensors.
+"""Writing of safetensors files through Python's own files; reading is left to safetensors.
+
+A full disk is then an `OSError` with its reason, other threads run meanwhile, and the checksum costs nothing.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ _ALIGNMENT = 8
 def write_tensors(
     path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
 ) -> int:
-    """Gives the file's crc32."""
-    # The widest numbers first: then every tensor begins at a multiple of its numbers' width.
+    """Write the tensors to `path` and return the file's crc32."""
+    # Wide element types first: then every tensor begins at a multiple of its element size.
     ordered = sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0]))
     header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
     end = 0

@@ -1,4 +1,4 @@
-"""torchvision's SSD300 under the names that `detectors/ssd.py` gives its parts."""
+"""Conversion of torchvision's SSD300 state to the names of `detectors/ssd.py`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import torch
 from boxcrew.core.errors import ModelError
 from boxcrew.nets.weights import State
 
-# Beginnings of names there -> here, longest first where one begins another. The seventh layer of their first
-# extra block is itself a block (the fifth pooling, fc6, fc7); here its layers follow on one another.
+# Name prefixes there -> here; where one begins another, the longer comes first. The seventh layer of their
+# first extra block is itself a block (the fifth pooling, fc6, fc7); here its layers stand in a row.
 _NAMES = {
     "backbone.scale_weight": "norm.scale",
     "backbone.features.": "backbone.to_conv4_3.",
@@ -19,7 +19,7 @@ _NAMES = {
     "head.regression_head.module_list.": "box_heads.",
 }
 
-# Caffe's convention: the mean is taken away, 0..255 pixels are not scaled.
+# Caffe's convention: the mean is subtracted, 0..255 pixels are not scaled.
 _MEAN = (0.48235, 0.45882, 0.40784)
 
 
@@ -28,8 +28,8 @@ def is_torchvision_ssd300(state: State) -> bool:
 
 
 def ssd300_from_torchvision(state: State) -> State:
-    """The state of torchvision's `ssd300_vgg16` as that of an `Ssd` with `size=300`, whole, with its
-    normalization. Its default boxes are those of `scales=coco`.
+    """Convert the state of torchvision's `ssd300_vgg16` to that of an `Ssd` with `size=300`.
+    The result includes the normalization. The default boxes are those of `scales=coco`.
     """
     renamed = {_renamed(name): value for name, value in state.items()}
     return renamed | {

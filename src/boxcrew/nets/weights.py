@@ -1,4 +1,4 @@
-"""Weight files: reading them without running anything in them, and fitting them to a network."""
+"""Weight files: reading them without running code from them, and matching them to a network."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from boxcrew.core.errors import ModelError, UsageError
-from boxcrew.core.files import write_whole
+from boxcrew.core.files import write_atomically
 from boxcrew.nets.tensor_file import write_tensors
 
 State = dict[str, Tensor]
 
-# What torch's restricted unpickler raises on files that are cut, damaged, of another kind, or not of tensors.
+# Raised by torch's restricted unpickler on files that are cut, damaged, or not of tensors.
 _UNREADABLE = (
     pickle.UnpicklingError,
     struct.error,
@@ -38,29 +38,29 @@ _UNREADABLE = (
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Weights:
-    """Tensors and what must travel with them."""
+    """Tensors with the facts that are needed to use them."""
 
     state: State
-    source: str  # where they came from, for people
+    source: str  # where they came from, for messages
     mean: tuple[float, ...] | None = None  # of the 0..1 pixels they were trained on, where known
     std: tuple[float, ...] | None = None
-    meta: Mapping[str, Any] | None = None  # what boxcrew wrote beside its own: classes, detector settings
+    meta: Mapping[str, Any] | None = None  # in files that boxcrew wrote: classes, detector settings
 
 
 def save_weights(path: Path, state: State, meta: Mapping[str, Any]) -> None:
-    """A safetensors file with `meta` as JSON in its header."""
+    """Write a safetensors file with `meta` as JSON in its header."""
     header = {"boxcrew": json.dumps(meta)}
-    write_whole(path, lambda file: write_tensors(file, state, header))
+    write_atomically(path, lambda file: write_tensors(file, state, header))
 
 
 def read_weights(path: Path) -> Weights:
-    """A safetensors file, or a torch file of tensors alone; anything that would run code is refused."""
+    """Read a safetensors file, or a torch file of tensors alone; a file that would run code is refused."""
     if not path.is_file():
         raise ModelError(f"{path}: no such weight file")
     if path.suffix == ".safetensors":
         return _read_safetensors(path)
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
+        content = torch.load(path, map_location="cpu", weights_only=True)
     except _UNREADABLE as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise ModelError(
@@ -68,27 +68,27 @@ def read_weights(path: Path) -> Weights:
             advice="boxcrew never unpickles objects; save the state dict by itself, best as .safetensors",
         ) from None
     for nested in ("state_dict", "model"):
-        if isinstance(found, dict) and isinstance(found.get(nested), dict):
-            found = found[nested]
-    pairs = found.items() if isinstance(found, dict) else ()
+        if isinstance(content, dict) and isinstance(content.get(nested), dict):
+            content = content[nested]
+    pairs = content.items() if isinstance(content, dict) else ()
     state = {str(name): value for name, value in pairs if isinstance(value, Tensor)}
     if not state:
         raise ModelError(f"{path}: holds no tensors by name")
     return Weights(state=state, source=str(path))
 
 
-def find_weights(place: Path, *, which: str) -> Path:
-    """The weight file a user means by a run directory (its `best` or `last`) or a file."""
-    if place.is_dir():
+def find_weights(path: Path, *, which: str) -> Path:
+    """Return the weight file for a run directory (its `best` or `last`) or for the path of a file."""
+    if path.is_dir():
         names = (which, "last") if which == "best" else (which,)  # a run stopped early has no best yet
         for name in names:
-            if (place / "weights" / f"{name}.safetensors").is_file():
-                return place / "weights" / f"{name}.safetensors"
+            if (path / "weights" / f"{name}.safetensors").is_file():
+                return path / "weights" / f"{name}.safetensors"
         wanted = " or ".join(f"weights/{name}.safetensors" for name in names)
-        raise ModelError(f"{place}: not a run with weights: it has no {wanted}")
-    if not place.exists():
-        raise ModelError(f"{place}: no such run or weight file")
-    return place
+        raise ModelError(f"{path}: not a run with weights: it has no {wanted}")
+    if not path.exists():
+        raise ModelError(f"{path}: no such run or weight file")
+    return path
 
 
 def _read_safetensors(path: Path) -> Weights:
@@ -103,7 +103,7 @@ def _read_safetensors(path: Path) -> Weights:
 
 
 def packaged_weights(name: str) -> Weights:
-    """Weights that a Python package carries inside."""
+    """Return weights that come with an installed Python package."""
     if name != "efficientnet_lite0":
         raise UsageError(f"init.weights={name}: no package with these weights is known")
     try:
@@ -124,8 +124,10 @@ def packaged_weights(name: str) -> Weights:
 
 
 def timm_weights(name: str, *, features_only: bool) -> Weights:
-    """Downloads what timm has for a network: only because the user asked for it by name. Of all layers
-    but the classifier, or of those alone that its maps come from, under the names that they have there.
+    """Download timm's weights of a network, which the user has asked for by name.
+
+    They are of all layers but the classifier, or with `features_only` of those that make its feature maps,
+    under the names that timm uses there.
     """
     import timm
 
@@ -138,33 +140,34 @@ def timm_weights(name: str, *, features_only: bool) -> Weights:
             f"init.weights={name}: timm could not fetch these weights: {reason}",
             advice="without a network connection give a weight file, or init.weights=efficientnet_lite0",
         ) from None
-    found = timm.get_pretrained_cfg(name)
-    return Weights(state=model.state_dict(), source=f"{name} (timm)", mean=found.mean, std=found.std)
+    settings = timm.get_pretrained_cfg(name)
+    return Weights(state=model.state_dict(), source=f"{name} (timm)", mean=settings.mean, std=settings.std)
 
 
 def summed_over_colours(state: State) -> State:
-    """For pictures of one channel: of three that are alike, the first layer would add up just this."""
+    """Sum the first layer over its three input channels, for images of one channel."""
     return {
         name: value.sum(dim=1, keepdim=True) if value.ndim == 4 and value.shape[1] == 3 else value
         for name, value in state.items()
     }
 
 
-def fit(wanted: Mapping[str, Tensor], found: State) -> tuple[State, str]:
-    """Tensors of `found` under the names of `wanted` where name and shape agree; if hardly any name does, the
-    two lists are read side by side as far as their shapes agree, since the same network has many spellings.
-    Gives the fitted tensors and how they were fitted: `by name` or `by order`.
+def match_state(wanted: Mapping[str, Tensor], offered: State) -> tuple[State, str]:
+    """Return the tensors of `offered` under the names of `wanted`, and how they were matched.
+
+    `by name` where name and shape agree. If that is less than half, `by order` as far as shapes agree: the
+    same network has different names in different libraries.
     """
-    counters = "num_batches_tracked"  # some libraries save them, some do not; they carry nothing
+    counters = "num_batches_tracked"  # only some libraries save them, and nothing depends on them
     ours = {name: value for name, value in wanted.items() if not name.endswith(counters)}
-    theirs = {name: value for name, value in found.items() if not name.endswith(counters)}
+    theirs = {name: value for name, value in offered.items() if not name.endswith(counters)}
     named = {n: theirs[n] for n, value in ours.items() if n in theirs and theirs[n].shape == value.shape}
     if len(named) >= len(ours) / 2:
         return named, "by name"
     ordered: State = {}
-    for (name, value), other in zip(ours.items(), theirs.values(), strict=False):
-        if value.shape != other.shape:
+    for (name, value), candidate in zip(ours.items(), theirs.values(), strict=False):
+        if value.shape != candidate.shape:
             break
-        ordered[name] = other
-    # A few first layers that happen to agree are those of another network.
+        ordered[name] = candidate
+    # If only a few first layers agree, the weights are those of another network.
     return (ordered, "by order") if len(ordered) >= len(ours) / 2 else (named, "by name")

@@ -1,4 +1,4 @@
-"""What a candidate costs: seconds of a step by who waits for whom, and bytes on every device."""
+"""The predicted cost of a candidate: seconds per step, and bytes on every device."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from boxcrew.plan.prediction import Bound, Interval, Memory, Prediction, Span
 from boxcrew.plan.request import PlanRequest
 from boxcrew.plan.speed import ComputeMode, Pace, Paces, speeds_of, update_seconds
 
-HIDDEN = 0.9  # of backward can cover messages with gradients; 95 % of them were (docs/benchmarks.md)
-HIDDEN_PARTS = 0.5  # of messages with divided parameters is covered
-MESSAGES = 4  # on one host a byte that is sent is copied so many times
-HANDED_OVER = 0.002  # seconds until a worker's batch is here and the loop is on: 1 ms of rows, 5 of photos
-DRAWN_PARTS = 8  # of a step, in its timeline
+HIDDEN = 0.9  # of backward can overlap with gradient messages; 95 % of these did (docs/benchmarks.md)
+HIDDEN_SHARDED = 0.5  # of the messages with sharded parameters overlaps with computing
+COPIES_PER_BYTE = 4  # on one host, every byte that is sent is copied so many times
+HANDOVER = 0.002  # seconds to receive a worker's batch: 1 ms for table rows, 5 ms for images
+DRAWN_MICRO_BATCHES = 8  # at most, in the timeline of a step
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepTime:
-    """Seconds of a step: of each clone's work, of messages that nothing covers, of updates, of inputs."""
+    """Seconds of one step: computing per clone, messages that nothing hides, updates and inputs."""
 
     compute: tuple[float, ...]
     messages: float
     update: float
     inputs: float  # until the samples of a step are made
-    wall: float  # all in all
+    wall: float  # in total
     spread: float
     basis: str
 
@@ -46,54 +46,48 @@ class StepTime:
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """For one task on one machine."""
+    """Predicts the cost of candidates for one task on one machine."""
 
     machine: Machine
     workload: Workload
     request: PlanRequest
     observed: Observed
-    _paces: dict[tuple[object, ...], Pace] = field(default_factory=dict, repr=False)
+    _paces: dict[ComputeMode, Pace] = field(default_factory=dict, repr=False)
 
     def memory(self, candidate: Candidate) -> list[Memory]:
         return memory_of(candidate, self.machine, self.workload, self.observed, self.request)
 
-    def fits(self, candidate: Candidate) -> bool:
+    def has_enough_memory(self, candidate: Candidate) -> bool:
         too_many = self.observed.too_many
-        if too_many is not None and max(candidate.at_once) >= too_many and not candidate.recompute:
+        samples = max(candidate.largest_micro_batches)
+        if too_many is not None and samples >= too_many and not candidate.recompute:
             return False
-        return all(one.fits for one in self.memory(candidate))
+        return all(memory.is_enough for memory in self.memory(candidate))
 
     def pace(self, device: Device, candidate: Candidate) -> Pace:
-        key = (
-            device.name,
-            candidate.memory_format,
-            candidate.precision,
-            candidate.threads,
-            candidate.recompute,
+        mode = ComputeMode(
+            device=device,
+            memory_format=candidate.memory_format,
+            precision=candidate.precision,
+            threads=candidate.threads,
+            recompute=candidate.recompute,
         )
-        if key not in self._paces:
-            way = ComputeMode(
-                device=device,
-                memory_format=candidate.memory_format,
-                precision=candidate.precision,
-                threads=candidate.threads,
-                recompute=candidate.recompute,
-            )
+        if mode not in self._paces:
             paces = Paces(machine=self.machine, workload=self.workload, observed=self.observed)
-            self._paces[key] = paces.of(way)
-        return self._paces[key]
+            self._paces[mode] = paces.of(mode)
+        return self._paces[mode]
 
-    def step(self, candidate: Candidate, *, kept: bool = True) -> StepTime:
-        """`kept`: as in all epochs after the first, when decoded images are kept."""
+    def step(self, candidate: Candidate, *, cached: bool = True) -> StepTime:
+        """Predict one step. `cached`: decoded images are in the cache, as in all epochs after the first."""
         paces = [self.pace(device, candidate) for device in candidate.devices]
         compute = self._compute(candidate, paces)
         update = self._update(candidate)
         messages = self._messages(candidate, max(compute))
-        inputs = self._inputs(candidate, kept=kept)
-        busiest = max(compute) + messages + update
+        inputs = self._inputs(candidate, cached=cached)
+        busy = max(compute) + messages + update
         making = inputs / max(1, candidate.workers) / candidate.replicas
-        spread_out = self._of_cores(candidate, paces, compute, inputs)
-        wall = max(self._wall(candidate, busiest, making, inputs / candidate.replicas), spread_out)
+        evenly = self._spread_over_cores(candidate, paces, compute, inputs)
+        wall = max(self._wall(candidate, busy, making, inputs / candidate.replicas), evenly)
         return StepTime(
             compute=tuple(compute),
             messages=messages,
@@ -104,77 +98,77 @@ class Costs:
             basis=paces[0].basis,
         )
 
-    def _wall(self, candidate: Candidate, busiest: float, making: float, core_seconds: float) -> float:
-        """Until what is busiest is done and the next samples are there, which take that long to make, in all
-        of so many core-seconds. Threads that have all cores wait for the one whose core makes samples, and
-        for the worker to hand them over.
+    def _wall(self, candidate: Candidate, busy: float, making: float, core_seconds: float) -> float:
+        """Return the seconds until the devices are done and the next samples are ready.
+
+        `making` is how long the samples take to make, in `core_seconds` of work. When threads occupy all
+        cores, they also wait for the one whose core makes samples, and for the worker to hand them over.
         """
         if candidate.workers == 0:
-            return busiest + making
+            return busy + making
         all_busy = candidate.on_cpu and candidate.threads * candidate.replicas >= self.machine.cores
-        return max(busiest + (core_seconds + HANDED_OVER if all_busy else 0.0), making)
+        return max(busy + (core_seconds + HANDOVER if all_busy else 0.0), making)
 
     def _compute(self, candidate: Candidate, paces: list[Pace]) -> list[float]:
-        """Of each clone. Those of one process on the CPU share its threads, and so take turns in effect."""
-        found = [
-            min(candidate.parts, share) * pace.fixed + pace.each * share
+        """Return the seconds of each clone; they add up for clones of one process that share its threads."""
+        seconds = [
+            min(candidate.accumulation, share) * pace.fixed + pace.each * share
             for pace, share in zip(paces, candidate.shares, strict=True)
         ]
-        if candidate.on_cpu and candidate.replicas == 1 and len(found) > 1:
-            found = [sum(found)] * len(found)
-        return [seconds * self._crowding(candidate) for seconds in found]
+        if candidate.on_cpu and candidate.replicas == 1 and len(seconds) > 1:
+            seconds = [sum(seconds)] * len(seconds)
+        return [each * self._crowding(candidate) for each in seconds]
 
     def _crowding(self, candidate: Candidate) -> float:
-        """How much longer threads take that others want cores of too: all get their turn. What was measured
-        has it in it.
-        """
+        """Return how much longer threads take when other processes use cores. Measured steps include it."""
         if not candidate.on_cpu or self.observed.timings:
             return 1.0
         wanted = candidate.threads * candidate.replicas + self.machine.busy_cores
         return max(1.0, wanted / self.machine.cores)
 
     def _update(self, candidate: Candidate) -> float:
-        keeper = next(one for one in self.machine.devices if one.name == candidate.keeper)
-        seconds = update_seconds(self.workload, speeds_of(keeper, self.machine)[0])
+        devices = self.machine.devices
+        parameter_device = next(device for device in devices if device.name == candidate.parameter_device)
+        seconds = update_seconds(self.workload, speeds_of(parameter_device, self.machine)[0])
         seconds *= self.pace(candidate.devices[0], candidate).corrected
         return seconds / (candidate.replicas if candidate.strategy == "fsdp" else 1)
 
     def _messages(self, candidate: Candidate, compute: float) -> float:
-        """Between clones and processes, as far as nothing covers them."""
+        """Return the seconds of messages between clones and processes that computing does not hide."""
         link = min(self._link(device) for device in candidate.devices)
         num, gradients, parameters = candidate.replicas, self.workload.gradients, self.workload.parameters
-        backward = compute * (1 - self._forward_part()) / candidate.parts
+        backward = compute * (1 - self._forward_share()) / candidate.accumulation
         if candidate.strategy == "ddp" and num > 1:
             sent = 2 * (num - 1) / num * gradients / link
             return max(0.0, sent - HIDDEN * backward)
         if candidate.strategy == "fsdp" and num > 1:
-            sent = (2 * candidate.parts * parameters + gradients) * (num - 1) / num / link
-            return sent - min(HIDDEN_PARTS * sent, compute)
+            sent = (2 * candidate.accumulation * parameters + gradients) * (num - 1) / num / link
+            return sent - min(HIDDEN_SHARDED * sent, compute)
         if candidate.strategy == "parameter_server" or candidate.offloaded:
             return (gradients + parameters) / link
         return 0.0
 
     def _link(self, device: Device) -> float:
-        """Bytes a second between it and the others."""
+        """Return the bytes per second between a device and the others."""
         speeds = speeds_of(device, self.machine)[0]
-        return speeds.from_host_bytes or speeds.copy_bytes / MESSAGES
+        return speeds.from_host_bytes or speeds.copy_bytes / COPIES_PER_BYTE
 
-    def _forward_part(self) -> float:
+    def _forward_share(self) -> float:
         return self.workload.forward_operations / max(1, self.workload.whole.operations)
 
-    def _inputs(self, candidate: Candidate, *, kept: bool) -> float:
-        """Core-seconds for the samples of a step."""
+    def _inputs(self, candidate: Candidate, *, cached: bool) -> float:
+        """Return the core-seconds that the samples of a step take."""
         inputs = self.workload.inputs
         if inputs is None:
             return 0.0
         all_images = self.request.num_samples * inputs.image_bytes
-        held = min(1.0, candidate.cache * candidate.replicas / all_images) if kept and all_images else 0.0
+        held = min(1.0, candidate.cache * candidate.replicas / all_images) if cached and all_images else 0.0
         return self.request.batch * (held * inputs.kept_seconds + (1 - held) * inputs.seconds)
 
-    def _of_cores(
+    def _spread_over_cores(
         self, candidate: Candidate, paces: list[Pace], compute: list[float], inputs: float
     ) -> float:
-        """If all work were spread over the cores evenly."""
+        """Return the seconds of a step if all its work were spread evenly over the cores: a lower bound."""
         work = inputs
         if candidate.on_cpu:
             per_replica = compute[:: max(1, len(compute) // candidate.replicas)]
@@ -184,10 +178,10 @@ class Costs:
     def predict(self, candidate: Candidate) -> Prediction:
         step = self.step(candidate)
         per_epoch = self.request.num_samples / self.request.batch
-        first = Interval.around(self.step(candidate, kept=False).wall, step.spread)
+        first = Interval.around(self.step(candidate, cached=False).wall, step.spread)
         later = Interval.around(step.wall, step.spread)
-        begun = min(self.request.steps, per_epoch)
-        run = first.times(begun).plus(later.times(self.request.steps - begun))
+        first_steps = min(self.request.steps, per_epoch)
+        run = first.times(first_steps).plus(later.times(self.request.steps - first_steps))
         if self.request.seconds is not None and self.request.seconds < run.likely:
             run = Interval.around(self.request.seconds, 0.0)
         return Prediction(
@@ -209,25 +203,23 @@ class Costs:
         begin = step.inputs if candidate.workers == 0 else 0.0
         if begin:
             spans.append(Span(lane="cpu", name="read and transform", begin=0, end=begin))
-        ends = []
         for index, (device, seconds) in enumerate(zip(candidate.devices, step.compute, strict=True)):
             lane = device.name if len(candidate.devices) == 1 else f"clone_{index} on {device.name}"
-            spans += self._passes(lane, begin, seconds, candidate.parts)
-            ends.append(begin + seconds)
-        end = max(ends)
+            spans += self._passes(lane, begin, seconds, candidate.accumulation)
+        end = begin + max(step.compute)
         if step.messages:
             spans.append(Span(lane="messages", name="add up gradients", begin=end, end=end + step.messages))
-        after = end + step.messages
-        spans.append(Span(lane=candidate.keeper, name="update", begin=after, end=after + step.update))
-        return spans
+        begin = end + step.messages
+        update = Span(lane=candidate.parameter_device, name="update", begin=begin, end=begin + step.update)
+        return [*spans, update]
 
-    def _passes(self, lane: str, begin: float, seconds: float, parts: int) -> list[Span]:
-        parts = min(parts, DRAWN_PARTS)
-        each, forward = seconds / parts, self._forward_part()
-        found = []
-        for part in range(parts):
-            start = begin + part * each
+    def _passes(self, lane: str, begin: float, seconds: float, accumulation: int) -> list[Span]:
+        num = min(accumulation, DRAWN_MICRO_BATCHES)
+        each, forward = seconds / num, self._forward_share()
+        spans = []
+        for index in range(num):
+            start = begin + index * each
             turn = start + forward * each
-            found.append(Span(lane=lane, name="forward", begin=start, end=turn))
-            found.append(Span(lane=lane, name="backward", begin=turn, end=start + each))
-        return found
+            spans.append(Span(lane=lane, name="forward", begin=start, end=turn))
+            spans.append(Span(lane=lane, name="backward", begin=turn, end=start + each))
+        return spans

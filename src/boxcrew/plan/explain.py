@@ -1,4 +1,4 @@
-"""A plan for people: what it is expected to take, as lines and as a table."""
+"""The predictions of a plan for people, as lines and as a table."""
 
 from __future__ import annotations
 
@@ -7,49 +7,48 @@ from boxcrew.plan.plan import Plan
 from boxcrew.plan.prediction import Memory
 
 _BOUNDS = {
-    "compute": "computing, not by reading",
-    "input": "reading: the devices wait for samples",
-    "communication": "messages between processes",
+    "compute": "compute",
+    "input": "data loading: the devices wait for samples",
+    "communication": "communication between processes",
 }
 
 
 def expectations(plan: Plan) -> list[str]:
-    """What the plan is expected to take; nothing of one that was written by hand."""
-    found = plan.predicted
-    if found is None:
+    """Return the predicted time and memory as lines; none for a plan without a prediction."""
+    predicted = plan.predicted
+    if predicted is None:
         return []
-    memory = "; ".join(_in_short(one) for one in found.memory)
+    step = predicted.step
+    memory = "; ".join(map(_memory_text, predicted.memory))
     return [
-        f"expected: {found.step.likely:.3g} s a step ({found.step.low:.3g} to {found.step.high:.3g}), "
-        f"{_rate(found.images_per_second)} samples/s, bound by {_BOUNDS[found.bound]}",
-        f"expected: an epoch in {found.epoch}, the steps of the run in {found.run}, by {found.basis}",
-        f"expected: {memory}",
+        f"expected: {step.likely:.3g} s per step ({step.low:.3g} to {step.high:.3g}), "
+        f"{_rate(predicted.images_per_second)} samples/s, limited by {_BOUNDS[predicted.bound]}",
+        f"expected: {predicted.epoch} per epoch, {predicted.run} for all steps, based on {predicted.basis}",
+        f"expected memory: {memory}",
     ]
 
 
-def _in_short(memory: Memory) -> str:
-    size, most, there = map(format_bytes, (memory.peak, memory.needed, memory.capacity))
-    return f"{size} on {memory.device}, at most {most} of {there}"
+def _memory_text(memory: Memory) -> str:
+    peak, needed, capacity = map(format_bytes, (memory.peak, memory.needed, memory.capacity))
+    return f"{peak} on {memory.device}, at most {needed} of {capacity}"
 
 
 def memory_table(plan: Plan) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Columns and rows: what for, and how much on each device. Devices that are alike share a column."""
+    """Return column titles and rows: bytes of each kind on each device. Equal devices share a column."""
     assert plan.predicted is not None
-    alike: dict[Memory, list[str]] = {}
-    for one in plan.predicted.memory:
-        alike.setdefault(one.model_copy(update={"device": ""}), []).append(one.device)
-    names = [
-        devices[0] if len(devices) == 1 else f"{len(devices)} x {devices[0]}…" for devices in alike.values()
-    ]
-    rows = [(part, *(format_bytes(getattr(one, part)) for one in alike)) for part in Memory.kinds]
+    devices: dict[Memory, list[str]] = {}
+    for memory in plan.predicted.memory:
+        devices.setdefault(memory.model_copy(update={"device": ""}), []).append(memory.device)
+    titles = [names[0] if len(names) == 1 else f"{len(names)} x {names[0]}…" for names in devices.values()]
+    rows = [(kind, *(format_bytes(getattr(memory, kind)) for memory in devices)) for kind in Memory.kinds]
     rows += [
-        ("in all", *(format_bytes(one.peak) for one in alike)),
-        ("at most", *(format_bytes(one.needed) for one in alike)),
-        ("there are", *(format_bytes(one.capacity) for one in alike)),
+        ("total", *(format_bytes(memory.peak) for memory in devices)),
+        ("at most", *(format_bytes(memory.needed) for memory in devices)),
+        ("available", *(format_bytes(memory.capacity) for memory in devices)),
     ]
-    return ("memory", *names), rows
+    return ("memory", *titles), rows
 
 
 def _rate(value: float) -> str:
-    """To three digits, without an exponent."""
+    """Format a number with three digits, without an exponent."""
     return f"{value:.3g}" if value < 1000 else f"{value:.0f}"

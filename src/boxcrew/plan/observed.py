@@ -1,15 +1,28 @@
-"""What was measured of a task on this machine: single steps before a run, and whole runs before this one."""
+"""Measurements of a task on this machine: trial steps before a run, and the ratios of earlier runs.
+
+The ratios are stored in the user's cache, one file per machine, so that later predictions are better.
+"""
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
 from pydantic import Field
 
+from boxcrew.core.cache import cache_folder
 from boxcrew.core.config import Config
+from boxcrew.core.errors import UsageError
+from boxcrew.core.files import write_text
+from boxcrew.hardware.machine import Machine
+from boxcrew.hardware.speed import fingerprint
 from boxcrew.plan.plan import MemoryFormat, Precision
 
 
 class Timing(Config):
-    """Steps of so many samples at once, on one device."""
+    """Measured steps with one number of samples at once, on one device."""
 
     group = "timings"
 
@@ -20,12 +33,12 @@ class Timing(Config):
     samples: int = Field(ge=1)
     seconds: float = Field(gt=0)  # of a step with its update
     core_seconds: float | None = Field(default=None, gt=0)  # of all threads together
-    num_bytes: int | None = Field(default=None, gt=0)  # at the peak, besides what was there before the model
-    alone: bool = False  # with nothing beside: not in a run
+    num_bytes: int | None = Field(default=None, gt=0)  # at the peak, without what was there before the model
+    alone: bool = False  # measured in a trial, not in a run
 
 
 class ObservedRatio(Config):
-    """How far off the last predictions of a way to compute were: measured / predicted."""
+    """The ratio measured / predicted of the last run with one compute mode."""
 
     group = "residuals"
 
@@ -35,35 +48,73 @@ class ObservedRatio(Config):
     seconds: float = Field(gt=0)  # of forward, backward and update
     num_bytes: float = Field(gt=0)
 
+    @property
+    def mode(self) -> tuple[str, str, str]:
+        return self.device, self.memory_format, self.precision
+
 
 class Observed(Config):
-    """For one task on one machine."""
+    """Everything that was measured of one task on one machine."""
 
     group = "knowledge"
 
     timings: tuple[Timing, ...] = ()
-    failures: tuple[str, ...] = ()  # ways that could not be tried, and why
-    too_many: int | None = Field(default=None, ge=1)  # samples at once that were found not to fit
+    failures: tuple[str, ...] = ()  # trial settings that failed, and why
+    too_many: int | None = Field(default=None, ge=1)  # samples at once that ran out of memory
     ratios: tuple[ObservedRatio, ...] = ()
     libraries: int | None = Field(default=None, ge=0)  # bytes of a process before it holds any of the model
 
     def on_device(self, device: str, precision: Precision) -> list[Timing]:
-        """In any way, the smallest first."""
-        found = [one for one in self.timings if (one.device, one.precision) == (device, precision)]
-        return sorted(found, key=lambda one: one.samples)
+        """Return the timings on a device, the fewest samples first."""
+        timings = [each for each in self.timings if (each.device, each.precision) == (device, precision)]
+        return sorted(timings, key=lambda timing: timing.samples)
 
     def steps_on(
         self, device: str, memory_format: MemoryFormat, precision: Precision, threads: int | None = None
     ) -> list[Timing]:
-        """The smallest first. With any number of threads, if not said."""
+        """Return the timings of a compute mode, the fewest samples first. `threads` None: with any number."""
         return [
-            one
-            for one in self.on_device(device, precision)
-            if one.memory_format == memory_format and threads in {None, one.threads}
+            timing
+            for timing in self.on_device(device, precision)
+            if timing.memory_format == memory_format and threads in {None, timing.threads}
         ]
 
     def ratio(self, device: str, memory_format: MemoryFormat, precision: Precision) -> ObservedRatio | None:
-        for one in self.ratios:
-            if (one.device, one.memory_format, one.precision) == (device, memory_format, precision):
-                return one
-        return None
+        mode = (device, memory_format, precision)
+        return next((ratio for ratio in self.ratios if ratio.mode == mode), None)
+
+
+def load_ratios(machine: Machine, task: str, folder: Path | None = None) -> tuple[ObservedRatio, ...]:
+    """Load the ratios of a task on this machine; none if the file is missing or cannot be read.
+
+    `folder` is where they are stored, by default the user's cache.
+    """
+    stored = _read(_file(machine, folder)).get(task, [])
+    with suppress(UsageError):
+        return tuple(ObservedRatio.of(tree) for tree in stored) if isinstance(stored, list) else ()
+    return ()
+
+
+def store_ratio(machine: Machine, task: str, ratio: ObservedRatio, folder: Path | None = None) -> None:
+    """Store a ratio in place of the earlier one of the same compute mode. Errors of the disk are ignored."""
+    file = _file(machine, folder)
+    if file is None:
+        return
+    others = [earlier for earlier in load_ratios(machine, task, folder) if earlier.mode != ratio.mode]
+    stored = _read(file) | {task: [each.tree() for each in (*others, ratio)]}
+    with suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_text(file, json.dumps(stored))
+
+
+def _file(machine: Machine, folder: Path | None) -> Path | None:
+    folder = folder or cache_folder("machine")
+    return None if folder is None else folder / f"{fingerprint(machine)}-residuals.json"
+
+
+def _read(file: Path | None) -> dict[str, Any]:
+    try:
+        stored = json.loads(file.read_text(encoding="utf-8")) if file is not None else {}
+    except (OSError, ValueError):
+        return {}
+    return stored if isinstance(stored, dict) else {}

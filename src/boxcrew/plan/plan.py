@@ -1,4 +1,4 @@
-"""Who does what where in a run, as data: written to `plan.json`, editable by hand, replayed with `plan=`."""
+"""A plan says who does what where in a run. It is data: written to `plan.json`, replayed with `plan=`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from boxcrew.plan.prediction import Prediction
 
 Strategy = Literal["single", "clones", "ddp", "fsdp", "parameter_server"]
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
-"""Of convolutions and products; tf32 is what recent accelerators make of fp32 if they may round."""
+"""The precision of convolutions and matrix products; tf32 is fp32 with rounding on recent accelerators."""
 MemoryFormat = Literal["contiguous", "channels_last"]
 BatchNorm = Literal["first", "synced", "frozen"]
-"""Whose statistics BatchNorms learn: of the first clone, each clone being normalised by its own (the rule of
-the classic systems); of all clones together, as if there were one; or none, those they began with stay.
+"""Whose statistics BatchNorm keeps: the `first` clone's, while each clone is normalized by its own (the rule
+of the classic systems); those of all clones together (`synced`); or the initial ones (`frozen`).
 """
 
 
@@ -28,7 +28,7 @@ class Clone(Config):
     group = "clones"
 
     device: str
-    share: int = Field(ge=1)  # of the samples of a step
+    share: int = Field(ge=1)  # samples per step
 
 
 class Replica(Config):
@@ -40,41 +40,41 @@ class Replica(Config):
 
 
 class Plan(Config):
-    task: str | None = None  # what it was made for, such as detection by ssdlite; None: for any
+    task: str | None = None  # such as `detection by ssdlite`; None: for any task
     strategy: Strategy = "single"
     replicas: tuple[Replica, ...] = Field(min_length=1)  # the first is chief
-    servers: int = Field(default=0, ge=0)  # processes that keep the parameters, for strategy parameter_server
-    staleness: int | None = Field(default=None, ge=0)  # steps one may be ahead of another; None: together
+    servers: int = Field(default=0, ge=0)  # processes that hold the parameters, for strategy parameter_server
+    staleness: int | None = Field(default=None, ge=0)  # steps that a replica may be ahead; None: synchronous
     parameter_device: str
     optimizer_device: str
     inputs_device: str = "cpu"
-    batch: int = Field(ge=1)  # samples a step, over all clones
-    accumulation: int = Field(default=1, ge=1)  # micro-batches a step: the same gradient in less memory
+    batch: int = Field(ge=1)  # samples per step, over all clones
+    accumulation: int = Field(default=1, ge=1)  # micro-batches per step: the same gradient in less memory
     recompute: bool = False  # activations in backward instead of keeping them: the same in less memory
     batch_norm: BatchNorm = "first"
     precision: Precision = "fp32"
     memory_format: MemoryFormat = "contiguous"
     threads: int = Field(ge=1)  # of a replica's process, shared by its clones on the CPU
     loader_workers: int = Field(ge=0)  # of a replica
-    pinned: bool = False  # each replica to cores of its own, near to each other
+    pinned: bool = False  # each replica to its own cores, on one NUMA node
     memory_fraction: float | None = Field(default=None, gt=0, le=1)  # of each device's memory, at most
     cache_bytes: int = Field(default=0, ge=0)  # of main memory for decoded images
     goal: str = "fastest"
-    predicted: Prediction | None = None  # None: of a plan that was written by hand
+    predicted: Prediction | None = None  # None: not predicted, such as for several hosts
     reasons: tuple[str, ...] = ()
-    rejected: tuple[str, ...] = ()  # what else was looked at, and why not
+    rejected: tuple[str, ...] = ()  # the alternatives, and why they were not chosen
 
     @model_validator(mode="after")
     def _shares_add_up(self) -> Self:
         shares = [clone.share for clone in self.clones]
         if sum(shares) != self.batch:
-            told = " + ".join(map(str, shares))
-            raise UsageError(f"plan: the clones' shares {told} are not the batch of {self.batch}")
+            total = " + ".join(map(str, shares))
+            raise UsageError(f"plan: the clones' shares {total} do not add up to batch {self.batch}")
         return self
 
     @model_validator(mode="after")
-    def _can_be_followed(self) -> Self:
-        """What no strategy would do is not to be believed of a plan that was written by hand."""
+    def _can_be_executed(self) -> Self:
+        """Refuse what no strategy can do: plans may be written by hand."""
         for replica in self.replicas:
             names = [clone.device for clone in replica.clones if clone.device != "cpu"]
             for name in names:
@@ -86,7 +86,7 @@ class Plan(Config):
             raise UsageError(f"plan: inputs_device {self.inputs_device}: batches are made on the cpu")
         if self.optimizer_device != self.parameter_device:
             raise UsageError(
-                f"plan: optimizer_device {self.optimizer_device}: updates are made where the parameters are "
+                f"plan: optimizer_device {self.optimizer_device}: must be the parameter_device "
                 f"({self.parameter_device})"
             )
         if self.precision == "tf32" and any(not clone.device.startswith("cuda") for clone in self.clones):
@@ -114,11 +114,11 @@ class Plan(Config):
         if self.batch_norm == "synced" and len(self.replicas) > 1:
             if self.staleness is not None:
                 raise UsageError(
-                    "plan: batch_norm synced makes replicas meet, and with staleness they do not",
-                    advice="deploy.batch_norm=first or frozen, or no deploy.staleness=",
+                    "plan: batch_norm synced needs synchronous replicas, without staleness",
+                    advice="use deploy.batch_norm=first or frozen, or leave deploy.staleness= out",
                 )
             self._require_common_kind()
-            self._require_pieces()
+            self._require_samples()
 
     def _require_one_clone_each(self) -> None:
         if any(len(replica.clones) > 1 for replica in self.replicas):
@@ -126,7 +126,7 @@ class Plan(Config):
         if self.strategy == "fsdp" and self.precision == "fp16":
             raise UsageError(
                 "plan: strategy fsdp does not compute in fp16",
-                advice="deploy.precision=bf16 or fp32, or deploy.strategy=ddp",
+                advice="use deploy.precision=bf16 or fp32, or deploy.strategy=ddp",
             )
         if self.parameter_device != self.clones[0].device:
             raise UsageError(
@@ -135,163 +135,166 @@ class Plan(Config):
             )
         self._require_common_kind()
         if len(self.replicas) > 1 and (self.strategy == "fsdp" or self.batch_norm == "synced"):
-            self._require_pieces()
+            self._require_samples()
 
     def _require_common_kind(self) -> None:
-        """Of devices whose replicas send each other what they compute."""
+        """Require devices of one kind, whose replicas can communicate."""
         kinds = {name.partition(":")[0] for name in self.devices}
         if len(self.replicas) > 1 and len(kinds) > 1:
             raise UsageError(
                 f"plan: strategy {self.strategy} needs devices of one kind, not {self._devices()}",
-                advice="deploy.strategy=clones, or parameter_server with batch_norm first, has several",
+                advice="use deploy.strategy=clones, or parameter_server with batch_norm first",
             )
         if len(self.replicas) > 1 and kinds & {"mps", "xla"}:
             raise UsageError(
-                f"plan: replicas on {self.clones[0].device} cannot send each other anything",
-                advice="deploy.strategy=parameter_server, or one replica",
+                f"plan: replicas on {self.clones[0].device} cannot communicate",
+                advice="use deploy.strategy=parameter_server, or one replica",
             )
 
-    def _require_pieces(self) -> None:
+    def _require_samples(self) -> None:
         for replica in range(len(self.replicas)):
-            if not all(map(len, self.pieces(replica))):
+            if not all(map(len, self.replica_ranges(replica))):
                 raise UsageError(
-                    f"plan: replica {replica} would have no sample for some of the {self.accumulation} parts "
-                    f"of a step, and needs one with strategy {self.strategy}, batch_norm {self.batch_norm}",
-                    advice="a larger batch=, other deploy.shares=, or less deploy.accumulation=",
+                    f"plan: replica {replica} has no sample in one of the {self.accumulation} micro-batches, "
+                    f"and needs one with strategy {self.strategy}, batch_norm {self.batch_norm}",
+                    advice="use a larger batch=, other deploy.shares=, or a lower deploy.accumulation=",
                 )
 
     @property
     def clones(self) -> tuple[Clone, ...]:
-        """Of all replicas, in order."""
+        """The clones of all replicas, in order."""
         return tuple(clone for replica in self.replicas for clone in replica.clones)
 
     @property
     def num_processes(self) -> int:
         return len(self.replicas) + self.servers
 
-    def keeper(self, parameter: int) -> int:
-        """Which server keeps a parameter of that number: they take turns."""
+    def server_of(self, parameter: int) -> int:
+        """Return the index of the server that holds the parameter with this index, in round-robin order."""
         return parameter % self.servers
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """That compute, each once."""
+        """The devices that compute, each listed once."""
         return tuple(dict.fromkeys(clone.device for clone in self.clones))
 
     def clone_name(self, index: int) -> str:
-        """Empty where there is only one, for then nothing has to be told apart."""
+        """Return such as `clone_0`, or an empty string if there is only one clone."""
         if not 0 <= index < len(self.clones):
             raise IndexError(f"clone {index} of {len(self.clones)}")
         return f"clone_{index}" if len(self.clones) > 1 else ""
 
     def micro_batches(self, num_samples: int) -> list[int]:
-        """Sizes of the parts that `num_samples` are computed in: as equal as can be."""
-        return equal_parts(num_samples, min(self.accumulation, num_samples))
+        """Return the sizes of the micro-batches of `num_samples`, as equal as possible."""
+        return equal_sizes(num_samples, min(self.accumulation, num_samples))
 
     def split(self, num_samples: int) -> list[list[int]]:
-        """How many of `num_samples` consecutive samples each clone computes, part by part."""
+        """Return how many of `num_samples` consecutive samples each clone computes, for every micro-batch."""
         shares = tuple(clone.share for clone in self.clones)
-        return [list(counts) for counts in deal_out(shares, tuple(self.micro_batches(num_samples)))]
+        return [list(counts) for counts in distribute(shares, tuple(self.micro_batches(num_samples)))]
 
-    def pieces(self, replica: int) -> list[range]:
-        """The positions within a step of the samples that a replica computes: one range for each part."""
-        own = self._clones_of(replica)
-        found, start = [], 0
+    def replica_ranges(self, replica: int) -> list[range]:
+        """Return the positions within a step of a replica's samples: one range for each micro-batch."""
+        clones = self._clones_of(replica)
+        ranges, start = [], 0
         for counts in self.split(self.batch):
-            begin = start + sum(counts[: own.start])
-            found.append(range(begin, begin + sum(counts[own])))
+            begin = start + sum(counts[: clones.start])
+            ranges.append(range(begin, begin + sum(counts[clones])))
             start += sum(counts)
-        return found
+        return ranges
 
-    def dealt(self, replica: int, num_samples: int) -> list[list[int]]:
-        """How many of the samples that a replica has of a step each of its clones computes, part by part.
-        `num_samples` is less than its share where some could not be read.
+    def replica_split(self, replica: int, num_samples: int) -> list[list[int]]:
+        """Return how many of a replica's samples each of its clones computes, for every micro-batch.
+
+        `num_samples` is less than the replica's share if some could not be read.
         """
         if len(self.replicas) == 1:
             return self.split(num_samples)
-        found = []
+        micro_batches = []
         for counts in self.split(self.batch):
-            taken = []
+            sizes = []
             for count in counts[self._clones_of(replica)]:
-                taken.append(min(count, num_samples))
-                num_samples -= taken[-1]
-            found.append(taken)
-        return found
+                sizes.append(min(count, num_samples))
+                num_samples -= sizes[-1]
+            micro_batches.append(sizes)
+        return micro_batches
 
     def _clones_of(self, replica: int) -> slice:
-        first = sum(len(other.clones) for other in self.replicas[:replica])
+        first = sum(len(earlier.clones) for earlier in self.replicas[:replica])
         return slice(first, first + len(self.replicas[replica].clones))
 
-    def because(self, reason: str) -> Plan:
-        """The same with one reason more."""
+    def with_reason(self, reason: str) -> Plan:
+        """Return a copy of the plan with another reason."""
         return self.model_copy(update={"reasons": (*self.reasons, reason)})
 
     def explain(self) -> list[str]:
-        """Lines for people."""
+        """Return the plan as lines for people."""
         batch = f"batch {self.batch}"
         if self.accumulation > 1:
-            batch += f" in {self.accumulation} parts"
+            batch += f" in {self.accumulation} micro-batches"
         cache = f", {format_bytes(self.cache_bytes)} for decoded images" if self.cache_bytes else ""
-        kept = f", parameters on {counted(self.servers, 'server')}" if self.servers else ""
+        servers = f", parameters on {counted(self.servers, 'server')}" if self.servers else ""
         return [
-            f"{self.strategy} on {self._devices()}{kept}, {batch}, {self.precision}, {self.memory_format}, "
-            f"{counted(self.threads, 'thread')}, {counted(self.loader_workers, 'loader worker')}{cache}",
-            *self._pace(),
+            f"{self.strategy} on {self._devices()}{servers}, {batch}, {self.precision}, "
+            f"{self.memory_format}, {counted(self.threads, 'thread')}, "
+            f"{counted(self.loader_workers, 'loader worker')}{cache}",
+            *self._asynchronous(),
             *self._norms(),
             *self.reasons,
         ]
 
-    def _pace(self) -> list[str]:
+    def _asynchronous(self) -> list[str]:
         if self.staleness is None:
             return []
         ahead = counted(self.staleness, "step")
         return [
-            f"every replica updates the parameters by itself, and may be {ahead} ahead of another: "
-            "what is learnt depends on who comes when"
+            f"replicas update the parameters independently, at most {ahead} ahead of each other: "
+            "results depend on timing"
         ]
 
     def _norms(self) -> list[str]:
-        """What is not as with one clone has to be said."""
+        """Return what BatchNorm does differently than with one clone."""
         if self.batch_norm == "frozen":
-            return ["BatchNorms keep the statistics they begin with"]
+            return ["BatchNorm keeps its initial statistics"]
         if len(self.clones) == 1:
-            parts = f"BatchNorms see one of the {self.accumulation} parts of a step at a time"
-            return [parts] if self.accumulation > 1 else []
+            line = f"BatchNorm sees one of the {self.accumulation} micro-batches at a time"
+            return [line] if self.accumulation > 1 else []
         if self.batch_norm == "synced":
-            return ["BatchNorms learn the statistics of all clones together, as one clone would"]
+            return ["BatchNorm uses the statistics of all clones together, as with one clone"]
         return [
-            "BatchNorms normalise each clone by itself and learn the statistics of the first "
-            "(deploy.batch_norm=synced: of all together)"
+            "BatchNorm normalizes each clone separately and keeps the statistics of the first "
+            "(deploy.batch_norm=synced: of all clones)"
         ]
 
     def _devices(self) -> str:
-        """Such as `cuda:0`, or `cpu (5) + cpu (3)` with the samples that each computes."""
+        """Return such as `cuda:0`, or `cpu (5) + cpu (3)` with the share of each clone."""
         if len(self.clones) == 1:
             return self.clones[0].device
         return " + ".join(f"{clone.device} ({clone.share})" for clone in self.clones)
 
 
-def equal_parts(num_samples: int, num_parts: int) -> list[int]:
-    """As equal as can be, larger ones first."""
-    small, extra = divmod(num_samples, num_parts)
-    return [small + 1] * extra + [small] * (num_parts - extra)
+def equal_sizes(num_samples: int, num: int) -> list[int]:
+    """Divide samples into `num` sizes, as equal as possible, the larger ones first."""
+    small, extra = divmod(num_samples, num)
+    return [small + 1] * extra + [small] * (num - extra)
 
 
 @cache
-def deal_out(shares: tuple[int, ...], parts: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-    """Parts of so many samples, each dealt out to clones. The first clone gets one of every part, also where
-    its share is less than that, for its statistics are kept; then whose share is furthest behind gets the
-    next. Over all parts of a full batch that gives each clone just its share.
+def distribute(shares: tuple[int, ...], micro_batches: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """Return how many samples of each micro-batch every clone gets. In a full batch each gets its share.
+
+    The first clone gets one sample of every micro-batch, even if its share is smaller, because its BatchNorm
+    statistics are kept. Each next sample goes to the clone that is furthest behind its share.
     """
-    rest = (max(0, shares[0] - len(parts)), *shares[1:])
-    given, dealt = [0] * len(shares), 0
-    found = []
-    for size in parts:
+    rest = (max(0, shares[0] - len(micro_batches)), *shares[1:])
+    given, total = [0] * len(shares), 0
+    counts = []
+    for size in micro_batches:
         before = list(given)
-        dealt += size - 1
+        total += size - 1
         for _ in range(size - 1):
-            behind = [share * dealt - had * sum(rest) for share, had in zip(rest, given, strict=True)]
+            behind = [share * total - had * sum(rest) for share, had in zip(rest, given, strict=True)]
             given[behind.index(max(behind))] += 1
         first, *others = (after - had for after, had in zip(given, before, strict=True))
-        found.append((1 + first, *others))
-    return tuple(found)
+        counts.append((1 + first, *others))
+    return tuple(counts)

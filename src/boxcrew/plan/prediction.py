@@ -1,4 +1,4 @@
-"""What a plan is expected to take: bytes on every device and seconds, as data."""
+"""The prediction of a plan as data: bytes on every device, and seconds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Bound = Literal["compute", "input", "communication"]
 
 
 class Interval(Config):
-    """Seconds: what is likely, and between what it will almost surely be."""
+    """Seconds: the likely value, and the limits that it will almost surely be between."""
 
     group = "seconds"
 
@@ -23,7 +23,7 @@ class Interval(Config):
 
     @classmethod
     def around(cls, likely: float, spread: float) -> Interval:
-        """`spread` 0.2: from likely / 1.2 to likely * 1.2."""
+        """Return the interval from likely / (1 + spread) to likely * (1 + spread)."""
         return cls(low=likely / (1 + spread), likely=likely, high=likely * (1 + spread))
 
     def times(self, num: float) -> Interval:
@@ -38,11 +38,11 @@ class Interval(Config):
         return self.low <= seconds <= self.high
 
     def __str__(self) -> str:
-        low, likely, high = map(_told, (self.low, self.likely, self.high))
+        low, likely, high = map(_format_seconds, (self.low, self.likely, self.high))
         return f"{likely} ({low} to {high})"
 
 
-def _told(seconds: float) -> str:
+def _format_seconds(seconds: float) -> str:
     return format_duration(seconds) if seconds >= 10 else f"{seconds:.3g}s"
 
 
@@ -60,72 +60,70 @@ class Memory(Config):
     parameters: int = Field(ge=0)  # with buffers and averages
     gradients: int = Field(ge=0)
     optimizer: int = Field(ge=0)
-    activations: int = Field(ge=0)  # with all else that a step makes for a while
+    activations: int = Field(ge=0)  # with all other temporary tensors of a step
     inputs: int = Field(ge=0)  # batches
-    workers: int = Field(default=0, ge=0)  # loader processes, and the decoded images that they keep
+    workers: int = Field(default=0, ge=0)  # loader processes, and the decoded images that they cache
     overhead: int = Field(ge=0)  # of allocators and libraries during a step
-    evaluation: int = Field(default=0, ge=0)  # that evaluations take besides
+    evaluation: int = Field(default=0, ge=0)  # that evaluations take in addition
     margin: int = Field(ge=0)  # by which it may be more
-    capacity: int = Field(gt=0)  # what there is for us
+    capacity: int = Field(gt=0)  # bytes that we may use
 
     @property
     def peak(self) -> int:
-        """That is expected."""
+        """The expected bytes of everything."""
         return self.process + self.evaluation + self.workers
 
     @property
     def process(self) -> int:
-        """The same of the processes that compute alone, during a step."""
-        known = (self.libraries, self.parameters, self.gradients, self.optimizer)
-        return sum(known) + self.activations + self.inputs + self.overhead
+        """The expected bytes of the computing processes alone, during a step."""
+        state = (self.libraries, self.parameters, self.gradients, self.optimizer)
+        return sum(state) + self.activations + self.inputs + self.overhead
 
     @property
     def measurable(self) -> int:
-        """What a look at processes that compute on the CPU, or at their tensors elsewhere, should find after
-        some steps.
-        """
+        """The bytes to be measured after some steps: of processes on the CPU, of tensors elsewhere."""
         return self.process if self.device == "cpu" else self.process - self.libraries
 
     @property
     def needed(self) -> int:
-        """At the most."""
+        """The bytes that are needed at most: the expected ones with the margin."""
         return self.peak + self.margin
 
     @property
-    def fits(self) -> bool:
+    def is_enough(self) -> bool:
         return self.needed <= self.capacity
 
 
 class Span(Config):
-    """Something that is done during a step, on the clock of that step."""
+    """An activity during a step, with its time in that step."""
 
     group = "timeline"
 
-    lane: str  # who: a device, `loader workers`, `network`
+    lane: str  # who: a device, a clone, `loader workers` or `messages`
     name: str  # does what: `forward`, `backward`, `update`, `read and transform`, `add up gradients`
     begin: float = Field(ge=0)  # seconds after the step's begin
     end: float = Field(ge=0)
 
 
 class Prediction(Config):
-    """Of one plan."""
+    """The time and memory that one plan is expected to take."""
 
     group = "predicted"
 
-    memory: tuple[Memory, ...] = Field(min_length=1)  # of every device that holds something, the CPU first
-    step: Interval  # seconds of a step, once decoded images are kept
-    first: Interval | None = None  # seconds of a step before; None: the same
-    epoch: Interval  # seconds of an epoch, once decoded images are kept
+    memory: tuple[Memory, ...] = Field(min_length=1)  # of every device that is used, the CPU first
+    step: Interval  # seconds of a step, once decoded images are cached
+    first: Interval | None = None  # seconds of a step before that; None: the same
+    epoch: Interval  # seconds of an epoch, once decoded images are cached
     run: Interval  # seconds of the whole training
     images_per_second: float = Field(gt=0)
-    bound: Bound  # what a step waits for
+    bound: Bound  # what limits the speed
     timeline: tuple[Span, ...] = ()
-    basis: str  # what it rests on, in words: `two steps in a child process`, `the machine's speeds`
+    basis: str  # what it is based on, in words such as `device speeds`
 
     @property
     def at_first(self) -> Interval:
-        """Seconds of a run's first steps."""
+        """Seconds of a step at the beginning of the run."""
         return self.first or self.step
 
     def on(self, device: str) -> Memory:
-        return next(one for one in self.memory if one.device == device)
+        return next(memory for memory in self.memory if memory.device == device)

@@ -1,4 +1,4 @@
-"""Why a plan and not another, in sentences with figures."""
+"""The reasons for a plan and against the alternatives, in sentences with figures."""
 
 from __future__ import annotations
 
@@ -13,35 +13,38 @@ MOST_WORKERS = 16
 
 
 def most_workers(costs: Costs, candidate: Candidate) -> int:
-    """Loader workers of a replica that there are cores for; a device that computes needs one to feed it."""
+    """Return how many loader workers per replica there are cores for. Feeding an accelerator takes a core."""
     cores = int(costs.machine.cores) // candidate.replicas
     return min(MOST_WORKERS, max(1, cores - (0 if candidate.on_cpu else 1)))
 
 
 def reasons_for(
-    costs: Costs, chosen: Candidate, fitting: Sequence[Candidate], ways: Sequence[Candidate]
+    costs: Costs, chosen: Candidate, feasible: Sequence[Candidate], candidates: Sequence[Candidate]
 ) -> list[str]:
-    found = [*_measured_ways(costs, chosen, fitting), *_parts(costs, chosen), *_inputs(costs, chosen)]
-    usual = replace(ways[0], parts=chosen.parts, cache=chosen.cache, workers=chosen.workers)
+    """Explain the chosen candidate; `feasible` are those of all `candidates` with enough memory."""
+    reasons = [*_measured(costs, chosen, feasible), *_accumulation(costs, chosen), *_inputs(costs, chosen)]
+    usual = replace(
+        candidates[0], accumulation=chosen.accumulation, cache=chosen.cache, workers=chosen.workers
+    )
     if chosen.strategy != usual.strategy:
-        why = _too_large(costs, usual)
-        found.append(f"{chosen.strategy}: {usual.strategy} {why or 'takes more memory'}")
+        lack = _memory_lack(costs, usual)
+        why = f"needs {lack}" if lack else "takes more memory"
+        reasons.append(f"{chosen.strategy}: {usual.strategy} {why}")
     if chosen.recompute and costs.request.deploy.recompute == "auto":
-        why = _too_large(costs, replace(chosen, recompute=False))
-        less = "kept, they do not fit" if why else "that takes less memory"
-        found.append(f"activations are computed again in backward: {less}")
+        lack = _memory_lack(costs, replace(chosen, recompute=False))
+        why = "keeping them needs too much memory" if lack else "this takes less memory"
+        reasons.append(f"activations are recomputed in backward: {why}")
     speeds = {costs.pace(device, chosen).each for device in chosen.devices}
     if len(speeds) > 1 and costs.request.deploy.shares is None:
-        found.append(f"shares {', '.join(map(str, chosen.shares))}: by the speeds of the devices")
+        reasons.append(f"shares {', '.join(map(str, chosen.shares))}: by the speeds of the devices")
     if costs.machine.busy_cores >= 0.5:
-        found.append(
-            f"others use {costs.machine.busy_cores:g} of {counted(costs.machine.cores, 'core')} just now"
-        )
-    return found
+        cores = counted(costs.machine.cores, "core")
+        reasons.append(f"other processes use {costs.machine.busy_cores:g} of {cores} right now")
+    return reasons
 
 
 def rejected(costs: Costs, chosen: Candidate, others: Sequence[Candidate]) -> list[str]:
-    """What else was looked at, each with what it would cost; one sentence for each thing that differs."""
+    """Return a sentence with the cost of each alternative; only the first with the same difference counts."""
     sentences: dict[str, str] = {}
     for other in others:
         name = _difference(chosen, other)
@@ -56,65 +59,65 @@ def rejected(costs: Costs, chosen: Candidate, others: Sequence[Candidate]) -> li
 
 
 def _difference(chosen: Candidate, other: Candidate) -> str:
-    """In a word; empty where there is none, or more than one."""
-    found: list[str] = []
+    """Name the difference between two candidates; empty if there is none, or more than one."""
+    differences: list[str] = []
     if other.strategy != chosen.strategy:
-        found.append(other.strategy)
+        differences.append(other.strategy)
     if other.memory_format != chosen.memory_format:
-        found.append(other.memory_format)
+        differences.append(other.memory_format)
     if other.threads != chosen.threads:
-        found.append(counted(other.threads, "thread"))
+        differences.append(counted(other.threads, "thread"))
     if other.recompute != chosen.recompute:
-        found.append("activations computed again" if other.recompute else "activations kept")
-    if not found and other.parts != chosen.parts:
-        found.append(f"in {counted(other.parts, 'part')}")
-    return found[0] if len(found) == 1 else ""
+        differences.append("activations recomputed" if other.recompute else "activations kept")
+    if not differences and other.accumulation != chosen.accumulation:
+        differences.append(f"deploy.accumulation={other.accumulation}")
+    return differences[0] if len(differences) == 1 else ""
 
 
-def _too_large(costs: Costs, candidate: Candidate) -> str:
-    """Empty, if it is not."""
+def _memory_lack(costs: Costs, candidate: Candidate) -> str:
+    """Return what a candidate needs on the first device with too little memory; empty if all have enough."""
     for memory in costs.memory(candidate):
-        if not memory.fits:
-            needed, there = format_bytes(memory.needed), format_bytes(memory.capacity)
-            return f"needs {needed} on {memory.device}, and there are {there}"
+        if not memory.is_enough:
+            needed, capacity = format_bytes(memory.needed), format_bytes(memory.capacity)
+            return f"{needed} on {memory.device}, which has {capacity}"
     return ""
 
 
 def _why_not(costs: Costs, other: Candidate, chosen: Candidate) -> str:
-    too_large = _too_large(costs, other)
-    if too_large:
-        return too_large
+    if lack := _memory_lack(costs, other):
+        return f"needs {lack}"
     wall = costs.step(other).wall
-    told, ratio = f"{wall:.3g} s a step", wall / costs.step(chosen).wall
+    seconds, ratio = f"{wall:.3g} s per step", wall / costs.step(chosen).wall
     if costs.request.goal.kind in {"smallest", "deadline"}:
-        most = max(one.needed for one in costs.memory(other))
-        return f"{told}, and {format_bytes(most)} at most"
-    return f"{told}, {ratio:.2f} x as long" if ratio >= 1.01 else f"{told}, not clearly faster"
+        most = max(memory.needed for memory in costs.memory(other))
+        return f"{seconds}, at most {format_bytes(most)} of memory"
+    return f"{seconds}, {ratio:.2f} x as long" if ratio >= 1.01 else f"{seconds}, not clearly faster"
 
 
-def _measured_ways(costs: Costs, chosen: Candidate, fitting: Sequence[Candidate]) -> list[str]:
-    """Those that were, of those that fit."""
-    if not costs.observed.timings:
+def _measured(costs: Costs, chosen: Candidate, feasible: Sequence[Candidate]) -> list[str]:
+    """Return the measured step times of feasible candidates, and the trials that failed."""
+    timings = costs.observed.timings
+    if not timings:
         return list(costs.observed.failures)
-    samples = max(one.samples for one in costs.observed.timings)
-    tried = {(one.memory_format, one.threads) for one in costs.observed.timings}
-    alike = {
-        one.way(): costs.pace(one.devices[0], one).at(samples)
-        for one in fitting
-        if (one.strategy, one.recompute) == (chosen.strategy, chosen.recompute)
-        and (not one.on_cpu or (one.memory_format, one.threads) in tried)
+    samples = max(timing.samples for timing in timings)
+    tried = {(timing.memory_format, timing.threads) for timing in timings}
+    seconds = {
+        candidate.compute_mode(): costs.pace(candidate.devices[0], candidate).at(samples)
+        for candidate in feasible
+        if (candidate.strategy, candidate.recompute) == (chosen.strategy, chosen.recompute)
+        and (not candidate.on_cpu or (candidate.memory_format, candidate.threads) in tried)
     }
-    told = ", ".join(f"{way} {seconds:.{2 if seconds >= 0.1 else 4}f} s" for way, seconds in alike.items())
-    return [f"steps of {samples} samples were tried: {told}", *costs.observed.failures]
+    text = ", ".join(f"{mode} {value:.{2 if value >= 0.1 else 4}f} s" for mode, value in seconds.items())
+    return [f"measured {samples}-sample steps: {text}", *costs.observed.failures]
 
 
-def _parts(costs: Costs, chosen: Candidate) -> list[str]:
-    if chosen.parts == 1 or costs.request.deploy.accumulation != "auto":
+def _accumulation(costs: Costs, chosen: Candidate) -> list[str]:
+    num = chosen.accumulation
+    if num == 1 or costs.request.deploy.accumulation != "auto":
         return []
-    fewer = replace(chosen, parts=chosen.parts - 1)
-    why = _too_large(costs, fewer)
-    told = f"in {chosen.parts - 1} it {why}" if why else "as few samples at once as can be"
-    return [f"in {chosen.parts} parts: {told}"]
+    lack = _memory_lack(costs, replace(chosen, accumulation=num - 1))
+    why = f"with {num - 1} it needs {lack}" if lack else "as few samples at once as possible"
+    return [f"{num} micro-batches per step: {why}"]
 
 
 def _inputs(costs: Costs, chosen: Candidate) -> list[str]:
@@ -122,8 +125,8 @@ def _inputs(costs: Costs, chosen: Candidate) -> list[str]:
         return []
     step = costs.step(chosen)
     batch = costs.request.batch
-    feeds, takes = batch / max(step.inputs, 1e-9), batch / max(step.busy, 1e-9)
-    who = counted(chosen.workers, "worker") if chosen.workers else "the process itself"
-    who += " in each replica" if chosen.workers and chosen.replicas > 1 else ""
-    verb = "feeds" if chosen.workers <= 1 else "feed"
-    return [f"{who} {verb} up to {feeds:.0f} samples/s, the model takes {takes:.0f}"]
+    made, used = batch / max(step.inputs, 1e-9), batch / max(step.busy, 1e-9)
+    who = counted(chosen.workers, "loader worker") if chosen.workers else "the training process"
+    who += " per replica" if chosen.workers and chosen.replicas > 1 else ""
+    verb = "loads" if chosen.workers <= 1 else "load"
+    return [f"{who} {verb} up to {made:.0f} samples/s, the model uses {used:.0f}"]

@@ -1,4 +1,4 @@
-"""What is asked of a plan: the settings that fix a part of it, and the goal."""
+"""The request for a plan: the settings that the user fixed, and the goal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GoalKind = Literal["fastest", "smallest", "deadline", "budget"]
 
 
 class DeployConfig(Config):
-    """What the user fixes; all that is `auto` the planner chooses."""
+    """Settings of the deployment; the planner chooses all that is `auto`."""
 
     group = "deploy"
 
@@ -28,20 +28,20 @@ class DeployConfig(Config):
     clones: Count | Literal["auto"] = "auto"  # copies of the model in a process
     clone_on_cpu: bool = False  # all clones on the CPU, also where there are accelerators
     shares: Annotated[tuple[Count, ...], commas] | None = (
-        None  # samples of a step for each clone; None: by the speeds of the devices
+        None  # samples per step of each clone; None: by the speeds of the devices
     )
     batch_norm: BatchNorm = "first"
     optimizer_device: Literal["auto", "cpu"] = "auto"  # cpu: parameters and optimizer stay in main memory
     precision: Precision | Literal["auto"] = "auto"
     memory_format: MemoryFormat | Literal["auto"] = "auto"
     threads: Count | Literal["auto"] = "auto"
-    accumulation: Count | Literal["auto"] = "auto"  # parts of a step; auto: as few as fit into memory
-    recompute: bool | Literal["auto"] = "auto"  # activations in backward; auto: only if nothing else fits
+    accumulation: Count | Literal["auto"] = "auto"  # micro-batches per step; auto: as few as memory allows
+    recompute: bool | Literal["auto"] = "auto"  # activations in backward; auto: only if memory is short
     memory_fraction: float | None = Field(default=None, gt=0, le=1)  # of each device's memory, at most
 
 
 class Goal(Config):
-    """What the best plan is."""
+    """The goal that a plan is optimized for."""
 
     group = "goal"
 
@@ -51,7 +51,7 @@ class Goal(Config):
 
     @classmethod
     def parse(cls, text: object) -> Self:
-        """From `fastest`, `smallest`, `deadline:2h` or `budget:8GB`."""
+        """Parse `fastest`, `smallest`, `deadline:2h` or `budget:8GB`."""
         if isinstance(text, cls):
             return text
         kind, _, limit = str(text).partition(":")
@@ -62,11 +62,11 @@ class Goal(Config):
         if kind == "budget" and limit:
             return cls(kind="budget", num_bytes=_parse_bytes(limit))
         raise UsageError(
-            f"goal={text}: no such goal", advice="there are: fastest, smallest, deadline:2h, budget:8GB"
+            f"goal={text}: no such goal", advice="use fastest, smallest, deadline:2h or budget:8GB"
         )
 
     def exactly(self) -> str:
-        """What `parse` makes the same of."""
+        """Return the text from which `parse` makes an equal goal."""
         if self.seconds is not None:
             return f"deadline:{Decimal(repr(self.seconds)):f}"
         return f"budget:{self.num_bytes}B" if self.num_bytes is not None else self.kind
@@ -98,16 +98,16 @@ GoalSetting = Annotated[Goal, BeforeValidator(Goal.parse), PlainSerializer(Goal.
 
 
 class PlanRequest(Config):
-    """All that is asked for."""
+    """Everything that a plan is requested for."""
 
     deploy: DeployConfig = DeployConfig()
     goal: Goal = Goal()
     device: str = "auto"
-    batch: int = Field(ge=1)  # samples a step, over all clones: what is learnt depends on it, so it stays
+    batch: int = Field(ge=1)  # samples per step, over all clones; results depend on it, so it is fixed
     workers: int | Literal["auto"] = "auto"
     cache: int | Literal["auto"] = "auto"  # bytes for decoded images
     num_samples: int = Field(ge=1)  # of an epoch
     steps: float = Field(gt=0)  # of the run
     seconds: float | None = None  # of the run, if the clock ends it
     prefetch: int = 4  # batches that each worker makes ahead
-    eval_batch: int = 0  # samples that evaluations look at at once
+    eval_batch: int = 0  # samples per batch of evaluations

@@ -1,4 +1,4 @@
-"""Choosing a plan: a pure function of a machine, a workload and what is asked for."""
+"""The search for a plan: a pure function of a machine, a workload and a request."""
 
 from __future__ import annotations
 
@@ -21,81 +21,81 @@ from boxcrew.plan.shares import shares_of
 
 CACHE_SHARE = 8  # one part in so many of the memory may hold decoded images
 CLEARLY = 1.05
-"""Only a way this much faster replaces the usual one. Of close ones the machine's mood would choose, and two
-runs of one seed would differ in their last bits.
+"""Only a candidate this much faster replaces the usual one. Noise would choose between closer ones, and two
+runs with one seed would differ in their last bits.
 """
-NEGLIGIBLE = 0.05  # part of a step that reading may take without a worker to hide it
-EASILY = 0.7  # loader workers should be done in this part of a step: they are not always as fast
+NEGLIGIBLE = 0.05  # share of a step that loading may take without a worker to hide it
+EASILY = 0.7  # loader workers should be done in this share of a step: they are not always as fast
 
 
 def make_plan(
     machine: Machine, workload: Workload, request: PlanRequest, observed: Observed | None = None
 ) -> Plan:
-    """The best for the goal. An error says what would fit where nothing does."""
+    """Return the best plan for the goal. If memory is short for all, the error says how much is needed."""
     costs = Costs(machine=machine, workload=workload, request=request, observed=observed or Observed())
     layouts = layouts_of(machine, request)
-    ways = [way for layout in layouts for way in _ways(costs, layout)]
-    fitting = [_with_workers(costs, one) for way in ways if (one := _fitted(costs, way)) is not None]
-    tight = not fitting and request.goal.kind != "budget"
-    if tight:  # the margin is there for surprises; without it there may still be room
-        lean = [_smallest(costs, way) for way in ways]
-        fitting = [one for one in lean if all(m.peak <= m.capacity for m in costs.memory(one))]
-    if not fitting:
-        raise _too_large(costs, ways)
-    chosen = _choose(costs, fitting)
-    reasons = [layouts[0].reason, *reasons_for(costs, chosen, fitting, ways)]
+    candidates = [candidate for layout in layouts for candidate in _candidates(costs, layout)]
+    reduced = [_reduced(costs, candidate) for candidate in candidates]
+    feasible = [_with_workers(costs, candidate) for candidate in reduced if candidate is not None]
+    tight = not feasible and request.goal.kind != "budget"
+    if tight:  # the margin is for surprises: without it there may still be enough memory
+        lean = [_smallest(costs, candidate) for candidate in candidates]
+        feasible = [each for each in lean if all(m.peak <= m.capacity for m in costs.memory(each))]
+    if not feasible:
+        raise _not_enough_memory(costs, candidates)
+    chosen = _choose(costs, feasible)
+    reasons = [layouts[0].reason, *reasons_for(costs, chosen, feasible, candidates)]
     if tight:
-        reasons.append("memory is tight: there is less room than predictions may be off by")
-    others = [*fitting, *(way for way in ways if way not in fitting)]
-    told = {"reasons": tuple(reasons), "rejected": tuple(rejected(costs, chosen, others))}
-    return _plan(costs, chosen).model_copy(update=told)
+        reasons.append("memory is tight: less is left than predictions may be off by")
+    others = [*feasible, *(candidate for candidate in candidates if candidate not in feasible)]
+    texts = {"reasons": tuple(reasons), "rejected": tuple(rejected(costs, chosen, others))}
+    return _plan(costs, chosen).model_copy(update=texts)
 
 
 def with_enough_workers(costs: Costs, plan: Plan) -> Plan:
-    """The same with as many loader workers as it needs, and what it is expected to take by what is known."""
+    """Return the plan with as many loader workers as it needs, and a new prediction."""
     chosen = _with_workers(costs, candidate_of(plan, costs.machine))
     return plan.model_copy(update={"loader_workers": chosen.workers, "predicted": costs.predict(chosen)})
 
 
-def _ways(costs: Costs, layout: Layout) -> Iterator[Candidate]:
-    """All that a layout leaves open, the usual first."""
+def _candidates(costs: Costs, layout: Layout) -> Iterator[Candidate]:
+    """Yield a candidate for every choice that a layout leaves open, the usual one first."""
     request, num = costs.request, layout.replicas
     precision = request.deploy.precision
     if precision == "auto":
         precision = fast_precision(layout.devices)
-        if precision == "fp16" and layout.strategy == "fsdp":  # which has none
+        if precision == "fp16" and layout.strategy == "fsdp":  # fsdp does not support it
             precision = "fp32"
-    for recompute in _recomputing(costs):
-        for memory_format, threads in _computing(costs, layout, precision):
-            way = Candidate(
+    for recompute in _recompute_options(costs):
+        for memory_format, threads in _compute_modes(costs, layout, precision):
+            candidate = Candidate(
                 strategy=layout.strategy,
                 devices=layout.devices,
                 shares=(1,) * len(layout.devices),
                 replicas=num,
                 servers=layout.servers,
-                keeper=layout.keeper,
+                parameter_device=layout.parameter_device,
                 recompute=recompute,
                 precision=precision,
                 memory_format=memory_format,
                 threads=threads,
                 workers=_usual_workers(costs, layout),
             )
-            speeds = [1 / max(1e-12, costs.pace(one, way).each) for one in way.devices]
+            speeds = [1 / max(1e-12, costs.pace(device, candidate).each) for device in candidate.devices]
             least = costs.workload.least_samples
             shares = shares_of(request.deploy, request.batch, len(layout.devices), speeds, least=least)
-            yield replace(way, shares=tuple(shares), cache=_cache(costs, way) // num)
+            yield replace(candidate, shares=tuple(shares), cache=_cache(costs, candidate) // num)
 
 
-def _recomputing(costs: Costs) -> list[bool]:
-    """Whether to, as far as it was looked at."""
+def _recompute_options(costs: Costs) -> list[bool]:
     asked = costs.request.deploy.recompute
     if asked != "auto":
         return [asked]
     return [False, True] if costs.workload.recomputed else [False]
 
 
-def _computing(costs: Costs, layout: Layout, precision: Precision) -> list[tuple[MemoryFormat, int]]:
-    """Memory formats and threads: on CPUs those of the rule, and others that were measured."""
+def _compute_modes(costs: Costs, layout: Layout, precision: Precision) -> list[tuple[MemoryFormat, int]]:
+    """Return memory formats and threads: the usual ones, and on CPUs others that were measured."""
     deploy = costs.request.deploy
     on_cpu = all(device.kind == "cpu" for device in layout.devices)
     rule: MemoryFormat = "channels_last" if not on_cpu or costs.workload.depthwise else "contiguous"
@@ -106,26 +106,29 @@ def _computing(costs: Costs, layout: Layout, precision: Precision) -> list[tuple
     if not on_cpu:
         return [usual]
     measured = [
-        (one.memory_format, one.threads)
-        for one in costs.observed.timings
-        if (one.device, one.precision) == ("cpu", precision)
-        and deploy.memory_format in {"auto", one.memory_format}
-        and deploy.threads in {"auto", one.threads}
+        (timing.memory_format, timing.threads)
+        for timing in costs.observed.timings
+        if (timing.device, timing.precision) == ("cpu", precision)
+        and deploy.memory_format in {"auto", timing.memory_format}
+        and deploy.threads in {"auto", timing.threads}
     ]
     return list(dict.fromkeys([usual, *measured]))
 
 
-def _fitted(costs: Costs, way: Candidate) -> Candidate | None:
-    """In as few parts as fit into memory; None if none do. What only saves time is given up first."""
-    for parts in _parts(costs, way):
-        for candidate in _leaner(costs, replace(way, parts=parts)):
-            if costs.fits(candidate):
-                return candidate
+def _reduced(costs: Costs, candidate: Candidate) -> Candidate | None:
+    """Return the candidate with as few micro-batches as memory allows; None if memory is never enough.
+
+    The cache and loader workers, which only save time, are reduced before the micro-batches.
+    """
+    for accumulation in _accumulations(costs, candidate):
+        for leaner in _leaner(costs, replace(candidate, accumulation=accumulation)):
+            if costs.has_enough_memory(leaner):
+                return leaner
     return None
 
 
 def _leaner(costs: Costs, candidate: Candidate) -> Iterator[Candidate]:
-    """As it is; with fewer decoded images kept; with fewer loader workers."""
+    """Yield the candidate as it is, then with fewer cached images, then with fewer loader workers."""
     yield candidate
     if costs.request.cache == "auto":
         main = costs.memory(candidate)[0]
@@ -139,44 +142,48 @@ def _leaner(costs: Costs, candidate: Candidate) -> Iterator[Candidate]:
 
 
 def _used_cache(costs: Costs, candidate: Candidate) -> int:
-    """Of a replica: no more than the images of the set."""
+    """Return the bytes of a replica's cache that the images of the data set can fill."""
     inputs = costs.workload.inputs
     if inputs is None:
         return candidate.cache
     return min(candidate.cache, costs.request.num_samples * inputs.image_bytes // candidate.replicas)
 
 
-def _parts(costs: Costs, way: Candidate) -> Iterator[int]:
-    """Those that make a difference, and leave every clone as many samples as it can compute."""
+def _accumulations(costs: Costs, candidate: Candidate) -> Iterator[int]:
+    """Yield numbers of micro-batches that differ in the largest one and give every clone enough samples."""
     asked = costs.request.deploy.accumulation
     if asked != "auto":
         if asked > costs.request.batch:
             raise UsageError(
-                f"deploy.accumulation={asked}: more parts than batch={costs.request.batch} has samples"
+                f"deploy.accumulation={asked}: more than batch={costs.request.batch} has samples"
             )
         yield asked
         return
-    least = min(costs.workload.least_samples, *way.shares)
+    least = min(costs.workload.least_samples, *candidate.shares)
     last = 0
-    for parts in range(1, min(way.shares) // least + 1):
-        dealt = replace(way, parts=parts).dealt() if parts > 1 else (way.shares,)
-        most = max(map(max, dealt))
-        if most != last and min(map(min, dealt)) >= least:
+    for num in range(1, min(candidate.shares) // least + 1):
+        counts = replace(candidate, accumulation=num).split() if num > 1 else (candidate.shares,)
+        most = max(map(max, counts))
+        if most != last and min(map(min, counts)) >= least:
             last = most
-            yield parts
+            yield num
 
 
-def _choose(costs: Costs, fitting: Sequence[Candidate]) -> Candidate:
+def _choose(costs: Costs, feasible: Sequence[Candidate]) -> Candidate:
     goal = costs.request.goal
     if goal.kind == "smallest":
-        return min((_smallest(costs, one) for one in fitting), key=lambda one: _smallness(costs, one))
-    fastest = _clearly_fastest(costs, [one for one in fitting if one.strategy == fitting[0].strategy])
+        lean = [_smallest(costs, candidate) for candidate in feasible]
+        return min(lean, key=lambda candidate: _smallness(costs, candidate))
+    same_strategy = [candidate for candidate in feasible if candidate.strategy == feasible[0].strategy]
+    fastest = _clearly_fastest(costs, same_strategy)
     if goal.seconds is None:
         return fastest
-    lean = [_smallest(costs, one) for one in fitting]
-    faster = [_with_workers(costs, one) for one in lean]
+    lean = [_smallest(costs, candidate) for candidate in feasible]
+    faster = [_with_workers(costs, candidate) for candidate in lean]
     in_time = [
-        one for one in (*lean, *faster, *fitting) if costs.predict(one).run.likely <= 1.001 * goal.seconds
+        candidate
+        for candidate in (*lean, *faster, *feasible)
+        if costs.predict(candidate).run.likely <= 1.001 * goal.seconds
     ]
     if not in_time:
         best = costs.predict(fastest)
@@ -185,48 +192,48 @@ def _choose(costs: Costs, fitting: Sequence[Candidate]) -> Candidate:
             advice=f"a deadline of {format_duration(best.run.high)}, fewer epochs= or steps=, a smaller "
             "size=, or more devices",
         )
-    return min(in_time, key=lambda one: _smallness(costs, one))
+    return min(in_time, key=lambda candidate: _smallness(costs, candidate))
 
 
-def _clearly_fastest(costs: Costs, fitting: Sequence[Candidate]) -> Candidate:
-    """The first, or one that is clearly faster."""
-    best = min(fitting, key=lambda one: costs.step(one).wall)
-    usual = fitting[0]
+def _clearly_fastest(costs: Costs, feasible: Sequence[Candidate]) -> Candidate:
+    """Return the first candidate, or one that is clearly faster."""
+    best = min(feasible, key=lambda candidate: costs.step(candidate).wall)
+    usual = feasible[0]
     return usual if costs.step(usual).wall <= CLEARLY * costs.step(best).wall else best
 
 
 def _smallest(costs: Costs, candidate: Candidate) -> Candidate:
-    """The same with as few samples at once as can be, and nothing that only saves time."""
+    """Return the candidate with as few samples at once as possible, and nothing that only saves time."""
     lean = candidate
     if costs.request.deploy.accumulation == "auto":
-        lean = replace(lean, parts=list(_parts(costs, candidate))[-1])
+        lean = replace(lean, accumulation=list(_accumulations(costs, candidate))[-1])
     if costs.request.workers == "auto":
         lean = replace(lean, workers=0)
     return replace(lean, cache=0) if costs.request.cache == "auto" else lean
 
 
 def _smallness(costs: Costs, candidate: Candidate) -> tuple[int, int, float]:
-    """Bytes on the devices that compute, then on all, then seconds."""
-    memory, names = costs.memory(candidate), {device.name for device in candidate.devices}
-    computing = max(one.needed for one in memory if one.device in names)
-    return computing, sum(one.needed for one in memory), costs.step(candidate).wall
+    """Return the sort key: bytes on the devices that compute, then on all, then seconds."""
+    predicted, names = costs.memory(candidate), {device.name for device in candidate.devices}
+    computing = max(memory.needed for memory in predicted if memory.device in names)
+    return computing, sum(memory.needed for memory in predicted), costs.step(candidate).wall
 
 
 def _with_workers(costs: Costs, chosen: Candidate) -> Candidate:
-    """As few loader workers as hide their work."""
+    """Return the candidate with as few loader workers as hide their work."""
     if costs.request.workers != "auto" or costs.workload.inputs is None:
         return chosen
     options = [replace(chosen, workers=num) for num in range(most_workers(costs, chosen) + 1)]
-    options = [one for one in options if costs.fits(one)] or [chosen]
-    best = min(costs.step(one).wall for one in options)
-    near = [one for one in options if costs.step(one).wall <= 1.01 * best]
-    near = [one for one in near if not _waits(costs, one)] or near
-    easy = [one for one in near if costs.step(one).inputs <= EASILY * costs.step(one).wall]
+    options = [option for option in options if costs.has_enough_memory(option)] or [chosen]
+    best = min(costs.step(option).wall for option in options)
+    near = [option for option in options if costs.step(option).wall <= 1.01 * best]
+    near = [option for option in near if not _waits(costs, option)] or near
+    easy = [option for option in near if costs.step(option).inputs <= EASILY * costs.step(option).wall]
     return (easy or near)[0]
 
 
 def _waits(costs: Costs, candidate: Candidate) -> bool:
-    """Whether steps wait for samples that nobody makes ahead: the disk is not always as quick as it was."""
+    """Tell whether steps wait for samples that no worker makes ahead: disks are not always equally fast."""
     step = costs.step(candidate)
     return candidate.workers == 0 and step.inputs > NEGLIGIBLE * step.wall
 
@@ -238,13 +245,13 @@ def _usual_workers(costs: Costs, layout: Layout) -> int:
 
 
 def usual_workers(cores: float, devices: Sequence[Device]) -> int:
-    """A CPU that trains has no core to spare: one worker only hides the reading behind the computing."""
-    return min(max(1, int(cores)) - 1, 1 if all(one.kind == "cpu" for one in devices) else 8)
+    """Return the loader workers of a replica: at most one on a training CPU, which has no core to spare."""
+    return min(max(1, int(cores)) - 1, 1 if all(device.kind == "cpu" for device in devices) else 8)
 
 
-def _cache(costs: Costs, way: Candidate) -> int:
-    """Bytes of the whole machine. Processes that are not forked do not share memory."""
-    if way.workers and not costs.machine.platform.startswith("Linux"):
+def _cache(costs: Costs, candidate: Candidate) -> int:
+    """Return the bytes for decoded images on the whole machine. Workers share them only on Linux, by fork."""
+    if candidate.workers and not costs.machine.platform.startswith("Linux"):
         return 0
     if costs.workload.inputs is not None and not costs.workload.inputs.image_bytes:
         return 0
@@ -254,25 +261,27 @@ def _cache(costs: Costs, way: Candidate) -> int:
 
 
 def fast_precision(devices: Sequence[Device]) -> Precision:
-    """What all of them compute fast: clones of one model must not differ in more than their share."""
+    """Return the fastest precision that all devices support: clones of one model must not differ in it."""
     # bf16 needs no loss scaling, but only recent CUDA devices compute it fast; old ones have fp16.
     if any(device.kind != "cuda" for device in devices):
         return "fp32"
     return "bf16" if all(device.bf16 for device in devices) else "fp16"
 
 
-def _too_large(costs: Costs, ways: Sequence[Candidate]) -> UsageError:
-    """Says what would fit."""
-    lean = [_smallest(costs, way) for way in ways]
-    least = min(lean, key=lambda one: max(m.needed / m.capacity for m in costs.memory(one)))
-    short = max(costs.memory(least), key=lambda one: one.needed / one.capacity)
-    samples = counted(max(least.at_once), "sample")
-    need = "needs" if max(least.at_once) == 1 else "need"
-    what = f"goal={costs.request.goal}: " if costs.request.goal.kind == "budget" else ""
+def _not_enough_memory(costs: Costs, candidates: Sequence[Candidate]) -> UsageError:
+    """Return the error that says what the smallest candidate needs."""
+
+    def fullest(candidate: Candidate) -> float:
+        return max(memory.needed / memory.capacity for memory in costs.memory(candidate))
+
+    smallest = min((_smallest(costs, candidate) for candidate in candidates), key=fullest)
+    short = max(costs.memory(smallest), key=lambda memory: memory.needed / memory.capacity)
+    samples = counted(max(smallest.largest_micro_batches), "sample")
+    goal = f"goal={costs.request.goal}: " if costs.request.goal.kind == "budget" else ""
     return UsageError(
-        f"{what}nothing fits: {samples} at once {need} {format_bytes(short.needed)} on {short.device}, "
-        f"and there are {format_bytes(short.capacity)}",
-        advice=f"a device with {format_bytes(short.needed)}, a smaller size=, length= or network"
+        f"{goal}not enough memory: a micro-batch of {samples} needs {format_bytes(short.needed)} on "
+        f"{short.device}, which has {format_bytes(short.capacity)}",
+        advice=f"use a device with {format_bytes(short.needed)}, a smaller size=, length= or network"
         + (", evaluation.batch=1" if short.evaluation else "")
         + ("" if costs.request.deploy.accumulation == "auto" else ", or a higher deploy.accumulation="),
     )
@@ -281,7 +290,8 @@ def _too_large(costs: Costs, ways: Sequence[Candidate]) -> UsageError:
 def _plan(costs: Costs, chosen: Candidate) -> Plan:
     request, deploy = costs.request, costs.request.deploy
     clones = [
-        Clone(device=one.name, share=share) for one, share in zip(chosen.devices, chosen.shares, strict=True)
+        Clone(device=device.name, share=share)
+        for device, share in zip(chosen.devices, chosen.shares, strict=True)
     ]
     each = len(clones) // chosen.replicas
     return Plan(
@@ -292,10 +302,10 @@ def _plan(costs: Costs, chosen: Candidate) -> Plan:
         ),
         servers=chosen.servers,
         staleness=deploy.staleness,
-        parameter_device=chosen.keeper,
-        optimizer_device=chosen.keeper,
+        parameter_device=chosen.parameter_device,
+        optimizer_device=chosen.parameter_device,
         batch=request.batch,
-        accumulation=chosen.parts,
+        accumulation=chosen.accumulation,
         recompute=chosen.recompute,
         batch_norm=deploy.batch_norm,
         precision=chosen.precision,

@@ -1,4 +1,4 @@
-"""Seconds of forward, backward and update: from steps that were measured, else from the speeds of devices."""
+"""Seconds of forward, backward and update: from measured steps, or else from the speeds of devices."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from boxcrew.plan.observed import Observed, Timing
 from boxcrew.plan.plan import MemoryFormat, Precision
 
 MEASURED, KNOWN, COMPUTED, ASSUMED = 0.2, 0.3, 1.0, 2.0
-"""By how much times may be off that rest on steps measured just now, on earlier runs, on the speeds of a
-device, or on those of a middling one."""
-BESIDE = 1.04  # steps of a run take so much longer than those that were tried: batches come from elsewhere
-SERIAL = 0.1  # of a step's work is done by one thread while others wait, where nothing is known
+"""By how much times may be off: from steps measured just now, from earlier runs, from the speeds of a device,
+or from typical speeds."""
+IN_A_RUN = 1.04  # steps of a run take so much longer than trial steps, which always see the same batch
+SERIAL = 0.1  # share of a step's work that one thread does while others wait, if not measured
 FASTER = {"fp32": 1.0, "tf32": 1.5, "bf16": 2.0, "fp16": 2.0}
-"""Than fp32 on accelerators: rough, and only until it is measured."""
+"""Speed relative to fp32 on accelerators: rough, and only used until it is measured."""
 GPU = Speeds(
     gemm=15e3,
     convolution=10e3,
@@ -24,22 +24,22 @@ GPU = Speeds(
     copy_bytes=500e9,
     from_host_bytes=10e9,
 )
-"""A middling one, for those whose speeds are not known."""
+"""Speeds of a typical accelerator."""
 CORE = Speeds(gemm=60, convolution=40, convolution_channels_last=40, copy_bytes=8e9)
-"""The same of a core."""
-MEMORY_CORES = 8  # as many can use all of the memory's speed
+"""Speeds of a typical CPU core."""
+MEMORY_CORES = 8  # cores that suffice to use the full memory bandwidth
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """How long so many samples at once take, the update not counted."""
+    """Seconds of forward and backward as a line over the number of samples at once."""
 
     fixed: float  # seconds
-    each: float  # seconds a sample
+    each: float  # seconds per sample
     spread: float  # by how much it may be off
     basis: str
-    parallel: float = 1.0  # of the threads' time, the part in which they compute
-    corrected: float = 1.0  # by what earlier runs showed, as an update is to be too
+    parallel: float = 1.0  # share of the threads' time in which they compute
+    corrected: float = 1.0  # factor from earlier runs, to be applied to the update too
 
     def at(self, samples: float) -> float:
         return self.fixed + self.each * samples
@@ -47,7 +47,7 @@ class Pace:
 
 @dataclass(frozen=True, kw_only=True)
 class ComputeMode:
-    """To compute on one device."""
+    """The choices that decide how fast one device computes."""
 
     device: Device
     memory_format: MemoryFormat
@@ -58,37 +58,39 @@ class ComputeMode:
 
 @dataclass(frozen=True, kw_only=True)
 class Paces:
-    """Of one task on one machine."""
+    """Predicts the pace of every compute mode, for one task on one machine."""
 
     machine: Machine
     workload: Workload
     observed: Observed
 
-    def of(self, way: ComputeMode) -> Pace:
-        """As measured; else as measured with another number of threads; else by the speeds of the device."""
-        name, on_cpu = way.device.name, way.device.kind == "cpu"
-        same = self.observed.steps_on(name, way.memory_format, way.precision, way.threads if on_cpu else None)
-        if same:
-            return self._measured(same, way)
-        other = self.observed.steps_on(name, way.memory_format, way.precision)
-        if not other:
-            return self._computed(way)
-        pace, factor = self._measured(other, way), _with_threads(other[-1], way.threads)
+    def of(self, mode: ComputeMode) -> Pace:
+        """Return the pace as measured, or scaled from other numbers of threads, or from device speeds."""
+        name, on_cpu = mode.device.name, mode.device.kind == "cpu"
+        threads = mode.threads if on_cpu else None
+        measured = self.observed.steps_on(name, mode.memory_format, mode.precision, threads)
+        if measured:
+            return self._measured(measured, mode)
+        others = self.observed.steps_on(name, mode.memory_format, mode.precision)
+        if not others:
+            return self._computed(mode)
+        pace, factor = self._measured(others, mode), _thread_factor(others[-1], mode.threads)
         return replace(pace, fixed=pace.fixed * factor, each=pace.each * factor, spread=KNOWN)
 
-    def _slower(self, way: ComputeMode) -> float:
-        if not way.recompute:
+    def _recompute_factor(self, mode: ComputeMode) -> float:
+        if not mode.recompute:
             return 1.0
         return self.workload.pass_of(recompute=True).operations / max(1, self.workload.whole.operations)
 
-    def _measured(self, timings: Sequence[Timing], way: ComputeMode) -> Pace:
-        """A line through the smallest and the largest number of samples, the update left out; through the
-        origin if it would rise less than nothing.
+    def _measured(self, timings: Sequence[Timing], mode: ComputeMode) -> Pace:
+        """Return the line through the fewest and the most samples, without the update.
+
+        It goes through the origin where its slope would be implausible.
         """
         small, large = timings[0], timings[-1]
-        slower = self._slower(way) * (BESIDE if large.alone else 1.0)
-        update = update_seconds(self.workload, speeds_of(way.device, self.machine)[0])
-        first, last = (max(0.1 * one.seconds, one.seconds - update) for one in (small, large))
+        factor = self._recompute_factor(mode) * (IN_A_RUN if large.alone else 1.0)
+        update = update_seconds(self.workload, speeds_of(mode.device, self.machine)[0])
+        first, last = (max(0.1 * step.seconds, step.seconds - update) for step in (small, large))
         each, fixed = last / large.samples, 0.0
         if large.samples > small.samples:
             slope = (last - first) / (large.samples - small.samples)
@@ -97,65 +99,65 @@ class Paces:
         parallel = 1.0
         if large.core_seconds is not None:
             parallel = min(1.0, large.core_seconds / (large.seconds * large.threads))
-        sizes = " and ".join(dict.fromkeys(str(one.samples) for one in (small, large)))
+        sizes = " and ".join(dict.fromkeys(str(timing.samples) for timing in (small, large)))
         return Pace(
-            fixed=fixed * slower,
-            each=each * slower,
+            fixed=fixed * factor,
+            each=each * factor,
             spread=MEASURED,
-            basis=f"steps of {sizes} samples that were measured",
+            basis=f"measured steps of {sizes} samples",
             parallel=parallel,
         )
 
-    def _computed(self, way: ComputeMode) -> Pace:
-        """Operations at the speed of convolutions, and what is read and written at that of memory."""
-        speeds, spread, basis = speeds_of(way.device, self.machine)
-        last = way.memory_format == "channels_last"
+    def _computed(self, mode: ComputeMode) -> Pace:
+        """Return the pace from operations at the speed of convolutions, and traffic at that of memory."""
+        speeds, spread, basis = speeds_of(mode.device, self.machine)
+        last = mode.memory_format == "channels_last"
         rate = speeds.convolution_channels_last if last else speeds.convolution
-        whole, on_cpu = self.workload.whole, way.device.kind == "cpu"
-        faster = 1.0 if on_cpu else FASTER[way.precision]
+        whole, on_cpu = self.workload.whole, mode.device.kind == "cpu"
+        faster = 1.0 if on_cpu else FASTER[mode.precision]
         seconds = whole.operations / (rate * faster * 1e9) + whole.traffic / speeds.copy_bytes
         if on_cpu:
             cores = max(1.0, self.machine.cores)
-            seconds *= SERIAL + (1 - SERIAL) * cores / min(way.threads, cores)
-        ratio = self.observed.ratio(way.device.name, way.memory_format, way.precision)
+            seconds *= SERIAL + (1 - SERIAL) * cores / min(mode.threads, cores)
+        ratio = self.observed.ratio(mode.device.name, mode.memory_format, mode.precision)
         if ratio is not None:
             spread, basis = KNOWN, "earlier runs on this machine"
         corrected = 1.0 if ratio is None else ratio.seconds
         return Pace(
             fixed=0.0,
-            each=seconds * self._slower(way) * corrected,
+            each=seconds * self._recompute_factor(mode) * corrected,
             spread=spread,
             basis=basis,
-            parallel=1.0 if on_cpu and way.threads == 1 else 1 - SERIAL,
+            parallel=1.0 if on_cpu and mode.threads == 1 else 1 - SERIAL,
             corrected=corrected,
         )
 
 
-def _with_threads(known: Timing, threads: int) -> float:
-    """How much longer a step takes with another number of threads: what one of them does alone stays."""
-    alone = SERIAL
-    if known.core_seconds is not None and known.threads > 1:
-        idle = known.threads - known.core_seconds / known.seconds
-        alone = min(1.0, max(0.0, idle / (known.threads - 1)))
-    return alone + (1 - alone) * known.threads / threads
+def _thread_factor(timing: Timing, threads: int) -> float:
+    """Return how much longer a measured step takes with other `threads`: its serial share stays as it is."""
+    serial = SERIAL
+    if timing.core_seconds is not None and timing.threads > 1:
+        idle = timing.threads - timing.core_seconds / timing.seconds
+        serial = min(1.0, max(0.0, idle / (timing.threads - 1)))
+    return serial + (1 - serial) * timing.threads / threads
 
 
 def speeds_of(device: Device, machine: Machine) -> tuple[Speeds, float, str]:
-    """With how far off what rests on them may be, and a word for them."""
+    """Return the speeds of a device or typical ones, how far off they may be, and their name."""
     if device.speeds is not None:
         return device.speeds, COMPUTED, "the speeds of the devices"
     if device.kind != "cpu":
-        return GPU, ASSUMED, "the speeds of middling devices: those of these are not known"
+        return GPU, ASSUMED, "the speeds of typical accelerators (these were not measured)"
     cores = max(1.0, machine.cores)
-    whole = Speeds(
+    all_cores = Speeds(
         gemm=CORE.gemm * cores,
         convolution=CORE.convolution * cores,
         convolution_channels_last=CORE.convolution_channels_last * cores,
         copy_bytes=CORE.copy_bytes * min(cores, MEMORY_CORES),
     )
-    return whole, ASSUMED, "the speed of middling cores: that of these is not known"
+    return all_cores, ASSUMED, "the speed of typical CPU cores (these were not measured)"
 
 
 def update_seconds(workload: Workload, speeds: Speeds) -> float:
-    """Of the optimizer: parameter and slots are read and written, the gradient is read."""
+    """Return the seconds of an update: it reads gradients, and reads and writes parameters and slots."""
     return (3 + 2 * workload.slots) * workload.gradients / speeds.copy_bytes

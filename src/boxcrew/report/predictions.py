@@ -1,4 +1,4 @@
-"""What a detector found, in the forms people and programs want: pictures, JSON, COCO and YOLO."""
+"""The predictions of a detector as images with boxes, JSON, COCO and YOLO files."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ from boxcrew.data.images.reading import write_image
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Result:
-    """What was found in one photo; boxes in its own pixels, best first."""
+    """The detections in one image, best first; boxes are in pixels of the image."""
 
-    path: Path | None  # None where an array was given
+    path: Path | None  # None for an array
     image: Image
-    found: Detections
+    detections: Detections
     classes: tuple[str, ...]
 
     @property
     def boxes(self) -> Floats:
-        """(N, 4) xyxy."""
-        return self.found.boxes.numpy()
+        """The boxes (N, 4) as xyxy."""
+        return self.detections.boxes.numpy()
 
     @property
     def scores(self) -> npt.NDArray[Any]:
-        return self.found.scores.numpy()
+        return self.detections.scores.numpy()
 
     @property
     def labels(self) -> Ints:
-        """(N,) places in `classes`."""
-        return self.found.labels.numpy()
+        """The class indices (N,) into `classes`."""
+        return self.detections.labels.numpy()
 
     @property
     def names(self) -> list[str]:
         return [self.classes[label] for label in self.labels]
 
     def plot(self) -> Image:
-        """The photo with the boxes drawn on it: a new array."""
+        """Return a copy of the image with the boxes drawn on it."""
         return draw_boxes(self.image, self.boxes, self.labels, self.classes, self.scores)
 
     def save(self, path: str | Path) -> Path:
-        """The plot as a JPEG or PNG file."""
+        """Write the plot as a JPEG or PNG file, and return its path."""
         write_image(Path(path), self.plot())
         return Path(path)
 
@@ -68,8 +68,8 @@ class Result:
 
 
 class PredictionFolder:
-    """Writes results one by one as they come: `images/`, `labels/` (YOLO, with scores), and at the end
-    `predictions.json` and `coco.json`.
+    """A folder of predictions: `images/` and `labels/` (YOLO, with scores) are written by `add`,
+    `predictions.json` and `coco.json` by `close`.
     """
 
     def __init__(self, folder: Path, classes: Sequence[str]) -> None:
@@ -94,7 +94,7 @@ class PredictionFolder:
         write_json(self.folder / "coco.json", self._coco())
 
     def _free_name(self, stem: str) -> str:
-        """Photos of one name from several folders must not overwrite each other."""
+        """Return a name that no other image has: images from several folders may share theirs."""
         name, number = stem, 2
         while name in self._names:
             name, number = f"{stem}-{number}", number + 1
@@ -105,17 +105,17 @@ class PredictionFolder:
         numbers = {name: i for i, name in enumerate(self._classes)}
         annotations: list[dict[str, Any]] = []
         for image_id, record in enumerate(self._records):
-            for one in record["detections"]:
-                x0, y0, x1, y1 = one["box"]
+            for detection in record["detections"]:
+                x0, y0, x1, y1 = detection["box"]
                 annotations.append(
                     {
                         "id": len(annotations) + 1,
                         "image_id": image_id,
-                        "category_id": numbers[one["class"]],
+                        "category_id": numbers[detection["class"]],
                         "bbox": [x0, y0, round(x1 - x0, 2), round(y1 - y0, 2)],
                         "area": round((x1 - x0) * (y1 - y0), 2),
                         "iscrowd": 0,
-                        "score": one["score"],
+                        "score": detection["score"],
                     }
                 )
         images = [
@@ -127,7 +127,7 @@ class PredictionFolder:
 
 
 def _yolo_lines(result: Result) -> str:
-    """`class x y w h score`, the four as shares of the photo's size."""
+    """Return lines of `class x y w h score`; x, y, w and h are shares of the image size."""
     height, width = result.image.shape[:2]
     lines = []
     for label, box, score in zip(result.labels, result.boxes, result.scores, strict=True):

@@ -1,4 +1,4 @@
-"""What is done to examples in training."""
+"""The augmentation of training examples: settings, checks and the random changes themselves."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from boxcrew.core.config import Config, none_is_a_choice
 from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Ints
-from boxcrew.data.examples.example_set import Array, Kind
+from boxcrew.data.examples.example_set import Array, InputKind
 from boxcrew.data.loading.example_samples import Augmentation, Mix
 from boxcrew.data.transforms.draws import draws
 from boxcrew.data.transforms.flip_shift_erase import FlipShiftErase
@@ -21,10 +21,10 @@ from boxcrew.data.transforms.policies import Policy, PolicyName
 from boxcrew.data.transforms.tokens import drop_tokens
 
 Probability = Annotated[float, Field(ge=0, le=1)]
-_PICTURES, _POLICY, _TOKENS = range(3)  # streams of random numbers
+_PICTURES, _POLICY, _TOKENS = range(3)  # separate streams of random numbers
 
-_CALLED: dict[Kind, str] = {"pictures": "pictures", "numbers": "tables", "tokens": "texts"}
-_MEANT_FOR: dict[str, tuple[Kind, ...]] = {
+_NOUNS: dict[InputKind, str] = {"pictures": "pictures", "numbers": "tables", "tokens": "texts"}
+_KINDS_OF: dict[str, tuple[InputKind, ...]] = {
     "flip": ("pictures",),
     "shift": ("pictures",),
     "erase": ("pictures",),
@@ -36,43 +36,46 @@ _MEANT_FOR: dict[str, tuple[Kind, ...]] = {
 
 
 class AugmentConfig(Config):
+    """The settings of augmentation. Each works on some kinds of data only."""
+
     group = "augment"
 
-    flip: Probability = 0.0  # pictures: left and right change places
-    shift: int = Field(default=0, ge=0)  # pictures: by at most so many pixels
+    flip: Probability = 0.0  # pictures: mirrored, left to right
+    shift: int = Field(default=0, ge=0)  # pictures: by at most this many pixels
     erase: Probability = 0.0  # pictures: a rectangle is wiped out
     policy: Annotated[PolicyName | Literal["none"], none_is_a_choice] = "none"  # pictures
-    drop_tokens: Probability = 0.0  # texts: characters become unknown
-    mixup: float = Field(default=0.0, ge=0)  # alpha of the shares of two samples; 0: none are mixed
+    drop_tokens: Probability = 0.0  # texts: characters replaced by the unknown token
+    mixup: float = Field(default=0.0, ge=0)  # alpha of the mixing ratio of two samples; 0: off
     cutmix: float = Field(default=0.0, ge=0)
 
-    def require_for(self, kind: Kind) -> None:
-        """What is set but would do nothing to this kind of data is an error, all of it at once."""
-        idle = [name for name, kinds in _MEANT_FOR.items() if kind not in kinds and self._is_set(name)]
+    def require_for(self, kind: InputKind) -> None:
+        """Raise `UsageError` for all settings that would do nothing to this kind of data."""
+        idle = [name for name, kinds in _KINDS_OF.items() if kind not in kinds and self._is_set(name)]
         if idle:
-            kinds = dict.fromkeys(one for name in idle for one in _MEANT_FOR[name])
-            meant = " and ".join(_CALLED[one] for one in kinds)
-            given = " ".join(f"{self.key(name)}={getattr(self, name)}" for name in idle)
-            usual = " ".join(f"{self.key(name)}={_as_given(self._usual(name))}" for name in idle)
-            raise UsageError(f"{given}: for {meant}; the data holds {_CALLED[kind]}", advice=usual)
+            kinds = dict.fromkeys(supported for name in idle for supported in _KINDS_OF[name])
+            nouns = " and ".join(_NOUNS[supported] for supported in kinds)
+            settings = " ".join(f"{self.key(name)}={getattr(self, name)}" for name in idle)
+            defaults = " ".join(f"{self.key(name)}={_text(self._default(name))}" for name in idle)
+            raise UsageError(f"{settings}: for {nouns}; the data holds {_NOUNS[kind]}", advice=defaults)
 
     def _is_set(self, name: str) -> bool:
-        return bool(getattr(self, name) != self._usual(name))
+        return bool(getattr(self, name) != self._default(name))
 
     @classmethod
-    def _usual(cls, name: str) -> float | str:
-        usual: float | str = cls.model_fields[name].default
-        return usual
+    def _default(cls, name: str) -> float | str:
+        default: float | str = cls.model_fields[name].default
+        return default
 
-    def changes(self, kind: Kind, unknown: int = 0) -> Augmentation:
-        """`unknown`: the token that stands for characters which are not known."""
-        change: _Pictures | _Tokens | None = None
+    def changes(self, kind: InputKind, unknown: int = 0) -> Augmentation:
+        """Return the changes to training examples. `unknown`: the token of unknown characters."""
+        change: partial[Array] | None = None
         if kind == "pictures":
             plain = FlipShiftErase(flip=self.flip, shift=self.shift, erase=self.erase)
             policy = None if self.policy == "none" else Policy(self.policy)
-            change = _Pictures(plain, policy) if policy or plain != FlipShiftErase() else None
+            if policy or plain != FlipShiftErase():
+                change = partial(_change_pictures, plain=plain, policy=policy)
         elif kind == "tokens" and self.drop_tokens > 0:
-            change = _Tokens(self.drop_tokens, unknown)
+            change = partial(_hide_tokens, p=self.drop_tokens, unknown=unknown)
         return Augmentation(augment=change, mix=self._mix() if kind != "tokens" else None)
 
     def _mix(self) -> Mix | None:
@@ -83,37 +86,27 @@ class AugmentConfig(Config):
         return partial(cutmix, alpha=self.cutmix) if self.cutmix else None
 
 
-def _as_given(value: float | str) -> str:
+def _text(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:g}"
 
 
 def _either(
     inputs: Tensor, labels: Tensor, *, rng: np.random.Generator, mixup_alpha: float, cutmix_alpha: float
 ) -> Mixed:
-    """Of a step the one or the other."""
+    """Mix a step's samples either by mixup or by cutmix, with equal probability."""
     if rng.random() < 0.5:
         return mixup(inputs, labels, alpha=mixup_alpha, rng=rng)
     return cutmix(inputs, labels, alpha=cutmix_alpha, rng=rng)
 
 
-class _Pictures:
-    def __init__(self, plain: FlipShiftErase, policy: Policy | None) -> None:
-        self._plain = plain
-        self._policy = policy
-
-    def __call__(self, inputs: Array, *, seed: int, epochs: Ints, indices: Ints) -> Array:
-        if self._policy is not None:
-            inputs = self._policy(
-                inputs, draws(seed, epochs, indices, self._policy.num_draws, stream=_POLICY)
-            )
-        return self._plain(inputs, draws(seed, epochs, indices, self._plain.num_draws, stream=_PICTURES))
+def _change_pictures(
+    inputs: Array, *, seed: int, epochs: Ints, indices: Ints, plain: FlipShiftErase, policy: Policy | None
+) -> Array:
+    if policy is not None:
+        inputs = policy(inputs, draws(seed, epochs, indices, policy.num_draws, stream=_POLICY))
+    return plain(inputs, draws(seed, epochs, indices, plain.num_draws, stream=_PICTURES))
 
 
-class _Tokens:
-    def __init__(self, p: float, unknown: int) -> None:
-        self._p = p
-        self._unknown = unknown
-
-    def __call__(self, inputs: Array, *, seed: int, epochs: Ints, indices: Ints) -> Array:
-        drawn = draws(seed, epochs, indices, inputs.shape[1], stream=_TOKENS)
-        return drop_tokens(inputs, drawn, p=self._p, mask=self._unknown)
+def _hide_tokens(inputs: Array, *, seed: int, epochs: Ints, indices: Ints, p: float, unknown: int) -> Array:
+    drawn = draws(seed, epochs, indices, inputs.shape[1], stream=_TOKENS)
+    return drop_tokens(inputs, drawn, p=p, mask=unknown)

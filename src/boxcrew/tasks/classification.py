@@ -1,4 +1,4 @@
-"""Telling classes apart: of pictures, of rows of a table."""
+"""The classification task, for images and rows of a table; its parts serve sequences too."""
 
 from __future__ import annotations
 
@@ -16,38 +16,36 @@ from torch import Tensor, nn
 from boxcrew.core.config import chosen_by
 from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch, Losses
-from boxcrew.data.examples.example_set import Examples, Kind
+from boxcrew.data.examples.example_set import Examples, InputKind
 from boxcrew.data.loading.example_samples import Augmentation, eval_example_batches
-from boxcrew.evaluate.accuracy import evaluate_classes
-from boxcrew.evaluate.advice import MORE, Advice, contradicted, gap, noise, unlearnt
-from boxcrew.evaluate.classification import ClassificationEvaluation
+from boxcrew.evaluate.advice import (
+    ADD_EXAMPLES,
+    Advice,
+    contradicted_labels,
+    generalization_gap,
+    noisy_labels,
+    rare_class_missed,
+)
+from boxcrew.evaluate.classification import ClassificationEvaluation, evaluate_classes
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.evaluate.label_noise import label_noise
 from boxcrew.nets.class_losses import Summed, cross_entropy, focal_loss, mixed_loss
 from boxcrew.nets.classifier import Classifier
 from boxcrew.nets.regularise import l1, limit_norms_
 from boxcrew.tasks.augmentation import AugmentConfig
-from boxcrew.tasks.base import (
-    TASKS,
-    DataFacts,
-    EvalOptions,
-    ImageSheets,
-    OpenOptions,
-    ScoreTable,
-    Task,
-    TaskConfig,
-)
+from boxcrew.tasks.base import TASKS, Task, TaskConfig
+from boxcrew.tasks.data import DataFacts, EvalOptions, ImageSheets, OpenOptions, ScoreTable
 from boxcrew.tasks.example_data import ExampleConfig, ExampleData
-from boxcrew.tasks.example_pictures import draw_examples
-from boxcrew.tasks.nets import CnnConfig, NetConfig, net_config_class
-from boxcrew.tasks.quick import BATCH, out_of_fold
+from boxcrew.tasks.example_drawing import draw_examples
+from boxcrew.tasks.net_configs import CnnConfig, NetConfig, net_config_class
+from boxcrew.tasks.quick_training import BATCH, out_of_fold
 
-FOLDS, FOLD_EPOCHS = 3, 4  # of the search for wrong labels
-SHOWN = 32  # examples of an examination that are kept to be looked at
+FOLDS, FOLD_EPOCHS = 3, 4  # of the cross-validation that looks for wrong labels
+SHOWN = 32  # examples of an evaluation whose inputs are kept to be shown
 
 
 class ClassesConfig(ExampleConfig):
-    """How classes are learnt, and networks kept from learning their examples by heart."""
+    """The settings of training with classes, regularization among them."""
 
     hoisted = ("net", "augment")
     metrics: ClassVar[Mapping[str, bool]] = {
@@ -59,12 +57,12 @@ class ClassesConfig(ExampleConfig):
     }
 
     smoothing: float = Field(default=0.0, ge=0, lt=1)  # of labels
-    focal: float = Field(default=0.0, ge=0)  # gamma: how little samples count that are sure already
-    class_weights: bool = False  # whether rare classes count as much as frequent ones
-    balanced: bool = False  # whether rare classes are seen as often as frequent ones
+    focal: float = Field(default=0.0, ge=0)  # gamma: how much less confident samples count
+    class_weights: bool = False  # whether rare classes weigh as much as frequent ones
+    balanced: bool = False  # whether rare classes are sampled as often as frequent ones
     l1: float = Field(default=0.0, ge=0)
-    max_norm: float | None = Field(default=None, gt=0)  # of the weights that come into a unit
-    check_labels: bool = False  # whether wrong labels are looked for before training: a minute or two
+    max_norm: float | None = Field(default=None, gt=0)  # of the incoming weights of a unit
+    check_labels: bool = False  # whether to look for wrong labels before training: takes a minute or two
     net: Annotated[SerializeAsAny[NetConfig], chosen_by("name", default="cnn", lookup=net_config_class)]
     augment: AugmentConfig = AugmentConfig()
 
@@ -72,8 +70,8 @@ class ClassesConfig(ExampleConfig):
     def _balances_once(self) -> Self:
         if self.class_weights and self.balanced:
             raise UsageError(
-                "task.class_weights=true with task.balanced=true: rare classes would count twice over",
-                advice="either of them alone",
+                "task.class_weights=true with task.balanced=true: rare classes would count twice",
+                advice="set only one of them",
             )
         return self
 
@@ -82,7 +80,7 @@ class ClassesConfig(ExampleConfig):
         if self.focal and self.smoothing:
             raise UsageError(
                 f"task.smoothing={self.smoothing:g} with task.focal={self.focal:g}: "
-                "labels are not smoothed for the focal loss",
+                "the focal loss does not smooth labels",
                 advice="task.smoothing=0 or task.focal=0",
             )
         return self
@@ -93,22 +91,22 @@ class ClassesConfig(ExampleConfig):
 
     @property
     def balance(self) -> str:
-        """What is not set already, in words that can be given as they are."""
+        """The remedies that are not set yet, as settings that can be typed."""
         offered: list[str] = []
-        if not self.class_weights and not self.balanced:  # either does what the other would
+        if not self.class_weights and not self.balanced:
             offered += ["task.class_weights=true", "task.balanced=true"]
         if not self.focal:
             offered.append("task.focal=2 task.smoothing=0" if self.smoothing else "task.focal=2")
         if not offered:
-            return MORE
-        *others, last = offered
-        return f"{', '.join(others)} or {last}" if others else last
+            return ADD_EXAMPLES
+        *first, last = offered
+        return f"{', '.join(first)} or {last}" if first else last
 
     def penalty(self, net: nn.Module, weight: Tensor) -> dict[str, Tensor]:
-        """Terms of a loss that keep weights small, for samples of that weight."""
+        """Return the loss terms that keep weights small, for samples of a total `weight`."""
         if not self.l1:
             return {}
-        # Once a step, however many parts it has: each adds its part of the weight.
+        # Scaled by the weight, so that the parts of a split step add up to one penalty.
         weights = [parameter for parameter in net.parameters() if parameter.ndim > 1]
         return {"l1": self.l1 * l1(weights) * weight.detach()}
 
@@ -116,7 +114,7 @@ class ClassesConfig(ExampleConfig):
 class ClassificationConfig(ClassesConfig):
     default_data = "products"
     folder = "classify"
-    kinds = frozenset[Kind]({"pictures", "numbers"})
+    kinds = frozenset[InputKind]({"pictures", "numbers"})
 
     name: Literal["classification"] = "classification"
     net: Annotated[SerializeAsAny[NetConfig], chosen_by("name", default="cnn", lookup=net_config_class)] = (
@@ -128,7 +126,7 @@ class ClassificationTask(Task):
     network_name = "net"
 
     def __init__(self, net: Classifier, config: ClassesConfig, counts: Tensor) -> None:
-        """`counts` (C,): training examples of each class."""
+        """Build the task; `counts` (C,) are the training examples of each class."""
         super().__init__()
         self.net = net
         self._config = config
@@ -158,18 +156,18 @@ class ClassificationTask(Task):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ClassData(ExampleData):
-    """Of examples that belong to classes."""
+    """Examples that belong to classes: their losses, evaluation and advice."""
 
     least_classes = 2
 
     config: ClassesConfig
 
     @classmethod
-    def open(cls, config: TaskConfig, opening: OpenOptions) -> Self:
-        found = super().open(config, opening)
-        if opening.facts is None:  # else nothing is to be learnt
-            found.config.augment.require_for(found.examples.kind)
-        return found
+    def open(cls, config: TaskConfig, options: OpenOptions) -> Self:
+        opened = super().open(config, options)
+        if options.facts is None:  # for training
+            opened.config.augment.require_for(opened.examples.kind)
+        return opened
 
     @classmethod
     def build(cls, config: TaskConfig, facts: DataFacts) -> Task:
@@ -179,17 +177,15 @@ class ClassData(ExampleData):
 
     @property
     def facts(self) -> DataFacts:
-        found = super().facts
-        return (
-            found
-            if "counts" in found
-            else {**found, "counts": list(self.examples.counts(self.train).values())}
-        )
+        facts = super().facts
+        if "counts" in facts:
+            return facts
+        return {**facts, "counts": list(self.examples.counts(self.train).values())}
 
     @property
     def metrics(self) -> Mapping[str, bool]:
         measured = dict(self.config.metrics)
-        if len(self.examples.classes) <= 5:  # among the five likeliest it always is
+        if len(self.examples.classes) <= 5:  # it would always be 1
             del measured["accuracy5"]
         return measured
 
@@ -198,34 +194,34 @@ class ClassData(ExampleData):
         return self.config.balanced
 
     def changes(self) -> Augmentation:
-        return self.config.augment.changes(self.examples.kind, self.examples.meaning.get("unknown", 0))
+        return self.config.augment.changes(self.examples.kind, self.examples.encoding.get("unknown", 0))
 
     def evaluate(self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions) -> Evaluation:
-        return self._evaluated(self.val, task, move, options)
+        return self._evaluate(self.val, task, move, options)
 
-    def _evaluated(
+    def _evaluate(
         self, examples: Examples, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions
     ) -> ClassificationEvaluation:
         begun, network_seconds = time.monotonic(), 0.0
-        said: list[Tensor] = []
+        probabilities: list[Tensor] = []
         labels: list[Tensor] = []
         skipped: tuple[str, ...] = ()
         first: Tensor | None = None
         for batch in eval_example_batches(examples, batch=options.batch, workers=options.workers):
-            asked = time.perf_counter()
+            started = time.perf_counter()
             with torch.inference_mode():
-                said.append(task.network(move(batch.inputs)).float().softmax(dim=1).cpu())
-            network_seconds += time.perf_counter() - asked
+                probabilities.append(task.network(move(batch.inputs)).float().softmax(dim=1).cpu())
+            network_seconds += time.perf_counter() - started
             labels.append(batch.labels)
             skipped += batch.skipped
             first = batch.inputs[:SHOWN] if first is None else first
             if options.progress:
                 options.progress(sum(map(len, labels)))
         assert first is not None
-        probabilities, true = torch.cat(said).numpy(), torch.cat(labels).numpy()
+        predicted, true = torch.cat(probabilities).numpy(), torch.cat(labels).numpy()
         return ClassificationEvaluation(
-            report=evaluate_classes(probabilities, true, self.examples.classes),
-            probabilities=probabilities,
+            report=evaluate_classes(predicted, true, self.examples.classes),
+            probabilities=predicted,
             labels=true,
             first=first,
             milliseconds=1000 * network_seconds / len(true),
@@ -234,41 +230,42 @@ class ClassData(ExampleData):
         )
 
     def advice(self, task: Task, *, from_scratch: bool) -> tuple[Advice, ...]:
-        found = super().advice(task, from_scratch=from_scratch)
+        advice = super().advice(task, from_scratch=from_scratch)
         if not self.config.check_labels:
-            return found
+            return advice
         steps = max(100, min(600, FOLD_EPOCHS * len(self.train) // BATCH))
         build = partial(self.config.net.build, self.facts)
-        said, was_read = out_of_fold(self.train, build, folds=FOLDS, steps=steps)
-        places = np.flatnonzero(was_read)
-        suspected = noise(
-            label_noise(said[places], self.train.labels[places]), lambda place: self.train.key(places[place])
+        probabilities, was_read = out_of_fold(self.train, build, folds=FOLDS, steps=steps)
+        indices = np.flatnonzero(was_read)
+        suspected = noisy_labels(
+            label_noise(probabilities[indices], self.train.labels[indices]),
+            lambda suspect: self.train.key(indices[suspect]),
         )
-        return (*found, *suspected)
+        return (*advice, *suspected)
 
     def advice_after(
         self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions, last: Evaluation
     ) -> tuple[Advice, ...]:
-        """Whether it knows what it learnt from better than what is new, by as many examples of both; which
-        class it has not learnt, for it is rare; and whether labels contradict what it knows.
-        """
+        """Check for overfitting (on equally many training examples), missed rare classes and wrong labels."""
         assert isinstance(last, ClassificationEvaluation)
-        learnt = self._evaluated(self.train.some(len(self.val)), task, move, options).report.numbers
-        new = last.report.numbers
-        too_well = gap(
-            train_loss=learnt["loss"],
-            val_loss=new["loss"],
-            train_accuracy=learnt["accuracy"],
-            val_accuracy=new["accuracy"],
+        trained = self._evaluate(self.train.subset(len(self.val)), task, move, options).report.numbers
+        validated = last.report.numbers
+        overfitting = generalization_gap(
+            train_loss=trained["loss"],
+            val_loss=validated["loss"],
+            train_accuracy=trained["accuracy"],
+            val_accuracy=validated["accuracy"],
         )
-        rare = unlearnt(list(self.class_counts().values()), last.report.classes, remedy=self.config.balance)
-        doubted = contradicted(
+        rare = rare_class_missed(
+            list(self.class_counts().values()), last.report.classes, remedy=self.config.balance
+        )
+        wrong_labels = contradicted_labels(
             last.probabilities,
             last.labels,
-            key=None if last.skipped else self.val.key,  # whose places are not those of the answers
+            key=None if last.skipped else self.val.key,  # then predictions and examples do not line up
             remedy="" if self.config.check_labels else "for training: task.check_labels=true",
         )
-        return (*too_well, *rare, *doubted)
+        return (*overfitting, *rare, *wrong_labels)
 
     def draw_batch(self, batch: Batch, num: int) -> ImageSheets:
         if self.examples.kind != "pictures":
@@ -283,16 +280,16 @@ class ClassData(ExampleData):
             return {}
         assert isinstance(evaluation, ClassificationEvaluation)
         classes, first = self.examples.classes, evaluation.first[:num]
-        said, labels = evaluation.probabilities[: len(first)], evaluation.labels[: len(first)]
+        predicted, labels = evaluation.probabilities[: len(first)], evaluation.labels[: len(first)]
         return {
             "val/labels": draw_examples(first, labels, classes),
-            "val/predictions": draw_examples(first, said.argmax(axis=1), classes, said.max(axis=1)),
+            "val/predictions": draw_examples(first, predicted.argmax(axis=1), classes, predicted.max(axis=1)),
         }
 
     @classmethod
     def scores(cls, report: Mapping[str, Any]) -> ScoreTable:
-        rows = [_row("all", report["numbers"], sum(one["num_examples"] for one in report["classes"]))]
-        rows += [_row(one["name"], one, one["num_examples"]) for one in report["classes"]]
+        rows = [_row("all", report["numbers"], sum(rates["num_examples"] for rates in report["classes"]))]
+        rows += [_row(rates["name"], rates, rates["num_examples"]) for rates in report["classes"]]
         return ScoreTable(columns=("class", "examples", "precision", "recall", "F1"), rows=tuple(rows))
 
 

@@ -1,4 +1,4 @@
-"""Training a detector."""
+"""The detection task: settings, loss, data and evaluation of detectors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-import torch
 from pydantic import SerializeAsAny
 from torch import Tensor
 
@@ -26,17 +25,22 @@ from boxcrew.data.loading.loader import TrainLoader
 from boxcrew.data.loading.order import SampleOrder
 from boxcrew.data.transforms.pipeline import TransformsConfig, eval_pipeline, train_pipeline
 from boxcrew.data.transforms.view import View
-from boxcrew.detectors._base import DetectorConfig, DetectorNet, build_detector, detector_config_class
-from boxcrew.detectors._objects import counted_objects
+from boxcrew.detectors import (
+    DetectorConfig,
+    DetectorNet,
+    build_detector,
+    counted_objects,
+    detector_config_class,
+)
 from boxcrew.detectors.ssdlite import SsdLiteConfig
-from boxcrew.evaluate.advice import Advice, doubted, found_less, unlearnt
+from boxcrew.evaluate.advice import Advice, detection_gap, doubted_objects, rare_class_missed
 from boxcrew.evaluate.detection.evaluator import DetectionEvaluation, Evaluator
 from boxcrew.evaluate.detection.predictor import Predictor
 from boxcrew.evaluate.detection.suspects import suspects_of
 from boxcrew.evaluate.evaluation import Evaluation
-from boxcrew.nets.layers import eval_mode
-from boxcrew.tasks.base import (
-    TASKS,
+from boxcrew.tasks.base import TASKS, Task, TaskConfig
+from boxcrew.tasks.cost.flops import forward_flops
+from boxcrew.tasks.data import (
     DataFacts,
     EvalOptions,
     ImageSheets,
@@ -44,19 +48,16 @@ from boxcrew.tasks.base import (
     LoaderOptions,
     OpenOptions,
     ScoreTable,
-    Task,
-    TaskConfig,
     TaskData,
 )
-from boxcrew.tasks.detection_pictures import draw_batch, draw_detections
+from boxcrew.tasks.detection_drawing import draw_batch, draw_detections
 
 METRICS = (
     "AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl",
     "AP50_voc07", "AP50_voc12", "precision", "recall", "F1",
 )  # fmt: skip
 
-
-LOOKED_AT = 48  # photos that it learnt from: enough to see whether it knows them by heart
+NUM_TRAIN_EVALUATED = 48  # training images: enough to see overfitting
 
 
 class DetectionTask(Task):
@@ -92,20 +93,20 @@ class DetectionConfig(TaskConfig):
 
     @property
     def balance(self) -> str:
-        return "add photos of the rare ones; evaluation.metric=AP50 counts all classes alike"
+        return "add images of the rare ones; evaluation.metric=AP50 counts all classes alike"
 
 
 def require_detection(config: TaskConfig) -> DetectionConfig:
-    """`UsageError` where a task is another."""
+    """Return the settings as those of detection; `UsageError` if they are of another task."""
     if not isinstance(config, DetectionConfig):
-        raise UsageError(f"task={config.name}: this is for detectors only")
+        raise UsageError(f"task={config.name}: this works for detectors only")
     return config
 
 
 @TASKS.register("detection")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DetectionData(TaskData):
-    """Photos with boxes."""
+    """A source of images with boxes."""
 
     config_class = DetectionConfig
 
@@ -113,20 +114,20 @@ class DetectionData(TaskData):
     source: Source
     train: tuple[Record, ...]
     val: tuple[Record, ...]
-    images: ImageReader  # the source, or a cache before it
+    images: ImageReader  # the source, or a cache in front of it
     regions: Regions | None = None  # for a detector that takes them
 
     @classmethod
-    def open(cls, config: TaskConfig, opening: OpenOptions) -> Self:
+    def open(cls, config: TaskConfig, options: OpenOptions) -> Self:
         assert isinstance(config, DetectionConfig)
-        data = opening.data
-        source = open_source(data.path, format=data.format, seed=opening.seed)
-        source = scan(source, workers=opening.workers, progress=opening.progress)
-        if opening.facts is not None and source.classes != tuple(opening.facts["classes"]):
-            source = source.with_classes(tuple(opening.facts["classes"]))
-        found = cls.of(config, source, val="train" if opening.evaluates_all else data.val)
+        data = options.data
+        source = open_source(data.path, format=data.format, seed=options.seed)
+        source = scan(source, workers=options.workers, progress=options.progress)
+        if options.facts is not None and source.classes != tuple(options.facts["classes"]):
+            source = source.with_classes(tuple(options.facts["classes"]))
+        opened = cls.of(config, source, val="train" if options.evaluates_all else data.val)
         every = (record for records in source.splits.values() for record in records)
-        return replace(found, val=tuple(every)) if opening.evaluates_all else found
+        return replace(opened, val=tuple(every)) if options.evaluates_all else opened
 
     @classmethod
     def of(cls, config: DetectionConfig, source: Source, *, val: str = "val") -> Self:
@@ -156,12 +157,12 @@ class DetectionData(TaskData):
                 f"{self.source.root}: no training image has a box", advice="annotate some images first"
             )
 
-    def settled(self) -> tuple[Self, str]:
-        """Default boxes, for the objects to learn from."""
+    def adapted(self) -> tuple[Self, str]:
+        """Return this with default boxes adapted to the training objects, and a sentence about it."""
         sizes = [(record.width, record.height) for record in self.train]
         _, objects = counted_objects([record.target for record in self.train], sizes)
-        detector, said = objects.fit(self.config.detector, self.config.transforms)
-        return replace(self, config=self.config.model_copy(update={"detector": detector})), said
+        detector, sentence = objects.adapt(self.config.detector, self.config.transforms)
+        return replace(self, config=self.config.model_copy(update={"detector": detector})), sentence
 
     def class_counts(self) -> Mapping[str, int]:
         labels = np.concatenate([record.target.labels for record in self.train])
@@ -178,21 +179,17 @@ class DetectionData(TaskData):
         return source_report(self.source)
 
     def digest(self) -> str:
-        seen = hashlib.blake2b(digest_size=16)
+        digest = hashlib.blake2b(digest_size=16)
         for record in self.train:
-            seen.update(f"{record.key} {record.width} {record.height}".encode(errors="surrogateescape"))
-            seen.update(record.target.boxes.tobytes())
-            seen.update(record.target.labels.tobytes())
-        return seen.hexdigest()
+            digest.update(f"{record.key} {record.width} {record.height}".encode(errors="surrogateescape"))
+            digest.update(record.target.boxes.tobytes())
+            digest.update(record.target.labels.tobytes())
+        return digest.hexdigest()
 
     def describe(self, task: Task) -> str:
-        from torch.utils.flop_counter import FlopCounterMode  # slow to import, and a plan does without
-
         detector, size = task.network, self.config.detector.size
-        with FlopCounterMode(display=False) as counter, torch.no_grad(), eval_mode(detector):
-            detector(*task.network_inputs(self.largest_batch(1)))
         parameters = format_count(sum(p.numel() for p in detector.parameters()))
-        flops = counter.get_total_flops() / 1e9
+        flops = forward_flops(detector, *task.network_inputs(self.largest_batch(1))) / 1e9
         name = self.config.detector.name
         return f"detector: {name} at {size} px: {parameters} parameters, {flops:.1f} GFLOPs an image"
 
@@ -249,20 +246,18 @@ class DetectionData(TaskData):
     def advice_after(
         self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions, last: Evaluation
     ) -> tuple[Advice, ...]:
-        """Whether it knows photos that it learnt from better than new ones; which class it has not learnt,
-        for it is rare; and whether labels contradict what it knows.
-        """
+        """Check for overfitting, on some training images, missed rare classes, and wrong labels."""
         assert isinstance(last, DetectionEvaluation)
-        some = replace(self, val=self.train[:: -(-len(self.train) // LOOKED_AT)])
-        learnt = some.evaluate(task, move, options)
-        rates = [one.rates for one in last.report.classes]
-        rare = unlearnt(list(self.class_counts().values()), rates, remedy=self.config.balance)
-        num_objects = sum(one.num_examples for one in rates)
-        suspects = suspects_of({"val": last.evaluated}, self.source.classes, limit=num_objects)
+        some = replace(self, val=self.train[:: -(-len(self.train) // NUM_TRAIN_EVALUATED)])
+        trained = some.evaluate(task, move, options)
+        rates = [score.rates for score in last.report.classes]
+        rare = rare_class_missed(list(self.class_counts().values()), rates, remedy=self.config.balance)
+        num_objects = sum(rate.num_examples for rate in rates)
+        suspects = suspects_of({"val": last.images}, self.source.classes, limit=num_objects)
         return (
-            *found_less(learnt=learnt.numbers["AP50"], new=last.numbers["AP50"]),
+            *detection_gap(learnt=trained.numbers["AP50"], new=last.numbers["AP50"]),
             *rare,
-            *doubted(suspects, num_objects),
+            *doubted_objects(suspects, num_objects),
         )
 
     def draw_batch(self, batch: Batch, num: int) -> ImageSheets:
@@ -270,18 +265,18 @@ class DetectionData(TaskData):
 
     def draw_detections(self, evaluation: Evaluation, num: int) -> ImageSheets:
         assert isinstance(evaluation, DetectionEvaluation)
-        return draw_detections(self.source, self.val, evaluation.evaluated[:num])
+        return draw_detections(self.source, self.val, evaluation.images[:num])
 
     @classmethod
     def scores(cls, report: Mapping[str, Any]) -> ScoreTable:
         classes = report["classes"]
-        rows = [_row("all", report["numbers"], sum(one["num_objects"] for one in classes))]
-        rows += [_row(one["name"], one, one["num_objects"]) for one in classes]
+        rows = [_row("all", report["numbers"], sum(scores["num_objects"] for scores in classes))]
+        rows += [_row(scores["name"], scores, scores["num_objects"]) for scores in classes]
         return ScoreTable(columns=("class", "objects", "precision", "recall", "AP50", "AP"), rows=tuple(rows))
 
 
 def predictor(config: DetectionConfig, task: Task, move: Callable[[Tensor], Tensor]) -> Predictor:
-    """`move` brings inputs to the task's device."""
+    """Return a predictor with a task's detector. `move` brings inputs to its device."""
     assert isinstance(task.network, DetectorNet)
     pipeline = eval_pipeline(config.transforms, config.detector.size, config.detector.size)
     return Predictor(detector=task.network, pipeline=pipeline, move=move)
@@ -289,11 +284,11 @@ def predictor(config: DetectionConfig, task: Task, move: Callable[[Tensor], Tens
 
 def _row(name: str, numbers: Mapping[str, Any], num_objects: int) -> tuple[str, ...]:
     cells = (numbers[key] for key in ("precision", "recall", "AP50", "AP"))
-    return (name, str(num_objects), *("-" if v is None or v < 0 else f"{v:.3f}" for v in cells))
+    return (name, str(num_objects), *("-" if cell is None or cell < 0 else f"{cell:.3f}" for cell in cells))
 
 
 def source_report(source: Source) -> dict[str, Any]:
-    """What a data set holds, and what is wrong with it."""
+    """Return what a data set holds, and what is wrong with it, as JSON values."""
     return {
         "root": str(source.root),
         "format": source.format,
@@ -315,7 +310,7 @@ def _split_report(records: tuple[Record, ...], classes: tuple[str, ...]) -> dict
 
 
 def largest_batch(num_samples: int, *, size: int, num_objects: int, num_regions: int | None = None) -> Batch:
-    """Black squares of that side, each with as many objects and, unless None, regions."""
+    """Return black squares of side `size`, each with that many objects and regions (None: no regions)."""
     image: Image = np.zeros((size, size, 3), dtype=np.uint8)
     target = Target.of([[0, 0, size, size]] * num_objects, [0] * num_objects)
     extra = {}

@@ -1,4 +1,4 @@
-"""What all kinds of tasks have in common that learn from examples with a label each, or none."""
+"""The common part of tasks whose examples have one label each, or none: opening, loading, describing."""
 
 from __future__ import annotations
 
@@ -18,76 +18,80 @@ from boxcrew.core.units import format_count
 from boxcrew.data.checks.problem import Problem
 from boxcrew.data.examples.example_set import (
     Array,
+    ExampleOptions,
     Examples,
     ExampleSet,
-    Kind,
+    InputKind,
     Relabelled,
-    Wanted,
     open_examples,
 )
-from boxcrew.data.examples.labelled import first_of
+from boxcrew.data.examples.labelled import first_problem
 from boxcrew.data.loading.collate import as_tensor
 from boxcrew.data.loading.example_samples import Augmentation, ExampleSamples
 from boxcrew.data.loading.loader import TrainLoader
 from boxcrew.data.loading.order import BalancedOrder, SampleOrder
-from boxcrew.tasks.base import DataFacts, Loader, LoaderOptions, OpenOptions, Task, TaskConfig, TaskData
+from boxcrew.tasks.base import Task, TaskConfig
+from boxcrew.tasks.cost.flops import forward_flops
+from boxcrew.tasks.data import DataFacts, Loader, LoaderOptions, OpenOptions, TaskData
 
-_MEASURED = 4096  # pictures whose pixels are looked at for their mean
-_DTYPES: dict[Kind, type[np.generic]] = {"pictures": np.uint8, "numbers": np.float32, "tokens": np.int64}
+_MEASURED = 4096  # images whose pixels give the mean color
+_DTYPES: dict[InputKind, type[np.generic]] = {"pictures": np.uint8, "numbers": np.float32, "tokens": np.int64}
 
 
 class ExampleConfig(TaskConfig):
-    """Settings about the examples."""
+    """The settings of reading examples."""
 
     aliases: ClassVar[Mapping[str, str]] = {name: f"task.{name}" for name in ("size", "length", "label")}
     choices: ClassVar[Mapping[str, str]] = {"net": "name"}
-    kinds: ClassVar[frozenset[Kind]] = frozenset(_DTYPES)  # of inputs that can be learnt from
+    kinds: ClassVar[frozenset[InputKind]] = frozenset(_DTYPES)  # of inputs that the task accepts
 
-    size: int | None = Field(default=None, ge=8, le=512)  # side of pictures; None: their own
+    size: int | None = Field(default=None, ge=8, le=512)  # side of pictures in pixels; None: as they are
     length: int = Field(default=128, ge=2)  # of texts, in characters
-    label: str | None = None  # the column of a table that is learnt; None: the last
+    label: str | None = None  # the column of a table to predict; None: the last
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ExampleData(TaskData):
+    """Opened examples, with the splits to train and to validate on."""
+
     least_classes: ClassVar[int] = 1
-    tells_classes: ClassVar[bool] = True  # whether labels matter
+    uses_labels: ClassVar[bool] = True  # whether the task learns from labels
 
     config: ExampleConfig
     examples: ExampleSet
     train: Examples
     val: Examples
-    known: DataFacts  # of the network that the data is for; where there is none yet, what this data decides
+    known: DataFacts  # of the network to evaluate; in training, those of this data
 
     @classmethod
-    def open(cls, config: TaskConfig, opening: OpenOptions) -> Self:
+    def open(cls, config: TaskConfig, options: OpenOptions) -> Self:
         assert isinstance(config, ExampleConfig)
-        facts, wanted = opening.facts, _wanted(config, opening)
-        opened = open_examples(opening.data.path, wanted, format=opening.data.format)
+        facts, wanted = options.facts, _example_options(config, options)
+        opened = open_examples(options.data.path, wanted, format=options.data.format)
         if opened.kind not in config.kinds:
             raise DataError(
-                f"{opening.data.path}: holds {opened.kind}; this task learns from {' or '.join(config.kinds)}"
+                f"{options.data.path}: holds {opened.kind}; this task needs {' or '.join(config.kinds)}"
             )
         if facts is None:
             cls._require_classes(opened)
         else:
             _require_like(opened, facts)
-            opened = known_only(opened, tuple(facts["classes"])) if cls.tells_classes else opened
-        evaluated = opened.whole() if opening.evaluates_all else opened.split(opening.data.val)
+            opened = known_only(opened, tuple(facts["classes"])) if cls.uses_labels else opened
+        val = opened.all_examples() if options.evaluates_all else opened.split(options.data.val)
         return cls(
             config=config,
             examples=opened,
-            train=opened.split("train") if facts is None else opened.splits.get("train", evaluated),
-            val=evaluated,
-            known=_decided(opened) if facts is None else facts,
+            train=opened.split("train") if facts is None else opened.splits.get("train", val),
+            val=val,
+            known=_data_facts(opened) if facts is None else facts,
         )
 
     @classmethod
     def _require_classes(cls, opened: ExampleSet) -> None:
-        """Where there are any, there must be enough of them."""
+        """Raise `DataError` if there are classes, but too few of them."""
         if 0 < len(opened.classes) < cls.least_classes:
-            advice = "two classes or more can be told apart"
-            first = first_of(opened.problems)
+            advice = "at least two classes are needed"
+            first = first_problem(opened.problems)
             raise DataError(
                 f"{opened.root}: has only one class to train on: {opened.classes[0]!r}",
                 advice=f"{advice}; {first}" if first else advice,
@@ -106,12 +110,12 @@ class ExampleData(TaskData):
         return len(self.train)
 
     def headline(self) -> str:
-        counts = ", ".join(f"{name} {len(part)}" for name, part in self.examples.splits.items())
-        what = {"pictures": "pictures", "numbers": "rows", "tokens": "texts"}[self.examples.kind]
+        counts = ", ".join(f"{name} {len(split)}" for name, split in self.examples.splits.items())
+        noun = {"pictures": "pictures", "numbers": "rows", "tokens": "texts"}[self.examples.kind]
         shape = " x ".join(map(str, self.examples.shape))
         num = len(self.examples.classes)
         classes = f", {num} class{'' if num == 1 else 'es'}" if num else ""
-        return f"({self.examples.format}): {counts} {what} of {shape}{classes}"
+        return f"({self.examples.format}): {counts} {noun} of {shape}{classes}"
 
     def report(self) -> dict[str, Any]:
         return self.examples.report()
@@ -120,23 +124,18 @@ class ExampleData(TaskData):
         return self.examples.counts(self.train)
 
     def digest(self) -> str:
-        """Of labels, keys and the first inputs: enough to tell two sets apart."""
-        seen = hashlib.blake2b(np.ascontiguousarray(self.train.labels).tobytes(), digest_size=16)
+        """Return a hash of labels, some keys and the first inputs, which is enough to tell two sets apart."""
+        digest = hashlib.blake2b(np.ascontiguousarray(self.train.labels).tobytes(), digest_size=16)
         for index in range(0, len(self.train), max(1, len(self.train) // 64)):
-            seen.update(self.train.key(index).encode(errors="surrogateescape"))
-        seen.update(np.ascontiguousarray(self.train.fetch(range(min(64, len(self.train)))).inputs).tobytes())
-        return seen.hexdigest()
+            digest.update(self.train.key(index).encode(errors="surrogateescape"))
+        digest.update(
+            np.ascontiguousarray(self.train.fetch(range(min(64, len(self.train)))).inputs).tobytes()
+        )
+        return digest.hexdigest()
 
     def describe(self, task: Task) -> str:
-        from torch.utils.flop_counter import FlopCounterMode  # slow to import, and a plan does without
-
-        network = task.network
-        was_training = network.training
-        with FlopCounterMode(display=False) as counter, torch.no_grad():
-            network.eval()(as_tensor(self._zeros(1)))
-        network.train(was_training)
-        parameters = format_count(sum(p.numel() for p in network.parameters()))
-        flops = format_count(counter.get_total_flops())
+        parameters = format_count(sum(p.numel() for p in task.network.parameters()))
+        flops = format_count(forward_flops(task.network, as_tensor(self._zeros(1))))
         return f"network: {self.config.title}: {parameters} parameters, {flops} FLOPs a sample"
 
     def _zeros(self, num: int) -> Array:
@@ -180,73 +179,74 @@ class ExampleData(TaskData):
 
     @property
     def is_balanced(self) -> bool:
-        """Whether all classes are learnt from equally often."""
+        """True if training draws all classes equally often."""
         return False
 
     @abstractmethod
     def changes(self) -> Augmentation:
-        """What is done to the examples of training."""
+        """Return the random changes to training examples."""
 
 
-def _wanted(config: ExampleConfig, opening: OpenOptions) -> Wanted:
-    """Where a network is there already, as it takes them."""
-    facts = opening.facts
-    return Wanted(
+def _example_options(config: ExampleConfig, options: OpenOptions) -> ExampleOptions:
+    """Return how to read examples: for an existing network, in the form that it accepts."""
+    facts = options.facts
+    return ExampleOptions(
         size=config.size,
         shape=tuple(facts["shape"]) if facts and facts["kind"] == "pictures" else None,
         length=config.length,
         label=config.label,
-        seed=opening.seed,
-        workers=opening.workers,
-        meaning=facts["meaning"] if facts else None,
-        evaluated=facts is not None,
+        seed=options.seed,
+        workers=options.workers,
+        encoding=facts["meaning"] if facts else None,
+        eval_only=facts is not None,
     )
 
 
-def _decided(opened: ExampleSet) -> DataFacts:
-    """What the data decides about a network."""
-    found = {
+def _data_facts(opened: ExampleSet) -> DataFacts:
+    """Return what the data decides about a network."""
+    facts = {
         "classes": list(opened.classes),
         "kind": opened.kind,
         "shape": list(opened.shape),
-        "meaning": dict(opened.meaning),
+        "meaning": dict(opened.encoding),
     }
-    return found | (_colours(opened.split("train")) if opened.kind == "pictures" else {})
+    return facts | (_color_statistics(opened.split("train")) if opened.kind == "pictures" else {})
 
 
 def _require_like(opened: ExampleSet, facts: DataFacts) -> None:
-    """What a network cannot take at all is an error."""
-    have, learnt = _sort(opened.kind, opened.classes), _sort(facts["kind"], facts["classes"])
-    if have != learnt:
+    """Raise `DataError` if a network cannot read the data at all."""
+    have, expected = _noun(opened.kind, opened.classes), _noun(facts["kind"], facts["classes"])
+    if have != expected:
         raise DataError(
-            f"{opened.root}: holds {have}, but the network has learnt from {learnt}", advice=f"give {learnt}"
+            f"{opened.root}: holds {have}, but the network was trained on {expected}",
+            advice=f"use {expected}",
         )
     if opened.shape != tuple(facts["shape"]):
-        have, learnt = (" x ".join(map(str, shape)) for shape in (opened.shape, facts["shape"]))
+        have, expected = (" x ".join(map(str, shape)) for shape in (opened.shape, facts["shape"]))
         raise DataError(
-            f"{opened.root}: gives inputs of {have}, but the network takes {learnt}",
-            advice="give data like that which it has learnt from",
+            f"{opened.root}: has inputs of {have}, but the network was trained on {expected}",
+            advice="use data like that of its training",
         )
 
 
-def _sort(kind: Kind, classes: Sequence[str]) -> str:
-    """In words: tokens may be either sort of text, and what is known of one does not fit the other."""
+def _noun(kind: InputKind, classes: Sequence[str]) -> str:
+    """Return a kind of data in words; tokens are one of two kinds of text that need different networks."""
     if kind != "tokens":
         return kind
     return "texts of classes" if classes else "running text"
 
 
-def _colours(examples: Examples) -> dict[str, list[float]]:
-    """Mean and deviation of each channel, of 0..1 pixels, for the network to bring them to unit size."""
-    some = range(0, len(examples), -(-len(examples) // _MEASURED))
-    pictures = examples.fetch(some).inputs
-    pixels = pictures.reshape(-1, pictures.shape[-1]).astype(np.float64) / 255
-    deviation = np.maximum(pixels.std(axis=0), 0.05)  # of pictures of one colour
+def _color_statistics(examples: Examples) -> dict[str, list[float]]:
+    """Return mean and standard deviation of each channel, of pixels 0..1, for the network to normalize by."""
+    indices = range(0, len(examples), -(-len(examples) // _MEASURED))
+    images = examples.fetch(indices).inputs
+    pixels = images.reshape(-1, images.shape[-1]).astype(np.float64) / 255
+    deviation = np.maximum(pixels.std(axis=0), 0.05)  # images may be of one color
     return {"mean": pixels.mean(axis=0).round(6).tolist(), "std": deviation.round(6).tolist()}
 
 
 def known_only(opened: ExampleSet, classes: tuple[str, ...]) -> ExampleSet:
-    """With labels numbered as a network has learnt them; a class that it does not know is an error."""
+    """Return the examples with labels numbered as in a network's `classes`; others are a `DataError`."""
     if opened.classes == classes:
         return opened
     unknown = [name for name in opened.classes if name not in classes]
@@ -256,5 +256,5 @@ def known_only(opened: ExampleSet, classes: tuple[str, ...]) -> ExampleSet:
             advice=f"it knows {', '.join(classes) or 'none'}",
         )
     numbers = np.array([classes.index(name) for name in opened.classes], dtype=np.int64)
-    splits = {name: Relabelled(part, numbers[part.labels]) for name, part in opened.splits.items()}
+    splits = {name: Relabelled(split, numbers[split.labels]) for name, split in opened.splits.items()}
     return replace(opened, classes=classes, splits=splits)

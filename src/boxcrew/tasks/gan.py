@@ -1,4 +1,4 @@
-"""Generative adversarial networks: a generator of pictures and its critic, who learn in turns."""
+"""The GAN task: a generator of images and its critic, which are trained in turns."""
 
 from __future__ import annotations
 
@@ -15,28 +15,29 @@ from pydantic import Field, model_validator
 from torch import Tensor
 
 from boxcrew.core.config import none_is_a_choice
-from boxcrew.core.errors import ModelError, UsageError
+from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch, Image, Ints, Losses
-from boxcrew.data.examples.example_set import Array, Kind
+from boxcrew.data.examples.example_set import Array, InputKind
 from boxcrew.data.images.drawing import grid
 from boxcrew.data.loading.example_samples import Augmentation, eval_example_batches
 from boxcrew.data.transforms.draws import draws
-from boxcrew.evaluate.evaluation import Evaluation
+from boxcrew.evaluate.evaluation import Evaluation, diverged
 from boxcrew.evaluate.frechet import Moments, frechet_distance
 from boxcrew.nets.dcgan import Critic, Generator, Norm
-from boxcrew.nets.filling import Scheme, fill
 from boxcrew.nets.gan_losses import GanLoss, critic_loss, generator_loss
+from boxcrew.nets.initialization import Scheme, initialize
 from boxcrew.nets.network import Network
 from boxcrew.nets.regularise import gradient_penalty
 from boxcrew.tasks.augmentation import AugmentConfig
-from boxcrew.tasks.base import TASKS, DataFacts, EvalOptions, ImageSheets, ScoreTable, Task, TaskConfig
+from boxcrew.tasks.base import TASKS, Task, TaskConfig
+from boxcrew.tasks.data import DataFacts, EvalOptions, ImageSheets, ScoreTable
 from boxcrew.tasks.example_data import ExampleConfig, ExampleData
-from boxcrew.tasks.example_pictures import enlarged
-from boxcrew.tasks.features import feature_network
+from boxcrew.tasks.example_drawing import enlarged
+from boxcrew.tasks.frechet_features import feature_network
 
-_NOISE, _OTHER_NOISE, _PLACES = 10, 11, 12  # streams of random numbers
-JUDGED = 2000  # pictures that are compared, real and made; distances of fewer are greater
-SHEET = 64  # pictures on a sheet
+_NOISE, _OTHER_NOISE, _PLACES = 10, 11, 12  # separate streams of random numbers
+NUM_COMPARED = 2000  # real images, and as many generated ones; the distance depends on it
+SHEET = 64  # images on a sheet
 
 
 class GanConfig(ExampleConfig):
@@ -45,46 +46,48 @@ class GanConfig(ExampleConfig):
     default_data = "products"
     folder = "gan"
     metrics: ClassVar[Mapping[str, bool]] = {"frechet": False}
-    kinds = frozenset[Kind]({"pictures"})
+    kinds = frozenset[InputKind]({"pictures"})
 
     name: Literal["gan"] = "gan"
     loss: GanLoss = "hinge"
-    penalty: float = Field(default=0.0, ge=0)  # on the critic's slope: 10 with the wasserstein loss (WGAN-GP)
-    critic_steps: int = Field(default=1, ge=1)  # of the critic for each of the generator
-    latent: int = Field(default=64, ge=1)  # random numbers that a picture is made from
-    width: int = Field(default=32, ge=1)  # channels of the largest maps
+    penalty: float = Field(
+        default=0.0, ge=0
+    )  # on the critic's gradient: 10 with the wasserstein loss (WGAN-GP)
+    critic_steps: int = Field(default=1, ge=1)  # of the critic per step of the generator
+    latent: int = Field(default=64, ge=1)  # random numbers that an image is generated from
+    width: int = Field(default=32, ge=1)  # channels of the largest feature maps
     spectral_norm: bool = True  # of the critic
     norm: Annotated[Norm, none_is_a_choice] = "none"  # of the critic
     fill: Scheme = "normal"
     augment: AugmentConfig = AugmentConfig()
 
     @model_validator(mode="after")
-    def _sees_each_by_itself(self) -> Self:
+    def _penalty_without_batch_norm(self) -> Self:
         if self.penalty and self.norm == "batch":
             raise UsageError(
-                f"task.norm=batch with task.penalty={self.penalty:g}: its critic must see each picture alone",
+                f"task.norm=batch with task.penalty={self.penalty:g}: the penalty is for each image alone",
                 advice="task.norm=layer or none, or task.penalty=0",
             )
         return self
 
     @model_validator(mode="after")
-    def _has_bounds(self) -> Self:
-        """Of the critic: the wasserstein loss has none, and grows with its weights for ever."""
+    def _critic_is_bounded(self) -> Self:
+        """Raise `UsageError` if nothing bounds the critic: the wasserstein loss grows with its weights."""
         if self.loss == "wasserstein" and not self.penalty and not self.spectral_norm:
             raise UsageError(
                 "task.loss=wasserstein with task.penalty=0 and task.spectral_norm=false: "
-                "nothing bounds its critic",
+                "nothing bounds the critic",
                 advice="task.penalty=10 (WGAN-GP) or task.spectral_norm=true",
             )
         return self
 
     @model_validator(mode="after")
-    def _changes_pictures_alone(self) -> Self:
+    def _mixes_no_images(self) -> Self:
         self.augment.require_for("pictures")
         for name in ("mixup", "cutmix"):
             if getattr(self.augment, name):
                 raise UsageError(
-                    f"augment.{name}: for networks that tell classes apart; a gan would make mixtures",
+                    f"augment.{name}: for classifiers only; a gan would learn to generate mixtures",
                     advice=f"augment.{name}=0",
                 )
         return self
@@ -95,7 +98,7 @@ class GanConfig(ExampleConfig):
 
 
 class Gan(Network):
-    """Both networks. What it gives is what the generator makes."""
+    """A generator with its critic. `forward` is that of the generator."""
 
     def __init__(self, generator: Generator, critic: Critic) -> None:
         super().__init__()
@@ -103,14 +106,14 @@ class Gan(Network):
         self.critic = critic
 
     def forward(self, latent: Tensor) -> Tensor:
-        """(B, latent) -> pictures (B, C, H, W) -1..1"""
-        pictures: Tensor = self.generator(latent)
-        return pictures
+        """Generate images (B, C, H, W) of -1..1 from (B, latent)."""
+        images: Tensor = self.generator(latent)
+        return images
 
 
 class GanTask(Task):
     phases = ("critic", "generator")
-    loss_tells = False  # what one wins the other loses
+    loss_shows_progress = False  # what one network wins, the other loses
     network_name = "net"
 
     def __init__(self, net: Gan, config: GanConfig) -> None:
@@ -141,8 +144,8 @@ class GanTask(Task):
             fake = self.net.generator(batch.targets["noise"])
         terms = {"critic": critic_loss(self._config.loss, self.net.critic(real), self.net.critic(fake))}
         if self._config.penalty:
-            slopes = gradient_penalty(self.net.critic, real, fake, batch.targets["places"])
-            terms["penalty"] = self._config.penalty * slopes
+            penalty = gradient_penalty(self.net.critic, real, fake, batch.targets["places"])
+            terms["penalty"] = self._config.penalty * penalty
         return terms
 
     def _generator_terms(self, batch: Batch) -> dict[str, Tensor]:
@@ -151,15 +154,15 @@ class GanTask(Task):
 
 
 def normal(seed: int, epochs: Ints | int, indices: Ints, num: int, *, stream: int) -> Array:
-    """float32 (n, num) of a standard normal distribution, by the method of Box and Muller."""
+    """Return float32 (n, num) from a standard normal distribution, by the method of Box and Muller."""
     drawn = draws(seed, epochs, indices, 2 * num, stream=stream)
     lengths = np.sqrt(-2 * np.log1p(-drawn[:, :num]))
-    found: Array = (lengths * np.cos(2 * np.pi * drawn[:, num:])).astype(np.float32)
-    return found
+    values: Array = (lengths * np.cos(2 * np.pi * drawn[:, num:])).astype(np.float32)
+    return values
 
 
 def _with_noise(*, seed: int, epochs: Ints, indices: Ints, latent: int) -> dict[str, Array]:
-    """Random numbers belong to samples, so that they are the same however a step is split."""
+    """Return the random inputs of each sample, which are the same however a step is split."""
     return {
         "noise": normal(seed, epochs, indices, latent, stream=_NOISE),
         "other_noise": normal(seed, epochs, indices, latent, stream=_OTHER_NOISE),
@@ -169,10 +172,12 @@ def _with_noise(*, seed: int, epochs: Ints, indices: Ints, latent: int) -> dict[
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GanEvaluation(Evaluation):
+    """The evaluation of a generator by the Fréchet distance to real images."""
+
     frechet: float
-    count: int  # of pictures made, and of real ones
+    count: int  # of generated images, and of real ones
     made: Tensor  # uint8 (n, C, H, W), always from the same random numbers
-    milliseconds: float  # of the generator, for a picture
+    milliseconds: float  # of the generator, per image
     seconds: float
     skipped: tuple[str, ...]
 
@@ -181,7 +186,7 @@ class GanEvaluation(Evaluation):
         return {"frechet": self.frechet}
 
     def sentence(self) -> str:
-        return f"Fréchet distance {self.frechet:.2f}, {self.count} pictures"
+        return f"Fréchet distance {self.frechet:.2f}, {self.count} images"
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -194,8 +199,10 @@ class GanEvaluation(Evaluation):
 @TASKS.register("gan")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GanData(ExampleData):
+    """Square images to imitate; their classes do not matter."""
+
     config_class = GanConfig
-    tells_classes = False
+    uses_labels = False
 
     config: GanConfig
 
@@ -205,61 +212,59 @@ class GanData(ExampleData):
         size, width, channels = facts["shape"]
         if size != width:
             raise UsageError(
-                f"the pictures are {width} x {size} pixels: a gan makes squares", advice="size=32, 28 or 64"
+                f"the images are {width} x {size} pixels, but a gan needs squares", advice="size=32, 28 or 64"
             )
         generator = Generator(config.latent, channels, size, width=config.width)
         critic = Critic(
             channels, size, width=config.width, spectral_norm=config.spectral_norm, norm=config.norm
         )
         net = Gan(generator, critic)
-        fill(net, config.fill)
+        initialize(net, config.fill)
         return GanTask(net, config)
 
     def largest_batch(self, num_samples: int) -> Batch:
         batch = super().largest_batch(num_samples)
-        none = np.zeros(num_samples, dtype=np.int64)
-        extra = _with_noise(seed=0, epochs=none, indices=none, latent=self.config.latent)
+        zeros = np.zeros(num_samples, dtype=np.int64)
+        extra = _with_noise(seed=0, epochs=zeros, indices=zeros, latent=self.config.latent)
         targets = {name: torch.from_numpy(value) for name, value in extra.items()}
         return Batch(inputs=batch.inputs, targets={**batch.targets, **targets}, keys=batch.keys)
 
     def changes(self) -> Augmentation:
-        found = self.config.augment.changes(self.examples.kind)
-        return Augmentation(augment=found.augment, extra=partial(_with_noise, latent=self.config.latent))
+        augment = self.config.augment.changes(self.examples.kind)
+        return Augmentation(augment=augment.augment, extra=partial(_with_noise, latent=self.config.latent))
 
     def describe(self, task: Task) -> str:
         counts = {
-            name: sum(p.numel() for p in part.parameters()) for name, part in task.network.named_children()
+            name: sum(p.numel() for p in net.parameters()) for name, net in task.network.named_children()
         }
-        told = ", ".join(f"{name} {count / 1e6:.2f} M" for name, count in counts.items())
-        return f"network: {self.config.title}: parameters: {told}"
+        listed = ", ".join(f"{name} {count / 1e6:.2f} M" for name, count in counts.items())
+        return f"network: {self.config.title}: parameters: {listed}"
 
     def class_counts(self) -> Mapping[str, int]:
-        """None: it does not learn to tell them apart, so they need no balance."""
+        """Return no counts: a GAN does not learn classes, so they need no balance."""
         return {}
 
     def evaluate(self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions) -> Evaluation:
-        """By features that are learnt from the training examples of this data: only distances that were
-        measured with the same data compare.
-        """
+        """Measure the Fréchet distance by features trained on this data: compare it on the same only."""
         begun = time.monotonic()
-        look = feature_network(self.train, {**self.facts, "classes": list(self.examples.classes)})
+        features = feature_network(self.train, {**self.facts, "classes": list(self.examples.classes)})
         real: list[Moments] = []
-        made: list[Moments] = []
+        generated: list[Moments] = []
         skipped: tuple[str, ...] = ()
         sheet: list[Tensor] = []
         generator_seconds, count = 0.0, 0
         for batch in eval_example_batches(
-            self.val.some(JUDGED), batch=options.batch, workers=options.workers
+            self.val.subset(NUM_COMPARED), batch=options.batch, workers=options.workers
         ):
             noise = normal(
                 0, 0, np.arange(count, count + len(batch.inputs)), self.config.latent, stream=_NOISE
             )
-            asked = time.perf_counter()
+            started = time.perf_counter()
             with torch.inference_mode():
                 fake = to_pixels(task.network(move(torch.from_numpy(noise))))
-            generator_seconds += time.perf_counter() - asked
-            real.append(Moments.of(look(batch.inputs)))
-            made.append(Moments.of(look(fake)))
+            generator_seconds += time.perf_counter() - started
+            real.append(Moments.of(features(batch.inputs)))
+            generated.append(Moments.of(features(fake)))
             count += len(fake)
             skipped += batch.skipped
             if len(sheet) < SHEET:
@@ -267,7 +272,7 @@ class GanData(ExampleData):
             if options.progress:
                 options.progress(count)
         return GanEvaluation(
-            frechet=frechet_distance(reduce(operator.add, real), reduce(operator.add, made)),
+            frechet=frechet_distance(reduce(operator.add, real), reduce(operator.add, generated)),
             count=count,
             made=torch.stack(sheet),
             milliseconds=1000 * generator_seconds / count,
@@ -275,7 +280,7 @@ class GanData(ExampleData):
             skipped=skipped,
         )
 
-    def draw_detections(self, evaluation: Evaluation, num: int) -> ImageSheets:  # noqa: ARG002 - a sheet is a sheet
+    def draw_detections(self, evaluation: Evaluation, num: int) -> ImageSheets:  # noqa: ARG002 - always one sheet
         assert isinstance(evaluation, GanEvaluation)
         return {"val/made": [contact_sheet(evaluation.made)]}
 
@@ -286,17 +291,13 @@ class GanData(ExampleData):
         )
 
 
-def to_pixels(pictures: Tensor) -> Tensor:
-    """-1..1 -> uint8, in main memory."""
-    if not pictures.isfinite().all():  # bytes would not show it
-        raise ModelError(
-            "the generator's pictures are not numbers",
-            advice="training has diverged: a lower optim.rate=, or optim.clip=",
-        )
-    return ((pictures.float() + 1) * 127.5).round().clamp(0, 255).to(torch.uint8).cpu()
+def to_pixels(images: Tensor) -> Tensor:
+    """Return images of -1..1 as uint8 on the CPU; `ModelError` if they are not finite."""
+    if not images.isfinite().all():  # uint8 would hide it
+        raise diverged("the pixels of generated images are not finite")
+    return ((images.float() + 1) * 127.5).round().clamp(0, 255).to(torch.uint8).cpu()
 
 
-def contact_sheet(pictures: Tensor) -> Image:
-    """uint8 (n, C, H, W) on one picture."""
-    images = [enlarged(picture, side=64) for picture in pictures]
-    return grid(images, columns=8, gap=4)
+def contact_sheet(images: Tensor) -> Image:
+    """Return uint8 (n, C, H, W) side by side in one image."""
+    return grid([enlarged(image, side=64) for image in images], columns=8, gap=4)

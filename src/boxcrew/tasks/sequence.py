@@ -1,4 +1,4 @@
-"""Sequences: those that belong to classes are told apart, running text is continued."""
+"""The sequence task: sequences that belong to classes are classified, running text is continued."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from boxcrew.core.config import chosen_by
 from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch, Losses
 from boxcrew.data.examples.alphabet import decode_tokens, encode_text, num_tokens
-from boxcrew.data.examples.example_set import Kind
+from boxcrew.data.examples.example_set import InputKind
 from boxcrew.data.loading.example_samples import Augmentation, eval_example_batches
-from boxcrew.evaluate.advice import Advice, gap
+from boxcrew.evaluate.advice import Advice, generalization_gap
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.evaluate.language import LanguageReport, evaluate_language
 from boxcrew.nets.class_losses import cross_entropy
-from boxcrew.nets.filling import fill
+from boxcrew.nets.initialization import initialize
 from boxcrew.nets.network import Network
 from boxcrew.nets.recurrent import LanguageModel
 from boxcrew.nets.regularise import limit_norms_
-from boxcrew.tasks.base import TASKS, DataFacts, EvalOptions, OpenOptions, ScoreTable, Task, TaskConfig
+from boxcrew.tasks.base import TASKS, Task, TaskConfig
 from boxcrew.tasks.classification import ClassData, ClassesConfig
-from boxcrew.tasks.nets import NetConfig, RnnConfig, net_config_class
+from boxcrew.tasks.data import DataFacts, EvalOptions, OpenOptions, ScoreTable
+from boxcrew.tasks.net_configs import NetConfig, RnnConfig, net_config_class
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -42,7 +43,7 @@ class SequenceConfig(ClassesConfig):
         "perplexity": False,
         "bits": False,
     }
-    kinds = frozenset[Kind]({"pictures", "tokens"})
+    kinds = frozenset[InputKind]({"pictures", "tokens"})
 
     name: Literal["sequence"] = "sequence"
     net: Annotated[SerializeAsAny[NetConfig], chosen_by("name", default="rnn", lookup=net_config_class)] = (
@@ -50,15 +51,15 @@ class SequenceConfig(ClassesConfig):
     )
 
 
-class Foreteller(Network):
-    """A language model, with what its tokens mean."""
+class LanguageNetwork(Network):
+    """A language model of characters, with its alphabet."""
 
     def __init__(self, model: LanguageModel, meaning: Mapping[str, Any]) -> None:
         super().__init__(meaning=meaning)
         self.model = model
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """int64 (B, T) -> scores before softmax (B, T, alphabet) of what comes after each."""
+        """Return scores before softmax (B, T, alphabet) of the token after each of (B, T)."""
         scores: Tensor = self.model(tokens)
         return scores
 
@@ -66,26 +67,29 @@ class Foreteller(Network):
         scores = ("bias",) if self.model.is_tied else ("head.weight", "head.bias")
         return tuple(f"model.{name}" for name in ("embedding.weight", *scores))
 
-    def continued(self, text: str, num: int, *, temperature: float, seed: int) -> str:
-        """What may come after a text, of so many characters."""
-        given = torch.from_numpy(encode_text(self.meaning, text or "\n"))[None]
-        given = given.to(next(self.parameters()).device)
-        drawn = torch.Generator().manual_seed(seed)
-        tokens = self.model.continue_text(given, num, temperature=temperature, generator=drawn)
+    def continue_text(self, text: str, num: int, *, temperature: float, seed: int) -> str:
+        """Return `num` characters that may follow a text."""
+        prompt = torch.from_numpy(encode_text(self.meaning, text or "\n"))[None]
+        prompt = prompt.to(next(self.parameters()).device)
+        generator = torch.Generator().manual_seed(seed)
+        tokens = self.model.continue_text(prompt, num, temperature=temperature, generator=generator)
         return decode_tokens(self.meaning, tokens[0].cpu().numpy())
 
 
 class LanguageTask(Task):
+    """A language model with the cross-entropy of each next character."""
+
     network_name = "net"
 
-    def __init__(self, net: Foreteller, config: SequenceConfig) -> None:
+    def __init__(self, net: LanguageNetwork, config: SequenceConfig) -> None:
         super().__init__()
         self.net = net
         self._config = config
 
     def forward(self, batch: Batch, phase: str = "train") -> Losses:
-        """Inputs (B, T + 1): each token but the last foretells the next. Where some are hidden, the target
-        `unchanged` has them: they are to be foretold all the same.
+        """Predict for inputs (B, T + 1) each token from those before it.
+
+        If augmentation hid some, the target `unchanged` has the original tokens, which are still predicted.
         """
         assert phase in self.phases
         scores = self.net(batch.inputs[:, :-1])
@@ -102,8 +106,8 @@ class LanguageTask(Task):
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LanguageEvaluation(Evaluation):
     report: LanguageReport
-    sample: str  # of text that the model goes on with
-    milliseconds: float  # of the network, for a text
+    sample: str  # of generated text
+    milliseconds: float  # of the network, per text
     seconds: float
     skipped: tuple[str, ...]
 
@@ -131,27 +135,29 @@ class LanguageEvaluation(Evaluation):
         }
 
 
-SAMPLE = 200  # characters
+SAMPLE = 200  # characters of generated text
 TEXT_METRICS = ("val_loss", "perplexity", "bits")
 
 
 @TASKS.register("sequence")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SequenceData(ClassData):
+    """Sequences with classes, or running text."""
+
     config_class = SequenceConfig
 
     config: SequenceConfig
 
     @classmethod
-    def open(cls, config: TaskConfig, opening: OpenOptions) -> Self:
-        found = super().open(config, opening)
-        if found.is_text:
-            _refuse_classes(found.config)
-        return found
+    def open(cls, config: TaskConfig, options: OpenOptions) -> Self:
+        opened = super().open(config, options)
+        if opened.is_text:
+            _refuse_classes(opened.config)
+        return opened
 
     @property
     def is_text(self) -> bool:
-        """Whether there is nothing to tell apart: the text is to be continued."""
+        """True if this is running text without classes, which the network learns to continue."""
         return not self.examples.classes
 
     @property
@@ -175,33 +181,36 @@ class SequenceData(ClassData):
             return super().build(config, facts)
         net = config.net
         if not isinstance(net, RnnConfig):
-            raise UsageError(f"net={net.name}: not for running text", advice="texts are for net=rnn")
+            raise UsageError(f"net={net.name}: cannot continue running text", advice="use net=rnn")
         if net.bidirectional:
-            raise UsageError("net.bidirectional: who foretells a text must not read it from its end")
+            raise UsageError(
+                "net.bidirectional=true: a network that continues text must not read it from its end",
+                advice="net.bidirectional=false",
+            )
         model = LanguageModel(
-            num_tokens(facts["meaning"]), net.stack(), embedding=net.embedding, tied=net.tied
+            num_tokens(facts["meaning"]), net.recurrent_layers(), embedding=net.embedding, tied=net.tied
         )
-        fill(model, net.fill)
-        return LanguageTask(Foreteller(model, facts["meaning"]), config)
+        initialize(model, net.fill)
+        return LanguageTask(LanguageNetwork(model, facts["meaning"]), config)
 
     def evaluate(self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions) -> Evaluation:
         if not self.is_text:
             return super().evaluate(task, move, options)
         net = task.network
-        assert isinstance(net, Foreteller)
+        assert isinstance(net, LanguageNetwork)
         begun, network_seconds, nats, count, done = time.monotonic(), 0.0, 0.0, 0, 0
         for batch in eval_example_batches(self.val, batch=options.batch, workers=options.workers):
-            asked = time.perf_counter()
+            started = time.perf_counter()
             with torch.inference_mode():
                 inputs = move(batch.inputs)
                 total, weight = cross_entropy(net(inputs[:, :-1]), inputs[:, 1:])
-            network_seconds += time.perf_counter() - asked
+            network_seconds += time.perf_counter() - started
             nats, count, done = nats + float(total), count + int(weight), done + len(inputs)
             if options.progress:
                 options.progress(done)
         return LanguageEvaluation(
             report=evaluate_language(nats, count),
-            sample=net.continued("", SAMPLE, temperature=0.8, seed=0),
+            sample=net.continue_text("", SAMPLE, temperature=0.8, seed=0),
             milliseconds=1000 * network_seconds / max(1, done),
             seconds=time.monotonic() - begun,
             skipped=(),
@@ -212,9 +221,9 @@ class SequenceData(ClassData):
     ) -> tuple[Advice, ...]:
         if not self.is_text:
             return super().advice_after(task, move, options, last)
-        some = replace(self, val=self.train.some(len(self.val)))
-        learnt = some.evaluate(task, move, options).numbers
-        return gap(train_loss=learnt["val_loss"], val_loss=last.numbers["val_loss"])
+        some = replace(self, val=self.train.subset(len(self.val)))
+        trained = some.evaluate(task, move, options).numbers
+        return generalization_gap(train_loss=trained["val_loss"], val_loss=last.numbers["val_loss"])
 
     @classmethod
     def scores(cls, report: Mapping[str, Any]) -> ScoreTable:
@@ -226,10 +235,10 @@ class SequenceData(ClassData):
 
 
 def _refuse_classes(config: SequenceConfig) -> None:
-    """Running text has none: what is set about them would be passed over in silence, or worse."""
+    """Raise `UsageError` for settings about classes, which running text does not have."""
     for name in ("focal", "class_weights", "balanced", "check_labels"):
         if getattr(config, name):
             raise UsageError(
                 f"task.{name}: this is running text, which has no classes",
-                advice="leave it out, or give a file of texts for each class",
+                advice="leave it out, or use one file of texts for each class",
             )

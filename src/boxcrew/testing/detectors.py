@@ -1,4 +1,4 @@
-"""What holds for every detector. Tests call these for each name of the registry."""
+"""Contract tests of detectors, to be called for each name of the registry."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from torch import Tensor
 
 from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch, Losses
-from boxcrew.detectors._base import DETECTORS, DetectorConfig, DetectorNet, build_detector
+from boxcrew.detectors import DETECTORS, DetectorConfig, DetectorNet, build_detector
 
 CLASSES = ("tea pot", "Kanne", "茶")
 
 
 def quick_config(name: str) -> DetectorConfig:
-    """The detector's own settings, with a small input where it takes one."""
+    """Return the default settings of a detector, with a small input if it accepts one."""
     config_class = DETECTORS.get(name).config_class
     try:
         return config_class.of({"name": name, "size": 96})
@@ -26,7 +26,7 @@ def quick_config(name: str) -> DetectorConfig:
 
 
 def noise_batch(size: int, num_objects: tuple[int, ...], *, seed: int = 0) -> Batch:
-    """Images of noise with these numbers of objects, from 3 px wide to half the image."""
+    """Return images of noise with these numbers of objects, from 3 px wide to half the image."""
     draw = torch.Generator().manual_seed(seed)
     shape = (len(num_objects), max(1, *num_objects))
     sides = 3 + torch.rand(*shape, 2, generator=draw) * (size / 2 - 3)
@@ -47,7 +47,7 @@ def noise_batch(size: int, num_objects: tuple[int, ...], *, seed: int = 0) -> Ba
 
 
 def check_settings(name: str) -> None:
-    """The name, the settings and the class belong together, and settings survive being written."""
+    """Check that name, settings and class belong together, and that settings survive being written."""
     config = quick_config(name)
     assert config.name == name
     assert type(config).of(config.tree()) == config
@@ -58,8 +58,8 @@ def check_settings(name: str) -> None:
 
 
 def check_forward(detector: DetectorNet, images: Tensor) -> tuple[Tensor, ...]:
-    """A tuple of float tensors with a row for each image; bytes and floats, together and alone, are the same.
-    Gives the raw numbers for `images`.
+    """Check that `forward` returns float tensors with a row for each image, and return them.
+    Bytes and floats, and images in a batch and alone, must give the same.
     """
     detector.eval()
     before = images.clone()
@@ -67,23 +67,23 @@ def check_forward(detector: DetectorNet, images: Tensor) -> tuple[Tensor, ...]:
         raw = detector(images)
         first = detector(images[:1].float())
     assert isinstance(raw, tuple)
-    for whole, alone in zip(raw, first, strict=True):
-        assert whole.is_floating_point()
-        assert len(whole) == len(images)
-        assert whole.isfinite().all()
-        torch.testing.assert_close(whole[:1], alone, rtol=1e-3, atol=1e-3 * float(whole.abs().max()))
+    for batched, alone in zip(raw, first, strict=True):
+        assert batched.is_floating_point()
+        assert len(batched) == len(images)
+        assert batched.isfinite().all()
+        torch.testing.assert_close(batched[:1], alone, rtol=1e-3, atol=1e-3 * float(batched.abs().max()))
     assert torch.equal(images, before)
     return raw
 
 
 def check_decode(detector: DetectorNet, raw: tuple[Tensor, ...]) -> None:
-    """Detections keep to the image, the classes and the settings, best first; `raw` is left as it was."""
+    """Check that detections respect the image, the classes and the settings; `raw` is not changed."""
     before = [numbers.clone() for numbers in raw]
-    found = detector.decode(raw)
+    detections = detector.decode(raw)
     assert all(torch.equal(was, now) for was, now in zip(before, raw, strict=True))
-    assert len(found) == len(raw[0])
+    assert len(detections) == len(raw[0])
     config = detector.config
-    for image in found:
+    for image in detections:
         assert len(image.boxes) == len(image.scores) == len(image.labels) <= config.max_detections
         assert image.boxes.shape == (len(image), 4)
         assert image.labels.dtype == torch.int64
@@ -95,7 +95,7 @@ def check_decode(detector: DetectorNet, raw: tuple[Tensor, ...]) -> None:
 
 
 def check_any_split(detector: DetectorNet, batch: Batch) -> None:
-    """Require that the losses of a batch and their gradients (float64, of all but the backbone) are the sums
+    """Check that the losses of a batch and their gradients (float64, of all but the backbone) are the sums
     of those of its parts, however it is split and padded, and that computing them does not change the batch.
 
     `batch` has at least two images, one of them with objects.
@@ -157,7 +157,7 @@ def _require_close(value: Tensor, wanted: Tensor, name: str) -> None:
 
 
 def check_draws(detector: DetectorNet, batch: Batch) -> None:
-    """Require that what is random in the losses comes from each sample's own draw: torch's generator is not
+    """Check that what is random in the losses comes from each sample's own draw: torch's generator is not
     used, a second call gives the same, and so does another order of the samples.
     """
     _set_learning(detector)
@@ -174,7 +174,7 @@ def check_draws(detector: DetectorNet, batch: Batch) -> None:
 
 
 def check_gradients(detector: DetectorNet, batch: Batch) -> None:
-    """In training every parameter learns from a batch with objects, and by a finite amount."""
+    """Check that in training every parameter gets a finite gradient from a batch with objects."""
     detector.train()
     named = dict(detector.named_parameters())
     gradients = torch.autograd.grad(detector.losses(batch).total(), list(named.values()), allow_unused=True)
@@ -184,7 +184,7 @@ def check_gradients(detector: DetectorNet, batch: Batch) -> None:
 
 
 def check_names(detector: DetectorNet) -> None:
-    """What fine-tuning is told about the parts of the state is true."""
+    """Check the state names that fine-tuning relies on."""
     state = detector.state_dict()
     rows = detector.class_tensors()
     assert rows
@@ -199,11 +199,11 @@ def check_names(detector: DetectorNet) -> None:
     assert {"normalize.mean", "normalize.std"} <= state.keys()
 
 
-def check_state_is_whole(detector: DetectorNet, images: Tensor, raw: tuple[Tensor, ...]) -> None:
-    """Another detector with the same settings and state gives the same numbers."""
-    other = build_detector(detector.config, detector.classes)
-    other.load_state_dict(detector.state_dict(), strict=True)
+def check_state_is_complete(detector: DetectorNet, images: Tensor, raw: tuple[Tensor, ...]) -> None:
+    """Check that another detector with the same settings and state gives the same outputs."""
+    copy = build_detector(detector.config, detector.classes)
+    copy.load_state_dict(detector.state_dict(), strict=True)
     with torch.no_grad():
-        again = other.eval()(images)
+        again = copy.eval()(images)
     for first, second in zip(raw, again, strict=True):
         torch.testing.assert_close(first[: len(second)], second, rtol=1e-3, atol=1e-3)

@@ -1,4 +1,4 @@
-"""What holds for every data source and writer. Tests call these for each name of the registries."""
+"""Contract of every data source and writer. Tests call these checks for each name of the registries."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from boxcrew.data.detection.writers import file_stems, write_source
 
 
 class DrawnSource(Source):
-    """A small set made from nothing, as a test wants it: images of noise, `num_images` in each split, with
-    0, 1, 2, … boxes, some of them difficult or crowds, at fractions of pixels and at the very edges.
+    """A small set for tests, made of noise: four images in each split, with 0, 1, 2 and 3 boxes.
+
+    Some boxes are difficult or crowds, at fractions of pixels and at the very edges.
     """
 
     format = "drawn"
@@ -30,11 +31,10 @@ class DrawnSource(Source):
 
     @classmethod
     def open(cls, path: Path, *, seed: int = 0) -> Self:
-        num_images = 4
-        splits = {split: tuple(_record(split, i, seed) for i in range(num_images)) for split in SPLITS}
+        splits = {split: tuple(_record(split, i, seed) for i in range(4)) for split in SPLITS}
         return cls(root=path, classes=("tea pot", "Kanne", "茶"), splits=splits)
 
-    def read(self, record: Record, *, reduction: int = 1) -> Image:  # noqa: ARG002  always in full
+    def read(self, record: Record, *, reduction: int = 1) -> Image:  # noqa: ARG002  always drawn in full
         noise = np.random.default_rng([len(record.key), *record.key.encode()])
         return noise.integers(0, 256, (record.height, record.width, 3), dtype=np.uint8)
 
@@ -53,7 +53,7 @@ def _record(split: str, number: int, seed: int) -> Record:
 
 
 def check_invariants(source: Source) -> None:
-    """What any opened set promises to the rest of the program."""
+    """Check what every open set promises to the rest of the program."""
     assert source.classes
     assert list(source.splits) == [name for name in SPLITS if name in source.splits]
     assert source.split("train")
@@ -67,7 +67,7 @@ def check_invariants(source: Source) -> None:
 
 
 def check_clean(source: Source) -> None:
-    """Nothing was found wrong; an image without boxes is noted, but is not wrong."""
+    """Check that no problem was found; an image without boxes is noted but is not wrong."""
     assert {problem.kind for problem in source.problems} <= {"empty-annotation"}, source.problems
 
 
@@ -85,31 +85,31 @@ def _check_record(record: Record, num_classes: int) -> None:
 
 
 def check_same(first: Source, second: Source, *, tolerance: float = 0.0, flags: tuple[str, ...] = ()) -> None:
-    """The same classes and splits, and under the names the writers give, the same pixels, boxes (to
-    `tolerance` pixels), labels and `flags`.
+    """Check that two sets have the same classes, splits, pixels, boxes (to `tolerance` pixels), labels and
+    `flags`. `second` has the file names that the writers choose.
     """
     assert second.classes == first.classes
-    assert {name: len(part) for name, part in second.splits.items()} == {
-        name: len(part) for name, part in first.splits.items()
-    }
+    first_sizes = {name: len(records) for name, records in first.splits.items()}
+    assert {name: len(records) for name, records in second.splits.items()} == first_sizes
     stems = file_stems(first)
     for split in first.splits:
-        others = {Path(record.key).stem: record for record in second.split(split)}
+        copies = {Path(record.key).stem: record for record in second.split(split)}
         for record in first.split(split):
-            other = others[stems[record.key]]
-            assert (other.width, other.height) == (record.width, record.height)
-            np.testing.assert_array_equal(second.read(other), first.read(record))
-            np.testing.assert_array_equal(other.target.labels, record.target.labels)
-            np.testing.assert_allclose(other.target.boxes, record.target.boxes, rtol=0, atol=tolerance)
+            copy = copies[stems[record.key]]
+            assert (copy.width, copy.height) == (record.width, record.height)
+            np.testing.assert_array_equal(second.read(copy), first.read(record))
+            np.testing.assert_array_equal(copy.target.labels, record.target.labels)
+            np.testing.assert_allclose(copy.target.boxes, record.target.boxes, rtol=0, atol=tolerance)
             for flag in flags:
-                assert getattr(other.target, flag).tolist() == getattr(record.target, flag).tolist()
+                assert getattr(copy.target, flag).tolist() == getattr(record.target, flag).tolist()
 
 
 def check_writes_and_reads(
     source: Source, out: Path, *, format: str, tolerance: float, flags: tuple[str, ...]
 ) -> Source:
-    """Written in `format` and opened again, detected without being told, the set is the same; a flag that
-    the format has no place for is reported. Gives the set as read.
+    """Write the set in `format`, open it with the format detected, and check that it is the same.
+
+    A flag that the format cannot store must be reported. Returns the set as read.
     """
     lost = write_source(source, out, format=format)
     read = open_source(out)
@@ -118,13 +118,14 @@ def check_writes_and_reads(
     check_invariants(read)
     check_same(source, read, tolerance=tolerance, flags=flags)
     for flag in {"difficult", "crowd"} - set(flags):
-        assert any(flag in problem.what for problem in lost), f"{flag} is lost without a word"
+        assert any(flag in problem.what for problem in lost), f"{flag} is lost without a problem"
     return read
 
 
 def check_refuses(name: str, folder: Path) -> None:
-    """A path that does not exist, an empty folder and a foreign file are not the format's; opening them
-    anyway is a `DataError` that names the path.
+    """Check that a missing path, an empty folder and a foreign file are not detected as the format.
+
+    Opening them anyway must raise a `DataError` that names the path.
     """
     empty, foreign = folder / "empty", folder / "letter.doc"
     empty.mkdir()
@@ -147,10 +148,11 @@ def _refusal(source: type[Source], path: Path) -> DataError | None:
 
 
 def check_opens_the_same(path: Path, *, seed: int) -> None:
-    """Opening twice gives the same records in the same order."""
+    """Check that opening twice gives the same records in the same order."""
     first, second = (open_source(path, seed=seed) for _ in range(2))
     keys = [
-        [(split, record.key) for split, part in s.splits.items() for record in part] for s in (first, second)
+        [(split, record.key) for split, records in source.splits.items() for record in records]
+        for source in (first, second)
     ]
     assert keys[0] == keys[1]
     assert first.problems == second.problems

@@ -1,4 +1,4 @@
-"""What holds for every strategy. Tests call these for each name of the registry."""
+"""The contract of every strategy. Tests call these checks for each name of the registry."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from boxcrew.plan.plan import Plan
 
 
 class WeightedTask(nn.Module):
-    """A small network whose samples weigh as many as they have labels, like matched boxes in SSD: parts of a
-    batch weigh differently, and some nothing.
+    """A small network whose samples weigh as much as they have labels, like matched boxes in SSD:
+    micro-batches weigh differently, and some nothing.
     """
 
     def __init__(self, unit: float = 1.0) -> None:
-        """`unit`: what a label weighs."""
+        """`unit` is the weight of a label."""
         super().__init__()
         self._unit = unit
         self.features = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.Tanh(), nn.Conv2d(4, 4, 3))
@@ -29,17 +29,17 @@ class WeightedTask(nn.Module):
     def forward(self, batch: Batch, phase: str = "train") -> Losses:
         assert phase == "train"
         dtype = self.classes.weight.dtype
-        found = self.classes(self.features(batch.inputs.to(dtype) / 255).mean(dim=(2, 3)))
+        scores = self.classes(self.features(batch.inputs.to(dtype) / 255).mean(dim=(2, 3)))
         weights = self._unit * (batch.targets["labels"] >= 0).sum(dim=1).to(dtype)
-        errors = found.square().sum(dim=1) - found[:, 0]
+        errors = scores.square().sum(dim=1) - scores[:, 0]
         return Losses(
-            terms={"class": (errors * weights).sum(), "box": (found[:, 1] * weights.square()).sum()},
+            terms={"class": (errors * weights).sum(), "box": (scores[:, 1] * weights.square()).sum()},
             weight=weights.sum(),
         )
 
 
 def uneven_batch(num_samples: int) -> Batch:
-    """Sample i has i * i % 7 labels: the first has none, neighbours differ."""
+    """Return samples of which number i has i * i % 7 labels: the first has none, neighbors differ."""
     noise = torch.Generator().manual_seed(3)
     labels = torch.full((num_samples, 7), -1)
     for i in range(num_samples):
@@ -52,55 +52,53 @@ def uneven_batch(num_samples: int) -> Batch:
 
 
 def make_task(dtype: torch.dtype, *, unit: float = 1.0) -> WeightedTask:
-    """The same numbers each time."""
+    """Return a task with the same values each time."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return WeightedTask(unit).to(dtype)
 
 
-def wanted_gradients(task: nn.Module, batch: Batch) -> dict[str, Tensor]:
-    """By the definition: of the sum over all samples, divided by their weight if they have one."""
-    one = copy.deepcopy(task)
-    losses: Losses = one(batch)
+def expected_gradients(task: nn.Module, batch: Batch) -> dict[str, Tensor]:
+    """Return gradients by definition: of the sum over all samples, divided by their weight if it is not 0."""
+    copied = copy.deepcopy(task)
+    losses: Losses = copied(batch)
     (losses.total() / (float(losses.weight) or 1.0)).backward()  # type: ignore[no-untyped-call]
-    return {name: p.grad for name, p in one.named_parameters() if p.grad is not None}
+    return {name: p.grad for name, p in copied.named_parameters() if p.grad is not None}
 
 
 def check_gradients(
     plan: Plan, batch: Batch, *, dtype: torch.dtype, tolerance: float, unit: float = 1.0
 ) -> None:
-    """They are those of the whole batch at once, and what is given back are sums over all of it. A second
-    call after `update` does not see the first. `unit`: what a label weighs.
+    """Gradients are those of the whole batch at once, and losses are sums over all of it. A second call after
+    `update` does not depend on the first. `unit` is the weight of a label.
     """
     with deploy(plan) as deployment:
-        task = deployment.place(make_task(dtype, unit=unit))
+        task = deployment.setup_module(make_task(dtype, unit=unit))
         for _ in range(2):
-            wanted = wanted_gradients(task, batch)
-            whole: Losses = task(batch)
+            expected = expected_gradients(task, batch)
+            at_once: Losses = task(batch)
             losses = deployment.gradients(task, batch, "train")
-            torch.testing.assert_close(losses.weight, whole.weight)
+            torch.testing.assert_close(losses.weight, at_once.weight)
             for name, value in losses.terms.items():
                 assert not value.requires_grad
-                torch.testing.assert_close(value, whole.terms[name].detach())
+                torch.testing.assert_close(value, at_once.terms[name].detach())
             for name, parameter in task.named_parameters():
                 assert parameter.grad is not None, name
-                torch.testing.assert_close(parameter.grad, wanted[name], rtol=tolerance, atol=tolerance)
+                torch.testing.assert_close(parameter.grad, expected[name], rtol=tolerance, atol=tolerance)
             deployment.update(torch.optim.SGD(task.parameters(), lr=0.1), max_norm=None)
 
 
 def check_updates(plan: Plan, batch: Batch) -> None:
-    """The norm given back is that before clipping; the step is that of the clipped gradient; gradients are
-    cleared after it.
-    """
+    """`update` returns the norm before clipping, steps by the clipped gradient, and clears the gradients."""
     with deploy(plan) as deployment:
-        task = deployment.place(make_task(torch.float64))
+        task = deployment.setup_module(make_task(torch.float64))
         for max_norm in (None, 1e6, 0.01):
             before = [p.detach().clone() for p in task.parameters()]
             deployment.gradients(task, batch, "train")
             gradients = [p.grad.clone() for p in task.parameters() if p.grad is not None]
             norm = float(torch.cat([g.flatten() for g in gradients]).norm())
-            told = deployment.update(torch.optim.SGD(task.parameters(), lr=1.0), max_norm=max_norm)
-            assert abs(told - norm) <= 1e-12 * norm
+            returned = deployment.update(torch.optim.SGD(task.parameters(), lr=1.0), max_norm=max_norm)
+            assert abs(returned - norm) <= 1e-12 * norm
             scale = 1.0 if max_norm is None else min(1.0, max_norm / norm)
             _require_moved(task, before, gradients, scale)
 
@@ -113,10 +111,10 @@ def _require_moved(
         assert parameter.grad is None
 
 
-def check_refuses_what_is_not_finite(plan: Plan, batch: Batch) -> None:
-    """No step is made with a gradient that is not finite, and the next one is not harmed."""
+def check_skips_non_finite_gradients(plan: Plan, batch: Batch) -> None:
+    """No step is made with a gradient that is not finite, and the next step works."""
     with deploy(plan) as deployment:
-        task = deployment.place(make_task(torch.float32))
+        task = deployment.setup_module(make_task(torch.float32))
         before = [p.detach().clone() for p in task.parameters()]
         optimizer = torch.optim.SGD(task.parameters(), lr=0.1, momentum=0.9)
         for bad in (float("inf"), float("nan")):
@@ -134,11 +132,11 @@ def check_refuses_what_is_not_finite(plan: Plan, batch: Batch) -> None:
 
 
 def check_discards(plan: Plan, batch: Batch) -> None:
-    """What a forward did to statistics is undone, gradients are gone, and the next step is not harmed."""
+    """`discard` restores the statistics, clears the gradients, and the next step works."""
     with deploy(plan) as deployment:
         normed = make_task(torch.float64)
         normed.features.append(nn.BatchNorm2d(4).double())
-        task = deployment.place(normed)
+        task = deployment.setup_module(normed)
         before = {name: value.clone() for name, value in task.state_dict().items()}
         deployment.gradients(task, batch, "train")
         assert not torch.equal(task.get_buffer("features.3.running_mean"), before["features.3.running_mean"])
@@ -152,7 +150,7 @@ def check_discards(plan: Plan, batch: Batch) -> None:
 
 
 class Sizes(list[int]):
-    """One list, also for copies of who has it."""
+    """A list that copies of its owner share."""
 
     def __deepcopy__(self, memo: dict[int, object]) -> Sizes:
         return self
@@ -165,45 +163,46 @@ class HungryTask(WeightedTask):
         super().__init__()
         self.most = most
         self.error = error
-        self.parts = Sizes()
+        self.sizes = Sizes()
 
     def forward(self, batch: Batch, phase: str = "train") -> Losses:
-        self.parts.append(len(batch))
+        self.sizes.append(len(batch))
         if len(batch) > self.most:
             raise self.error
         return super().forward(batch, phase)
 
 
 def check_runs_out_of_memory(plan: Plan, batch: Batch, error: RuntimeError) -> None:
-    """A step that memory does not suffice for is computed in smaller parts, with the same result, and those
-    after it at once; a deployment that goes on from its state knows that too.
+    """A step that is too large for memory is computed in smaller micro-batches, with the same result, and so
+    are those after it, also by a deployment that resumes from its state. The plan stays as it was.
     """
     most = 1
     with deploy(plan) as deployment:
         hungry = HungryTask(most, error).double()
         hungry.load_state_dict(make_task(torch.float64).state_dict())
-        task = deployment.place(hungry)
-        wanted = wanted_gradients(make_task(torch.float64), batch)
+        task = deployment.setup_module(hungry)
+        expected = expected_gradients(make_task(torch.float64), batch)
         deployment.gradients(task, batch, "train")
         for name, parameter in task.named_parameters():
             assert parameter.grad is not None, name
-            torch.testing.assert_close(parameter.grad, wanted[name], rtol=1e-10, atol=1e-10)
-        assert max(hungry.parts) > most, "it was tried"
+            torch.testing.assert_close(parameter.grad, expected[name], rtol=1e-10, atol=1e-10)
+        assert max(hungry.sizes) > most, "it was tried"
         deployment.discard(task)
-        hungry.parts.clear()
+        hungry.sizes.clear()
         deployment.gradients(task, batch, "train")
-        assert max(hungry.parts) <= most
+        assert max(hungry.sizes) <= most
+        assert deployment.plan == plan
         state = json.loads(json.dumps(deployment.state()))
         deployment.discard(task)
-    hungry.parts.clear()
-    with deploy(plan) as other:
-        other.load_state(state)
-        other.gradients(task, batch, "train")
-        assert max(hungry.parts) <= most
+    hungry.sizes.clear()
+    with deploy(plan) as resumed:
+        resumed.load_state(state)
+        resumed.gradients(task, batch, "train")
+        assert max(hungry.sizes) <= most
 
 
-def check_leaves_no_trace(plan: Plan) -> None:
-    """Inside it computes with the plan's threads, afterwards with as many as before, also after an error."""
+def check_restores_threads(plan: Plan) -> None:
+    """A deployment uses the plan's threads inside, and restores their number, also after an error."""
     before = torch.get_num_threads()
     with deploy(plan):
         assert torch.get_num_threads() == plan.threads
@@ -216,21 +215,21 @@ def check_leaves_no_trace(plan: Plan) -> None:
 
 
 def check_state(plan: Plan) -> None:
-    """Its state is JSON, and another deployment of the same plan takes it."""
+    """The state is JSON, and another deployment of the same plan can load it."""
     first, second = deploy(plan), deploy(plan)
     state = json.loads(json.dumps(first.state()))
     second.load_state(state)
     assert second.state() == first.state()
 
 
-def check_places(plan: Plan) -> None:
-    """Modules and inputs come to lie on the plan's device and in its memory format; values stay."""
+def check_devices_and_formats(plan: Plan) -> None:
+    """Modules and inputs are moved to the plan's device and memory format; values stay."""
     deployment: Deployment = deploy(plan)
     task = make_task(torch.float32)
     state = {name: value.clone() for name, value in task.state_dict().items()}
-    placed = deployment.place(task)
+    placed = deployment.setup_module(task)
     images = torch.randint(0, 256, (2, 3, 8, 8), dtype=torch.uint8)
-    moved = deployment.move(images)
+    moved = deployment.to_device(images)
     formats = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
     for tensor in (moved, placed.get_parameter("features.0.weight")):
         assert tensor.device == torch.device(plan.parameter_device)

@@ -1,4 +1,4 @@
-"""What holds for every kind of task. Tests call these for each name of the registry."""
+"""The contract of every kind of task. Tests call these checks for each name of the registry."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import torch
 from boxcrew.core.types import Batch
 from boxcrew.data.loading.workers import Workers
 from boxcrew.nets.layers import eval_mode
-from boxcrew.tasks.base import TASKS, DataFacts, EvalOptions, LoaderOptions, Task, TaskData
-from boxcrew.tasks.cost.account import workload_of
-from boxcrew.tasks.phases import learning_in
+from boxcrew.tasks.base import TASKS, Task, learning_in
+from boxcrew.tasks.cost.estimate import workload_of
+from boxcrew.tasks.data import DataFacts, EvalOptions, LoaderOptions, TaskData
 
 BATCH = 6
 
 
 def check_settings(task_data: TaskData) -> None:
-    """They survive being written, name the kind, and say what best can mean."""
+    """Check that settings survive being written, name their task and have metrics."""
     config = task_data.config
     assert TASKS.get(config.name) is type(task_data)
     assert type(config).of(json.loads(json.dumps(config.tree()))) == config
@@ -27,13 +27,13 @@ def check_settings(task_data: TaskData) -> None:
 
 
 def written(facts: DataFacts) -> DataFacts:
-    """After a way through a file."""
-    found: DataFacts = json.loads(json.dumps(dict(facts)))
-    return found
+    """Return facts as they are after writing to and reading from a file."""
+    read: DataFacts = json.loads(json.dumps(dict(facts)))
+    return read
 
 
 def check_build(task_data: TaskData) -> Task:
-    """Facts are all that a network needs besides settings, and the same seed gives the same one."""
+    """Check that settings, facts and the seed determine the network; return its task."""
     tasks = []
     for facts in (task_data.facts, written(task_data.facts)):
         torch.manual_seed(3)
@@ -45,10 +45,10 @@ def check_build(task_data: TaskData) -> Task:
 
 
 def check_stream(task_data: TaskData) -> Batch:
-    """The same samples from any step on, by any number of workers, in whatever shares."""
-    whole = task_data.loader(LoaderOptions(batch=BATCH, seed=5))
-    steps = list(whole.batches(num_steps=3))
-    _require_same(next(whole.batches(2)), steps[2])
+    """Check that a step's samples do not depend on start, workers and shares; return the first batch."""
+    loader = task_data.loader(LoaderOptions(batch=BATCH, seed=5))
+    steps = list(loader.batches(num_steps=3))
+    _require_same(next(loader.batches(2)), steps[2])
     _require_same(
         next(task_data.loader(LoaderOptions(batch=BATCH, seed=5, workers=Workers(num=2))).batches(1)),
         steps[1],
@@ -56,9 +56,9 @@ def check_stream(task_data: TaskData) -> Batch:
     for places in ([0, 2], [1, 3, 4, 5]):
         share = next(task_data.loader(LoaderOptions(batch=BATCH, seed=5, places=places)).batches(1))
         _require_same(share, steps[1].select(places))
-    other = next(task_data.loader(LoaderOptions(batch=BATCH, seed=6)).batches())
-    assert other.keys != steps[0].keys
-    draws = [draw for batch in (*steps, other) for draw in batch.draws.tolist()]
+    another_seed = next(task_data.loader(LoaderOptions(batch=BATCH, seed=6)).batches())
+    assert another_seed.keys != steps[0].keys
+    draws = [draw for batch in (*steps, another_seed) for draw in batch.draws.tolist()]
     assert len(set(draws)) == len(draws), "two samples share a draw"
     return steps[0]
 
@@ -69,17 +69,18 @@ def _require_same(first: Batch, second: Batch) -> None:
     assert torch.equal(first.draws, second.draws)
     assert first.targets.keys() == second.targets.keys()
     assert first.extra.keys() == second.extra.keys()
-    for name, one in {**first.targets, **first.extra}.items():
-        other = {**second.targets, **second.extra}[name]
-        if one.ndim > 1:  # objects of an image are padded to as many as any other of the batch has
-            width = min(one.shape[1], other.shape[1])
-            one, other = one[:, :width], other[:, :width]  # noqa: PLW2901
-        assert torch.equal(one, other), name
+    for name, left in {**first.targets, **first.extra}.items():
+        right = {**second.targets, **second.extra}[name]
+        if left.ndim > 1:  # objects of an image are padded to the most that any image of the batch has
+            width = min(left.shape[1], right.shape[1])
+            left, right = left[:, :width], right[:, :width]  # noqa: PLW2901
+        assert torch.equal(left, right), name
 
 
 def check_losses(task: Task, batch: Batch) -> None:
-    """In every phase: sums, so that those of two parts add up to those of the whole, and gradients of just
-    the parameters that learn in it. In evaluation mode, where no sample depends on another.
+    """Check in every phase that losses of two parts add up, and that only its own parameters get gradients.
+
+    The task is in evaluation mode, where no sample depends on another.
     """
     names = [name for name, _ in task.named_parameters()]
     for phase in task.phases:
@@ -93,31 +94,31 @@ def check_losses(task: Task, batch: Batch) -> None:
             torch.testing.assert_close(whole.weight, added.weight)
             task.zero_grad(set_to_none=True)
             whole.total().backward()
-        moved = {name for name, p in task.named_parameters() if p.grad is not None}
-        assert moved == {name for name in names if task.learns_in(phase, name)} & moved
-        assert moved, phase
+        learning = {name for name, p in task.named_parameters() if p.grad is not None}
+        assert learning == {name for name in names if task.learns_in(phase, name)} & learning
+        assert learning, phase
     task.zero_grad(set_to_none=True)
 
 
-def check_account(task_data: TaskData, task: Task) -> None:
-    """What a step takes can be worked out, and grows with its samples."""
-    found = workload_of(task, task_data.largest_batch, slots=1, averages=False)
-    assert found.whole.operations > 0
-    assert found.whole.peak.at(64) > found.whole.peak.at(2)
+def check_workload(task_data: TaskData, task: Task) -> None:
+    """Check that a step's workload can be computed without data, and grows with its samples."""
+    workload = workload_of(task, task_data.largest_batch, slots=1, averages=False)
+    assert workload.whole.operations > 0
+    assert workload.whole.peak.at(64) > workload.whole.peak.at(2)
 
 
-def check_examination(task_data: TaskData, task: Task) -> None:
-    """It knows which metrics, of those that the settings can name, are measured here, and all are finite."""
-    told: list[int] = []
-    options = EvalOptions(batch=4, workers=Workers(), progress=told.append)
+def check_evaluation(task_data: TaskData, task: Task) -> None:
+    """Check that an evaluation has just the metrics that the data names, all finite, and can be shown."""
+    progress: list[int] = []
+    options = EvalOptions(batch=4, workers=Workers(), progress=progress.append)
     with eval_mode(task):
         evaluation = task_data.evaluate(task, lambda inputs: inputs, options)
-    assert next(iter(task_data.config.metrics)) in task_data.metrics, "what `auto` means"
+    assert next(iter(task_data.config.metrics)) in task_data.metrics, "the default metric is not measured"
     assert task_data.metrics == {
         name: higher for name, higher in task_data.config.metrics.items() if name in evaluation.numbers
     }
     assert all(math.isfinite(value) for value in evaluation.numbers.values())
-    assert told == sorted(told)
+    assert progress == sorted(progress)
     assert evaluation.sentence()
     report = json.loads(json.dumps(evaluation.to_json()))
     assert {"numbers", "classes", "milliseconds"} <= report.keys()

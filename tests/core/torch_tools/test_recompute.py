@@ -20,23 +20,23 @@ from boxcrew.core.types import Batch, Losses
 from boxcrew.detectors.ssd import Ssd, SsdConfig, Vgg16
 from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
 from boxcrew.nets.layers import conv_norm
-from boxcrew.tasks.cost.account import Ledger
+from boxcrew.tasks.cost.estimate import CostTracker
 from boxcrew.tasks.detection import DetectionTask
 
 Loss = Callable[[nn.Module], Tensor]
 Trace = Mapping[str, Tensor | None]
-"""All that a step leaves behind, by name."""
+"""The results of a step, by name."""
 
 
 def trace(module: nn.Module, loss: Loss, way: Callable[[nn.Module], AbstractContextManager[None]]) -> Trace:
-    """Of one step of a copy: its loss, gradients and buffers, and where the random numbers have come to."""
-    one = copy.deepcopy(module)
+    """Return the loss, gradients, buffers and random state after one step of a copy."""
+    copied = copy.deepcopy(module)
     torch.manual_seed(7)
-    with way(one):
-        total = loss(one)
+    with way(copied):
+        total = loss(copied)
     total.backward()  # type: ignore[no-untyped-call]
-    found: dict[str, Tensor | None] = {f"{name}.grad": p.grad for name, p in one.named_parameters()}
-    return found | dict(one.named_buffers()) | {"loss": total.detach(), "draws": torch.get_rng_state()}
+    result: dict[str, Tensor | None] = {f"{name}.grad": p.grad for name, p in copied.named_parameters()}
+    return result | dict(copied.named_buffers()) | {"loss": total.detach(), "draws": torch.get_rng_state()}
 
 
 def as_ever(_: nn.Module) -> AbstractContextManager[None]:
@@ -44,13 +44,13 @@ def as_ever(_: nn.Module) -> AbstractContextManager[None]:
 
 
 def require_same(module: nn.Module, loss: Loss) -> None:
-    """To the bit."""
-    wanted, found = trace(module, loss, as_ever), trace(module, loss, recomputing)
-    assert found.keys() == wanted.keys()
+    """Both ways must be equal to the bit."""
+    wanted, result = trace(module, loss, as_ever), trace(module, loss, recomputing)
+    assert result.keys() == wanted.keys()
     for name, value in wanted.items():
-        other = found[name]
-        assert (value is None) == (other is None), name
-        assert value is None or other is None or torch.equal(value, other), name
+        recomputed = result[name]
+        assert (value is None) == (recomputed is None), name
+        assert value is None or recomputed is None or torch.equal(value, recomputed), name
 
 
 def make_batch(num: int, size: int) -> Batch:
@@ -79,9 +79,9 @@ def ssd() -> DetectionTask:
 
 def with_drop_paths(task: DetectionTask) -> DetectionTask:
     """Blocks that now and then are left out."""
-    for part in list(task.modules()):
-        if hasattr(part, "drop_path"):
-            part.drop_path = DropPath(0.5)
+    for submodule in list(task.modules()):
+        if hasattr(submodule, "drop_path"):
+            submodule.drop_path = DropPath(0.5)
     return task
 
 
@@ -117,36 +117,38 @@ def test_ssd300_learns_the_same() -> None:
 @pytest.mark.parametrize("frozen", ["backbone", "extras", "backbone.body.blocks.1"])
 def test_with_frozen_parts(frozen: str) -> None:
     task = ssdlite()
-    part = task.detector.get_submodule(frozen).requires_grad_(requires_grad=False)
+    submodule = task.detector.get_submodule(frozen).requires_grad_(requires_grad=False)
     batch = make_batch(2, 96)
     require_same(task, of_batch(batch))
-    part.eval()  # its BatchNorms too
+    submodule.eval()  # its BatchNorms too
     require_same(task, of_batch(batch))
 
 
 def test_all_frozen_but_the_input() -> None:
     pixels = torch.randn(1, 3, 32, 32)
     vgg = Vgg16().requires_grad_(requires_grad=False)
-    found: list[Tensor] = []
+    result: list[Tensor] = []
     for way in (as_ever, recomputing):
-        given = pixels.clone().requires_grad_()
+        inputs = pixels.clone().requires_grad_()
         with way(vgg):
-            total = sum(one.sum() for one in vgg(given))
-        found += torch.autograd.grad(total, given)
-    assert torch.equal(*found)
+            total = sum(feature.sum() for feature in vgg(inputs))
+        result += torch.autograd.grad(total, inputs)
+    assert torch.equal(*result)
 
 
-def taken(task: nn.Module, batch: Batch, way: Callable[[nn.Module], AbstractContextManager[None]]) -> Ledger:
-    """What a step takes, on the device for tensors without data; `live` is what forward has kept."""
+def memory_of(
+    task: nn.Module, batch: Batch, way: Callable[[nn.Module], AbstractContextManager[None]]
+) -> CostTracker:
+    """Return the memory of a step, counted on the meta device; `kept` is what forward keeps for backward."""
     bare, batch = copy.deepcopy(task).to("meta"), batch.to("meta")
-    ledger = Ledger([*bare.parameters(), *bare.buffers(), batch.inputs, *batch.targets.values()])
-    with ledger:
+    tracker = CostTracker([*bare.parameters(), *bare.buffers(), batch.inputs, *batch.targets.values()])
+    with tracker:
         with way(bare):
             losses: Losses = bare(batch, "train")
-        ledger.kept = ledger.live  # type: ignore[attr-defined]
+        tracker.kept = tracker.live  # type: ignore[attr-defined]
         losses.total().backward()  # type: ignore[no-untyped-call]
     assert all(p.grad is not None and p.grad.is_meta for p in bare.parameters())
-    return ledger
+    return tracker
 
 
 @pytest.mark.parametrize(
@@ -154,82 +156,82 @@ def taken(task: nn.Module, batch: Batch, way: Callable[[nn.Module], AbstractCont
     [
         (ssdlite("mobilenetv3_large_100", size=320), 8, 320, 0.15, 0.40),
         (ssdlite("resnet50", size=320), 8, 320, 0.35, 0.50),
-        (ssd(), 4, 300, 0.40, 0.65),  # where the gradients of all other weights are there at the peak
+        (ssd(), 4, 300, 0.40, 0.65),  # whose peak includes the gradients of all other weights
     ],
     ids=["ssdlite", "ssdlite-resnet50", "ssd300"],
 )
 def test_a_step_takes_less_memory(task: DetectionTask, num: int, size: int, kept: float, peak: float) -> None:
     batch = make_batch(num, size)
-    whole, again = (taken(task, batch, way) for way in (as_ever, recomputing))
-    assert again.kept < kept * whole.kept  # type: ignore[attr-defined]
-    assert again.peak < peak * whole.peak
+    usual, again = (memory_of(task, batch, way) for way in (as_ever, recomputing))
+    assert again.kept < kept * usual.kept  # type: ignore[attr-defined]
+    assert again.peak < peak * usual.peak
 
 
 def forwards(module: nn.Module) -> list[object]:
-    return [vars(part).get("forward") for part in module.modules()]
+    return [vars(submodule).get("forward") for submodule in module.modules()]
 
 
 def test_the_module_is_as_before() -> None:
     task = ssdlite()
-    names, before = list(task.state_dict()), [dict(vars(part)) for part in task.modules()]
+    names, before = list(task.state_dict()), [dict(vars(submodule)) for submodule in task.modules()]
     with recomputing(task):
         assert any(forwards(task))
         assert list(task.state_dict()) == names
-    assert [dict(vars(part)) for part in task.modules()] == before
+    assert [dict(vars(submodule)) for submodule in task.modules()] == before
     with pytest.raises(KeyError), recomputing(task):
         raise KeyError
-    assert [dict(vars(part)) for part in task.modules()] == before
+    assert [dict(vars(submodule)) for submodule in task.modules()] == before
 
 
-def test_a_forward_that_was_put_there_is_put_back() -> None:
+def test_a_forward_of_an_instance_is_restored() -> None:
     row = nn.Sequential(Block(), Block())
-    own = row[0].forward = row[0].forward  # bound, and in the instance
+    bound = row[0].forward = row[0].forward  # bound, and in the instance
     with recomputing(row):
-        assert row[0].forward is not own
-    assert row[0].forward is own
+        assert row[0].forward is not bound
+    assert row[0].forward is bound
     assert "forward" not in vars(row[1])
 
 
 def test_a_copy_made_inside_runs_by_itself() -> None:
     row = nn.Sequential(Block(), Block())
-    given = torch.randn(2, 4)
+    inputs = torch.randn(2, 4)
     with recomputing(row):
         other = copy.deepcopy(row)
-        other(given).sum().backward()
+        other(inputs).sum().backward()
     assert all(parameter.grad is None for parameter in row.parameters())
     assert all(parameter.grad is not None for parameter in other.parameters())
 
 
 class Block(nn.Module):
-    """Counts its runs, and takes and gives what it likes."""
+    """Two layers that count their runs."""
 
     def __init__(self) -> None:
         super().__init__()
         self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
         self.runs = 0
 
-    def forward(self, given: Tensor) -> Tensor:
+    def forward(self, inputs: Tensor) -> Tensor:
         self.runs += 1
-        found: Tensor = self.second(self.first(given).sigmoid())
-        return found
+        result: Tensor = self.second(self.first(inputs).sigmoid())
+        return result
 
 
-def test_only_what_backward_comes_by_runs_twice() -> None:
+def test_only_what_backward_needs_runs_twice() -> None:
     row = nn.Sequential(Block(), Block(), Block())
     frozen, *others = row
     frozen.requires_grad_(requires_grad=False)
-    given = torch.randn(2, 4)
+    inputs = torch.randn(2, 4)
     with recomputing(row), torch.no_grad():
-        row(given)
+        row(inputs)
     assert [block.runs for block in row] == [1, 1, 1]
     with recomputing(row):
-        row(given).sum().backward()
+        row(inputs).sum().backward()
     assert frozen.runs == 2
     assert [block.runs for block in others] == [3, 3]
 
 
-def sum_of(*given: Tensor) -> Loss:
-    return lambda module: module(*given).square().sum()
+def sum_of(*inputs: Tensor) -> Loss:
+    return lambda module: module(*inputs).square().sum()
 
 
 def test_buffers_that_a_result_depends_on() -> None:
@@ -243,34 +245,34 @@ def test_buffers_that_a_result_depends_on() -> None:
             self.layer = nn.Linear(4, 4)
             self.register_buffer("calls", torch.zeros(()))
 
-        def forward(self, given: Tensor) -> Tensor:
+        def forward(self, inputs: Tensor) -> Tensor:
             self.calls += 1
-            found: Tensor = self.layer(given * self.calls.clone()).sigmoid()
-            return found
+            result: Tensor = self.layer(inputs * self.calls.clone()).sigmoid()
+            return result
 
     class Twice(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.unit, self.normed = Counting(), nn.Sequential(conv_norm(4, 4, 1), nn.Conv2d(4, 4, 1))
 
-        def forward(self, given: Tensor) -> Tensor:
-            """A single cell is normalised by the running statistics, here of the maps."""
-            maps = self.unit(self.unit(given)).reshape(2, 4, 4, 4)
-            found: Tensor = self.normed(maps) + self.normed(maps[:1, :, :1, :1])
-            return found
+        def forward(self, inputs: Tensor) -> Tensor:
+            """A single cell is normalized by the running statistics, here of the maps."""
+            maps = self.unit(self.unit(inputs)).reshape(2, 4, 4, 4)
+            result: Tensor = self.normed(maps) + self.normed(maps[:1, :, :1, :1])
+            return result
 
     require_same(Twice(), sum_of(torch.randn(32, 4)))
 
 
 def test_what_draws_must_do_so_alone() -> None:
-    given = torch.randn(2, 4)
+    inputs = torch.randn(2, 4)
     for row in (nn.Sequential(Block(), Block()), nn.Sequential(Block(), nn.Linear(4, 4), nn.Dropout(0.5))):
         with recomputing(row):
-            row(given)
+            row(inputs)
         draws = any(isinstance(layer, nn.Dropout) for layer in row)
         refused = pytest.raises(BoxcrewError, match="random numbers") if draws else nullcontext()
         with refused, recomputing(row, draws_alone=False):
-            row(given)
+            row(inputs)
 
 
 def test_a_second_backward_through_the_same_graph() -> None:
@@ -279,8 +281,8 @@ def test_a_second_backward_through_the_same_graph() -> None:
         total = row(torch.randn(8, 4)).square().sum()
     first = torch.autograd.grad(total, list(row.parameters()), retain_graph=True)
     second = torch.autograd.grad(total, list(row.parameters()))
-    for one, other in zip(first, second, strict=True):
-        assert torch.equal(one, other)
+    for gradient, again in zip(first, second, strict=True):
+        assert torch.equal(gradient, again)
 
 
 @pytest.mark.parametrize("kind", [nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.SiLU, nn.Hardswish])
@@ -298,9 +300,9 @@ def test_a_block_that_begins_in_place() -> None:
             super().__init__()
             self.act, self.layer = nn.ReLU6(inplace=True), nn.Linear(4, 4)
 
-        def forward(self, given: Tensor) -> Tensor:
-            found: Tensor = self.layer(self.act(given))
-            return found
+        def forward(self, inputs: Tensor) -> Tensor:
+            result: Tensor = self.layer(self.act(inputs))
+            return result
 
     require_same(nn.Sequential(Block(), Begins(), Block(), Begins()), sum_of(9 * torch.randn(8, 4)))
 
@@ -312,27 +314,27 @@ def test_several_things_in_and_out() -> None:
             self.layer = nn.Linear(4, 4)
 
         def forward(self, maps: list[Tensor], *, factor: float, more: Mapping[str, Tensor]) -> dict[str, Any]:
-            found = [self.layer(one).tanh() * factor for one in maps]
-            return {"maps": found, "last": (found[-1] * more["x"].tanh(), None)}
+            result = [self.layer(feature).tanh() * factor for feature in maps]
+            return {"maps": result, "last": (result[-1] * more["x"].tanh(), None)}
 
     class Caller(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.many = nn.ModuleList(Many() for _ in range(2))
 
-        def forward(self, given: Tensor) -> Tensor:
-            maps = [given, 2 * given]
+        def forward(self, inputs: Tensor) -> Tensor:
+            maps = [inputs, 2 * inputs]
             for many in self.many:
-                found = many(maps, factor=3.0, more={"x": given})
-                maps.clear()  # what a unit was given is not what there is later
-                maps += [*found["maps"], found["last"][0]]
+                result = many(maps, factor=3.0, more={"x": inputs})
+                maps.clear()  # the inputs of a unit have changed by the time it runs again
+                maps += [*result["maps"], result["last"][0]]
             return torch.cat(maps)
 
     require_same(Caller(), sum_of(torch.randn(2, 4)))
 
 
 class Doubled(TorchFunctionMode):
-    """Inside, a sigmoid is twice as large."""
+    """A context in which a sigmoid is twice as large."""
 
     def __torch_function__(
         self,
@@ -341,8 +343,8 @@ class Doubled(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        found = func(*args, **(kwargs or {}))
-        return 2 * found if func is Tensor.sigmoid else found
+        result = func(*args, **(kwargs or {}))
+        return 2 * result if func is Tensor.sigmoid else result
 
 
 def test_what_changes_torchs_functions_does_so_again() -> None:

@@ -1,3 +1,5 @@
+"""Tracked parametrizations are updated by the full weight."""
+
 from __future__ import annotations
 
 import torch
@@ -8,7 +10,7 @@ from boxcrew.core.torch_tools.tracked_weights import TrackedParametrization, tra
 
 
 class Largest(TrackedParametrization):
-    """Knows the greatest number in a weight."""
+    """Tracks the greatest number in a weight."""
 
     known: Tensor
 
@@ -28,7 +30,7 @@ class Plain(nn.Module):
         return weight
 
 
-def test_all_that_follow_weights_do_and_by_all_of_the_weight() -> None:
+def test_all_tracked_parametrizations_are_updated_by_the_gathered_weight() -> None:
     layers = nn.Sequential(nn.Linear(2, 3), nn.Sequential(nn.Linear(3, 1)), nn.Linear(1, 1))
     first, second = Largest(), Largest()
     parametrize.register_parametrization(layers[0], "weight", first)

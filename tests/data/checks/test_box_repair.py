@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boxcrew.data.checks.box_repair import Box, clip_plain, fits, repair, show_box, turn
+from boxcrew.data.checks.box_repair import Box, clip_clean, is_inside, repair, rotate_box, show_box
 
 SIDES = st.integers(1, 10_000)
 ANY_BOX = st.tuples(*[st.floats(width=64) for _ in range(4)])
@@ -29,19 +29,19 @@ def test_what_is_kept_is_a_box_inside_the_image(box: Box, width: int, height: in
 
 
 @given(boxes=st.lists(ANY_BOX | NEAR_BOX, max_size=8), width=SIDES, height=SIDES)
-def test_boxes_that_are_plain_together_are_plain_alone(boxes: list[Box], width: int, height: int) -> None:
+def test_boxes_that_are_clean_in_a_table_need_no_repair(boxes: list[Box], width: int, height: int) -> None:
     table = np.array(boxes, dtype=np.float64).reshape(-1, 4)
     with np.errstate(invalid="ignore", over="ignore"):
-        clipped, plain = clip_plain(table, np.tile([[float(width), height]], (len(boxes), 1)))
-    for box, inside, is_plain in zip(boxes, clipped.tolist(), plain, strict=True):
-        if is_plain:
+        clipped, clean = clip_clean(table, np.tile([[float(width), height]], (len(boxes), 1)))
+    for box, inside, is_clean in zip(boxes, clipped.tolist(), clean, strict=True):
+        if is_clean:
             assert repair(box, width, height) == (tuple(inside), ())
 
 
-def test_ordinary_boxes_are_plain() -> None:
+def test_ordinary_boxes_are_clean() -> None:
     boxes = np.array([[0, 0, 100, 80], [-0.5, 3, 20, 80.5], [5, 5, 6, 6], [5, 5, 3, 9], [-2, 5, 9, 9]])
-    _, plain = clip_plain(boxes, np.tile([[100.0, 80.0]], (5, 1)))
-    assert plain.tolist() == [True, True, True, False, False]
+    _, clean = clip_clean(boxes, np.tile([[100.0, 80.0]], (5, 1)))
+    assert clean.tolist() == [True, True, True, False, False]
 
 
 @given(box=NEAR_BOX)
@@ -82,10 +82,10 @@ def test_each_fault_is_named(box: Box, kept: Box | None, kinds: list[str]) -> No
     result, faults = repair(box, 100, 80)
     assert result == kept
     assert [kind for kind, _ in faults] == kinds
-    assert all(f"box {show_box(box)} " in what for _, what in faults)
+    assert all(f"box {show_box(box)} " in message for _, message in faults)
 
 
 @given(box=NEAR_BOX, orientation=st.integers(5, 8))
-def test_a_turned_box_fits_where_the_stored_one_did(box: Box, orientation: int) -> None:
-    turned = turn(box, orientation, 80, 100)
-    assert fits(turned, 80, 100) == fits(box, 100, 80)
+def test_a_rotated_box_is_inside_where_the_stored_one_was(box: Box, orientation: int) -> None:
+    rotated = rotate_box(box, orientation, 80, 100)
+    assert is_inside(rotated, 80, 100) == is_inside(box, 100, 80)

@@ -1,4 +1,4 @@
-"""Altered copies of real photos are found across splits; other photos are not."""
+"""Altered copies of real images are found across splits; different images are not."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def _record(file: Path, split: str) -> Record:
     )
 
 
-def found(folder: Path) -> dict[str, NearDuplicate]:
+def pairs_by_second(folder: Path) -> dict[str, NearDuplicate]:
     return {pair.second: pair for pair in near_duplicates(Folder.open(folder), workers=2)}
 
 
 @pytest.fixture(scope="module")
 def photos(shared_data: Path) -> list[Path]:
-    """Of four sets, no two alike."""
+    """Image files from four sets, no two alike."""
     folders = (
         "groceries8_voc/JPEGImages",
         "bccd_voc/JPEGImages",
@@ -110,7 +110,7 @@ def test_altered_copies_are_found(photos: list[Path], tmp_path: Path, alteration
     for file in photos[::2]:
         altered = ALTERATIONS[alteration](read_image(file))
         write_image(tmp_path / "val" / f"copy_{file.name}", altered, quality=60)
-    pairs = found(tmp_path)
+    pairs = pairs_by_second(tmp_path)
     assert {second: pair.first for second, pair in pairs.items()} == {
         f"val/copy_{file.name}": f"train/{file.name}" for file in photos[::2]
     }
@@ -123,7 +123,7 @@ def test_altered_copies_are_found(photos: list[Path], tmp_path: Path, alteration
     [
         ("groceries8_voc", set()),
         ("coco128_yolo", set()),
-        # Looked at: two frames of one smear each, and one street photo saved twice.
+        # Checked by eye: two frames of one smear each, and one street photo saved twice.
         ("bccd_voc", {("BloodImage_00386", "BloodImage_00391"), ("BloodImage_00038", "BloodImage_00037")}),
         ("fashion8_coco", {("0594", "0722")}),
     ],
@@ -142,7 +142,7 @@ def test_one_pair_for_an_image_and_the_nearest(photos: list[Path], tmp_path: Pat
     write_image(tmp_path / "val" / "other.jpg", read_image(photos[-1]))
     write_image(tmp_path / "val" / "whole.png", image)
     write_image(tmp_path / "test" / "again.jpg", image)
-    pairs = found(tmp_path)
+    pairs = pairs_by_second(tmp_path)
     assert pairs["val/whole.png"].first == "train/trimmed.jpg"
     assert pairs["test/again.jpg"].first == "val/whole.png"
     assert len(pairs) == 2
@@ -152,7 +152,7 @@ def test_images_of_one_split_are_not_compared(photos: list[Path], tmp_path: Path
     (tmp_path / "train").mkdir()
     for name in ("a", "b"):
         shutil.copyfile(photos[0], tmp_path / "train" / f"{name}.jpg")
-    assert found(tmp_path) == {}
+    assert pairs_by_second(tmp_path) == {}
 
 
 def test_plain_and_unreadable_images_are_passed_over(photos: list[Path], tmp_path: Path) -> None:
@@ -162,23 +162,23 @@ def test_plain_and_unreadable_images_are_passed_over(photos: list[Path], tmp_pat
         (tmp_path / split / "broken.jpg").write_bytes(b"\xff\xd8 not much of an image")
         (tmp_path / split / "gone.png").symlink_to(tmp_path / "nowhere.png")
         shutil.copyfile(photos[0], tmp_path / split / "photo.jpg")
-    assert set(found(tmp_path)) == {"val/photo.jpg"}
+    assert set(pairs_by_second(tmp_path)) == {"val/photo.jpg"}
 
 
 def test_small_blocks_give_the_same(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = open_source(shared_data / "bccd_voc")
-    whole = near_duplicates(source, workers=1)
+    at_once = near_duplicates(source, workers=1)
     monkeypatch.setattr(module, "_BLOCK", 7)
-    assert near_duplicates(source, workers=3) == whole
+    assert near_duplicates(source, workers=3) == at_once
 
 
 def test_drawn_sets_and_progress() -> None:
     source = open_source("shelf")
     few = {name: records[:6] for name, records in source.splits.items()}
     source.splits = {**few, "val": (*few["val"], few["train"][2])}
-    told: list[tuple[int, int]] = []
-    pairs = near_duplicates(source, workers=2, progress=lambda *counts: told.append(counts))
+    calls: list[tuple[int, int]] = []
+    pairs = near_duplicates(source, workers=2, progress=lambda *counts: calls.append(counts))
     assert [(pair.first, pair.second_split, round(pair.distance, 3)) for pair in pairs] == [
         (few["train"][2].key, "val", 0)
     ]
-    assert told[-1] == (19, 19)
+    assert calls[-1] == (19, 19)

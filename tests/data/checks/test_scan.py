@@ -1,4 +1,4 @@
-"""What cannot be read, or leaks, is named and left out; unchanged files are not looked at twice."""
+"""Images that cannot be read or that leak are reported and left out; unchanged files are not read twice."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def source(tmp_path: Path) -> Source:
 
 
 @pytest.fixture
-def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the files that were looked at."""
+def verified(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files that were verified."""
     names: list[str] = []
 
-    def look(path: Path) -> None:
+    def verify(path: Path) -> None:
         names.append(path.name)
         verify_image(path)
 
-    monkeypatch.setattr(scan_module, "verify_image", look)
+    monkeypatch.setattr(scan_module, "verify_image", verify)
     return names
 
 
@@ -79,16 +79,16 @@ def test_cut_and_vanished_images_are_left_out(source: Source, workers: int, tmp_
     assert path_of(bad).exists()  # nor is anything on disk
 
 
-def test_slow_looks_are_taken_in_threads_and_quick_ones_are_not(
+def test_slow_files_are_verified_in_threads_and_quick_ones_are_not(
     source: Source, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[int] = []
 
-    def look(path: Path) -> None:
+    def verify(path: Path) -> None:
         threads.append(threading.get_ident())
         verify_image(path)
 
-    monkeypatch.setattr(scan_module, "verify_image", look)
+    monkeypatch.setattr(scan_module, "verify_image", verify)
     monkeypatch.setattr(scan_module, "_CHUNK", 2)
     bad = source.split("val")[2]
     cut(bad)
@@ -135,35 +135,35 @@ def test_nothing_left_to_train_on_is_an_error(source: Source, tmp_path: Path) ->
         scan(source, workers=2, cache=tmp_path / "cache")
 
 
-def test_drawn_images_are_not_looked_at(tmp_path: Path) -> None:
+def test_drawn_images_are_not_scanned(tmp_path: Path) -> None:
     drawn = DrawnSource.open(tmp_path)
     assert scan(drawn, workers=1, cache=tmp_path / "cache") is drawn
     assert not (tmp_path / "cache").exists()
 
 
-def test_only_what_changed_is_looked_at_again(source: Source, tmp_path: Path, looked: list[str]) -> None:
+def test_only_changed_files_are_verified_again(source: Source, tmp_path: Path, verified: list[str]) -> None:
     bad, edited = source.split("train")[1], source.split("val")[2]
     cut(bad)
     first = scan(source, workers=2, cache=tmp_path / "cache")
-    assert len(looked) == 12
-    looked.clear()
+    assert len(verified) == 12
+    verified.clear()
     assert kinds(scan(source, workers=2, cache=tmp_path / "cache")) == kinds(first)
-    assert looked == []
+    assert verified == []
     # An edit of the same length that puts the time back is still seen.
     path, before = path_of(edited), path_of(edited).stat()
     path.write_bytes(b"x" * before.st_size)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     again = scan(source, workers=2, cache=tmp_path / "cache")
-    assert looked == [path.name]
+    assert verified == [path.name]
     assert kinds(again) == [*kinds(first), ("not-an-image", edited.key, "left out")]
 
 
-def test_leaks_are_known_the_second_time(source: Source, tmp_path: Path, looked: list[str]) -> None:
+def test_leaks_are_known_the_second_time(source: Source, tmp_path: Path, verified: list[str]) -> None:
     shutil.copyfile(path_of(source.split("train")[0]), path_of(source.split("test")[0]))
     first = scan(source, workers=2, cache=tmp_path / "cache")
-    looked.clear()
+    verified.clear()
     assert kinds(scan(source, workers=2, cache=tmp_path / "cache")) == kinds(first)
-    assert looked == []
+    assert verified == []
 
 
 def test_nothing_is_written_into_the_set(source: Source, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is gathered of a set is repaired, reported and split; splits depend on keys and seed alone."""
+"""Annotations are repaired, reported and split; a drawn split depends only on keys and seed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from boxcrew.core.types import Target
 from boxcrew.data.checks.box_repair import Box
 from boxcrew.data.detection.annotations import (
     Annotation,
-    Gathering,
+    AnnotationCollector,
     Object,
     ObjectTable,
-    collector_paused,
+    garbage_collection_paused,
     split_by_seed,
 )
 from boxcrew.data.detection.source import Record
@@ -34,13 +34,13 @@ def records(num: int) -> list[Record]:
 
 
 @given(num=st.integers(2, 60), seed=st.integers(0, 99))
-def test_seeded_split_is_whole_and_blind_to_order(num: int, seed: int) -> None:
-    given_records = records(num)
-    train, val = split_by_seed(given_records, seed=seed)
+def test_seeded_split_is_complete_and_ignores_order(num: int, seed: int) -> None:
+    all_records = records(num)
+    train, val = split_by_seed(all_records, seed=seed)
     assert len(train) + len(val) == num
     assert train
     assert len(val) == max(1, round(num * 0.2))
-    shuffled = random.Random(seed).sample(given_records, num)
+    shuffled = random.Random(seed).sample(all_records, num)
     assert {record.key for record in split_by_seed(shuffled, seed=seed)[1]} == {record.key for record in val}
 
 
@@ -58,10 +58,10 @@ def annotate(folder: Path, name: str, *boxes: Box, size: tuple[int, int] | None 
     return Annotation(file=name, image=path, objects=objects, size=size)
 
 
-def test_gathering_repairs_and_reports(tmp_path: Path) -> None:
-    gathering = Gathering(tmp_path)
-    gathering.add(annotate(tmp_path, "a.png", (5, 5, 3, 9), (1, 1, 1, 1), (0, 0, 9, 9)), "train")
-    splits, problems = gathering.finish(seed=0)
+def test_collector_repairs_and_reports(tmp_path: Path) -> None:
+    collector = AnnotationCollector(tmp_path)
+    collector.add(annotate(tmp_path, "a.png", (5, 5, 3, 9), (1, 1, 1, 1), (0, 0, 9, 9)), "train")
+    splits, problems = collector.finish(seed=0)
     np.testing.assert_array_equal(splits["train"][0].target.boxes, [[3, 5, 5, 9], [0, 0, 9, 9]])
     assert [(p.kind, p.file, p.at, p.value, p.action) for p in problems] == [
         ("box-swapped", "a.png", "object 0", "[5, 5, 3, 9]", "repaired"),
@@ -70,30 +70,30 @@ def test_gathering_repairs_and_reports(tmp_path: Path) -> None:
     assert "val" not in splits  # one image cannot be split
 
 
-def test_gathering_notes_sizes_that_differ(tmp_path: Path) -> None:
-    gathering = Gathering(tmp_path)
-    sizes = {"same.png": (40, 30), "unsaid.png": (0, 0), "turned.png": (30, 40), "other.png": (400, 300)}
+def test_collector_notes_sizes_that_differ(tmp_path: Path) -> None:
+    collector = AnnotationCollector(tmp_path)
+    sizes = {"same.png": (40, 30), "unsaid.png": (0, 0), "rotated.png": (30, 40), "other.png": (400, 300)}
     for name, size in sizes.items():
-        gathering.add(annotate(tmp_path, name, (1, 1, 9, 9), size=size), "train")
-    _, problems = gathering.finish(seed=0)
+        collector.add(annotate(tmp_path, name, (1, 1, 9, 9), size=size), "train")
+    _, problems = collector.finish(seed=0)
     noted = {p.file: (p.kind, p.action, p.value) for p in problems if p.file in sizes}
     assert noted == {
-        "turned.png": ("size-mismatch", "noted", "30 x 40"),
+        "rotated.png": ("size-mismatch", "noted", "30 x 40"),
         "other.png": ("size-mismatch", "noted", "400 x 300"),
     }
     assert any("400 x 300, but upright it is 40 x 30" in problem.what for problem in problems)
 
 
 @pytest.mark.parametrize("orientation", range(5, 9))
-def test_boxes_drawn_before_the_turn_are_turned(orientation: int, tmp_path: Path) -> None:
+def test_boxes_drawn_before_the_rotation_are_rotated(orientation: int, tmp_path: Path) -> None:
     stored = np.zeros((30, 40, 3), dtype=np.uint8)
     stored[2:10, 20:36] = 255
     exif = Pillow.Exif()
     exif[0x0112] = orientation
     Pillow.fromarray(stored).save(tmp_path / "a.png", exif=exif)
-    gathering = Gathering(tmp_path)
-    gathering.add(annotate(tmp_path, "a.png", (20, 2, 36, 10), size=(40, 30)), "train")
-    splits, problems = gathering.finish(seed=0)
+    collector = AnnotationCollector(tmp_path)
+    collector.add(annotate(tmp_path, "a.png", (20, 2, 36, 10), size=(40, 30)), "train")
+    splits, problems = collector.finish(seed=0)
     (record,) = splits["train"]
     assert (record.width, record.height) == (30, 40)
     x0, y0, x1, y1 = record.target.boxes[0].astype(int)
@@ -103,13 +103,13 @@ def test_boxes_drawn_before_the_turn_are_turned(orientation: int, tmp_path: Path
     assert [(p.kind, p.action) for p in problems] == [("exif-rotation", "repaired")]
 
 
-def test_boxes_that_fit_only_the_upright_image_are_not_turned(tmp_path: Path) -> None:
+def test_boxes_that_are_inside_only_the_upright_image_are_not_rotated(tmp_path: Path) -> None:
     exif = Pillow.Exif()
     exif[0x0112] = 6
     Pillow.fromarray(np.zeros((30, 40, 3), dtype=np.uint8)).save(tmp_path / "a.png", exif=exif)
-    gathering = Gathering(tmp_path)
-    gathering.add(annotate(tmp_path, "a.png", (5, 5, 20, 39), size=(40, 30)), "train")
-    splits, problems = gathering.finish(seed=0)
+    collector = AnnotationCollector(tmp_path)
+    collector.add(annotate(tmp_path, "a.png", (5, 5, 20, 39), size=(40, 30)), "train")
+    splits, problems = collector.finish(seed=0)
     assert splits["train"][0].target.boxes.tolist() == [[5, 5, 20, 39]]
     assert [(p.kind, p.action) for p in problems] == [("exif-rotation", "noted")]
 
@@ -118,10 +118,10 @@ def test_a_table_is_read_like_its_objects(tmp_path: Path) -> None:
     boxes = np.array([[0.1, 0.1, 0.5, 0.5], [0.5, 0.5, 0.4, 0.9], [0.2, 0.3, 1.01, 0.8], [np.nan, 0, 1, 1]])
     table = ObjectTable(np.array([2, 0, 1, 0]), boxes)
     assert table[1:3] == [table[1], table[2]]
-    found = []
+    outcomes = []
     for objects in (table, tuple(table)):
-        gathering = Gathering(tmp_path)
-        gathering.add(
+        collector = AnnotationCollector(tmp_path)
+        collector.add(
             replace(
                 annotate(tmp_path, "plain.png"),
                 objects=ObjectTable(table.labels[:1], boxes[:1]),
@@ -129,20 +129,20 @@ def test_a_table_is_read_like_its_objects(tmp_path: Path) -> None:
             ),
             "train",
         )
-        gathering.add(replace(annotate(tmp_path, "a.png"), objects=objects, relative=True), "train")
-        splits, problems = gathering.finish(seed=0)
+        collector.add(replace(annotate(tmp_path, "a.png"), objects=objects, relative=True), "train")
+        splits, problems = collector.finish(seed=0)
         records = sorted((record for part in splits.values() for record in part), key=lambda r: r.key)
-        found.append(([(r.target.boxes.tolist(), r.target.labels.tolist()) for r in records], problems))
-    assert found[0] == found[1]
-    assert [(p.kind, p.at) for p in found[0][1]][:2] == [("box-swapped", "line 2"), ("box-nan", "line 4")]
-    np.testing.assert_allclose(found[0][0][1][0], [[4, 3, 20, 15]])
+        outcomes.append(([(r.target.boxes.tolist(), r.target.labels.tolist()) for r in records], problems))
+    assert outcomes[0] == outcomes[1]
+    assert [(p.kind, p.at) for p in outcomes[0][1]][:2] == [("box-swapped", "line 2"), ("box-nan", "line 4")]
+    np.testing.assert_allclose(outcomes[0][0][1][0], [[4, 3, 20, 15]])
 
 
-def test_the_collector_goes_on_as_it_was() -> None:
+def test_garbage_collection_goes_on_as_it_was() -> None:
     for enabled in (True, False):
         (gc.enable if enabled else gc.disable)()
         try:
-            with collector_paused():
+            with garbage_collection_paused():
                 assert not gc.isenabled()
             assert gc.isenabled() == enabled
         finally:
@@ -150,41 +150,41 @@ def test_the_collector_goes_on_as_it_was() -> None:
 
 
 def test_background_is_noted(tmp_path: Path) -> None:
-    gathering = Gathering(tmp_path)
-    gathering.add(annotate(tmp_path, "empty.png"), "train")
+    collector = AnnotationCollector(tmp_path)
+    collector.add(annotate(tmp_path, "empty.png"), "train")
     bare = replace(annotate(tmp_path, "bare.png"), objects=None)
-    gathering.add(bare, "train")
-    _, problems = gathering.finish(seed=0)
+    collector.add(bare, "train")
+    _, problems = collector.finish(seed=0)
     assert [(p.kind, p.file, p.action) for p in problems[:2]] == [
         ("empty-annotation", "empty.png", "noted"),
         ("image-without-annotation", "bare.png", "noted"),
     ]
 
 
-def test_gathering_keeps_the_first_of_two(tmp_path: Path) -> None:
-    gathering = Gathering(tmp_path)
-    gathering.add(annotate(tmp_path, "a.png", (0, 0, 9, 9)), "train")
-    gathering.add(annotate(tmp_path, "a.png"), "val")
-    splits, problems = gathering.finish(seed=0)
+def test_collector_keeps_the_first_of_two(tmp_path: Path) -> None:
+    collector = AnnotationCollector(tmp_path)
+    collector.add(annotate(tmp_path, "a.png", (0, 0, 9, 9)), "train")
+    collector.add(annotate(tmp_path, "a.png"), "val")
+    splits, problems = collector.finish(seed=0)
     assert list(splits) == ["train"]
     assert len(splits["train"][0].target) == 1
     assert (problems[0].kind, problems[0].action) == ("leak", "left out")
     assert "listed in val, and was in train" in problems[0].what
 
 
-def test_gathering_makes_a_val_split_beside_a_test_split_and_says_so(tmp_path: Path) -> None:
-    gathering = Gathering(tmp_path)
+def test_collector_draws_a_val_split_beside_a_test_split_and_notes_it(tmp_path: Path) -> None:
+    collector = AnnotationCollector(tmp_path)
     for i in range(10):
-        gathering.add(annotate(tmp_path, f"{i}.png", (1, 1, 9, 9)), "test" if i == 0 else "train")
-    splits, problems = gathering.finish(seed=7)
-    assert {name: len(part) for name, part in splits.items()} == {"train": 7, "val": 2, "test": 1}
+        collector.add(annotate(tmp_path, f"{i}.png", (1, 1, 9, 9)), "test" if i == 0 else "train")
+    splits, problems = collector.finish(seed=7)
+    assert {name: len(records) for name, records in splits.items()} == {"train": 7, "val": 2, "test": 1}
     assert "seed 7" in problems[0].what
 
 
-def test_gathering_without_training_images_is_an_error(tmp_path: Path) -> None:
-    gathering = Gathering(tmp_path)
+def test_collector_without_training_images_is_an_error(tmp_path: Path) -> None:
+    collector = AnnotationCollector(tmp_path)
     (tmp_path / "bad.png").write_bytes(b"no image")
-    gathering.add(Annotation(file="bad.xml", image=tmp_path / "bad.png", objects=()), "train")
+    collector.add(Annotation(file="bad.xml", image=tmp_path / "bad.png", objects=()), "train")
     with pytest.raises(DataError, match="no usable training image") as caught:
-        gathering.finish(seed=0)
+        collector.finish(seed=0)
     assert "bad.png: not an image" in caught.value.advice

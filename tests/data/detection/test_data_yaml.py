@@ -13,7 +13,7 @@ from boxcrew.data.images.reading import write_image
 
 
 def put(folder: Path, *names: str) -> None:
-    """Images, each with a label file in the folder beside."""
+    """Write images, each with a label file in the folder `labels`."""
     for name in names:
         for kind in ("images", "labels"):
             (folder / kind / name).parent.mkdir(parents=True, exist_ok=True)
@@ -43,7 +43,7 @@ NAMES = "names: [tea, jam]\n"
 
 
 @pytest.mark.parametrize(
-    ("place", "text"),
+    ("name", "text"),
     [
         ("set/data.yaml", SPLITS),
         ("set/data.yaml", f"path: .\n{SPLITS}"),
@@ -55,11 +55,11 @@ NAMES = "names: [tea, jam]\n"
         ("set/data.yaml", f"{SPLITS}test: images/absent\n"),
     ],
 )
-def test_paths_are_seen_from_the_file(
-    place: str, text: str, root: Path, monkeypatch: pytest.MonkeyPatch
+def test_paths_are_relative_to_the_file(
+    name: str, text: str, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir("/")
-    source = opened(root.parent / place, text + NAMES)
+    source = opened(root.parent / name, text + NAMES)
     assert keys(source) == SAME
     assert source.classes == ("tea", "jam")
     assert source.split("train")[0].target.labels.tolist() == [1]

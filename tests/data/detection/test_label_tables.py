@@ -1,4 +1,4 @@
-"""Tables are read as the reader of single lines reads them, and only what is a table is taken for one."""
+"""Tables are read like single lines, and only real tables are accepted."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def test_numbers_are_those_of_python(files: list[list[tuple[str, ...]]]) -> None
     for lines, table in zip(files, read_tables(texts, 10), strict=True):
         assert table is not None
         assert len(table) == len(lines)
-        for number, (line, found) in enumerate(zip(lines, table, strict=True), 1):
+        for number, (line, object_) in enumerate(zip(lines, table, strict=True), 1):
             label, x, y, width, height = map(float, line)
             box = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
-            assert found == Object(at=f"line {number}", box=box, label=int(label))
+            assert object_ == Object(at=f"line {number}", box=box, label=int(label))
 
 
 GOOD = b"1 .5 .5 .1 .1\n2 .5 .5 .2 .2\n"

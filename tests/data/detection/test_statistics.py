@@ -1,4 +1,4 @@
-"""Counts that add up, and advice that comes only where something is the matter."""
+"""Counts add up, and advice is given only where something is wrong."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boxcrew.core.types import Target
-from boxcrew.data.detection.source import Record, open_source
-from boxcrew.data.detection.statistics import advise, split_statistics
+from boxcrew.data.detection.source import Record, Source, open_source
+from boxcrew.data.detection.statistics import SplitStatistics, advise, split_statistics
 
 CLASSES = ("tea", "pot", "cup")
 
@@ -26,6 +26,10 @@ def kinds(train: Sequence[Record], val: Sequence[Record] | None = None) -> dict[
     splits = {"train": train} if val is None else {"train": train, "val": val}
     statistics = {name: split_statistics(records, CLASSES) for name, records in splits.items()}
     return {advice.kind: advice.text for advice in advise(statistics, CLASSES)}
+
+
+def statistics_of(source: Source) -> dict[str, SplitStatistics]:
+    return {name: split_statistics(records, source.classes) for name, records in source.splits.items()}
 
 
 def well(num_images: int) -> list[Record]:
@@ -42,7 +46,9 @@ def test_counts_add_up(images: list[list[int]]) -> None:
     assert counts.objects_per_image == tuple(len(labels) for labels in images)
     assert counts.num_empty_images == sum(not labels for labels in images)
     assert counts.boxes_by_class == {name: flat.count(i) for i, name in enumerate(CLASSES)}
-    assert counts.images_by_class == {name: sum(i in one for one in images) for i, name in enumerate(CLASSES)}
+    assert counts.images_by_class == {
+        name: sum(i in labels for labels in images) for i, name in enumerate(CLASSES)
+    }
 
 
 def test_sizes_and_flags() -> None:
@@ -53,14 +59,13 @@ def test_sizes_and_flags() -> None:
     assert (counts.difficult, counts.crowd) == (1, 1)
 
 
-def test_nothing_to_say_about_a_good_set() -> None:
+def test_no_advice_about_a_good_set() -> None:
     assert kinds(well(200), well(60)) == {}
 
 
 def test_shelf_is_a_good_set() -> None:
     shelf = open_source("shelf")
-    statistics = {name: split_statistics(records, shelf.classes) for name, records in shelf.splits.items()}
-    assert advise(statistics, shelf.classes) == ()
+    assert advise(statistics_of(shelf), shelf.classes) == ()
 
 
 CASES: Mapping[str, tuple[list[Record], list[Record], tuple[str, ...]]] = {
@@ -80,11 +85,11 @@ CASES: Mapping[str, tuple[list[Record], list[Record], tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("kind", [kind for kind in CASES if kind != "mixed-shapes"])
-def test_one_thing_is_the_matter(kind: str) -> None:
+def test_one_problem_gives_one_advice(kind: str) -> None:
     train, val, words = CASES[kind]
-    found = kinds(train, val)
-    assert kind in found
-    assert [word for word in words if word not in found[kind]] == []
+    advice = kinds(train, val)
+    assert kind in advice
+    assert [word for word in words if word not in advice[kind]] == []
 
 
 def test_shapes_that_differ_much() -> None:
@@ -104,8 +109,7 @@ def test_a_small_share_of_many_is_enough() -> None:
 
 def test_many_classes_are_not_all_named(shared_data: Path) -> None:
     source = open_source(shared_data / "coco128_yolo")
-    statistics = {name: split_statistics(records, source.classes) for name, records in source.splits.items()}
-    advice = {one.kind: one.text for one in advise(statistics, source.classes)}
+    advice = {item.kind: item.text for item in advise(statistics_of(source), source.classes)}
     assert "254 boxes of person" in advice["imbalance"]
     assert " more. " in advice["rare-class"]
     assert max(map(len, advice.values())) < 300
@@ -113,7 +117,7 @@ def test_many_classes_are_not_all_named(shared_data: Path) -> None:
 
 def test_cells(shared_data: Path) -> None:
     source = open_source(shared_data / "bccd_voc")
-    statistics = {name: split_statistics(records, source.classes) for name, records in source.splits.items()}
+    statistics = statistics_of(source)
     assert sum(split.num_images for split in statistics.values()) == 364
     assert np.concatenate([split.box_sizes for split in statistics.values()]).min() > 0
-    assert [one.kind for one in advise(statistics, source.classes)] == ["imbalance"]
+    assert [item.kind for item in advise(statistics, source.classes)] == ["imbalance"]

@@ -1,4 +1,4 @@
-"""What other programs read in the files that are written, and what the formats cannot hold."""
+"""Written files are what other programs expect; flags that a format cannot store are reported."""
 
 from __future__ import annotations
 
@@ -84,12 +84,12 @@ def test_voc_files(drawn: Source, tmp_path: Path) -> None:
     assert (tmp_path / "set" / "ImageSets" / "Main" / "val.txt").read_text().split() == [
         f"val_{i:02d}" for i in range(4)
     ]
-    page = ET.parse(tmp_path / "set" / "Annotations" / "train_01.xml").getroot()
+    xml = ET.parse(tmp_path / "set" / "Annotations" / "train_01.xml").getroot()
     record = drawn.split("train")[1]
-    assert page.findtext("filename") == "train_01.png"
-    assert page.findtext("size/width") == str(record.width)
-    assert page.findtext("object/bndbox/xmax") == str(record.width)  # whole numbers have no point
-    assert page.findtext("object/truncated") == "0"
+    assert xml.findtext("filename") == "train_01.png"
+    assert xml.findtext("size/width") == str(record.width)
+    assert xml.findtext("object/bndbox/xmax") == str(record.width)  # whole numbers have no point
+    assert xml.findtext("object/truncated") == "0"
 
 
 def test_coco_files_are_read_by_pycocotools(drawn: Source, tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_yolo_files(drawn: Source, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("format", ["voc", "coco", "yolo"])
-def test_nothing_is_said_where_nothing_is_lost(format: str, tmp_path: Path) -> None:
+def test_no_problem_where_nothing_is_lost(format: str, tmp_path: Path) -> None:
     assert write_source(with_keys("a", "b"), tmp_path / "set", format=format) == ()
 
 

@@ -22,7 +22,7 @@ def test_it_is_as_long_as_asked_for_and_always_the_same(text: str) -> None:
 
 
 def test_sums_are_right(text: str) -> None:
-    prices = {name: product.price for product in PRODUCTS for name in (product.one, product.many)}
+    prices = {name: product.price for product in PRODUCTS for name in (product.singular, product.plural)}
     sums = re.findall(r"Clerk: (\w+) (\w+) costs? (\d+) euros", text)
     assert len(sums) > 50
     assert {word for word, _, _ in sums} == set(_WORDS)
@@ -31,7 +31,7 @@ def test_sums_are_right(text: str) -> None:
 
 
 def test_colours_that_there_are_not_are_not_sold(text: str) -> None:
-    colours = {product.many: product.colours for product in PRODUCTS}
+    colours = {product.plural: product.colours for product in PRODUCTS}
     sold = re.findall(r"Clerk: The (\w+) (\w+) are ", text)
     refused = re.findall(r"we have no (\w+) (\w+)\.", text)
     assert min(len(sold), len(refused)) > 50

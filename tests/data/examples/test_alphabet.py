@@ -9,15 +9,15 @@ from boxcrew.data.examples.alphabet import (
     alphabet_of,
     decode_tokens,
     encode_text,
-    meaning_of_text,
-    meaning_of_texts,
+    fixed_length_vocabulary,
     num_tokens,
+    text_vocabulary,
 )
 
 
 @given(st.text(max_size=40), st.integers(0, 20))
 def test_what_is_encoded_can_be_decoded(text: str, length: int) -> None:
-    running, bounded = meaning_of_text([text]), meaning_of_texts([text], length=length)
+    running, bounded = text_vocabulary([text]), fixed_length_vocabulary([text], length=length)
     assert decode_tokens(running, encode_text(running, text)) == text
     assert decode_tokens(bounded, encode_text(bounded, text)) == text[:length]
     assert len(encode_text(bounded, text)) == length
@@ -27,11 +27,11 @@ def test_what_is_encoded_can_be_decoded(text: str, length: int) -> None:
 
 def test_characters_are_numbered_in_their_order() -> None:
     assert alphabet_of(["ba", "c😀a", ""]) == "abc😀"
-    assert encode_text(meaning_of_text(["cab"]), "abcd").tolist() == [1, 2, 3, 0]
-    assert encode_text(meaning_of_texts(["cab"], length=6), "abcd").tolist() == [2, 3, 4, 1, 0, 0]
+    assert encode_text(text_vocabulary(["cab"]), "abcd").tolist() == [1, 2, 3, 0]
+    assert encode_text(fixed_length_vocabulary(["cab"], length=6), "abcd").tolist() == [2, 3, 4, 1, 0, 0]
 
 
 def test_what_is_not_known_is_shown_as_such() -> None:
-    meaning = json.loads(json.dumps(meaning_of_text(["ab"])))
-    assert decode_tokens(meaning, encode_text(meaning, "a?b\udcff")) == "a\ufffdb\ufffd"
-    assert encode_text(meaning_of_text([]), "ab").tolist() == [0, 0]
+    vocabulary = json.loads(json.dumps(text_vocabulary(["ab"])))
+    assert decode_tokens(vocabulary, encode_text(vocabulary, "a?b\udcff")) == "a\ufffdb\ufffd"
+    assert encode_text(text_vocabulary([]), "ab").tolist() == [0, 0]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from boxcrew.data.examples.class_folders import class_folders, has_classes_of, unlisted
-from boxcrew.data.examples.example_set import Wanted, open_examples
+from boxcrew.data.examples.class_folders import class_folders, has_class_folders, unlistable_problems
+from boxcrew.data.examples.example_set import ExampleOptions, open_examples
 from boxcrew.data.folders import files_below, names_in
 from tests.helpers.made_examples import write_classes
 
@@ -52,8 +52,8 @@ def test_a_folder_that_cannot_be_listed_is_as_if_empty(root: Path) -> None:
         assert names_in(root / "a") == []
         assert len(files_below(root, {".txt"})) == 5
         assert [folder.label for folder in class_folders(root)] == ["a", "b"]
-        assert not has_classes_of(root, {".txt"})
-        told = unlisted(root, "text-unreadable")
+        assert not has_class_folders(root, {".txt"})
+        told = unlistable_problems(root, "text-unreadable")
     assert [(problem.file, problem.action) for problem in told] == [("a", "left out"), ("b/c", "left out")]
     assert {problem.what for problem in told} == {"cannot be listed: Permission denied"}
 
@@ -69,9 +69,9 @@ def test_a_folder_that_may_be_listed_but_not_entered(root: Path) -> None:
 
 def test_images_are_read_from_the_other_folders(root: Path) -> None:
     write_classes(root, {"cat": 5, "dog": 5, "lost+found": 1})
-    open_examples(root, Wanted())  # imports what nobody may not
+    open_examples(root, ExampleOptions())  # imports what nobody may not
     with closed(root / "lost+found"):
-        opened = open_examples(root, Wanted())
+        opened = open_examples(root, ExampleOptions())
     assert opened.classes == ("cat", "dog")
     (told,) = [problem for problem in opened.problems if problem.kind == "unreadable-image"]
     assert str(told) == "lost+found: cannot be listed: Permission denied (left out)"
@@ -79,9 +79,9 @@ def test_images_are_read_from_the_other_folders(root: Path) -> None:
 
 def test_texts_are_read_from_the_other_folders(root: Path) -> None:
     write_texts(root, "pos", "neg", "lost+found", "pos/of others")
-    open_examples(root, Wanted())  # imports what nobody may not
+    open_examples(root, ExampleOptions())  # imports what nobody may not
     with closed(root / "lost+found", root / "pos" / "of others"):
-        opened = open_examples(root, Wanted())
+        opened = open_examples(root, ExampleOptions())
     assert opened.classes == ("neg", "pos")
     told = [problem.file for problem in opened.problems if problem.kind == "text-unreadable"]
     assert told == ["lost+found", "pos/of others"]

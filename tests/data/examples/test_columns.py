@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from boxcrew.data.checks.problem import Problem
-from boxcrew.data.examples.columns import doubts, encode_rows, learn_column, missing_in, numbers_rows
+from boxcrew.data.examples.columns import column_doubts, encode_rows, is_row_index, learn_column, missing_mask
 from boxcrew.data.examples.table import Table
 
 NUMBERS = [f"{index * 7 % 50}.5" for index in range(50)]
@@ -20,7 +20,7 @@ def doubted(words: Sequence[str]) -> list[Problem]:
     assert column is not None
     lines = range(2, 2 + len(words))
     return list(
-        doubts(Table(file=Path("a.csv"), names=("x",), rows=[[w] for w in words], lines=lines), column)
+        column_doubts(Table(file=Path("a.csv"), names=("x",), rows=[[w] for w in words], lines=lines), column)
     )
 
 
@@ -38,7 +38,7 @@ def test_without_numbers_such_words_are_categories(words: str) -> None:
     column = learn_column("x", words.split() * 20)
     assert column is not None
     assert column["categories"] == sorted(words.split())
-    assert not missing_in(words.split()).any()
+    assert not missing_mask(words.split()).any()
 
 
 def test_words_among_numbers_that_make_categories_are_told() -> None:
@@ -46,8 +46,8 @@ def test_words_among_numbers_that_make_categories_are_told() -> None:
     assert (problem.kind, problem.action, problem.count) == ("column-doubtful", "noted", 21)
     assert (problem.at, problem.value) == ("from line 52", "low")
     assert problem.what == (
-        "column 'x': 52 different words in 72 rows, taken as categories, though 50 are numbers;"
-        " the first that is none: 'low'; write numbers alone there, or nothing"
+        "column 'x': 52 different words in 72 rows, read as categories, though 50 are numbers;"
+        " the first that is not: 'low'; write only numbers there, or leave the cell empty"
     )
 
 
@@ -55,7 +55,7 @@ def test_words_that_nearly_all_differ_are_told() -> None:
     texts = [f"text of number {index}" for index in range(60)]
     (problem,) = doubted([*texts, *["again"] * 40, "NA"])
     assert (problem.kind, problem.action, problem.count) == ("column-doubtful", "noted", 100)
-    assert "column 'x': 61 different words in 101 rows, taken as categories" in problem.what
+    assert "column 'x': 61 different words in 101 rows, read as categories" in problem.what
     assert "leave the column out, or give texts as files (format text)" in problem.what
     assert doubted([*texts, *["again"] * 70]) == []
     assert doubted(texts[:32]) == []
@@ -93,4 +93,4 @@ def rising(*lost: int, first: int = 0, count: int = 50) -> list[str]:
     ],
 )
 def test_what_numbers_the_rows(words: Sequence[str], expected: bool) -> None:
-    assert numbers_rows(words) is expected
+    assert is_row_index(words) is expected

@@ -7,7 +7,7 @@ import pytest
 
 from boxcrew.core.types import Image, Target
 from boxcrew.data.detection.source import Record
-from boxcrew.data.examples.crops import Cut, LazyCrops, cut_out, read_at_once
+from boxcrew.data.examples.crops import ImageCrops, LazyCrops, crop_image, read_crops
 from boxcrew.data.images.reading import read_image, write_image
 from tests.helpers.made_examples import draw_blocks
 
@@ -24,10 +24,12 @@ class Reader:
         return read_image(record.path, reduction=reduction)
 
 
-def make_cut(folder: Path, name: str, boxes: list[list[int]], *, width: int = 400, height: int = 300) -> Cut:
+def make_crops(
+    folder: Path, name: str, boxes: list[list[int]], *, width: int = 400, height: int = 300
+) -> ImageCrops:
     file = folder / name
     write_image(file, draw_blocks(len(name) + sum(name.encode()), width=width, height=height))
-    return Cut(
+    return ImageCrops(
         record=Record(key=name, path=file, width=width, height=height, target=Target.of([], [])),
         boxes=np.array(boxes, dtype=np.int64),
         labels=np.arange(len(boxes)),
@@ -47,9 +49,9 @@ def make_cut(folder: Path, name: str, boxes: list[list[int]], *, width: int = 40
 def test_images_are_reduced_as_far_as_all_parts_allow(
     tmp_path: Path, boxes: list[list[int]], reduction: int
 ) -> None:
-    cut = make_cut(tmp_path, "a.jpg", boxes)
+    image_crops = make_crops(tmp_path, "a.jpg", boxes)
     reader = Reader()
-    pictures = cut_out(reader, cut, (32, 32, 3))
+    pictures = crop_image(reader, image_crops, (32, 32, 3))
     assert reader.asked == [("a.jpg", reduction)]
     whole = read_image(tmp_path / "a.jpg").astype(int)
     for picture, (x0, y0, x1, y1) in zip(pictures, boxes, strict=True):
@@ -58,13 +60,13 @@ def test_images_are_reduced_as_far_as_all_parts_allow(
 
 
 def test_an_image_is_read_once_for_all_of_its_parts(tmp_path: Path) -> None:
-    cuts = [make_cut(tmp_path, f"{n}.png", [[0, 0, 50, 50], [40, 30, 90, 99]]) for n in range(3)]
+    images = [make_crops(tmp_path, f"{n}.png", [[0, 0, 50, 50], [40, 30, 90, 99]]) for n in range(3)]
     reader = Reader()
-    part = LazyCrops(reader, cuts, (8, 8, 3), budget=10**6)
+    part = LazyCrops(reader, images, (8, 8, 3), budget=10**6)
     first = part.fetch([3, 0, 2, 3])
     assert [key for key, _ in reader.asked] == ["1.png", "0.png"]
     assert part.key(3) == "1.png#1"
-    assert np.array_equal(first.inputs[0], cut_out(Reader(), cuts[1], (8, 8, 3))[1])
+    assert np.array_equal(first.inputs[0], crop_image(Reader(), images[1], (8, 8, 3))[1])
     again = part.fetch([1, 2, 3])
     assert len(reader.asked) == 2
     assert np.array_equal(again.inputs[2], first.inputs[0])
@@ -73,7 +75,7 @@ def test_an_image_is_read_once_for_all_of_its_parts(tmp_path: Path) -> None:
 
 def test_without_a_budget_nothing_is_kept(tmp_path: Path) -> None:
     reader = Reader()
-    part = LazyCrops(reader, [make_cut(tmp_path, "a.png", [[0, 0, 9, 9]])], (8, 8, 1), budget=0)
+    part = LazyCrops(reader, [make_crops(tmp_path, "a.png", [[0, 0, 9, 9]])], (8, 8, 1), budget=0)
     assert part.kept_bytes == 0
     for _ in range(2):
         assert part.fetch([0]).inputs.shape == (1, 8, 8, 1)
@@ -81,9 +83,9 @@ def test_without_a_budget_nothing_is_kept(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_read_at_once_is_told(tmp_path: Path) -> None:
-    cuts = [make_cut(tmp_path, f"{n}.png", [[0, 0, 50, 50], [40, 30, 90, 99]]) for n in range(3)]
+    images = [make_crops(tmp_path, f"{n}.png", [[0, 0, 50, 50], [40, 30, 90, 99]]) for n in range(3)]
     (tmp_path / "1.png").unlink()
-    examples, skipped = read_at_once(Reader(), cuts, (8, 8, 3), workers=2)
+    examples, skipped = read_crops(Reader(), images, (8, 8, 3), workers=2)
     assert len(skipped) == 1
     assert "1.png" in skipped[0]
     assert [examples.key(index) for index in range(len(examples))] == [
@@ -92,13 +94,13 @@ def test_what_cannot_be_read_at_once_is_told(tmp_path: Path) -> None:
         "2.png#0",
         "2.png#1",
     ]
-    assert np.array_equal(examples.fetch([2, 3]).inputs, cut_out(Reader(), cuts[2], (8, 8, 3)))
+    assert np.array_equal(examples.fetch([2, 3]).inputs, crop_image(Reader(), images[2], (8, 8, 3)))
 
 
 def test_parts_of_classes_that_are_left_out(tmp_path: Path) -> None:
-    cut = make_cut(tmp_path, "a.png", [[0, 0, 9, 9], [0, 0, 20, 20], [0, 0, 30, 30]])
-    left = cut.with_classes(np.array([1, -1, 0]))
+    image_crops = make_crops(tmp_path, "a.png", [[0, 0, 9, 9], [0, 0, 20, 20], [0, 0, 30, 30]])
+    left = image_crops.relabeled(np.array([1, -1, 0]))
     assert left is not None
     assert (left.labels.tolist(), left.keys) == ([1, 0], ("a.png#0", "a.png#2"))
     assert left.boxes.tolist() == [[0, 0, 9, 9], [0, 0, 30, 30]]
-    assert cut.with_classes(np.array([-1, -1, -1])) is None
+    assert image_crops.relabeled(np.array([-1, -1, -1])) is None

@@ -8,11 +8,11 @@ import pytest
 from boxcrew.core.errors import DataError
 from boxcrew.data.checks.problem import Problem
 from boxcrew.data.examples.example_set import (
+    ExampleOptions,
     Examples,
     ExampleSet,
     InMemory,
     Relabelled,
-    Wanted,
     open_examples,
 )
 from tests.helpers.made_examples import write_classes
@@ -29,23 +29,23 @@ def places(part: Examples) -> list[int]:
 
 @pytest.mark.parametrize("labels", [np.arange(300) // 100, np.arange(300) % 3], ids=["sorted", "in turns"])
 def test_some_are_of_all_classes_however_these_are_ordered(labels: np.ndarray) -> None:
-    some = numbered(labels).some(100)
+    some = numbered(labels).subset(100)
     assert len(some) == 100
     assert np.bincount(some.labels).min() > 20
     found = places(some)
     assert [place // 3 for place in found] == list(range(100))  # one of each stretch
     assert some.labels.tolist() == labels[found].tolist()
     assert [some.key(index) for index in (0, 99)] == [f"x[{found[index]}]" for index in (0, 99)]
-    assert places(numbered(labels).some(100)) == found
+    assert places(numbered(labels).subset(100)) == found
 
 
 @pytest.mark.parametrize("num", [7, 8, 1000])
 def test_some_of_few_are_all(num: int) -> None:
-    assert places(numbered(np.zeros(7, dtype=np.int64)).some(num)) == list(range(7))
+    assert places(numbered(np.zeros(7, dtype=np.int64)).subset(num)) == list(range(7))
 
 
 def test_some_are_asked_for_by_their_own_numbers() -> None:
-    some = numbered(np.arange(90)).some(9)
+    some = numbered(np.arange(90)).subset(9)
     fetched = some.fetch([8, 0, 8])
     assert fetched.indices.tolist() == [8, 0, 8]
     assert fetched.labels.tolist() == some.labels[[8, 0, 8]].tolist() == fetched.inputs[:, 0].tolist()
@@ -53,8 +53,8 @@ def test_some_are_asked_for_by_their_own_numbers() -> None:
 
 def test_what_cannot_be_read_of_some_is_left_out(tmp_path: Path) -> None:
     write_classes(tmp_path, {"a": 10, "b": 10})
-    train = open_examples(tmp_path, Wanted()).split("train")
-    some = Relabelled(train.some(4), np.array([5, 6, 7, 8])).keeping(10**6)
+    train = open_examples(tmp_path, ExampleOptions()).split("train")
+    some = Relabelled(train.subset(4), np.array([5, 6, 7, 8])).keeping(10**6)
     assert some.kept_bytes == 4 * some.input_bytes
     (tmp_path / some.key(1)).unlink()
     fetched = some.fetch([3, 1, 0])

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from boxcrew.core.errors import DataError
-from boxcrew.data.examples.labelled import Labelled, held_out, settle, settle_classes
+from boxcrew.data.examples.example_set import InMemory
+from boxcrew.data.examples.labelled import hold_out_mask, resolve_classes, resolve_splits
 
 ROOT = Path("some/set")
 
@@ -18,46 +19,46 @@ def ints(*values: int) -> np.ndarray:
 def test_held_out_depends_on_keys_and_seed_alone() -> None:
     keys = [f"k{index}" for index in range(200)]
     labels = np.arange(200) % 4
-    first = held_out(keys, labels, seed=1, share=0.1)
+    first = hold_out_mask(keys, labels, seed=1, share=0.1)
     assert first.sum() == 20
-    assert np.array_equal(held_out(keys, labels, seed=1, share=0.1), first)
-    assert not np.array_equal(held_out(keys, labels, seed=2, share=0.1), first)
+    assert np.array_equal(hold_out_mask(keys, labels, seed=1, share=0.1), first)
+    assert not np.array_equal(hold_out_mask(keys, labels, seed=2, share=0.1), first)
     order = np.random.default_rng(0).permutation(200)
-    shuffled = held_out([keys[index] for index in order], labels[order], seed=1, share=0.1)
+    shuffled = hold_out_mask([keys[index] for index in order], labels[order], seed=1, share=0.1)
     assert np.array_equal(shuffled, first[order])
 
 
 def test_one_example_more_hardly_moves_the_others() -> None:
     keys = [f"k{index}" for index in range(201)]
     labels = np.zeros(201, dtype=np.int64)
-    before, after = (held_out(keys[:count], labels[:count], seed=0) for count in (200, 201))
+    before, after = (hold_out_mask(keys[:count], labels[:count], seed=0) for count in (200, 201))
     assert (before != after[:200]).sum() <= 1
 
 
 def test_examples_of_one_key_stay_together() -> None:
     keys = [f"k{index // 7}" for index in range(140)]
-    chosen = held_out(keys, np.zeros(140, dtype=np.int64), seed=0)
+    chosen = hold_out_mask(keys, np.zeros(140, dtype=np.int64), seed=0)
     assert (chosen.reshape(20, 7).all(axis=1) == chosen.reshape(20, 7).any(axis=1)).all()
     assert chosen.sum() == 28
 
 
 def test_every_class_keeps_an_example() -> None:
     for seed in range(10):
-        chosen = held_out(list("abcdef"), ints(0, 1, 1, 2, 2, 2), seed=seed, share=0.9)
+        chosen = hold_out_mask(list("abcdef"), ints(0, 1, 1, 2, 2, 2), seed=seed, share=0.9)
         assert chosen.sum() == 3
         assert not chosen[0]
-    assert not held_out(list("abc"), ints(0, 1, 2), seed=0).any()
+    assert not hold_out_mask(list("abc"), ints(0, 1, 2), seed=0).any()
 
 
 def test_classes_that_training_lacks_are_left_out() -> None:
     labels = {"train": ints(0, 2, 2), "val": ints(1, 2, 1)}
-    parts = {
-        split: Labelled(inputs=part[:, None] * 10, labels=part, keys=[f"{split}{i}" for i in range(3)])
+    splits_before = {
+        split: InMemory(part[:, None] * 10, part, [f"{split}{i}" for i in range(3)])
         for split, part in labels.items()
     }
-    settled, splits = settle(ROOT, ("a", "b", "c", "d"), parts, [])
-    assert settled.classes == ("a", "c")
-    (problem,) = settled.problems
+    resolved, splits = resolve_splits(ROOT, ("a", "b", "c", "d"), splits_before, [])
+    assert resolved.classes == ("a", "c")
+    (problem,) = resolved.problems
     assert (problem.kind, problem.action, problem.value) == ("class-empty", "left out", "b, d")
     assert "2 of other splits are left out" in problem.what
     assert splits["train"].labels.tolist() == [0, 1, 1]
@@ -67,14 +68,14 @@ def test_classes_that_training_lacks_are_left_out() -> None:
 
 
 def test_a_split_of_which_nothing_is_left_is_none() -> None:
-    part = Labelled(inputs=ints(0, 1)[:, None], labels=ints(0, 1), keys=["a", "b"])
-    other = Labelled(inputs=ints(2)[:, None], labels=ints(2), keys=["c"])
-    _, splits = settle(ROOT, ("a", "b", "c"), {"test": other, "train": part}, [])
+    part = InMemory(ints(0, 1)[:, None], ints(0, 1), ["a", "b"])
+    other = InMemory(ints(2)[:, None], ints(2), ["c"])
+    _, splits = resolve_splits(ROOT, ("a", "b", "c"), {"test": other, "train": part}, [])
     assert list(splits) == ["train"]
 
 
 def test_there_must_be_a_class() -> None:
     with pytest.raises(DataError, match="nothing to train on") as raised:
-        settle_classes(ROOT, ("a", "b"), {"train": ints()}, [])
+        resolve_classes(ROOT, ("a", "b"), {"train": ints()}, [])
     assert str(ROOT) in raised.value.message
-    assert settle_classes(ROOT, ("a", "b"), {"train": ints(1)}, []).classes == ("b",)
+    assert resolve_classes(ROOT, ("a", "b"), {"train": ints(1)}, []).classes == ("b",)

@@ -3,23 +3,23 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from boxcrew.data.examples.example_set import Wanted
-from boxcrew.data.examples.shapes import Shape, fit, shape_for
+from boxcrew.data.examples.example_set import ExampleOptions
+from boxcrew.data.examples.shapes import Shape, choose_shape, resize_to
 
 
 @pytest.mark.parametrize(
-    ("wanted", "own", "shape"),
+    ("options", "own", "shape"),
     [
-        (Wanted(), (28, 20, 1), (28, 20, 1)),
-        (Wanted(), None, (32, 32, 3)),
-        (Wanted(), (300, 200, 3), (32, 32, 3)),
-        (Wanted(size=300), (300, 200, 3), (300, 300, 3)),
-        (Wanted(size=16), (28, 28, 1), (16, 16, 1)),
-        (Wanted(size=16, shape=(40, 300, 3)), (28, 28, 1), (40, 300, 3)),
+        (ExampleOptions(), (28, 20, 1), (28, 20, 1)),
+        (ExampleOptions(), None, (32, 32, 3)),
+        (ExampleOptions(), (300, 200, 3), (32, 32, 3)),
+        (ExampleOptions(size=300), (300, 200, 3), (300, 300, 3)),
+        (ExampleOptions(size=16), (28, 28, 1), (16, 16, 1)),
+        (ExampleOptions(size=16, shape=(40, 300, 3)), (28, 28, 1), (40, 300, 3)),
     ],
 )
-def test_the_shape_of_a_set(wanted: Wanted, own: Shape | None, shape: Shape) -> None:
-    assert shape_for(wanted, own) == shape
+def test_the_shape_of_a_set(options: ExampleOptions, own: Shape | None, shape: Shape) -> None:
+    assert choose_shape(options, own) == shape
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -27,7 +27,7 @@ def test_the_shape_of_a_set(wanted: Wanted, own: Shape | None, shape: Shape) -> 
 def test_pictures_keep_their_place_and_brightness(channels: int, shape: Shape) -> None:
     picture = np.zeros((6, 9, channels), dtype=np.uint8)
     picture[:3] = 200
-    fitted = fit(picture, shape)
+    fitted = resize_to(picture, shape)
     assert fitted.shape == shape
     assert (fitted[0] == 200).all()
     assert (fitted[-1] == 0).all()
@@ -37,4 +37,4 @@ def test_pictures_keep_their_place_and_brightness(channels: int, shape: Shape) -
 def test_colours_become_grey_as_eyes_see_them() -> None:
     picture = np.zeros((2, 2, 3), dtype=np.uint8)
     picture[0, 0], picture[0, 1], picture[1, 0] = (255, 0, 0), (0, 255, 0), (0, 0, 255)
-    assert fit(picture, (2, 2, 1)).ravel().tolist() == [76, 150, 29, 0]
+    assert resize_to(picture, (2, 2, 1)).ravel().tolist() == [76, 150, 29, 0]

@@ -82,7 +82,7 @@ def test_separators_inside_of_quotation_marks_do_not_count(tmp_path: Path) -> No
 @pytest.mark.parametrize("lines", [("5,0,0,0,12,12,0", "0,0,0,3,9,0,0"), ADULT, ADULT[:2]])
 def test_rows_without_a_header_are_refused(tmp_path: Path, lines: tuple[str, ...]) -> None:
     error = refused(written(tmp_path, *lines))
-    assert "its first line is no header" in error.message
+    assert "its first line is data, not a header" in error.message
     assert error.advice == "put a line with the names of the columns first"
 
 

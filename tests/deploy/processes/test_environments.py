@@ -1,11 +1,12 @@
-"""Which replica this is, from what torchrun, SLURM, MPI and Kubernetes put into the environment."""
+"""The environment variables of torchrun, SLURM, MPI and Kubernetes give a process its rank."""
 
 from __future__ import annotations
 
 import pytest
 
 from boxcrew.core.errors import UsageError
-from boxcrew.deploy.processes.environments import ProcessEnvironment, first_host, read_environment
+from boxcrew.deploy.processes.environments import ProcessEnvironment, read_environment
+from boxcrew.deploy.processes.environments.slurm import first_host
 
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "big", "MASTER_PORT": "29500"}
 SLURM = {
@@ -33,11 +34,11 @@ MPICH = {"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALNRANKS": "2"}
         {"WORLD_SIZE": "4"},
     ],
 )
-def test_a_process_that_stands_alone(environment: dict[str, str]) -> None:
+def test_a_process_that_was_started_alone(environment: dict[str, str]) -> None:
     assert read_environment(environment) is None
 
 
-def test_seats() -> None:
+def test_every_launcher_is_read() -> None:
     assert read_environment(TORCHRUN) == ProcessEnvironment(rank=1, size=4, address="big", port=29500)
     slurm = read_environment(SLURM)
     assert slurm is not None
@@ -50,19 +51,19 @@ def test_seats() -> None:
     assert (mpich.rank, mpich.size) == (1, 2)
 
 
-def test_all_replicas_of_a_job_meet_at_one_port_and_jobs_at_others() -> None:
+def test_all_processes_of_a_job_have_one_port_and_jobs_have_others() -> None:
     ports = {env.port for i in "012" if (env := read_environment(SLURM | {"SLURM_PROCID": i})) is not None}
     assert len(ports) == 1
     other = read_environment(SLURM | {"SLURM_JOB_ID": "78"})
     assert other is not None
     assert other.port not in ports
-    told = read_environment(SLURM | {"MASTER_PORT": "12345", "MASTER_ADDR": "elsewhere"})
-    assert told is not None
-    assert (told.address, told.port) == ("elsewhere", 12345)
+    explicit = read_environment(SLURM | {"MASTER_PORT": "12345", "MASTER_ADDR": "elsewhere"})
+    assert explicit is not None
+    assert (explicit.address, explicit.port) == ("elsewhere", 12345)
 
 
 @pytest.mark.parametrize(
-    ("environment", "said"),
+    ("environment", "message"),
     [
         (TORCHRUN | {"RANK": "4"}, "RANK=4: there are only 4 replicas"),
         (TORCHRUN | {"RANK": "one"}, "RANK=one: not a number"),
@@ -75,8 +76,8 @@ def test_all_replicas_of_a_job_meet_at_one_port_and_jobs_at_others() -> None:
         (MPICH | {"MPI_LOCALNRANKS": "1"}, "several hosts under MPI"),
     ],
 )
-def test_what_cannot_be_is_refused(environment: dict[str, str], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_what_cannot_be_is_refused(environment: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         read_environment(environment)
 
 

@@ -27,7 +27,7 @@ SHARES = ((8,), (4, 4), (5, 3), (3, 3, 2), (1, 7), (2, 2, 2, 2))
 TOLERANCE = {"normed": 1e-6, "idle": 1e-6, "ssdlite": 1e-10}  # the last computes in float64
 
 
-def plan(
+def make_plan(
     *shares: int,
     accumulation: int = 1,
     batch_norm: BatchNorm = "synced",
@@ -44,9 +44,11 @@ def plan(
     )
 
 
-def learnt(one: Plan, name: str, devices: FakeDevices | None = None) -> tuple[dict[str, Tensor], list[float]]:
-    with deploy(one, devices) as deployment:
-        task = deployment.place(learning.make_task(name))
+def learnt(
+    plan: Plan, name: str, devices: FakeDevices | None = None
+) -> tuple[dict[str, Tensor], list[float]]:
+    with deploy(plan, devices) as deployment:
+        task = deployment.setup_module(learning.make_task(name))
         losses, norms = learning.learn(deployment, task)
     return task.state_dict(), losses + norms
 
@@ -67,9 +69,9 @@ def test_any_number_of_clones_with_any_shares_learn_the_same(
     name: str, shares: tuple[int, ...], accumulation: int
 ) -> None:
     wanted, numbers = learnt_alone(name, accumulation)
-    state, told = learnt(plan(*shares, accumulation=accumulation), name)
+    state, own_numbers = learnt(make_plan(*shares, accumulation=accumulation), name)
     assert learning.distance(state, wanted) <= TOLERANCE[name]
-    assert told == pytest.approx(numbers, rel=1e-5)
+    assert own_numbers == pytest.approx(numbers, rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -77,25 +79,25 @@ def test_any_number_of_clones_with_any_shares_learn_the_same(
 )
 @pytest.mark.parametrize("name", learning.TASKS)
 def test_clones_elsewhere_learn_the_same(name: str, devices: tuple[str, str]) -> None:
-    """With memory of the CPU in the place of accelerators: everything is copied there and back."""
+    """The CPU's memory stands for accelerators: everything is copied there and back."""
     fakes = FakeDevices()
     wanted, numbers = learnt_alone(name, 1)
-    state, told = learnt(plan(5, 3, devices=devices), name, fakes)
-    assert set(devices) <= set(fakes.found)
+    state, own_numbers = learnt(make_plan(5, 3, devices=devices), name, fakes)
+    assert set(devices) <= set(fakes.used)
     assert learning.distance(state, wanted) <= TOLERANCE[name]
-    assert told == pytest.approx(numbers, rel=1e-5)
+    assert own_numbers == pytest.approx(numbers, rel=1e-5)
 
 
 def test_one_clone_elsewhere_is_the_optimizer_in_main_memory() -> None:
     wanted, _ = learnt_alone("normed", 1)
-    state, _ = learnt(plan(BATCH, devices=["cuda:0"]), "normed", FakeDevices())
+    state, _ = learnt(make_plan(BATCH, devices=["cuda:0"]), "normed", FakeDevices())
     assert learning.distance(state, wanted) == 0
 
 
 def test_the_same_numbers_each_time() -> None:
-    first, told = learnt(plan(3, 3, 2), "ssdlite")
-    second, again = learnt(plan(3, 3, 2), "ssdlite")
-    assert told == again
+    first, own_numbers = learnt(make_plan(3, 3, 2), "ssdlite")
+    second, again = learnt(make_plan(3, 3, 2), "ssdlite")
+    assert own_numbers == again
     for name, value in first.items():
         assert torch.equal(value, second[name]), name
 
@@ -109,17 +111,17 @@ def test_by_the_classic_rule_statistics_are_those_of_the_first_clone(devices: tu
     batch = learning.make_batch(BATCH, step=0)
     alone = learning.make_task("normed")
     alone(batch.split([5, 3])[0], "train")
-    one = plan(5, 3, batch_norm="first", devices=devices)
-    with deploy(one, FakeDevices()) as deployment:
-        task = deployment.place(learning.make_task("normed"))
+    plan = make_plan(5, 3, batch_norm="first", devices=devices)
+    with deploy(plan, FakeDevices()) as deployment:
+        task = deployment.setup_module(learning.make_task("normed"))
         deployment.gradients(task, batch, "train")
     torch.testing.assert_close(statistics(task), statistics(alone))
     assert int(task.get_buffer("features.1.num_batches_tracked")) == 1
 
 
 def test_a_step_taken_back_leaves_no_trace_in_any_clone() -> None:
-    with deploy(plan(5, 3, devices=("cuda:0", "cpu")), FakeDevices()) as deployment:
-        task = deployment.place(learning.make_task("normed"))
+    with deploy(make_plan(5, 3, devices=("cuda:0", "cpu")), FakeDevices()) as deployment:
+        task = deployment.setup_module(learning.make_task("normed"))
         before = {name: value.clone() for name, value in task.state_dict().items()}
         deployment.gradients(task, learning.make_batch(BATCH, step=0), "train")
         deployment.discard(task)
@@ -129,9 +131,9 @@ def test_a_step_taken_back_leaves_no_trace_in_any_clone() -> None:
     assert learning.distance(task.state_dict(), wanted) <= TOLERANCE["normed"]
 
 
-def test_clones_follow_what_is_frozen_and_thawed() -> None:
-    with deploy(plan(5, 3)) as deployment:
-        task = deployment.place(learning.make_task("normed"))
+def test_clones_are_frozen_and_thawed_with_the_task() -> None:
+    with deploy(make_plan(5, 3)) as deployment:
+        task = deployment.setup_module(learning.make_task("normed"))
         for learns in (False, True):
             task.get_submodule("features").requires_grad_(learns)
             deployment.gradients(task, learning.make_batch(BATCH, step=0), "train")
@@ -172,8 +174,8 @@ class Trap(nn.Module):
 
 @pytest.mark.parametrize("backward", [False, True])
 def test_a_clone_that_fails_frees_the_others_and_says_why(backward: bool) -> None:
-    with deploy(plan(3, 3, 2)) as deployment:
-        task = deployment.place(Failing(backward=backward))
+    with deploy(make_plan(3, 3, 2)) as deployment:
+        task = deployment.setup_module(Failing(backward=backward))
         with pytest.raises(KeyError, match="not this one"):
             deployment.gradients(task, learning.make_batch(BATCH, step=0), "train")
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("clone")]
@@ -200,9 +202,9 @@ class Counting(learning.NormedTask):
 
 
 def test_clones_work_at_the_same_time_each_with_its_part_of_the_threads() -> None:
-    one = plan(5, 3).model_copy(update={"threads": 4})
-    with deploy(one) as deployment:
-        task = deployment.place(Counting())
+    plan = make_plan(5, 3).model_copy(update={"threads": 4})
+    with deploy(plan) as deployment:
+        task = deployment.setup_module(Counting())
         deployment.gradients(task, learning.make_batch(BATCH, step=0), "train")
         assert sorted(task.seen) == [(3, 2), (5, 2)]  # type: ignore[arg-type]
         assert torch.get_num_threads() == 4
@@ -210,17 +212,17 @@ def test_clones_work_at_the_same_time_each_with_its_part_of_the_threads() -> Non
 
 @pytest.mark.parametrize("order", [("single", "clones"), ("clones", "single")], ids="->".join)
 def test_what_one_strategy_saved_another_goes_on_with(order: tuple[str, str]) -> None:
-    """With the same next losses."""
-    plans = {"single": plan_of(BATCH), "clones": plan(5, 3)}
+    """The next losses are the same."""
+    plans = {"single": plan_of(BATCH), "clones": make_plan(5, 3)}
     wanted, numbers = learnt(plans[order[0]], "normed")
     with deploy(plans[order[0]]) as deployment:
-        task = deployment.place(learning.make_task("normed"))
+        task = deployment.setup_module(learning.make_task("normed"))
         _steps(deployment, task, range(2))
         state, kept = deployment.state(), task.state_dict()
     with deploy(plans[order[1]]) as other:
         again = learning.make_task("normed")
         again.load_state_dict(kept)
-        other.place(again)
+        other.setup_module(again)
         other.load_state(state)
         losses = _steps(other, again, range(2, learning.STEPS))
     assert losses == pytest.approx(numbers[2 : learning.STEPS], rel=1e-5)
@@ -229,12 +231,12 @@ def test_what_one_strategy_saved_another_goes_on_with(order: tuple[str, str]) ->
 
 def _steps(deployment: Deployment, task: nn.Module, steps: range) -> list[float]:
     optimizer = torch.optim.SGD(task.parameters(), lr=0.05)
-    found = []
+    values = []
     for step in steps:
         losses = deployment.gradients(task, learning.make_batch(BATCH, step=step), "train")
-        found.append(float(losses.total() / losses.weight))
+        values.append(float(losses.total() / losses.weight))
         deployment.update(optimizer, max_norm=None)
-    return found
+    return values
 
 
 class Fickle(learning.NormedTask):
@@ -250,20 +252,20 @@ class Fickle(learning.NormedTask):
             self.features[1] = norm
 
 
-def test_clones_that_come_to_different_norms_are_told_not_mixed() -> None:
-    with deploy(plan(5, 3)) as deployment:
+def test_clones_at_different_norms_are_an_error() -> None:
+    with deploy(make_plan(5, 3)) as deployment:
         task = Fickle()
         task.features[4] = nn.BatchNorm2d(8)
         task.features[3] = nn.Conv2d(8, 4, 3)
         task.features[4] = nn.BatchNorm2d(4)
         task.classes = nn.Linear(4, 4)
-        deployment.place(task)
-        with pytest.raises(BoxcrewError, match="meet at different BatchNorms"):
+        deployment.setup_module(task)
+        with pytest.raises(BoxcrewError, match="clones are at different BatchNorms"):
             deployment.gradients(task, learning.make_batch(BATCH, step=0), "train")
 
 
 class Hungry(learning.NormedTask):
-    """Has no memory for more than two samples, and knows whether what it had made is still there."""
+    """Has no memory for more than two samples, and notes whether its earlier tensors are still alive."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -281,17 +283,17 @@ class Hungry(learning.NormedTask):
             made = torch.zeros(9)
             self.kept.append(weakref.ref(made))
             raise torch.OutOfMemoryError("out of memory")
-        self.alive += [one() is not None for one in self.kept]
+        self.alive += [reference() is not None for reference in self.kept]
         return super().forward(batch, phase)
 
 
 def test_where_memory_runs_out_all_of_a_failed_try_is_freed_at_once() -> None:
-    """Not when the garbage is next collected, and devices are asked to free it too."""
+    """It does not wait for the garbage collector, and devices are asked to free memory too."""
     fakes = FakeDevices()
     gc.disable()
     try:
-        with deploy(plan(4, 4, devices=("cuda:0", "cuda:1")), fakes) as deployment:
-            task = deployment.place(Hungry())
+        with deploy(make_plan(4, 4, devices=("cuda:0", "cuda:1")), fakes) as deployment:
+            task = deployment.setup_module(Hungry())
             deployment.gradients(task, learning.make_batch(BATCH, step=0), "train")
     finally:
         gc.enable()
@@ -304,48 +306,48 @@ def test_where_memory_runs_out_all_of_a_failed_try_is_freed_at_once() -> None:
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_lower_precision_computes_nearly_the_same(precision: Precision) -> None:
     _, wanted = learnt_alone("normed", 1)
-    low = plan(5, 3, devices=("cuda:0", "cpu")).model_copy(update={"precision": precision})
+    low = make_plan(5, 3, devices=("cuda:0", "cpu")).model_copy(update={"precision": precision})
     with deploy(low, FakeDevices()) as deployment:
         if precision == "fp16":  # its scale begins so high that the first steps are lost in finding it
             scaler = {"scale": 256.0, "growth_factor": 2.0, "backoff_factor": 0.5, "growth_interval": 2000}
             deployment.load_state({"scaler": {**scaler, "_growth_tracker": 0}, "parts": 1})
-        task = deployment.place(learning.make_task("normed"))
+        task = deployment.setup_module(learning.make_task("normed"))
         losses, norms = learning.learn(deployment, task)
     assert losses + norms == pytest.approx(wanted, rel=0.05)
 
 
-def test_a_single_sample_that_a_norm_refuses_is_the_users_to_mend() -> None:
+def test_a_single_sample_that_a_norm_refuses_is_an_error() -> None:
     task = learning.NormedTask()
     task.features.append(nn.AdaptiveAvgPool2d(1))
     task.features.append(nn.BatchNorm2d(8))
     with (
-        deploy(plan(7, 1, batch_norm="first")) as deployment,
-        pytest.raises(BoxcrewError, match="a clone has one sample only"),
+        deploy(make_plan(7, 1, batch_norm="first")) as deployment,
+        pytest.raises(BoxcrewError, match="a clone has only one sample"),
     ):
-        deployment.gradients(deployment.place(task), learning.make_batch(BATCH, step=0), "train")
+        deployment.gradients(deployment.setup_module(task), learning.make_batch(BATCH, step=0), "train")
 
 
 def test_a_batch_smaller_than_the_clones() -> None:
-    """As when images could not be read: clones without a sample have nothing to do."""
+    """Images could not be read, so clones without a sample have nothing to do."""
     batch = learning.make_batch(2, step=0)
     alone = learning.make_task("normed")
     with deploy(plan_of(BATCH)) as deployment:
         wanted = deployment.gradients(alone, batch, "train")
-    with deploy(plan(2, 2, 2, 2)) as deployment:
+    with deploy(make_plan(2, 2, 2, 2)) as deployment:
         assert isinstance(deployment, Clones)
-        task = deployment.place(learning.make_task("normed"))
+        task = deployment.setup_module(learning.make_task("normed"))
         losses = deployment.gradients(task, batch, "train")
     torch.testing.assert_close(losses.total(), wanted.total())
-    for one, other in zip(task.parameters(), alone.parameters(), strict=True):
-        torch.testing.assert_close(one.grad, other.grad)
+    for parameter, original in zip(task.parameters(), alone.parameters(), strict=True):
+        torch.testing.assert_close(parameter.grad, original.grad)
 
 
-def test_what_is_lent_is_as_learnt_by_now_and_is_not_learnt_with() -> None:
-    with deploy(plan(5, 3, devices=("cuda:0", "cpu")), FakeDevices()) as deployment:
-        task = deployment.place(learning.make_task("normed"))
+def test_an_eval_copy_has_the_learnt_values_and_is_not_trained() -> None:
+    with deploy(make_plan(5, 3, devices=("cuda:0", "cpu")), FakeDevices()) as deployment:
+        task = deployment.setup_module(learning.make_task("normed"))
         learning.learn(deployment, task)
-        lent = deployment.eval_copy(task)
-        assert learning.distance(lent.state_dict(), task.state_dict()) == 0
-        assert lent is not task
-    with deploy(plan(5, 3)) as deployment:
+        copied = deployment.eval_copy(task)
+        assert learning.distance(copied.state_dict(), task.state_dict()) == 0
+        assert copied is not task
+    with deploy(make_plan(5, 3)) as deployment:
         assert deployment.eval_copy(task) is task

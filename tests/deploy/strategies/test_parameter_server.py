@@ -26,7 +26,7 @@ Work = Callable[[Deployment, nn.Module], Any]
 MakeOptimizer = Callable[[nn.Module], torch.optim.Optimizer]
 
 
-def plan(
+def make_plan(
     *replicas: tuple[int, ...], servers: int, staleness: int | None = None, batch_norm: str = "first"
 ) -> Plan:
     """Each replica with clones of these shares."""
@@ -48,23 +48,23 @@ def descent(task: nn.Module) -> torch.optim.Optimizer:
 
 
 def _play(
-    one: Plan, name: str, work: Work, make_optimizer: MakeOptimizer, group: ReplicaGroup, file: Path
+    plan: Plan, name: str, work: Work, make_optimizer: MakeOptimizer, group: ReplicaGroup, file: Path
 ) -> None:
-    """A replica leaves what it found, a server the most steps that one replica was ahead of another."""
+    """A replica saves its results, a server the most steps that one replica was ahead of another."""
     task = learning.make_task(name)
     if group.is_server:
-        server = Server(one, group, task, make_optimizer(task))
+        server = Server(plan, group, task, make_optimizer(task))
         server.run()
         torch.save((server.num_kept, server.lead), file)
         return
-    with deploy(one, group=group) as deployment:
-        torch.save(work(deployment, deployment.place(task)), file)
+    with deploy(plan, group=group) as deployment:
+        torch.save(work(deployment, deployment.setup_module(task)), file)
 
 
-def play(one: Plan, work: Work, folder: Path, *, task: str = "normed") -> tuple[list[Any], list[Any]]:
-    """What replicas and servers found."""
-    found = in_all_processes(one, partial(_play, one, task, work, descent), folder)
-    return found[: len(one.replicas)], found[len(one.replicas) :]
+def play(plan: Plan, work: Work, folder: Path, *, task: str = "normed") -> tuple[list[Any], list[Any]]:
+    """Return the results of replicas and of servers."""
+    results = in_all_processes(plan, partial(_play, plan, task, work, descent), folder)
+    return results[: len(plan.replicas)], results[len(plan.replicas) :]
 
 
 def learn(deployment: Deployment, task: nn.Module) -> Any:
@@ -72,43 +72,43 @@ def learn(deployment: Deployment, task: nn.Module) -> Any:
     return task.state_dict(), losses + norms
 
 
-def learn_alone(one: Plan, *, task: str = "normed") -> tuple[dict[str, Tensor], list[float]]:
-    with deploy(one) as deployment:
-        made = deployment.place(learning.make_task(task))
+def learn_alone(plan: Plan, *, task: str = "normed") -> tuple[dict[str, Tensor], list[float]]:
+    with deploy(plan) as deployment:
+        made = deployment.setup_module(learning.make_task(task))
         losses, norms = learning.learn(deployment, made, optimizer=descent(made))
     return made.state_dict(), losses + norms
 
 
 def test_replicas_with_several_clones_each(tmp_path: Path) -> None:
-    """The classic picture: two replicas, two clones, two servers. As one clone does, BatchNorms too."""
-    replicas, servers = play(plan((3, 1), (2, 2), servers=2, batch_norm="synced"), learn, tmp_path)
+    """The classic case: two replicas, two clones, two servers learn what one clone does, BatchNorms too."""
+    replicas, servers = play(make_plan((3, 1), (2, 2), servers=2, batch_norm="synced"), learn, tmp_path)
     wanted, numbers = learn_alone(plan_of(8))
-    for state, told in replicas:
-        assert told == pytest.approx(numbers, rel=1e-5)
+    for state, own_numbers in replicas:
+        assert own_numbers == pytest.approx(numbers, rel=1e-5)
         assert learning.distance(state, wanted) < 1e-6
     total = len(list(learning.make_task("normed").parameters()))
     assert [kept for kept, _ in servers] == [-(-total // 2), total // 2]
 
 
 def test_alone_at_its_own_pace_a_replica_learns_what_one_process_does(tmp_path: Path) -> None:
-    replicas, _ = play(plan((8,), servers=2, staleness=0), learn, tmp_path)
+    replicas, _ = play(make_plan((8,), servers=2, staleness=0), learn, tmp_path)
     wanted, numbers = learn_alone(plan_of(8))
     assert replicas[0][1] == pytest.approx(numbers, rel=1e-6)
     assert learning.distance(replicas[0][0], wanted) < 1e-6
 
 
 def at_own_pace(deployment: Deployment, task: nn.Module) -> Any:
-    """The second replica is slow. Gives what it has sent in all, and what the servers have in the end."""
+    """The second replica is slow. Return what was sent in all, and what the servers have in the end."""
     optimizer, group = descent(task), deployment.group
     before = {name: value.detach().clone() for name, value in task.named_parameters()}
     sent = {name: torch.zeros_like(value) for name, value in before.items()}
-    part = len(deployment.positions) / deployment.plan.batch
+    share = len(deployment.positions) / deployment.plan.batch
     for step in range(6):
         time.sleep(0.3 * group.rank)
         batch = learning.make_batch(deployment.plan.batch, step=step).select(deployment.positions)
         deployment.gradients(task, batch, "train")
         for name, parameter in task.named_parameters():
-            sent[name] += part * parameter.grad if parameter.grad is not None else 0
+            sent[name] += share * parameter.grad if parameter.grad is not None else 0
         deployment.update(optimizer, max_norm=None)
     group.all_reduce(torch.zeros(1))  # until both have sent all
     deployment.update(optimizer, max_norm=None)
@@ -119,14 +119,14 @@ def at_own_pace(deployment: Deployment, task: nn.Module) -> Any:
 @pytest.mark.parametrize("staleness", [0, 2])
 def test_each_at_its_own_pace_but_not_too_far_ahead(tmp_path: Path, staleness: int) -> None:
     """No gradient is lost or counted twice, whatever the order they come in."""
-    one = plan((5,), (3,), servers=2, staleness=staleness)
-    replicas, servers = play(one, at_own_pace, tmp_path)
+    plan = make_plan((5,), (3,), servers=2, staleness=staleness)
+    replicas, servers = play(plan, at_own_pace, tmp_path)
     before, _, after = replicas[0]
     for name, value in after.items():
         moved = before[name] - RATE * sum(sent[name] for _, sent, _ in replicas)
         torch.testing.assert_close(value, moved, rtol=1e-5, atol=1e-7)
         assert torch.equal(value, replicas[1][2][name])
-    # A step is counted when it is sent; who is too far ahead gets no answer to it.
+    # A step is counted when it is sent; a replica that is too far ahead gets no answer to it.
     assert [lead for _, lead in servers] == [staleness + 1] * 2
 
 
@@ -137,16 +137,16 @@ def stop_at_different_steps(deployment: Deployment, task: nn.Module) -> Any:
         time.sleep(0.2 * rank)
         deployment.gradients(task, learning.make_batch(8, step=0).select(deployment.positions), "train")
         deployment.update(optimizer, max_norm=None)
-        wish = RunStatus(elapsed=10.0 * step, stop=rank == 1 and step >= 2, interrupted=rank == 1)
-        agreed = deployment.all_reduce_status(wish)
+        status = RunStatus(elapsed=10.0 * step, stop=rank == 1 and step >= 2, interrupted=rank == 1)
+        agreed = deployment.all_reduce_status(status)
         if agreed.stop:
             return step, agreed.interrupted, agreed.elapsed
     return None
 
 
 def test_replicas_at_different_steps_stop_after_the_same(tmp_path: Path) -> None:
-    one = plan((4,), (4,), servers=2, staleness=3)
-    ends, _ = play(one, stop_at_different_steps, tmp_path)
+    plan = make_plan((4,), (4,), servers=2, staleness=3)
+    ends, _ = play(plan, stop_at_different_steps, tmp_path)
     assert ends[0][:2] == ends[1][:2]
     steps, interrupted, elapsed = ends[0]
     assert 2 < steps <= 2 + 3 + 2
@@ -163,12 +163,12 @@ def leave_out(deployment: Deployment, task: nn.Module) -> Any:
             deployment.discard(task)
         else:
             deployment.update(optimizer, max_norm=None)
-    return sum(map(len, deployment.group.messages.under_way.values()))
+    return sum(map(len, deployment.group.messages.unconfirmed.values()))
 
 
 def test_a_step_that_is_left_out_counts_as_one(tmp_path: Path) -> None:
-    """Or the others would wait for it for ever. And what was sent is forgotten once it has arrived."""
-    kept, servers = play(plan((4,), (4,), servers=2, staleness=1), leave_out, tmp_path)
+    """Else the others would wait for it forever. What was sent is forgotten once it has arrived."""
+    kept, servers = play(make_plan((4,), (4,), servers=2, staleness=1), leave_out, tmp_path)
     assert [lead <= 2 for _, lead in servers] == [True, True]
     assert kept == [0, 0]
 
@@ -191,18 +191,18 @@ def adam(task: nn.Module) -> torch.optim.Optimizer:
 def test_at_ones_own_pace_adaptive_optimizers_go_as_far_as_together(
     tmp_path: Path,
 ) -> None:
-    """Which care little for how long a gradient is: it is the rate that has to be divided."""
-    far = []
+    """They care little about the length of a gradient: the learning rate has to be divided."""
+    distances = []
     for staleness in (None, 1):
-        one = plan((4,), (4,), servers=1, staleness=staleness)
-        found = in_all_processes(one, partial(_play, one, "normed", adaptive, adam), tmp_path)
-        far.append(float(found[0]))
-    assert far[1] == pytest.approx(far[0], rel=0.3)
+        plan = make_plan((4,), (4,), servers=1, staleness=staleness)
+        results = in_all_processes(plan, partial(_play, plan, "normed", adaptive, adam), tmp_path)
+        distances.append(float(results[0]))
+    assert distances[1] == pytest.approx(distances[0], rel=0.3)
 
 
 def spoil(deployment: Deployment, task: nn.Module) -> Any:
-    """The second replica's gradient is not finite in the second step; then a step is taken back."""
-    optimizer, found = descent(task), []
+    """The second replica's gradient is not finite in the second step; then a step is discarded."""
+    optimizer, results = descent(task), []
     for step in range(4):
         batch = learning.make_batch(8, step=step).select(deployment.positions)
         deployment.gradients(task, batch, "train")
@@ -214,19 +214,19 @@ def spoil(deployment: Deployment, task: nn.Module) -> Any:
             deployment.discard(task)
             continue
         norm = deployment.update(optimizer, max_norm=0.5)
-        found.append((norm, next(task.parameters()).detach().clone()))
-    return found
+        results.append((norm, next(task.parameters()).detach().clone()))
+    return results
 
 
 @pytest.mark.parametrize("staleness", [None, 4])
 def test_what_is_not_finite_moves_nothing(tmp_path: Path, staleness: int | None) -> None:
-    found, _ = play(plan((4,), (4,), servers=2, staleness=staleness), spoil, tmp_path)
-    norms = [[norm for norm, _ in replica] for replica in found]
+    results, _ = play(make_plan((4,), (4,), servers=2, staleness=staleness), spoil, tmp_path)
+    norms = [[norm for norm, _ in replica] for replica in results]
     assert [math.isfinite(norm) for norm in norms[1]] == [True, False, True]
-    # Together both must leave the step out; at one's own pace only who has it.
+    # Synchronously both must leave the step out; asynchronously only the one that has it.
     assert [math.isfinite(norm) for norm in norms[0]] == [True, staleness is not None, True]
-    for replica in found:
+    for replica in results:
         assert all(bool(value.isfinite().all()) for _, value in replica)
     if staleness is None:
-        assert torch.equal(found[0][0][1], found[0][1][1])
-        assert torch.equal(found[0][2][1], found[1][2][1])
+        assert torch.equal(results[0][0][1], results[0][1][1])
+        assert torch.equal(results[0][2][1], results[1][2][1])

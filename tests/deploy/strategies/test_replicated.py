@@ -25,7 +25,7 @@ from tests.helpers.processes import in_all_processes
 
 BATCH = 8
 ALONE = ("single", "clones")  # strategies for one process
-WAYS = [((8,), 2), ((5, 3), 2), ((3, 3, 2), 1)]  # shares, and parts of a step
+WAYS = [((8,), 2), ((5, 3), 2), ((3, 3, 2), 1)]  # shares, and micro-batches of a step
 CASES = [
     (name, *way)
     for name in STRATEGIES.names()
@@ -36,7 +36,7 @@ TOLERANCE = {"normed": 1e-6, "idle": 1e-6, "ssdlite": 1e-10}
 STOP = 3  # the step after which a run is to go on elsewhere
 
 
-def plan(strategy: str, *shares: int, accumulation: int = 1, servers: int = 0) -> Plan:
+def make_plan(strategy: str, *shares: int, accumulation: int = 1, servers: int = 0) -> Plan:
     replicas = tuple(Replica(clones=(Clone(device="cpu", share=share),)) for share in shares)
     return plan_of(
         *shares,
@@ -62,10 +62,10 @@ def learn(deployment: Deployment, task: nn.Module, optimizer: Optimizer) -> Any:
 
 
 def begin(deployment: Deployment, task: nn.Module, optimizer: Optimizer) -> Any:
-    """What is saved at the stop, as a checkpoint has it, and what would come after it."""
+    """Return what a checkpoint saves at the stop, and the losses and norms that come after it."""
     learning.learn(deployment, task, optimizer=optimizer, steps=range(STOP))
     stopped: dict[str, Any] = {"task": deployment.gather_full_state(task.state_dict())}
-    if deployment.is_chief or not deployment.has_full_state:  # who is called
+    if deployment.is_chief or not deployment.has_full_state:  # those that serve the chief's commands
         slots = deployment.slots(optimizer)
         stopped |= {"slots": deployment.gather_full_state(slots.tensors), "plain": json.dumps(slots.plain)}
     stopped = copy.deepcopy(stopped)
@@ -73,9 +73,9 @@ def begin(deployment: Deployment, task: nn.Module, optimizer: Optimizer) -> Any:
     return stopped, losses + norms
 
 
-def go_on(other: Path, deployment: Deployment, task: nn.Module, optimizer: Optimizer) -> Any:
-    """From where another stopped: its next losses."""
-    begun = torch.load(other, weights_only=True)
+def go_on(saved: Path, deployment: Deployment, task: nn.Module, optimizer: Optimizer) -> Any:
+    """Go on from where another stopped; return the next losses and norms."""
+    begun = torch.load(saved, weights_only=True)
     for name, own in task.state_dict().items():
         deployment.load_into(own, begun["task"][name])
     deployment.load_slots(optimizer, Slots(begun["slots"], json.loads(begun["plain"])))
@@ -87,29 +87,29 @@ Scene = tuple[str, Callable[[nn.Module], Optimizer], Callable[[Deployment, nn.Mo
 """A task's name, its optimizer, and what to do with them."""
 
 
-def scenes(other: Path) -> dict[str, Scene]:
-    """All in one set of processes: starting them is what takes long."""
-    found: dict[str, Scene] = {name: (name, descent, learn) for name in learning.TASKS}
-    return found | {"begun": ("idle", momentum, begin), "gone on": ("idle", momentum, partial(go_on, other))}
+def scenes(saved: Path) -> dict[str, Scene]:
+    """All scenes play in one set of processes: starting them takes long."""
+    learnt: dict[str, Scene] = {name: (name, descent, learn) for name in learning.TASKS}
+    return learnt | {"begun": ("idle", momentum, begin), "gone on": ("idle", momentum, partial(go_on, saved))}
 
 
-def play(scene: Scene, one: Plan, group: ReplicaGroup) -> Any:
+def play(scene: Scene, plan: Plan, group: ReplicaGroup) -> Any:
     name, make_optimizer, act = scene
     task = _disturbed(learning.make_task(name), group.rank)
     if group.is_server:
-        Server(one, group, task, make_optimizer(task)).run()
+        Server(plan, group, task, make_optimizer(task)).run()
         return None
-    with deploy(one, group=group) as deployment:
-        placed = deployment.place(task)
+    with deploy(plan, group=group) as deployment:
+        placed = deployment.setup_module(task)
         return act(deployment, placed, make_optimizer(placed))
 
 
-def play_all(one: Plan, other: Path, group: ReplicaGroup, file: Path) -> None:
-    torch.save({title: play(scene, one, group) for title, scene in scenes(other).items()}, file)
+def play_all(plan: Plan, saved: Path, group: ReplicaGroup, file: Path) -> None:
+    torch.save({title: play(scene, plan, group) for title, scene in scenes(saved).items()}, file)
 
 
 def _disturbed(task: nn.Module, rank: int) -> nn.Module:
-    """All begin with what the chief has, whatever they had."""
+    """Give replicas other values than the chief: all must begin with the chief's."""
     if rank:
         for parameter in task.parameters():
             torch.nn.init.constant_(parameter, 0.5)
@@ -119,7 +119,7 @@ def _disturbed(task: nn.Module, rank: int) -> nn.Module:
 @cache
 def learnt_alone(name: str, accumulation: int) -> tuple[dict[str, Tensor], list[float]]:
     with deploy(plan_of(BATCH, accumulation=accumulation)) as deployment:
-        task = deployment.place(learning.make_task(name))
+        task = deployment.setup_module(learning.make_task(name))
         losses, norms = learning.learn(deployment, task)
     return task.state_dict(), losses + norms
 
@@ -129,31 +129,31 @@ def test_any_number_of_replicas_with_any_shares_learn_the_same(
     strategy: str, shares: tuple[int, ...], accumulation: int, tmp_path: Path
 ) -> None:
     servers = 2 if strategy == "parameter_server" else 0
-    alone, one = (
+    alone, plan = (
         plan_of(BATCH, accumulation=accumulation),
-        plan(strategy, *shares, accumulation=accumulation, servers=servers),
+        make_plan(strategy, *shares, accumulation=accumulation, servers=servers),
     )
     stopped, after = play(scenes(tmp_path)["begun"], alone, ReplicaGroup())
     torch.save(stopped, tmp_path / "alone.pt")
-    found = in_all_processes(one, partial(play_all, one, tmp_path / "alone.pt"), tmp_path)[: len(shares)]
-    torch.save(found[0]["begun"][0], tmp_path / "several.pt")
+    results = in_all_processes(plan, partial(play_all, plan, tmp_path / "alone.pt"), tmp_path)[: len(shares)]
+    torch.save(results[0]["begun"][0], tmp_path / "several.pt")
     gone_on = play(scenes(tmp_path / "several.pt")["gone on"], alone, ReplicaGroup())
     assert gone_on == pytest.approx(after, rel=1e-5)
     for name in learning.TASKS:
         wanted, numbers = learnt_alone(name, accumulation)
-        first = found[0][name][0]
-        for state, told in (replica[name] for replica in found):
-            assert told == pytest.approx(numbers, rel=1e-5)
+        first = results[0][name][0]
+        for state, own_numbers in (replica[name] for replica in results):
+            assert own_numbers == pytest.approx(numbers, rel=1e-5)
             if state:
                 assert learning.distance(state, wanted) <= TOLERANCE[name], name
                 _require_equal_parameters(state, first)
-    for replica in found:
+    for replica in results:
         assert replica["begun"][1] == pytest.approx(after, rel=1e-5)
         assert replica["gone on"] == pytest.approx(after, rel=1e-5)
 
 
 def _require_equal_parameters(state: dict[str, Tensor], first: dict[str, Tensor]) -> None:
-    """To the last bit: nobody would bring replicas together again."""
+    """Replicas must be equal to the bit: nothing would bring them together again."""
     assert state.keys() == first.keys()
     for name, value in first.items():
         assert torch.equal(state[name], value), name

@@ -23,9 +23,9 @@ def reference(fashion: list[EvaluatedImage], fashion_truth: dict[str, Any]) -> A
     ids = {image["file_name"]: image["id"] for image in fashion_truth["images"]}
     results = []
     for one in fashion:
-        boxes = one.found.boxes.numpy().astype(np.float64)
+        boxes = one.detections.boxes.numpy().astype(np.float64)
         for box, score, label in zip(
-            boxes, one.found.scores.tolist(), one.found.labels.tolist(), strict=True
+            boxes, one.detections.scores.tolist(), one.detections.labels.tolist(), strict=True
         ):
             x, y, right, bottom = box.tolist()
             found = {"image_id": ids[one.key], "category_id": label + 1, "score": score}

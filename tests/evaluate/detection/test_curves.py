@@ -42,7 +42,7 @@ def test_the_threshold_is_the_best_of_the_grid(fashion: list[EvaluatedImage]) ->
     def mean_f1(threshold: float) -> float:
         values = []
         for one in decided:
-            right, found = one.right[one.scores >= threshold].sum(), (one.scores >= threshold).sum()
+            right, found = one.true_positive[one.scores >= threshold].sum(), (one.scores >= threshold).sum()
             values.append(2 * right / (found + one.num_objects))
         return float(np.mean(values))
 

@@ -33,8 +33,10 @@ def changed(
             width=int(one.width * scale),
             height=int(one.height * scale),
             target=one.target.with_boxes(one.target.boxes * scale),
-            found=Detections(
-                boxes=one.found.boxes * scale, scores=scores(one.found.scores), labels=one.found.labels
+            detections=Detections(
+                boxes=one.detections.boxes * scale,
+                scores=scores(one.detections.scores),
+                labels=one.detections.labels,
             ),
         )
         for one in evaluated
@@ -47,7 +49,7 @@ def perfect(evaluated: list[EvaluatedImage]) -> list[EvaluatedImage]:
         replace(
             one,
             target=target,
-            found=Detections(
+            detections=Detections(
                 boxes=torch.tensor(target.boxes),
                 scores=torch.linspace(0.9, 0.5, len(target)),
                 labels=torch.tensor(target.labels),
@@ -136,11 +138,15 @@ def test_nothing_to_judge() -> None:
 
 def test_arguments_are_not_changed(fashion: list[EvaluatedImage]) -> None:
     one = fashion[0]
-    truth, boxes, scores = one.target.boxes.copy(), one.found.boxes.clone(), one.found.scores.clone()
+    truth, boxes, scores = (
+        one.target.boxes.copy(),
+        one.detections.boxes.clone(),
+        one.detections.scores.clone(),
+    )
     evaluate_detections(fashion[:3], CLASSES)
     assert (one.target.boxes == truth).all()
-    assert torch.equal(one.found.boxes, boxes)
-    assert torch.equal(one.found.scores, scores)
+    assert torch.equal(one.detections.boxes, boxes)
+    assert torch.equal(one.detections.scores, scores)
 
 
 def test_thousands_of_images_take_seconds(fashion: list[EvaluatedImage]) -> None:

@@ -1,4 +1,4 @@
-"""What a detector says against labels: planted errors are found, and a bad detector is not listened to."""
+"""Suspects are the planted errors of labels; a bad detector suspects nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def evaluated(target: Target, found: Sequence[Found], *, key: str = "odd") -> Ev
         width=200,
         height=200,
         target=target,
-        found=Detections(
+        detections=Detections(
             boxes=torch.tensor([box for box, _, _ in best_first]).reshape(-1, 4),
             scores=torch.tensor([score for _, _, score in best_first]),
             labels=torch.tensor([label for _, label, _ in best_first], dtype=torch.int64),
@@ -48,7 +48,7 @@ def honest(key: str, *, score: float = 0.9) -> EvaluatedImage:
 
 
 def among_honest(odd: EvaluatedImage, *, limit: int = 24) -> tuple[Suspect, ...]:
-    """What is said about one image by a detector that is right about ten others."""
+    """Return the suspects of one image, by a detector that is right about ten others."""
     return suspects_of({"train": [*(honest(f"{i}") for i in range(10)), odd]}, CLASSES, limit=limit)
 
 
@@ -152,7 +152,7 @@ def test_a_class_that_is_not_known_is_left_out() -> None:
 
 
 def test_planted_errors_in_a_real_set_are_all_found_and_nothing_else() -> None:
-    """Against a detector that gives the truth, in pixels a little off."""
+    """Return the suspects of a detector that detects the truth, a few pixels off."""
     records = [record for record in open_source("shelf").split("val") if len(record.target) >= 2][:80]
     names = open_source("shelf").classes
     draw = np.random.default_rng(1)

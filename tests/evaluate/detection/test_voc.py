@@ -91,7 +91,10 @@ def slow_verdicts(evaluated: Sequence[EvaluatedImage], label: int) -> tuple[list
         (score, i, box)
         for i, one in enumerate(evaluated)
         for box, score, mine in zip(
-            one.found.boxes.tolist(), one.found.scores.tolist(), one.found.labels.tolist(), strict=True
+            one.detections.boxes.tolist(),
+            one.detections.scores.tolist(),
+            one.detections.labels.tolist(),
+            strict=True,
         )
         if mine == label
     ]

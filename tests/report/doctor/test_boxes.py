@@ -13,7 +13,7 @@ from boxcrew.report.doctor.report import Diagnosis
 from boxcrew.testing.sources import DrawnSource
 
 
-def test_boxes_are_counted_as_reach_counts_them(small: Diagnosis) -> None:
+def test_boxes_are_counted_as_the_coverage_counts_them(small: Diagnosis) -> None:
     every = AllBoxes.of(small)
     assert len(every.boxes) == small.num_boxes == len(every.owners)
     assert small.anchor_coverage is not None

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -15,7 +15,7 @@ from boxcrew.report.doctor.charts import (
     HEIGHT,
     LOST,
     WIDTH,
-    Axis,
+    Bins,
     Numbers,
     bar,
     heat_map,
@@ -34,46 +34,58 @@ def counts(chart: Html) -> list[int]:
 
 
 def rects(chart: Html) -> list[tuple[float, float, float, float]]:
-    tree = ET.fromstring(chart)
-    sides = ("x", "y", "width", "height")
-    return [tuple(float(r.attrib[s]) for s in sides) for r in tree.iter("rect")]  # type: ignore[misc]
+    """The left, top, right and bottom of everything that has a tooltip."""
+    groups = [group for group in ET.fromstring(chart).iter("g") if group.find("title") is not None]
+    paths = [path.attrib["d"] for group in groups for path in group.iter("path")]
+    points = [np.array(re.findall(r"[\d.]+", path), dtype=np.float64).reshape(-1, 2) for path in paths]
+    return [(*corners.min(axis=0), *corners.max(axis=0)) for corners in points]
 
 
+def ticks(chart: Html) -> list[float]:
+    """The numbers on both axes."""
+    texts = (text.text or "" for text in ET.fromstring(chart).iter("text"))
+    return [float(text.replace(",", "")) for text in texts if re.fullmatch(r"[\d.,]+", text)]
+
+
+@settings(deadline=None)  # the first chart imports matplotlib
 @given(values=SIDES)
 def test_no_value_is_lost_and_none_leaves_the_chart(values: Numbers) -> None:
-    axis = Axis.doubling(values, "pixels")
-    chart = histogram(values, axis, what="things")
+    bins = Bins.doubling(values, "pixels")
+    chart = histogram(values, bins, what="things")
     assert sum(counts(chart)) == len(values)
-    for x, y, width, height in rects(chart):
-        assert -0.1 <= x <= x + width <= WIDTH + 0.1
-        assert -0.1 <= y <= y + height <= HEIGHT + 0.1
+    for left, top, right, bottom in rects(chart):
+        assert 0 <= left < right <= WIDTH
+        assert 0 <= top < bottom <= HEIGHT
 
 
+@settings(deadline=None)  # the first chart imports matplotlib
 @given(values=SIDES)
 def test_a_heat_map_counts_all_points(values: Numbers) -> None:
-    axes = Axis.doubling(values, "width"), Axis.doubling(values[::-1], "height")
-    chart = heat_map(values, values[::-1], axes, what="things", lines=(1 / 3, 1, 3))
+    axes = Bins.doubling(values, "width"), Bins.doubling(values[::-1], "height")
+    chart = heat_map(np.stack((values, values[::-1]), axis=1), axes, what="things", ratios=(1 / 3, 1, 3))
     assert sum(counts(chart)) == len(values)
 
 
+@settings(deadline=None)  # the first chart imports matplotlib
 @given(most=st.integers(0, 3000))
 def test_whole_numbers_have_whole_bins(most: int) -> None:
-    axis = Axis.counting(most, "objects")
-    assert len(axis.edges) <= 42
+    bins = Bins.counting(most, "objects")
+    assert len(bins.edges) <= 42
     values = np.arange(most + 1, dtype=np.float64)
-    assert sum(counts(histogram(values, axis, what="things"))) == most + 1
-    assert axis.bin_name(0).startswith("0")
-    assert all(tick % 1 == 0 for tick in axis.ticks())
+    chart = histogram(values, bins, what="things")
+    assert sum(counts(chart)) == most + 1
+    assert all(tick % 1 == 0 for tick in ticks(chart))
+    assert bins.name(0).startswith("0")
 
 
 def test_places_run_downwards_and_sizes_upwards() -> None:
-    places = Axis.shares("x", bins=4), Axis.shares("y", bins=4)
-    (_, *_), (_, high, _, _) = rects(heat_map(np.array([0.1]), np.array([0.1]), places, what="things"))
-    (_, *_), (_, low, _, _) = rects(heat_map(np.array([0.1]), np.array([0.9]), places, what="things"))
+    places = Bins.shares("x", num=4), Bins.shares("y", num=4)
+    ((_, high, _, _),) = rects(heat_map(np.array([[0.1, 0.1]]), places, what="things"))
+    ((_, low, _, _),) = rects(heat_map(np.array([[0.1, 0.9]]), places, what="things"))
     assert high < low
     sizes = np.array([10.0, 1000.0])
-    axes = Axis.doubling(sizes, "w"), Axis.doubling(sizes, "h")
-    _, small, large = rects(heat_map(sizes, sizes, axes, what="things"))
+    axes = Bins.doubling(sizes, "w"), Bins.doubling(sizes, "h")
+    small, large = rects(heat_map(np.stack((sizes, sizes), axis=1), axes, what="things"))
     assert small[0] < large[0]
     assert small[1] > large[1]
 
@@ -81,11 +93,11 @@ def test_places_run_downwards_and_sizes_upwards() -> None:
 def test_what_is_marked_is_said_and_seen() -> None:
     values = np.full(1000, 20.0)
     marked = np.arange(1000) < 3
-    chart = histogram(values, Axis.doubling(values, "pixels"), what="things", marked=marked)
+    chart = histogram(values, Bins.doubling(values, "pixels"), what="things", marked=marked)
     assert "1,000 things, 3 of them lost" in chart
     assert LOST in chart
     assert LOST not in histogram(
-        values, Axis.doubling(values, "pixels"), what="things", marked=~values.astype(bool)
+        values, Bins.doubling(values, "pixels"), what="things", marked=~values.astype(bool)
     )
 
 
@@ -100,7 +112,15 @@ def test_bars() -> None:
 
 @pytest.mark.parametrize("log", [False, True])
 def test_an_axis_has_a_few_ticks_inside(log: bool) -> None:
-    axis = Axis(edges=(1.0, 7.0, 900.0), title="x", log=log)
-    ticks = axis.ticks()
-    assert 2 <= len(ticks) <= 10
-    assert all(0 <= axis.place(tick) <= 1 for tick in ticks)
+    bins = Bins(edges=(1.0, 7.0, 900.0), title="x", log=log)
+    chart = heat_map(np.array([[3.0, 3.0]]), (bins, bins), what="things")
+    assert 4 <= len(ticks(chart)) <= 20
+    assert all(1 <= tick <= 900 for tick in ticks(chart))
+
+
+def test_charts_are_the_same_every_time_and_have_no_ids() -> None:
+    values = np.array([1.0, 2.0, 30.0])
+    first, second = (histogram(values, Bins.doubling(values, "x"), what="things") for _ in range(2))
+    assert first == second
+    assert not re.search(r' id="|url\(|<style|<metadata', first)
+    assert 'role="img" aria-label="Histogram of things by x"' in first

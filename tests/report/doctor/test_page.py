@@ -122,9 +122,9 @@ def test_the_same_for_programs(hostile: Diagnosis) -> None:
 def test_pages_of_real_sets_are_small(
     name: str, shared_data: Path, examined: Callable[[Path], Diagnosis], read_page: Any
 ) -> None:
-    told = examined(shared_data / name)
-    page = doctor_page(told, command="")
+    result = examined(shared_data / name)
+    page = doctor_page(result, command="")
     assert len(page) < 3_000_000
     read = read_page(page)
-    assert all(one in read.text for one in told.source.classes)
+    assert all(one in read.text for one in result.source.classes)
     assert len(read.values("img", "src")) >= 20

@@ -25,8 +25,8 @@ def test_damage_is_shown(
     first, second, *_ = sorted((photos / "Annotations").iterdir())
     first.write_text(re.sub(r"<xmax>[\d.]+", "<xmax>900", first.read_text(), count=1))
     second.write_text(re.sub(r"<xmax>[\d.]+", "<xmax>nan", second.read_text(), count=1))
-    told = examined(photos)
-    page = problems_section(told.source, workers=1)
+    result = examined(photos)
+    page = problems_section(result.source, workers=1)
     alts = [alt or "" for alt in read_page(page).values("img", "alt")]
     assert any(first.name in alt and ("reaches out" in alt or "is larger" in alt) for alt in alts)
     assert any(second.name in alt and "not a number" in alt for alt in alts)

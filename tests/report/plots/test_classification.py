@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from boxcrew.evaluate.accuracy import ClassificationReport, evaluate_classes
+from boxcrew.evaluate.classification import ClassificationReport, evaluate_classes
 from boxcrew.report.plots.classification import (
     plot_classes,
     plot_confusion,
@@ -28,7 +28,7 @@ PLOTS = (plot_confusion, plot_reliability, plot_classes)
 
 
 def report_of(num_classes: int, num: int = 3000) -> ClassificationReport:
-    """Of a good classifier. Names are long, and one is not ASCII; the last of several has no examples."""
+    """Return the report of a good classifier. Names are long, one is not ASCII; the last has no examples."""
     random = np.random.default_rng(num_classes)
     labels = random.integers(0, max(1, num_classes - 1), num)
     scores = random.normal(0, 1, (num, num_classes)) + 4 * np.eye(num_classes)[labels]

@@ -1,4 +1,4 @@
-"""The picture of what a plan takes."""
+"""The plot of a plan's prediction."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Drawn:
 
     @property
     def words(self) -> set[str]:
-        return {one.get_text() for one in self.texts}
+        return {text.get_text() for text in self.texts}
 
 
 class Draw(Protocol):
@@ -85,9 +85,11 @@ def prediction_of(memory: Sequence[Memory], timeline: Sequence[Span] = ()) -> Pr
 
 GPUS = tuple(f"cuda:{i}" for i in range(8))
 CPU = usual("cpu", 64 * GIB, 40 * GIB)
+ALL_KINDS = usual("cpu", 16 * GIB, 2 * GIB).model_copy(update={"evaluation": 250 * MIB, "workers": 140 * MIB})
 PLANS = {
     "one device": prediction_of([usual("cpu", 16 * GIB, 2 * GIB)], a_step(["cpu"])),
     "nine devices": prediction_of([CPU, *(usual(name, 24 * GIB, 6 * GIB) for name in GPUS)], a_step(GPUS)),
+    "all kinds": prediction_of([ALL_KINDS], a_step(["cpu"])),
     "no timeline": prediction_of([usual("cpu", 16 * GIB, 2 * GIB)]),
     "does not fit": prediction_of([CPU, usual("cuda:0", 8 * GIB, 9 * GIB)], a_step(["cuda:0"])),
     "is far too much": prediction_of([usual("cuda:0", 2 * GIB, 90 * GIB)], a_step(["cuda:0"])),
@@ -97,7 +99,7 @@ PLANS = {
 
 @pytest.fixture
 def draw(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Draw:
-    """Plots to `plan.png` and gives what was drawn when it was saved."""
+    """Return a function that plots to `plan.png` and returns what was drawn when it was saved."""
     drawn: dict[Text, None] = {}
     figures: list[Figure] = []
     draw_text = Text.draw
@@ -114,7 +116,7 @@ def draw(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Draw:
 
     def plot(prediction: Prediction, title: str = "A plan") -> Drawn:
         plot_plan(prediction, tmp_path / "plan.png", title=title)
-        return Drawn(figures[-1], tuple(one for one in drawn if one.get_visible() and one.get_text()))
+        return Drawn(figures[-1], tuple(text for text in drawn if text.get_visible() and text.get_text()))
 
     monkeypatch.setattr(Text, "draw", note)
     monkeypatch.setattr(plan_picture, "save", keep)
@@ -142,14 +144,14 @@ def test_a_picture_of_any_plan(name: str, read_png: Any, tmp_path: Path) -> None
 def test_no_text_is_cut_off_or_covers_another(name: str, draw: Draw) -> None:
     drawn = draw(PLANS[name])
     figure = drawn.figure
-    extents = {one: one.get_window_extent() for one in drawn.texts}
+    extents = {text: text.get_window_extent() for text in drawn.texts}
     assert len(extents) > 10
-    for one, box in extents.items():
-        assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1, one
-        assert figure.bbox.y0 <= box.y0 < box.y1 <= figure.bbox.y1, one
-    for (one, box), (other, other_box) in combinations(extents.items(), 2):
+    for text, box in extents.items():
+        assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1, text
+        assert figure.bbox.y0 <= box.y0 < box.y1 <= figure.bbox.y1, text
+    for (text, box), (other, other_box) in combinations(extents.items(), 2):
         shrunk = other_box.padded(-1)  # boxes of letters may touch
-        assert not box.overlaps(shrunk), (one, other)
+        assert not box.overlaps(shrunk), (text, other)
 
 
 def test_a_device_that_is_hardly_used_can_be_read(draw: Draw) -> None:
@@ -172,8 +174,7 @@ def test_kinds_that_no_device_holds_are_not_in_the_legend(draw: Draw) -> None:
 
 
 def test_all_kinds_are_drawn() -> None:
-    one = usual("cpu", GIB, GIB)
-    assert sum(getattr(one, kind) for kind in Memory.kinds) == one.peak
+    assert sum(getattr(ALL_KINDS, kind) for kind in Memory.kinds) == ALL_KINDS.peak
 
 
 def test_bars_are_as_long_as_the_share(draw: Draw, read_png: Any, tmp_path: Path) -> None:
@@ -233,7 +234,7 @@ def test_slow_steps_are_told_in_seconds(draw: Draw) -> None:
 def test_a_long_title_is_broken(draw: Draw) -> None:
     short, long = (draw(PLANS["one device"], text) for text in ("A plan", "a detector and its backbone " * 8))
     assert long.figure.get_figheight() > short.figure.get_figheight()
-    title = next(one for one in long.texts if one.get_text() == long.figure.get_suptitle())
+    title = next(text for text in long.texts if text.get_text() == long.figure.get_suptitle())
     assert title.get_text().count("\n") == 2
     assert title.get_window_extent().width < long.figure.bbox.width
 

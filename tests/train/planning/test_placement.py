@@ -1,4 +1,4 @@
-"""Who does what where, told to people and to programs."""
+"""The placement of a plan, for people and for programs."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ def mixed() -> Plan:
 
 
 def test_every_tensor_and_stage_has_a_device() -> None:
-    found = placement(mixed(), NET)
-    assert found["parameters"] == {name: "cpu" for name, _ in NET.named_parameters()}
-    assert found["buffers"] == {name: "cpu" for name, _ in NET.named_buffers()}
-    assert found["clones"] == [
+    placed = placement(mixed(), NET)
+    assert placed["parameters"] == {name: "cpu" for name, _ in NET.named_parameters()}
+    assert placed["buffers"] == {name: "cpu" for name, _ in NET.named_buffers()}
+    assert placed["clones"] == [
         {"name": "clone_0", "replica": 0, "device": "cuda:0", "samples": 5},
         {"name": "clone_1", "replica": 0, "device": "cpu", "samples": 3},
     ]
-    assert found["stages"]["forward, loss, backward"] == ["cuda:0", "cpu"]
-    assert found["inputs_device"] == found["optimizer_device"] == found["parameter_device"] == "cpu"
+    assert placed["stages"]["forward, loss, backward"] == ["cuda:0", "cpu"]
+    assert placed["inputs_device"] == placed["optimizer_device"] == placed["parameter_device"] == "cpu"
 
 
 def test_one_clone_needs_no_name() -> None:
@@ -43,17 +43,17 @@ def test_the_table_names_every_role_in_the_classic_words() -> None:
         ("optimizer device", "cpu"),
         ("chief", "replica 0"),
     ]
-    said = {who: does for who, does, _ in rows}
-    assert said["inputs device"] == "reads and transforms samples (2 workers), makes batches"
-    assert said["clone_1"] == "computes forward, loss and gradients of 3 of 8 samples"
-    assert said["parameter device"] == "keeps 240 parameters (960 B), adds up gradients"
-    assert said["optimizer device"] == "applies adamw"
+    duties = {who: does for who, does, _ in rows}
+    assert duties["inputs device"] == "reads and transforms samples (2 workers), makes batches"
+    assert duties["clone_1"] == "computes forward, loss and gradients of 3 of 8 samples"
+    assert duties["parameter device"] == "keeps 240 parameters (960 B), adds up gradients"
+    assert duties["optimizer device"] == "applies adamw"
 
 
 def test_parts_and_one_worker_are_told() -> None:
-    said = {who: does for who, does, _ in roles(plan_of(8, accumulation=4, loader_workers=1), NET, "sgd")}
-    assert said["clone"] == "computes forward, loss and gradients of 8 of 8 samples, in 4 parts"
-    assert said["inputs device"] == "reads and transforms samples (1 worker), makes batches"
+    duties = {who: does for who, does, _ in roles(plan_of(8, accumulation=4, loader_workers=1), NET, "sgd")}
+    assert duties["clone"] == "computes forward, loss and gradients of 8 of 8 samples, in 4 micro-batches"
+    assert duties["inputs device"] == "reads and transforms samples (1 worker), makes batches"
 
 
 def test_replicas_keep_and_update_for_themselves() -> None:
@@ -66,10 +66,10 @@ def test_replicas_keep_and_update_for_themselves() -> None:
 @pytest.mark.parametrize(("strategy", "home"), [("ddp", "every replica"), ("fsdp", "1/2 on every replica")])
 def test_tensors_of_replicas_are_on_all_of_them(strategy: str, home: str) -> None:
     replicas = tuple(Replica(clones=(Clone(device=f"cuda:{i}", share=4),)) for i in range(2))
-    found = placement(plan_of(4, 4, replicas=replicas, strategy=strategy, device="cuda:0"), NET)
-    assert set(found["parameters"].values()) == {home}
-    assert set(found["buffers"].values()) == {"every replica"}
-    assert [(clone["replica"], clone["device"]) for clone in found["clones"]] == [
+    placed = placement(plan_of(4, 4, replicas=replicas, strategy=strategy, device="cuda:0"), NET)
+    assert set(placed["parameters"].values()) == {home}
+    assert set(placed["buffers"].values()) == {"every replica"}
+    assert [(clone["replica"], clone["device"]) for clone in placed["clones"]] == [
         (0, "cuda:0"),
         (1, "cuda:1"),
     ]

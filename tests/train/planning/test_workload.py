@@ -1,4 +1,4 @@
-"""What a run takes, found out before its first step."""
+"""The workload of a run, before its first step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from boxcrew.tasks.base import Task
 from boxcrew.tasks.detection import DetectionData, require_detection
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.optim import OptimConfig
-from boxcrew.train.planning import workload as needs
+from boxcrew.train.planning import workload as planning
 from boxcrew.train.planning.workload import measure_inputs, num_slots, workload_for
 from tests.helpers.workloads import a_workload
 
@@ -25,9 +25,9 @@ OBJECT_BYTES = 4 * 4 + 8 + 1  # a box, its label, whether it is difficult
 
 
 @pytest.fixture(autouse=True)
-def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where workloads are kept, at first none."""
-    monkeypatch.setattr(needs, "cache_folder", lambda name: tmp_path / name)
+def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of stored workloads, empty at first."""
+    monkeypatch.setattr(planning, "cache_folder", lambda name: tmp_path / name)
     return tmp_path / "workload"
 
 
@@ -41,7 +41,7 @@ def open_data(folder: Path) -> DetectionData:
 
 
 def crowded(data: DetectionData, num_objects: int) -> DetectionData:
-    """With so many objects in one image."""
+    """Return data with this many objects in one image."""
     first, *others = data.train
     whole = [0, 0, first.width, first.height]
     many = replace(first, target=Target.of([whole] * num_objects, [0] * num_objects))
@@ -52,7 +52,7 @@ SSD = RECIPES.get("ssd300_vgg16")()  # of few layers, and so quickly accounted f
 
 
 def task_of(config: RunConfig, data: DetectionData) -> Task:
-    """Without numbers."""
+    """Return the settings without their numbers."""
     with torch.device("meta"):
         return DetectionData.build(config.task, data.facts).to("meta")
 
@@ -86,22 +86,22 @@ def test_without_momentum_no_velocities_are_kept() -> None:
 
 
 def test_a_run_in_bytes_and_seconds(data: DetectionData) -> None:
-    found = account(SSD, data)
-    assert found.parameters == found.gradients == found.optimizer  # momentum, all learns
-    assert found.held == found.parameters + found.buffers  # no averages
-    assert found.inputs is not None
-    assert 0 < found.inputs.kept_seconds <= found.inputs.seconds < 1
+    workload = account(SSD, data)
+    assert workload.parameters == workload.gradients == workload.optimizer  # momentum, all learns
+    assert workload.held == workload.parameters + workload.buffers  # no averages
+    assert workload.inputs is not None
+    assert 0 < workload.inputs.kept_seconds <= workload.inputs.seconds < 1
     sizes = {3 * record.width * record.height for record in data.train}
-    assert sizes == {found.inputs.image_bytes}
+    assert sizes == {workload.inputs.image_bytes}
 
 
 def test_what_is_computed_again_is_looked_at_if_asked_for(data: DetectionData) -> None:
     task = task_of(SSD, data)
     assert workload_for(SSD, data, task).recomputed is None
-    found = workload_for(SSD, data, task, recompute=True)
-    assert found.recomputed is not None
-    assert found.recomputed.activations.each < found.whole.activations.each
-    assert found.recomputed.operations > found.whole.operations
+    workload = workload_for(SSD, data, task, recompute=True)
+    assert workload.recomputed is not None
+    assert workload.recomputed.activations.each < workload.whole.activations.each
+    assert workload.recomputed.operations > workload.whole.operations
 
 
 def test_the_batch_is_of_images_with_as_many_objects_as_any_has(data: DetectionData) -> None:
@@ -119,9 +119,9 @@ def test_a_set_that_is_gone_is_not_measured(tiny_set: Path, tmp_path: Path) -> N
     data = open_data(folder)
     shutil.rmtree(folder)
     assert measure_inputs(SSD, data) is None
-    found = account(SSD, data)
-    assert found.inputs is None
-    assert found.whole.activations.each > 0
+    workload = account(SSD, data)
+    assert workload.inputs is None
+    assert workload.whole.activations.each > 0
 
 
 @pytest.mark.parametrize(
@@ -131,9 +131,9 @@ def test_a_set_that_is_gone_is_not_measured(tiny_set: Path, tmp_path: Path) -> N
 def test_images_are_measured_whatever_their_number(data: DetectionData, num: int) -> None:
     first = data.train[0]
     records = tuple(replace(first, key=f"{i}") for i in range(num))
-    found = measure_inputs(SSD, replace(data, train=records))
-    assert found is not None
-    assert found.image_bytes == 3 * first.width * first.height
+    workload = measure_inputs(SSD, replace(data, train=records))
+    assert workload is not None
+    assert workload.image_bytes == 3 * first.width * first.height
 
 
 def is_early(name: str) -> bool:
@@ -147,12 +147,15 @@ def test_a_recipe_with_frozen_layers_has_fewer_gradients(data: DetectionData) ->
     config = RECIPES.get("starter")().changed(small)
     data = replace(data, config=require_detection(config.task))
     task = task_of(config, data)
-    found = workload_for(config, data, task)
+    workload = workload_for(config, data, task)
     sizes = {name: 4 * p.numel() for name, p in task.named_parameters()}
-    assert found.parameters == sum(sizes.values())
-    assert found.gradients == sum(size for name, size in sizes.items() if not is_early(name))
-    assert found.gradients < found.parameters
-    assert (found.optimizer, found.held) == (2 * found.gradients, 2 * (found.parameters + found.buffers))
+    assert workload.parameters == sum(sizes.values())
+    assert workload.gradients == sum(size for name, size in sizes.items() if not is_early(name))
+    assert workload.gradients < workload.parameters
+    assert (workload.optimizer, workload.held) == (
+        2 * workload.gradients,
+        2 * (workload.parameters + workload.buffers),
+    )
     assert all(p.requires_grad for p in task.parameters())  # the task itself is left as it is
 
 
@@ -166,27 +169,27 @@ def test_layers_that_join_later_count_from_the_beginning(data: DetectionData) ->
 
 
 def test_what_was_worked_out_is_kept(
-    data: DetectionData, kept: Path, monkeypatch: pytest.MonkeyPatch
+    data: DetectionData, stored: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = [a_workload(slots=slots) for slots in range(4)]
-    turns = iter(found)
-    monkeypatch.setattr(needs, "workload_of", lambda *_, **__: next(turns))
+    workloads = [a_workload(slots=slots) for slots in range(4)]
+    turns = iter(workloads)
+    monkeypatch.setattr(planning, "workload_of", lambda *_, **__: next(turns))
 
     def ask(data: DetectionData = data, **changes: object) -> Workload:
-        return account(SSD.changed(changes), data).model_copy(update={"inputs": found[0].inputs})
+        return account(SSD.changed(changes), data).model_copy(update={"inputs": workloads[0].inputs})
 
-    assert ask() == ask() == ask(batch=3, seed=7) == found[0]
-    assert ask(crowded(data, 40)) == found[1]
-    assert ask(optim={"name": "adam"}) == ask(optim={"name": "adam"}) == found[2]
-    assert ask() == found[0]
-    for file in kept.iterdir():
+    assert ask() == ask() == ask(batch=3, seed=7) == workloads[0]
+    assert ask(crowded(data, 40)) == workloads[1]
+    assert ask(optim={"name": "adam"}) == ask(optim={"name": "adam"}) == workloads[2]
+    assert ask() == workloads[0]
+    for file in stored.iterdir():
         file.write_text("{")
-    assert ask() == ask() == found[3]
+    assert ask() == ask() == workloads[3]
 
 
 def test_a_folder_that_cannot_be_written_to_is_no_obstacle(
-    data: DetectionData, kept: Path, monkeypatch: pytest.MonkeyPatch
+    data: DetectionData, stored: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(needs, "workload_of", lambda *_, **__: a_workload())
-    kept.write_text("not a folder")
+    monkeypatch.setattr(planning, "workload_of", lambda *_, **__: a_workload())
+    stored.write_text("not a folder")
     assert account(SSD, data).whole == a_workload().whole

@@ -1,10 +1,16 @@
-"""BatchNorm as networks here call it: like torch's, but who runs a network may put another in its place."""
+"""BatchNorm for the networks here: like torch's, but whoever runs a network can replace the computation."""
 
 from __future__ import annotations
 
 import torch.nn.functional as F  # noqa: N812
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.overrides import handle_torch_function, has_torch_function_unary
+
+
+def is_batch_norm(module: nn.Module) -> bool:
+    """Return whether a layer is one of torch's BatchNorms, of any number of dimensions."""
+    return isinstance(module, _BatchNorm)
 
 
 def batch_norm(
@@ -17,11 +23,11 @@ def batch_norm(
     momentum: float,
     eps: float,
 ) -> Tensor:
-    """A single value has no deviation: where a channel has no more, the running statistics normalise it."""
+    """Normalize as torch does, but channels with a single value by the running statistics."""
     if has_torch_function_unary(input):
         values = (input, running_mean, running_var, weight, bias, training, momentum, eps)
-        found: Tensor = handle_torch_function(batch_norm, (input,), *values)
-        return found
+        normed: Tensor = handle_torch_function(batch_norm, (input,), *values)
+        return normed
     single = input.numel() == input.shape[1]
     return F.batch_norm(
         input, running_mean, running_var, weight, bias, training and not single, momentum, eps

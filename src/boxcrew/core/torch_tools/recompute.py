@@ -1,15 +1,14 @@
-"""Less memory for more time: forward keeps only what goes into the units of a network, and backward computes
-what is inside them again.
+"""Activation checkpointing: forward keeps only the inputs of the units of a network, and backward computes
+their activations again. Less memory for more time.
 
 What is learnt is the same to the bit. A unit's second run begins with the buffers (statistics of BatchNorms)
-and the random numbers that its first began with, and leaves no trace in either.
+and the state of random numbers that its first began with, and changes neither.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -21,10 +20,10 @@ from torch.utils.checkpoint import checkpoint
 
 from boxcrew.core.errors import BoxcrewError
 
-# In weights, without biases and those of normalisations. Of large units less is kept, but all that is inside
-# one is there at once in backward.
-ROW_WEIGHTS = 2  # of a unit that is a part of a row of layers
-BLOCK_WEIGHTS = 6  # of one that says by itself how its layers are connected, at most
+# In weight tensors, without biases and those of normalizations. Larger units keep less in forward, but need
+# more at once in backward.
+ROW_WEIGHTS = 2  # of a unit of consecutive layers of an nn.Sequential
+BLOCK_WEIGHTS = 6  # at most, of a unit that is a module with a forward of its own
 
 CPU = torch.device("cpu")
 
@@ -33,33 +32,33 @@ Forward = Callable[..., Any]
 
 @contextmanager
 def recomputing(module: nn.Module, *, draws_alone: bool = True) -> Iterator[None]:
-    """Inside, forwards of `module` keep little for backward, which may also come after it. Some of its parts
-    have another `forward` for that time, and nothing else of them changes.
+    """Let forwards of `module` inside keep little for backward, which may also come later. Some submodules
+    have another `forward` for that time; nothing else of them changes.
 
-    Threads may do this at the same time, each with a module of its own. None of these `draws_alone` from the
-    CPU's source of random numbers, and it is an error if one does.
+    Threads may do this at the same time, each with a module of its own. Then none `draws_alone` from the
+    CPU's random numbers, which all share, and it is an error if one draws any.
     """
     with ExitStack() as undo:
-        for part, forward in dict(_Search(module, draws_alone=draws_alone).forwards()).items():
-            undo.callback(_put_back, part, vars(part).get("forward"))
-            vars(part)["forward"] = forward
+        for unit, forward in dict(_Search(module, draws_alone=draws_alone).forwards()).items():
+            undo.callback(_restore_forward, unit, vars(unit).get("forward"))
+            vars(unit)["forward"] = forward
         yield
 
 
-def _put_back(module: nn.Module, forward: Forward | None) -> None:
-    """None: its class's."""
+def _restore_forward(module: nn.Module, forward: Forward | None) -> None:
+    """Restore a module's own `forward`; None is that of its class."""
     del vars(module)["forward"]
     if forward is not None:
         vars(module)["forward"] = forward
 
 
 class _Search:
-    """For the units of a module."""
+    """The search for the units of a module."""
 
     def __init__(self, module: nn.Module, *, draws_alone: bool) -> None:
         self._module = module
         self._draws_alone = draws_alone
-        self._weights: dict[nn.Module, int] = {}  # of every module, how many
+        self._weights: dict[nn.Module, int] = {}  # number of weight tensors in every module
         self._count(module)
 
     def _count(self, module: nn.Module) -> int:
@@ -69,10 +68,10 @@ class _Search:
         return own + below
 
     def forwards(self) -> Iterator[tuple[nn.Module, Forward]]:
-        """The modules that are to run otherwise, and how."""
+        """Yield the modules that get another `forward`, and that forward."""
         if _is_row(self._module):
             yield from self._of_row(self._module)
-        else:  # even if small: a unit that is all there is saves nothing
+        else:  # even if small: a single unit would save nothing
             yield from self._below(self._module.children())
 
     def _below(self, modules: Iterable[nn.Module]) -> Iterator[tuple[nn.Module, Forward]]:
@@ -85,23 +84,23 @@ class _Search:
                 yield from self._below(module.children())
 
     def _of_row(self, row: nn.Module) -> Iterator[tuple[nn.Module, Forward]]:
-        pieces = list(self._pieces(row.children()))
-        if any(isinstance(piece, _Unit) for piece in pieces):
-            yield row, _Row(pieces)
-        yield from self._below(piece for piece in pieces if isinstance(piece, nn.Module))
+        stages = list(self._stages(row.children()))
+        if any(isinstance(stage, _Unit) for stage in stages):
+            yield row, _Row(stages)
+        yield from self._below(stage for stage in stages if isinstance(stage, nn.Module))
 
     def _is_block(self, module: nn.Module) -> bool:
-        """Whether there is more to it than to one of torch's layers, but not too much."""
+        """Return whether a module is more than one of torch's layers, but small enough for a unit."""
         has_forward = type(module).forward is not nn.Module.forward
         is_layer = not module._modules and type(module).__module__.startswith("torch.nn.")
         is_small = self._weights[module] <= BLOCK_WEIGHTS
         return has_forward and not is_layer and is_small and _can_be_unit([module])
 
-    def _pieces(self, layers: Iterable[nn.Module]) -> Iterator[Forward]:
-        """Of a row: units of consecutive layers; and those layers as they are that are large, or between."""
+    def _stages(self, layers: Iterable[nn.Module]) -> Iterator[Forward]:
+        """Yield units of consecutive layers, and layers by themselves that are large or between units."""
         run: list[nn.Module] = []
         for layer in layers:
-            is_full = sum(self._weights[one] for one in run) >= ROW_WEIGHTS
+            is_full = sum(self._weights[member] for member in run) >= ROW_WEIGHTS
             is_large = self._weights[layer] >= ROW_WEIGHTS
             is_between = (is_full or not run) and _keeps_its_result(layer)
             if is_large or is_between or (is_full and not _changes_its_input(layer)):
@@ -129,40 +128,40 @@ def _can_be_unit(run: Sequence[nn.Module]) -> bool:
 
 
 def _keeps_its_result(layer: nn.Module) -> bool:
-    """And nothing else: in the place of its input, and the next unit's input, which is kept anyway."""
+    """Return whether a layer keeps only its result for backward, which is kept as the next input anyway."""
     return isinstance(layer, (nn.ReLU, nn.Hardtanh, nn.LeakyReLU)) and layer.inplace
 
 
 def _changes_its_input(layer: nn.Module) -> bool:
-    """Which a unit would need once more."""
-    first = next((part for part in _parts([layer]) if not part._modules), layer)
+    """Return whether a layer overwrites its input, which a unit would need again."""
+    first = next((module for module in _all_modules([layer]) if not module._modules), layer)
     return bool(getattr(first, "inplace", False))
 
 
-def _parts(modules: Iterable[nn.Module]) -> Iterator[nn.Module]:
-    """They and all below them; what stands in two places, twice."""
+def _all_modules(modules: Iterable[nn.Module]) -> Iterator[nn.Module]:
+    """Yield the modules and all below them, in the order of their layers; a module used twice comes twice."""
     for module in modules:
         yield module
-        yield from _parts(child for child in module._modules.values() if child is not None)
+        yield from _all_modules(child for child in module._modules.values() if child is not None)
 
 
 def _parameters(modules: Iterable[nn.Module]) -> Iterator[nn.Parameter]:
-    return (p for part in _parts(modules) for p in part._parameters.values() if p is not None)
+    return (p for module in _all_modules(modules) for p in module._parameters.values() if p is not None)
 
 
 class _Row:
-    def __init__(self, pieces: Sequence[Forward]) -> None:
-        self._pieces = pieces
+    def __init__(self, stages: Sequence[Forward]) -> None:
+        self._stages = stages
 
     def __call__(self, input: Any) -> Any:  # named as torch's
-        found = input
-        for piece in self._pieces:
-            found = piece(found)
-        return found
+        output = input
+        for stage in self._stages:
+            output = stage(output)
+        return output
 
 
 class _Unit:
-    """What is computed twice: `run`, in which these modules take part."""
+    """A function that is computed twice: `run`, which uses these modules."""
 
     def __init__(self, run: Forward, modules: Sequence[nn.Module], *, draws_alone: bool) -> None:
         self._run = run
@@ -175,21 +174,21 @@ class _Unit:
         if not torch.is_grad_enabled() or not self._needs_backward(tensors):
             return self._run(*args, **kwargs)
         start = _Start(self._modules, {tensor.device for tensor in tensors})
-        found = checkpoint(
+        result = checkpoint(
             self._run_flat,
             shape,
-            *leaves,  # each by itself, so that torch sees it if one is changed before it is needed again
+            *leaves,  # one by one, so that torch notices if one is changed before it is needed again
             use_reentrant=False,
             preserve_rng_state=False,
             context_fn=lambda: (nullcontext(), start),
         )
         if CPU in start.drawn() and not self._draws_alone:
             raise BoxcrewError(
-                "clones of one process draw random numbers (dropout) from one source, and none of them could "
-                "draw its own again",
+                "clones of one process share one source of random numbers (dropout), so none can draw "
+                "the same numbers again",
                 advice="deploy.recompute=false, or a process for each clone (deploy.strategy=ddp)",
             )
-        return found
+        return result
 
     def _needs_backward(self, tensors: Sequence[Tensor]) -> bool:
         return any(tensor.requires_grad for tensor in tensors) or any(
@@ -202,21 +201,21 @@ class _Unit:
 
 
 class _Start:
-    """What a first run begins with; inside, a second begins with the same."""
+    """The state at the start of a unit's first run, and a context that restores it for the second."""
 
     def __init__(self, modules: Sequence[nn.Module], devices: set[torch.device]) -> None:
         self._buffers = [
-            (part._buffers, name, value.clone())
-            for part in _parts(modules)
-            for name, value in part._buffers.items()
+            (module._buffers, name, value.clone())
+            for module in _all_modules(modules)
+            for name, value in module._buffers.items()
             if value is not None
         ]
-        self._draws = {device: _state(device) for device in devices | {CPU} if _has_source(device)}
+        self._draws = {device: _state(device) for device in devices | {CPU} if _has_generator(device)}
         self._modes = _modes()
         self._undo = ExitStack()
 
     def drawn(self) -> list[torch.device]:
-        """After the first run: where it drew random numbers. Only there has the second to draw them again."""
+        """Return the devices on which the first run drew random numbers. Only those are restored."""
         self._draws = {
             device: state for device, state in self._draws.items() if not torch.equal(state, _state(device))
         }
@@ -236,25 +235,22 @@ class _Start:
                     undo.enter_context(mode)
             self._undo = undo.pop_all()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._undo.close()
 
 
 def _modes() -> list[TorchFunctionMode]:
-    """What changes calls of torch's functions; backward comes by without it. torch brings its own back."""
+    """Return the active function modes, which backward runs without. torch restores its own."""
     stack: list[TorchFunctionMode] = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
     return [mode for mode in stack if not isinstance(mode, DeviceContext)]
 
 
-def _has_source(device: torch.device) -> bool:
-    """Of random numbers: tensors without data have none."""
+def _has_generator(device: torch.device) -> bool:
+    """Return whether a device has random numbers: the meta device has none."""
     return device == CPU or hasattr(getattr(torch, device.type, None), "get_rng_state")
 
 
 def _state(device: torch.device) -> Tensor:
-    """How far its random numbers have come."""
     if device == CPU:
         return torch.get_rng_state()
     state: Tensor = torch.get_device_module(device).get_rng_state(device)

@@ -1,4 +1,4 @@
-"""Boxes as they stand in annotation files, brought into the image."""
+"""Repair of annotated boxes: corners put in order, overhang clipped, useless boxes refused."""
 
 from __future__ import annotations
 
@@ -11,32 +11,34 @@ from boxcrew.core.types import Bools
 from boxcrew.data.checks.problem import Kind
 
 Box = tuple[float, float, float, float]
-"""xyxy in pixels."""
+"""A box as xyxy in pixels."""
 
 Floats64 = npt.NDArray[np.float64]
 
 Faults = tuple[tuple[Kind, str], ...]
-"""What is wrong with a box: the kind, and the words."""
+"""The faults of a box: each a kind and a message."""
 
-_SILENT_OVERHANG = 1.0  # pixels; tools disagree on whether the last pixel is width or width - 1
-_PLAIN_SIDE, _PLAIN_SIZE = 0.01, 65_536  # a side so long, in an image no larger, is not lost in float32
+_SILENT_OVERHANG = 1.0  # pixels; tools disagree whether the last pixel is width or width - 1
+_CLEAN_SIDE, _CLEAN_SIZE = 0.01, 65_536  # a longer side in a smaller image survives float32
 
 
-def clip_plain(boxes: Floats64, sizes: Floats64) -> tuple[Floats64, Bools]:
-    """(N, 4) boxes clipped to their images, and of which of them `repair` would have nothing else to say.
-    `sizes` are (N, 2), each the width and height of the box's image. Nearly all boxes are so, and a set may
-    have millions: only the others have to be looked at one by one.
+def clip_clean(boxes: Floats64, sizes: Floats64) -> tuple[Floats64, Bools]:
+    """Return the (N, 4) boxes clipped to their images, and a mask of those that need no other repair.
+
+    `sizes` is (N, 2): width and height of each box's image. A set may have millions of boxes, nearly all of
+    them clean; only the others have to go through `repair` one by one.
     """
     low, high = boxes[:, :2], boxes[:, 2:]
     inside_low, inside_high = np.maximum(low, 0), np.minimum(high, sizes)
-    plain = (low <= high) & (low >= -_SILENT_OVERHANG) & (high <= sizes + _SILENT_OVERHANG)
-    plain &= (inside_high - inside_low >= _PLAIN_SIDE) & (sizes <= _PLAIN_SIZE)
-    return np.concatenate([inside_low, inside_high], axis=1), plain[:, 0] & plain[:, 1]
+    clean = (low <= high) & (low >= -_SILENT_OVERHANG) & (high <= sizes + _SILENT_OVERHANG)
+    clean &= (inside_high - inside_low >= _CLEAN_SIDE) & (sizes <= _CLEAN_SIZE)
+    return np.concatenate([inside_low, inside_high], axis=1), clean[:, 0] & clean[:, 1]
 
 
 def repair(box: Box, width: int, height: int) -> tuple[Box | None, Faults]:
-    """The part of `box` inside the image with its corners in order, or None if nothing is left; and what
-    was wrong with it (an overhang of a pixel, on which tools do not agree, is not).
+    """Return `box` clipped to the image with its corners in order (None if nothing is left), and its faults.
+
+    An overhang of up to one pixel is clipped without being a fault, because tools disagree about it.
     """
     x0, y0, x1, y1 = box
     if not all(map(math.isfinite, box)):
@@ -55,14 +57,15 @@ def repair(box: Box, width: int, height: int) -> tuple[Box | None, Faults]:
     if max(-x0, -y0, x1 - width, y1 - height) > _SILENT_OVERHANG:
         larger = x1 - x0 > width or y1 - y0 > height
         kind: Kind = "box-larger-than-image" if larger else "box-overhang"
-        what = "is larger than" if larger else "reaches out of"
-        faults.append((kind, f"box {show_box(box)} {what} the image of {width} x {height}"))
+        relation = "is larger than" if larger else "extends beyond"
+        faults.append((kind, f"box {show_box(box)} {relation} the image of {width} x {height}"))
     return inside, tuple(faults)
 
 
-def turn(box: Box, orientation: int, width: int, height: int) -> Box:
-    """A box of the stored image, seen in the upright one of `width` x `height`. `orientation` is EXIF's, 5 to
-    8: those that swap the sides. Must do to boxes what reading does to pixels.
+def rotate_box(box: Box, orientation: int, width: int, height: int) -> Box:
+    """Map a box of the stored image into the upright image of `width` x `height`.
+
+    `orientation` is EXIF's, 5 to 8: those that swap the sides. Must match what `read_image` does to pixels.
     """
     y0, x0, y1, x1 = box
     if orientation in {6, 7}:
@@ -72,8 +75,8 @@ def turn(box: Box, orientation: int, width: int, height: int) -> Box:
     return x0, y0, x1, y1
 
 
-def fits(box: Box, width: int, height: int) -> bool:
-    """Whether all of it lies in an image of that size, give or take a pixel."""
+def is_inside(box: Box, width: int, height: int) -> bool:
+    """Return whether the box lies in an image of that size, with a pixel of tolerance."""
     low, high = -_SILENT_OVERHANG, _SILENT_OVERHANG
     return all(low <= x <= width + high for x in box[::2]) and all(
         low <= y <= height + high for y in box[1::2]
@@ -85,6 +88,5 @@ def show_box(box: Box) -> str:
 
 
 def _has_area(box: Box) -> bool:
-    """In float32, which boxes are kept in."""
-    low, high = np.array(box, dtype=np.float32).reshape(2, 2)
+    low, high = np.array(box, dtype=np.float32).reshape(2, 2)  # targets store float32
     return bool((low < high).all())

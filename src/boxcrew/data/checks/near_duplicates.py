@@ -1,11 +1,10 @@
-"""Images that look the same in two splits though their files differ: encoded anew, resized, mirrored."""
+"""Images of two splits that look the same though their files differ: re-encoded, resized, mirrored."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import cv2
 import numpy as np
@@ -13,86 +12,79 @@ import numpy.typing as npt
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Floats, Ints
+from boxcrew.data.checks.threads import ProgressCallback, map_chunks
 from boxcrew.data.detection.source import Record, Source
 
-Progress = Callable[[int, int], None]
-"""Told (done, total) images, in the thread that asks."""
-
-Grey = npt.NDArray[np.uint8]
-"""A grey picture, (height, width)."""
+Gray = npt.NDArray[np.uint8]
+"""A gray image, (height, width)."""
 
 LIMIT = 0.4
-"""Pairs of a greater distance are not given. On photos of shelves, streets, blood cells and COCO, copies that
-were encoded anew, halved, mirrored, brightened or trimmed by up to 10 % have 0 to 0.31; of different photos
-the nearest have 0.5.
+"""Pairs with a greater distance are not reported. Measured on shelves, streets, blood cells and COCO: copies
+that were re-encoded, halved, mirrored, brightened or trimmed by up to 10 % have 0 to 0.31; the nearest pairs
+of different images have 0.5.
 """
 
-_SIDE = 64  # of the thumbnails that are laid on each other
-_MARGIN = 6  # their pixels left out at each edge, so that a trimmed image can be laid on a whole one
+_SIDE = 64  # of the thumbnails that are aligned with each other
+_MARGIN = 6  # thumbnail pixels ignored at each edge, so that a trimmed image aligns with the original
 _ZOOMS = tuple(1.03**step for step in range(-5, 6))  # of one thumbnail against the other
-_LIKENESS = 0.8  # a pair with less correlation as laid on each other is not compared in its details
-_DETAIL = 2.0  # thumbnail pixels; what a blur of this deviation takes away is detail
-_COARSE = 16  # side of those that are compared all with all
-_COARSE_LIKENESS = 0.5  # a pair with less correlation is not looked at more closely
-_CANDIDATES = 4  # the most alike images of earlier splits that are laid on each image
-_BLOCK = 1024  # images compared with as many others at once: some megabytes
-_CHUNK = 16  # images a thread takes at once
-_PLAIN = 4.0  # grey levels of deviation; what varies less looks like any other plain image
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+_LIKENESS = 0.8  # aligned pairs with less correlation are not compared in detail
+_DETAIL = 2.0  # thumbnail pixels; detail is what a blur of this deviation removes
+_COARSE = 16  # side of the fingerprints, which are compared all with all
+_COARSE_LIKENESS = 0.5  # pairs whose fingerprints correlate less are dropped
+_CANDIDATES = 4  # most similar images of an earlier split that are aligned with each image
+_BLOCK = 1024  # images compared with as many others at once: some megabytes of memory
+_CHUNK = 16  # images that a thread reads at once
+_PLAIN = 4.0  # standard deviation in gray levels; images that vary less all look alike
 
 
 @dataclass(frozen=True, kw_only=True)
 class NearDuplicate:
-    """An image, and the one of an earlier split that it looks like."""
+    """An image, and the image of an earlier split that it looks like."""
 
-    first: str  # key in the earlier split, most often train
+    first: str  # key of the image in the earlier split, most often train
     first_split: str
     second: str
     second_split: str
-    distance: float  # 0 (the same) to LIMIT: 1 - correlation of the details, laid on each other
+    distance: float  # 0 (the same) to LIMIT: 1 - correlation of the details of the aligned images
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Seen:
-    """The images of one split as they are compared."""
+class _SplitImages:
+    """The comparable images of one split: readable and not plain."""
 
     split: str
     keys: tuple[str, ...]
     thumbnails: npt.NDArray[np.uint8]  # (N, _SIDE, _SIDE)
-    prints: Floats  # (N, _COARSE ** 2) of mean 0 and length 1: their products are correlations
+    fingerprints: Floats  # (N, _COARSE ** 2), mean 0 and length 1: dot products are correlations
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    second: int  # in the later split
-    first: int  # in the earlier one
+    second: int  # index in the later split
+    first: int  # index in the earlier split
     mirrored: bool
 
 
 def near_duplicates(
-    source: Source, *, workers: int, progress: Progress | None = None
+    source: Source, *, workers: int, progress: ProgressCallback | None = None
 ) -> tuple[NearDuplicate, ...]:
-    """For each image that looks like one of an earlier split (in the order of the source's splits), the
-    nearest such image; nearest pairs first.
+    """Pair each image with the nearest of an earlier split that looks like it. Closest pairs come first.
 
-    Brightness, contrast, encoding, size and being mirrored make no difference, trimming by a tenth little.
-    Plain images look like each other and are not compared. `workers` threads read; an image that cannot be
-    read is passed over, as the scan names it. All images of two splits are compared, block by block, by
-    small pictures; the few most alike then by larger ones.
+    Brightness, contrast, encoding, size and mirroring make no difference, trimming by a tenth little. Plain
+    images all look alike and are not compared. `workers` threads read; an image that cannot be read is
+    skipped, as `scan` reports it. Two splits are compared all with all by small fingerprints, block by block,
+    then the few most similar pairs by their thumbnails.
     """
-    total = sum(len(records) for records in source.splits.values())
-    told = _Counter(total, progress)
-    splits = [_look(source, split, workers, told) for split in source.splits]
+    counter = _Counter(sum(len(records) for records in source.splits.values()), progress)
+    splits = [_load_split(source, split, workers, counter) for split in source.splits]
     pairs: list[NearDuplicate] = []
     for number, later in enumerate(splits):
         nearest: dict[str, NearDuplicate] = {}
         for earlier in splits[:number]:
-            for pair in _in_splits(earlier, later, workers):
+            for pair in _compare_splits(earlier, later, workers):
                 best = nearest.get(pair.second)
                 if best is None or pair.distance < best.distance:
                     nearest[pair.second] = pair
@@ -101,7 +93,7 @@ def near_duplicates(
 
 
 class _Counter:
-    def __init__(self, total: int, progress: Progress | None) -> None:
+    def __init__(self, total: int, progress: ProgressCallback | None) -> None:
         self._done, self._total, self._progress = 0, total, progress
 
     def add(self, count: int) -> None:
@@ -110,96 +102,95 @@ class _Counter:
             self._progress(self._done, self._total)
 
 
-def _look(source: Source, split: str, workers: int, told: _Counter) -> _Seen:
+def _load_split(source: Source, split: str, workers: int, counter: _Counter) -> _SplitImages:
     keys: list[str] = []
-    thumbnails: list[Grey] = []
-    for records, seen in _in_threads(lambda record: _thumbnail(source, record), source.split(split), workers):
-        for record, thumbnail in zip(records, seen, strict=True):
+    thumbnails: list[Gray] = []
+    for records, loaded in map_chunks(
+        lambda record: _thumbnail(source, record), source.split(split), workers=workers, chunk_size=_CHUNK
+    ):
+        for record, thumbnail in zip(records, loaded, strict=True):
             if thumbnail is not None and thumbnail.std() >= _PLAIN:
                 keys.append(record.key)
                 thumbnails.append(thumbnail)
-        told.add(len(records))
+        counter.add(len(records))
     stacked = np.array(thumbnails, dtype=np.uint8).reshape(-1, _SIDE, _SIDE)
-    return _Seen(split=split, keys=tuple(keys), thumbnails=stacked, prints=_prints(stacked))
+    return _SplitImages(
+        split=split, keys=tuple(keys), thumbnails=stacked, fingerprints=_fingerprints(stacked)
+    )
 
 
-def _thumbnail(source: Source, record: Record) -> Grey | None:
-    """The whole upright image on (_SIDE, _SIDE); None if it cannot be read."""
+def _thumbnail(source: Source, record: Record) -> Gray | None:
+    """Return the upright image resized to (_SIDE, _SIDE), or None if it cannot be read."""
     try:
-        grey = _reduced_jpeg(record)
-        if grey is None:
-            grey = cv2.cvtColor(source.read(record), cv2.COLOR_RGB2GRAY)
+        gray = _reduced_jpeg(record)
+        if gray is None:
+            gray = cv2.cvtColor(source.read(record), cv2.COLOR_RGB2GRAY)
     except (OSError, DataError):
         return None
-    thumbnail: Grey = cv2.resize(grey, (_SIDE, _SIDE), interpolation=cv2.INTER_AREA)
+    thumbnail: Gray = cv2.resize(gray, (_SIDE, _SIDE), interpolation=cv2.INTER_AREA)
     return thumbnail
 
 
-def _reduced_jpeg(record: Record) -> Grey | None:
-    """A JPEG decoded at a fraction of its size, which is several times quicker; None for other kinds."""
+def _reduced_jpeg(record: Record) -> Gray | None:
+    """Decode a JPEG at a fraction of its size, several times faster; None for other file types."""
     if record.path is None:
         return None
     data = record.path.read_bytes()
     if not data.startswith(b"\xff\xd8"):
         return None
-    enough = min(record.width, record.height) // _SIDE
-    flag = (
-        cv2.IMREAD_REDUCED_GRAYSCALE_8
-        if enough >= 8
-        else cv2.IMREAD_REDUCED_GRAYSCALE_4
-        if enough >= 4
-        else cv2.IMREAD_REDUCED_GRAYSCALE_2
-        if enough >= 2
-        else cv2.IMREAD_GRAYSCALE
-    )
-    grey: Grey | None = cv2.imdecode(np.frombuffer(data, dtype=np.uint8), flag)
-    return grey
+    factor = next((n for n in (8, 4, 2) if min(record.width, record.height) // _SIDE >= n), 1)
+    flag = cv2.IMREAD_GRAYSCALE if factor == 1 else getattr(cv2, f"IMREAD_REDUCED_GRAYSCALE_{factor}")
+    gray: Gray | None = cv2.imdecode(np.frombuffer(data, dtype=np.uint8), flag)
+    return gray
 
 
-def _prints(thumbnails: npt.NDArray[np.uint8]) -> Floats:
-    share = _SIDE // _COARSE
-    blocks = thumbnails.reshape(len(thumbnails), _COARSE, share, _COARSE, share)
+def _fingerprints(thumbnails: npt.NDArray[np.uint8]) -> Floats:
+    side = _SIDE // _COARSE
+    blocks = thumbnails.reshape(len(thumbnails), _COARSE, side, _COARSE, side)
     flat = blocks.mean(axis=(2, 4), dtype=np.float32).reshape(len(thumbnails), _COARSE**2)
-    centred = flat - flat.mean(axis=1, keepdims=True)
-    lengths = np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-6)
-    return np.asarray(centred / lengths, dtype=np.float32)
+    centered = flat - flat.mean(axis=1, keepdims=True)
+    lengths = np.maximum(np.linalg.norm(centered, axis=1, keepdims=True), 1e-6)
+    return np.asarray(centered / lengths, dtype=np.float32)
 
 
-def _in_splits(earlier: _Seen, later: _Seen, workers: int) -> Iterator[NearDuplicate]:
-    def distance(candidate: _Candidate) -> float:
+def _compare_splits(earlier: _SplitImages, later: _SplitImages, workers: int) -> Iterator[NearDuplicate]:
+    def measure(candidate: _Candidate) -> float:
         first, second = earlier.thumbnails[candidate.first], later.thumbnails[candidate.second]
         return _distance(np.ascontiguousarray(first[:, ::-1]) if candidate.mirrored else first, second)
 
     candidates = list(_candidates(earlier, later))
-    for some, distances in _in_threads(distance, candidates, workers):
-        for candidate, apart in zip(some, distances, strict=True):
-            if apart <= LIMIT:
+    for chunk, distances in map_chunks(measure, candidates, workers=workers, chunk_size=_CHUNK):
+        for candidate, distance in zip(chunk, distances, strict=True):
+            if distance <= LIMIT:
                 yield NearDuplicate(
                     first=earlier.keys[candidate.first],
                     first_split=earlier.split,
                     second=later.keys[candidate.second],
                     second_split=later.split,
-                    distance=max(0.0, apart),
+                    distance=max(0.0, distance),
                 )
 
 
-def _candidates(earlier: _Seen, later: _Seen) -> Iterator[_Candidate]:
-    """The images of the earlier split most alike to each of the later, as they are or mirrored."""
-    mirrored = earlier.prints.reshape(-1, _COARSE, _COARSE)[:, :, ::-1].reshape(len(earlier.keys), -1)
-    both = np.concatenate([earlier.prints, mirrored])
+def _candidates(earlier: _SplitImages, later: _SplitImages) -> Iterator[_Candidate]:
+    """Yield the images of the earlier split most similar to each of the later, as they are or mirrored."""
+    mirrored = earlier.fingerprints.reshape(-1, _COARSE, _COARSE)[:, :, ::-1].reshape(len(earlier.keys), -1)
+    both = np.concatenate([earlier.fingerprints, mirrored])
     for start in range(0, len(later.keys), _BLOCK):
-        best, likeness = _most_alike(later.prints[start : start + _BLOCK], both)
+        best, likeness = _most_similar(later.fingerprints[start : start + _BLOCK], both)
         for row, column in zip(*np.nonzero(likeness >= _COARSE_LIKENESS), strict=True):
-            turned, first = divmod(int(best[row, column]), len(earlier.keys))
-            yield _Candidate(start + int(row), first, bool(turned))
+            is_mirrored, first = divmod(int(best[row, column]), len(earlier.keys))
+            yield _Candidate(start + int(row), first, bool(is_mirrored))
 
 
-def _most_alike(prints: Floats, others: Floats) -> tuple[Ints, Floats]:
-    """(N, K) the indices of the most alike of `others` to each print, and how alike; K is _CANDIDATES."""
-    indices = np.zeros((len(prints), 0), dtype=np.int64)
-    likeness = np.zeros((len(prints), 0), dtype=np.float32)
-    for start in range(0, len(others), _BLOCK):
-        block = prints @ others[start : start + _BLOCK].T
+def _most_similar(queries: Floats, fingerprints: Floats) -> tuple[Ints, Floats]:
+    """Return the indices of the `fingerprints` most similar to each query, and their correlations.
+
+    Both are (N, K); K is _CANDIDATES, or less where there are fewer fingerprints.
+    """
+    indices = np.zeros((len(queries), 0), dtype=np.int64)
+    likeness = np.zeros((len(queries), 0), dtype=np.float32)
+    for start in range(0, len(fingerprints), _BLOCK):
+        block = queries @ fingerprints[start : start + _BLOCK].T
         numbers = np.broadcast_to(np.arange(start, start + block.shape[1]), block.shape)
         indices, likeness = np.hstack([indices, numbers]), np.hstack([likeness, block])
         if likeness.shape[1] > _CANDIDATES:
@@ -209,16 +200,17 @@ def _most_alike(prints: Floats, others: Floats) -> tuple[Ints, Floats]:
     return indices, likeness
 
 
-def _distance(first: Grey, second: Grey) -> float:
-    """How unlike the details of two thumbnails are, 0..2, where the middle of one lies best on the other, at
-    the best of some scales. Details tell: two scenes under one sky are alike in all that is coarse.
+def _distance(first: Gray, second: Gray) -> float:
+    """Return 1 - correlation (0..2) of the details of two thumbnails, aligned at the best of some scales.
+
+    Details decide, because two different scenes under one sky are alike in everything coarse.
     """
     middle = second[_MARGIN:-_MARGIN, _MARGIN:-_MARGIN]
     side = len(middle)
     best, under = -1.0, np.zeros_like(middle, dtype=np.float32)
     for zoom in _ZOOMS:
-        whole = max(round(_SIDE * zoom), side)
-        scaled = cv2.resize(first, (whole, whole), interpolation=cv2.INTER_LINEAR)
+        size = max(round(_SIDE * zoom), side)
+        scaled = cv2.resize(first, (size, size), interpolation=cv2.INTER_LINEAR)
         _, likeness, _, (x, y) = cv2.minMaxLoc(cv2.matchTemplate(scaled, middle, cv2.TM_CCOEFF_NORMED))
         if likeness > best:
             best, under = likeness, _details(scaled)[y : y + side, x : x + side]
@@ -227,25 +219,13 @@ def _distance(first: Grey, second: Grey) -> float:
     return 1 - _correlation(under, _details(second)[_MARGIN:-_MARGIN, _MARGIN:-_MARGIN])
 
 
-def _details(picture: Grey) -> Floats:
-    exact = picture.astype(np.float32)
+def _details(image: Gray) -> Floats:
+    exact = image.astype(np.float32)
     fine: Floats = exact - cv2.GaussianBlur(exact, (0, 0), _DETAIL)
     return fine
 
 
 def _correlation(first: Floats, second: Floats) -> float:
-    one, other = first - first.mean(), second - second.mean()
-    lengths = float(np.linalg.norm(one) * np.linalg.norm(other))
-    return float((one * other).sum()) / lengths if lengths > 0 else 0.0
-
-
-def _in_threads(
-    work: Callable[[Item], Result], items: Sequence[Item], workers: int
-) -> Iterator[tuple[Sequence[Item], list[Result]]]:
-    """Chunks of items with their results, in order. Threads do: OpenCV releases the interpreter's lock."""
-    pool = ThreadPoolExecutor(max_workers=workers)
-    chunks = [items[start : start + _CHUNK] for start in range(0, len(items), _CHUNK)]
-    try:
-        yield from zip(chunks, pool.map(lambda chunk: [work(item) for item in chunk], chunks), strict=True)
-    finally:
-        pool.shutdown(cancel_futures=True)  # or Ctrl-C would wait for all that is left
+    first, second = first - first.mean(), second - second.mean()
+    lengths = float(np.linalg.norm(first) * np.linalg.norm(second))
+    return float((first * second).sum()) / lengths if lengths > 0 else 0.0

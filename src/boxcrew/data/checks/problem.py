@@ -1,4 +1,4 @@
-"""What can be wrong in a data set: each defect with a kind that programs can rely on, and a place."""
+"""Defects of a data set: each has a kind that programs can rely on, a file, and a position in it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Kind = Literal[
     "box-larger-than-image", "box-small", "unknown-class", "class-id-gap", "duplicate-class",
     # the set as a whole
     "duplicate-id", "duplicate-image", "leak", "no-split", "made-split", "data-yaml",
-    # labelled examples
+    # labeled samples
     "class-empty", "label-missing", "row-malformed", "value-missing", "value-unknown", "column-constant",
     "column-numbering", "column-doubtful", "text-unreadable", "text-cut", "text-short", "image-resized",
     # writing it in another format
@@ -25,22 +25,22 @@ Kind = Literal[
 ]  # fmt: skip
 
 Action = Literal["repaired", "left out", "noted"]
-"""Nothing is ever changed on disk: what is left out is not trained on, what is repaired is so in memory."""
+"""What was done about a problem. Repairs happen in memory only; what is left out is not trained on."""
 
 ACTIONS: tuple[Action, ...] = get_args(Action)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """Something wrong in a data set, and what was done about it."""
+    """A defect of a data set, and what was done about it."""
 
     kind: Kind
-    file: str  # seen from the set's root, with forward slashes; the root itself for the set as a whole
-    what: str  # in words, with the value
+    file: str  # relative to the set's root, with forward slashes; the root itself for the set as a whole
+    what: str  # the message, with the value
     action: Action
     at: str = ""  # where in the file: "line 3", "object 2 (tea)", "annotation 17"
-    value: str = ""  # what stands there, where one value is to blame
-    count: int = 1  # of the examples, values or objects that it is about
+    value: str = ""  # the offending value, if a single one is to blame
+    count: int = 1  # number of samples, values or objects concerned
 
     @property
     def where(self) -> str:

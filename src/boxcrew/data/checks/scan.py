@@ -1,33 +1,26 @@
-"""One look at every image of a data set before training: what cannot be read, and what is in two splits."""
+"""A scan of every image file before training: which cannot be read, and which are in two splits."""
 
 from __future__ import annotations
 
 import hashlib
 import itertools
 import os
-import time
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from boxcrew.core.cache import cache_folder
 from boxcrew.data.checks.problem import Action, Problem
-from boxcrew.data.checks.scan_cache import Look, ScanCache, Stamp, stamp_of
+from boxcrew.data.checks.scan_cache import FileStamp, ScanCache, ScanResult, file_stamp
+from boxcrew.data.checks.threads import ProgressCallback, map_chunks
 from boxcrew.data.detection.source import Source
 from boxcrew.data.images.reading import ImageError, verify_image
 
-Progress = Callable[[int, int], None]
-"""Told (done, total), in the thread that scans."""
-
-_CHUNK = 32  # files a thread takes at once
-_QUICK_SECONDS = 1e-4  # for a file
+_CHUNK = 32  # files that a thread scans at once
+_QUICK_SECONDS = 1e-4  # per file; slower files are worth threads
 _ENDING_BYTES = 64  # of compressed data: two images hardly ever share them
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 class ScannedFile(NamedTuple):
@@ -37,12 +30,12 @@ class ScannedFile(NamedTuple):
 
 
 def scan(
-    source: Source, *, workers: int, cache: Path | None = None, progress: Progress | None = None
+    source: Source, *, workers: int, cache: Path | None = None, progress: ProgressCallback | None = None
 ) -> Source:
-    """The set without the images that cannot be used, and with the problems that say why.
+    """Return the set without the images that cannot be used, and with the problems that say why.
 
-    `workers` threads each hold one image at a time. What was found is kept in the folder `cache`, by default
-    the user's. Images that are drawn, not read, are not looked at.
+    `workers` threads each hold one image at a time. Results are stored in the folder `cache`, by default the
+    user's. Images that are drawn, not read from files, are not scanned.
     """
     files = [
         ScannedFile(record.key, record.path, split)
@@ -61,57 +54,72 @@ def scan_files(
     *,
     workers: int,
     cache: Path | None = None,
-    progress: Progress | None = None,
+    progress: ProgressCallback | None = None,
 ) -> tuple[Problem, ...]:
-    """What speaks against image files of the set at `root`, as `scan` says it; `file` is a key."""
+    """Return the problems of image files of the set at `root`; `Problem.file` is a file's key."""
     if not files:
         return ()
-    known = ScanCache(root, cache or cache_folder("scan"))
-    looks = dict(_looks(files, known, workers, progress))
-    looks |= _digests([file for file in files if looks[file.key].kind is None], looks, workers)
-    known.keep(looks)
-    unusable = _unusable(files, looks)
-    leaks = _leaks([file for file in files if file.key not in unusable], looks)
+    stored = ScanCache(root, cache or cache_folder("scan"))
+    results = _scan_all(files, stored, workers, progress)
+    results |= _add_digests([file for file in files if results[file.key].kind is None], results, workers)
+    stored.save(results)
+    unusable = _unusable(files, results)
+    leaks = _leaks([file for file in files if file.key not in unusable], results)
     return (*unusable.values(), *leaks.values())
 
 
-def _looks(
-    files: Sequence[ScannedFile], known: ScanCache, workers: int, progress: Progress | None
-) -> Iterator[tuple[str, Look]]:
-    def look(file: ScannedFile) -> Look:
-        stamp = stamp_of(file.path)
-        return known.get(file.key, stamp) or _look(file.path, stamp or (0, 0, 0))
+def _scan_all(
+    files: Sequence[ScannedFile], stored: ScanCache, workers: int, progress: ProgressCallback | None
+) -> dict[str, ScanResult]:
+    def scan_one(file: ScannedFile) -> ScanResult:
+        stamp = file_stamp(file.path)  # before reading: a change meanwhile makes the next scan read it again
+        return stored.get(file.key, stamp) or _verify(file.path, stamp or (0, 0, 0))
 
-    for done, (file, found) in enumerate(_in_threads(look, files, workers), 1):
-        yield file.key, found
-        if progress and (done % _CHUNK == 0 or done == len(files)):
+    results: dict[str, ScanResult] = {}
+    done = 0
+    for chunk, scanned in map_chunks(
+        scan_one, files, workers=workers, chunk_size=_CHUNK, quick_seconds=_QUICK_SECONDS
+    ):
+        results |= zip((file.key for file in chunk), scanned, strict=True)
+        done += len(chunk)
+        if progress:
             progress(done, len(files))
+    return results
 
 
-def _look(path: Path, stamp: Stamp) -> Look:
-    """The stamp was taken before: a change in between makes the next scan look again."""
+def _verify(path: Path, stamp: FileStamp) -> ScanResult:
     try:
         verify_image(path)
     except ImageError as error:
-        return Look(stamp, error.kind, error.message.removeprefix(f"{path}: "))
-    return Look(stamp)
+        return ScanResult(stamp, error.kind, error.message.removeprefix(f"{path}: "))
+    return ScanResult(stamp)
 
 
-def _digests(files: Sequence[ScannedFile], looks: dict[str, Look], workers: int) -> dict[str, Look]:
-    """Looks with a digest, for those files that may have the content of one in another split: those of other
-    lengths or endings have not, and reading all of them would take longer than the rest.
+def _add_digests(
+    files: Sequence[ScannedFile], results: dict[str, ScanResult], workers: int
+) -> dict[str, ScanResult]:
+    """Return results with a digest for the files that may equal one of another split.
+
+    Only files of the same length and ending can; reading all files would take longer than the rest.
     """
-    alike = _in_several_splits(files, lambda file: looks[file.key].stamp[0])
-    alike = _in_several_splits(alike, lambda file: (looks[file.key].stamp[0], _ending(file.path)))
-    wanted = [file for file in alike if not looks[file.key].digest]
-    found = _in_threads(lambda file: _digest(file.path), wanted, workers)
-    return {file.key: replace(looks[file.key], digest=digest) for file, digest in found}
+    alike = _in_several_splits(files, lambda file: results[file.key].stamp[0])
+    alike = _in_several_splits(alike, lambda file: (results[file.key].stamp[0], _ending(file.path)))
+    missing = [file for file in alike if not results[file.key].digest]
+    chunks = map_chunks(
+        lambda file: replace(results[file.key], digest=_digest(file.path)),
+        missing,
+        workers=workers,
+        chunk_size=_CHUNK,
+        quick_seconds=_QUICK_SECONDS,
+    )
+    digested = itertools.chain.from_iterable(done for _, done in chunks)
+    return dict(zip((file.key for file in missing), digested, strict=True))
 
 
 def _in_several_splits(
     files: Sequence[ScannedFile], trait: Callable[[ScannedFile], Hashable]
 ) -> list[ScannedFile]:
-    """Those that share a trait with one of another split."""
+    """Return the files that share a trait with a file of another split."""
     groups: dict[Hashable, list[ScannedFile]] = defaultdict(list)
     for file in files:
         groups[trait(file)].append(file)
@@ -120,7 +128,7 @@ def _in_several_splits(
 
 
 def _ending(path: Path) -> bytes:
-    """Empty where the file has vanished meanwhile."""
+    """Return the last bytes of a file; none if it has vanished meanwhile."""
     try:
         with path.open("rb") as file:
             file.seek(-min(_ENDING_BYTES, path.stat().st_size), os.SEEK_END)
@@ -130,65 +138,42 @@ def _ending(path: Path) -> bytes:
 
 
 def _digest(path: Path) -> str:
-    """Empty where the file has vanished meanwhile."""
+    """Return a hash of the content; an empty string if the file has vanished meanwhile."""
     try:
         return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
     except OSError:
         return ""
 
 
-def _unusable(files: Iterable[ScannedFile], looks: dict[str, Look]) -> dict[str, Problem]:
+def _unusable(files: Iterable[ScannedFile], results: dict[str, ScanResult]) -> dict[str, Problem]:
     problems = {}
     for file in files:
-        look = looks[file.key]
-        if look.kind is not None:
-            problems[file.key] = Problem(kind=look.kind, file=file.key, what=look.what, action="left out")
+        result = results[file.key]
+        if result.kind is not None:
+            problems[file.key] = Problem(kind=result.kind, file=file.key, what=result.what, action="left out")
     return problems
 
 
-def _leaks(files: Sequence[ScannedFile], looks: dict[str, Look]) -> dict[str, Problem]:
-    """Images whose content an earlier split has too. They are left out of the later one, so that what is
-    measured was never trained on; but a split of which nothing would remain is left as it is.
+def _leaks(files: Sequence[ScannedFile], results: dict[str, ScanResult]) -> dict[str, Problem]:
+    """Return a problem for each image whose content an earlier split has too.
+
+    It is left out of the later split, so that nothing is evaluated that was trained on; but a split of which
+    nothing would remain is kept and only noted.
     """
     first: dict[str, ScannedFile] = {}
-    twins: dict[str, list[tuple[ScannedFile, ScannedFile]]] = defaultdict(list)
+    copies: dict[str, list[tuple[ScannedFile, ScannedFile]]] = defaultdict(list)
     for file in files:
-        digest = looks[file.key].digest
-        other = first.setdefault(digest, file) if digest else file
-        if other.split != file.split:
-            twins[file.split].append((file, other))
+        digest = results[file.key].digest
+        original = first.setdefault(digest, file) if digest else file
+        if original.split != file.split:
+            copies[file.split].append((file, original))
     problems: dict[str, Problem] = {}
-    for split, pairs in twins.items():
-        whole = len(pairs) == sum(file.split == split for file in files)
-        action: Action = "noted" if whole else "left out"
-        for file, other in pairs:
-            what = f"the image of {split} is the same file as {other.key} of {other.split}"
+    for split, pairs in copies.items():
+        is_entire_split = len(pairs) == sum(file.split == split for file in files)
+        action: Action = "noted" if is_entire_split else "left out"
+        for file, original in pairs:
+            message = f"the image of {split} is the same file as {original.key} of {original.split}"
             problems[file.key] = Problem(
-                kind="leak", file=file.key, what=what, value=other.key, action=action
+                kind="leak", file=file.key, what=message, value=original.key, action=action
             )
     return problems
-
-
-def _in_threads(
-    work: Callable[[Item], Result], items: Sequence[Item], workers: int
-) -> Iterator[tuple[Item, Result]]:
-    """Each item with its result, in order. In threads, because reading, decoding and hashing release the
-    interpreter's lock; but only from the first chunk on that takes longer than threads would take to get in
-    each other's way, as files do not that the system has in memory.
-    """
-    chunks = iter([items[start : start + _CHUNK] for start in range(0, len(items), _CHUNK)])
-    for chunk in chunks:
-        begun = time.perf_counter()
-        done = [work(item) for item in chunk]
-        quick = time.perf_counter() - begun < _QUICK_SECONDS * len(chunk)
-        yield from zip(chunk, done, strict=True)
-        if not quick:
-            break
-    rest = list(chunks)
-    pool = ThreadPoolExecutor(max_workers=workers)
-    try:
-        found = pool.map(lambda chunk: [work(item) for item in chunk], rest)
-        for chunk, results in zip(rest, found, strict=True):
-            yield from zip(chunk, results, strict=True)
-    finally:
-        pool.shutdown(cancel_futures=True)  # or Ctrl-C would wait for all that is left

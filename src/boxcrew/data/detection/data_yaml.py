@@ -1,5 +1,5 @@
-"""The data.yaml of Ultralytics: `path`, `train`, `val`, `test`, `names` or `nc`. Nothing in it is executed or
-downloaded, and its paths are seen from the file itself, never from a folder named elsewhere.
+"""Reader of Ultralytics' data.yaml: `path`, `train`, `val`, `test`, `names` or `nc`. Nothing in it is
+executed or downloaded, and its paths are relative to the file itself, never to a folder configured elsewhere.
 """
 
 from __future__ import annotations
@@ -14,37 +14,37 @@ import yaml
 
 from boxcrew.core.errors import DataError
 from boxcrew.data.checks.problem import Kind
-from boxcrew.data.detection.annotations import Gathering
+from boxcrew.data.detection.annotations import AnnotationCollector
 from boxcrew.data.detection.source import SPLITS
 from boxcrew.data.folders import files_below, read_lines
 from boxcrew.data.images.reading import IMAGE_SUFFIXES
 
 _SUFFIXES = frozenset({".yaml", ".yml"})
 _DATA_FILE = "data.yaml"
-_SAFE_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C where PyYAML was built with it
+_SAFE_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the fast C version if PyYAML has it
 
 
 @dataclass(frozen=True, kw_only=True)
-class Description:
-    """One data.yaml, read."""
+class DataYaml:
+    """The content of a data.yaml file."""
 
     file: Path
-    root: Path  # what its paths are relative to
+    root: Path  # its paths are relative to this folder
     classes: tuple[str, ...]
     entries: Mapping[str, tuple[str, ...]]  # split -> folders and lists of files, as written
     notes: tuple[tuple[Kind, str], ...]
 
 
 def find_yamls(path: Path) -> list[Path]:
-    """The data files at `path`: itself, or in that folder `data.yaml`, or else all that read like one."""
+    """Return the data files at `path`: the file itself, or `data.yaml` in the folder, or else all like it."""
     if path.is_file():
-        return [path] if _is_description(path) else []
-    if _is_description(path / _DATA_FILE):
+        return [path] if _is_data_yaml(path) else []
+    if _is_data_yaml(path / _DATA_FILE):
         return [path / _DATA_FILE]
-    return [file for file in sorted(path.glob("*.y*ml")) if _is_description(file)]
+    return [file for file in sorted(path.glob("*.y*ml")) if _is_data_yaml(file)]
 
 
-def _is_description(file: Path) -> bool:
+def _is_data_yaml(file: Path) -> bool:
     if file.suffix.lower() not in _SUFFIXES or not file.is_file():
         return False
     try:
@@ -61,12 +61,12 @@ def _load(file: Path) -> dict[str, Any]:
         raise DataError(f"{file}: cannot be read as YAML: {error}") from error
     if not isinstance(content, dict):
         raise DataError(
-            f"{file}: is not a data file: it has no keys", advice="give a file with train and names"
+            f"{file}: is not a data file: it has no keys", advice="use a file with train and names"
         )
     return content
 
 
-def read_description(file: Path) -> Description:
+def read_data_yaml(file: Path) -> DataYaml:
     content = _load(file)
     root, notes = _root(file, content.get("path"))
     entries = {split: _entries(file, split, content[split]) for split in SPLITS if content.get(split)}
@@ -74,18 +74,18 @@ def read_description(file: Path) -> Description:
     notes += [("class-id-gap", f"names has no {i}; the class is called {classes[i]}") for i in gaps]
     num_classes = content.get("nc", len(classes))
     if num_classes != len(classes):
-        what = f"nc is {num_classes}, but there are {len(classes)} names; the names are taken"
-        notes.append(("data-yaml", what))
-    return Description(file=file, root=root, classes=classes, entries=entries, notes=tuple(notes))
+        message = f"nc is {num_classes}, but there are {len(classes)} names; the names are used"
+        notes.append(("data-yaml", message))
+    return DataYaml(file=file, root=root, classes=classes, entries=entries, notes=tuple(notes))
 
 
-def _root(file: Path, said: object) -> tuple[Path, list[tuple[Kind, str]]]:
-    if not said:
+def _root(file: Path, path: object) -> tuple[Path, list[tuple[Kind, str]]]:
+    if not path:
         return file.parent, []
-    root = file.parent / str(said)
+    root = file.parent / str(path)
     if root.is_dir():
         return root.resolve(), []
-    return file.parent, [("data-yaml", f"its path {said} does not exist; the folder of the file is taken")]
+    return file.parent, [("data-yaml", f"its path {path} does not exist; the folder of the file is used")]
 
 
 def _entries(file: Path, split: str, value: object) -> tuple[str, ...]:
@@ -96,8 +96,9 @@ def _entries(file: Path, split: str, value: object) -> tuple[str, ...]:
 
 
 def _classes(file: Path, content: Mapping[str, Any]) -> tuple[tuple[str, ...], list[int]]:
-    """From a list, from a mapping of ids, or numbered where there is only `nc`; and the ids that a mapping
-    leaves out, which are numbered too.
+    """Return the class names, and the ids that a mapping leaves out.
+
+    Names come from a list or a mapping of ids; classes without a name, or given by `nc`, are numbered.
     """
     names = content.get("names")
     try:
@@ -113,44 +114,44 @@ def _classes(file: Path, content: Mapping[str, Any]) -> tuple[tuple[str, ...], l
     return tuple(by_id.get(i, f"class{i}") for i in range(num_classes)), gaps
 
 
-def described_splits(description: Description, gathering: Gathering) -> list[tuple[str, Path]]:
-    """Every image file with its split."""
-    where = gathering.place(description.file)
-    for kind, what in description.notes:
-        gathering.note(kind, where, what)
+def find_images(data: DataYaml, collector: AnnotationCollector) -> list[tuple[str, Path]]:
+    """Return every image file with its split."""
+    file = collector.relative_path(data.file)
+    for kind, message in data.notes:
+        collector.note(kind, file, message)
     images: dict[str, list[Path]] = {}
-    for split, entries in description.entries.items():
-        found = [_resolve(entry, description) for entry in entries]
-        missing = next((entry for entry, path in zip(entries, found, strict=True) if path is None), None)
+    for split, entries in data.entries.items():
+        paths = [_resolve(entry, data) for entry in entries]
+        missing = next((entry for entry, path in zip(entries, paths, strict=True) if path is None), None)
         if missing is None:
-            images[split] = [
-                image for path in found if path for image in _images(path, description.root, gathering)
-            ]
+            images[split] = [image for path in paths if path for image in _images(path, data.root, collector)]
         elif split == "test":
-            what = f"{split}: {missing} does not exist"
-            gathering.leave_out("missing-file", where, what, value=missing)
+            message = f"{split}: {missing} does not exist"
+            collector.leave_out("missing-file", file, message, value=missing)
         else:
             raise DataError(
-                f"{description.file}: {split}: {missing} does not exist",
-                advice=f"paths are relative to {description.root}",
+                f"{data.file}: {split}: {missing} does not exist",
+                advice=f"paths are relative to {data.root}",
             )
     if "val" in images and set(map(str, images["val"])) == set(map(str, images.get("train", ()))):
-        what = "val has the same images as train, which would measure nothing; it is not used"
-        gathering.note("leak", where, what)
+        message = "val has the same images as train, which would measure nothing; it is not used"
+        collector.note("leak", file, message)
         del images["val"]
     return [(split, image) for split, files in images.items() for image in files]
 
 
-def _resolve(entry: str, description: Description) -> Path | None:
-    """Some exporters write `../train/images` and mean `train/images`."""
-    tries = [description.root / entry, description.file.parent / entry]
-    tries += [description.root / entry.removeprefix("../")]
-    return next((path for path in tries if path.exists()), None)
+def _resolve(entry: str, data: DataYaml) -> Path | None:
+    candidates = [data.root / entry, data.file.parent / entry]
+    candidates += [
+        data.root / entry.removeprefix("../")
+    ]  # some exporters mean `train/images` by `../train/images`
+    return next((path for path in candidates if path.exists()), None)
 
 
-def _images(path: Path, root: Path, gathering: Gathering) -> Iterator[Path]:
-    """Of a folder or an image, which may lie anywhere; or of a list, whose lines may not: they must stay
-    in the set's folder or in the list's own.
+def _images(path: Path, root: Path, collector: AnnotationCollector) -> Iterator[Path]:
+    """Yield the image files of a folder, of a single image, or of a list of image paths.
+
+    A folder or image may be anywhere; the lines of a list must stay in the set's folder or the list's own.
     """
     if path.is_dir():
         yield from files_below(path, IMAGE_SUFFIXES)
@@ -163,11 +164,11 @@ def _images(path: Path, root: Path, gathering: Gathering) -> Iterator[Path]:
             if any(_is_inside(image, folder) for folder in (root, path.parent)):
                 yield image
             else:
-                what = f"leaves the data set: {line}; name the folder as path: in {_DATA_FILE}"
+                message = f"leaves the data set: {line}; name the folder as path: in {_DATA_FILE}"
                 at = f"line {number}"
-                gathering.leave_out("path-escape", gathering.place(path), what, at=at, value=line)
+                collector.leave_out("path-escape", collector.relative_path(path), message, at=at, value=line)
 
 
 def _is_inside(path: Path, folder: Path) -> bool:
-    """By their names: links may lead where they like."""
+    # By name alone: links may point anywhere.
     return not os.path.relpath(path, folder).startswith(f"..{os.sep}")

@@ -1,4 +1,4 @@
-"""Data sets: what every format is read into, and how a path becomes one."""
+"""Detection data sets: `Source` is the form that every format is read into, `open_source` opens a path."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SPLITS = ("train", "val", "test")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Record:
-    """One annotated image of a data set, before it is read."""
+    """One annotated image of a data set, its pixels not read yet."""
 
     key: str  # unique in the set; for files: the path relative to the set's root, with forward slashes
     path: Path | None  # the image file; None where the image is drawn, not read
@@ -33,17 +33,17 @@ class Record:
 
 
 class ImageReader(Protocol):
-    """What gives the pixels of a record: a source, or a cache before one."""
+    """Anything that reads the pixels of a record: a source, or a cache in front of one."""
 
     def read(self, record: Record, *, reduction: int = 1) -> Image:
-        """As `Source.read`."""
+        """Return the image, as `Source.read` does."""
 
 
 class Source(Format):
-    """A data set opened: classes, the records of each split, and what was found wrong on the way.
+    """An open data set: classes, the records of each split, and the problems found while opening.
 
-    Opening reads annotations, and of images the headers at most. An annotation or image that cannot be
-    used becomes a `Problem`; only a set of which nothing is left raises `DataError`.
+    Opening reads annotations, and at most the headers of images. An annotation or image that cannot be used
+    becomes a `Problem`; `DataError` is raised only if nothing usable is reduced.
     """
 
     format: ClassVar[str]  # the name it is registered under
@@ -64,38 +64,40 @@ class Source(Format):
     @classmethod
     @abstractmethod
     def open(cls, path: Path, *, seed: int = 0) -> Self:
-        """Reads the annotations. `seed` is used only to make a split where the set has none."""
+        """Read the annotations. `seed` is used only to draw a validation split where the set has none."""
 
     def read(self, record: Record, *, reduction: int = 1) -> Image:
-        """The upright RGB image of a record; `DataError` names the file if that fails. With a `reduction` of
-        2, 4 or 8 each side may be smaller by that factor, rounded up, where that is quicker to read.
+        """Return the upright RGB image of a record, or raise a `DataError` that names the file.
+
+        With a `reduction` of 2, 4 or 8 each side may be smaller by that factor, rounded up, if faster.
         """
         assert record.path is not None
         return read_image(record.path, reduction=reduction)
 
     def split(self, name: str) -> tuple[Record, ...]:
         if name not in self.splits:
-            have = ", ".join(self.splits)
-            raise DataError(f"{self.root}: has no split {name!r}", advice=f"it has: {have}")
+            available = ", ".join(self.splits)
+            raise DataError(f"{self.root}: has no split {name!r}", advice=f"it has: {available}")
         return self.splits[name]
 
     def without(self, keys: Collection[str], problems: tuple[Problem, ...] = ()) -> Self:
-        """The same set without the records of these keys, and with the problems that speak against them."""
-        left = copy.copy(self)
+        """Return the set without the records of these keys, and with `problems` added."""
+        reduced = copy.copy(self)
         splits = {
             name: tuple(record for record in records if record.key not in keys)
             for name, records in self.splits.items()
         }
-        left.splits = {name: records for name, records in splits.items() if records}
-        left.problems = (*self.problems, *problems)
-        if "train" not in left.splits:
-            first = f"the first problem: {left.problems[0]}" if left.problems else ""
+        reduced.splits = {name: records for name, records in splits.items() if records}
+        reduced.problems = (*self.problems, *problems)
+        if "train" not in reduced.splits:
+            first = f"the first problem: {reduced.problems[0]}" if reduced.problems else ""
             raise DataError(f"{self.root}: has no usable training image", advice=first)
-        return left
+        return reduced
 
     def with_classes(self, classes: tuple[str, ...]) -> Self:
-        """The same set with labels in another numbering. An object of a class not in `classes` is left out,
-        and noted; a set that shares no class is an error.
+        """Return the set with its labels renumbered to `classes`.
+
+        Objects of other classes are left out, with a problem; a set that shares no class is an error.
         """
         shared = [name for name in self.classes if name in classes]
         if not shared:
@@ -112,8 +114,8 @@ class Source(Format):
         }
         unknown = [name for name in self.classes if name not in classes]
         if unknown:
-            what = f"classes the detector does not know: {', '.join(unknown)}"
-            problem = Problem(kind="unknown-class", file=str(self.root), what=what, action="left out")
+            message = f"classes the detector does not know: {', '.join(unknown)}"
+            problem = Problem(kind="unknown-class", file=str(self.root), what=message, action="left out")
             renumbered.problems = (*self.problems, problem)
         return renumbered
 
@@ -125,9 +127,9 @@ def _renumber(record: Record, numbers: Ints) -> Record:
 
 
 SOURCES: Registry[type[Source]] = Registry("data format", "boxcrew.data.detection.formats")
-"""Members say `@SOURCES.register("voc")` in `data/detection/formats/voc.py`, and so on."""
+"""All formats. Each registers itself: `@SOURCES.register("voc")` in `data/detection/formats/voc.py`."""
 
 
 def open_source(path: str | Path, *, format: str = "auto", seed: int = 0) -> Source:
-    """Opens the data set at `path` (or `shelf`, the embedded one), detecting its format unless told."""
+    """Open the data set at `path` (or `shelf`, the embedded one), by default detecting its format."""
     return format_of(path, SOURCES, named=format).open(Path(path), seed=seed)

@@ -1,9 +1,9 @@
-"""Sets that lie in a folder for each class, be it below folders of splits or not."""
+"""Finds class folders: `root/<class>` or `root/<split>/<class>`, and reports what lies beside them."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,91 +12,99 @@ from boxcrew.data.checks.problem import Kind, Problem
 from boxcrew.data.detection.source import SOURCES
 from boxcrew.data.folders import names_in, split_of_file, split_of_folder, suffix_of, walk
 
-_NAMED = 3  # files that a message names
+_NUM_NAMED = 3  # files that a message names
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassFolder:
-    split: str | None  # None where the set has no splits
+    split: str | None  # None if the set has no split folders
     label: str
     path: Path
 
 
 def class_folders(root: Path) -> list[ClassFolder]:
-    """`root/<class>`, or `root/<split>/<class>` where a folder named like a split holds folders itself: a
-    class may well be called 'train'.
+    """List the folders `root/<split>/<class>`, or `root/<class>` if no folder named like a split holds
+    folders: a class may be called 'train'.
     """
     folders = _folders_in(root)
-    divided = [
+    in_splits = [
         ClassFolder(split=split, label=inner.name, path=inner)
         for folder in folders
         if (split := split_of_folder(folder.name))
         for inner in _folders_in(folder)
     ]
-    return divided or [ClassFolder(split=None, label=folder.name, path=folder) for folder in folders]
+    return in_splits or [ClassFolder(split=None, label=folder.name, path=folder) for folder in folders]
 
 
-def strays(root: Path, folders: Collection[ClassFolder]) -> list[Problem]:
-    """What lies beside the splits, where there are splits."""
-    if all(folder.split is None for folder in folders):
-        return []
-    what = "lies in none of the set's split folders"
-    return [
-        Problem(kind="no-split", file=folder.name, what=what, action="left out")
-        for folder in _folders_in(root)
-        if split_of_folder(folder.name) is None
-    ]
-
-
-def loose(root: Path, folders: Collection[ClassFolder], suffixes: Collection[str]) -> list[Path]:
-    """Files of one of the suffixes (lower case) that lie beside the folders of classes, in none of them."""
-    beside = [root]
+def outside_problems(
+    root: Path,
+    folders: Collection[ClassFolder],
+    suffixes: Collection[str],
+    noun: str,
+    *,
+    ignored: Callable[[str], bool] = lambda _: False,
+) -> list[Problem]:
+    """Report what is left out because it lies beside the class folders: folders beside the split folders, if
+    there are any, and files with one of the suffixes (lower case) whose names are not `ignored`.
+    """
+    problems, parents = [], [root]
     if any(folder.split for folder in folders):
-        beside += [folder for folder in _folders_in(root) if split_of_folder(folder.name)]
-    holders = {folder.path for folder in folders}
-    return [
-        place / name
-        for place in beside
-        if place not in holders
-        for name in names_in(place)
-        if suffix_of(name) in suffixes and not name.startswith(".")
+        splits = [folder for folder in _folders_in(root) if split_of_folder(folder.name)]
+        parents += splits
+        message = "lies in none of the set's split folders"
+        problems = [
+            Problem(kind="no-split", file=folder.name, what=message, action="left out")
+            for folder in _folders_in(root)
+            if folder not in splits
+        ]
+    names = [
+        (parent / name).relative_to(root).as_posix()
+        for parent in parents
+        if all(parent != folder.path for folder in folders)
+        for name in names_in(parent)
+        if suffix_of(name) in suffixes and not name.startswith(".") and not ignored(name)
     ]
-
-
-def without_class(root: Path, files: Sequence[Path], noun: str) -> list[Problem]:
-    """That these are left out, if there are any."""
-    if not files:
-        return []
-    names = [file.relative_to(root).as_posix() for file in files]
-    listed = ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
-    what = f"no folder of a class holds {counted(len(names), noun)}: {listed}"
-    return [
-        Problem(
-            kind="label-missing", file=names[0], what=what, value=listed, action="left out", count=len(names)
+    if names:
+        count, listed = len(names), list_names(names)
+        message = f"{counted(count, noun)} outside of every class folder: {listed}"
+        problems.append(
+            Problem(
+                kind="label-missing",
+                file=names[0],
+                what=message,
+                value=listed,
+                action="left out",
+                count=count,
+            )
         )
-    ]
+    return problems
 
 
-def has_classes_of(root: Path, suffixes: Collection[str]) -> bool:
-    """Whether class folders hold files of one of the suffixes (lower case): one right in it, or several at
-    any depth. One alone that has them deeper down is rather a folder around a set.
+def list_names(names: Sequence[str]) -> str:
+    """Return the first few names, for a message."""
+    return ", ".join(names[:_NUM_NAMED]) + (", …" if len(names) > _NUM_NAMED else "")
+
+
+def has_class_folders(root: Path, suffixes: Collection[str]) -> bool:
+    """Return whether class folders hold files with one of the suffixes (lower case): directly in any folder,
+    or at any depth in several. A single folder with files deeper down is more likely a wrapper around a set.
     """
-    right_in = (suffix_of(name) for folder in class_folders(root) for name in names_in(folder.path))
-    return any(suffix in suffixes for suffix in right_in) or has_several_of(root, suffixes)
+    direct = (suffix_of(name) for folder in class_folders(root) for name in names_in(folder.path))
+    return any(suffix in suffixes for suffix in direct) or has_several_classes(root, suffixes)
 
 
-def has_several_of(root: Path, suffixes: Collection[str]) -> bool:
-    """Whether several classes have files of one of the suffixes (lower case), at any depth. Folders such as
-    `test_set` are taken for parts of a set, not for classes.
+def has_several_classes(root: Path, suffixes: Collection[str]) -> bool:
+    """Return whether several classes have files with one of the suffixes (lower case), at any depth. Folders
+    such as `test_set` count as splits, not as classes.
     """
-    likely = (folder for folder in class_folders(root) if split_of_file(folder.label) is None)
-    labels = (folder.label for folder in likely if _holds(folder.path, suffixes))
+    candidates = (folder for folder in class_folders(root) if split_of_file(folder.label) is None)
+    labels = (folder.label for folder in candidates if _holds(folder.path, suffixes))
     first = next(labels, None)
     return any(label != first for label in labels)
 
 
 def _holds(folder: Path, suffixes: Collection[str]) -> bool:
-    """At any depth, but for what lies in splits of its own, as in `images/train`."""
+    """Search at any depth, except in split folders such as `images/train`."""
     for _, folders, names in walk(folder):
         if any(suffix_of(name) in suffixes for name in names):
             return True
@@ -104,10 +112,10 @@ def _holds(folder: Path, suffixes: Collection[str]) -> bool:
     return False
 
 
-def unlisted(root: Path, kind: Kind) -> list[Problem]:
-    """Folders that cannot be listed, be it that they are another user's."""
+def unlistable_problems(root: Path, kind: Kind) -> list[Problem]:
+    """Report folders that cannot be listed, for example for lack of permission."""
     errors: list[OSError] = []
-    for _ in walk(root, unlisted=errors.append):
+    for _ in walk(root, on_error=errors.append):
         pass
     return [
         Problem(
@@ -121,10 +129,10 @@ def unlisted(root: Path, kind: Kind) -> list[Problem]:
 
 
 def is_annotated(path: Path) -> bool:
-    """Whether it is a set of images with boxes. Such sets have folders of images and texts too."""
+    """Return whether `path` is a set of images with boxes, which also has folders of images and texts."""
     return any(SOURCES.get(name).detect(path) for name in SOURCES.names())
 
 
 def _folders_in(folder: Path) -> list[Path]:
     visible = (folder / name for name in names_in(folder) if not name.startswith((".", "__")))
-    return [path for path in visible if os.path.isdir(path)]  # noqa: PTH112 - a Path's raises where it may not look
+    return [path for path in visible if os.path.isdir(path)]  # noqa: PTH112 - Path.is_dir raises without permission

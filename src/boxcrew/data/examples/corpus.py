@@ -1,4 +1,4 @@
-"""Running text that is to be continued: windows of characters."""
+"""Running text for language models: overlapping windows of characters."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from boxcrew.core.errors import DataError
 from boxcrew.core.types import Ints
 from boxcrew.data.checks.problem import Problem
 from boxcrew.data.detection.source import SPLITS
-from boxcrew.data.examples.alphabet import encode_text, is_of_running_text, meaning_of_text
-from boxcrew.data.examples.example_set import Examples, ExampleSet, Fetched, Wanted
+from boxcrew.data.examples.alphabet import encode_text, is_running_text, text_vocabulary
+from boxcrew.data.examples.example_set import ExampleOptions, Examples, ExampleSet, Fetched
 
 VAL_SHARE = 0.1
-"""Of the characters, at the end, where there is no text for validation."""
+"""Share of the characters, at the end, that becomes the validation split if there is none."""
 
 
-class Windows(Examples):
-    """`length` + 1 characters each: the first `length` are read, the last `length` are to be told. With a
-    stride of `length` no character is told twice; the first is not told, nor are those at the end that do not
-    fill a window, fewer than `length`: no token could fill it up, as 0 is a character that is not known.
+class TextWindows(Examples):
+    """Windows of `length` + 1 tokens: the first `length` are inputs, the last `length` are targets.
+
+    With a stride of `length` no token is a target twice. The very first token is no target, nor are those at
+    the end that do not fill a window: there is no padding, since token 0 is the unknown character.
     """
 
     def __init__(self, tokens: Ints, name: str, *, length: int, stride: int) -> None:
-        """`name` and a position are the key of a window."""
+        """Cut `tokens` into windows, whose keys are `name` and their position."""
         assert len(tokens) > length, (len(tokens), length)
         self._tokens = tokens.astype(np.int32)  # half the memory
         self._name = name
@@ -42,39 +43,38 @@ class Windows(Examples):
         return Fetched(inputs=inputs, labels=self.labels[chosen], indices=chosen)
 
 
-def open_corpus(root: Path, texts: Mapping[str, str], wanted: Wanted, *, format: str) -> ExampleSet:
-    """`texts` by split. Windows to train on overlap by half, so that no character is always the first.
-    Characters that are only in other splits are unknown ones, as are those a set before did not have whose
-    meaning is wanted.
+def open_corpus(root: Path, texts: Mapping[str, str], options: ExampleOptions, *, format: str) -> ExampleSet:
+    """Open running text, given by split. Training windows overlap by half, so that no character is always
+    the first. Characters that are not in the training text, or not in `options.encoding`, are unknown.
     """
-    texts, short = _long_enough(root, texts, wanted.length)
-    texts, made = _hold_out(root, texts, wanted.length)
-    _require_windows(f"{root}: the text of train", texts["train"], wanted.length, count=1)
-    before = wanted.meaning if wanted.meaning and is_of_running_text(wanted.meaning) else None
-    meaning = before or meaning_of_text([texts["train"]])
-    strides = dict.fromkeys(texts, wanted.length) | {"train": max(1, wanted.length // 2)}
+    texts, short = _long_enough(root, texts, options.length)
+    texts, made = _hold_out(root, texts, options.length)
+    _require_windows(f"{root}: the text of train", texts["train"], options.length, count=1)
+    known = options.encoding if options.encoding and is_running_text(options.encoding) else None
+    vocabulary = known or text_vocabulary([texts["train"]])
+    strides = dict.fromkeys(texts, options.length) | {"train": max(1, options.length // 2)}
     return ExampleSet(
         root=root,
         format=format,
         kind="tokens",
         classes=(),
-        shape=(wanted.length + 1,),
+        shape=(options.length + 1,),
         splits={
-            split: Windows(
-                encode_text(meaning, texts[split]), split, length=wanted.length, stride=strides[split]
+            split: TextWindows(
+                encode_text(vocabulary, texts[split]), split, length=options.length, stride=strides[split]
             )
             for split in SPLITS
             if split in texts
         },
         problems=(*short, *made),
-        meaning=meaning,
+        encoding=vocabulary,
     )
 
 
 def _hold_out(
     root: Path, texts: Mapping[str, str], length: int
 ) -> tuple[dict[str, str], tuple[Problem, ...]]:
-    """With a text for validation: where there is none, the end of what is to train on, at least a window."""
+    """Add a validation text if there is none: the end of the training text, at least one window."""
     if not texts.get("train", "").strip():
         raise DataError(f"{root}: has no text to train on", advice="give a text file that is not empty")
     if "val" in texts:
@@ -82,15 +82,15 @@ def _hold_out(
     text = texts["train"]
     _require_windows(f"{root}: the text", text, length, count=2)
     num_held = max(round(len(text) * VAL_SHARE), length + 1)
-    what = f"has no validation text; the last {num_held} of its {len(text)} characters are taken"
-    problem = Problem(kind="made-split", file=str(root), what=what, action="noted")
+    message = f"has no validation text; the last {num_held} of its {len(text)} characters are held out"
+    problem = Problem(kind="made-split", file=str(root), what=message, action="noted")
     return {**texts, "train": text[:-num_held], "val": text[-num_held:]}, (problem,)
 
 
 def _long_enough(
     root: Path, texts: Mapping[str, str], length: int
 ) -> tuple[dict[str, str], tuple[Problem, ...]]:
-    """Without splits that are shorter than a window, but for that to train on."""
+    """Leave out splits other than training that are shorter than a window."""
     others = [split for split in SPLITS if split in texts and split != "train"]
     short = [split for split in others if len(texts[split]) <= length]
     problems = (
@@ -106,12 +106,12 @@ def _long_enough(
     return {split: text for split, text in texts.items() if split not in short}, tuple(problems)
 
 
-def _require_windows(what: str, text: str, length: int, *, count: int) -> None:
+def _require_windows(subject: str, text: str, length: int, *, count: int) -> None:
     if len(text) >= count * (length + 1):
         return
     most = len(text) // count - 1
     shorter = f", or use shorter windows: length={most} at most" if most > 0 else ""
     raise DataError(
-        f"{what} has only {len(text)} characters, but length={length} needs {count * (length + 1)}",
+        f"{subject} has only {len(text)} characters, but length={length} needs {count * (length + 1)}",
         advice=f"give more text{shorter}",
     )

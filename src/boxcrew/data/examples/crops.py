@@ -1,4 +1,4 @@
-"""Examples that are parts of images, or whole ones."""
+"""Samples that are crops of images, or entire images: read all at once, or when they are needed."""
 
 from __future__ import annotations
 
@@ -15,101 +15,103 @@ from boxcrew.core.types import Ints
 from boxcrew.data.checks.problem import Problem
 from boxcrew.data.detection.source import SPLITS, ImageReader, Record
 from boxcrew.data.examples.example_set import Examples, Fetched, InMemory
-from boxcrew.data.examples.labelled import Settled, settle_classes
-from boxcrew.data.examples.shapes import Shape, fit
+from boxcrew.data.examples.labelled import ResolvedClasses, resolve_classes
+from boxcrew.data.examples.shapes import Shape, resize_to
 from boxcrew.data.images.cache import Pixels, SampleCache
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Cut:
-    """The examples of one image, M of them, at least one."""
+class ImageCrops:
+    """The M samples of one image; M is at least 1."""
 
     record: Record
-    boxes: Ints  # (M, 4) xyxy within the image, in whole pixels
+    boxes: Ints  # (M, 4) xyxy within the image, integer pixels
     labels: Ints  # (M,)
     keys: tuple[str, ...]
 
-    def with_classes(self, numbers: Ints) -> Cut | None:
-        """With labels by `numbers`, without those of which that is -1; None if nothing is left."""
+    def relabeled(self, numbers: Ints) -> ImageCrops | None:
+        """Map every label by `numbers` and drop the crops mapped to -1; None if no crop is left."""
         labels = numbers[self.labels]
-        left = np.flatnonzero(labels >= 0)
-        if not len(left):
+        kept = np.flatnonzero(labels >= 0)
+        if not len(kept):
             return None
-        keys = tuple(self.keys[place] for place in left.tolist())
-        return replace(self, boxes=self.boxes[left], labels=labels[left], keys=keys)
+        keys = tuple(self.keys[index] for index in kept.tolist())
+        return replace(self, boxes=self.boxes[kept], labels=labels[kept], keys=keys)
 
 
-def labels_of(cuts: Sequence[Cut]) -> Ints:
-    return np.concatenate([np.empty(0, dtype=np.int64), *(cut.labels for cut in cuts)])
+def labels_of(images: Sequence[ImageCrops]) -> Ints:
+    return np.concatenate([np.empty(0, dtype=np.int64), *(crops.labels for crops in images)])
 
 
-def settle_cuts(
+def resolve_crops(
     root: Path,
     names: Sequence[str],
-    splits: Mapping[str, Sequence[Cut]],
+    splits: Mapping[str, Sequence[ImageCrops]],
     problems: Sequence[Problem],
     *,
-    evaluated: bool = False,
-) -> tuple[Settled, dict[str, list[Cut]]]:
-    """`settle_classes`, and what is then left in each split, of those that are not empty, in their order."""
-    labels = {split: labels_of(cuts) for split, cuts in splits.items()}
-    settled = settle_classes(root, names, labels, problems, evaluated=evaluated)
-    left = {
-        split: [kept for cut in splits[split] if (kept := cut.with_classes(settled.numbers))]
+    eval_only: bool = False,
+) -> tuple[ResolvedClasses, dict[str, list[ImageCrops]]]:
+    """Apply `resolve_classes` to crops by split, and return the splits that are not empty afterwards."""
+    labels = {split: labels_of(images) for split, images in splits.items()}
+    resolved = resolve_classes(root, names, labels, problems, eval_only=eval_only)
+    kept = {
+        split: [crops for image in splits[split] if (crops := image.relabeled(resolved.numbers))]
         for split in SPLITS
         if split in splits
     }
-    return settled, {split: cuts for split, cuts in left.items() if cuts}
+    return resolved, {split: images for split, images in kept.items() if images}
 
 
-def cut_out(images: ImageReader, cut: Cut, shape: Shape) -> Pixels:
-    """(M, *shape) all examples of an image; `DataError` if it cannot be read. How far the image is reduced
-    in reading depends on all of them, so that an example is the same whoever is asked for with it.
+def crop_image(reader: ImageReader, crops: ImageCrops, shape: Shape) -> Pixels:
+    """Return all crops of an image, (M, *shape). Raises `DataError` if the image cannot be read.
+
+    The scale at which the image is decoded depends on all of its crops, so a crop has the same pixels
+    whichever others are requested with it.
     """
-    image = images.read(cut.record, reduction=_reduction(cut.boxes, shape))
+    image = reader.read(crops.record, reduction=_reduction(crops.boxes, shape))
     height, width = image.shape[:2]
-    scale = np.array([width / cut.record.width, height / cut.record.height])
-    starts = np.floor(cut.boxes[:, :2] * scale).astype(np.int64).tolist()
-    ends = np.ceil(cut.boxes[:, 2:] * scale).astype(np.int64).tolist()
-    pictures = np.empty((len(cut.boxes), *shape), dtype=np.uint8)
-    for place, ((x0, y0), (x1, y1)) in enumerate(zip(starts, ends, strict=True)):
-        pictures[place] = fit(image[y0:y1, x0:x1], shape)
-    return pictures
+    scale = np.array([width / crops.record.width, height / crops.record.height])
+    starts = np.floor(crops.boxes[:, :2] * scale).astype(np.int64).tolist()
+    ends = np.ceil(crops.boxes[:, 2:] * scale).astype(np.int64).tolist()
+    pixels = np.empty((len(crops.boxes), *shape), dtype=np.uint8)
+    for index, ((x0, y0), (x1, y1)) in enumerate(zip(starts, ends, strict=True)):
+        pixels[index] = resize_to(image[y0:y1, x0:x1], shape)
+    return pixels
 
 
 def _reduction(boxes: Ints, shape: Shape) -> int:
-    """The most that leaves every part at least as large as it is to become."""
+    """Return the largest reduction at which no crop has to be enlarged."""
     width, height = (boxes[:, 2:] - boxes[:, :2]).min(axis=0).tolist()
     return next((by for by in (8, 4, 2) if height >= by * shape[0] and width >= by * shape[1]), 1)
 
 
-def read_at_once(
-    images: ImageReader, cuts: Sequence[Cut], shape: Shape, *, workers: int
+def read_crops(
+    reader: ImageReader, images: Sequence[ImageCrops], shape: Shape, *, workers: int
 ) -> tuple[InMemory, tuple[str, ...]]:
-    """All examples, but for those of images that cannot be read, which are told in words."""
-    counts = np.array([len(cut.labels) for cut in cuts], dtype=np.int64)
+    """Read the crops of all images, and return them with a message for each image that cannot be read."""
+    counts = np.array([len(crops.labels) for crops in images], dtype=np.int64)
     ends = np.cumsum(counts).tolist()
     inputs = np.empty((int(counts.sum()), *shape), dtype=np.uint8)
 
-    def read(cut: Cut, end: int) -> str:
+    def read(crops: ImageCrops, end: int) -> str:
         try:
-            inputs[end - len(cut.labels) : end] = cut_out(images, cut, shape)
+            inputs[end - len(crops.labels) : end] = crop_image(reader, crops, shape)
         except DataError as error:
             return error.message
         return ""
 
     with ThreadPoolExecutor(max_workers=workers) as pool:
-        failures = list(pool.map(read, cuts, ends))
-    keys = [key for cut, failure in zip(cuts, failures, strict=True) if not failure for key in cut.keys]
-    labels, skipped = labels_of(cuts), tuple(filter(None, failures))
+        failures = list(pool.map(read, images, ends))
+    keys = [key for crops, failure in zip(images, failures, strict=True) if not failure for key in crops.keys]
+    labels, skipped = labels_of(images), tuple(filter(None, failures))
     if skipped:
         readable = np.repeat(np.array([not failure for failure in failures]), counts)
         inputs, labels = inputs[readable], labels[readable]
     return InMemory(inputs, labels, keys), skipped
 
 
-def read_when_asked(
-    images: ImageReader, splits: Mapping[str, Sequence[Cut]], shape: Shape
+def lazy_crops(
+    images: ImageReader, splits: Mapping[str, Sequence[ImageCrops]], shape: Shape
 ) -> dict[str, LazyCrops]:
     return {split: LazyCrops(images, cuts, shape) for split, cuts in splits.items()}
 
@@ -119,7 +121,9 @@ class LazyCrops(Examples):
     then kept for all loader processes.
     """
 
-    def __init__(self, images: ImageReader, cuts: Sequence[Cut], shape: Shape, *, budget: int = 0) -> None:
+    def __init__(
+        self, images: ImageReader, cuts: Sequence[ImageCrops], shape: Shape, *, budget: int = 0
+    ) -> None:
         self.labels = labels_of(cuts)
         self._images = images
         self._cuts = cuts
@@ -168,6 +172,6 @@ class LazyCrops(Examples):
 
     def _read(self, owner: int) -> Pixels:
         """Return all crops of one image, and cache them: reading the image is what takes the time."""
-        crops = cut_out(self._images, self._cuts[owner], self._shape)
+        crops = crop_image(self._images, self._cuts[owner], self._shape)
         self._cache.put(int(self._firsts[owner]), crops)
         return crops

@@ -1,4 +1,4 @@
-"""Sets of examples that have one label each, or none: pictures, rows of numbers, texts."""
+"""The types of labelled data sets: `Examples` (a split), `ExampleSet` and `ExampleFormat`."""
 
 from __future__ import annotations
 
@@ -13,83 +13,83 @@ import numpy.typing as npt
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.registry import Registry
-from boxcrew.core.types import Ints
+from boxcrew.core.types import Bools, Ints
 from boxcrew.data.checks.problem import Problem
 from boxcrew.data.formats import Format, format_of
 
 Array = npt.NDArray[Any]
 
-Kind = Literal["pictures", "numbers", "tokens"]
-"""What an input is: uint8 (height, width, channels), float32 (features,) or int64 (length,)."""
+InputKind = Literal["pictures", "numbers", "tokens"]
+"""An input is uint8 (height, width, channels), float32 (features,) or int64 (length,)."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Fetched:
-    """Inputs of one shape, joined, of those that could be read."""
+    """The inputs and labels of the n samples that could be read, of those requested."""
 
     inputs: Array  # (n, …)
     labels: Ints  # (n,)
-    indices: Ints  # (n,) of the examples, among those asked for, in their order
-    skipped: tuple[str, ...] = ()  # what could not be read, in words
+    indices: Ints  # (n,) of the samples in their split, in the requested order
+    skipped: tuple[str, ...] = ()  # messages about what could not be read
 
 
 class Examples(ABC):
-    """The examples of one split. It is sent to loader processes: what it holds is shared with them."""
+    """The N samples of one split. Loader processes get a copy, forked or pickled."""
 
-    labels: Ints  # (N,) 0..C-1; zeros where there is nothing to tell apart
+    labels: Ints  # (N,) 0..C-1; zeros if there are no classes
 
     def __len__(self) -> int:
         return len(self.labels)
 
     @abstractmethod
     def key(self, index: int) -> str:
-        """Names the example in messages and files; unique in its set."""
+        """Return the name of a sample in messages and files; unique in its set."""
 
     @abstractmethod
     def fetch(self, indices: Sequence[int] | Ints) -> Fetched:
-        """The inputs of these, in this order."""
+        """Read these samples, in this order."""
 
     @property
     def input_bytes(self) -> int:
-        """Of main memory, what one more example takes where it is read and kept; 0 where all are there."""
+        """Bytes of main memory for one cached sample; 0 if all samples are in memory anyway."""
         return 0
 
     @property
     def kept_bytes(self) -> int:
-        """Of main memory that all take which are kept once they have been read."""
+        """Bytes of main memory for the cache once it is full."""
         return 0
 
-    def keeping(self, num_bytes: int) -> Examples:  # noqa: ARG002 - where all are there
-        """The same, with so many bytes for those that have been read."""
+    def keeping(self, num_bytes: int) -> Examples:  # noqa: ARG002 - all are in memory
+        """Return these samples with a cache of `num_bytes`."""
         return self
 
-    def some(self, num: int) -> Examples:
-        """So many, or all where there are no more, always the same: one of each of as many equal stretches,
-        for sets are often in the order of their classes, or these come in turns.
+    def subset(self, num: int) -> Examples:
+        """Return at most `num` samples, always the same: a random one of each of `num` equal stretches, since
+        sets are often sorted by class, or their classes alternate.
         """
         count = min(num, len(self))
         ends = np.arange(count + 1) * len(self) // count
-        places = np.random.default_rng(0).integers(ends[:-1], ends[1:])
-        return Relabelled(self, self.labels[places], places)
+        indices = np.random.default_rng(0).integers(ends[:-1], ends[1:])
+        return Relabelled(self, self.labels[indices], indices)
 
 
 class Relabelled(Examples):
-    """All or some of others, with labels of their own."""
+    """All or some samples of another split, with new labels."""
 
-    def __init__(self, examples: Examples, labels: Ints, places: Ints | None = None) -> None:
-        """`places`: of those that are meant among the others, growing; None: all."""
+    def __init__(self, examples: Examples, labels: Ints, chosen: Ints | None = None) -> None:
+        """Take the samples `chosen` (increasing indices into `examples`), or all if None."""
         self._examples = examples
         self.labels = labels
-        self._places = np.arange(len(examples)) if places is None else places
-        assert len(self._places) == len(labels)
+        self._chosen = np.arange(len(examples)) if chosen is None else chosen
+        assert len(self._chosen) == len(labels)
 
     def key(self, index: int) -> str:
-        return self._examples.key(int(self._places[index]))
+        return self._examples.key(int(self._chosen[index]))
 
     def fetch(self, indices: Sequence[int] | Ints) -> Fetched:
-        found = self._examples.fetch(self._places[np.asarray(indices, dtype=np.int64)])
-        mine = np.searchsorted(self._places, found.indices)
-        return replace(found, labels=self.labels[mine], indices=mine)
+        fetched = self._examples.fetch(self._chosen[np.asarray(indices, dtype=np.int64)])
+        readable = np.searchsorted(self._chosen, fetched.indices)
+        return replace(fetched, labels=self.labels[readable], indices=readable)
 
     @property
     def input_bytes(self) -> int:
@@ -100,107 +100,117 @@ class Relabelled(Examples):
         return self._examples.kept_bytes * len(self) // max(1, len(self._examples))
 
     def keeping(self, num_bytes: int) -> Relabelled:
-        return Relabelled(self._examples.keeping(num_bytes), self.labels, self._places)
+        return Relabelled(self._examples.keeping(num_bytes), self.labels, self._chosen)
 
 
 class InMemory(Examples):
-    """Of inputs that are there already."""
+    """Samples whose inputs are an array in memory."""
 
     def __init__(self, inputs: Array, labels: Ints, keys: Sequence[str] | str) -> None:
-        """`keys`: one each, or what all begin with, to be numbered from 0."""
+        """Name the samples by `keys`, or by one prefix and their index."""
         assert len(inputs) == len(labels)
         self.inputs = inputs
         self.labels = labels
-        self._keys = keys
+        self.keys = keys
 
     def key(self, index: int) -> str:
-        return f"{self._keys}[{index}]" if isinstance(self._keys, str) else self._keys[index]
+        return f"{self.keys}[{index}]" if isinstance(self.keys, str) else self.keys[index]
+
+    def select(self, mask: Bools) -> InMemory:
+        if mask.all():
+            return self
+        keys = [self.key(index) for index in np.flatnonzero(mask).tolist()]
+        return InMemory(self.inputs[mask], self.labels[mask], keys)
+
+    def relabeled(self, numbers: Ints) -> InMemory:
+        """Map every label by `numbers` and drop the samples mapped to -1."""
+        kept = self.select(numbers[self.labels] >= 0)
+        return InMemory(kept.inputs, numbers[kept.labels], kept.keys)
 
     def fetch(self, indices: Sequence[int] | Ints) -> Fetched:
         chosen = np.asarray(indices, dtype=np.int64)
         return Fetched(inputs=self.inputs[chosen], labels=self.labels[chosen], indices=chosen)
 
 
-class Joined(Examples):
-    """Several, one after the other, to be looked at in turn."""
+class ConcatExamples(Examples):
+    """The samples of several splits, one after the other, to be fetched in increasing order."""
 
-    def __init__(self, parts: Sequence[Examples]) -> None:
-        self._parts = parts
-        self._begins = np.cumsum([0, *map(len, parts)])
-        self.labels = np.concatenate([part.labels for part in parts])
+    def __init__(self, splits: Sequence[Examples]) -> None:
+        self._splits = splits
+        self._starts = np.cumsum([0, *map(len, splits)])
+        self.labels = np.concatenate([examples.labels for examples in splits])
 
     def key(self, index: int) -> str:
-        place = int(np.searchsorted(self._begins, index, side="right")) - 1
-        return self._parts[place].key(index - int(self._begins[place]))
+        number = int(np.searchsorted(self._starts, index, side="right")) - 1
+        return self._splits[number].key(index - int(self._starts[number]))
 
     def fetch(self, indices: Sequence[int] | Ints) -> Fetched:
         chosen = np.asarray(indices, dtype=np.int64)
-        assert (np.diff(chosen) > 0).all(), "in turn"
-        pieces = np.split(chosen, np.searchsorted(chosen, self._begins[1:-1]))
-        found = [
-            (begin, part.fetch(piece - begin))
-            for begin, part, piece in zip(self._begins.tolist(), self._parts, pieces, strict=False)
-            if len(piece)
+        assert (np.diff(chosen) > 0).all(), "indices must increase"
+        groups = np.split(chosen, np.searchsorted(chosen, self._starts[1:-1]))
+        fetched = [
+            (start, examples.fetch(group - start))
+            for start, examples, group in zip(self._starts.tolist(), self._splits, groups, strict=False)
+            if len(group)
         ]
         return Fetched(
-            inputs=np.concatenate([one.inputs for _, one in found]),
-            labels=np.concatenate([one.labels for _, one in found]),
-            indices=np.concatenate([one.indices + begin for begin, one in found]),
-            skipped=tuple(skipped for _, one in found for skipped in one.skipped),
+            inputs=np.concatenate([part.inputs for _, part in fetched]),
+            labels=np.concatenate([part.labels for _, part in fetched]),
+            indices=np.concatenate([part.indices + start for start, part in fetched]),
+            skipped=tuple(message for _, part in fetched for message in part.skipped),
         )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """How examples are to be given, where that is open."""
+class ExampleOptions:
+    """The choices that are open when a set is opened."""
 
-    size: int | None = None  # side of pictures; None: their own where all have the same up to 256, else 32
-    shape: tuple[int, int, int] | None = None  # of pictures, where it is known, whatever their size
+    size: int | None = None  # side of images; None: their own if all agree and are at most 256, else 32
+    shape: tuple[int, int, int] | None = None  # of images: overrides `size`
     length: int = 128  # of texts, in characters
-    label: str | None = None  # the column that is to be learnt; None: the last
-    seed: int = 0  # for splits, where there are none
-    workers: int = 1  # threads that may look at files
-    meaning: Mapping[str, Any] | None = None  # that of a set before, whose inputs these are to be like
-    evaluated: bool = False  # by a network that is there already: nothing needs to be there to train on
+    label: str | None = None  # the column with the classes; None: the last
+    seed: int = 0  # of the validation split, if one has to be made
+    workers: int = 1  # threads that read files
+    encoding: Mapping[str, Any] | None = None  # of the set a network was trained on: inputs are made alike
+    eval_only: bool = False  # the set is only evaluated: it needs no training split
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ExampleSet:
-    """Opened: something wrong with single examples is a `Problem`; a set of which nothing is left raises
+    """An opened data set. Samples that cannot be used are `problems`; a set with no usable sample raises
     `DataError`.
     """
 
     root: Path
     format: str
-    kind: Kind
-    classes: tuple[str, ...]  # empty where there is nothing to tell apart
+    kind: InputKind
+    classes: tuple[str, ...]  # empty if samples have no classes
     shape: tuple[int, ...]  # of one input
     splits: Mapping[str, Examples]  # the keys are among SPLITS; "train" is one of them
     problems: tuple[Problem, ...] = ()
-    meaning: Mapping[str, Any] = field(default_factory=dict)
-    """What else must be known to make inputs of the same kind from new data, as JSON values: columns with
-    their means and deviations, an alphabet."""
+    encoding: Mapping[str, Any] = field(default_factory=dict)
+    """JSON values that turn new data into the same inputs: table columns with means and deviations, or a
+    vocabulary. Stored with a network's weights, under the key `meaning`."""
 
     def split(self, name: str) -> Examples:
         if name not in self.splits:
-            why = [str(problem) for problem in self.problems if problem.at == name]
+            reasons = [str(problem) for problem in self.problems if problem.at == name]
             raise DataError(
                 f"{self.root}: has no split {name!r}",
-                advice="; ".join([f"it has: {', '.join(self.splits)}", *why]),
+                advice="; ".join([f"it has: {', '.join(self.splits)}", *reasons]),
             )
         return self.splits[name]
 
-    def whole(self) -> Examples:
-        """Those of all splits."""
-        return Joined(tuple(self.splits.values()))
+    def all_examples(self) -> Examples:
+        return ConcatExamples(tuple(self.splits.values()))
 
-    def counts(self, part: Examples) -> dict[str, int]:
-        """Examples of each class in a split."""
-        found = np.bincount(part.labels, minlength=len(self.classes)).tolist()
-        return dict(zip(self.classes, found, strict=False))  # of none where there are no classes
+    def counts(self, examples: Examples) -> dict[str, int]:
+        """Return the number of samples of each class in a split; empty if there are no classes."""
+        counts = np.bincount(examples.labels, minlength=len(self.classes)).tolist()
+        return dict(zip(self.classes, counts, strict=False))  # without classes all labels are 0
 
     def report(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the contents of the data report, as JSON values."""
         return {
             "root": str(self.root),
             "format": self.format,
@@ -208,27 +218,39 @@ class ExampleSet:
             "shape": list(self.shape),
             "classes": list(self.classes),
             "splits": {
-                name: {"examples": len(part), "by_class": self.counts(part)}
-                for name, part in self.splits.items()
+                name: {"examples": len(examples), "by_class": self.counts(examples)}
+                for name, examples in self.splits.items()
             },
             "problems": [problem.to_json() for problem in self.problems],
         }
 
 
 class ExampleFormat(Format):
-    """A way in which such sets are stored."""
+    """A storage format of labelled data sets."""
 
     name: ClassVar[str]  # the name it is registered under
 
     @classmethod
     @abstractmethod
-    def open(cls, path: Path, wanted: Wanted) -> ExampleSet: ...
+    def open(cls, path: Path, options: ExampleOptions) -> ExampleSet: ...
+
+
+class EmbeddedFormat(ExampleFormat):
+    """A data set that is part of the program, opened by its name and never by a path."""
+
+    @classmethod
+    def detect(cls, path: Path) -> bool:  # noqa: ARG003
+        return False
+
+    @classmethod
+    def looked_for(cls) -> str:
+        return f"the word {cls.name!r} (an embedded set)"
 
 
 EXAMPLE_FORMATS: Registry[type[ExampleFormat]] = Registry("data format", "boxcrew.data.examples.formats")
-"""Members say `@EXAMPLE_FORMATS.register("idx")` in `data/examples/formats/idx.py`, and so on."""
+"""A file in `data/examples/formats/` registers its class: `@EXAMPLE_FORMATS.register("idx")`."""
 
 
-def open_examples(path: str | Path, wanted: Wanted, *, format: str = "auto") -> ExampleSet:
-    """Opens the set at `path` (or an embedded one, by its name), detecting its format unless told."""
-    return format_of(path, EXAMPLE_FORMATS, named=format).open(Path(path), wanted)
+def open_examples(path: str | Path, options: ExampleOptions, *, format: str = "auto") -> ExampleSet:
+    """Open the set at `path`, or an embedded set by its name. The format is detected unless it is named."""
+    return format_of(path, EXAMPLE_FORMATS, named=format).open(Path(path), options)

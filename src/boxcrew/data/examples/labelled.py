@@ -1,12 +1,14 @@
-"""What the formats of labelled examples share: which examples are held out, and which classes are learnt."""
+"""Validation splits and classes, which all formats of labelled samples resolve in the same way."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -15,133 +17,135 @@ from boxcrew.core.types import Bools, Ints
 from boxcrew.data.checks.problem import Action, Kind, Problem
 from boxcrew.data.detection.annotations import VAL_SHARE
 from boxcrew.data.detection.source import SPLITS
-from boxcrew.data.examples.example_set import Array, InMemory
+from boxcrew.data.examples.example_set import InMemory
+
+Item = TypeVar("Item")
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Labelled:
-    """Examples that are there, N of them."""
-
-    inputs: Array  # (N, …)
-    labels: Ints  # (N,)
-    keys: Sequence[str]
-
-    def select(self, mask: Bools) -> Labelled:
-        if mask.all():
-            return self
-        keys = [self.keys[index] for index in np.flatnonzero(mask).tolist()]
-        return Labelled(inputs=self.inputs[mask], labels=self.labels[mask], keys=keys)
+def unusable_split(split: str, file: Path, message: str, kind: Kind, *, count: int = 1) -> Problem:
+    """Report a split that is left out because of `file`. `message` may begin with the file's path."""
+    message = message.removeprefix(f"{file}: ")
+    return Problem(kind=kind, file=file.name, at=split, what=message, action="left out", count=count)
 
 
-def left_out_split(split: str, file: Path, what: str, kind: Kind, *, count: int = 1) -> Problem:
-    """That a split cannot be used because of a file: in words, or in those of the error that says so. The
-    others can, so this is no reason to stop.
-    """
-    said = what.removeprefix(f"{file}: ")
-    return Problem(kind=kind, file=file.name, at=split, what=said, action="left out", count=count)
+def hold_out_mask(keys: Sequence[str], labels: Ints, *, seed: int, share: float = VAL_SHARE) -> Bools:
+    """Return a mask (N,) of the samples to hold out for validation.
 
-
-def held_out(keys: Sequence[str], labels: Ints, *, seed: int, share: float = VAL_SHARE) -> Bools:
-    """(N,) those of the validation split, where it has to be made. Depends only on the keys, labels and seed,
-    and an example more or less hardly moves the others. Examples of one key stay together, and of every
-    class at least one is left for training, so there may be none to hold out.
+    It depends only on keys, labels and seed, and one sample more or less hardly changes it. Samples with the
+    same key stay together, and every class keeps at least one for training, so the mask may be all false.
     """
     groups: dict[str, list[int]] = defaultdict(list)
     for index, key in enumerate(keys):
         groups[key].append(index)
-    known = labels.tolist()
-    left, taken = Counter(known), 0
-    chosen = np.zeros(len(keys), dtype=np.bool_)
+    classes = labels.tolist()
+    remaining, num_held = Counter(classes), 0
+    mask = np.zeros(len(keys), dtype=np.bool_)
     for key in sorted(groups, key=lambda key: _draw(seed, key)):
-        if taken >= max(1, round(len(keys) * share)):
+        if num_held >= max(1, round(len(keys) * share)):
             break
-        group = Counter(known[index] for index in groups[key])
-        if all(left[label] > count for label, count in group.items()):
-            left.subtract(group)
-            taken += len(groups[key])
-            chosen[groups[key]] = True
-    return chosen
+        group = Counter(classes[index] for index in groups[key])
+        if all(remaining[label] > count for label, count in group.items()):
+            remaining.subtract(group)
+            num_held += len(groups[key])
+            mask[groups[key]] = True
+    return mask
 
 
 def _draw(seed: int, key: str) -> bytes:
     return hashlib.blake2b(f"{seed}:{key}".encode(errors="surrogateescape"), digest_size=16).digest()
 
 
-def made_split(root: Path, chosen: Bools, *, seed: int) -> tuple[Problem, ...]:
-    """That these were held out, if any were."""
-    if not chosen.any():
+def made_split_problem(root: Path, mask: Bools, *, seed: int) -> tuple[Problem, ...]:
+    """Report how many training samples were held out; nothing if none were."""
+    if not mask.any():
         return ()
-    what = (
-        f"has no validation split; {chosen.sum()} of its {len(chosen)} training examples are taken"
-        f" (seed {seed})"
-    )
-    return (Problem(kind="made-split", file=str(root), what=what, action="noted"),)
+    share = f"{mask.sum()} of its {len(mask)} training examples"
+    message = f"has no validation split; {share} are held out (seed {seed})"
+    return (Problem(kind="made-split", file=str(root), what=message, action="noted"),)
+
+
+def hold_out(
+    root: Path,
+    splits: Mapping[str, list[Item]],
+    key: Callable[[Item], str],
+    label: Callable[[Item], int],
+    *,
+    seed: int,
+) -> tuple[dict[str, list[Item]], tuple[Problem, ...]]:
+    """Move training items, chosen by `hold_out_mask`, to a validation split if there is none."""
+    train = splits.get("train", [])
+    if not train or "val" in splits:
+        return dict(splits), ()
+    labels = np.array([label(item) for item in train], dtype=np.int64)
+    mask = hold_out_mask([key(item) for item in train], labels, seed=seed)
+    if not mask.any():
+        return dict(splits), ()
+    divided = {"train": [*compress(train, ~mask)], "val": [*compress(train, mask)]}
+    return {**splits, **divided}, made_split_problem(root, mask, seed=seed)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Settled:
-    """The classes that training has examples of."""
+class ResolvedClasses:
+    """The classes that have training samples, renumbered."""
 
     classes: tuple[str, ...]
-    numbers: Ints  # by label before, the label now; -1 for those of which training has no example
+    numbers: Ints  # new label by old label; -1 for classes without training samples
     problems: tuple[Problem, ...]
 
 
-def settle_classes(
+def resolve_classes(
     root: Path,
     names: Sequence[str],
     labels: Mapping[str, Ints],
     problems: Sequence[Problem],
     *,
-    evaluated: bool = False,
-) -> Settled:
-    """`labels` by split, as places in `names`. `DataError` if training has nothing; the `problems` met so far
-    tell why. Of a set that is only `evaluated` all splits count: it is another's training that matters.
+    eval_only: bool = False,
+) -> ResolvedClasses:
+    """Keep the classes of `names` that training has samples of. `labels` (indices into `names`) are by split.
+
+    With `eval_only` the samples of any split count, because another set was trained on. Raises `DataError`
+    with the first of `problems` if no class is left.
     """
-    counts = {split: np.bincount(part, minlength=len(names)) for split, part in labels.items()}
-    learnt = [count for split, count in counts.items() if evaluated or split == "train"]
-    trained = np.sum([np.zeros(len(names), dtype=np.int64), *learnt], axis=0) > 0
-    classes = tuple(name for name, is_there in zip(names, trained, strict=True) if is_there)
+    counts = {split: np.bincount(indices, minlength=len(names)) for split, indices in labels.items()}
+    counted = [count for split, count in counts.items() if eval_only or split == "train"]
+    trained = np.sum([np.zeros(len(names), dtype=np.int64), *counted], axis=0) > 0
+    classes = tuple(name for name, is_trained in zip(names, trained, strict=True) if is_trained)
     if not classes:
-        raise DataError(
-            f"{root}: has nothing to train on", advice=first_of(problems) or "it needs examples to train on"
-        )
-    absent = [name for name, is_there in zip(names, trained, strict=True) if not is_there]
-    lost = sum(int(count[~trained].sum()) for count in counts.values())
-    return Settled(
+        advice = first_problem(problems) or "it needs examples to train on"
+        raise DataError(f"{root}: has nothing to train on", advice=advice)
+    absent = [name for name, is_trained in zip(names, trained, strict=True) if not is_trained]
+    num_lost = sum(int(count[~trained].sum()) for count in counts.values())
+    return ResolvedClasses(
         classes=classes,
         numbers=np.where(trained, np.cumsum(trained) - 1, -1).astype(np.int64),
-        problems=(_absence(root, absent, lost),) if absent else (),
+        problems=(_absent_classes(root, absent, num_lost),) if absent else (),
     )
 
 
-def first_of(problems: Sequence[Problem]) -> str:
-    """What may be the reason that nothing is left; empty, if it is not known."""
+def first_problem(problems: Sequence[Problem]) -> str:
+    """Return the first problem that left something out, as advice; empty if there is none."""
     lost = [problem for problem in problems if problem.action == "left out"]
     return f"the first of {len(lost)} problems: {lost[0]}" if lost else ""
 
 
-def settle(
+def resolve_splits(
     root: Path,
     names: Sequence[str],
-    parts: Mapping[str, Labelled],
+    splits: Mapping[str, InMemory],
     problems: Sequence[Problem],
     *,
-    evaluated: bool = False,
-) -> tuple[Settled, dict[str, InMemory]]:
-    """`settle_classes`, and the splits, whose examples have the classes that are left."""
-    labels = {split: part.labels for split, part in parts.items()}
-    settled = settle_classes(root, names, labels, problems, evaluated=evaluated)
-    splits = {}
-    for split in (split for split in SPLITS if split in parts):
-        part = parts[split].select(settled.numbers[parts[split].labels] >= 0)
-        if len(part.labels):
-            splits[split] = InMemory(part.inputs, settled.numbers[part.labels], part.keys)
-    return settled, splits
+    eval_only: bool = False,
+) -> tuple[ResolvedClasses, dict[str, InMemory]]:
+    """Apply `resolve_classes`, and return the relabeled splits that are not empty, in their usual order."""
+    labels = {split: examples.labels for split, examples in splits.items()}
+    resolved = resolve_classes(root, names, labels, problems, eval_only=eval_only)
+    ordered = {split: splits[split].relabeled(resolved.numbers) for split in SPLITS if split in splits}
+    return resolved, {split: examples for split, examples in ordered.items() if len(examples)}
 
 
-def _absence(root: Path, absent: Sequence[str], lost: int) -> Problem:
-    action: Action = "left out" if lost else "noted"
+def _absent_classes(root: Path, absent: Sequence[str], num_lost: int) -> Problem:
+    action: Action = "left out" if num_lost else "noted"
     names = ", ".join(absent)
-    what = f"training has no example of {names}" + (f"; {lost} of other splits are left out" if lost else "")
-    return Problem(kind="class-empty", file=str(root), what=what, value=names, action=action)
+    lost = f"; {num_lost} of other splits are left out" if num_lost else ""
+    message = f"training has no example of {names}{lost}"
+    return Problem(kind="class-empty", file=str(root), what=message, value=names, action=action)

@@ -1,4 +1,4 @@
-"""Text files: UTF-8, or an error that says where they are not."""
+"""Text files must be UTF-8; the error of one that is not says where."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from boxcrew.core.errors import DataError
 
 
 def read_utf8(path: Path) -> str:
-    """The content, with line ends of one kind."""
+    """Return the content without byte order mark, every line end as a newline."""
     try:
         data = path.read_bytes()
     except OSError as error:

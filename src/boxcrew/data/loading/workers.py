@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.parent_process import die_with
+from boxcrew.core.torch_tools.loader_workers import shut_down_workers
 
 Request = TypeVar("Request")
 Result = TypeVar("Result")
@@ -76,10 +77,8 @@ def fetch_all(
             advice="most often memory ran out: try fewer loader.workers, a smaller loader.prefetch or batch",
         ) from error
     finally:
-        # Not left to the garbage collector: a stored error would keep the processes alive.
-        shut_down = getattr(results, "_shutdown_workers", None)
-        if shut_down is not None:
-            shut_down()
+        # Not left to the garbage collector: whoever keeps an error would keep the processes alive.
+        shut_down_workers(results)
 
 
 @contextmanager

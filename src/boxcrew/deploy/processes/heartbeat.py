@@ -1,8 +1,8 @@
-"""Who of the replicas is still there: each says so regularly, and looks at the others.
+"""Heartbeats: every process writes one regularly to a common store, and watches those of the others.
 
-torch's own time limits are for messages, and have to be long: a chief that evaluates keeps the others
-waiting. A process that was stopped, or a host that is gone, shows in its silence; one that is stuck, in
-computing much longer than it ever did.
+torch's own time limits are for single messages, and must be long because the others wait while the chief
+evaluates. A process that was stopped, or whose host is gone, shows by its missing heartbeat; one that hangs,
+by computing much longer than it ever did.
 """
 
 from __future__ import annotations
@@ -17,23 +17,26 @@ from typing import Protocol
 
 from boxcrew.deploy.processes.environments import process_name
 
-EVERY = 1.0  # seconds between two signs of life
-SILENCE = 25.0  # after which a replica counts as gone: with what it takes to notice, half a minute
-PATIENCE = 25.0  # that a step may take however short the others were
-LONGER = 10.0  # times the longest step so far that one may take
-FIRST = 900.0  # that the first step may take
-READING = 600.0  # that the data of a step may take
-LAST_WORDS = 3.0  # that one who failed has to say why and to end: who started us is to see it end before us
-GOODBYE = 10.0  # that the chief waits for the others to end
+# All in seconds.
+INTERVAL = 1.0  # between two heartbeats
+SILENCE = 25.0  # without a heartbeat, until a process counts as lost: noticed within half a minute
+PATIENCE = 25.0  # that any step may take, however short the others were
+FIRST_STEP = 900.0  # that the first step may take
+READING = 600.0  # that reading the data of a step may take
+FAILURE_GRACE = 3.0  # for a failed process to say why and to end: the launcher must see it end first
+SHUTDOWN = 10.0  # that the chief waits for the others to end
+
+SLOWDOWN = 10.0  # times the longest step so far that a step may take
 DONE = "done"
-FAILED = "failed: "  # and why
-MISSED = " is missed: "  # in all that is told of one that is gone or stuck
-UNREACHABLE = "it cannot be reached"  # of one whose connections are broken
-LOST = (RuntimeError, OSError)  # what stores and messages raise where their other end is gone
+FAILED = "failed: "  # followed by the reason
+IS_LOST = " is lost: "  # in every message about a process that is gone or hangs
+UNREACHABLE = "it cannot be reached"  # in messages about broken connections
+CONNECTION_ERRORS = (RuntimeError, OSError)  # of stores and messages whose other end is gone
+RESUME_ADVICE = "boxcrew resume goes on from the last checkpoint"
 
 
 class HeartbeatStore(Protocol):
-    """Where signs are left for all to see. It is the chief's: where that is gone, so is the board."""
+    """The store that all processes write heartbeats to. The chief runs it: it ends with the chief."""
 
     def set(self, key: str, value: str) -> None: ...
     def get(self, key: str) -> bytes: ...
@@ -41,20 +44,22 @@ class HeartbeatStore(Protocol):
 
 
 class Heartbeat:
-    """`on_loss` is told, in a thread of its own, which process is lost and, in words, what is wrong with it.
-    The first `num_replicas` of them are replicas, and have steps to get stuck at.
+    """The heartbeat of this process, and a watch over all others.
+
+    `on_loss(rank, message)` is called in a thread of its own when another process has failed, is silent or
+    hangs. The first `num_replicas` ranks are replicas, the others parameter servers.
     """
 
     def __init__(
         self,
-        board: HeartbeatStore,
+        store: HeartbeatStore,
         *,
         rank: int,
         size: int,
         num_replicas: int,
         on_loss: Callable[[int, str], None],
     ) -> None:
-        self._board = board
+        self._store = store
         self._rank = rank
         self._num_replicas = num_replicas
         self._others = [other for other in range(size) if other != rank]
@@ -62,33 +67,33 @@ class Heartbeat:
         self._count = 0
         self._busy_since: float | None = None  # None: it waits for others, or may take its time
         self._is_reading = False
-        self._failed: str | None = None  # why
-        self._segment = 0.0  # the longest stretch of the step at hand
-        self._longest = 0.0  # of the steps before
-        self._heard = dict.fromkeys(self._others, "")  # the last sign of each
-        self._silent = dict.fromkeys(self._others, 0)  # our own rounds since
-        self._round_at = time.monotonic()  # when we last had looked at all
+        self._failure: str | None = None
+        self._segment = 0.0  # seconds: the longest stretch of the current step without waiting
+        self._longest = 0.0  # seconds: of all steps before
+        self._last_beats = dict.fromkeys(self._others, "")
+        self._silent = dict.fromkeys(self._others, 0)  # our own rounds since the last heartbeat of each
+        self._checked_at = time.monotonic()
         self._ended = threading.Event()
-        board.set(self._key(rank), self._sign())
+        store.set(self._key(rank), self._next_beat())
         self._threads = [
-            threading.Thread(target=work, name="pulse", daemon=True) for work in (self._beat, self._watch)
+            threading.Thread(target=work, name="heartbeat", daemon=True) for work in (self._run, self._watch)
         ]
         for thread in self._threads:
             thread.start()
 
     @contextmanager
     def computing(self) -> Iterator[None]:
-        """What is done inside the others wait for."""
+        """Mark the inside as a step the others wait for: it must not take much longer than any before."""
         self._segment, self._busy_since = 0.0, time.monotonic()
         try:
             yield
         finally:
-            self._rest()
+            self._pause()
             self._longest = max(self._longest, self._segment)
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """The data of a step, which the others wait for too, but which may take its time now and then."""
+        """Mark the inside as reading data, which the others wait for too, but which may take READING."""
         self._is_reading, self._busy_since = True, time.monotonic()
         try:
             yield
@@ -97,117 +102,116 @@ class Heartbeat:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """For others, inside of work."""
+        """Mark the inside as waiting for others: it does not count as computing."""
         was_busy = self._busy_since is not None
-        self._rest()
+        self._pause()
         try:
             yield
         finally:
             self._busy_since = time.monotonic() if was_busy else None
 
     def report_failure(self, why: str) -> None:
-        """From now on, that is this one's sign."""
-        self._failed = why
-        with suppress(*LOST):  # the chief, whose the board is, may be gone already
-            self._board.set(self._key(self._rank), self._sign())
+        """Tell the others that this process has failed; from now on that is its heartbeat."""
+        self._failure = why
+        with suppress(*CONNECTION_ERRORS):  # the chief, who runs the store, may be gone already
+            self._store.set(self._key(self._rank), self._next_beat())
 
     def failed(self) -> str | None:
-        """Who of the others has failed, and why, in words."""
+        """Return which other process has reported a failure, and why; None if none has."""
         for rank in self._others:
-            with suppress(*LOST):
-                sign = self._seen(rank)
-                if sign.startswith(FAILED):
-                    return f"{process_name(rank, self._num_replicas)} {sign}"
+            with suppress(*CONNECTION_ERRORS):
+                beat = self._beat_of(rank)
+                if beat.startswith(FAILED):
+                    return f"{process_name(rank, self._num_replicas)} {beat}"
         return None
 
     def close(self) -> None:
-        """The others need not look any more, unless this one has failed. A chief that has not stays until
-        they have ended, or for a moment: they would take its end for a failure.
+        """Stop, and tell the others that this process is done, unless it has failed. A chief that has not
+        failed stays until they are done, at most SHUTDOWN: they would take its end for a failure.
         """
         self._ended.set()
         for thread in self._threads:
-            thread.join(timeout=2 * EVERY)
-        with suppress(*LOST):  # the chief may have ended before us, and need not know
-            self._board.set(self._key(self._rank), DONE if self._failed is None else self._sign())
-            end = time.monotonic() + GOODBYE
-            stays = self._failed is None and self._rank == 0
-            while stays and time.monotonic() < end and not self._all_done():
-                time.sleep(EVERY / 10)
+            thread.join(timeout=2 * INTERVAL)
+        with suppress(*CONNECTION_ERRORS):  # the chief may have ended before us
+            self._store.set(self._key(self._rank), DONE if self._failure is None else self._next_beat())
+            end = time.monotonic() + SHUTDOWN
+            stays = self._failure is None and self._rank == 0
+            while (
+                stays and time.monotonic() < end and any(self._beat_of(rank) != DONE for rank in self._others)
+            ):
+                time.sleep(INTERVAL / 10)
 
-    def _all_done(self) -> bool:
-        return all(self._board.get(self._key(other)) == DONE.encode() for other in self._others)
-
-    def _rest(self) -> None:
+    def _pause(self) -> None:
         since, self._busy_since = self._busy_since, None
         if since is not None:
             self._segment = max(self._segment, time.monotonic() - since)
 
-    def _beat(self) -> None:
-        while not self._ended.wait(EVERY):
+    def _run(self) -> None:
+        while not self._ended.wait(INTERVAL):
             try:
-                self._board.set(self._key(self._rank), self._sign())
-                lost = self._look()
-                if lost is not None and MISSED not in lost[1]:
-                    self._ended.wait(LAST_WORDS)  # the main thread may come by it, and say more
-            except LOST as error:
-                lost = 0, f"replica 0{MISSED}{UNREACHABLE}: {str(error).partition(chr(10))[0]}"
-                self._ended.wait(LAST_WORDS)
-            self._round_at = time.monotonic()
+                self._store.set(self._key(self._rank), self._next_beat())
+                lost = self._find_lost()
+                if lost is not None and IS_LOST not in lost[1]:
+                    self._ended.wait(FAILURE_GRACE)  # the main thread may meet the failure, and say more
+            except CONNECTION_ERRORS as error:
+                lost = 0, f"replica 0{IS_LOST}{UNREACHABLE}: {str(error).partition(chr(10))[0]}"
+                self._ended.wait(FAILURE_GRACE)
+            self._checked_at = time.monotonic()
             if lost is not None and not self._ended.is_set():
                 self._on_loss(*lost)
                 return
 
     def _watch(self) -> None:
-        """Looks after the other thread: a board whose process was stopped lets it wait for ever."""
-        while not self._ended.wait(EVERY):
-            if time.monotonic() - self._round_at > SILENCE:
-                self._on_loss(
-                    0, f"replica 0{MISSED}it has not been heard of for {SILENCE:.0f} s: stopped, or gone"
-                )
+        """Watch over the other thread, which waits forever if the process that runs the store was stopped."""
+        while not self._ended.wait(INTERVAL):
+            if time.monotonic() - self._checked_at > SILENCE:
+                self._on_loss(0, self._silence(0, SILENCE))
                 return
 
-    def _sign(self) -> str:
-        """A count, so that each differs from the last; and for how long it has been stuck, if it is."""
-        if self._failed is not None:
-            return f"{FAILED}{self._failed}"
+    def _next_beat(self) -> str:
+        """Return a count, so that each heartbeat differs, and how long this process is stuck, if it is."""
+        if self._failure is not None:
+            return f"{FAILED}{self._failure}"
         self._count += 1
         since = self._busy_since
         busy = time.monotonic() - since if since is not None else 0.0
-        limit = max(PATIENCE, LONGER * self._longest) if self._longest else FIRST
+        limit = max(PATIENCE, SLOWDOWN * self._longest) if self._longest else FIRST_STEP
         if busy <= (READING if self._is_reading else limit):
             return f"{self._count}"
-        doing = "reading the data of a step" if self._is_reading else "at one step"
-        return f"{self._count} {doing} for {busy:.0f} s"
+        activity = "reading the data of a step" if self._is_reading else "in one step"
+        return f"{self._count} stuck {activity} for {busy:.0f} s"
 
-    def _look(self) -> tuple[int, str] | None:
-        """One of the others, and what is wrong with it. Silence is counted in rounds of our own: if we were
-        stopped for a while ourselves, nobody else was silent.
-        """
+    def _find_lost(self) -> tuple[int, str] | None:
+        """Return the rank of another process that is lost, and why."""
         for rank in self._others:
-            sign = self._seen(rank)
-            if sign.startswith(FAILED):
-                return rank, f"{process_name(rank, self._num_replicas)} {sign}"
-            self._silent[rank] = 0 if sign != self._heard[rank] else self._silent[rank] + 1
-            self._heard[rank] = sign
-            silent = self._silent[rank] * EVERY
-            if sign != DONE and silent > SILENCE:
-                name = process_name(rank, self._num_replicas)
-                return rank, f"{name}{MISSED}it has not been heard of for {silent:.0f} s: stopped, or gone"
-            _, _, stuck = sign.partition(" ")
+            beat = self._beat_of(rank)
+            if beat.startswith(FAILED):
+                return rank, f"{process_name(rank, self._num_replicas)} {beat}"
+            # In rounds of our own: while we were stopped ourselves, nobody else was silent.
+            self._silent[rank] = 0 if beat != self._last_beats[rank] else self._silent[rank] + 1
+            self._last_beats[rank] = beat
+            seconds = self._silent[rank] * INTERVAL
+            if beat != DONE and seconds > SILENCE:
+                return rank, self._silence(rank, seconds)
+            _, _, stuck = beat.partition(" ")
             if stuck:
-                return rank, f"replica {rank}{MISSED}it has been {stuck}"
+                return rank, f"replica {rank}{IS_LOST}{stuck}"
         return None
 
-    def _seen(self, rank: int) -> str:
-        return self._board.get(self._key(rank)).decode() if self._board.check([self._key(rank)]) else ""
+    def _silence(self, rank: int, seconds: float) -> str:
+        name = process_name(rank, self._num_replicas)
+        return f"{name}{IS_LOST}no heartbeat for {seconds:.0f} s, it was stopped or killed"
+
+    def _beat_of(self, rank: int) -> str:
+        return self._store.get(self._key(rank)).decode() if self._store.check([self._key(rank)]) else ""
 
     @staticmethod
     def _key(rank: int) -> str:
-        return f"pulse/{rank}"
+        return f"heartbeat/{rank}"
 
 
-def end_process(what: str) -> None:
-    """At once, whatever the main thread is waiting for."""
-    print(f"error: {what}", file=sys.stderr)
-    print("  boxcrew resume goes on from the last checkpoint", file=sys.stderr, flush=True)
+def end_process(message: str) -> None:
+    """Print an error and end this process at once, whatever the main thread is waiting for."""
+    print(f"error: {message}", file=sys.stderr)
+    print(f"  {RESUME_ADVICE}", file=sys.stderr, flush=True)
     os._exit(1)

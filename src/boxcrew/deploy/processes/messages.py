@@ -1,4 +1,4 @@
-"""Messages from one process to another: some words as JSON, and tensors in main memory."""
+"""Messages from one process to another: JSON values, and tensors in main memory."""
 
 from __future__ import annotations
 
@@ -12,95 +12,98 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-_ALIGNED = 8  # bytes: every tensor begins where any kind of number may
+_ALIGNMENT = 8  # bytes: every tensor begins where any dtype may
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Message:
     kind: str
-    words: Mapping[str, Any] = field(default_factory=dict)  # JSON values
+    data: Mapping[str, Any] = field(default_factory=dict)  # JSON values
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
-    sender: int = -1  # for who receives it
+    sender: int = -1  # rank; only known to the receiver
 
 
 class MessageChannel:
-    """Sending never waits for the other end, so that no two can wait for each other. What was sent is kept
-    until a letter comes back: who writes has by then read all that it was sent.
+    """Point-to-point messages to all other processes.
+
+    Sending never waits for the receiver, so two processes cannot wait for each other. What was sent to a
+    process is kept until a message comes back from it: by then it has read everything.
     """
 
     def __init__(self, waiting: Callable[[], AbstractContextManager[None]]) -> None:
-        """`waiting()`: what to be in while one waits for another process."""
+        """`waiting()` returns the context to be in while this process waits for another."""
         self._waiting = waiting
-        self.under_way: dict[int, list[tuple[dist.Work, Tensor]]] = {}  # by whom it was sent to
+        self.unconfirmed: dict[int, list[tuple[dist.Work, Tensor]]] = {}  # by receiver
 
     def send(self, to: int, message: Message) -> None:
-        kinds = {name: (_kind(tensor), list(tensor.shape)) for name, tensor in message.tensors.items()}
-        text = json.dumps({"kind": message.kind, "words": message.words, "tensors": kinds}).encode()
+        """Send without waiting for the receiver; the tensors are copied first."""
+        kinds = {name: (_dtype_name(tensor), list(tensor.shape)) for name, tensor in message.tensors.items()}
+        text = json.dumps({"kind": message.kind, "data": message.data, "tensors": kinds}).encode()
         head = torch.tensor(list(text), dtype=torch.uint8)
-        parts = [torch.tensor([len(text)]), head]
-        parts += [_packed(message.tensors.values())] if message.tensors else []
-        with self._waiting():  # not long, but the other may be gone
-            for part in parts:
-                work = dist.isend(part, to)
+        buffers = [torch.tensor([len(text)]), head]
+        buffers += [_pack(message.tensors.values())] if message.tensors else []
+        with self._waiting():  # not long, but the receiver may be gone
+            for buffer in buffers:
+                work = dist.isend(buffer, to)
                 assert work is not None
-                self.under_way.setdefault(to, []).append((work, part))
+                self.unconfirmed.setdefault(to, []).append((work, buffer))
 
     def receive(self, sender: int | None = None) -> Message:
-        """The next from that process, or from any."""
+        """Wait for the next message from that process, or from any."""
         with self._waiting():
             length = torch.zeros(1, dtype=torch.int64)
             sender = dist.recv(length, sender)
             head = torch.zeros(int(length), dtype=torch.uint8)
             dist.recv(head, sender)
-            told = json.loads(bytes(head.tolist()))
+            header = json.loads(bytes(head.tolist()))
             tensors = {}
-            if told["tensors"]:
-                body = torch.zeros(_size(told["tensors"].values()), dtype=torch.uint8)
+            if header["tensors"]:
+                size = sum(_padded_size(kind, shape) for kind, shape in header["tensors"].values())
+                body = torch.zeros(size, dtype=torch.uint8)
                 dist.recv(body, sender)
-                tensors = _unpacked(body, told["tensors"])
-            self._settle(sender)
-        return Message(kind=told["kind"], words=told["words"], tensors=tensors, sender=sender)
+                tensors = _unpack(body, header["tensors"])
+            self._confirm(sender)
+        return Message(kind=header["kind"], data=header["data"], tensors=tensors, sender=sender)
 
     def finish(self) -> None:
-        """Waits until all that was sent has arrived."""
+        """Wait until everything that was sent has arrived."""
         with self._waiting():
-            for to in list(self.under_way):
-                self._settle(to)
+            for to in list(self.unconfirmed):
+                self._confirm(to)
 
-    def _settle(self, to: int) -> None:
-        for work, _ in self.under_way.pop(to, []):
+    def _confirm(self, to: int) -> None:
+        for work, _ in self.unconfirmed.pop(to, []):
             work.wait()
 
 
-def _kind(tensor: Tensor) -> str:
+def _dtype_name(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def _room(kind: str, shape: Sequence[int]) -> int:
-    size: int = torch.Size(shape).numel() * getattr(torch, kind).itemsize
-    return -(-size // _ALIGNED) * _ALIGNED
+def _padded(num_bytes: int) -> int:
+    return -(-num_bytes // _ALIGNMENT) * _ALIGNMENT
 
 
-def _size(kinds: Iterable[tuple[str, Sequence[int]]]) -> int:
-    return sum(_room(kind, shape) for kind, shape in kinds)
+def _padded_size(dtype: str, shape: Sequence[int]) -> int:
+    return _padded(torch.Size(shape).numel() * getattr(torch, dtype).itemsize)
 
 
-def _packed(tensors: Iterable[Tensor]) -> Tensor:
-    given = [tensor.detach().cpu().reshape(-1).view(torch.uint8) for tensor in tensors]
-    body = torch.zeros(sum(-(-len(one) // _ALIGNED) * _ALIGNED for one in given), dtype=torch.uint8)
+def _pack(tensors: Iterable[Tensor]) -> Tensor:
+    flats = [tensor.detach().cpu().reshape(-1).view(torch.uint8) for tensor in tensors]
+    body = torch.zeros(sum(_padded(len(flat)) for flat in flats), dtype=torch.uint8)
     start = 0
-    for one in given:
-        body[start : start + len(one)] = one
-        start += -(-len(one) // _ALIGNED) * _ALIGNED
+    for flat in flats:
+        body[start : start + len(flat)] = flat
+        start += _padded(len(flat))
     return body
 
 
-def _unpacked(body: Tensor, kinds: Mapping[str, tuple[str, Sequence[int]]]) -> dict[str, Tensor]:
-    """Views of the body."""
+def _unpack(body: Tensor, kinds: Mapping[str, tuple[str, Sequence[int]]]) -> dict[str, Tensor]:
+    """Return the tensors as views of the body."""
     tensors, start = {}, 0
     for name, (kind, shape) in kinds.items():
         dtype: torch.dtype = getattr(torch, kind)
         end = start + torch.Size(shape).numel() * dtype.itemsize
         tensors[name] = body[start:end].view(dtype).view(shape)
-        start += _room(kind, shape)
+        start += _padded_size(kind, shape)
     return tensors

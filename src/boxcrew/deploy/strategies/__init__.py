@@ -1,0 +1,6 @@
+"""The strategies a plan can choose, one file or folder each; importing a file registers its strategy.
+
+`single`: one clone. `clones`: several in threads of one process. `ddp`: one process per clone, all with all
+parameters. `fsdp`: parameters sharded among processes. `parameter_server`: parameters in server processes.
+What they share begins with an underscore: `_local` <- `_one_clone` <- `ddp` and `fsdp`.
+"""

@@ -1,7 +1,7 @@
 """Gradients of all replicas added up while backward still runs.
 
 torch's DistributedDataParallel averages, wants every replica to go backward in every micro-batch, and is
-built for a fixed set of parameters that all take part. Here gradients are summed, a replica may have no
+built for a fixed set of parameters that are all used. Here gradients are summed, a replica may have no
 sample for a micro-batch, layers thaw in the middle of a run, and what no replica uses has no gradient
 (docs/decisions/0014).
 """
@@ -13,13 +13,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from boxcrew.deploy.processes.collectives import Pending, ReplicaGroup
+from boxcrew.deploy.processes.collectives import ReplicaGroup, Wait
 
-BUCKET_BYTES = 8 << 20  # enough that a message is worth its while, and few enough that the first leave early
+BUCKET_BYTES = 8 << 20  # large enough for efficient messages, small enough that the first leave early
 
 
 class _Bucket:
-    """Gradients that travel together: one buffer, and a view of it for each parameter."""
+    """Gradients that are sent together: one buffer, and a view of it for each parameter."""
 
     def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
         self.parameters = parameters
@@ -29,7 +29,7 @@ class _Bucket:
         start = 0
         for parameter in parameters:
             flat = self.buffer[start : start + parameter.numel()]
-            # Laid out as its parameter, which steps on two layouts would slow down.
+            # Laid out like its parameter: updates on two layouts would be slower.
             self.views.append(flat.as_strided(parameter.shape, parameter.stride()))
             start += parameter.numel()
         self.missing = len(parameters)  # gradients that are not there yet
@@ -41,71 +41,72 @@ class _Bucket:
             else:
                 view.copy_(parameter.grad)
 
-    def hand_out(self) -> None:
+    def assign_gradients(self) -> None:
         for parameter, view in zip(self.parameters, self.views, strict=True):
             parameter.grad = view
 
 
-class Reduction:
-    """For the parameters that learn at the time; made anew when those change. Buckets leave in the order in
-    which backward comes by their parameters, which is the same on all replicas.
+class GradientReducer:
+    """The all_reduce of the gradients of a fixed set of parameters. Buckets are sent in the order in which
+    backward reaches their parameters, which is the same on all replicas.
     """
 
     def __init__(self, parameters: Sequence[nn.Parameter], group: ReplicaGroup) -> None:
+        self.parameters = parameters
         self._group = group
-        self._buckets = [_Bucket(some) for some in _packed(list(reversed(parameters)))]
-        self._home = {p: bucket for bucket in self._buckets for p in bucket.parameters}
-        self._under_way: list[Pending] = []
+        self._buckets = [_Bucket(packed) for packed in _packed(list(reversed(parameters)))]
+        self._bucket_of = {p: bucket for bucket in self._buckets for p in bucket.parameters}
+        self._pending: list[Wait] = []  # of the first buckets, which are sent
         self._watching = False
         self._hooks = [
             p.register_post_accumulate_grad_hook(self._arrived)  # type: ignore[no-untyped-call]
             for p in parameters
         ]
         self.sent_bytes = 0  # in the last step
-        self.num_early = 0  # buckets that left in the last step while backward still ran
+        self.num_early = 0  # buckets sent in the last step while backward still ran
 
     def close(self) -> None:
         for hook in self._hooks:
             hook.remove()
 
     def begin(self) -> None:
-        """From now on a gradient that comes is the last of its parameter in this step."""
+        """Send buckets from now on as soon as they are full: the last micro-batch of the step begins."""
         self._watching = True
 
     def send_rest(self) -> None:
-        """What has not left yet. Only then may anything else be sent: all messages must leave in the same
-        order on all replicas, and how many gradients came early differs.
+        """Send the buckets that have not been sent. Nothing else may be sent before: all messages must leave
+        in the same order on all replicas, and how many buckets left early differs.
         """
         self._watching = False
-        self.num_early = len(self._under_way)
-        while len(self._under_way) < len(self._buckets):
+        self.num_early = len(self._pending)
+        while len(self._pending) < len(self._buckets):
             self._send_next()
 
     def finish(self) -> None:
-        """Waits for all, and hands the sums out."""
-        for pending in self._under_way:
-            pending.wait()
+        """Wait for all sums, and make them the parameters' gradients."""
+        self._wait()
         for bucket in self._buckets:
-            bucket.hand_out()
-            bucket.missing = len(bucket.parameters)
-        self._under_way = []
+            bucket.assign_gradients()
 
     def abandon(self) -> None:
-        """After a step that failed before `finish`."""
+        """Forget a step that has failed before `finish`."""
         self._watching = False
-        for pending in self._under_way:
-            pending.wait()
-        self._under_way = []
+        self._wait()
+
+    def _wait(self) -> None:
+        for wait in self._pending:
+            wait()
+        self._pending = []
         for bucket in self._buckets:
             bucket.missing = len(bucket.parameters)
 
     def used(self) -> list[float]:
-        """Before `finish`: 1 for each parameter that this replica has a gradient for, else 0."""
-        return [float(parameter.grad is not None) for parameter in self._home]
+        """Return, before `finish`, 1 for each parameter that this replica has a gradient for, else 0."""
+        return [float(parameter.grad is not None) for parameter in self._bucket_of]
 
-    def leave_out(self, used: Sequence[float]) -> None:
-        """After `finish`: takes the gradients away that no replica had, by the sums of `used`."""
-        for parameter, count in zip(self._home, used, strict=True):
+    def clear_unused(self, used: Sequence[float]) -> None:
+        """Clear, after `finish`, the gradients that no replica had, by the sums of `used`."""
+        for parameter, count in zip(self._bucket_of, used, strict=True):
             if not count:
                 parameter.grad = None
 
@@ -113,23 +114,21 @@ class Reduction:
         if not self._watching:
             return
         assert isinstance(parameter, nn.Parameter)
-        self._home[parameter].missing -= 1
-        while len(self._under_way) < len(self._buckets) and not self._buckets[len(self._under_way)].missing:
+        self._bucket_of[parameter].missing -= 1
+        while len(self._pending) < len(self._buckets) and not self._buckets[len(self._pending)].missing:
             self._send_next()
 
     def _send_next(self) -> None:
-        bucket = self._buckets[len(self._under_way)]
-        if not self._under_way:
+        bucket = self._buckets[len(self._pending)]
+        if not self._pending:
             self.sent_bytes = 0
         bucket.fill()
         self.sent_bytes += bucket.buffer.nbytes
-        self._under_way.append(self._group.all_reduce_async(bucket.buffer))
+        self._pending.append(self._group.all_reduce_async(bucket.buffer))
 
 
 def _packed(parameters: Sequence[nn.Parameter]) -> list[list[nn.Parameter]]:
-    """In the order given, in parts of about BUCKET_BYTES; a bias does not travel alone because the weights
-    after it are large.
-    """
+    """Return the parameters of each bucket, in order. A bias is not sent alone before large weights."""
     packed: list[list[nn.Parameter]] = []
     filled = 0
     for parameter in parameters:

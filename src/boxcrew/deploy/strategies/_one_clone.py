@@ -1,4 +1,4 @@
-"""What strategies have in common whose replicas have one clone each."""
+"""The base of strategies whose replicas have one clone each."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from boxcrew.deploy.synced_norms import SyncedNorms
 from boxcrew.plan.plan import Plan
 
 
-class Piece(NamedTuple):
-    """What a replica computes of one part of a step."""
+class MicroBatch(NamedTuple):
+    """A replica's samples of one micro-batch."""
 
     batch: Batch
-    counts: bool  # else it stands for nothing: a replica must compute something that has no sample
+    counts: bool  # False: stand-ins, with which a replica that has no sample takes part in collectives
 
 
-def num_samples(pieces: Sequence[Piece]) -> int:
-    return sum(len(piece.batch) for piece in pieces if piece.counts)
+def num_samples(micro_batches: Sequence[MicroBatch]) -> int:
+    return sum(len(micro_batch.batch) for micro_batch in micro_batches if micro_batch.counts)
 
 
 class OneClone(Local):
@@ -34,46 +34,46 @@ class OneClone(Local):
         self.device = devices.find(plan.replicas[group.rank].clones[0].device)
 
     @abstractmethod
-    def compute_all(self, task: nn.Module, pieces: Sequence[Piece], phase: str) -> Losses:
-        """Sums over all replicas: of the losses, and of the gradients in their parameters."""
+    def compute_all(self, task: nn.Module, micro_batches: Sequence[MicroBatch], phase: str) -> Losses:
+        """Return sums of the losses over all replicas; the parameters then have sums of the gradients."""
 
     @property
-    def needs_every_part(self) -> bool:
-        """Whether all replicas must compute something in each part of a step: they meet on the way."""
+    def needs_every_micro_batch(self) -> bool:
+        """True if all replicas must compute something in each micro-batch, which has collectives inside."""
         return self.synced
 
     @property
     def synced(self) -> bool:
         return self.plan.batch_norm == "synced" and self.group.size > 1
 
-    def place(self, module: nn.Module) -> nn.Module:
-        placed = super().place(module)
+    def setup_module(self, module: nn.Module) -> nn.Module:
+        placed = super().setup_module(module)
         self.broadcast(placed)
         return placed
 
-    def add_up(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
-        total = self.compute_all(task, self._pieces(batch), phase)
+    def forward_backward(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
+        total = self.compute_all(task, self._micro_batches(batch), phase)
         if batch.is_blank and not self.synced:
-            self.put_buffers_back(task)
+            self.restore_buffers(task)
         return total
 
-    def compute_piece(self, task: nn.Module, piece: Piece, phase: str) -> Losses:
-        with SyncedNorms(self._sum, counts=piece.counts) if self.synced else nullcontext():
-            return self.compute(task, piece.batch, phase, self.device, counts=piece.counts)
+    def compute_one(self, task: nn.Module, micro_batch: MicroBatch, phase: str) -> Losses:
+        counts = micro_batch.counts
+        with SyncedNorms(self._all_reduce, counts=counts) if self.synced else nullcontext():
+            return self.compute(task, micro_batch.batch, phase, self.device, counts=counts)
 
-    def _sum(self, value: Tensor) -> Tensor:
+    def _all_reduce(self, value: Tensor) -> Tensor:
         total = value.clone()
         self.group.all_reduce(total)
         return total
 
-    def _pieces(self, batch: Batch) -> list[Piece]:
-        """Fewer samples than planned where some could not be read. At least one piece."""
-        sizes = [sum(counts) for counts in self.plan.dealt(self.group.rank, len(batch))]
+    def _micro_batches(self, batch: Batch) -> list[MicroBatch]:
+        """Return at least one. Samples are fewer than planned if some could not be read."""
+        every = self.needs_every_micro_batch
+        sizes = [sum(counts) for counts in self.execution.plan.replica_split(self.group.rank, len(batch))]
         if batch.is_blank:
-            return [Piece(batch, counts=False)] * (len(sizes) if self.needs_every_part else 1)
+            return [MicroBatch(batch, counts=False)] * (len(sizes) if every else 1)
         parts = iter(batch.split(sizes))
-        stand_in = batch.select([0, 0])  # a BatchNorm may need two
-        pieces = [
-            Piece(next(parts), counts=True) if size else Piece(stand_in, counts=False) for size in sizes
-        ]
-        return [piece for piece in pieces if piece.counts or self.needs_every_part]
+        stand_in = MicroBatch(batch.select([0, 0]), counts=False)  # two samples: a BatchNorm may need them
+        micro_batches = [MicroBatch(next(parts), counts=True) if size else stand_in for size in sizes]
+        return [micro_batch for micro_batch in micro_batches if micro_batch.counts or every]

@@ -1,7 +1,7 @@
 """One process, several clones of the task on as many devices.
 
-The parameter device keeps the one true set of parameters; every clone computes with it, on its share of the
-samples, and has gradients of its own, which are added up on the parameter device in the order of the clones.
+The parameter device keeps the parameters that are updated; every clone computes with them, on its share of
+the samples, and has gradients of its own, which are added up on the parameter device in the order of clones.
 Clones work at the same time, each in a thread; those on the CPU divide its threads among them.
 """
 
@@ -20,17 +20,16 @@ from torch import Tensor, nn
 
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.types import Batch, Losses
-from boxcrew.deploy.deployment import STRATEGIES
+from boxcrew.deploy.deployment import STRATEGIES, Module
 from boxcrew.deploy.devices import Devices
-from boxcrew.deploy.eval_copy import Module
 from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.deploy.strategies._local import Local
-from boxcrew.deploy.synced_norms import Meeting, SyncedNorms
-from boxcrew.plan.plan import Clone, Plan
+from boxcrew.deploy.synced_norms import AllReduce, SyncedNorms, ThreadAllReduce
+from boxcrew.plan.plan import Plan
 
 
 class CloneOfTask:
-    """The task as one device has it. The first clone is the task itself if it is where the parameters are."""
+    """The task on one device. The first clone is the task itself if it is on the parameter device."""
 
     def __init__(self, task: nn.Module, device: torch.device, *, is_task: bool, shares_memory: bool) -> None:
         self.task = task
@@ -44,184 +43,181 @@ class CloneOfTask:
 
     @torch.no_grad()
     def refresh(self) -> None:
-        """Makes the clone what the task is: what learns, which modules train, all values."""
+        """Copy from the task what learns, which modules are in training mode, and all values."""
         if self.is_task:
             return
-        for mine, true in zip(self.module.modules(), self.task.modules(), strict=True):
-            mine.training = true.training
-        for parameter, source in zip(self.module.parameters(), self.task.parameters(), strict=True):
-            parameter.requires_grad = source.requires_grad
+        for module, source in zip(self.module.modules(), self.task.modules(), strict=True):
+            module.training = source.training
+        for parameter, original in zip(self.module.parameters(), self.task.parameters(), strict=True):
+            parameter.requires_grad = original.requires_grad
             if self._shares_memory:
-                parameter.data = source.data
+                parameter.data = original.data
             else:
-                parameter.copy_(source)
+                parameter.copy_(original)
         _copy_buffers(self.task, self.module)
 
-    def hand_over(self) -> None:
-        """Adds the clone's gradients to the task's, and forgets them."""
+    def add_gradients_to_task(self) -> None:
+        """Add the clone's gradients to the task's, and clear them."""
         if self.is_task:
             return
-        for parameter, source in zip(self.module.parameters(), self.task.parameters(), strict=True):
+        for parameter, original in zip(self.module.parameters(), self.task.parameters(), strict=True):
             if parameter.grad is None:
                 continue
-            moved = parameter.grad.to(source.device)
-            source.grad = moved if source.grad is None else source.grad.add_(moved)
+            moved = parameter.grad.to(original.device)
+            original.grad = moved if original.grad is None else original.grad.add_(moved)
             parameter.grad = None
 
-    def forget(self) -> None:
+    def clear_gradients(self) -> None:
         if not self.is_task:
             self.module.zero_grad(set_to_none=True)
 
-    def hand_over_buffers(self) -> None:
-        """Its statistics are the task's from now on."""
+    def copy_buffers_to_task(self) -> None:
         if not self.is_task:
             _copy_buffers(self.module, self.task)
 
 
 Work = Sequence[tuple[Batch, AbstractContextManager[object]]]
-"""A clone's pieces of a step, and what to compute each in."""
+"""A clone's samples of each micro-batch, and the context to compute them in."""
 
 
 @STRATEGIES.register("clones")
 class Clones(Local):
     def __init__(self, plan: Plan, devices: Devices, group: ReplicaGroup) -> None:
         super().__init__(plan, devices, group)
-        self._own = plan.replicas[group.rank].clones
         self._clones: list[CloneOfTask] = []
         self._pool: ThreadPoolExecutor | None = None
 
     def set_up(self, undo: ExitStack) -> None:
         super().set_up(undo)
-        on_cpu = sum(clone.device == "cpu" for clone in self._own)
+        on_cpu = sum(clone.device == "cpu" for clone in self.own_clones)
         self._pool = _start_threads(
-            len(self._own), compute_threads=max(1, self.plan.threads // max(1, on_cpu))
+            len(self.own_clones), compute_threads=max(1, self.plan.threads // max(1, on_cpu))
         )
         undo.callback(self._pool.shutdown)
-        torch.set_num_threads(self.plan.threads)  # MKL takes the last word for that of all threads
+        torch.set_num_threads(self.plan.threads)  # MKL uses the number that was set last in all threads
 
-    def add_up(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
+    def forward_backward(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
         clones = self._clones_of(task)
         for clone in clones:
             clone.refresh()
-        counts = [sizes for sizes in self.plan.dealt(self.group.rank, len(batch)) if any(sizes)]
-        parts = batch.split([sum(sizes) for sizes in counts])
-        meetings = [Meeting(sum(size > 0 for size in sizes), self.group.all_reduce) for sizes in counts]
-        works = self._works(parts, counts, meetings)
+        dealt = self.execution.plan.replica_split(self.group.rank, len(batch))
+        counts = [sizes for sizes in dealt if any(sizes)]
+        reducers = [
+            ThreadAllReduce(sum(size > 0 for size in sizes), self.group.all_reduce) for sizes in counts
+        ]
+        works = self._works(batch.split([sum(sizes) for sizes in counts]), counts, reducers)
         busy = [(clone, work) for clone, work in zip(clones, works, strict=True) if work]
-        done = self._compute_all(busy, phase, meetings)
+        losses = self._compute_all(busy, phase, reducers)
         for clone in clones:
-            clone.hand_over()
-        clones[0].hand_over_buffers()
-        return reduce(operator.add, (losses.to(self.device) for losses in done))
+            clone.add_gradients_to_task()
+        clones[0].copy_buffers_to_task()
+        return reduce(operator.add, (own.to(self.device) for own in losses))
 
     def eval_copy(self, module: Module, values: Mapping[str, Tensor] | None = None) -> Module:
-        lent = super().eval_copy(module, values)
-        if self._own[0].device == self.plan.parameter_device:
-            return lent
-        return copy.deepcopy(lent).to(self._first_device)
+        copied = super().eval_copy(module, values)
+        if self.own_clones[0].device == self.plan.parameter_device:
+            return copied
+        return copy.deepcopy(copied).to(self._first_device)
 
-    def move(self, inputs: Tensor) -> Tensor:
+    def to_device(self, inputs: Tensor) -> Tensor:
         return inputs.to(self._first_device, memory_format=self.format_of(inputs), non_blocking=True)
 
     @property
     def _first_device(self) -> torch.device:
-        return self.devices.find(self._own[0].device)
+        return self.devices.find(self.own_clones[0].device)
 
     def discard(self, task: nn.Module) -> None:
         for clone in self._clones:
-            clone.forget()
+            clone.clear_gradients()
         super().discard(task)
 
     def _clones_of(self, task: nn.Module) -> list[CloneOfTask]:
         if not self._clones or self._clones[0].task is not task:
-            self._clones = [self._clone(task, i, clone) for i, clone in enumerate(self._own)]
+            clones: list[CloneOfTask] = []
+            for clone in self.own_clones:
+                shares_memory = clone.device == self.plan.parameter_device
+                is_task = shares_memory and not clones
+                device = self.devices.find(clone.device)
+                clones.append(CloneOfTask(task, device, is_task=is_task, shares_memory=shares_memory))
+            self._clones = clones
         return self._clones
 
-    def _clone(self, task: nn.Module, index: int, clone: Clone) -> CloneOfTask:
-        at_home = clone.device == self.plan.parameter_device
-        return CloneOfTask(
-            task,
-            self.devices.find(clone.device),
-            is_task=at_home and index == 0,
-            shares_memory=at_home,
-        )
-
     def _works(
-        self, parts: Sequence[Batch], counts: Sequence[Sequence[int]], meetings: Sequence[Meeting]
+        self,
+        micro_batches: Sequence[Batch],
+        counts: Sequence[Sequence[int]],
+        reducers: Sequence[ThreadAllReduce],
     ) -> list[Work]:
-        works: list[list[tuple[Batch, AbstractContextManager[object]]]] = [[] for _ in self._own]
-        for part, sizes, meeting in zip(parts, counts, meetings, strict=True):
+        """Return the work of each clone, of which some may have none."""
+        works: list[list[tuple[Batch, AbstractContextManager[object]]]] = [[] for _ in self.own_clones]
+        for micro_batch, sizes, reducer in zip(micro_batches, counts, reducers, strict=True):
             busy = [index for index, size in enumerate(sizes) if size]
-            for seat, (index, piece) in enumerate(zip(busy, part.split(sizes), strict=True)):
-                works[index].append((piece, self._norms(partial(meeting.add, seat))))
+            for i, (index, samples) in enumerate(zip(busy, micro_batch.split(sizes), strict=True)):
+                works[index].append((samples, self._norms(partial(reducer.all_reduce, i))))
         return list(works)
 
-    def _norms(self, add: partial[Tensor]) -> AbstractContextManager[object]:
+    def _norms(self, all_reduce: AllReduce) -> AbstractContextManager[object]:
         synced = self.plan.batch_norm == "synced" and len(self.plan.clones) > 1
-        return SyncedNorms(add) if synced else nullcontext()
+        return SyncedNorms(all_reduce) if synced else nullcontext()
 
     def _compute_all(
-        self, busy: Sequence[tuple[CloneOfTask, Work]], phase: str, meetings: Sequence[Meeting]
+        self, busy: Sequence[tuple[CloneOfTask, Work]], phase: str, reducers: Sequence[ThreadAllReduce]
     ) -> list[Losses]:
-        """At the same time; what the first clone that failed says is the error."""
+        """Compute all clones at the same time; if some fail, raise the error of the first."""
         if len(busy) == 1:
             clone, work = busy[0]
             return [self._compute(clone, work, phase)]
         assert self._pool is not None
         futures = [self._pool.submit(self._compute, clone, work, phase) for clone, work in busy]
         for future in futures:
-            future.add_done_callback(partial(_free_others, meetings))
+            future.add_done_callback(partial(_abort_if_failed, reducers))
         try:
             errors = [error for future in futures if (error := future.exception()) is not None]
             for error in errors:
                 if not isinstance(error, threading.BrokenBarrierError):
                     raise error
             if errors:
-                raise BoxcrewError("clones wait for each other at a BatchNorm that not all of them come to")
+                raise BoxcrewError("clones wait for each other at a BatchNorm that not all of them compute")
             return [future.result() for future in futures]
         finally:
-            # An error knows this frame, and through it would know itself: what its step had in memory would
-            # stay there until the garbage is next collected.
+            # An error refers to this frame, which would refer to the error: the tensors of its step would
+            # stay in memory until the next garbage collection.
             errors, error, futures = [], None, []
 
     def _compute(self, clone: CloneOfTask, work: Work, phase: str) -> Losses:
-        return reduce(operator.add, (self._piece(clone, *one, phase) for one in work))
-
-    def _piece(
-        self, clone: CloneOfTask, piece: Batch, context: AbstractContextManager[object], phase: str
-    ) -> Losses:
-        with context:
-            return self.compute(clone.module, piece, phase, clone.device)
+        losses = []
+        for samples, context in work:
+            with context:
+                losses.append(self.compute(clone.module, samples, phase, clone.device))
+        return reduce(operator.add, losses)
 
 
 def _start_threads(num: int, *, compute_threads: int) -> ThreadPoolExecutor:
-    """All at once, each told to compute with so many threads of its own."""
+    """Start all threads at once, each of which computes with so many threads of its own."""
     pool = ThreadPoolExecutor(
         max_workers=num,
         thread_name_prefix="clone",
-        initializer=partial(_compute_with, compute_threads),
+        initializer=partial(_set_compute_threads, compute_threads),
     )
-    all_there = threading.Barrier(num)
-    for future in [pool.submit(all_there.wait) for _ in range(num)]:
+    all_started = threading.Barrier(num)
+    for future in [pool.submit(all_started.wait) for _ in range(num)]:
         future.result()
     return pool
 
 
-def _compute_with(num: int) -> None:
-    """In this thread. Only after torch was asked does it keep what it is told: the first question makes it
-    take over the number of the whole process.
-    """
-    torch.get_num_threads()
+def _set_compute_threads(num: int) -> None:
+    """Set torch's number of threads for this thread alone."""
+    torch.get_num_threads()  # the first call in a thread sets the number to that of the process
     torch.set_num_threads(num)
 
 
-def _free_others(meetings: Sequence[Meeting], future: Future[Losses]) -> None:
+def _abort_if_failed(reducers: Sequence[ThreadAllReduce], future: Future[Losses]) -> None:
     if future.exception() is not None:
-        for meeting in meetings:
-            meeting.leave()
+        for reducer in reducers:
+            reducer.abort()
 
 
 @torch.no_grad()
 def _copy_buffers(source: nn.Module, target: nn.Module) -> None:
-    for mine, other in zip(target.buffers(), source.buffers(), strict=True):
-        mine.copy_(other)
+    for buffer, original in zip(target.buffers(), source.buffers(), strict=True):
+        buffer.copy_(original)

@@ -13,8 +13,8 @@ from boxcrew.core.types import Losses
 from boxcrew.deploy.deployment import STRATEGIES
 from boxcrew.deploy.devices import Devices
 from boxcrew.deploy.processes.collectives import ReplicaGroup
-from boxcrew.deploy.strategies._gradient_buckets import Reduction
-from boxcrew.deploy.strategies._one_clone import OneClone, Piece, num_samples
+from boxcrew.deploy.strategies._gradient_buckets import GradientReducer
+from boxcrew.deploy.strategies._one_clone import MicroBatch, OneClone, num_samples
 from boxcrew.plan.plan import Plan
 
 
@@ -22,46 +22,45 @@ from boxcrew.plan.plan import Plan
 class Ddp(OneClone):
     def __init__(self, plan: Plan, devices: Devices, group: ReplicaGroup) -> None:
         super().__init__(plan, devices, group)
-        self.reductions: dict[str, Reduction] = {}  # of each phase
-        self._learning: dict[str, list[nn.Parameter]] = {}  # what they are for
+        self.reducers: dict[str, GradientReducer] = {}  # by phase
 
     def set_up(self, undo: ExitStack) -> None:
         super().set_up(undo)
-        undo.callback(self._forget_reductions)
+        undo.callback(self._close_reducers)
 
-    def compute_all(self, task: nn.Module, pieces: Sequence[Piece], phase: str) -> Losses:
-        reduction = self._reduction_of(task, phase)
-        *first, last = pieces
-        done = [self.compute_piece(task, piece, phase) for piece in first]
+    def compute_all(self, task: nn.Module, micro_batches: Sequence[MicroBatch], phase: str) -> Losses:
+        reducer = self._reducer_of(task, phase)
+        *first, last = micro_batches
+        losses = [self.compute_one(task, micro_batch, phase) for micro_batch in first]
         # Messages of BatchNorms and of gradients must leave in one order on all replicas, and where some
         # parameters are used by few of them only those of BatchNorms surely do.
         if not self.synced:
-            reduction.begin()
-        done.append(self.compute_piece(task, last, phase))
-        reduction.send_rest()
-        total, used = self.add_sums(reduce(operator.add, done), num_samples(pieces), reduction.used())
-        reduction.finish()
-        reduction.leave_out(used)
+            reducer.begin()
+        losses.append(self.compute_one(task, last, phase))
+        reducer.send_rest()
+        total, used = self.all_reduce_losses(
+            reduce(operator.add, losses), num_samples(micro_batches), reducer.used()
+        )
+        reducer.finish()
+        reducer.clear_unused(used)
         return total
 
     def discard(self, task: nn.Module) -> None:
-        for reduction in self.reductions.values():
-            reduction.abandon()
+        for reducer in self.reducers.values():
+            reducer.abandon()
         super().discard(task)
 
-    def _reduction_of(self, task: nn.Module, phase: str) -> Reduction:
-        """Made anew where other parameters learn in the phase than before: layers have thawed."""
+    def _reducer_of(self, task: nn.Module, phase: str) -> GradientReducer:
+        """Return the phase's reducer, a new one if other parameters learn than before: layers have thawed."""
         learning = [parameter for parameter in task.parameters() if parameter.requires_grad]
-        known = self.reductions.get(phase)
-        if known is None or [*map(id, learning)] != [*map(id, self._learning[phase])]:
-            if known is not None:
-                known.close()
-            self._learning[phase] = learning
-            self.reductions[phase] = Reduction(learning, self.group)
-        return self.reductions[phase]
+        reducer = self.reducers.get(phase)
+        if reducer is None or [*map(id, learning)] != [*map(id, reducer.parameters)]:
+            if reducer is not None:
+                reducer.close()
+            reducer = self.reducers[phase] = GradientReducer(learning, self.group)
+        return reducer
 
-    def _forget_reductions(self) -> None:
-        for reduction in self.reductions.values():
-            reduction.close()
-        self.reductions.clear()
-        self._learning.clear()
+    def _close_reducers(self) -> None:
+        for reducer in self.reducers.values():
+            reducer.close()
+        self.reducers.clear()

@@ -1,11 +1,11 @@
-"""Parameters, gradients and optimizer divided among the replicas, for models that do not fit: a layer's
-parameters are brought together on all while it computes, and parted again.
+"""Parameters, gradients and optimizer state sharded among the replicas, for models that do not fit on one: a
+layer's parameters are gathered on all while it computes, and freed again.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -13,19 +13,17 @@ import torch
 from torch import Tensor, nn
 
 from boxcrew.core.types import Losses
-from boxcrew.deploy.deployment import STRATEGIES
+from boxcrew.deploy.deployment import STRATEGIES, Module
 from boxcrew.deploy.devices import Devices
-from boxcrew.deploy.eval_copy import Module, skeleton, with_values
 from boxcrew.deploy.processes.collectives import ReplicaGroup
-from boxcrew.deploy.strategies._one_clone import OneClone, Piece, num_samples
+from boxcrew.deploy.strategies._local import assign_values, meta_copy
+from boxcrew.deploy.strategies._one_clone import MicroBatch, OneClone, num_samples
 from boxcrew.plan.plan import Plan
 
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
 
-UNIT_BYTES = (
-    1 << 20
-)  # a layer with as many comes and goes by itself; all smaller ones stay for the whole step
+UNIT_BYTES = 1 << 20  # a layer with as many is gathered by itself; all smaller ones stay for the whole step
 
 
 @STRATEGIES.register("fsdp")
@@ -33,80 +31,82 @@ class Fsdp(OneClone):
     def __init__(self, plan: Plan, devices: Devices, group: ReplicaGroup) -> None:
         super().__init__(plan, devices, group)
         self.has_full_state = group.size == 1
-        self._bare: dict[nn.Module, nn.Module] = {}  # skeletons, from before the parameters were divided
+        self._meta_copies: dict[nn.Module, nn.Module] = {}  # made before the parameters were sharded
         self._layers: dict[nn.Module, list[nn.Module]] = {}  # those of a module that have parameters
-        self._called: set[nn.Module] = set()  # of them, those that this step has used so far
+        self._called: set[nn.Module] = set()  # layers that this step has used so far
 
     @property
-    def needs_every_part(self) -> bool:
+    def needs_every_micro_batch(self) -> bool:
         return not self.has_full_state
 
-    def place(self, module: nn.Module) -> nn.Module:
+    def setup_module(self, module: nn.Module) -> nn.Module:
         if self.has_full_state:
-            return super().place(module)
-        # Only contiguous parameters can be divided; inputs alone are in the plan's memory format. From main
-        # memory each part goes to the device by itself, which may have no room for all.
+            return super().setup_module(module)
+        # Only contiguous parameters can be sharded; inputs alone are in the plan's memory format. From main
+        # memory each shard goes to the device by itself, which may have no room for all.
         placed = module.cpu().to(memory_format=torch.contiguous_format)
         self.broadcast(placed)
-        self._bare[placed] = skeleton(placed)
-        self._divide(placed)
-        self._layers[placed] = [one for one in placed.modules() if any(True for _ in _own_parameters(one))]
-        for layer in self._layers[placed]:
-            layer.register_forward_pre_hook(self._note)
+        self._meta_copies[placed] = meta_copy(placed)
+        self._shard(placed)
+        layers = [layer for layer in placed.modules() if any(True for _ in layer.parameters(recurse=False))]
+        self._layers[placed] = layers
+        for layer in layers:
+            layer.register_forward_pre_hook(self._note_call)
         return placed
 
     def eval_copy(self, module: Module, values: Mapping[str, Tensor] | None = None) -> Module:
         if self.has_full_state:
             return super().eval_copy(module, values)
-        assert values is not None, "no process has all of it"
-        bare = self._bare[module]
-        assert isinstance(bare, nn.Module)
-        lent: Module = with_values(skeleton(bare), values).to(self.device)  # type: ignore[assignment]
-        return lent
+        assert values is not None, "no process has the full parameters"
+        empty = meta_copy(self._meta_copies[module])
+        filled: Module = assign_values(empty, values).to(self.device)  # type: ignore[assignment]
+        return filled
 
-    def local(self, tensor: Tensor) -> Tensor:
-        return tensor if not _is_divided(tensor) else tensor.to_local()  # type: ignore[attr-defined]
+    def to_local(self, tensor: Tensor) -> Tensor:
+        return tensor if not _is_sharded(tensor) else tensor.to_local()  # type: ignore[attr-defined]
 
-    def gathered(self, parameter: Tensor) -> Tensor:
-        if not _is_divided(parameter):
+    def gather_parameter(self, parameter: Tensor) -> Tensor:
+        if not _is_sharded(parameter):
             return parameter
-        whole: Tensor = parameter.full_tensor()  # type: ignore[attr-defined]
-        return whole
+        full: Tensor = parameter.full_tensor()  # type: ignore[attr-defined]
+        return full
 
     def gather_full_state(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """In main memory: the device may have no room for all."""
+        """Return the tensors in main memory: the device may have no room for all."""
         if self.has_full_state:
             return tensors
-        found = {}
+        gathered = {}
         for name, tensor in tensors.items():
-            whole = tensor.full_tensor() if _is_divided(tensor) else tensor  # type: ignore[attr-defined]
+            full = self.gather_parameter(tensor)
             if self.is_chief:
-                found[name] = whole.cpu()
-        return found
+                gathered[name] = full.cpu()
+        return gathered
 
-    def load_into(self, own: Tensor, value: Tensor) -> None:
-        if not _is_divided(own):
-            own.copy_(value)
+    def load_into(self, target: Tensor, value: Tensor) -> None:
+        if not _is_sharded(target):
+            target.copy_(value)
             return
         from torch.distributed.tensor import distribute_tensor
 
-        divided: DTensor = own  # type: ignore[assignment]
-        # Without a message: every replica has the whole value, and takes its own part of it.
-        parts = distribute_tensor(
-            value.to(divided.device), divided.device_mesh, divided.placements, src_data_rank=None
+        sharded: DTensor = target  # type: ignore[assignment]
+        # Without a message: every replica has the full value, and copies its own shard of it.
+        shards = distribute_tensor(
+            value.to(sharded.device), sharded.device_mesh, sharded.placements, src_data_rank=None
         )
-        divided.to_local().copy_(parts.to_local())
+        sharded.to_local().copy_(shards.to_local())
 
-    def compute_all(self, task: nn.Module, pieces: Sequence[Piece], phase: str) -> Losses:
+    def compute_all(self, task: nn.Module, micro_batches: Sequence[MicroBatch], phase: str) -> Losses:
         self._called.clear()
-        own = reduce(operator.add, (self.compute_piece(task, piece, phase) for piece in pieces))
+        own = reduce(
+            operator.add, (self.compute_one(task, micro_batch, phase) for micro_batch in micro_batches)
+        )
         layers = self._layers.get(task, [])
-        total, used = self.add_sums(
-            own, num_samples(pieces), [float(layer in self._called) for layer in layers]
+        total, used = self.all_reduce_losses(
+            own, num_samples(micro_batches), [float(layer in self._called) for layer in layers]
         )
         for layer, count in zip(layers, used, strict=True):
-            if not count:  # zeros came, but with weight decay even they would move it
-                for parameter in _own_parameters(layer):
+            if not count:  # its gradients are zeros, but with weight decay even they would move it
+                for parameter in layer.parameters(recurse=False):
                     parameter.grad = None
         return total
 
@@ -118,7 +118,7 @@ class Fsdp(OneClone):
         self.group.all_reduce(square)
         return square.sqrt().to(own.dtype)
 
-    def _divide(self, module: nn.Module) -> None:
+    def _shard(self, module: nn.Module) -> None:
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import FSDPModule, fully_shard
         from torch.export import register_dataclass
@@ -136,13 +136,9 @@ class Fsdp(OneClone):
                 unit.set_gradient_divide_factor(1.0)
                 unit.set_force_sum_reduction_for_comms(enable=True)
 
-    def _note(self, layer: nn.Module, _: object) -> None:
+    def _note_call(self, layer: nn.Module, _: object) -> None:
         self._called.add(layer)
 
 
-def _own_parameters(layer: nn.Module) -> Iterator[nn.Parameter]:
-    return layer.parameters(recurse=False)
-
-
-def _is_divided(tensor: Tensor) -> bool:
+def _is_sharded(tensor: Tensor) -> bool:
     return hasattr(tensor, "to_local")

@@ -14,16 +14,16 @@ from boxcrew.deploy.strategies._local import Local
 
 @STRATEGIES.register("single")
 class Single(Local):
-    def add_up(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
-        sizes = self.plan.micro_batches(len(batch))
+    def forward_backward(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
+        sizes = self.execution.plan.micro_batches(len(batch))
         if len(sizes) == 1:  # its weight is known before backward: one number to divide, not all gradients
             losses = self.forward(task, batch, phase, self.device)
             self.backward(losses.total() / losses.divisor)
             return losses.detach()
-        parts = (self.compute(task, part, phase, self.device) for part in batch.split(sizes))
+        parts = (self.compute(task, samples, phase, self.device) for samples in batch.split(sizes))
         total = reduce(operator.add, parts)
         super().divide(task, total)
         return total
 
     def divide(self, task: nn.Module, total: Losses) -> None:
-        """Adding up has done it."""
+        """Do nothing: `forward_backward` has divided already."""

@@ -1,4 +1,4 @@
-"""The numbers of COCO, computed by faster-coco-eval from memory."""
+"""The 12 numbers of COCO, computed in memory by faster-coco-eval."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from boxcrew.evaluate.detection.metric import EvaluatedImage
 
 COCO_NAMES = ("AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl")
 _ALL, _SMALL, _MEDIUM, _LARGE = range(4)  # area ranges: any, < 32², 32²..96², > 96² px
-_MAX_1, _MAX_10, _MAX_100 = range(3)  # at most so many detections of a class in an image
-_AT_50, _AT_75 = 0, 5  # places of these IoU among 0.50, 0.55, ... 0.95
+_MAX_1, _MAX_10, _MAX_100 = range(3)  # most detections of a class in an image
+_AT_50, _AT_75 = 0, 5  # indices of these IoU in 0.50, 0.55, ... 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
 class CocoScores:
-    """COCO's view of a detector."""
+    """The scores of a detector by COCO's rules."""
 
-    numbers: Mapping[str, float]  # COCO_NAMES; -1 where no object is counted
-    AP: tuple[float | None, ...]  # for each class, None where the set has no object of it
+    numbers: Mapping[str, float]  # by COCO_NAMES; -1 where no object is counted
+    AP: tuple[float | None, ...]  # of each class; None if the set has no object of it
     AP50: tuple[float | None, ...]
 
 
-def coco_scores(evaluated: Sequence[EvaluatedImage], *, num_classes: int) -> CocoScores:
-    """All 12 numbers, and AP and AP50 for each class, as pycocotools gives them.
+def coco_scores(images: Sequence[EvaluatedImage], *, num_classes: int) -> CocoScores:
+    """Return all 12 numbers, and AP and AP50 of each class, equal to those of pycocotools.
 
-    Crowds are neither rewarded nor punished. COCO has no word for `difficult`: such objects count as any
-    other (the VOC numbers leave them out). Areas are those of the boxes.
+    Detections on crowds do not count. COCO does not know `difficult`: such objects count as any other (the
+    VOC numbers leave them out). Areas are those of the boxes.
     """
-    precision, recall = _accumulate(evaluated, num_classes)
+    precision, recall = _accumulate(images, num_classes)
     values = (
         _mean(precision[..., _ALL, _MAX_100]),
         _mean(precision[_AT_50, ..., _ALL, _MAX_100]),
@@ -51,55 +51,59 @@ def coco_scores(evaluated: Sequence[EvaluatedImage], *, num_classes: int) -> Coc
 
 
 def _accumulate(
-    evaluated: Sequence[EvaluatedImage], num_classes: int
+    images: Sequence[EvaluatedImage], num_classes: int
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Precision (IoU, recall points, class, area, most) and recall (IoU, class, area, most); -1 undefined."""
-    if not evaluated:
+    """Return precision (IoU, recall, class, area, most), recall (IoU, class, area, most); -1 is undefined."""
+    if not images:
         return np.full((10, 101, num_classes, 4, 3), -1.0), np.full((10, num_classes, 4, 3), -1.0)
     from faster_coco_eval import COCO, COCOeval_faster
 
-    truth = COCO(ground_truth(evaluated, num_classes=num_classes))
-    evaluation = COCOeval_faster(truth, truth.loadRes(results(evaluated)), iouType="bbox")
+    truth = COCO(ground_truth(images, num_classes=num_classes))
+    evaluation = COCOeval_faster(truth, truth.loadRes(results(images)), iouType="bbox")
     evaluation.evaluate()
     evaluation.accumulate()
     return np.asarray(evaluation.eval["precision"]), np.asarray(evaluation.eval["recall"])
 
 
-def ground_truth(evaluated: Sequence[EvaluatedImage], *, num_classes: int) -> dict[str, Any]:
-    """As COCO writes it."""
+def ground_truth(images: Sequence[EvaluatedImage], *, num_classes: int) -> dict[str, Any]:
+    """Return the targets in COCO's annotation format."""
     return {
         "images": [
-            {"id": i, "width": one.width, "height": one.height} for i, one in enumerate(evaluated, start=1)
+            {"id": number, "width": image.width, "height": image.height}
+            for number, image in enumerate(images, start=1)
         ],
         "categories": [{"id": label, "name": str(label)} for label in range(num_classes)],
-        "annotations": _annotations(evaluated),
+        "annotations": _annotations(images),
     }
 
 
-def _annotations(evaluated: Sequence[EvaluatedImage]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    for image, one in enumerate(evaluated, start=1):
-        target = one.target
+def _annotations(images: Sequence[EvaluatedImage]) -> list[dict[str, Any]]:
+    annotations: list[dict[str, Any]] = []
+    for number, image in enumerate(images, start=1):
+        target = image.target
         for label, box, crowd in zip(target.labels, _xywh(target.boxes), target.crowd, strict=True):
             annotation = {
-                "id": len(found) + 1,  # 0 would mean unmatched
-                "image_id": image,
+                "id": len(annotations) + 1,  # 0 would mean unmatched
+                "image_id": number,
                 "category_id": int(label),
                 "bbox": box,
                 "area": box[2] * box[3],
                 "iscrowd": int(crowd),
             }
-            found.append(annotation)
-    return found
+            annotations.append(annotation)
+    return annotations
 
 
-def results(evaluated: Sequence[EvaluatedImage]) -> list[dict[str, Any]]:
-    """What was found, as COCO wants it handed in."""
+def results(images: Sequence[EvaluatedImage]) -> list[dict[str, Any]]:
+    """Return the detections in COCO's results format."""
     return [
-        {"image_id": image, "category_id": int(label), "bbox": box, "score": float(score)}
-        for image, one in enumerate(evaluated, start=1)
+        {"image_id": number, "category_id": int(label), "bbox": box, "score": float(score)}
+        for number, image in enumerate(images, start=1)
         for label, box, score in zip(
-            one.found.labels.tolist(), _xywh(one.found.boxes.numpy()), one.found.scores.tolist(), strict=True
+            image.detections.labels.tolist(),
+            _xywh(image.detections.boxes.numpy()),
+            image.detections.scores.tolist(),
+            strict=True,
         )
     ]
 
@@ -112,6 +116,6 @@ def _xywh(boxes: Floats) -> list[list[float]]:
 
 
 def _mean(values: npt.NDArray[np.float64]) -> float | None:
-    """Of those that are defined."""
+    """Return the mean of the defined values; None if there are none."""
     defined = values[values > -1]
     return float(defined.mean()) if defined.size else None

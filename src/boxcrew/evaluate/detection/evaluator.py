@@ -1,4 +1,4 @@
-"""A detector's examination on one split."""
+"""Runs a detector over the images of a split and measures its detections."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from boxcrew.data.loading.detection_samples import DetectionSamples, Regions, ev
 from boxcrew.data.loading.workers import Workers
 from boxcrew.evaluate.detection.measures import evaluate_detections
 from boxcrew.evaluate.detection.metric import DetectionReport, EvaluatedImage
-from boxcrew.evaluate.detection.predictor import Predictor, Seconds
+from boxcrew.evaluate.detection.predictor import Predictor, PredictSeconds
 from boxcrew.evaluate.detection.tensorboard import show_curves
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.nets.layers import eval_mode
@@ -20,14 +20,16 @@ from boxcrew.nets.layers import eval_mode
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
-TIMED_IMAGES = 16  # enough to know what resizing costs
+TIMED_IMAGES = 16  # whose resizing is timed
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DetectionEvaluation(Evaluation):
+    """The evaluation of a detector: all metrics, and the detections of every image."""
+
     report: DetectionReport
-    evaluated: tuple[EvaluatedImage, ...]
-    speed: Seconds
+    images: tuple[EvaluatedImage, ...]
+    speed: PredictSeconds
     seconds: float
     skipped: tuple[str, ...]
 
@@ -39,11 +41,11 @@ class DetectionEvaluation(Evaluation):
         numbers = self.report.numbers
         return (
             f"AP {numbers['AP']:.3f}  AP50 {numbers['AP50']:.3f}  AP75 {numbers['AP75']:.3f}, "
-            f"{len(self.evaluated)} images"
+            f"{len(self.images)} images"
         )
 
     def by_class(self) -> Mapping[str, float]:
-        return {f"AP/{one.name}": one.AP for one in self.report.classes if one.AP is not None}
+        return {f"AP/{score.name}": score.AP for score in self.report.classes if score.AP is not None}
 
     def to_json(self) -> dict[str, Any]:
         return {"milliseconds": self.speed.milliseconds(), **self.report.to_json()}
@@ -54,6 +56,8 @@ class DetectionEvaluation(Evaluation):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Evaluator:
+    """Evaluates detectors on fixed records. Unreadable images are skipped, and named in the result."""
+
     source: Source
     images: ImageReader  # the source, or a cache before it
     records: Sequence[Record]
@@ -64,41 +68,41 @@ class Evaluator:
     def __call__(
         self, predictor: Predictor, *, progress: Callable[[int], None] | None = None
     ) -> DetectionEvaluation:
-        """`progress` is told how many images are done."""
+        """Evaluate a detector. `progress` is called with the number of images done."""
         begun = time.monotonic()
-        evaluated: list[EvaluatedImage] = []
+        images: list[EvaluatedImage] = []
         skipped: list[str] = []
-        speed = Seconds()
+        speed = PredictSeconds()
         samples = DetectionSamples(self.images, self.records, predictor.pipeline, self.regions)
         for batch in eval_image_batches(samples, batch=self.batch, workers=self.workers):
             sizes = [(record.width, record.height) for record in batch.records]
             with eval_mode(predictor.detector):
                 inputs = (batch.inputs, *batch.extra.values())
-                found, seconds = predictor.detect(inputs, batch.views, sizes)
-            evaluated += [
-                EvaluatedImage(key=r.key, width=r.width, height=r.height, target=r.target, found=f)
-                for r, f in zip(batch.records, found, strict=True)
+                detected, seconds = predictor.detect(inputs, batch.views, sizes)
+            images += [
+                EvaluatedImage(key=r.key, width=r.width, height=r.height, target=r.target, detections=d)
+                for r, d in zip(batch.records, detected, strict=True)
             ]
             skipped += batch.skipped
             speed += seconds
             if progress:
-                progress(len(evaluated))
+                progress(len(images))
         return DetectionEvaluation(
-            report=evaluate_detections(evaluated, self.source.classes),
-            evaluated=tuple(evaluated),
-            speed=speed + self._resize_time(predictor, len(evaluated)),
+            report=evaluate_detections(images, self.source.classes),
+            images=tuple(images),
+            speed=speed + self._resize_time(predictor, len(images)),
             seconds=time.monotonic() - begun,
             skipped=tuple(skipped),
         )
 
-    def _resize_time(self, predictor: Predictor, num_images: int) -> Seconds:
-        """Loader processes hide this cost, so it is measured on a few images and scaled up."""
+    def _resize_time(self, predictor: Predictor, num_images: int) -> PredictSeconds:
+        """Return the time of resizing, measured on a few images and scaled up: loader processes hide it."""
         images = [self.source.read(record) for record in self.records[:TIMED_IMAGES] if _readable(record)]
         if not images:
-            return Seconds()
+            return PredictSeconds()
         begun = time.perf_counter()
         predictor.prepare(images)
-        return Seconds(pre=(time.perf_counter() - begun) * num_images / len(images))
+        return PredictSeconds(pre=(time.perf_counter() - begun) * num_images / len(images))
 
 
 def _readable(record: Record) -> bool:

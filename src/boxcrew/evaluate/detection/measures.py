@@ -1,4 +1,4 @@
-"""Measures a detector: everything that is said about its detections on one split."""
+"""Measures the detections of one split: computes the whole `DetectionReport`."""
 
 from __future__ import annotations
 
@@ -21,45 +21,45 @@ from boxcrew.evaluate.detection.metric import (
 from boxcrew.evaluate.detection.voc import voc07_ap, voc12_ap
 
 
-def evaluate_detections(evaluated: Sequence[EvaluatedImage], classes: Sequence[str]) -> DetectionReport:
-    """The 12 numbers of COCO, both APs of VOC, curves, confusion matrix and all of it for each class.
+def evaluate_detections(images: Sequence[EvaluatedImage], classes: Sequence[str]) -> DetectionReport:
+    """Return the numbers of COCO and VOC, curves and the confusion matrix, overall and for each class.
 
-    Labels of objects and detections are places in `classes`. How `difficult` and `crowd` are treated is
-    said in `coco_scores`, `class_matches` and `confusion_matrix`.
+    Labels of objects and detections are indices of `classes`. `coco_scores`, `class_matches` and
+    `confusion_matrix` document how they treat `difficult` and `crowd`.
     """
-    coco = coco_scores(evaluated, num_classes=len(classes))
-    decided = class_matches(evaluated, num_classes=len(classes))
-    found = curves(decided)
-    threshold = best_threshold(found)
-    scores = _class_scores(evaluated, classes, coco, decided, at_threshold(found, threshold))
-    matrix = confusion_matrix(evaluated, num_classes=len(classes), threshold=threshold)
+    coco = coco_scores(images, num_classes=len(classes))
+    matches = class_matches(images, num_classes=len(classes))
+    class_curves = curves(matches)
+    threshold = best_threshold(class_curves)
+    scores = _class_scores(images, classes, coco, matches, at_threshold(class_curves, threshold))
+    matrix = confusion_matrix(images, num_classes=len(classes), threshold=threshold)
     return DetectionReport(
-        numbers=dict(coco.numbers) | _means(scores, found) | {"threshold": threshold},
+        numbers=dict(coco.numbers) | _means(scores, class_curves) | {"threshold": threshold},
         classes=tuple(scores),
         confusion=tuple(tuple(row) for row in matrix.tolist()),
-        curves=found,
+        curves=class_curves,
     )
 
 
 def _class_scores(
-    evaluated: Sequence[EvaluatedImage],
+    images: Sequence[EvaluatedImage],
     classes: Sequence[str],
     coco: CocoScores,
-    decided: Sequence[ClassMatches],
-    chosen: Sequence[tuple[float, float, float] | None],
+    matches: Sequence[ClassMatches],
+    rates: Sequence[tuple[float, float, float] | None],
 ) -> list[ClassScore]:
-    num_objects, num_images = _counts(evaluated, len(classes))
+    num_objects, num_images = _counts(images, len(classes))
     scores = []
     for label, name in enumerate(classes):
-        precision, recall, f1 = chosen[label] or (0.0, 0.0, 0.0)
+        precision, recall, f1 = rates[label] or (0.0, 0.0, 0.0)
         score = ClassScore(
             name=name,
             num_objects=int(num_objects[label]),
             num_images=int(num_images[label]),
             AP=coco.AP[label],
             AP50=coco.AP50[label],
-            AP50_voc07=voc07_ap(decided[label]),
-            AP50_voc12=voc12_ap(decided[label]),
+            AP50_voc07=voc07_ap(matches[label]),
+            AP50_voc12=voc12_ap(matches[label]),
             precision=precision,
             recall=recall,
             F1=f1,
@@ -68,20 +68,21 @@ def _class_scores(
     return scores
 
 
-def _counts(evaluated: Sequence[EvaluatedImage], num_classes: int) -> tuple[Ints, Ints]:
-    """For each class, its objects without crowds, and the images that have some."""
+def _counts(images: Sequence[EvaluatedImage], num_classes: int) -> tuple[Ints, Ints]:
+    """Return for each class the number of its objects, without crowds, and of images that have one."""
     num_objects = np.zeros(num_classes, dtype=np.int64)
     num_images = np.zeros(num_classes, dtype=np.int64)
-    for one in evaluated:
-        here = np.bincount(one.target.labels[~one.target.crowd], minlength=num_classes)
-        num_objects += here
-        num_images += here > 0
+    for image in images:
+        counts = np.bincount(image.target.labels[~image.target.crowd], minlength=num_classes)
+        num_objects += counts
+        num_images += counts > 0
     return num_objects, num_images
 
 
-def _means(scores: Sequence[ClassScore], found: Curves) -> dict[str, float]:
-    """Over the classes that have objects."""
-    counted = [score for score, curve in zip(scores, found.precision_at, strict=True) if curve is not None]
+def _means(scores: Sequence[ClassScore], class_curves: Curves) -> dict[str, float]:
+    """Return the means over the classes that have objects."""
+    pairs = zip(scores, class_curves.precision_at, strict=True)
+    counted = [score for score, curve in pairs if curve is not None]
     return {
         "AP50_voc07": mean_defined([score.AP50_voc07 for score in scores]),
         "AP50_voc12": mean_defined([score.AP50_voc12 for score in scores]),

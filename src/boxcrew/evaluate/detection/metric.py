@@ -1,4 +1,4 @@
-"""What an evaluation is given, and what it says."""
+"""The types of a detector's evaluation: the images that go in and the report that comes out."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from boxcrew.core.types import Detections, Target
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EvaluatedImage:
-    """One evaluated image: the truth and what was found, both in pixels of the original image."""
+    """One image's targets and detections, both in pixels of the original image."""
 
     key: str
     width: int
     height: int
     target: Target
-    found: Detections  # on the CPU
+    detections: Detections  # on the CPU
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassRates:
-    """One class's part of an evaluation. A rate is 0 where there is nothing to divide by."""
+    """Precision, recall and F1 of one class, of any task. A rate is 0 if there is nothing to divide by."""
 
     name: str
     num_examples: int
@@ -33,53 +33,48 @@ class ClassRates:
 
 @dataclass(frozen=True, kw_only=True)
 class ClassScore:
-    """One class's part of an evaluation. An AP is None where the set has no object that it counts."""
+    """The scores of one class of a detector. An AP is None if the set has no object that it counts."""
 
     name: str
-    num_objects: int  # difficult ones too, crowds not
+    num_objects: int  # with difficult ones, without crowds
     num_images: int  # with at least one of these objects
     AP: float | None  # over IoU 0.50:0.95
     AP50: float | None
     AP50_voc07: float | None
     AP50_voc12: float | None
-    precision: float  # at IoU 0.5 and the score threshold of the best mean F1; 0 where there is no object
+    precision: float  # at IoU 0.5 and the threshold of the best mean F1; 0 if there is no object
     recall: float
     F1: float
 
     @property
     def rates(self) -> ClassRates:
-        return ClassRates(
-            name=self.name,
-            num_examples=self.num_objects,
-            precision=self.precision,
-            recall=self.recall,
-            F1=self.F1,
-        )
+        rates = {"precision": self.precision, "recall": self.recall, "F1": self.F1}
+        return ClassRates(name=self.name, num_examples=self.num_objects, **rates)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Curves:
-    """How each class trades precision for recall at IoU 0.5, at 101 places of two grids.
+    """Precision and recall of each class at IoU 0.5, at the 101 points 0, 0.01, ... 1 of recall or of score.
 
-    One curve for each class, in the order of the classes; None where the class has no object.
+    One curve for each class, in the order of the classes; None if the class has no object.
     """
 
     precision: tuple[tuple[float, ...] | None, ...]
-    """At recall 0, 0.01, ... 1: the best precision at that recall or a higher one."""
+    """By recall: the best precision at that recall or a higher one."""
     precision_at: tuple[tuple[float, ...] | None, ...]
-    """At score threshold 0, 0.01, ... 1; 0 where nothing is found any more."""
+    """By score threshold; 0 where no detection is left."""
     recall_at: tuple[tuple[float, ...] | None, ...]
-    """At score threshold 0, 0.01, ... 1."""
+    """By score threshold."""
 
     def f1_at(self) -> tuple[tuple[float, ...] | None, ...]:
-        """At score threshold 0, 0.01, ... 1."""
+        """Return F1 by score threshold."""
         pairs = zip(self.precision_at, self.recall_at, strict=True)
         return tuple(None if p is None or r is None else tuple(map(f1, p, r)) for p, r in pairs)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DetectionReport:
-    """All that is measured about a detector on one split. `evaluation.json` of a run is its JSON."""
+    """All that is measured about a detector on one split. A run stores its JSON as `evaluation.json`."""
 
     numbers: Mapping[str, float]
     """The 12 of COCO under their usual names (AP AP50 AP75 APs APm APl AR1 AR10 AR100 ARs ARm ARl),
@@ -87,16 +82,17 @@ class DetectionReport:
     classes that have objects. -1 where undefined."""
     classes: tuple[ClassScore, ...]
     confusion: tuple[tuple[int, ...], ...]
-    """(C+1, C+1): rows the truth, columns the found, last is background; at IoU 0.5 and the threshold."""
+    """(C+1, C+1): rows are true classes, columns predicted ones, the last is background; at IoU 0.5 and the
+    threshold."""
     curves: Curves
 
     def to_json(self) -> dict[str, Any]:
-        """What `json.dump` takes; all numbers are finite."""
+        """Return JSON values; all numbers are finite."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """From what `to_json` gave, before or after a way through a file."""
+        """Return the report that `to_json` described."""
         curves = {
             name: tuple(None if curve is None else tuple(curve) for curve in data["curves"][name])
             for name in ("precision", "precision_at", "recall_at")
@@ -110,11 +106,11 @@ class DetectionReport:
 
 
 def f1(precision: float, recall: float) -> float:
-    """The harmonic mean; 0 where both are 0."""
+    """Return the harmonic mean; 0 if both are 0."""
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
 def mean_defined(values: Sequence[float | None]) -> float:
-    """The mean of those that are not None; -1, COCO's word for undefined, where all are."""
+    """Return the mean of the values that are not None; -1, COCO's mark for undefined, if all are."""
     defined = [value for value in values if value is not None]
     return sum(defined) / len(defined) if defined else -1.0

@@ -1,4 +1,4 @@
-"""From photos to boxes in the photos' own pixels: the one path of evaluation, prediction and service."""
+"""The path from images to boxes in their own pixels, shared by evaluation, prediction and service."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from boxcrew.data.loading.detection_samples import region_inputs
 from boxcrew.data.loading.order import sample_rng
 from boxcrew.data.transforms.pipeline import Pipeline
 from boxcrew.data.transforms.view import View
-from boxcrew.detectors._base import DetectorNet
+from boxcrew.detectors import DetectorNet
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seconds:
-    """Where the time of an image goes; sums over images."""
+class PredictSeconds:
+    """The time of each stage of prediction, summed over images."""
 
     pre: float = 0.0  # resizing
     network: float = 0.0
     post: float = 0.0  # decoding, suppression
     num_images: int = 0
 
-    def __add__(self, other: Seconds) -> Seconds:
-        return Seconds(
+    def __add__(self, other: PredictSeconds) -> PredictSeconds:
+        return PredictSeconds(
             pre=self.pre + other.pre,
             network=self.network + other.network,
             post=self.post + other.post,
@@ -37,14 +37,14 @@ class Seconds:
         )
 
     def milliseconds(self) -> dict[str, float]:
-        """For one image."""
+        """Return the mean of each stage for one image."""
         count = max(1, self.num_images)
         return {name: 1000 * getattr(self, name) / count for name in ("pre", "network", "post")}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Predictor:
-    """A detector with what must come before and after it. `move` brings a batch to the detector's device."""
+    """A detector with what comes before and after it. `move` brings inputs to its device."""
 
     detector: DetectorNet
     pipeline: Pipeline
@@ -52,26 +52,29 @@ class Predictor:
 
     def __call__(
         self, images: Sequence[Image], regions: Sequence[Floats] | None = None
-    ) -> tuple[list[Detections], Seconds]:
-        """Detect in images of any size; `regions`, (N, 4) of each, for a detector that takes them."""
+    ) -> tuple[list[Detections], PredictSeconds]:
+        """Detect objects in images of any size; `regions` (N, 4) of each, for a detector that takes them."""
         begun = time.perf_counter()
         inputs, views = self.prepare(images)
         extra = stack_extra(list(map(region_inputs, regions, views))) if regions is not None else {}
         pre = time.perf_counter() - begun
         sizes = [(image.shape[1], image.shape[0]) for image in images]
-        found, seconds = self.detect((inputs, *extra.values()), views, sizes)
-        return found, seconds + Seconds(pre=pre)
+        detections, seconds = self.detect((inputs, *extra.values()), views, sizes)
+        return detections, seconds + PredictSeconds(pre=pre)
 
     def prepare(self, images: Sequence[Image]) -> tuple[Tensor, list[View]]:
-        nothing, unused = Target.of([], []), sample_rng(0, 0, 0)  # an evaluation pipeline draws no number
-        seen = [self.pipeline(image, nothing, unused) for image in images]
-        return stack_images([image for image, _, _ in seen]), [view for _, _, view in seen]
+        """Return the inputs of the network, and how each maps back to its image."""
+        nothing, unused = Target.of([], []), sample_rng(0, 0, 0)  # an evaluation pipeline is not random
+        results = [self.pipeline(image, nothing, unused) for image in images]
+        return stack_images([image for image, _, _ in results]), [view for _, _, view in results]
 
     def detect(
         self, inputs: Sequence[Tensor], views: Sequence[View], sizes: Sequence[tuple[int, int]]
-    ) -> tuple[list[Detections], Seconds]:
-        """For inputs made by the pipeline, the images and the extra ones; boxes come back on the CPU, clipped
-        to the (width, height) of each original.
+    ) -> tuple[list[Detections], PredictSeconds]:
+        """Detect objects in inputs made by the pipeline: the images, then the extra inputs. The detector must
+        be in evaluation mode.
+
+        Boxes are returned on the CPU, clipped to `sizes`, the (width, height) of each original image.
         """
         assert not self.detector.training
         begun = time.perf_counter()
@@ -79,13 +82,17 @@ class Predictor:
             raw = self.detector(*map(self.move, inputs))
             if raw[0].is_cuda:
                 torch.cuda.synchronize()
-            between = time.perf_counter()
-            found = [one.cpu() for one in self.detector.decode(raw)]
-        restored = [_restore(*triple) for triple in zip(found, views, sizes, strict=True)]
+            computed = time.perf_counter()
+            decoded = [detections.cpu() for detections in self.detector.decode(raw)]
+        restored = [_restore(*triple) for triple in zip(decoded, views, sizes, strict=True)]
         ended = time.perf_counter()
-        return restored, Seconds(network=between - begun, post=ended - between, num_images=len(sizes))
+        return restored, PredictSeconds(
+            network=computed - begun, post=ended - computed, num_images=len(sizes)
+        )
 
 
-def _restore(found: Detections, view: View, size: tuple[int, int]) -> Detections:
-    boxes = box_math.clip(view.inverse_boxes(found.boxes.numpy()), *size)
-    return Detections(boxes=torch.from_numpy(boxes), scores=found.scores.clone(), labels=found.labels.clone())
+def _restore(detections: Detections, view: View, size: tuple[int, int]) -> Detections:
+    boxes = box_math.clip(view.inverse_boxes(detections.boxes.numpy()), *size)
+    return Detections(
+        boxes=torch.from_numpy(boxes), scores=detections.scores.clone(), labels=detections.labels.clone()
+    )

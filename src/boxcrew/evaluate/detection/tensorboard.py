@@ -1,4 +1,4 @@
-"""What TensorBoard draws of a detector's examination besides numbers."""
+"""Writes a detector's precision-recall curves to TensorBoard."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ if TYPE_CHECKING:
 
 
 def show_curves(writer: SummaryWriter, report: DetectionReport, step: int) -> None:
-    """PR curves by score threshold, one for each class that has objects."""
+    """Write a curve over score thresholds for each class that has objects."""
     curves = report.curves
     for score, precision, recall in zip(report.classes, curves.precision_at, curves.recall_at, strict=True):
         if precision is None or recall is None:
             continue
-        found = np.rint(np.array(recall) * score.num_objects)
-        wrong = np.divide(found, precision, out=np.zeros_like(found), where=np.array(precision) > 0) - found
+        num_right = np.rint(np.array(recall) * score.num_objects)
+        num_found = np.divide(
+            num_right, precision, out=np.zeros_like(num_right), where=np.array(precision) > 0
+        )
         writer.add_pr_curve_raw(
             f"PR/{score.name}",
-            true_positive_counts=found,
-            false_positive_counts=np.rint(np.maximum(wrong, 0)),
-            true_negative_counts=np.zeros_like(found),
-            false_negative_counts=score.num_objects - found,
+            true_positive_counts=num_right,
+            false_positive_counts=np.rint(np.maximum(num_found - num_right, 0)),
+            true_negative_counts=np.zeros_like(num_right),
+            false_negative_counts=score.num_objects - num_right,
             precision=np.array(precision),
             recall=np.array(recall),
             global_step=step,

@@ -1,4 +1,4 @@
-"""Boxes and images of a data set in charts, and what a detector can reach, as parts of the doctor's page."""
+"""The sections of the doctor's page about boxes and images, and about coverage by the default boxes."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ import numpy as np
 from boxcrew.core.types import Bools, Floats
 from boxcrew.data.checks.box_repair import Box
 from boxcrew.data.detection.source import Record
-from boxcrew.report.doctor.charts import LOST, Axis, heat_map, histogram, share_bars
+from boxcrew.report.doctor.charts import LOST, Bins, heat_map, histogram, share_bars
 from boxcrew.report.doctor.markup import Html, element, join
-from boxcrew.report.doctor.pictures import Frame, Shot, develop
 from boxcrew.report.doctor.report import Diagnosis
+from boxcrew.report.doctor.thumbnails import Frame, Thumbnail, render_thumbnails
 
-_LOST_PICTURES = 12
-_LEAST_SIDE = 0.25  # pixels: what is smaller is drawn as this, for a logarithm of zero is nowhere
-_SAID_SIZES = 7  # of images, the commonest
+_MAX_LOST = 12  # lost boxes that are shown
+_LEAST_SIDE = 0.25  # pixels: the least side that charts show, since zero has no logarithm
+_MAX_SIZES = 7  # sizes of images that are listed, the commonest first
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AllBoxes:
-    """Every box of the set, N of them, with its image."""
+    """All N boxes of the data set with their images."""
 
-    boxes: Floats  # (N, 4) xyxy in pixels of the photo
-    images: Floats  # (N, 2) width and height of its photo
-    owners: tuple[tuple[Record, int], ...]  # the record, and the place of the box in it
-    lost: Bools  # (N,) out of reach of the detector's default boxes
-    scales: Floats  # (N, 2) pixels of the detector's input for one of the photo, across and down
+    boxes: Floats  # (N, 4) xyxy in pixels of the image
+    images: Floats  # (N, 2) width and height of the image
+    owners: tuple[tuple[Record, int], ...]  # the record, and the index of the box in it
+    lost: Bools  # (N,) whether no default box matches it well
+    scales: Floats  # (N, 2) factors from the image to the detector's input, in x and y
 
     @classmethod
     def of(cls, diagnosis: Diagnosis) -> AllBoxes:
@@ -51,51 +51,51 @@ class AllBoxes:
 
     @property
     def sides(self) -> Floats:
-        """(N, 2) width and height in pixels of the photo."""
+        """Width and height (N, 2) in pixels of the image."""
         sides: Floats = np.maximum(self.boxes[:, 2:] - self.boxes[:, :2], _LEAST_SIDE)
         return sides
 
     @property
     def input_sides(self) -> Floats:
-        """(N, 2) the same in the detector's input."""
+        """Width and height (N, 2) in pixels of the detector's input."""
         return self.sides * self.scales
 
 
 def boxes_section(diagnosis: Diagnosis) -> Html:
-    every, size = AllBoxes.of(diagnosis), diagnosis.detector.size
-    sides, seen = every.sides, np.sqrt(np.prod(every.input_sides, axis=1))
-    photo = heat_map(
-        sides[:, 0],
-        sides[:, 1],
-        (Axis.doubling(sides[:, 0], "width, pixels of the photo"), Axis.doubling(sides[:, 1], "height")),
+    all_boxes, size = AllBoxes.of(diagnosis), diagnosis.detector.size
+    sides, input_side = all_boxes.sides, np.sqrt(np.prod(all_boxes.input_sides, axis=1))
+    shapes = heat_map(
+        sides,
+        (Bins.doubling(sides[:, 0], "width, pixels of the photo"), Bins.doubling(sides[:, 1], "height")),
         what="boxes",
-        lines=(1 / 3, 1, 3),
+        ratios=(1 / 3, 1, 3),
     )
     at_input = histogram(
-        seen,
-        Axis.doubling(seen, f"root of the area, pixels at {size} × {size}"),
+        input_side,
+        Bins.doubling(input_side, f"root of the area, pixels at {size} × {size}"),
         what="boxes",
-        marked=every.lost,
+        marked=all_boxes.lost,
     )
     low, middle, high = np.percentile(np.sqrt(np.prod(sides, axis=1)), (5, 50, 95)).tolist()
-    spread = f"Nine in ten are between {low:.0f} and {high:.0f} px, half under {middle:.0f} px."
-    lost = "" if not every.lost.any() else " Orange: matched well by no default box."
-    centres = (every.boxes[:, :2] + every.boxes[:, 2:]) / 2 / every.images
-    bins = int(np.clip(len(centres) ** 0.5 / 2, 8, 24))
-    places = heat_map(
-        centres[:, 0],
-        centres[:, 1],
-        (Axis.shares("x, share of the width", bins=bins), Axis.shares("y, share of the height", bins=bins)),
-        what="centres",
+    quantiles = f"Nine in ten are between {low:.0f} and {high:.0f} px, half under {middle:.0f} px."
+    lost = "" if not all_boxes.lost.any() else " Orange: matched well by no default box."
+    centers = (all_boxes.boxes[:, :2] + all_boxes.boxes[:, 2:]) / 2 / all_boxes.images
+    bins = int(np.clip(len(centers) ** 0.5 / 2, 8, 24))
+    positions = heat_map(
+        centers,
+        (Bins.shares("x, share of the width", num=bins), Bins.shares("y, share of the height", num=bins)),
+        what="centers",
     )
     counts = np.array([len(record.target) for record in diagnosis.records], dtype=np.float64)
-    objects = histogram(counts, Axis.counting(int(counts.max()), "objects"), what="images")
+    objects = histogram(counts, Bins.counting(int(counts.max()), "objects"), what="images")
     return element(
         "div",
-        _chart("Sizes and shapes", f"In pixels of the photos (root of the area): {spread}", photo),
+        _chart("Sizes and shapes", f"In pixels of the photos (root of the area): {quantiles}", shapes),
         _chart("What the detector sees", f"Photos are scaled to {size} px first.{lost}", at_input),
-        _chart("Objects an image", _about_counts(counts), objects),
-        _chart("Where boxes sit", "Centres of the boxes in their photos.", places),
+        _chart(
+            "Objects in an image", f"On average {counts.mean():.1f}, at most {counts.max():.0f}.", objects
+        ),
+        _chart("Where boxes are", "Centers of the boxes in their photos.", positions),
         _image_sizes(diagnosis),
         class_="charts",
     )
@@ -105,92 +105,83 @@ def _chart(title: str, text: str, chart: Html) -> Html:
     return element("figure", element("figcaption", element("b", title), text), chart)
 
 
-def _about_counts(counts: Floats | np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:
-    return f"On average {counts.mean():.1f}, at most {counts.max():.0f}."
-
-
 def _image_sizes(diagnosis: Diagnosis) -> Html:
     sizes = Counter((record.width, record.height) for record in diagnosis.records)
     total = sizes.total()
-    shares = [(_said(size), count / total) for size, count in sizes.most_common(_SAID_SIZES)]
+    shares = [(_size_text(size), count / total) for size, count in sizes.most_common(_MAX_SIZES)]
     rest = len(sizes) - len(shares)
     if rest:
         shares.append((f"{rest:,} other sizes", 1 - sum(share for _, share in shares)))
-    text = "All are of one size."
+    text = "All have the same size."
     if len(sizes) > 1:
         smallest, *_, largest = sorted(sizes, key=lambda size: size[0] * size[1])
-        text = f"{len(sizes):,} sizes, from {_said(smallest)} to {_said(largest)}."
+        text = f"{len(sizes):,} sizes, from {_size_text(smallest)} to {_size_text(largest)}."
     return _chart("Sizes of the photos", text, share_bars(shares, chosen=shares[0][0]))
 
 
-def _said(size: tuple[int, int]) -> str:
+def _size_text(size: tuple[int, int]) -> str:
     return f"{size[0]} × {size[1]}"
 
 
-def reach_section(diagnosis: Diagnosis, *, workers: int) -> Html:
-    found = diagnosis.anchor_coverage
-    if found is None:
+def coverage_section(diagnosis: Diagnosis, *, workers: int) -> Html:
+    coverage = diagnosis.anchor_coverage
+    if coverage is None:
         name = diagnosis.detector.name
-        why = f"either {name} starts from no default boxes, or every object is difficult or a crowd"
-        return element("p", f"Not judged: {why}.")
-    every = AllBoxes.of(diagnosis)
-    shares = {found.size: found.share, **found.alternatives}
+        reason = f"either {name} has no default boxes, or every object is difficult or a crowd"
+        return element("p", f"Not measured: {reason}.")
+    shares = {coverage.size: coverage.share, **coverage.alternatives}
     bars = share_bars(
-        [(f"size={size}", shares[size]) for size in sorted(shares)], chosen=f"size={found.size}"
+        [(f"size={size}", shares[size]) for size in sorted(shares)], chosen=f"size={coverage.size}"
     )
     about = element(
         "p",
-        "A detector of this kind learns an object from the default boxes that overlap it well. One that none "
-        "of them overlaps well is given the nearest, which has to be moved far: it is learnt badly and found "
-        "late, if at all.",
+        "A detector of this kind learns an object from the default boxes that overlap it well. If there is "
+        "none, it gets the nearest one, which has to be moved far: such an object is learned badly.",
         class_="note",
     )
     return join(
-        element("p", f"{found.advice[:1].upper()}{found.advice[1:]}."),
+        element("p", f"{coverage.advice[:1].upper()}{coverage.advice[1:]}."),
         about,
         element("h3", "Share of boxes matched well, by size of the input"),
         bars,
-        _lost_pictures(diagnosis, every, workers=workers),
+        _lost_gallery(diagnosis, AllBoxes.of(diagnosis), workers=workers),
     )
 
 
-def _lost_pictures(diagnosis: Diagnosis, every: AllBoxes, *, workers: int) -> Html:
-    places = np.flatnonzero(every.lost)
-    if not len(places):
+def _lost_gallery(diagnosis: Diagnosis, all_boxes: AllBoxes, *, workers: int) -> Html:
+    lost = np.flatnonzero(all_boxes.lost)
+    if not len(lost):
         return Html("")
-    ordered = places[np.argsort(np.prod(every.sides[places], axis=1))]
-    chosen = [
-        int(part[len(part) // 2]) for part in np.array_split(ordered, min(_LOST_PICTURES, len(ordered)))
-    ]
-    shots = [_lost_shot(diagnosis, every, place) for place in chosen]
+    ordered = lost[np.argsort(np.prod(all_boxes.sides[lost], axis=1))]
+    groups = np.array_split(ordered, min(_MAX_LOST, len(ordered)))
+    chosen = [int(group[len(group) // 2]) for group in groups]
+    thumbnails = [_lost_thumbnail(diagnosis, all_boxes, index) for index in chosen]
     figures = [
-        element("figure", picture, _lost_caption(diagnosis, every, place))
-        for place, picture in zip(chosen, develop(shots, workers=workers), strict=True)
-        if picture is not None
+        element("figure", markup, _lost_caption(diagnosis, all_boxes, index))
+        for index, markup in zip(chosen, render_thumbnails(thumbnails, workers=workers), strict=True)
+        if markup is not None
     ]
-    title = (
-        f"{len(figures)} of the {len(places):,} boxes that no default box matches well, from small to large"
-    )
+    title = f"{len(figures)} of the {len(lost):,} boxes that no default box matches well, from small to large"
     return join(element("h3", title), element("div", *figures, class_="gallery"))
 
 
-def _lost_shot(diagnosis: Diagnosis, every: AllBoxes, place: int) -> Shot:
-    record, number = every.owners[place]
+def _lost_thumbnail(diagnosis: Diagnosis, all_boxes: AllBoxes, index: int) -> Thumbnail:
+    record, number = all_boxes.owners[index]
     x0, y0, x1, y1 = record.target.boxes[number].tolist()
     box: Box = (x0, y0, x1, y1)
     name = diagnosis.source.classes[record.target.labels[number]]
-    return Shot(
+    return Thumbnail(
         read=partial(diagnosis.source.read, record),
         alt=f"{name} in {record.key}, matched well by no default box",
-        frames=(Frame(box=box, colour=LOST),),
+        frames=(Frame(box=box, color=LOST),),
         around=box,
         side=208,
     )
 
 
-def _lost_caption(diagnosis: Diagnosis, every: AllBoxes, place: int) -> Html:
-    record, number = every.owners[place]
+def _lost_caption(diagnosis: Diagnosis, all_boxes: AllBoxes, index: int) -> Html:
+    record, number = all_boxes.owners[index]
     name = diagnosis.source.classes[record.target.labels[number]]
-    (w, h), (seen_w, seen_h) = every.sides[place], every.input_sides[place]
-    text = f" {w:.0f} × {h:.0f} px, at the input {seen_w:.0f} × {seen_h:.0f}"
+    (w, h), (input_w, input_h) = all_boxes.sides[index], all_boxes.input_sides[index]
+    text = f" {w:.0f} × {h:.0f} px, at the input {input_w:.0f} × {input_h:.0f}"
     return element("figcaption", element("b", name), text)

@@ -1,4 +1,4 @@
-"""HTML and SVG in which whatever is not markup is escaped: names of files and classes may be anything."""
+"""HTML and SVG elements; text is escaped, because names of files and classes may contain anything."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ Attribute = str | int | float | bool | None
 
 
 class Html(str):
-    """Text that is markup already; any other text is escaped where it becomes part of a page."""
+    """Text that is markup already; any other text is escaped when it becomes part of a page."""
 
     __slots__ = ()
 
 
 def element(name: str, /, *children: str, **attributes: Attribute) -> Html:
-    """`<name …>children</name>`.
+    """Return `<name …>children</name>`.
 
-    In names of attributes an underscore stands for a dash, and one at the end is dropped: `class_`,
-    `stroke_width`. An attribute that is None or false is left out.
+    In names of attributes an underscore becomes a dash, and one at the end is dropped: `class_`,
+    `stroke_width`. Attributes that are None or false are left out.
     """
-    said = "".join(_attribute(key, value) for key, value in attributes.items())
+    text = "".join(_attribute(key, value) for key, value in attributes.items())
     if name in {"img", "meta"}:
-        return Html(f"<{name}{said}>")
-    return Html(f"<{name}{said}>{join(*children)}</{name}>")
+        return Html(f"<{name}{text}>")
+    return Html(f"<{name}{text}>{join(*children)}</{name}>")
 
 
 def join(*children: str) -> Html:
-    """One after the other."""
+    """Concatenate texts and markup; texts are escaped."""
     return Html("".join(child if isinstance(child, Html) else html.escape(child) for child in children))
 
 
 def data_uri(kind: str, content: bytes) -> str:
-    """A picture inside the page itself; `kind` such as image/jpeg."""
+    """Return a URI that contains the content itself; `kind` is a media type such as image/jpeg."""
     return f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
 
 

@@ -1,4 +1,4 @@
-"""The doctor's page: one HTML file with everything in it, to be read anywhere and kept."""
+"""The doctor's page: one HTML file that needs no other."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from datetime import datetime
 
 from boxcrew.core.version import VERSION
 from boxcrew.hardware.probe import usable_cores
-from boxcrew.report.doctor.boxes import boxes_section, reach_section
+from boxcrew.report.doctor.boxes import boxes_section, coverage_section
 from boxcrew.report.doctor.classes import classes_section, samples_section
 from boxcrew.report.doctor.doubts import duplicates_section, suspects_section
 from boxcrew.report.doctor.markup import Html, element, join
 from boxcrew.report.doctor.problems import problems_section
 from boxcrew.report.doctor.report import Diagnosis, set_name
 from boxcrew.report.doctor.style import STYLE
-from boxcrew.report.doctor.summary import MOST, Recommendation, Verdict, verdict
+from boxcrew.report.doctor.summary import MOST, DoctorSummary, Recommendation, summarize
 
-# Whatever a name in the data says, the page asks nothing of anybody.
+# Whatever a name in the data contains, the page loads nothing and runs nothing.
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
 def doctor_page(diagnosis: Diagnosis, *, command: str, when: datetime | None = None) -> str:
-    """The whole page; `command` is what it was made with, `when` is now unless told."""
+    """Return the page; `command` is what it was made with, `when` is now by default."""
     workers = max(1, int(usable_cores()))
     source = diagnosis.source
     sections = {
@@ -28,12 +28,12 @@ def doctor_page(diagnosis: Diagnosis, *, command: str, when: datetime | None = N
         "classes": ("Classes", classes_section(diagnosis.statistics, source.classes)),
         "samples": ("What they look like", samples_section(source, workers=workers)),
         "boxes": ("Boxes and images", boxes_section(diagnosis)),
-        "reach": ("Reach of the default boxes", reach_section(diagnosis, workers=workers)),
-        "duplicates": ("Look-alikes across splits", duplicates_section(diagnosis, workers=workers)),
+        "coverage": ("Coverage by the default boxes", coverage_section(diagnosis, workers=workers)),
+        "duplicates": ("Near-duplicates across splits", duplicates_section(diagnosis, workers=workers)),
         "suspects": ("Doubtful labels", suspects_section(diagnosis, workers=workers)),
     }
     links = element("nav", *(element("a", title, href=f"#{name}") for name, (title, _) in sections.items()))
-    parts = [
+    bodies = [
         element("section", element("h2", title), body, id=name) for name, (title, body) in sections.items()
     ]
     name = set_name(diagnosis.path)
@@ -50,7 +50,7 @@ def doctor_page(diagnosis: Diagnosis, *, command: str, when: datetime | None = N
         element(
             "body",
             _header(diagnosis, name),
-            element("main", _verdict(verdict(diagnosis)), links, *parts),
+            element("main", _summary_section(summarize(diagnosis)), links, *bodies),
             _footer(command, when or datetime.now().astimezone()),
         ),
         lang="en",
@@ -63,34 +63,36 @@ def _header(diagnosis: Diagnosis, name: str) -> Html:
         (f"{diagnosis.num_boxes:,}", "boxes"),
         (f"{len(diagnosis.source.classes):,}", "classes"),
     ]
-    told = join(*(join(element("b", number), f" {what} · ") for number, what in facts))
-    splits = ", ".join(f"{split} {part.num_images:,}" for split, part in diagnosis.statistics.items())
+    counts = join(*(join(element("b", number), f" {noun} · ") for number, noun in facts))
+    splits = ", ".join(f"{name} {split.num_images:,}" for name, split in diagnosis.statistics.items())
     detector = f"{diagnosis.detector.name} at {diagnosis.detector.size} px"
     return element(
         "header",
         element("p", "boxcrew doctor", class_="brand"),
         element("h1", name),
-        element("p", told, f"{splits} · {diagnosis.source.format} · held against {detector}", class_="facts"),
+        element(
+            "p", counts, f"{splits} · {diagnosis.source.format} · compared with {detector}", class_="facts"
+        ),
     )
 
 
-def _verdict(found: Verdict) -> Html:
-    items = [_task(task) for task in found.tasks]
+def _summary_section(summary: DoctorSummary) -> Html:
+    items = [_task(task) for task in summary.tasks]
     more = [element("h3", "And then"), element("ol", *items[MOST:], start=MOST + 1, class_="note")]
     columns = [
         element(
             "div", element("h3", "To do first"), element("ol", *items[:MOST]), *more * (len(items) > MOST)
         ),
-        element("div", element("h3", "Fine"), element("ul", *(element("li", text) for text in found.fine))),
+        element("div", element("h3", "Fine"), element("ul", *(element("li", text) for text in summary.fine))),
     ]
-    shown = [column for column, any_ in zip(columns, (found.tasks, found.fine), strict=True) if any_]
-    mood = "bad" if found.serious else "todo" if found.tasks else ""
+    shown = [column for column, items in zip(columns, (summary.tasks, summary.fine), strict=True) if items]
+    mood = "bad" if summary.serious else "todo" if summary.tasks else ""
     return element(
         "section",
-        element("h2", found.title),
+        element("h2", summary.title),
         element("div", *shown, class_="columns"),
-        class_=f"verdict {mood}".strip(),
-        id="verdict",
+        class_=f"summary {mood}".strip(),
+        id="summary",
     )
 
 

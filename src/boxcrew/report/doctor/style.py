@@ -1,10 +1,10 @@
-"""How the doctor's page looks: on a screen, on a phone, and on paper."""
+"""The style sheet of the doctor's page, for screens, phones and paper."""
 
 from __future__ import annotations
 
 from boxcrew.report.plots.style import ACCENT, INK, PALE
 
-# Sizes of pictures are heights: `--height` times the photo's own `--ratio` is its width.
+# Thumbnails are sized by height: `--height` times the image's own `--ratio` is its width.
 STYLE = f"""
 :root {{ --ink: {INK}; --muted: #5a6673; --pale: {PALE}; --accent: {ACCENT}; --warn: #a94a00;
   --good: #00734f; }}
@@ -26,17 +26,17 @@ code {{ font: 0.87em ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; o
 nav {{ display: flex; flex-wrap: wrap; gap: 4px 18px; font-size: 0.92rem; margin: 18px 0; }}
 section {{ background: #fff; border: 1px solid var(--pale); border-radius: 10px; padding: 22px 24px;
   margin: 0 0 18px; }}
-.verdict {{ border-left: 6px solid var(--good); }}
-.verdict.todo {{ border-left-color: #e69f00; }}
-.verdict.bad {{ border-left-color: #d55e00; }}
-.verdict h2 {{ font-size: 1.45rem; margin-bottom: 12px; }}
-.verdict .columns {{ display: grid; grid-template-columns: 3fr 2fr; gap: 8px 40px; }}
-.verdict h3 {{ margin-top: 0; }}
-.verdict ol, .verdict ul {{ margin: 0; padding-left: 1.4em; }}
-.verdict li {{ margin-bottom: 8px; }}
-.verdict ul {{ list-style: none; padding-left: 0; }}
-.verdict ul li {{ padding-left: 1.5em; position: relative; }}
-.verdict ul li::before {{ content: "\\2713"; color: var(--good); position: absolute; left: 0;
+.summary {{ border-left: 6px solid var(--good); }}
+.summary.todo {{ border-left-color: #e69f00; }}
+.summary.bad {{ border-left-color: #d55e00; }}
+.summary h2 {{ font-size: 1.45rem; margin-bottom: 12px; }}
+.summary .columns {{ display: grid; grid-template-columns: 3fr 2fr; gap: 8px 40px; }}
+.summary h3 {{ margin-top: 0; }}
+.summary ol, .summary ul {{ margin: 0; padding-left: 1.4em; }}
+.summary li {{ margin-bottom: 8px; }}
+.summary ul {{ list-style: none; padding-left: 0; }}
+.summary ul li {{ padding-left: 1.5em; position: relative; }}
+.summary ul li::before {{ content: "\\2713"; color: var(--good); position: absolute; left: 0;
   font-weight: 700; }}
 .note {{ color: var(--muted); font-size: 0.92rem; }}
 .scroll {{ overflow-x: auto; }}
@@ -105,11 +105,10 @@ footer {{ color: var(--muted); font-size: 0.9rem; padding-bottom: 48px; }}
   main, header, footer {{ padding-left: 12px; padding-right: 12px; }}
   section {{ padding: 16px 14px; }}
   h1 {{ font-size: 1.5rem; }}
-  .verdict .columns {{ grid-template-columns: 1fr; }}
+  .summary .columns {{ grid-template-columns: 1fr; }}
   .two {{ columns: 1; }}
   .charts {{ grid-template-columns: 1fr; }}
-  .halo {{ fill: var(--muted); paint-order: stroke; stroke: #fff; stroke-width: 3px; }}
-.gallery {{ --height: 112px; gap: 10px; }}
+  .gallery {{ --height: 112px; gap: 10px; }}
   .large {{ --height: 150px; }}
   .few .small {{ --height: 19.5vw; gap: 6px; }}
   .gallery figcaption {{ min-width: 100px; }}
@@ -123,7 +122,7 @@ footer {{ color: var(--muted); font-size: 0.9rem; padding-bottom: 48px; }}
   body {{ background: #fff; font-size: 11pt; }}
   nav {{ display: none; }}
   section {{ border: 0; padding: 0; margin-bottom: 22px; }}
-  .verdict {{ padding-left: 14px; border-left: 6px solid; }}
+  .summary {{ padding-left: 14px; border-left: 6px solid; }}
   figure, tr, .card, .pair {{ break-inside: avoid; }}
   h2, h3 {{ break-after: avoid; }}
 }}

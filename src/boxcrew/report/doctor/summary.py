@@ -1,4 +1,4 @@
-"""The doctor's headline: what is fine in a data set, and what to do first."""
+"""The summary on the doctor's page: what is fine in a data set, and what to do first."""
 
 from __future__ import annotations
 
@@ -13,34 +13,36 @@ from boxcrew.report.doctor.problems import MEANINGS
 from boxcrew.report.doctor.report import Diagnosis, counted
 
 MOST = 3
-"""Things to do that a headline names."""
+"""How many recommendations are shown as the first things to do."""
 
-REACHED = 0.98
-"""A share of boxes that the default boxes match well from which on nothing need be done."""
+GOOD_COVERAGE = 0.98
+"""The share of boxes that default boxes should match well; above, nothing is recommended."""
 
 _IMAGE_KINDS: frozenset[Kind] = frozenset(
     {"missing-file", "not-an-image", "unreadable-image", "truncated-image", "image-bomb"}
 )
-_ABOUT_SIZES = frozenset({"crowded-images", "elongated-boxes", "mixed-sizes", "mixed-shapes"})  # of advice
-_BALANCED = 5.0  # times as many boxes of the commonest class as of the rarest
-_FEW = 0.01  # a share of boxes or images, up to which what befalls them matters less than other advice
-_MANY = 0.05  # a share of the images, from which on losing them matters more than anything else
-_SERIOUS = 100.0  # a weight
+_SIZE_ADVICE = frozenset({"crowded-images", "elongated-boxes", "mixed-sizes", "mixed-shapes"})
+_BALANCED = 5.0  # ratio of boxes of the commonest class to the rarest, up to which classes are balanced
+_FEW = 0.01  # share of boxes or images up to which a problem matters less than other advice
+_MANY = 0.05  # share of images above which losing them matters more than anything else
+_SERIOUS = 100.0  # weight of a recommendation that must not be ignored
 
-Section = Literal["problems", "classes", "boxes", "reach", "duplicates", "suspects"]
+Section = Literal["problems", "classes", "boxes", "coverage", "duplicates", "suspects"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recommendation:
-    """Something to do about the set."""
+    """A recommendation about the data set."""
 
-    weight: float  # the heavier, the more urgent; what counting advises has 50 and less
+    weight: float  # higher is more urgent; advice from statistics has 50 or less
     text: str
     section: Section  # of the page that shows it
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class DoctorSummary:
+    """The headline, what is fine, and what to do."""
+
     title: str
     fine: tuple[str, ...]
     tasks: tuple[Recommendation, ...]  # the most urgent first
@@ -50,17 +52,17 @@ class Verdict:
         return bool(self.tasks) and self.tasks[0].weight >= _SERIOUS
 
 
-def verdict(diagnosis: Diagnosis) -> Verdict:
+def summarize(diagnosis: Diagnosis) -> DoctorSummary:
     tasks = sorted(_tasks(diagnosis), key=lambda task: -task.weight)
     if not tasks:
-        title = "Nothing stands in the way of training."
+        title = "Ready to train."
     elif len(tasks) == 1:
         title = "Ready to train; one thing is worth doing first."
     else:
         title = f"Ready to train; {_number(min(MOST, len(tasks)))} things are worth doing first."
     if tasks and tasks[0].weight >= _SERIOUS:
-        title = "A part of the set cannot be used. Mend that first."
-    return Verdict(title=title, fine=tuple(_fine(diagnosis)), tasks=tuple(tasks))
+        title = "A part of the data set cannot be used. Fix that first."
+    return DoctorSummary(title=title, fine=tuple(_fine(diagnosis)), tasks=tuple(tasks))
 
 
 def _number(count: int) -> str:
@@ -73,25 +75,27 @@ def _tasks(diagnosis: Diagnosis) -> Iterator[Recommendation]:
         pairs = len(diagnosis.near_duplicates)
         text = (
             f"{counted(pairs, 'image looks', 'images look')} nearly the same as one of another "
-            "split: scores will look better than they are. Keep each pair in one split."
+            "split, so scores will look better than they are. Keep each pair in one split."
         )
         measured = sum(split.num_images for name, split in diagnosis.statistics.items() if name != "train")
         many = pairs > _FEW * measured
         yield Recommendation(weight=80 if many else 46.5, text=text, section="duplicates")
     anchor_coverage = diagnosis.anchor_coverage
-    if anchor_coverage is not None and anchor_coverage.share < REACHED:
+    if anchor_coverage is not None and anchor_coverage.share < GOOD_COVERAGE:
         yield Recommendation(
-            weight=60 + 100 * (REACHED - anchor_coverage.share), text=anchor_coverage.advice, section="reach"
+            weight=60 + 100 * (GOOD_COVERAGE - anchor_coverage.share),
+            text=anchor_coverage.advice,
+            section="coverage",
         )
     if diagnosis.suspects:
         text = (
-            f"{counted(len(diagnosis.suspects), 'place', 'places')} where labels and trained detector "
-            "disagree. Look at them one by one."
+            f"The trained detector contradicts {counted(len(diagnosis.suspects), 'label', 'labels')}. "
+            "Check them one by one."
         )
         yield Recommendation(weight=75, text=text, section="suspects")
-    for place, advice in enumerate(diagnosis.advice):
-        section: Section = "boxes" if advice.kind in _ABOUT_SIZES else "classes"
-        yield Recommendation(weight=50 - place, text=advice.text, section=section)
+    for rank, advice in enumerate(diagnosis.advice):
+        section: Section = "boxes" if advice.kind in _SIZE_ADVICE else "classes"
+        yield Recommendation(weight=50 - rank, text=advice.text, section=section)
 
 
 def _tasks_about_problems(diagnosis: Diagnosis) -> Iterator[Recommendation]:
@@ -99,8 +103,7 @@ def _tasks_about_problems(diagnosis: Diagnosis) -> Iterator[Recommendation]:
     leaks = sum(problem.kind == "leak" for problem in problems)
     if leaks:
         text = (
-            f"{counted(leaks, 'image stands', 'images stand')} in two splits. "
-            "Take the copies out of one of them."
+            f"{counted(leaks, 'image is', 'images are')} in two splits. Remove the copies from one of them."
         )
         yield Recommendation(weight=90, text=text, section="problems")
     broken = sum(problem.kind in _IMAGE_KINDS for problem in problems)
@@ -115,7 +118,7 @@ def _tasks_about_problems(diagnosis: Diagnosis) -> Iterator[Recommendation]:
         others = ", and others" if len(left_out) > len(kinds) else ""
         text = (
             f"{counted(left_out.total(), 'annotation', 'annotations')} had to be left out "
-            f"({', '.join(kinds)}{others}). Mend or delete them."
+            f"({', '.join(kinds)}{others}). Fix or delete them."
         )
         many = left_out.total() > _FEW * diagnosis.num_boxes
         yield Recommendation(weight=55 if many else 45.5, text=text, section="problems")
@@ -123,7 +126,7 @@ def _tasks_about_problems(diagnosis: Diagnosis) -> Iterator[Recommendation]:
     if repaired:
         text = (
             f"{counted(repaired, 'box was', 'boxes were')} repaired in memory. "
-            "Check that the tool that wrote them means what is shown."
+            "Check that the repairs are what the labels meant."
         )
         yield Recommendation(weight=20, text=text, section="problems")
 
@@ -133,13 +136,13 @@ def _fine(diagnosis: Diagnosis) -> Iterator[str]:
     if not kinds & _IMAGE_KINDS:
         yield f"All {diagnosis.num_images:,} images can be read."
     if not any(kind.startswith("box-") for kind in kinds):
-        yield f"All {diagnosis.num_boxes:,} boxes lie in their images and have an area."
+        yield f"All {diagnosis.num_boxes:,} boxes are inside their images and have an area."
     if "leak" not in kinds and len(diagnosis.statistics) > 1:
-        alike = "" if diagnosis.near_duplicates else ", and none looks like one of another split"
-        yield f"No image stands in two splits{alike}."
+        duplicates = "" if diagnosis.near_duplicates else ", and none looks like one of another split"
+        yield f"No image is in two splits{duplicates}."
     yield from _fine_about_classes(diagnosis)
     anchor_coverage = diagnosis.anchor_coverage
-    if anchor_coverage is not None and anchor_coverage.share >= REACHED:
+    if anchor_coverage is not None and anchor_coverage.share >= GOOD_COVERAGE:
         yield (
             f"The default boxes of {diagnosis.detector.name} at {anchor_coverage.size} px match "
             f"{percent(anchor_coverage.share)} of the boxes well."

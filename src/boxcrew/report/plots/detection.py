@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from boxcrew.evaluate.detection.curves import GRID, mean_curve
 from boxcrew.evaluate.detection.metric import ClassScore, DetectionReport
+from boxcrew.report.plots.confusion import MOST_WITH_NUMBERS, color_bar, name_cells, row_shares, write_shares
 from boxcrew.report.plots.style import (
     ACCENT,
     INK,
     MUTED,
-    PALE,
     PALE_ACCENT,
     SHADES,
     class_hex,
@@ -29,64 +28,29 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MOST_IN_LEGEND = 12
-_MOST_WITH_NUMBERS = 30
 
 
 def plot_confusion(report: DetectionReport, path: Path) -> None:
-    """The confusion matrix, each row divided by its sum; numbers in the cells up to 30 classes."""
-    counts = np.array(report.confusion, dtype=np.float64)
-    totals = counts.sum(axis=1, keepdims=True)
-    shares = np.divide(counts, totals, out=np.zeros_like(counts), where=totals > 0)
-    size = len(counts)
+    """Draw the confusion matrix, each row divided by its sum; up to 30 classes with numbers in the cells."""
+    shares, totals = row_shares(report.confusion)
+    size = len(shares)
     inches = min(14.0, 2.6 + 0.52 * size)
     figure = new_figure(inches + 1.4, inches, "Confusion matrix")
     axes = figure.add_subplot()
     shown = axes.imshow(shares, cmap=SHADES, vmin=0, vmax=1, aspect="auto")
     threshold = report.numbers["threshold"]
-    dress(axes, x=f"found, at score ≥ {threshold:.2f} and IoU ≥ 0.5", y="truth · count")
-    names = [*shorten([score.name for score in report.classes]), "background"]
-    _name_cells(axes, names, totals[:, 0], letters=min(9.5, max(5.0, 400 / size)))
-    if len(report.classes) <= _MOST_WITH_NUMBERS:
-        _write_shares(axes, shares, letters=min(9.0, 190 / size))
-    bar = figure.colorbar(shown, ax=axes, fraction=0.035, pad=0.02, aspect=30)
-    bar.set_label("share of the row", fontsize=9, color=MUTED)
-    bar.ax.tick_params(labelsize=8.5, colors=MUTED, length=0)
-    bar.outline.set_visible(False)
+    dress(axes, x=f"detected, at score ≥ {threshold:.2f} and IoU ≥ 0.5", y="truth · count")
+    name_cells(axes, [*shorten([score.name for score in report.classes]), "background"], totals)
+    for lines in (axes.hlines, axes.vlines):
+        lines(size - 1.5, -0.5, size - 0.5, color=MUTED, linewidth=1)
+    if len(report.classes) <= MOST_WITH_NUMBERS:
+        write_shares(axes, shares, np.ones_like(shares))
+    color_bar(figure, axes, shown, "share of the row")
     save(figure, path)
 
 
-def _name_cells(axes: Axes, names: Sequence[str], totals: npt.NDArray[np.float64], *, letters: float) -> None:
-    size = len(names)
-    many = size > 12
-    axes.set_xticks(
-        range(size),
-        names,
-        rotation=90 if many else 40,
-        ha="center" if many else "right",
-        rotation_mode="default" if many else "anchor",
-    )
-    axes.set_yticks(range(size), [f"{name} · {total:.0f}" for name, total in zip(names, totals, strict=True)])
-    axes.tick_params(labelsize=letters, labelcolor=INK)
-    axes.grid(visible=False)
-    edges = np.arange(size - 1) + 0.5
-    axes.hlines(edges, -0.5, size - 0.5, color=PALE, linewidth=0.6 if not many else 0.3)
-    axes.vlines(edges, -0.5, size - 0.5, color=PALE, linewidth=0.6 if not many else 0.3)
-    axes.hlines(size - 1.5, -0.5, size - 0.5, color=MUTED, linewidth=1)
-    axes.vlines(size - 1.5, -0.5, size - 0.5, color=MUTED, linewidth=1)
-
-
-def _write_shares(axes: Axes, shares: npt.NDArray[np.float64], *, letters: float) -> None:
-    """Nothing where a share is nil; per cent where cells are small."""
-    small = len(shares) > 14
-    for row, column in np.argwhere(shares >= 0.005):
-        share = shares[row, column]
-        text = f"{share:.0%}".rstrip("%") if small else f"{share:.2f}"
-        colour = "white" if share > 0.55 else INK
-        axes.text(column, row, text, ha="center", va="center", fontsize=letters, color=colour)
-
-
 def plot_precision_recall(report: DetectionReport, path: Path) -> None:
-    """Precision along recall at IoU 0.5, for each class and in the mean."""
+    """Draw precision over recall at IoU 0.5, for each class and the mean."""
     values = [score.AP50_voc12 for score in report.classes]
     mean = f"mean  {report.numbers['AP50_voc12']:.3f}"
     figure = new_figure(8.6, 5.6)
@@ -98,7 +62,7 @@ def plot_precision_recall(report: DetectionReport, path: Path) -> None:
 
 
 def plot_f1(report: DetectionReport, path: Path) -> None:
-    """F1 at IoU 0.5 along the score threshold, for each class and in the mean."""
+    """Draw F1 at IoU 0.5 over the score threshold, for each class and the mean."""
     values = [score.F1 if score.num_objects else None for score in report.classes]
     best, threshold = report.numbers["F1"], report.numbers["threshold"]
     figure = new_figure(8.6, 5.6)
@@ -113,23 +77,23 @@ def plot_f1(report: DetectionReport, path: Path) -> None:
 
 
 def _draw_curves(
-    axes: Axes, report: DetectionReport, every: Sequence[tuple[float, ...] | None], mean_name: str
+    axes: Axes, report: DetectionReport, curves: Sequence[tuple[float, ...] | None], mean_name: str
 ) -> None:
-    """Thin lines for classes, grey where there are too many to tell apart, and a bold one for the mean."""
+    """Draw a thin line for each class, of one color if there are many, and a bold one for the mean."""
     few = len(report.classes) <= _MOST_IN_LEGEND
-    for label, curve in enumerate(every):
+    for label, curve in enumerate(curves):
         if curve is not None:
-            colour = class_hex(label) if few else ACCENT
-            axes.plot(GRID, curve, color=colour, linewidth=1.2 if few else 0.7, alpha=0.9 if few else 0.3)
-    mean = mean_curve(every)
-    if mean and len(every) > 1:  # it would hide the one curve there is
+            color = class_hex(label) if few else ACCENT
+            axes.plot(GRID, curve, color=color, linewidth=1.2 if few else 0.7, alpha=0.9 if few else 0.3)
+    mean = mean_curve(curves)
+    if mean and len(curves) > 1:  # it would hide a single curve
         axes.plot(GRID, mean, color=INK, linewidth=2.8, label=mean_name, zorder=4)
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1.02)
 
 
 def _legend(axes: Axes, report: DetectionReport, values: Sequence[float | None], title: str) -> None:
-    """Beside the plot; of classes with a value, best first."""
+    """Draw the legend beside the plot: classes with a value, the best first."""
     from matplotlib.lines import Line2D
 
     handles, texts = axes.get_legend_handles_labels()
@@ -160,7 +124,7 @@ def _legend(axes: Axes, report: DetectionReport, values: Sequence[float | None],
 
 
 def plot_classes(report: DetectionReport, path: Path) -> None:
-    """AP and AP50 of each class as bars, the best class on top."""
+    """Draw AP and AP50 of each class as bars, the best class on top."""
     scores = sorted(report.classes, key=lambda score: (score.AP is not None, score.AP or 0.0))
     size = len(scores)
     spacing, letters = (0.34, 9.0) if size <= 30 else (0.21, 7.0)
@@ -187,7 +151,7 @@ def plot_classes(report: DetectionReport, path: Path) -> None:
 
 
 def _write_scores(axes: Axes, scores: Sequence[ClassScore], *, letters: float) -> None:
-    """Names and counts on the left, AP and AP50 in a column on the right."""
+    """Write names and counts on the left, and AP and AP50 in a column on the right."""
     names = shorten([score.name for score in scores])
     counted = [f"{name} · {score.num_objects}" for name, score in zip(names, scores, strict=True)]
     axes.set_yticks(range(len(scores)), counted, fontsize=letters, color=INK)

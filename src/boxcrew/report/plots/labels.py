@@ -1,4 +1,4 @@
-"""What the labels of a data set are like, in one picture."""
+"""The plot of a data set's labels: classes, counts, sizes, shapes and positions of boxes."""
 
 from __future__ import annotations
 
@@ -16,27 +16,25 @@ from boxcrew.report.plots.style import ACCENT, INK, MUTED, PALE, SHADES, dress, 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_MOST_POINTS = 5000  # of a scatter plot; more would only be a blot
-_LIMITS = (32, 96)  # COCO: sides of a square between small and medium, medium and large
+_MOST_POINTS = 5000  # of the scatter plot
+_LIMITS = (32, 96)  # COCO: sides of squares that divide small, medium and large
 
 
 def plot_labels(
     targets: Sequence[Target], classes: Sequence[str], sizes: Sequence[tuple[int, int]], path: Path
 ) -> None:
-    """Objects of each class, objects an image, box sizes, shapes and places; `sizes` is (width, height)
-    of each target's image.
-    """
+    """Draw the labels of a data set; `sizes` is (width, height) of each target's image, in pixels."""
     boxes = np.concatenate([np.zeros((0, 4), np.float32), *(target.boxes for target in targets)])
     labels = np.concatenate([np.zeros(0, np.int64), *(target.labels for target in targets)])
     counts = [len(target) for target in targets]
-    whole = np.repeat(np.array(sizes, dtype=np.float32).reshape(-1, 2), counts, axis=0)
+    image_sizes = np.repeat(np.array(sizes, dtype=np.float32).reshape(-1, 2), counts, axis=0)
     figure = new_figure(13.0, 7.4, f"{len(boxes):,} objects in {len(targets):,} images")
     layout = figure.add_gridspec(2, 4, height_ratios=(1.0, 1.05))
     _draw_classes(figure.add_subplot(layout[0, :]), labels, classes)
     _draw_counts(figure.add_subplot(layout[1, 0]), counts)
     _draw_sizes(figure.add_subplot(layout[1, 1]), boxes)
-    _draw_shapes(figure.add_subplot(layout[1, 2]), boxes, whole)
-    _draw_places(figure.add_subplot(layout[1, 3]), boxes, whole)
+    _draw_shapes(figure.add_subplot(layout[1, 2]), boxes, image_sizes)
+    _draw_centers(figure.add_subplot(layout[1, 3]), boxes, image_sizes)
     save(figure, path)
 
 
@@ -50,14 +48,14 @@ def _draw_classes(axes: Axes, labels: npt.NDArray[np.int64], classes: Sequence[s
     names = shorten(list(classes))
     axes.set_xticks(range(len(classes)), [names[i] for i in order], rotation=90 if many else 0)
     axes.tick_params(axis="x", labelsize=letters, labelcolor=INK)
-    margin = 0.7 + max(0.0, (5 - len(classes)) / 2)  # a few bars stand in the middle, not too wide
+    margin = 0.7 + max(0.0, (5 - len(classes)) / 2)  # a few bars are centered, not too wide
     axes.set_xlim(-margin, len(classes) - 1 + margin)
     axes.grid(visible=False)
     axes.set_ylim(0, max(1, counts.max(initial=0)) * 1.12)
-    for place, count in enumerate(counts[order]):
+    for position, count in enumerate(counts[order]):
         axes.annotate(
             f"{count}",
-            (place, count),
+            (position, count),
             xytext=(0, 3),
             textcoords="offset points",
             ha="center",
@@ -69,7 +67,7 @@ def _draw_classes(axes: Axes, labels: npt.NDArray[np.int64], classes: Sequence[s
 
 
 def _draw_counts(axes: Axes, counts: Sequence[int]) -> None:
-    dress(axes, title="Objects an image", x="objects", y="images")
+    dress(axes, title="Objects per image", x="objects", y="images")
     most = max(counts, default=0)
     step = max(1, -(-(most + 1) // 40))
     edges = [start - 0.5 for start in range(0, most + 1 + step, step)]
@@ -95,9 +93,9 @@ def _draw_sizes(axes: Axes, boxes: Floats) -> None:
         axes.axvline(limit, color=MUTED, linewidth=1, linestyle=(0, (2, 2)))
 
 
-def _draw_shapes(axes: Axes, boxes: Floats, whole: Floats) -> None:
+def _draw_shapes(axes: Axes, boxes: Floats, image_sizes: Floats) -> None:
     dress(axes, title="Shape of boxes", x="width / image width", y="height / image height")
-    shares = (boxes[:, 2:] - boxes[:, :2]) / whole
+    shares = (boxes[:, 2:] - boxes[:, :2]) / image_sizes
     if len(shares) > _MOST_POINTS:
         shares = shares[np.random.default_rng(0).choice(len(shares), _MOST_POINTS, replace=False)]
     alpha = float(np.clip(60 / max(1, len(shares)) ** 0.7, 0.06, 0.6))
@@ -105,11 +103,11 @@ def _draw_shapes(axes: Axes, boxes: Floats, whole: Floats) -> None:
     _square(axes)
 
 
-def _draw_places(axes: Axes, boxes: Floats, whole: Floats) -> None:
-    dress(axes, title="Centres of boxes", x="x / image width", y="y / image height")
-    centres = (boxes[:, :2] + boxes[:, 2:]) / 2 / whole
-    bins = int(np.clip(len(centres) ** 0.5 / 2, 8, 40))
-    heat, _, _ = np.histogram2d(centres[:, 1], centres[:, 0], bins=bins, range=((0, 1), (0, 1)))
+def _draw_centers(axes: Axes, boxes: Floats, image_sizes: Floats) -> None:
+    dress(axes, title="Centers of boxes", x="x / image width", y="y / image height")
+    centers = (boxes[:, :2] + boxes[:, 2:]) / 2 / image_sizes
+    bins = int(np.clip(len(centers) ** 0.5 / 2, 8, 40))
+    heat, _, _ = np.histogram2d(centers[:, 1], centers[:, 0], bins=bins, range=((0, 1), (0, 1)))
     axes.imshow(
         heat, cmap=SHADES, extent=(0, 1, 1, 0), interpolation="nearest", vmin=0, vmax=max(1, heat.max())
     )

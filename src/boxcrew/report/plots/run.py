@@ -1,4 +1,4 @@
-"""The plots of a run directory, from the files that stand in it."""
+"""The plots of a run directory, drawn from its files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from boxcrew.report.plots.classification import write_classification_plots
 from boxcrew.report.plots.detection import plot_classes, plot_confusion, plot_f1, plot_precision_recall
 from boxcrew.report.plots.training import plot_results
 
-_OF_A_REPORT = {
+_DETECTION_PLOTS = {
     "confusion_matrix.png": plot_confusion,
     "PR_curve.png": plot_precision_recall,
     "F1_curve.png": plot_f1,
@@ -21,8 +21,9 @@ _OF_A_REPORT = {
 
 
 def write_plots(run_dir: Path) -> list[Path]:
-    """Writes into `plots/` what `metrics.jsonl` and `evaluation.json` of the run allow; a file that does
-    not exist (yet) is passed over, one that cannot be read is an error. Returns what was written.
+    """Draw `metrics.jsonl` and `evaluation.json` of the run, if they exist, into `plots/`. Return the files.
+
+    A file that cannot be read is an error.
     """
     folder = run_dir / "plots"
     written: list[Path] = []
@@ -31,15 +32,15 @@ def write_plots(run_dir: Path) -> list[Path]:
         plot_results(_read_rows(metrics), folder / "results.png")
         written.append(folder / "results.png")
     if evaluation.exists():
-        written += _of_report(evaluation, folder)
+        written += _draw_evaluation(evaluation, folder)
     return written
 
 
-def _of_report(file: Path, folder: Path) -> list[Path]:
-    """What there is to draw depends on what was examined."""
+def _draw_evaluation(file: Path, folder: Path) -> list[Path]:
+    """Draw an evaluation; which plots depends on its task."""
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
-        data["numbers"]  # which every evaluation has
+        data["numbers"]  # every evaluation has them
         if "calibration" in data:
             return write_classification_plots(data, folder)
         report = DetectionReport.from_json(data) if "curves" in data else None
@@ -49,9 +50,9 @@ def _of_report(file: Path, folder: Path) -> list[Path]:
         ) from error
     if report is None:
         return []
-    for name, plot in _OF_A_REPORT.items():
+    for name, plot in _DETECTION_PLOTS.items():
         plot(report, folder / name)
-    return [folder / name for name in _OF_A_REPORT]
+    return [folder / name for name in _DETECTION_PLOTS]
 
 
 def _read_rows(file: Path) -> list[dict[str, Any]]:
@@ -62,7 +63,7 @@ def _read_rows(file: Path) -> list[dict[str, Any]]:
             rows.append(json.loads(line))
         except json.JSONDecodeError as error:
             if number == len(lines):
-                break  # a run that was killed, or is writing just now, leaves its last line unfinished
+                break  # the last line of a killed or running training may be incomplete
             raise DataError(
                 f"{file}:{number}: not a line of JSON: {line[:60]!r}", advice="remove the line"
             ) from error

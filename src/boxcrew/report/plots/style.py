@@ -1,4 +1,4 @@
-"""How all plots look. Figures are made without pyplot, so nothing global is touched and no window opens."""
+"""The common style of all plots. Figures are made without pyplot: no global state, and no window opens."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ MUTED = "#7b8794"
 PALE = "#e4e7eb"
 ACCENT = "#0072b2"
 PALE_ACCENT = "#c6dbef"
-SHADES = "Blues"  # of counts and shares: one hue, white is none
+SHADES = "Blues"  # of counts and shares: one hue, white is zero
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 
 
 def new_figure(width: float, height: float, title: str = "") -> Figure:
-    """An empty figure of so many inches, with room made for all its texts."""
+    """Return an empty figure, sized in inches, whose layout leaves room for all texts."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -36,9 +36,9 @@ def new_figure(width: float, height: float, title: str = "") -> Figure:
     return figure
 
 
-def dress(axes: Axes, *, title: str = "", x: str = "", y: str = "") -> None:
-    """Titles and units, pale grid lines, no box around."""
-    axes.set_title(title, fontsize=10.5, fontweight="bold", color=INK, loc="left", pad=8)
+def dress(axes: Axes, *, title: str = "", x: str = "", y: str = "", pad: float = 8) -> None:
+    """Set title and labels, pale grid lines, and no frame. `pad`: points between axes and title."""
+    axes.set_title(title, fontsize=10.5, fontweight="bold", color=INK, loc="left", pad=pad)
     axes.set_xlabel(x, fontsize=9, color=MUTED)
     axes.set_ylabel(y, fontsize=9, color=MUTED)
     axes.tick_params(colors=MUTED, labelsize=8.5, length=0)
@@ -50,19 +50,19 @@ def dress(axes: Axes, *, title: str = "", x: str = "", y: str = "") -> None:
 
 
 def class_hex(label: int) -> str:
-    """The colour that the class has in pictures too."""
+    """Return the color that the class also has in drawn images."""
     return "#{:02x}{:02x}{:02x}".format(*class_colour(label))
 
 
 def shorten(names: Sequence[str], limit: int = 22) -> list[str]:
-    """Names that leave room for the plot."""
+    """Return the names, each cut to `limit` letters."""
     return [name if len(name) <= limit else f"{name[: limit - 1]}…" for name in names]
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Writes a PNG, making its directory."""
+    """Write a PNG, and create its directory."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with warnings.catch_warnings():
-        # A class name in a script that the font lacks is drawn as boxes; the plot is still of use.
+        # A class name in a script that the font lacks is drawn as boxes; the plot is still useful.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure.savefig(path, format="png", dpi=DPI)

@@ -1,4 +1,4 @@
-"""Plots of a training's numbers along its steps."""
+"""The plot of a training: its metrics over its steps."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 Row = Mapping[str, float]
 _Array = npt.NDArray[np.float64]
 
-_NOISY = 30  # points from which on a curve is also drawn smoothed
+_NOISY = 30  # points from which on a smoothed curve is drawn too
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Panel:
     title: str
-    keys: tuple[str, ...]  # those that no row has are left out
+    keys: tuple[str, ...]  # those that no row has are omitted
     unit: str = ""
-    bounded: bool = False  # values are shares, 0..1
-    from_zero: bool = True  # else it would hide what little they change
+    bounded: bool = False  # values are in 0..1
+    from_zero: bool = True  # False: small changes would be hidden
 
 
 _AFTER_LOSSES = (
@@ -47,20 +47,20 @@ _AFTER_LOSSES = (
 
 
 def plot_results(rows: Sequence[Row], path: Path) -> None:
-    """One small plot for each kind of number in the rows of `metrics.jsonl`, along the steps.
+    """Draw a panel for each kind of metric in the rows of `metrics.jsonl`, over the steps.
 
-    Where a step stands in several rows (a run that was resumed), the last one is shown.
+    If several rows have the same step (of a resumed run), the last one counts.
     """
     panels = [panel for panel in _panels(rows) if panel.keys]
     num_rows, columns = _arrange(len(panels))
     figure = new_figure(3.6 * columns, 2.7 * num_rows + 0.4, "Training")
-    for place, panel in enumerate(panels, start=1):
-        _draw(figure.add_subplot(num_rows, columns, place), panel, rows)
+    for index, panel in enumerate(panels, start=1):
+        _draw(figure.add_subplot(num_rows, columns, index), panel, rows)
     save(figure, path)
 
 
 def _arrange(num_panels: int) -> tuple[int, int]:
-    """Rows and columns with the fewest empty places, three or four panels wide."""
+    """Return the rows and columns with the fewest empty cells, three or four panels wide."""
     columns = min((4, 3), key=lambda wide: -num_panels % wide) if num_panels > 4 else max(1, num_panels)
     return max(1, math.ceil(num_panels / columns)), columns
 
@@ -69,7 +69,7 @@ def _panels(rows: Sequence[Row]) -> list[_Panel]:
     present = dict.fromkeys(key for row in rows for key in row)
     losses = [_Panel(title="Loss", keys=tuple(key for key in ("loss",) if key in present))]
     terms = [key for key in present if key.startswith("loss/")]
-    if len(terms) > 1:  # a single one is the loss
+    if len(terms) > 1:  # a single term is the loss
         losses += [_Panel(title=f"Loss: {key.removeprefix('loss/')}", keys=(key,)) for key in terms]
     others = [
         replace(panel, keys=tuple(key for key in panel.keys if key in present)) for panel in _AFTER_LOSSES
@@ -78,21 +78,21 @@ def _panels(rows: Sequence[Row]) -> list[_Panel]:
 
 
 def _draw(axes: Axes, panel: _Panel, rows: Sequence[Row]) -> None:
-    for colour, key in zip(SERIES, panel.keys, strict=False):
+    for color, key in zip(SERIES, panel.keys, strict=False):
         steps, values = _series(rows, key)
         if len(steps) >= _NOISY and key != "rate":
-            axes.plot(steps, values, color=colour, linewidth=0.7, alpha=0.3)
-            axes.plot(steps, _smooth(values), color=colour, linewidth=1.7, label=key)
+            axes.plot(steps, values, color=color, linewidth=0.7, alpha=0.3)
+            axes.plot(steps, _smooth(values), color=color, linewidth=1.7, label=key)
         else:
             marker = "o" if len(steps) < _NOISY else ""
-            axes.plot(steps, values, color=colour, linewidth=1.6, marker=marker, markersize=3, label=key)
+            axes.plot(steps, values, color=color, linewidth=1.6, marker=marker, markersize=3, label=key)
     dress(axes, title=panel.title, x="step", y=panel.unit)
     if panel.bounded:
         axes.set_ylim(-0.02, 1.02)
     else:
         low, high = axes.get_ylim()
         if panel.from_zero and low > 0:
-            axes.set_ylim(0.0, high + 0.05 * high)  # room above, as there was before
+            axes.set_ylim(0.0, high + 0.05 * high)  # with the usual room above
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:.4g}")
     axes.set_xlim(0, max((row["step"] for row in rows), default=1) * 1.02)
     axes.locator_params(axis="x", nbins=5)
@@ -101,20 +101,20 @@ def _draw(axes: Axes, panel: _Panel, rows: Sequence[Row]) -> None:
 
 
 def _series(rows: Sequence[Row], key: str) -> tuple[_Array, _Array]:
-    """Steps, ascending, and values."""
+    """Return the steps in ascending order, and their values."""
     last = {row["step"]: row[key] for row in rows if key in row}
     steps = sorted(last)
     return np.array(steps, dtype=np.float64), np.array([last[step] for step in steps], dtype=np.float64)
 
 
 def _smooth(values: _Array) -> _Array:
-    """A centred mean whose window is a twentieth of the series; values that are not finite are left out."""
+    """Return the centered mean over a twentieth of the series, without values that are not finite."""
     half = max(2, len(values) // 40)
     known = np.isfinite(values)
     total = np.concatenate([[0.0], np.cumsum(np.where(known, values, 0.0))])
     count = np.concatenate([[0], np.cumsum(known)])
-    places = np.arange(len(values))
-    low, high = np.maximum(places - half, 0), np.minimum(places + half + 1, len(values))
+    indices = np.arange(len(values))
+    low, high = np.maximum(indices - half, 0), np.minimum(indices + half + 1, len(values))
     num = count[high] - count[low]
     result: _Array = np.divide(total[high] - total[low], num, out=np.full(len(values), np.nan), where=num > 0)
     return result

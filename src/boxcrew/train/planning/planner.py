@@ -1,6 +1,4 @@
-"""Plans a run: with what is known before it, with steps that are tried, and with what its own first steps
-show.
-"""
+"""The planner of a run: it makes plans from what was observed before, in a trial, and in the first steps."""
 
 from __future__ import annotations
 
@@ -11,36 +9,36 @@ from dataclasses import dataclass, replace
 
 import psutil
 
-from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch
 from boxcrew.core.units import format_bytes
 from boxcrew.core.workload import Workload
 from boxcrew.hardware.machine import Host, Machine
-from boxcrew.hardware.speed import QUIET, measured
+from boxcrew.hardware.speed import QUIET, with_speeds
 from boxcrew.plan.candidate import candidate_of
 from boxcrew.plan.cost import Costs
 from boxcrew.plan.memory import capacity_of
-from boxcrew.plan.observed import Observed, ObservedRatio, Timing
-from boxcrew.plan.observed_store import recall, remember
+from boxcrew.plan.observed import Observed, ObservedRatio, Timing, load_ratios, store_ratio
 from boxcrew.plan.plan import Plan
 from boxcrew.plan.search import with_enough_workers
-from boxcrew.tasks.base import DataFacts
+from boxcrew.tasks.data import DataFacts
 from boxcrew.train.config import RunConfig
-from boxcrew.train.planning.choose import choose_plan, plan_request, task_name
+from boxcrew.train.planning.from_settings import choose_plan, plan_request
 from boxcrew.train.planning.trial import TrialJob, run_trial, trial_settings
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
-    """What the first steps of a run took."""
+class FirstSteps:
+    """The measured time and memory of a run's first steps."""
 
     step_seconds: float
-    wait_seconds: float  # of them, for data
+    wait_seconds: float  # part of `step_seconds`: waiting for data
     peak_bytes: int | None  # of the first clone's device, or of the process that computes on the CPU
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Planner:
+    """Plans one run. It is immutable: methods that add observations return a new planner."""
+
     config: RunConfig
     machine: Machine
     workload: Workload
@@ -59,14 +57,14 @@ class Planner:
         hosts: Sequence[Host] = (),
         is_here: bool = True,
     ) -> Planner:
-        """With all that is known of the machine. One that is not here nothing was measured on."""
+        """Load what is known of the machine; nothing is if it is only assumed (`is_here` False)."""
         observed = Observed()
         if is_here:
-            machine = measured(machine)
-            if sum(len(host.ranks) for host in hosts) > 1:  # replicas that begin together are no others
+            machine = with_speeds(machine)
+            if sum(len(host.ranks) for host in hosts) > 1:  # the load is that of our own replicas
                 machine = machine.model_copy(update={"busy_cores": 0.0})
             libraries = psutil.Process().memory_info().rss - workload.parameters - workload.buffers
-            ratios = recall(machine, _key(config))
+            ratios = load_ratios(machine, _key(config))
             observed = Observed(ratios=ratios, libraries=max(0, libraries))
         return cls(
             config=config,
@@ -77,29 +75,9 @@ class Planner:
             observed=observed,
         )
 
-    @property
-    def fits(self) -> bool:
-        """Whether there is a plan for it at all, with room to spare."""
-        try:
-            plan = self.plan()
-        except UsageError:
-            return False
-        return plan.predicted is None or all(one.fits for one in plan.predicted.memory)
-
     def plan(self) -> Plan:
-        """Of one that was given, what it is expected to take is worked out anew: it may have been edited."""
-        plan = self._chosen()
-        return plan if self.config.plan is None else self.expecting(plan)
-
-    def expecting(self, plan: Plan) -> Plan:
-        """The same with what it is expected to take, as far as that is known: not of several hosts."""
-        predicted = None
-        if len(self.hosts) <= 1:
-            predicted = self._costs(self.observed, plan).predict(candidate_of(plan, self.machine))
-        return plan.model_copy(update={"predicted": predicted})
-
-    def _chosen(self) -> Plan:
-        return choose_plan(
+        """Return the best plan, or that of `plan=` with a new prediction, because it may have been edited."""
+        plan = choose_plan(
             self.config,
             self.machine,
             self.workload,
@@ -107,9 +85,17 @@ class Planner:
             hosts=self.hosts,
             observed=self.observed,
         )
+        return plan if self.config.plan is None else self.with_prediction(plan)
 
-    def with_steps_tried(self, plan: Plan, facts: DataFacts, batch: Batch) -> Planner:
-        """The same, knowing what a few steps of this batch, which is computed at once, take here."""
+    def with_prediction(self, plan: Plan) -> Plan:
+        """Return the plan with a prediction; there is none for several hosts."""
+        predicted = None
+        if len(self.hosts) <= 1:
+            predicted = self._costs(self.observed, plan).predict(candidate_of(plan, self.machine))
+        return plan.model_copy(update={"predicted": predicted})
+
+    def with_trial(self, plan: Plan, facts: DataFacts, batch: Batch) -> Planner:
+        """Return a planner that knows the time and memory of a few steps with this micro-batch."""
         request = plan_request(self.config, self.num_samples)
         job = TrialJob(
             config=self.config,
@@ -119,45 +105,43 @@ class Planner:
             memory=capacity_of(self.machine.devices[0], request),
             least=self.workload.least_samples,
         )
-        found = run_trial(job)
-        update = {"timings": found.timings, "failures": found.failures, "too_many": found.too_many}
+        result = run_trial(job)
+        update = {"timings": result.timings, "failures": result.failures, "too_many": result.too_many}
         return replace(self, observed=self.observed.model_copy(update=update))
 
-    def verdict(self, plan: Plan, found: Measured) -> tuple[str, bool]:
-        """Predicted against measured, in a sentence; and whether it was as expected."""
+    def compare(self, plan: Plan, first: FirstSteps) -> tuple[str, bool]:
+        """Return a sentence with predicted and measured numbers, and whether they agree."""
         assert plan.predicted is not None
         step, memory = plan.predicted.at_first, plan.predicted.on(plan.clones[0].device)
-        slower = found.step_seconds / step.likely - 1
-        said = f"predicted {step.likely:.3g} s a step ({step.low:.3g} to {step.high:.3g})"
-        as_measured = f"measured {found.step_seconds:.3g} s ({slower:+.0%})"
-        as_expected = found.step_seconds in step
-        if found.peak_bytes is not None:
+        slower = first.step_seconds / step.likely - 1
+        predicted = f"predicted {step.likely:.3g} s per step ({step.low:.3g} to {step.high:.3g})"
+        measured = f"measured {first.step_seconds:.3g} s ({slower:+.0%})"
+        as_expected = first.step_seconds in step
+        if first.peak_bytes is not None:
             most = memory.measurable + memory.margin
-            larger = found.peak_bytes / memory.measurable - 1
-            said += f" and {format_bytes(memory.measurable)} (at most {format_bytes(most)})"
-            as_measured += f", {format_bytes(found.peak_bytes)} ({larger:+.0%})"
-            as_expected = as_expected and found.peak_bytes <= most
-        return f"{said}; {as_measured}", as_expected
+            larger = first.peak_bytes / memory.measurable - 1
+            predicted += f" and {format_bytes(memory.measurable)} (at most {format_bytes(most)})"
+            measured += f", {format_bytes(first.peak_bytes)} ({larger:+.0%})"
+            as_expected = as_expected and first.peak_bytes <= most
+        return f"{predicted}; {measured}", as_expected
 
-    def replanned(self, plan: Plan, found: Measured) -> Plan:
-        """With what the run itself has shown. What decides its numbers to the last bit stays as it began."""
-        device, peak = plan.clones[0].device, found.peak_bytes
+    def replanned(self, plan: Plan, first: FirstSteps) -> Plan:
+        """Return the plan corrected by the first steps. What decides the run's numbers is not changed."""
+        device, peak = plan.clones[0].device, first.peak_bytes
         timing = Timing(
             device=device,
             memory_format=plan.memory_format,
             threads=plan.threads,
             precision=plan.precision,
             samples=plan.micro_batches(plan.batch)[0],
-            seconds=max(1e-6, (found.step_seconds - found.wait_seconds) / plan.accumulation),
+            seconds=max(1e-6, (first.step_seconds - first.wait_seconds) / plan.accumulation),
             num_bytes=None if peak is None else max(1, peak - self._libraries_on(device)),
         )
         costs = self._costs(self.observed.model_copy(update={"timings": (timing,), "failures": ()}), plan)
-        return with_enough_workers(costs, plan).because("planned anew after the first steps")
+        return with_enough_workers(costs, plan).with_reason("replanned after the first steps")
 
-    def remember(self, plan: Plan, found: Measured) -> None:
-        """How far off a prediction by the speeds of the machine alone would have been. Not while others are
-        at work: they are not the machine's.
-        """
+    def store_ratio(self, plan: Plan, first: FirstSteps) -> None:
+        """Store how far off a prediction from device speeds alone was, unless others disturbed it."""
         if self.machine.busy_cores >= QUIET:
             return
         device = plan.clones[0].device
@@ -166,30 +150,30 @@ class Planner:
         predicted = bare.predict(candidate).on(device).measurable
         libraries = self._libraries_on(device)
         larger = 1.0
-        if found.peak_bytes is not None:
-            larger = max(1, found.peak_bytes - libraries) / max(1, predicted - libraries)
+        if first.peak_bytes is not None:
+            larger = max(1, first.peak_bytes - libraries) / max(1, predicted - libraries)
         ratio = ObservedRatio(
             device=device,
             memory_format=plan.memory_format,
             precision=plan.precision,
-            seconds=max(1e-6, found.step_seconds - found.wait_seconds) / max(1e-9, bare.step(candidate).busy),
+            seconds=max(1e-6, first.step_seconds - first.wait_seconds) / max(1e-9, bare.step(candidate).busy),
             num_bytes=larger,
         )
-        remember(self.machine, _key(self.config), ratio)
+        store_ratio(self.machine, _key(self.config), ratio)
 
     def _libraries_on(self, device: str) -> int:
-        """Bytes that are measured there besides the model's."""
+        """Return the measured bytes on a device that are not the model's."""
         return (self.observed.libraries or 0) if device == "cpu" else 0
 
     def _costs(self, observed: Observed, plan: Plan) -> Costs:
-        """Of a plan, whose batch may be another than that of the settings."""
+        """Return the costs with the plan's batch, which may differ from that of the settings."""
         request = plan_request(self.config, self.num_samples).model_copy(update={"batch": plan.batch})
         return Costs(machine=self.machine, workload=self.workload, request=request, observed=observed)
 
 
 def _key(config: RunConfig) -> str:
-    """Of what was measured: the task with all that changes its network."""
+    """Return the key of stored ratios: the task with all settings that change its cost."""
     tree = config.tree()
-    parts = {name: tree[name] for name in ("trainable", "optim")} | {"task": config.task.tree()}
-    known = json.dumps(parts, sort_keys=True)
-    return f"{task_name(config)} {hashlib.blake2b(known.encode(), digest_size=8).hexdigest()}"
+    settings = {name: tree[name] for name in ("trainable", "optim")} | {"task": config.task.tree()}
+    text = json.dumps(settings, sort_keys=True)
+    return f"{config.task.title} {hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"

@@ -1,7 +1,7 @@
-"""A few real steps before a run, in a process of their own: how long they take, and how much memory.
+"""A trial measures the time and memory of a few real steps before a run, in a separate process.
 
-A process of its own, because on a CPU nobody says that memory is short: whoever takes too much is killed. It
-may be killed at any time; what it has found by then stands.
+The process is separate because a CPU process that takes too much memory is killed without an error. It may be
+killed at any time; the results that it printed by then are used.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import psutil
@@ -25,25 +25,25 @@ from boxcrew.core.parent_process import die_with
 from boxcrew.core.types import Batch
 from boxcrew.core.units import counted
 from boxcrew.deploy.deployment import Deployment, deploy
-from boxcrew.deploy.memory import forget_peak, is_out_of_memory, limited, peak_memory
+from boxcrew.deploy.memory import is_out_of_memory, memory_limit, peak_memory, reset_peak_memory
 from boxcrew.plan.observed import Timing
 from boxcrew.plan.plan import Clone, MemoryFormat, Plan, Precision, Replica
-from boxcrew.tasks.base import TASKS, DataFacts, Task
-from boxcrew.tasks.phases import learning_in
+from boxcrew.tasks.base import TASKS, Task, learning_in
+from boxcrew.tasks.data import DataFacts
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.optim import optimizer_of
-from boxcrew.train.loop.schedule import Length
+from boxcrew.train.loop.schedule import RunLimits
 from boxcrew.train.planning.workload import freeze_for
 
-SECONDS = 20.0  # in all, with the start of the process
-FEW = 4  # samples: enough to tell ways apart
-ROUNDS, ENOUGH = 3, 1.0  # of timed steps, or as many as take so many seconds
-WORTH_STEPS, WORTH_SECONDS = 200, 120.0  # a shorter run would not earn the probe back
+SECONDS = 20.0  # in total, with the start of the process
+FEW = 4  # samples: enough to compare settings
+ROUNDS, ENOUGH = 3, 1.0  # timed steps, or as many as take so many seconds
+WORTH_STEPS, WORTH_SECONDS = 200, 120.0  # a shorter run would not win back the time of a trial
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrialSetting:
-    """To compute."""
+    """A compute mode to be tried on a device."""
 
     device: str
     memory_format: MemoryFormat
@@ -58,55 +58,55 @@ class TrialSetting:
 class TrialJob:
     config: RunConfig
     facts: DataFacts
-    batch: Batch  # as many samples as a step computes at once
+    batch: Batch  # a full micro-batch
     settings: tuple[TrialSetting, ...]
-    memory: int  # bytes that it may take
+    memory: int  # bytes that the trial may take
     least: int = 1  # samples that can be computed at once
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class TrialResult:
     timings: tuple[Timing, ...] = ()
     failures: tuple[str, ...] = ()
-    too_many: int | None = None  # samples at once that there was not enough memory for
+    too_many: int | None = None  # samples at once that ran out of memory
 
 
-def is_worth_it(length: Length) -> bool:
-    seconds_do = length.seconds is None or length.seconds >= WORTH_SECONDS
-    return seconds_do and length.steps >= WORTH_STEPS
+def is_trial_worthwhile(length: RunLimits) -> bool:
+    long_enough = length.seconds is None or length.seconds >= WORTH_SECONDS
+    return long_enough and length.steps >= WORTH_STEPS
 
 
-def run_trial(job: TrialJob, *, seconds: float = SECONDS) -> Found:
-    """What a child process finds out in that time. A probe never ends a run: what fails is told."""
+def run_trial(job: TrialJob, *, seconds: float = SECONDS) -> TrialResult:
+    """Return what a child process measures in `seconds`. It never raises: failures are part of the result."""
     lines: list[str] = []
-    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as last_words:
-        torch.save(_packed(job, ends=time.monotonic() + seconds), given)
-        given.seek(0)
+    with tempfile.TemporaryFile() as packed, tempfile.TemporaryFile() as errors:
+        torch.save(_packed(job, ends=time.monotonic() + seconds), packed)
+        packed.seek(0)
         try:
             child = subprocess.Popen(
                 [sys.executable, "-m", "boxcrew.train.planning.trial"],
-                stdin=given,
+                stdin=packed,
                 stdout=subprocess.PIPE,
-                stderr=last_words,
+                stderr=errors,
                 text=True,
-                start_new_session=True,  # Ctrl-C is ours to hear
+                start_new_session=True,  # Ctrl-C only reaches the parent
             )
         except OSError as error:
-            return Found(failures=(f"steps cannot be tried: {error.strerror}",))
+            return TrialResult(failures=(f"the trial cannot be started: {error.strerror}",))
         code = _watched(child, lines, seconds)
-        last_words.seek(0)
-        said = last_words.read().decode(errors="replace").strip().rpartition("\n")[2]
-    found = _understood(lines)
+        errors.seek(0)
+        last_line = errors.read().decode(errors="replace").strip().rpartition("\n")[2]
+    result = _parse(lines)
     if code:
-        died = f"the process that tries steps ended with exit code {code}: {said}"
-        return replace(found, failures=(*found.failures, died))
-    if not found.timings and not found.failures:
-        return replace(found, failures=(f"there was no time to try a step in {seconds:.3g} s",))
-    return found
+        failure = f"the trial process ended with exit code {code}: {last_line}"
+        return replace(result, failures=(*result.failures, failure))
+    if not result.timings and not result.failures:
+        return replace(result, failures=(f"no trial step was finished in {seconds:.3g} s",))
+    return result
 
 
 def _watched(child: subprocess.Popen[str], lines: list[str], seconds: float) -> int | None:
-    """Gathers what it says, ends it when its time is up; gives its exit code if it ended by itself."""
+    """Collect the child's output and stop it after `seconds`. Return its exit code if it ended by itself."""
     assert child.stdout is not None
     reader = threading.Thread(target=lines.extend, args=(child.stdout,), daemon=True)
     reader.start()
@@ -121,23 +121,23 @@ def _watched(child: subprocess.Popen[str], lines: list[str], seconds: float) -> 
         child.stdout.close()
 
 
-def _understood(lines: Sequence[str]) -> Found:
-    """The last line may be cut."""
-    told: list[dict[str, Any]] = [json.loads(line) for line in lines if line.endswith("\n")]
-    return Found(
-        timings=tuple(Timing.of(one["timing"]) for one in told if "timing" in one),
-        failures=tuple(one["failure"] for one in told if "failure" in one),
-        too_many=min((one["too_many"] for one in told if "too_many" in one), default=None),
+def _parse(lines: Sequence[str]) -> TrialResult:
+    """Parse the lines of the child; an unfinished last line is ignored."""
+    messages: list[dict[str, Any]] = [json.loads(line) for line in lines if line.endswith("\n")]
+    return TrialResult(
+        timings=tuple(Timing.of(message["timing"]) for message in messages if "timing" in message),
+        failures=tuple(message["failure"] for message in messages if "failure" in message),
+        too_many=min((message["too_many"] for message in messages if "too_many" in message), default=None),
     )
 
 
 def _packed(job: TrialJob, *, ends: float) -> dict[str, Any]:
-    """Plain values and tensors."""
+    """Return the job as plain values and tensors, which `torch.load` reads safely."""
     return {
         "config": job.config.tree(),
         "facts": json.dumps(dict(job.facts)),
         "batch": {**vars(job.batch), "targets": dict(job.batch.targets), "extra": dict(job.batch.extra)},
-        "ways": [astuple(way) for way in job.settings],
+        "settings": [asdict(setting) for setting in job.settings],
         "memory": job.memory,
         "least": job.least,
         "parent": os.getpid(),
@@ -146,63 +146,63 @@ def _packed(job: TrialJob, *, ends: float) -> dict[str, Any]:
 
 
 def main() -> None:
-    """The child's whole life: what it finds goes line by line to its standard output, and nothing else."""
+    """Run the trial in the child process. It prints one JSON object per line, and nothing else."""
     results = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     packed = torch.load(sys.stdin.buffer, weights_only=True)
     die_with(packed["parent"])
-    names = ("device", "memory_format", "threads", "precision")
     job = TrialJob(
         config=RunConfig.of(packed["config"]),
         facts=json.loads(packed["facts"]),
         batch=Batch(**packed["batch"]),
-        settings=tuple(TrialSetting(**dict(zip(names, one, strict=True))) for one in packed["ways"]),
+        settings=tuple(TrialSetting(**setting) for setting in packed["settings"]),
         memory=packed["memory"],
         least=packed["least"],
     )
 
-    def tell(found: dict[str, Any]) -> None:
-        print(json.dumps(found), file=results)
+    def send(message: dict[str, Any]) -> None:
+        print(json.dumps(message), file=results)
 
     left = packed["ends"] - time.monotonic()
-    _Probe(job, ends=time.monotonic() + 0.9 * left, tell=tell).run()
+    _Trial(job, ends=time.monotonic() + 0.9 * left, send=send).run()
 
 
-class _Probe:
-    def __init__(self, job: TrialJob, *, ends: float, tell: Callable[[dict[str, Any]], None]) -> None:
+class _Trial:
+    def __init__(self, job: TrialJob, *, ends: float, send: Callable[[dict[str, Any]], None]) -> None:
         self._job = job
         self._ends = ends
-        self._tell = tell
-        self._before = 0  # bytes of main memory, before the first step
+        self._send = send
+        self._before = 0  # bytes of main memory before the first step
 
     def run(self) -> None:
-        """The usual way first, with as few samples as can be, with few, and with as many as a step has or as
-        time allows: so long it has the memory for itself. Then the other ways; and with many those of them
-        that were faster.
+        """Measure all settings with few samples, and the usual and faster ones with as many as time allows.
+
+        The usual setting is first, while memory is not yet fragmented by others.
         """
         self._load_libraries()
         usual, *others = self._job.settings
         few, most = self._job.least, len(self._job.batch)
-        found = self._try(usual, few)
-        if found is None:
+        usual_seconds = self._try(usual, few)
+        if usual_seconds is None:
             return
-        if few < FEW <= most and FEW * found / few * ROUNDS * len(self._job.settings) < 0.5 * self._left:
-            few, found = FEW, self._try(usual, FEW) or found
+        all_seconds = FEW * usual_seconds / few * ROUNDS * len(self._job.settings)
+        if few < FEW <= most and all_seconds < 0.5 * self._left:
+            few, usual_seconds = FEW, self._try(usual, FEW) or usual_seconds
         share = 0.5 if others else 0.9
-        many = min(most, int(share * self._left / (2.5 * found / few)))
+        many = min(most, int(share * self._left / (2.5 * usual_seconds / few)))
         if many > few:
             self._try(usual, many)
-        for way in others:
-            other = self._try(way, few)
-            if other is not None and other < found and many > few:
-                self._try(way, many)
+        for setting in others:
+            seconds = self._try(setting, few)
+            if seconds is not None and seconds < usual_seconds and many > few:
+                self._try(setting, many)
 
     def _load_libraries(self) -> None:
-        """A look at one sample brings in all that the run itself has loaded by now, and is not to count."""
+        """Predict one sample: this loads what the run itself has loaded by now, which must not count."""
         with torch.no_grad():
             task = self._task().eval()
             task.network(*task.network_inputs(self._job.batch.select([0])))
-        forget_peak()
+        reset_peak_memory()
         self._before = psutil.Process().memory_info().rss
 
     def _task(self) -> Task:
@@ -211,63 +211,61 @@ class _Probe:
 
     @property
     def _left(self) -> float:
-        """Seconds."""
+        """Seconds that are left for the trial."""
         return self._ends - time.monotonic()
 
-    def _try(self, way: TrialSetting, num: int) -> float | None:
-        """Seconds of a step; None where there was no time for one, or it failed."""
+    def _try(self, setting: TrialSetting, num: int) -> float | None:
+        """Return the seconds of a step; None if there was no time for one, or it failed."""
         if self._left < 0:
             return None
         try:
-            return self._timed(way, num)
+            return self._timed(setting, num)
         except (RuntimeError, ValueError, MemoryError, BoxcrewError) as error:
-            what = str(error).partition("\n")[0]
+            reason = str(error).partition("\n")[0]
             if is_out_of_memory(error):
-                self._tell({"too_many": num})
-                what = "not enough memory"
-            self._tell({"failure": f"{way} with {counted(num, 'sample')} could not be tried: {what}"})
+                self._send({"too_many": num})
+                reason = "not enough memory"
+            self._send({"failure": f"trial of {setting} with {counted(num, 'sample')} failed: {reason}"})
             return None
 
-    def _timed(self, way: TrialSetting, num: int) -> float:
+    def _timed(self, setting: TrialSetting, num: int) -> float:
         torch.manual_seed(self._job.config.seed)
-        deployment = deploy(_plan_for(way, num))
+        deployment = deploy(_plan_for(setting, num))
         step = self._step(deployment, self._job.batch.select([i % len(self._job.batch) for i in range(num)]))
-        with limited(self._job.memory):
+        with memory_limit(self._job.memory):
             times = [step()]  # the first also makes room and plans of its own
             while _are_too_few(times[1:]) and times[-1][0] < self._left:
                 times.append(step())
-        if deployment.plan.accumulation > 1:  # it helped itself, with fewer at once
+        if deployment.execution.num_parts > 1:  # it helped itself, with fewer at once
             raise MemoryError
-        kept = sorted(times[1:] or times)
-        seconds, cores = kept[len(kept) // 2]
-        is_usual = way == self._job.settings[0]
-        peak, before = peak_memory(way.device), self._before if way.device == "cpu" else 0
+        ordered = sorted(times[1:] or times)
+        seconds, cores = ordered[len(ordered) // 2]
+        is_usual = setting == self._job.settings[0]
+        peak, before = peak_memory(setting.device), self._before if setting.device == "cpu" else 0
         timing = Timing(
-            device=way.device,
-            memory_format=way.memory_format,
-            threads=way.threads,
-            precision=way.precision,
+            **asdict(setting),
             samples=num,
             seconds=seconds,
-            core_seconds=max(cores, 1e-6) if way.device == "cpu" else None,
+            core_seconds=max(cores, 1e-6) if setting.device == "cpu" else None,
             num_bytes=None if peak is None or not is_usual else max(1, peak - before),
             alone=True,
         )
-        self._tell({"timing": timing.tree()})
+        self._send({"timing": timing.tree()})
         return seconds
 
     def _step(self, deployment: Deployment, batch: Batch) -> Callable[[], tuple[float, float]]:
-        """Does a step as in training, or as many as have all phases; gives the seconds of one, and those of
-        all threads.
+        """Return a function that does one step (of each phase) as in training.
+
+        It returns the seconds of a step, and the core-seconds of all threads.
         """
         config = self._job.config
         task = self._task()
         freeze_for(config, task).set_learning(task, fraction=1.0)  # as the workload is
-        deployment.place(task)
+        deployment.setup_module(task)
         optimizer = optimizer_of(task, config.optim)
         phases = [phase for step in range(task.cycle) for phase in task.phases_of(step)]
 
-        def take() -> tuple[float, float]:
+        def step() -> tuple[float, float]:
             with deployment:
                 begun, worked = time.perf_counter(), time.process_time()
                 for phase in phases:
@@ -277,28 +275,28 @@ class _Probe:
                 seconds, cores = time.perf_counter() - begun, time.process_time() - worked
                 return seconds / task.cycle, cores / task.cycle
 
-        return take
+        return step
 
 
 def _are_too_few(times: Sequence[tuple[float, float]]) -> bool:
     return len(times) < ROUNDS and sum(seconds for seconds, _ in times) < ENOUGH
 
 
-def _plan_for(way: TrialSetting, num: int) -> Plan:
+def _plan_for(setting: TrialSetting, num: int) -> Plan:
     return Plan(
-        replicas=(Replica(clones=(Clone(device=way.device, share=num),)),),
-        parameter_device=way.device,
-        optimizer_device=way.device,
+        replicas=(Replica(clones=(Clone(device=setting.device, share=num),)),),
+        parameter_device=setting.device,
+        optimizer_device=setting.device,
         batch=num,
-        precision=way.precision,
-        memory_format=way.memory_format,
-        threads=way.threads,
+        precision=setting.precision,
+        memory_format=setting.memory_format,
+        threads=setting.threads,
         loader_workers=0,
     )
 
 
 def trial_settings(plan: Plan, config: RunConfig, *, busy_cores: float) -> tuple[TrialSetting, ...]:
-    """The plan's own first; others differ in what was left to us. Only for CPUs there is a choice."""
+    """Return the plan's own setting, then, on CPUs, others with different automatic choices."""
     own = TrialSetting(
         device=plan.clones[0].device,
         memory_format=plan.memory_format,
@@ -311,17 +309,20 @@ def trial_settings(plan: Plan, config: RunConfig, *, busy_cores: float) -> tuple
     if config.deploy.memory_format == "auto":
         other: MemoryFormat = "contiguous" if own.memory_format == "channels_last" else "channels_last"
         formats = (own.memory_format, other)
-    found = [replace(own, memory_format=one) for one in formats]
-    return (*found, *(replace(own, threads=num) for num in _fewer_threads(own.threads, config, busy_cores)))
+    settings = [replace(own, memory_format=each) for each in formats]
+    return (
+        *settings,
+        *(replace(own, threads=num) for num in _fewer_threads(own.threads, config, busy_cores)),
+    )
 
 
 def _fewer_threads(threads: int, config: RunConfig, busy_cores: float) -> list[int]:
-    """Cores that are halves of one compute no more, and one that others use is waited for by all."""
+    """Return other numbers of threads worth trying: without hyperthreads, and without busy cores."""
     if config.deploy.threads != "auto":
         return []
-    found = [threads // 2] if threads >= 4 else []
+    options = [threads // 2] if threads >= 4 else []
     free = max(1, int(threads - busy_cores))
-    return [*found, *([free] if busy_cores >= 0.5 and free < threads and free not in found else [])]
+    return [*options, *([free] if busy_cores >= 0.5 and free < threads and free not in options else [])]
 
 
 if __name__ == "__main__":

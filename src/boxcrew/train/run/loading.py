@@ -1,4 +1,4 @@
-"""A trained network, back from its file and ready for work."""
+"""Trained tasks, loaded from their weight files for prediction and evaluation."""
 
 from __future__ import annotations
 
@@ -17,27 +17,28 @@ from boxcrew.plan.layouts import layouts_of
 from boxcrew.plan.plan import Clone, Plan, Replica
 from boxcrew.plan.request import DeployConfig, PlanRequest
 from boxcrew.plan.search import fast_precision, usual_workers
-from boxcrew.tasks.base import TASKS, DataFacts, Task, TaskConfig
-from boxcrew.tasks.cost.account import has_depthwise
+from boxcrew.tasks.base import TASKS, Task, TaskConfig
+from boxcrew.tasks.cost.estimate import has_depthwise
+from boxcrew.tasks.data import DataFacts
 
 Which = Literal["best", "last"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Loaded:
-    """A task on its device, in evaluation mode. Use `deployment` as a context while it works."""
+    """A task on its device, in evaluation mode. Enter `deployment` as a context while it computes."""
 
     task: Task
     config: TaskConfig
     facts: DataFacts
     deployment: Deployment
     path: Path  # of the weights
-    seed: int  # of the run that they are of
+    seed: int  # of the run that trained them
 
 
-def load_task(place: Path, *, which: Which = "best", device: str = "auto", batch: int = 1) -> Loaded:
-    """From a run directory or a weight file that boxcrew wrote."""
-    weights, meta = described(place, which=which)
+def load_task(source: Path, *, which: Which = "best", device: str = "auto", batch: int = 1) -> Loaded:
+    """Load a task from a run directory, or from a weight file that boxcrew wrote."""
+    weights, meta = read_task_weights(source, which=which)
     path = Path(weights.source)
     kind = TASKS.get(meta["task"]["name"])
     config = kind.config_class.of(meta["task"])
@@ -47,7 +48,7 @@ def load_task(place: Path, *, which: Which = "best", device: str = "auto", batch
     except RuntimeError as error:
         raise ModelError(f"{path}: does not fit its own description: {str(error).splitlines()[0]}") from None
     deployment = deploy(_plan_for(task, device=device, batch=batch))
-    deployment.place(task).eval()
+    deployment.setup_module(task).eval()
     task = deployment.eval_copy(task)
     return Loaded(
         task=task,
@@ -55,13 +56,13 @@ def load_task(place: Path, *, which: Which = "best", device: str = "auto", batch
         facts=meta["facts"],
         deployment=deployment,
         path=path,
-        seed=meta.get("seed", 0),  # files of older versions do not tell
+        seed=meta.get("seed", 0),
     )
 
 
-def described(place: Path, *, which: str) -> tuple[Weights, Mapping[str, Any]]:
-    """Weights, and what was written with them: the task's settings and facts."""
-    weights = read_weights(find_weights(place, which=which))
+def read_task_weights(source: Path, *, which: str) -> tuple[Weights, Mapping[str, Any]]:
+    """Read weights with their description: the settings of the task, the facts of its data, and the seed."""
+    weights = read_weights(find_weights(source, which=which))
     if weights.meta is None or "task" not in weights.meta:
         raise ModelError(
             f"{weights.source}: tensors without a description: not written by boxcrew",
@@ -71,20 +72,20 @@ def described(place: Path, *, which: str) -> tuple[Weights, Mapping[str, Any]]:
 
 
 def _plan_for(model: nn.Module, *, device: str, batch: int) -> Plan:
-    """To look, not to learn: on one device, of which it needs little."""
+    """Return a plan for inference on one device."""
     machine = probe_machine()
-    order = PlanRequest(
+    request = PlanRequest(
         device=device, batch=batch, deploy=DeployConfig(replicas=1), num_samples=batch, steps=1
     )
-    chosen = layouts_of(machine, order)[0].devices[0]
-    is_faster = chosen.kind != "cpu" or has_depthwise(model)
+    chosen = layouts_of(machine, request)[0].devices[0]
+    channels_last = chosen.kind != "cpu" or has_depthwise(model)
     return Plan(
         replicas=(Replica(clones=(Clone(device=chosen.name, share=batch),)),),
         parameter_device=chosen.name,
         optimizer_device=chosen.name,
         batch=batch,
         precision=fast_precision([chosen]),
-        memory_format="channels_last" if is_faster else "contiguous",
+        memory_format="channels_last" if channels_last else "contiguous",
         threads=max(1, int(machine.cores)),
         loader_workers=usual_workers(machine.cores, [chosen]),
     )

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from boxcrew.core.errors import DataError
-from boxcrew.data.detection.source import Source, open_source
+from boxcrew.data.detection.source import open_source
 from boxcrew.data.images.reading import write_image
 from boxcrew.testing.sources import check_invariants
+from tests.helpers.sources import problem_lines, records_by_key, split_sizes
 
 CATEGORIES = [{"id": 7, "name": "jam"}, {"id": 3, "name": " tea "}, {"id": 90, "name": "unused"}]
 GAPS = "4, 5, 6, 8, 9, 10, 11, 12, …"
@@ -36,14 +37,6 @@ def draw(folder: Path, *names: str) -> None:
         write_image(folder / name, np.zeros((30, 40, 3), dtype=np.uint8))
 
 
-def sizes(source: Source) -> dict[str, int]:
-    return {split: len(records) for split, records in source.splits.items()}
-
-
-def whats(source: Source) -> str:
-    return "\n".join(map(str, source.problems))
-
-
 def test_boxes_classes_and_flags(tmp_path: Path) -> None:
     value = content(["a.jpg", "b.jpg"])
     value["annotations"] = [
@@ -55,7 +48,7 @@ def test_boxes_classes_and_flags(tmp_path: Path) -> None:
     source = open_source(tmp_path)
     assert source.format == "coco"
     assert source.classes == ("tea", "jam", "unused")
-    records = {record.key: record for part in source.splits.values() for record in part}
+    records = records_by_key(source)
     target = records["images/a.jpg"].target
     np.testing.assert_array_equal(target.boxes, [[1.5, 2, 11.5, 12.25], [0, 0, 40, 30]])
     assert target.labels.tolist() == [1, 0]
@@ -75,14 +68,14 @@ def test_boxes_classes_and_flags(tmp_path: Path) -> None:
         {"train": "annotations", "val": "annotations"},
     ],
 )
-def test_places_of_images(folders: dict[str, str], tmp_path: Path) -> None:
+def test_image_folders(folders: dict[str, str], tmp_path: Path) -> None:
     draw(tmp_path / folders["train"], "a.jpg", "b.jpg")
     draw(tmp_path / folders["val"], "c.jpg")
     write(tmp_path / "annotations" / "instances_train2017.json", content(["a.jpg", "b.jpg"]))
     write(tmp_path / "annotations" / "instances_val2017.json", content(["c.jpg"]))
     write(tmp_path / "annotations" / "captions_val2017.json", content(["c.jpg"]))
     source = open_source(tmp_path)
-    assert sizes(source) == {"train": 2, "val": 1}
+    assert split_sizes(source) == {"train": 2, "val": 1}
     (gap,) = source.problems
     assert (gap.kind, gap.file, gap.value) == ("class-id-gap", "annotations/instances_train2017.json", GAPS)
 
@@ -92,7 +85,7 @@ def test_same_names_in_the_folders_of_splits(tmp_path: Path) -> None:
         draw(tmp_path / folder, "a.jpg")
         write(tmp_path / folder / "_annotations.coco.json", content(["a.jpg"]))
     source = open_source(tmp_path)
-    assert sizes(source) == {"train": 1, "val": 1, "test": 1}
+    assert split_sizes(source) == {"train": 1, "val": 1, "test": 1}
     assert [records[0].key for records in source.splits.values()] == [
         "train/a.jpg",
         "valid/a.jpg",
@@ -106,11 +99,11 @@ def test_one_file_is_split_by_the_seed(tmp_path: Path) -> None:
     file = write(tmp_path / "annotations" / "instances_default.json", content(names))
     for path in (file, tmp_path):
         source = open_source(path)
-        assert sizes(source) == {"train": 8, "val": 2}
+        assert split_sizes(source) == {"train": 8, "val": 2}
         assert source.split("train")[0].key.startswith("images/")
-        assert "has no validation split" in whats(source)
+        assert "has no validation split" in problem_lines(source)
     alone = write(tmp_path / "mine.json", content([f"images/{name}" for name in names]))
-    assert sizes(open_source(alone)) == {"train": 8, "val": 2}
+    assert split_sizes(open_source(alone)) == {"train": 8, "val": 2}
 
 
 def test_everything_wrong_is_named_and_the_rest_used(tmp_path: Path) -> None:
@@ -132,10 +125,10 @@ def test_everything_wrong_is_named_and_the_rest_used(tmp_path: Path) -> None:
     draw(tmp_path / "set", "good.jpg", "fine.jpg")
     source = open_source(write(tmp_path / "set" / "all.json", value))
     check_invariants(source)
-    records = {record.key: record for part in source.splits.values() for record in part}
+    records = records_by_key(source)
     assert set(records) == {"good.jpg", "fine.jpg"}
     np.testing.assert_array_equal(records["good.jpg"].target.boxes, [[6, 5, 9, 9], [30, 2, 40, 6]])
-    said = whats(source)
+    messages = problem_lines(source)
     for expected in (
         "all.json annotation a: there is no category 8 (left out)",
         "annotation b: there is no image 99",
@@ -145,16 +138,16 @@ def test_everything_wrong_is_named_and_the_rest_used(tmp_path: Path) -> None:
         "annotation f: bbox is not four numbers",
         "annotation g: box [9, 9, 6, 5] has its corners swapped (repaired)",
         "annotation h: box [1, 2, nan, 6] has a side that is not a number (left out)",
-        "annotation i: box [30, 2, 50, 6] reaches out of the image of 40 x 30 (repaired)",
+        "annotation i: box [30, 2, 50, 6] extends beyond the image of 40 x 30 (repaired)",
         "annotation number 9: there is no category None",
         "image 2: there is no image file gone.jpg",
         "image 3: its file name leaves the data set: ../secret.jpg",
         "image 4: its file name leaves the data set: /etc/passwd",
         "image fine.jpg is listed again",
-        "image id 0 is given again",
+        "image id 0 is used again",
         "an image has no id or file_name: {'id': 50}",
     ):
-        assert expected in said, expected
+        assert expected in messages, expected
 
 
 def test_ids_given_twice_and_images_in_no_file(tmp_path: Path) -> None:
@@ -164,24 +157,24 @@ def test_ids_given_twice_and_images_in_no_file(tmp_path: Path) -> None:
     file = write(tmp_path / "annotations" / "instances_train.json", value)
     source = open_source(tmp_path)
     assert source.classes == ("jam",)
-    found = {(p.kind, p.file, p.at, p.value, p.action) for p in source.problems}
-    place = "annotations/instances_train.json"
-    assert found >= {
-        ("duplicate-id", place, "category number 1", "7", "left out"),
-        ("duplicate-id", place, "annotation 0", "0", "noted"),
+    problems = {(p.kind, p.file, p.at, p.value, p.action) for p in source.problems}
+    file_name = "annotations/instances_train.json"
+    assert problems >= {
+        ("duplicate-id", file_name, "category number 1", "7", "left out"),
+        ("duplicate-id", file_name, "annotation 0", "0", "noted"),
         ("image-without-annotation", "images/later.jpg", "", "", "left out"),
     }
     assert "image-without-annotation" not in {p.kind for p in open_source(file).problems}
 
 
-def test_a_set_in_the_current_folder_keeps_its_walls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_set_in_the_current_folder_stays_inside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     draw(tmp_path, "secret.jpg")
     draw(tmp_path / "set", "good.jpg")
     write(tmp_path / "set" / "train.json", content(["good.jpg", "../secret.jpg"]))
     monkeypatch.chdir(tmp_path / "set")
     source = open_source(".")
     assert [record.key for record in source.split("train")] == ["good.jpg"]
-    assert "leaves the data set" in whats(source)
+    assert "leaves the data set" in problem_lines(source)
 
 
 def test_files_must_share_the_categories(tmp_path: Path) -> None:
@@ -198,7 +191,7 @@ def test_categories_of_one_name_are_one_class(tmp_path: Path) -> None:
     source = open_source(write(tmp_path / "all.json", content(["a.jpg"], categories)))
     assert source.classes == ("jam", "tea")
     assert source.split("train")[0].target.labels.tolist() == [0]
-    assert "same name" in whats(source)
+    assert "same name" in problem_lines(source)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +216,7 @@ def test_fashion(shared_data: Path) -> None:
     source = open_source(shared_data / "fashion8_coco")
     assert source.format == "coco"
     assert source.classes == ("clothes", "dress", "pants", "skirt", "shoes", "bag", "glasses", "hat")
-    assert sizes(source) == {"train": 702, "val": 150, "test": 151}
-    assert sum(len(record.target) for part in source.splits.values() for record in part) == 5373
+    assert split_sizes(source) == {"train": 702, "val": 150, "test": 151}
+    assert sum(len(record.target) for record in records_by_key(source).values()) == 5373
     assert source.problems == ()
     check_invariants(source)

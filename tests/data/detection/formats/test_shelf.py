@@ -23,7 +23,7 @@ def test_it_is_opened_by_its_name(shelf: Source) -> None:
     assert shelf.problems == ()
 
 
-def test_no_path_is_taken_for_it(tmp_path: Path) -> None:
+def test_no_path_is_detected_as_it(tmp_path: Path) -> None:
     assert not ShelfSource.detect(tmp_path)
     with pytest.raises(DataError) as raised:
         open_source(tmp_path)
@@ -47,7 +47,7 @@ def test_the_data_do_not_depend_on_the_seed_of_a_run(shelf: Source, monkeypatch:
         np.testing.assert_array_equal(first.target.boxes, second.target.boxes)
 
 
-def test_reading_a_record_draws_its_picture(shelf: Source) -> None:
+def test_reading_a_record_draws_its_image(shelf: Source) -> None:
     record = shelf.split("test")[7]
     assert record.key == "shelf/test/0007"
     assert record.path is None

@@ -11,34 +11,35 @@ import numpy as np
 import pytest
 
 from boxcrew.core.errors import DataError
-from boxcrew.data.detection.source import Source, open_source
+from boxcrew.data.detection.source import open_source
 from boxcrew.data.images.reading import write_image
 from boxcrew.testing.sources import check_invariants
+from tests.helpers.sources import problem_lines, records_by_key, split_sizes
 
 BOMB = """<?xml version="1.0"?><!DOCTYPE a [<!ENTITY a "lol"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;">
 <!ENTITY c "&b;&b;&b;&b;&b;&b;&b;&b;&b;&b;">]><annotation><filename>&c;</filename></annotation>"""
 
 
-def thing(name: str, box: Sequence[object], extra: str = "") -> str:
+def xml_object(name: str, box: Sequence[object], extra: str = "") -> str:
     sides = zip(("xmin", "ymin", "xmax", "ymax"), box, strict=False)
     inner = "".join(f"<{side}>{value}</{side}>" for side, value in sides)
     return f"<object><name>{name}</name>{extra}<bndbox>{inner}</bndbox></object>"
 
 
-def page(*things: str, filename: str = "", size: tuple[int, int] = (40, 30)) -> str:
+def annotation_xml(*objects: str, filename: str = "", size: tuple[int, int] = (40, 30)) -> str:
     sides = f"<size><width>{size[0]}</width><height>{size[1]}</height><depth>3</depth></size>"
-    return f"<annotation><filename>{filename}</filename>{sides}{''.join(things)}</annotation>"
+    return f"<annotation><filename>{filename}</filename>{sides}{''.join(objects)}</annotation>"
 
 
 def put(image: Path, xml: Path, text: str | None = None) -> None:
     for path in (image, xml):
         path.parent.mkdir(parents=True, exist_ok=True)
     write_image(image, np.zeros((30, 40, 3), dtype=np.uint8))
-    xml.write_text(page(thing("tea", (1, 2, 11, 12))) if text is None else text)
+    xml.write_text(annotation_xml(xml_object("tea", (1, 2, 11, 12))) if text is None else text)
 
 
-def devkit(root: Path, pages: dict[str, str | None], **lists: Sequence[str]) -> Path:
-    for name, text in pages.items():
+def devkit(root: Path, files: dict[str, str | None], **lists: Sequence[str]) -> Path:
+    for name, text in files.items():
         put(root / "JPEGImages" / f"{name}.jpg", root / "Annotations" / f"{name}.xml", text)
     for split, names in lists.items():
         file = root / "ImageSets" / "Main" / f"{split}.txt"
@@ -47,21 +48,13 @@ def devkit(root: Path, pages: dict[str, str | None], **lists: Sequence[str]) -> 
     return root
 
 
-def sizes(source: Source) -> dict[str, int]:
-    return {split: len(records) for split, records in source.splits.items()}
-
-
-def whats(source: Source) -> str:
-    return "\n".join(map(str, source.problems))
-
-
 def test_devkit_objects(tmp_path: Path) -> None:
-    text = page(
-        thing(" tea ", (1.5, 2, 11, 12.25), "<difficult>1</difficult><truncated>1</truncated>"),
-        thing("jam", (0, 0, 40, 30), "<difficult>0</difficult>"),
-        thing("jam", (3, 3, 9, 9), "<part><name>lid</name><bndbox><xmin>0</xmin></bndbox></part>"),
+    text = annotation_xml(
+        xml_object(" tea ", (1.5, 2, 11, 12.25), "<difficult>1</difficult><truncated>1</truncated>"),
+        xml_object("jam", (0, 0, 40, 30), "<difficult>0</difficult>"),
+        xml_object("jam", (3, 3, 9, 9), "<part><name>lid</name><bndbox><xmin>0</xmin></bndbox></part>"),
     )
-    source = open_source(devkit(tmp_path, {"a": text, "b": page()}, train=["a"], val=["b"]))
+    source = open_source(devkit(tmp_path, {"a": text, "b": annotation_xml()}, train=["a"], val=["b"]))
     assert source.format == "voc"
     assert source.classes == ("jam", "tea")
     assert [(p.kind, p.file) for p in source.problems] == [("empty-annotation", "Annotations/b.xml")]
@@ -75,10 +68,10 @@ def test_devkit_objects(tmp_path: Path) -> None:
 
 def test_lists_of_classes_are_not_splits(tmp_path: Path) -> None:
     names = ["a", "b", "c"]
-    pages = dict.fromkeys(names)
+    files = dict.fromkeys(names)
     lists = {"train": ["a", "b"], "val": ["c"], "tea_train": ["a  1", "b -1"], "tea_val": ["c  1"]}
-    source = open_source(devkit(tmp_path, pages, **lists))
-    assert sizes(source) == {"train": 2, "val": 1}
+    source = open_source(devkit(tmp_path, files, **lists))
+    assert split_sizes(source) == {"train": 2, "val": 1}
     assert source.problems == ()
 
 
@@ -94,41 +87,41 @@ def test_lists_of_classes_are_not_splits(tmp_path: Path) -> None:
 )
 def test_missing_splits(lists: dict[str, str], wanted: dict[str, int], tmp_path: Path) -> None:
     source = open_source(devkit(tmp_path, dict.fromkeys("abcdefghij"), **lists))
-    assert sizes(source) == wanted
+    assert split_sizes(source) == wanted
     made = "val" not in lists and not {"train", "trainval"} <= set(lists)
-    assert ("has no validation split" in whats(source)) == made
+    assert ("has no validation split" in problem_lines(source)) == made
     check_invariants(source)
 
 
 def test_class_list_orders_classes_and_refuses_others(tmp_path: Path) -> None:
-    text = page(thing("tea", (1, 1, 9, 9)), thing("cofee", (1, 1, 9, 9)))
+    text = annotation_xml(xml_object("tea", (1, 1, 9, 9)), xml_object("cofee", (1, 1, 9, 9)))
     devkit(tmp_path, {"a": text, "b": None}, train=["a"], val=["b"])
     (tmp_path / "classes.txt").write_text("tea\ncoffee\njam\n")
     source = open_source(tmp_path)
     assert source.classes == ("tea", "coffee", "jam")
     assert source.split("train")[0].target.labels.tolist() == [0]
-    assert "did you mean 'coffee'?" in whats(source)
-    assert "Annotations/a.xml object 2 (cofee)" in whats(source)
+    assert "did you mean 'coffee'?" in problem_lines(source)
+    assert "Annotations/a.xml object 2 (cofee)" in problem_lines(source)
 
 
 def test_everything_wrong_is_named_and_the_rest_used(tmp_path: Path) -> None:
-    pages = {
+    files = {
         "good": None,
         "bomb": BOMB,
         "torn": "<annotation><object>",
         "foreign": "<svg/>",
-        "escape": page(filename="../../secret.jpg"),
-        "boxes": page(
-            thing("tea", (1, 1, "x", 9)),
-            thing("tea", (1, 1)),
-            thing("tea", ("nan", 1, 2, 3)),
-            thing("", (1, 1, 9, 9)),
-            thing("tea", (9, 9, 1, 1)),
-            thing("tea", (50, 50, 60, 60)),
+        "escape": annotation_xml(filename="../../secret.jpg"),
+        "boxes": annotation_xml(
+            xml_object("tea", (1, 1, "x", 9)),
+            xml_object("tea", (1, 1)),
+            xml_object("tea", ("nan", 1, 2, 3)),
+            xml_object("", (1, 1, 9, 9)),
+            xml_object("tea", (9, 9, 1, 1)),
+            xml_object("tea", (50, 50, 60, 60)),
         ),
-        "size": page(size=(400, 300)),
+        "size": annotation_xml(size=(400, 300)),
     }
-    devkit(tmp_path, pages, train=[*pages, "absent", "good"], val=["gone"])
+    devkit(tmp_path, files, train=[*files, "absent", "good"], val=["gone"])
     put(tmp_path / "JPEGImages" / "gone.jpg", tmp_path / "Annotations" / "gone.xml")
     (tmp_path / "JPEGImages" / "gone.jpg").unlink()
     put(tmp_path / "JPEGImages" / "spare.jpg", tmp_path / "Annotations" / "spare.xml")
@@ -137,9 +130,9 @@ def test_everything_wrong_is_named_and_the_rest_used(tmp_path: Path) -> None:
     source = open_source(tmp_path)
     assert time.monotonic() - start < 1
     check_invariants(source)
-    used = {Path(record.key).stem for part in source.splits.values() for record in part}
+    used = {Path(record.key).stem for record in records_by_key(source).values()}
     assert used == {"good", "boxes", "size"}
-    said = whats(source)
+    messages = problem_lines(source)
     for expected in (
         "Annotations/bomb.xml: cannot be parsed",
         "Annotations/torn.xml: cannot be parsed",
@@ -154,11 +147,11 @@ def test_everything_wrong_is_named_and_the_rest_used(tmp_path: Path) -> None:
         "says the image is 400 x 300, but upright it is 40 x 30 (noted)",
         "absent has no Annotations/absent.xml",
         "good.jpg is listed again",
-        "no image gone.* or other belongs to it",
-        "1 files are in no list",
-        "JPEGImages/bare.jpg: has no .xml file: taken as not annotated yet (left out)",
+        "no image gone.* or of another name belongs to it",
+        "1 file not listed in ImageSets/Main",
+        "JPEGImages/bare.jpg: has no .xml file; assumed to be not annotated yet (left out)",
     ):
-        assert expected in said, expected
+        assert expected in messages, expected
 
 
 ENTITIES = {
@@ -194,9 +187,9 @@ def test_flat_layout_of_labelimg(tmp_path: Path) -> None:
     write_image(tmp_path / "later.png", np.zeros((8, 8, 3), dtype=np.uint8))
     source = open_source(tmp_path)
     assert source.format == "voc"
-    assert sizes(source) == {"train": 8, "val": 2}
-    assert "2 of its 10 training images are taken (seed 0)" in whats(source)
-    assert "later.png: has no .xml file" in whats(source)
+    assert split_sizes(source) == {"train": 8, "val": 2}
+    assert "2 of its 10 training images are used for validation (seed 0)" in problem_lines(source)
+    assert "later.png: has no .xml file" in problem_lines(source)
     again = open_source(tmp_path, seed=5)
     assert [r.key for r in again.split("val")] != [r.key for r in source.split("val")]
 
@@ -208,22 +201,22 @@ def test_split_folders(val: str, inner: tuple[str, str], tmp_path: Path) -> None
         for i in range(num):
             put(tmp_path / folder / inner[1] / f"{i}.jpg", tmp_path / folder / inner[0] / f"{i}.xml")
     source = open_source(tmp_path)
-    assert sizes(source) == {"train": 3, "val": 2, "test": 1}
+    assert split_sizes(source) == {"train": 3, "val": 2, "test": 1}
     assert source.problems == ()
 
 
 def test_images_and_annotations_folders_in_small_letters(tmp_path: Path) -> None:
     for i in range(5):
         put(tmp_path / "images" / f"{i}.png", tmp_path / "annotations" / f"{i}.xml")
-    assert sizes(open_source(tmp_path)) == {"train": 4, "val": 1}
+    assert split_sizes(open_source(tmp_path)) == {"train": 4, "val": 1}
 
 
 def test_file_name_decides_between_images_and_helps_where_stems_differ(tmp_path: Path) -> None:
-    put(tmp_path / "a.jpg", tmp_path / "a.xml", page(filename="a.png"))
-    put(tmp_path / "a.png", tmp_path / "b.xml", page(filename=r"C:\photos\other.jpg"))
+    put(tmp_path / "a.jpg", tmp_path / "a.xml", annotation_xml(filename="a.png"))
+    put(tmp_path / "a.png", tmp_path / "b.xml", annotation_xml(filename=r"C:\photos\other.jpg"))
     write_image(tmp_path / "other.jpg", np.zeros((30, 40, 3), dtype=np.uint8))
     source = open_source(tmp_path)
-    keys = {record.key for part in source.splits.values() for record in part}
+    keys = set(records_by_key(source))
     assert keys == {"a.png", "other.jpg"}
 
 
@@ -242,8 +235,8 @@ def test_groceries(shared_data: Path) -> None:
     assert time.process_time() - start < 1.5
     assert source.format == "voc"
     assert source.classes == ("juice", "coffee", "chocolate", "tea", "cereal", "jam", "pasta", "chips")
-    assert sizes(source) == {"train": 720, "val": 240}
-    assert sum(len(record.target) for part in source.splits.values() for record in part) == 2306
+    assert split_sizes(source) == {"train": 720, "val": 240}
+    assert sum(len(record.target) for record in records_by_key(source).values()) == 2306
     assert source.problems == ()
     check_invariants(source)
 
@@ -251,11 +244,11 @@ def test_groceries(shared_data: Path) -> None:
 def test_blood_cells(shared_data: Path) -> None:
     source = open_source(shared_data / "bccd_voc")
     assert source.format == "voc"
-    assert sizes(source) == {"train": 205, "val": 87, "test": 72}
-    labels = np.concatenate([record.target.labels for part in source.splits.values() for record in part])
+    assert split_sizes(source) == {"train": 205, "val": 87, "test": 72}
+    labels = np.concatenate([record.target.labels for record in records_by_key(source).values()])
     counts = Counter(source.classes[label] for label in labels)
     assert counts == {"RBC": 4153, "WBC": 372, "Platelets": 361}
     assert len(source.problems) == 2
-    assert "BloodImage_00338" in whats(source)
-    assert "BloodImage_00343" in whats(source)
+    assert "BloodImage_00338" in problem_lines(source)
+    assert "BloodImage_00343" in problem_lines(source)
     check_invariants(source)

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from boxcrew.core.errors import DataError
-from boxcrew.data.detection.source import Record, Source, open_source
+from boxcrew.data.detection.source import open_source
 from boxcrew.data.images.reading import write_image
 from boxcrew.testing.sources import check_invariants
+from tests.helpers.sources import problem_lines, records_by_key, split_sizes
 
 LINE = "0 0.5 0.5 0.5 0.5\n"
 
@@ -35,27 +36,15 @@ def standard(
     return root
 
 
-def sizes(source: Source) -> dict[str, int]:
-    return {split: len(records) for split, records in source.splits.items()}
-
-
-def whats(source: Source) -> str:
-    return "\n".join(map(str, source.problems))
-
-
-def by_key(source: Source) -> dict[str, Record]:
-    return {record.key: record for part in source.splits.values() for record in part}
-
-
 def test_yaml_or_its_folder(tmp_path: Path) -> None:
     standard(tmp_path)
     for path in (tmp_path, tmp_path / "data.yaml"):
         source = open_source(path)
         assert source.format == "yolo"
         assert source.classes == ("tea", "jam")
-        assert sizes(source) == {"train": 3, "val": 2}
+        assert split_sizes(source) == {"train": 3, "val": 2}
         assert source.problems == ()
-    record = by_key(source)["images/train/train0.jpg"]
+    record = records_by_key(source)["images/train/train0.jpg"]
     np.testing.assert_array_equal(record.target.boxes, [[10, 7.5, 30, 22.5]])
 
 
@@ -81,13 +70,13 @@ def test_lines_of_a_label_file(tmp_path: Path) -> None:
     (tmp_path / "labels" / "train" / "train0.txt").write_text("\n".join(lines))
     source = open_source(tmp_path)
     check_invariants(source)
-    target = by_key(source)["images/train/train0.jpg"].target
+    target = records_by_key(source)["images/train/train0.jpg"].target
     whole, polygon, left = (0, 0, 40, 30), (4, 6, 24, 27), (0, 7.5, 20, 22.5)
     swapped, right = (10, 7.5, 30, 22.5), (30, 7.5, 40, 22.5)
     wanted = np.array([whole, polygon, left, swapped, right], dtype=np.float32)
     np.testing.assert_allclose(target.boxes, wanted, atol=1e-4)
     assert target.labels.tolist() == [1, 0, 1, 0, 0]
-    said = whats(source)
+    messages = problem_lines(source)
     for number, expected in {
         5: "there is no class 2; classes are 0 to 1",
         6: "there is no class -1",
@@ -98,11 +87,11 @@ def test_lines_of_a_label_file(tmp_path: Path) -> None:
         11: "not a number",
         12: "has its corners swapped",
         13: "is empty",
-        14: "reaches out of the image",
+        14: "extends beyond the image",
         15: "lies outside",
     }.items():
-        assert f"labels/train/train0.txt line {number}: " in said, number
-        assert expected in said, expected
+        assert f"labels/train/train0.txt line {number}: " in messages, number
+        assert expected in messages, expected
 
 
 def test_background_and_lone_labels(tmp_path: Path) -> None:
@@ -121,16 +110,16 @@ def test_background_and_lone_labels(tmp_path: Path) -> None:
         ("empty-annotation", "labels/val/val0.txt"),
         ("annotation-without-image", "labels/train/ghost.txt"),
     ]
-    assert "labels/train/ghost.txt: has no image (left out)" in whats(source)
-    assert "labels/val/val0.txt: cannot be read as text" in whats(source)
+    assert "labels/train/ghost.txt: has no image (left out)" in problem_lines(source)
+    assert "labels/val/val0.txt: cannot be read as text" in problem_lines(source)
 
 
 def test_unreadable_images_are_left_out(tmp_path: Path) -> None:
     standard(tmp_path)
     (tmp_path / "images" / "train" / "train0.jpg").write_bytes(b"<html>")
     source = open_source(tmp_path)
-    assert sizes(source) == {"train": 2, "val": 2}
-    assert "train0.jpg: not an image of a known kind (left out)" in whats(source)
+    assert split_sizes(source) == {"train": 2, "val": 2}
+    assert "train0.jpg: not an image of a known kind (left out)" in problem_lines(source)
 
 
 @pytest.mark.parametrize("names", ["classes.txt", "obj.names", "labels/classes.txt"])
@@ -140,7 +129,7 @@ def test_without_yaml(names: str, tmp_path: Path) -> None:
     source = open_source(tmp_path)
     assert source.format == "yolo"
     assert source.classes == ("tea", "jam", "honey")
-    assert sizes(source) == {"train": 3, "val": 2}
+    assert split_sizes(source) == {"train": 3, "val": 2}
     assert source.problems == ()
 
 
@@ -149,15 +138,15 @@ def test_without_names_classes_are_numbered(tmp_path: Path) -> None:
     (tmp_path / "labels" / "val" / "val0.txt").write_text("2 0.5 0.5 0.1 0.1\n99999999 0.5 0.5 0.1 0.1\n")
     source = open_source(tmp_path)
     assert source.classes == ("class0", "class1", "class2")
-    assert "there is no class 1e+08" in whats(source)
+    assert "there is no class 1e+08" in problem_lines(source)
 
 
 def test_flat_images_and_labels_are_split_by_the_seed(tmp_path: Path) -> None:
     for i in range(10):
         put(tmp_path / "images" / f"{i}.jpg", tmp_path / "labels" / f"{i}.txt")
     source = open_source(tmp_path)
-    assert sizes(source) == {"train": 8, "val": 2}
-    assert "has no validation split" in whats(source)
+    assert split_sizes(source) == {"train": 8, "val": 2}
+    assert "has no validation split" in problem_lines(source)
 
 
 def test_labels_beside_the_images(tmp_path: Path) -> None:
@@ -166,9 +155,9 @@ def test_labels_beside_the_images(tmp_path: Path) -> None:
             put(tmp_path / split / f"{split}{i}.jpg", tmp_path / split / f"{split}{i}.txt")
     write_image(tmp_path / "preview.png", np.zeros((8, 8, 3), dtype=np.uint8))
     source = open_source(tmp_path)
-    assert sizes(source) == {"train": 2, "val": 2}
-    assert all(len(record.target) == 1 for record in by_key(source).values())
-    assert whats(source) == "preview.png: lies in none of the set's split folders (left out)"
+    assert split_sizes(source) == {"train": 2, "val": 2}
+    assert all(len(record.target) == 1 for record in records_by_key(source).values())
+    assert problem_lines(source) == "preview.png: is not in any of the split folders (left out)"
 
 
 def test_labels_beside_the_images_of_the_present_folder(
@@ -178,13 +167,13 @@ def test_labels_beside_the_images_of_the_present_folder(
         put(tmp_path / f"{i}.jpg", tmp_path / f"{i}.txt")
     monkeypatch.chdir(tmp_path)
     source = open_source(Path(), format="yolo")
-    assert [len(record.target) for record in by_key(source).values()] == [1] * 5
+    assert [len(record.target) for record in records_by_key(source).values()] == [1] * 5
 
 
 def test_folders_inside_splits(tmp_path: Path) -> None:
     for split in ("train", "valid", "test"):
         put(tmp_path / split / "images" / "a.jpg", tmp_path / split / "labels" / "a.txt")
-    assert sizes(open_source(tmp_path)) == {"train": 1, "val": 1, "test": 1}
+    assert split_sizes(open_source(tmp_path)) == {"train": 1, "val": 1, "test": 1}
 
 
 def test_images_without_any_label_are_no_data_set(tmp_path: Path) -> None:
@@ -201,10 +190,10 @@ def test_coco128(shared_data: Path) -> None:
         source = open_source(path)
         assert source.format == "yolo"
         assert len(source.classes) == 80
-        assert sizes(source) == {"train": 128, "val": 128}
-    boxes = {split: sum(len(record.target) for record in part) for split, part in source.splits.items()}
+        assert split_sizes(source) == {"train": 128, "val": 128}
+    boxes = {split: sum(len(record.target) for record in records) for split, records in source.splits.items()}
     lone = [problem for problem in source.problems if problem.what == "has no image"]
-    bare = [problem for problem in source.problems if "taken as background" in problem.what]
+    bare = [problem for problem in source.problems if "used as background" in problem.what]
     assert (len(lone), len(bare), len(source.problems)) == (2, 2, 4)
     in_lone = sum(len((source.root / problem.where).read_text().splitlines()) for problem in lone)
     assert boxes == {"train": 941 - in_lone, "val": 898}

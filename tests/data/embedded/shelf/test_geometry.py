@@ -27,18 +27,18 @@ def test_a_scaled_pose_multiplies_and_moves_pixels(
     vertices = points((0, 0), (100, 0), (70, 60), (50, 30))
     shift = np.array([7.0, -3.0])
     np.testing.assert_allclose(pose.scaled(40, shift).apply(vertices), pose.apply(vertices) * 40 + shift)
-    np.testing.assert_allclose(pose.preceded(3, 5).apply(vertices), pose.apply(vertices + np.array([3, 5])))
+    np.testing.assert_allclose(pose.moved(3, 5).apply(vertices), pose.apply(vertices + np.array([3, 5])))
 
 
-def test_a_turn_is_clockwise_on_the_screen() -> None:
+def test_a_rotation_is_clockwise_on_the_screen() -> None:
     pose = unit_pose(np.zeros(2), np.array([100.0, 100.0]), Tilt(angle=math.pi / 2))
     np.testing.assert_allclose(pose.apply(points((100, 50))), [(0.0, 0.5)], atol=1e-12)
 
 
 def test_a_mirrored_shape_is_symmetric() -> None:
     shape = mirrored([(40, 0), (10, 50), (30, 100)])
-    other = shape * (-1, 1) + (100, 0)
-    assert {tuple(p) for p in shape} == {tuple(p) for p in other}
+    flipped = shape * (-1, 1) + (100, 0)
+    assert {tuple(p) for p in shape} == {tuple(p) for p in flipped}
 
 
 def test_smooth_stays_inside_and_keeps_the_middle() -> None:
@@ -57,7 +57,7 @@ def test_rounded_touches_all_four_sides() -> None:
 
 
 @pytest.mark.parametrize("width", [1.0, 6.0])
-def test_a_band_is_as_wide_as_told(width: float) -> None:
+def test_a_band_has_the_requested_width(width: float) -> None:
     shape = band(points((0, 5), (10, 5), (20, 5)), width)
     assert np.ptp(shape[:, 1]) == pytest.approx(width)
     assert np.ptp(shape[:, 0]) == pytest.approx(20)

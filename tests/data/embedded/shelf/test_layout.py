@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boxcrew.core.boxes import iou
-from boxcrew.data.embedded.shelf.layout import MIN_SIDE, MIN_VISIBLE, NO_LABEL, Scene, lay_out
+from boxcrew.data.embedded.shelf.layout import MIN_SIDE, MIN_VISIBLE, NO_LABEL, ShelfScene, lay_out
 
 
-def scenes(count: int, *, seed: int = 5) -> list[Scene]:
+def scenes(count: int, *, seed: int = 5) -> list[ShelfScene]:
     return [lay_out(np.random.default_rng([seed, index]), 320) for index in range(count)]
 
 

@@ -28,7 +28,7 @@ def test_every_class_has_several_designs_and_fits_every_setting(name: str) -> No
 
 @pytest.mark.parametrize("design", DESIGNS)
 def test_the_painting_fills_the_outline(design: Design) -> None:
-    """What is left unpainted inside the silhouette would show the patch's ground."""
+    """Unpainted pixels inside the silhouette would show the background of the patch."""
     rng = np.random.default_rng(3)
     for seed in range(6):
         first, second, third, fourth = rng.random(4).tolist()

@@ -21,11 +21,11 @@ for index in (3, 0, 2, 1):
 
 def test_the_same_numbers_give_the_same_bits_in_any_process_and_order() -> None:
     done = subprocess.run([sys.executable, "-c", HASHES], capture_output=True, text=True, check=True)
-    elsewhere = dict(line.split() for line in done.stdout.splitlines())
+    expected = dict(line.split() for line in done.stdout.splitlines())
     for index in range(4):
         image, target = draw_scene(seed=9, split="val", index=index)
-        here = hashlib.sha256(image.tobytes() + target.boxes.tobytes()).hexdigest()
-        assert elsewhere[str(index)] == here
+        digest = hashlib.sha256(image.tobytes() + target.boxes.tobytes()).hexdigest()
+        assert expected[str(index)] == digest
 
 
 def test_images_are_rgb_bytes_of_the_wanted_size() -> None:
@@ -36,7 +36,7 @@ def test_images_are_rgb_bytes_of_the_wanted_size() -> None:
         assert image.std() > 10
 
 
-def test_boxes_without_painting_are_the_boxes_of_the_picture() -> None:
+def test_boxes_without_painting_are_the_boxes_of_the_image() -> None:
     for index in range(30):
         _, drawn = draw_scene(seed=2, split="test", index=index)
         planned = make_scene(seed=2, split="test", index=index).target
@@ -44,10 +44,10 @@ def test_boxes_without_painting_are_the_boxes_of_the_picture() -> None:
         np.testing.assert_array_equal(planned.labels, drawn.labels)
 
 
-@pytest.mark.parametrize("other", [{"split": "val"}, {"seed": 8}, {"index": 1}])
-def test_another_split_seed_or_index_is_another_picture(other: dict[str, int | str]) -> None:
+@pytest.mark.parametrize("change", [{"split": "val"}, {"seed": 8}, {"index": 1}])
+def test_another_split_seed_or_index_is_another_image(change: dict[str, int | str]) -> None:
     first, _ = draw_scene(seed=7, split="train", index=0)
-    wanted: dict[str, int | str] = {"seed": 7, "split": "train", "index": 0, **other}
+    wanted: dict[str, int | str] = {"seed": 7, "split": "train", "index": 0, **change}
     second, _ = draw_scene(**wanted)  # type: ignore[arg-type]  # mixed values
     assert np.abs(first.astype(int) - second).mean() > 5
 
@@ -67,5 +67,5 @@ def test_boxes_are_tight_on_the_painted_pixels() -> None:
         products = [k for k, item in enumerate(scene.items) if item.label != NO_LABEL]
         for number, box in zip(products, scene.target.boxes, strict=True):
             rows, columns = np.nonzero(owner == number + 1)
-            found = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
-            np.testing.assert_allclose(box, found, atol=1)
+            painted = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
+            np.testing.assert_allclose(box, painted, atol=1)

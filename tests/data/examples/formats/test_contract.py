@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from boxcrew.core.errors import DataError
-from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, Wanted, open_examples
+from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleOptions, open_examples
 from boxcrew.data.examples.formats.products import ProductScenes
 from boxcrew.testing.examples import check_invariants, check_opens_the_same, check_refuses
 from tests.helpers.made_examples import MAKERS
 
 EMBEDDED = {"products", "shop_talk"}
 ON_DISK = sorted(set(EXAMPLE_FORMATS.names()) - EMBEDDED)
-WANTED = Wanted(length=16, seed=3)
+WANTED = ExampleOptions(length=16, seed=3)
 
 
 def test_the_formats_are_there() -> None:
@@ -54,6 +54,6 @@ def test_refuses_what_is_not_its_own(format: str, tmp_path: Path) -> None:
 
 def test_what_was_looked_for_is_told(tmp_path: Path) -> None:
     with pytest.raises(DataError) as raised:
-        open_examples(tmp_path, Wanted())
+        open_examples(tmp_path, ExampleOptions())
     assert "idx: train-images-idx3-ubyte" in raised.value.advice
     assert "the word 'products'" in raised.value.advice

@@ -9,7 +9,7 @@ import pytest
 from boxcrew.core.types import Target
 from boxcrew.data.detection.formats.voc import VocSource
 from boxcrew.data.detection.source import Record
-from boxcrew.data.examples.example_set import Wanted, open_examples
+from boxcrew.data.examples.example_set import ExampleOptions, open_examples
 from boxcrew.data.examples.formats import crops
 from boxcrew.data.examples.formats.crops import open_crops
 from boxcrew.data.images.reading import read_image, write_image
@@ -35,7 +35,7 @@ def drawn_source(folder: Path) -> VocSource:
 
 def test_objects_are_cut_out_with_a_margin(tmp_path: Path) -> None:
     source = drawn_source(tmp_path)
-    opened = open_crops(source, Wanted(), format="crops")
+    opened = open_crops(source, ExampleOptions(), format="crops")
     assert opened.classes == ("a", "b")
     assert opened.shape == (32, 32, 3)
     part = opened.split("train")
@@ -54,9 +54,9 @@ def test_objects_are_cut_out_with_a_margin(tmp_path: Path) -> None:
 
 def test_what_is_read_when_asked_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = make_crops(tmp_path)
-    at_once = open_examples(path, Wanted(size=16))
-    monkeypatch.setattr(crops, "_MOST_AT_ONCE", 0)
-    later = open_examples(path, Wanted(size=16))
+    at_once = open_examples(path, ExampleOptions(size=16))
+    monkeypatch.setattr(crops, "_MOST_IN_MEMORY", 0)
+    later = open_examples(path, ExampleOptions(size=16))
     assert later.split("train").input_bytes > 0
     assert at_once.split("train").input_bytes == 0
     for split, part in at_once.splits.items():
@@ -69,12 +69,12 @@ def test_what_is_read_when_asked_is_the_same(tmp_path: Path, monkeypatch: pytest
 
 def test_a_photo_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
     path = make_crops(tmp_path)
-    whole = open_examples(path, Wanted())
+    whole = open_examples(path, ExampleOptions())
     part = whole.split("train")
     name = part.key(0).split("#")[0]
     photo = path / name
     photo.write_bytes(photo.read_bytes()[:1000])
-    opened = open_examples(path, Wanted())
+    opened = open_examples(path, ExampleOptions())
     left = opened.split("train")
     assert {left.key(index) for index in range(len(left))} == {
         key for index in range(len(part)) if not (key := part.key(index)).startswith(f"{name}#")
@@ -85,7 +85,7 @@ def test_a_photo_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
 def test_a_photo_that_vanishes_between_is_told(tmp_path: Path) -> None:
     source = drawn_source(tmp_path)
     (tmp_path / "val.png").unlink()
-    opened = open_crops(source, Wanted(), format="crops")
+    opened = open_crops(source, ExampleOptions(), format="crops")
     (told,) = [problem for problem in opened.problems if problem.kind == "unreadable-image"]
     assert "val.png" in told.what
 
@@ -97,7 +97,7 @@ def test_only_sets_for_detection_are_taken(tmp_path: Path) -> None:
 
 
 def test_real_crops(shared_data: Path) -> None:
-    opened = open_examples(shared_data / "coco128_yolo", Wanted(workers=2))
+    opened = open_examples(shared_data / "coco128_yolo", ExampleOptions(workers=2))
     assert opened.format == "crops"
     assert "person" in opened.classes
     assert len(opened.split("train")) > 500

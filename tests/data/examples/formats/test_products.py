@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from boxcrew.data.detection.source import open_source
-from boxcrew.data.examples.example_set import Wanted, open_examples
+from boxcrew.data.examples.example_set import ExampleOptions, open_examples
 from boxcrew.data.examples.formats.products import ProductScenes
 
 
@@ -21,7 +21,7 @@ def test_there_are_enough_of_every_class() -> None:
 def test_they_are_the_objects_of_the_shelf(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ProductScenes, "num_images", {"train": 12})
     shelf = open_source("shelf")
-    products = open_examples("products", Wanted(seed=5))
+    products = open_examples("products", ExampleOptions(seed=5))
     assert products.classes == shelf.classes
     assert products.shape == (32, 32, 3)
     part = products.split("train")
@@ -37,4 +37,4 @@ def test_they_are_the_objects_of_the_shelf(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_they_may_be_grey_and_of_another_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ProductScenes, "num_images", {"train": 4})
-    assert open_examples("products", Wanted(shape=(8, 8, 1))).shape == (8, 8, 1)
+    assert open_examples("products", ExampleOptions(shape=(8, 8, 1))).shape == (8, 8, 1)

@@ -7,7 +7,7 @@ import pytest
 
 from boxcrew.core.errors import DataError
 from boxcrew.data.examples.alphabet import decode_tokens, encode_text, num_tokens
-from boxcrew.data.examples.example_set import Examples, ExampleSet, Wanted, open_examples
+from boxcrew.data.examples.example_set import ExampleOptions, Examples, ExampleSet, open_examples
 from boxcrew.data.examples.formats.text import TextFormat
 from tests.helpers.made_examples import make_crops, make_folder, make_idx
 
@@ -17,16 +17,16 @@ def whole(part: Examples) -> np.ndarray:
 
 
 def texts(opened: ExampleSet, split: str) -> list[str]:
-    return [decode_tokens(opened.meaning, tokens) for tokens in whole(opened.split(split))]
+    return [decode_tokens(opened.encoding, tokens) for tokens in whole(opened.split(split))]
 
 
 def kinds(opened: ExampleSet) -> list[tuple[str, str, str]]:
     return [(problem.kind, problem.file, problem.action) for problem in opened.problems]
 
 
-def refused(path: Path, wanted: Wanted | None = None) -> DataError:
+def refused(path: Path, options: ExampleOptions | None = None) -> DataError:
     with pytest.raises(DataError) as raised:
-        open_examples(path, wanted or Wanted())
+        open_examples(path, options or ExampleOptions())
     assert str(path) in raised.value.message
     assert raised.value.advice
     return raised.value
@@ -36,10 +36,10 @@ def test_running_text_becomes_windows(tmp_path: Path) -> None:
     file = tmp_path / "a.txt"
     text = "".join(chr(ord("a") + index % 23) for index in range(1000))
     file.write_text(text)
-    opened = open_examples(file, Wanted(length=20))
+    opened = open_examples(file, ExampleOptions(length=20))
     assert (opened.kind, opened.classes, opened.shape) == ("tokens", (), (21,))
-    assert opened.meaning["alphabet"] == "abcdefghijklmnopqrstuvw"
-    assert num_tokens(opened.meaning) == 24
+    assert opened.encoding["alphabet"] == "abcdefghijklmnopqrstuvw"
+    assert num_tokens(opened.encoding) == 24
     train = texts(opened, "train")
     assert train == [text[start : start + 21] for start in range(0, 880, 10)]
     val = texts(opened, "val")
@@ -53,7 +53,7 @@ def test_running_text_becomes_windows(tmp_path: Path) -> None:
 
 def test_characters_of_validation_that_training_lacks_are_unknown(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("abcdefghij" * 9 + "abcdeéghij")
-    opened = open_examples(tmp_path, Wanted(length=9))
+    opened = open_examples(tmp_path, ExampleOptions(length=9))
     assert texts(opened, "val") == ["abcde\ufffdghij"]
     assert whole(opened.split("val"))[0, 5] == 0
     assert whole(opened.split("train")).min() == 1
@@ -63,7 +63,7 @@ def test_files_named_like_splits_are_the_splits_of_a_text(tmp_path: Path) -> Non
     for name, text in (("ptb.train", "abcd" * 30), ("ptb.valid", "dcba" * 20), ("ptb.test", "bbbb" * 10)):
         (tmp_path / f"{name}.txt").write_text(text)
     (tmp_path / "README.txt").write_text("about it")
-    opened = open_examples(tmp_path, Wanted(length=10))
+    opened = open_examples(tmp_path, ExampleOptions(length=10))
     assert list(opened.splits) == ["train", "val", "test"]
     assert opened.problems == ()
     assert set("".join(texts(opened, "test"))) == {"b"}
@@ -72,10 +72,10 @@ def test_files_named_like_splits_are_the_splits_of_a_text(tmp_path: Path) -> Non
 def test_texts_that_are_too_short_or_empty_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "a.txt"
     file.write_text("x" * 50)
-    error = refused(file, Wanted(length=25))
+    error = refused(file, ExampleOptions(length=25))
     assert "has only 50 characters, but length=25 needs 52" in error.message
     assert "length=24 at most" in error.advice
-    assert len(open_examples(file, Wanted(length=24)).split("val")) == 1
+    assert len(open_examples(file, ExampleOptions(length=24)).split("val")) == 1
     file.write_text(" \n\n")
     assert "has no text to train on" in refused(file).message
 
@@ -83,19 +83,20 @@ def test_texts_that_are_too_short_or_empty_are_refused(tmp_path: Path) -> None:
 def test_a_split_that_is_too_short_is_left_out(tmp_path: Path) -> None:
     for name, length in (("train", 100), ("val", 30), ("test", 10)):
         (tmp_path / f"{name}.txt").write_text("x" * length)
-    opened = open_examples(tmp_path, Wanted(length=10))
+    opened = open_examples(tmp_path, ExampleOptions(length=10))
     assert list(opened.splits) == ["train", "val"]
     (told,) = opened.problems
     assert (told.kind, told.where, told.action) == ("text-short", f"{tmp_path} test", "left out")
     assert told.what == "has only 10 characters, but length=10 needs 11"
-    longer = open_examples(tmp_path, Wanted(length=30))
+    longer = open_examples(tmp_path, ExampleOptions(length=30))
     assert list(longer.splits) == ["train", "val"]  # of what is to train on, as if there were no other
     assert [problem.kind for problem in longer.problems] == ["text-short", "text-short", "made-split"]
     assert (
-        "has only 100 characters, but length=100 needs 202" in refused(tmp_path, Wanted(length=100)).message
+        "has only 100 characters, but length=100 needs 202"
+        in refused(tmp_path, ExampleOptions(length=100)).message
     )
     (tmp_path / "val.txt").write_text("x" * 200)
-    assert "the text of train has only 100" in refused(tmp_path, Wanted(length=100)).message
+    assert "the text of train has only 100" in refused(tmp_path, ExampleOptions(length=100)).message
 
 
 @pytest.mark.parametrize("split", ["val", "test"])
@@ -103,7 +104,7 @@ def test_a_split_that_cannot_be_read_is_left_out(tmp_path: Path, split: str) -> 
     (tmp_path / "train.txt").write_text("abcd" * 30)
     file = tmp_path / f"{split}.txt"
     file.write_bytes("Größe".encode("latin-1") * 100)
-    opened = open_examples(tmp_path, Wanted(length=10))
+    opened = open_examples(tmp_path, ExampleOptions(length=10))
     told, made = opened.problems
     assert (told.kind, told.file, told.at, told.action) == ("text-unreadable", file.name, split, "left out")
     assert told.what == "is not UTF-8: byte 0xf6 at offset 2"
@@ -111,7 +112,10 @@ def test_a_split_that_cannot_be_read_is_left_out(tmp_path: Path, split: str) -> 
     assert list(opened.splits) == ["train", "val"]
     file.unlink()
     file.mkdir()
-    assert open_examples(tmp_path, Wanted(length=10)).problems[0].what == "cannot be read: Is a directory"
+    assert (
+        open_examples(tmp_path, ExampleOptions(length=10)).problems[0].what
+        == "cannot be read: Is a directory"
+    )
 
 
 def test_running_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
@@ -130,7 +134,7 @@ def write_names(folder: Path) -> None:
 
 def test_of_several_files_each_is_a_class_and_a_line_an_example(tmp_path: Path) -> None:
     write_names(tmp_path)
-    opened = open_examples(tmp_path, Wanted())
+    opened = open_examples(tmp_path, ExampleOptions())
     assert (opened.classes, opened.shape) == (("one", "two"), (20,))
     assert {name: len(part) for name, part in opened.splits.items()} == {"train": 32, "val": 8}
     for split, part in opened.splits.items():
@@ -139,16 +143,16 @@ def test_of_several_files_each_is_a_class_and_a_line_an_example(tmp_path: Path) 
         ):
             assert text[0] == "ac"[label]
             assert key == f"{opened.classes[label]}.txt:{len(text)}"
-    assert num_tokens(opened.meaning) == 6
-    assert opened.meaning["unit"] == "line"
-    row = encode_text(opened.meaning, "axb")
+    assert num_tokens(opened.encoding) == 6
+    assert opened.encoding["unit"] == "line"
+    row = encode_text(opened.encoding, "axb")
     assert row.tolist() == [2, 1, 3] + [0] * 17
 
 
 def test_equal_texts_are_in_one_split(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / f"{name}.txt").write_text("".join(f"{name}{index % 30}\n" for index in range(300)))
-    opened = open_examples(tmp_path, Wanted())
+    opened = open_examples(tmp_path, ExampleOptions())
     assert not set(texts(opened, "train")) & set(texts(opened, "val"))
     assert len(opened.split("val")) == 120
 
@@ -158,8 +162,8 @@ def test_texts_that_are_equal_once_they_are_cut_are_in_one_split(tmp_path: Path)
         lines = "".join(f"{name}{index % 30:02d}{index}\n" for index in range(300))
         (tmp_path / f"{name}.txt").write_text(lines)
     before = {"alphabet": "0123456789enotw", "unknown": 1, "length": 5}
-    for wanted in (Wanted(length=5), Wanted(meaning=before)):
-        opened = open_examples(tmp_path, wanted)
+    for options in (ExampleOptions(length=5), ExampleOptions(encoding=before)):
+        opened = open_examples(tmp_path, options)
         assert opened.shape == (5,)
         assert not set(texts(opened, "train")) & set(texts(opened, "val"))
         assert len(opened.split("val")) == 120
@@ -167,12 +171,12 @@ def test_texts_that_are_equal_once_they_are_cut_are_in_one_split(tmp_path: Path)
 
 def test_long_texts_are_cut_and_counted_once(tmp_path: Path) -> None:
     write_names(tmp_path)
-    opened = open_examples(tmp_path, Wanted(length=15))
+    opened = open_examples(tmp_path, ExampleOptions(length=15))
     assert opened.shape == (15,)
     (told,) = [problem for problem in opened.problems if problem.kind == "text-cut"]
     assert told.what.startswith("10 texts cut to length=15")
     assert told.action == "repaired"
-    assert len(encode_text(opened.meaning, "a" * 40)) == 15
+    assert len(encode_text(opened.encoding, "a" * 40)) == 15
 
 
 def test_a_folder_for_each_class(tmp_path: Path) -> None:
@@ -182,7 +186,7 @@ def test_a_folder_for_each_class(tmp_path: Path) -> None:
             (tmp_path / name / f"{index}.txt").write_text(f"{name}\n{index}\n")
     (tmp_path / "neg" / "bad.txt").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "neg" / "none.txt").write_text("\n")
-    opened = open_examples(tmp_path, Wanted())
+    opened = open_examples(tmp_path, ExampleOptions())
     assert opened.classes == ("neg", "pos")
     assert sum(len(part) for part in opened.splits.values()) == 12
     assert set(kinds(opened)) == {
@@ -190,7 +194,7 @@ def test_a_folder_for_each_class(tmp_path: Path) -> None:
         ("text-unreadable", "neg/none.txt", "left out"),
         ("made-split", str(tmp_path), "noted"),
     }
-    assert opened.meaning["unit"] == "file"
+    assert opened.encoding["unit"] == "file"
     assert all(text[:3] in {"pos", "neg"} and text[3] == "\n" for text in texts(opened, "train"))
 
 
@@ -202,7 +206,7 @@ def test_folders_of_splits_with_folders_of_classes(tmp_path: Path) -> None:
                 (tmp_path / split / name / f"{index}.txt").write_text(f"{split} {name} {index}")
     (tmp_path / "train" / "loose.txt").write_text("of no class")
     (tmp_path / "test" / "README.txt").write_text("about it")
-    opened = open_examples(tmp_path, Wanted())
+    opened = open_examples(tmp_path, ExampleOptions())
     assert ("label-missing", "train/loose.txt", "left out") in kinds(opened)
     assert {name: len(part) for name, part in opened.splits.items()} == {"train": 8, "val": 2, "test": 10}
     assert all(text.startswith("test") for text in texts(opened, "test"))
@@ -224,8 +228,8 @@ def test_texts_beside_folders_of_classes_are_of_none(tmp_path: Path) -> None:
         for root in (tmp_path / "divided", tmp_path / "flat"):
             for name in names:
                 (root / f"{name}.txt").write_text("0.5\n" * 500)
-            opened = open_examples(root, Wanted())
-            assert (opened.classes, opened.meaning["unit"]) == (("neg", "pos"), "file")
+            opened = open_examples(root, ExampleOptions())
+            assert (opened.classes, opened.encoding["unit"]) == (("neg", "pos"), "file")
             assert ("label-missing", f"{names[0]}.txt", "left out") in kinds(opened)
             for name in names:
                 (root / f"{name}.txt").unlink()
@@ -235,7 +239,7 @@ def test_a_text_beside_one_folder_with_texts_is_to_be_continued(tmp_path: Path) 
     (tmp_path / "tea.txt").write_text("abcd" * 100)
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "todo.txt").write_text("more tea")
-    assert open_examples(tmp_path, Wanted()).classes == ()
+    assert open_examples(tmp_path, ExampleOptions()).classes == ()
 
 
 def test_texts_anywhere_below_the_folders_of_classes(tmp_path: Path) -> None:
@@ -243,14 +247,14 @@ def test_texts_anywhere_below_the_folders_of_classes(tmp_path: Path) -> None:
         for index in range(5):
             (tmp_path / name / f"by{index}").mkdir(parents=True)
             (tmp_path / name / f"by{index}" / "1.txt").write_text(f"{name} {index}")
-    opened = open_examples(tmp_path, Wanted())
-    assert (opened.classes, opened.meaning["unit"]) == (("neg", "pos"), "file")
+    opened = open_examples(tmp_path, ExampleOptions())
+    assert (opened.classes, opened.encoding["unit"]) == (("neg", "pos"), "file")
 
 
 def test_a_class_of_which_nothing_can_be_read_is_dropped(tmp_path: Path) -> None:
     write_names(tmp_path)
     (tmp_path / "three.txt").write_bytes(b"\xff" * 10)
-    opened = open_examples(tmp_path, Wanted())
+    opened = open_examples(tmp_path, ExampleOptions())
     assert opened.classes == ("one", "two")
     assert ("class-empty", str(tmp_path), "noted") in kinds(opened)
 
@@ -269,11 +273,11 @@ def test_other_sets_with_text_files_are_none(tmp_path: Path) -> None:
         (folder / "notes.txt").write_text("something")
         (folder / "README.txt").write_text("about it")
         assert not TextFormat.detect(folder)
-        assert open_examples(folder, Wanted()).format == name
+        assert open_examples(folder, ExampleOptions()).format == name
 
 
 def test_surnames(shared_data: Path) -> None:
-    opened = open_examples(shared_data / "text" / "names", Wanted())
+    opened = open_examples(shared_data / "text" / "names", ExampleOptions())
     assert len(opened.classes) == 18
     assert {"made-split"} == {problem.kind for problem in opened.problems}
     assert not set(texts(opened, "train")) & set(texts(opened, "val"))
@@ -281,8 +285,8 @@ def test_surnames(shared_data: Path) -> None:
 
 
 def test_tinyshakespeare(shared_data: Path) -> None:
-    opened = open_examples(shared_data / "text" / "tinyshakespeare", Wanted(length=128))
-    assert len(opened.meaning["alphabet"]) == 65
+    opened = open_examples(shared_data / "text" / "tinyshakespeare", ExampleOptions(length=128))
+    assert len(opened.encoding["alphabet"]) == 65
     assert texts(opened, "train")[0].startswith("First Citizen:\nBefore we proceed")
     assert len(opened.split("val")) == 111_538 // 128
 
@@ -291,21 +295,21 @@ def test_texts_are_made_like_those_of_a_set_before(tmp_path: Path) -> None:
     (tmp_path / "now").mkdir()
     write_names(tmp_path / "now")
     before = {"alphabet": "abx", "unknown": 1, "length": 7}
-    opened = open_examples(tmp_path / "now", Wanted(meaning=before))
-    assert (opened.shape, opened.meaning) == ((7,), before)
+    opened = open_examples(tmp_path / "now", ExampleOptions(encoding=before))
+    assert (opened.shape, opened.encoding) == ((7,), before)
     (told,) = [problem for problem in opened.problems if problem.kind == "text-cut"]
     assert told.value == "26"
     part = opened.split("train")
     for row, label in zip(whole(part), part.labels, strict=True):
         assert set(row.tolist()) <= ({0, 2, 3} if label == 0 else {0, 1})
-    learnt = open_examples(tmp_path / "now", Wanted(meaning={"alphabet": "x", "unknown": 0}))
-    assert learnt.meaning["alphabet"] == "abcd"  # what was before is not of the same sort
+    learnt = open_examples(tmp_path / "now", ExampleOptions(encoding={"alphabet": "x", "unknown": 0}))
+    assert learnt.encoding["alphabet"] == "abcd"  # what was before is not of the same sort
 
 
 def test_running_text_is_made_like_that_of_a_set_before(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("abc" * 100)
     before = {"alphabet": "bx", "unknown": 0}
-    opened = open_examples(tmp_path, Wanted(length=5, meaning=before))
-    assert opened.meaning == before
+    opened = open_examples(tmp_path, ExampleOptions(length=5, encoding=before))
+    assert opened.encoding == before
     assert whole(opened.split("train"))[0].tolist() == [0, 1, 0, 0, 1, 0]
-    assert open_examples(tmp_path, Wanted(length=5, meaning={})).meaning["alphabet"] == "abc"
+    assert open_examples(tmp_path, ExampleOptions(length=5, encoding={})).encoding["alphabet"] == "abc"

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from boxcrew.api import run_config
-from boxcrew.evaluate.advice import by_heart
+from boxcrew.evaluate.advice import overfitting_trend
 from boxcrew.train.loop.hooks.watch import Watch
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.run.run import train
+from boxcrew.train.run import train
 
 
 def write_table(file: Path, *, labels_mean_something: bool) -> Path:
@@ -41,10 +41,10 @@ def test_a_network_that_learns_noise_by_heart_is_told_of(tmp_path: Path, labels_
         "summaries": {"tensorboard": False},
     }
     outcome = train(run_config("fc", settings), Screen())
-    told = [one["what"] for one in outcome.summary["advice"] if "no evaluation was better" in one["what"]]
+    told = [one["what"] for one in outcome.summary["advice"] if "no improvement in" in one["what"]]
     assert bool(told) is not labels_mean_something
     log = (tmp_path / "run" / "train.log").read_text()
-    assert log.count("advice: no evaluation was better") == len(told)
+    assert log.count("advice: no improvement in") == len(told)
 
 
 @pytest.mark.parametrize(
@@ -53,12 +53,12 @@ def test_a_network_that_learns_noise_by_heart_is_told_of(tmp_path: Path, labels_
 def test_it_is_said_after_three_evaluations_if_the_loss_fell(
     now: float, evaluations: int, is_said: bool
 ) -> None:
-    found = by_heart(best_step=10, loss_then=1.0, loss_now=now, evaluations=evaluations)
+    found = overfitting_trend(best_step=10, loss_then=1.0, loss_now=now, evaluations=evaluations)
     assert bool(found) is is_said
 
 
 def test_what_was_told_is_known_after_a_stop() -> None:
-    (told,) = by_heart(best_step=10, loss_then=1.0, loss_now=0.5, evaluations=3)
+    (told,) = overfitting_trend(best_step=10, loss_then=1.0, loss_now=0.5, evaluations=3)
     watch = Watch(Screen())
     watch.load_state({**watch.state(), "told": told.to_json()})
     other = Watch(Screen())
@@ -68,11 +68,13 @@ def test_what_was_told_is_known_after_a_stop() -> None:
     assert not other.advice
 
 
-@pytest.mark.parametrize(("loss_tells", "is_said"), [(False, True), (True, False)])
-def test_phases_against_each_other_are_judged_by_evaluations_alone(loss_tells: bool, is_said: bool) -> None:
+@pytest.mark.parametrize(("loss_shows_progress", "is_said"), [(False, True), (True, False)])
+def test_phases_against_each_other_are_judged_by_evaluations_alone(
+    loss_shows_progress: bool, is_said: bool
+) -> None:
     """Their losses stay as they are."""
     watch = Watch(Screen())
-    trainer: Any = SimpleNamespace(step=1, task=SimpleNamespace(loss_tells=loss_tells))
+    trainer: Any = SimpleNamespace(step=1, task=SimpleNamespace(loss_shows_progress=loss_shows_progress))
     report: Any = SimpleNamespace(fault=None, loss=1.0)
     for number in range(6):
         assert not watch.advice
@@ -80,4 +82,4 @@ def test_phases_against_each_other_are_judged_by_evaluations_alone(loss_tells: b
         watch.on_result(trainer, evaluation=Mock(), is_best=number == 0)
     assert bool(watch.advice) is is_said
     if is_said:
-        assert watch.advice[0].what == "no evaluation was better in 5 since step 1"
+        assert watch.advice[0].what == "no improvement in 5 evaluations since step 1"

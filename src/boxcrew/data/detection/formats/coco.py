@@ -1,4 +1,4 @@
-"""COCO: JSON files that list images, categories and boxes, one for each split or one for the whole set."""
+"""Reader of COCO: JSON files that list images, categories and boxes, one per split or one for all."""
 
 from __future__ import annotations
 
@@ -12,32 +12,36 @@ from typing import Any, Self
 from boxcrew.core.errors import DataError
 from boxcrew.data.checks.box_repair import Box
 from boxcrew.data.checks.problem import Kind
-from boxcrew.data.detection.annotations import Annotation, Gathering, Object, collector_paused
+from boxcrew.data.detection.annotations import (
+    Annotation,
+    AnnotationCollector,
+    Object,
+    garbage_collection_paused,
+)
 from boxcrew.data.detection.source import SOURCES, Source
 from boxcrew.data.folders import names_in, split_of_file, split_of_folder, suffix_of
 from boxcrew.data.images.reading import IMAGE_SUFFIXES
 
-_KNOWN_NAMES = frozenset(
-    {"annotations", "coco", "_annotations.coco"}
-)  # stems, besides instances_* and splits
+_KNOWN_STEMS = frozenset({"annotations", "coco", "_annotations.coco"})  # besides instances_* and splits
 _PEEK_BYTES = 65536
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Page:
-    """One JSON file, parsed; its lists hold objects, of which nothing else is checked."""
+class _CocoFile:
+    """A parsed JSON file. Its lists hold dictionaries whose content is not checked yet."""
 
     file: Path
     split: str | None
     images: list[dict[str, Any]]
     annotations: list[dict[str, Any]]
-    categories: Mapping[int, str]  # by ascending id
+    categories: Mapping[int, str]  # name by ascending id
 
 
 @SOURCES.register("coco")
 class CocoSource(Source):
-    """Category ids become labels 0..C-1 in ascending order, unused ones included. Several files must agree
-    on the categories. `iscrowd` is kept, and a `difficult` that our writer adds.
+    """A COCO data set. Category ids become labels 0..C-1 in ascending order, unused ones included.
+
+    Several files must have the same categories. `iscrowd` is kept, and the `difficult` that our writer adds.
     """
 
     format = "coco"
@@ -53,29 +57,29 @@ class CocoSource(Source):
         return "a .json file, annotations/instances_{train,val,test}*.json or train/_annotations.coco.json"
 
     @classmethod
-    @collector_paused()
+    @garbage_collection_paused()
     def open(cls, path: Path, *, seed: int = 0) -> Self:
         root, files = _locate(path)
-        gathering = Gathering(root)
-        pages = [_parse(file, None if path.is_file() else _split(file, root), gathering) for file in files]
-        if any(page.split for page in pages):
-            for page in (page for page in pages if not page.split):
-                what = "its name tells no split, but other files' do"
-                gathering.leave_out("no-split", gathering.place(page.file), what)
-            pages = [page for page in pages if page.split]
-        categories = _shared_categories(pages)
+        collector = AnnotationCollector(root)
+        parsed = [_parse(file, None if path.is_file() else _split(file, root), collector) for file in files]
+        if any(coco.split for coco in parsed):
+            for coco in (coco for coco in parsed if not coco.split):
+                message = "its name does not name a split, but those of other files do"
+                collector.leave_out("no-split", collector.relative_path(coco.file), message)
+            parsed = [coco for coco in parsed if coco.split]
+        categories = _shared_categories(parsed)
         classes = tuple(dict.fromkeys(categories.values()))
-        first = gathering.place(pages[0].file)
+        first = collector.relative_path(parsed[0].file)
         if len(classes) < len(categories):
-            gathering.note("duplicate-class", first, "categories of the same name are taken as one class")
-        gathering.note_gaps(first, list(categories), "there are no categories")
-        labels = {identity: classes.index(name) for identity, name in categories.items()}
-        for page in pages:
-            for annotation in _annotations(page, labels, gathering):
-                gathering.add(annotation, page.split)
-        if path.is_dir():  # a file given by itself speaks for its own images alone
-            _report_unlisted(gathering)
-        splits, problems = gathering.finish(seed=seed)
+            collector.note("duplicate-class", first, "categories of the same name are merged into one class")
+        collector.note_gaps(first, list(categories), "missing category ids:")
+        labels = {category: classes.index(name) for category, name in categories.items()}
+        for coco in parsed:
+            for annotation in _annotations(coco, labels, collector):
+                collector.add(annotation, coco.split)
+        if path.is_dir():  # a single file may leave images of its folder to other files
+            _report_unlisted(collector)
+        splits, problems = collector.finish(seed=seed)
         return cls(root=root, classes=classes, splits=splits, problems=problems)
 
 
@@ -84,19 +88,15 @@ def _json_files(folder: Path) -> list[Path]:
 
 
 def _candidates(root: Path) -> list[Path]:
-    """JSON files that may be COCO's, by their names alone."""
+    """Return JSON files that may be COCO's, by their names alone."""
     if not root.is_dir():
         return []
     folders = [name for name in names_in(root) if name.lower() == "annotations" or split_of_folder(name)]
     inner = [file for name in folders for file in _json_files(root / name)]
-    here = [file for file in _json_files(root) if _known_name(file) or split_of_file(file.stem)]
-    files = [*inner, *here]
-    instances = [file for file in files if file.stem.startswith("instances")]
-    return instances or files  # beside instances, COCO itself has captions and keypoints
-
-
-def _known_name(file: Path) -> bool:
-    return file.stem in _KNOWN_NAMES or file.stem.startswith("instances")
+    outer = _json_files(root)
+    instances = [file for file in [*inner, *outer] if file.stem.startswith("instances")]
+    named = [file for file in outer if file.stem in _KNOWN_STEMS or split_of_file(file.stem)]
+    return instances or [*inner, *named]  # next to instances, COCO itself has captions and keypoints
 
 
 def _looks_like_coco(file: Path) -> bool:
@@ -106,14 +106,14 @@ def _looks_like_coco(file: Path) -> bool:
 
 
 def _locate(path: Path) -> tuple[Path, list[Path]]:
-    """The root of the set and its JSON files."""
+    """Return the root of the set and its JSON files."""
     if path.is_file():
         folder = path.parent
         return (folder.parent if folder.name.lower() == "annotations" else folder), [path]
     files = [file for file in _candidates(path) if _looks_like_coco(file)]
     if not files:
-        what = "has no COCO annotations" if path.is_dir() else "no such file or folder"
-        raise DataError(f"{path}: {what}", advice=f"looked for {CocoSource.looked_for()}")
+        problem = "has no COCO annotations" if path.is_dir() else "no such file or folder"
+        raise DataError(f"{path}: {problem}", advice=f"looked for {CocoSource.looked_for()}")
     return path, files
 
 
@@ -121,13 +121,13 @@ def _split(file: Path, root: Path) -> str | None:
     return split_of_file(file.stem) or (split_of_folder(file.parent.name) if file.parent != root else None)
 
 
-def _parse(file: Path, split: str | None, gathering: Gathering) -> _Page:
+def _parse(file: Path, split: str | None, collector: AnnotationCollector) -> _CocoFile:
     try:
         content = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{file}: cannot be parsed as JSON: {error}", advice="export it again") from error
     if not isinstance(content, dict) or not isinstance(content.get("images"), list):
-        raise DataError(f"{file}: is not COCO: it has no list 'images'", advice="give a COCO detection file")
+        raise DataError(f"{file}: is not COCO: it has no list 'images'", advice="use a COCO detection file")
     lists = {name: content.get(name, []) for name in ("images", "annotations", "categories")}
     for name, items in lists.items():
         if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
@@ -135,23 +135,25 @@ def _parse(file: Path, split: str | None, gathering: Gathering) -> _Page:
     try:
         pairs = [(int(item["id"]), str(item["name"]).strip()) for item in lists.pop("categories")]
     except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{file}: a category has no id or name", advice="give each both") from error
+        raise DataError(f"{file}: a category has no id or name", advice="give every category both") from error
     names = dict(reversed(pairs))
-    for i, (identity, name) in enumerate(pairs):
-        if name != names[identity]:
-            what = f"category id {identity} is given again, to {name}; it stays {names[identity]}"
-            place, at = gathering.place(file), f"category number {i}"
-            gathering.leave_out("duplicate-id", place, what, at=at, value=str(identity))
-    return _Page(file=file, split=split, categories=dict(sorted(names.items())), **lists)
+    for i, (category, name) in enumerate(pairs):
+        if name != names[category]:
+            message = f"category id {category} is used again, for {name}; it stays {names[category]}"
+            at = f"category number {i}"
+            collector.leave_out(
+                "duplicate-id", collector.relative_path(file), message, at=at, value=str(category)
+            )
+    return _CocoFile(file=file, split=split, categories=dict(sorted(names.items())), **lists)
 
 
-def _shared_categories(pages: list[_Page]) -> Mapping[int, str]:
-    first = pages[0]
-    for other in pages[1:]:
-        differing = sorted(set(first.categories.items()) ^ set(other.categories.items()))
+def _shared_categories(parsed: list[_CocoFile]) -> Mapping[int, str]:
+    first = parsed[0]
+    for coco in parsed[1:]:
+        differing = sorted(set(first.categories.items()) ^ set(coco.categories.items()))
         if differing:
             raise DataError(
-                f"{other.file}: its categories are not those of {first.file}: {differing[0]} is in only one",
+                f"{coco.file}: its categories are not those of {first.file}: {differing[0]} is in only one",
                 advice="export all splits with the same categories",
             )
     if not first.categories:
@@ -159,68 +161,72 @@ def _shared_categories(pages: list[_Page]) -> Mapping[int, str]:
     return first.categories
 
 
-def _annotations(page: _Page, labels: Mapping[int, int], gathering: Gathering) -> Iterator[Annotation]:
-    file = gathering.place(page.file)
+def _annotations(
+    coco: _CocoFile, labels: Mapping[int, int], collector: AnnotationCollector
+) -> Iterator[Annotation]:
+    file = collector.relative_path(coco.file)
     images: dict[Any, dict[str, Any]] = {}
-    for number, image in enumerate(page.images):
-        identity = image.get("id")
-        if not isinstance(identity, int | str) or not isinstance(image.get("file_name"), str):
-            what = f"an image has no id or file_name: {image}"
-            gathering.leave_out("unreadable-annotation", file, what, at=f"image number {number}")
-        elif identity in images:
-            what = f"image id {identity} is given again; the first is kept"
-            gathering.leave_out("duplicate-id", file, what, at=f"image number {number}", value=str(identity))
+    for number, image in enumerate(coco.images):
+        image_id = image.get("id")
+        if not isinstance(image_id, int | str) or not isinstance(image.get("file_name"), str):
+            message = f"an image has no id or file_name: {image}"
+            collector.leave_out("unreadable-annotation", file, message, at=f"image number {number}")
+        elif image_id in images:
+            message = f"image id {image_id} is used again; the first is kept"
+            collector.leave_out(
+                "duplicate-id", file, message, at=f"image number {number}", value=str(image_id)
+            )
         else:
-            images[identity] = image
-    objects = _objects_by_image(page, images, labels, gathering)
-    folders = list(_image_folders(page.file, gathering.root))
-    for identity, image in images.items():
-        at = f"image {identity}"
-        found = _find(image["file_name"], folders, gathering)
-        if isinstance(found, Path):
-            things = tuple(objects.get(identity, ()))
-            yield Annotation(file=file, at=at, image=found, objects=things, size=_size(image))
+            images[image_id] = image
+    objects = _objects_by_image(coco, images, labels, collector)
+    folders = list(_image_folders(coco.file, collector.root))
+    for image_id, image in images.items():
+        at = f"image {image_id}"
+        path = _find(image["file_name"], folders, collector)
+        if isinstance(path, Path):
+            annotated = tuple(objects.get(image_id, ()))
+            yield Annotation(file=file, at=at, image=path, objects=annotated, size=_size(image))
         else:
-            kind, what = found
-            gathering.leave_out(kind, file, what, at=at, value=image["file_name"])
+            kind, message = path
+            collector.leave_out(kind, file, message, at=at, value=image["file_name"])
 
 
 def _objects_by_image(
-    page: _Page, images: Mapping[Any, object], labels: Mapping[int, int], gathering: Gathering
+    coco: _CocoFile, images: Mapping[Any, object], labels: Mapping[int, int], collector: AnnotationCollector
 ) -> dict[Any, list[Object]]:
-    file, seen = gathering.place(page.file), set[Any]()
+    file, seen = collector.relative_path(coco.file), set[Any]()
     objects: dict[Any, list[Object]] = {}
-    for number, item in enumerate(page.annotations):
-        identity = item.get("id")
-        at = f"annotation number {number}" if identity is None else f"annotation {identity}"
-        image, category, box = item.get("image_id"), item.get("category_id"), _corners(item.get("bbox"))
-        if isinstance(identity, int | str):
-            if identity in seen:
-                gathering.note("duplicate-id", file, "its id is given again", at=at, value=str(identity))
-            seen.add(identity)
+    for number, item in enumerate(coco.annotations):
+        own_id, image, category = item.get("id"), item.get("image_id"), item.get("category_id")
+        at = f"annotation number {number}" if own_id is None else f"annotation {own_id}"
+        box = _corners(item.get("bbox"))
+        if isinstance(own_id, int | str):
+            if own_id in seen:
+                collector.note("duplicate-id", file, "its id is used again", at=at, value=str(own_id))
+            seen.add(own_id)
         if not isinstance(image, int | str) or image not in images:
-            what = f"there is no image {image}"
-            gathering.leave_out("annotation-without-image", file, what, at=at, value=str(image))
+            message = f"there is no image {image}"
+            collector.leave_out("annotation-without-image", file, message, at=at, value=str(image))
         elif not isinstance(category, int) or category not in labels:
-            what = f"there is no category {category}"
-            gathering.leave_out("unknown-class", file, what, at=at, value=str(category))
+            message = f"there is no category {category}"
+            collector.leave_out("unknown-class", file, message, at=at, value=str(category))
         elif box is None:
-            what = f"bbox is not four numbers: {item.get('bbox')}"
-            gathering.leave_out("box-malformed", file, what, at=at, value=str(item.get("bbox")))
+            message = f"bbox is not four numbers: {item.get('bbox')}"
+            collector.leave_out("box-malformed", file, message, at=at, value=str(item.get("bbox")))
         else:
-            thing = Object(
+            obj = Object(
                 at=at,
                 box=box,
                 label=labels[category],
                 difficult=bool(item.get("difficult", 0)),
                 crowd=bool(item.get("iscrowd", 0)),
             )
-            objects.setdefault(image, []).append(thing)
+            objects.setdefault(image, []).append(obj)
     return objects
 
 
 def _corners(xywh: object) -> Box | None:
-    """None if it is not four numbers."""
+    """Convert COCO's x, y, width, height to xyxy; None if it is not four numbers."""
     if not isinstance(xywh, list) or len(xywh) != 4:
         return None
     try:
@@ -236,8 +242,9 @@ def _size(image: Mapping[str, Any]) -> tuple[int, int] | None:
 
 
 def _image_folders(file: Path, root: Path) -> Iterator[Path]:
-    """Where images may lie, the most likely first: folders named like the split, then `images`, then beside
-    the file and at the root.
+    """Yield the folders that may hold the images, the most likely first.
+
+    First folders named like the split, then `images`, then the folder of the file and the root.
     """
     split = _split(file, root)
     for parent in (root / "images", root):
@@ -248,15 +255,15 @@ def _image_folders(file: Path, root: Path) -> Iterator[Path]:
     yield root
 
 
-def _find(name: str, folders: Iterable[Path], gathering: Gathering) -> Path | tuple[Kind, str]:
-    """The image file, which must lie inside the data set; or what is wrong."""
+def _find(name: str, folders: Iterable[Path], collector: AnnotationCollector) -> Path | tuple[Kind, str]:
+    """Return the image file, which must be inside the data set, or the kind and message of the problem."""
     relative = Path(name.replace("\\", "/"))
     may_leave, has_left = relative.is_absolute() or ".." in relative.parts, False
     for folder in folders:
         path = folder / relative
         if may_leave:
             path = Path(os.path.normpath(path))
-            if gathering.place(path).startswith("../"):
+            if collector.relative_path(path).startswith("../"):
                 has_left = True
                 continue
         if path.is_file():
@@ -266,10 +273,12 @@ def _find(name: str, folders: Iterable[Path], gathering: Gathering) -> Path | tu
     return "missing-file", f"there is no image file {name}"
 
 
-def _report_unlisted(gathering: Gathering) -> None:
-    """Images that lie among the listed ones, and that no file lists."""
-    for folder in gathering.image_folders():
+def _report_unlisted(collector: AnnotationCollector) -> None:
+    """Report images in the folders of the listed ones that no file lists."""
+    for folder in collector.image_folders():
         for name in names_in(folder):
-            if suffix_of(name) in IMAGE_SUFFIXES and not gathering.met(folder / name):
-                what = "is listed in no annotation file"
-                gathering.leave_out("image-without-annotation", gathering.place(folder / name), what)
+            if suffix_of(name) in IMAGE_SUFFIXES and not collector.has_image(folder / name):
+                message = "is listed in no annotation file"
+                collector.leave_out(
+                    "image-without-annotation", collector.relative_path(folder / name), message
+                )

@@ -1,4 +1,4 @@
-"""The embedded product set, drawn by code: nothing to download, the same everywhere."""
+"""The embedded product set `shelf`, drawn by code: nothing to download, the same on every machine."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from boxcrew.data.embedded.shelf.scene import draw_scene, make_scene
 
 @SOURCES.register("shelf")
 class ShelfSource(Source):
-    """Eight classes of products on shelves, tables, rails and floors. Opening computes the boxes; reading
-    a record draws its image.
+    """Eight classes of products on shelves, tables, rails and floors.
+
+    Opening computes the boxes; reading a record draws its image.
     """
 
     format = "shelf"
-    seed: ClassVar[int] = 2024  # the set's own: a run's seed does not change the data
+    seed: ClassVar[int] = 2024  # of the data; a run's seed does not change them
     size: ClassVar[int] = 320  # side of the images, in pixels
     num_images: ClassVar[Mapping[str, int]] = {"train": 480, "val": 160, "test": 160}
 
     @classmethod
-    def detect(cls, path: Path) -> bool:  # noqa: ARG003  no path leads to it, only its name
+    def detect(cls, path: Path) -> bool:  # noqa: ARG003  opened by name only
         return False
 
     @classmethod
@@ -37,7 +38,7 @@ class ShelfSource(Source):
         splits = {split: _records(split, count) for split, count in cls.num_images.items()}
         return cls(root=path, classes=CLASSES, splits=splits)
 
-    def read(self, record: Record, *, reduction: int = 1) -> Image:  # noqa: ARG002  a drawing is as quick
+    def read(self, record: Record, *, reduction: int = 1) -> Image:  # noqa: ARG002  always drawn in full
         _, split, index = record.key.split("/")
         image, _ = draw_scene(seed=self.seed, split=split, index=int(index), size=self.size)
         return image
@@ -45,7 +46,7 @@ class ShelfSource(Source):
 
 @lru_cache(maxsize=8)
 def _records(split: str, count: int) -> tuple[Record, ...]:
-    """Kept, because working out the boxes of a whole set takes a second or two."""
+    """Return the records of a split. Cached: computing the boxes of the whole set takes a second or two."""
     return tuple(_record(split, index) for index in range(count))
 
 

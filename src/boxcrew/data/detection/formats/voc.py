@@ -1,8 +1,8 @@
-"""Pascal VOC: one XML file for each image, in the layout of the devkit or beside the images.
+"""Reader of Pascal VOC: one XML file for each image, in the layout of the devkit or next to the images.
 
-Coordinates are taken as they stand, as edges of boxes. The devkit of 2007 counted pixels from one and
-included the last; LabelImg and nearly every tool since write edges counted from zero, nothing in a file
-says which, and half a pixel is below the care of most annotators.
+Coordinates are read as edges of boxes, without an offset. The devkit of 2007 counted pixels from one and
+included the last; LabelImg and nearly every tool since write edges counted from zero. Nothing in a file
+says which, and half a pixel is less than the precision of most annotators.
 """
 
 from __future__ import annotations
@@ -20,9 +20,15 @@ from defusedxml import DefusedXmlException, EntitiesForbidden, ExternalReference
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.registry import suggest
+from boxcrew.core.units import counted
 from boxcrew.data.checks.box_repair import Box
 from boxcrew.data.checks.problem import Kind
-from boxcrew.data.detection.annotations import Annotation, Gathering, Object, collector_paused
+from boxcrew.data.detection.annotations import (
+    Annotation,
+    AnnotationCollector,
+    Object,
+    garbage_collection_paused,
+)
 from boxcrew.data.detection.source import SOURCES, SPLITS, Source
 from boxcrew.data.folders import (
     ImageFinder,
@@ -39,13 +45,13 @@ if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
 _ENCODING = re.compile(rb"""(?:\xef\xbb\xbf)?\s*<\?xml[^>]*?encoding\s*=\s*["']([^"']*)""")
-_PLAIN_ENCODINGS = frozenset({b"utf-8", b"us-ascii", b"iso-8859-1"})  # in which ASCII is itself
+_ASCII_ENCODINGS = frozenset({b"utf-8", b"us-ascii", b"iso-8859-1"})  # supersets of ASCII
 _IMAGE_FOLDERS = ("JPEGImages", "images", "Images")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Named:
-    """One <object>."""
+class _XmlObject:
+    """One <object> element, with its class still a name."""
 
     at: str
     name: str
@@ -54,20 +60,21 @@ class _Named:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Page:
-    """One XML file."""
+class _XmlFile:
+    """A parsed annotation file."""
 
     file: Path
     filename: str
     size: tuple[int, int] | None
-    objects: tuple[_Named, ...]
+    objects: tuple[_XmlObject, ...]
 
 
 @SOURCES.register("voc")
 class VocSource(Source):
-    """Splits come from `ImageSets/Main`, else from folders named train, val, test. Classes come from
-    `classes.txt`, else they are the names met, sorted. `truncated` changes nothing in training or
-    evaluation and is not kept.
+    """A Pascal VOC data set.
+
+    Splits come from `ImageSets/Main`, else from folders named train, val, test. Classes come from
+    `classes.txt`, else they are the names in use, sorted. `truncated` is ignored: nothing depends on it.
     """
 
     format = "voc"
@@ -78,36 +85,36 @@ class VocSource(Source):
 
     @classmethod
     def looked_for(cls) -> str:
-        return "Annotations/*.xml with JPEGImages/, or an .xml beside each image"
+        return "Annotations/*.xml with JPEGImages/, or an .xml next to each image"
 
     @classmethod
-    @collector_paused()
+    @garbage_collection_paused()
     def open(cls, path: Path, *, seed: int = 0) -> Self:
         require_folder(path, "VOC")
         root = _only_root(path)
-        gathering = Gathering(root)
+        collector = AnnotationCollector(root)
         files = _files(root)
-        pages = [(split, _parse(file, gathering)) for split, file in _divided(root, files, gathering)]
-        found = [(split, page) for split, page in pages if page]
-        classes = _classes(root, [page for _, page in found])
+        assigned = _assign_splits(root, files, collector)
+        parsed = [(split, xml) for split, file in assigned if (xml := _parse(file, collector))]
+        classes = _classes(root, [xml for _, xml in parsed])
         finder = ImageFinder()
-        for split, page in found:
-            annotation = _annotation(page, classes, finder, gathering)
+        for split, xml in parsed:
+            annotation = _annotation(xml, classes, finder, collector)
             if annotation:
-                gathering.add(annotation, split)
-        _report_images_without_page(root, files, gathering)
-        splits, problems = gathering.finish(seed=seed)
+                collector.add(annotation, split)
+        _report_unannotated_images(root, files, collector)
+        splits, problems = collector.finish(seed=seed)
         return cls(root=root, classes=classes, splits=splits, problems=problems)
 
 
 def _roots(path: Path) -> list[Path]:
-    """The data sets at `path`: itself, or those of a folder such as VOCdevkit that holds VOC2007."""
+    """Return the data sets at `path`: the folder itself, or several in a folder such as VOCdevkit."""
     if not path.is_dir():
         return []
-    if any(_has_pages(folder) for folder in _page_folders(path)):
+    if any(_has_annotations(folder) for folder in _candidate_folders(path)):
         return [path]
     below = [*path.iterdir(), *path.glob("VOCdevkit/*")]
-    return sorted(folder for folder in below if folder.is_dir() and _has_pages(folder / "Annotations"))
+    return sorted(folder for folder in below if folder.is_dir() and _has_annotations(folder / "Annotations"))
 
 
 def _only_root(path: Path) -> Path:
@@ -117,12 +124,12 @@ def _only_root(path: Path) -> Path:
     if roots:
         names = ", ".join(root.name for root in roots)
         raise DataError(
-            f"{path}: holds several VOC data sets: {names}", advice="give the path of one of them"
+            f"{path}: contains several VOC data sets: {names}", advice="give the path of one of them"
         )
     raise DataError(f"{path}: has no VOC annotations", advice=f"looked for {VocSource.looked_for()}")
 
 
-def _page_folders(root: Path) -> Iterator[Path]:
+def _candidate_folders(root: Path) -> Iterator[Path]:
     yield from _annotation_folders(root)
     yield root
     for folder in (root / name for name in names_in(root) if split_of_folder(name)):
@@ -136,7 +143,7 @@ def _annotation_folders(folder: Path) -> list[Path]:
     return [child for child in children if child.is_dir()]
 
 
-def _has_pages(folder: Path) -> bool:
+def _has_annotations(folder: Path) -> bool:
     first = next((name for name in names_in(folder) if name.endswith(".xml")), None)
     if first is None:
         return False
@@ -149,30 +156,33 @@ def _files(root: Path) -> list[Path]:
     return files_below(folders[0] if folders else root, {".xml"})
 
 
-def _divided(root: Path, files: list[Path], gathering: Gathering) -> list[tuple[str | None, Path]]:
-    """The XML files with their splits."""
+def _assign_splits(
+    root: Path, files: list[Path], collector: AnnotationCollector
+) -> list[tuple[str | None, Path]]:
+    """Return the XML files with their splits."""
     folders, lists = _annotation_folders(root), _split_lists(root)
     if lists and folders:
-        return list(_listed(folders[0], files, lists, gathering))
-    return gathering.divide(files)
+        return list(_by_split_lists(folders[0], files, lists, collector))
+    return collector.assign_splits(files)
 
 
 def _split_lists(root: Path) -> dict[str, list[str]]:
-    """Split -> image names, from `ImageSets/Main`. `trainval` stands in for what is missing of its two
-    parts; the lists of single classes are not read.
+    """Return the image names of each split, from `ImageSets/Main`.
+
+    A missing train or val list is the rest of `trainval`; lists of single classes are not read.
     """
     files = {name: root / "ImageSets" / "Main" / f"{name}.txt" for name in (*SPLITS, "trainval")}
     lists = {name: names for name, file in files.items() if file.is_file() and (names := read_lines(file))}
     both = lists.pop("trainval", [])
-    for part, other in (("train", "val"), ("val", "train")):
-        rest = set(both) - set(lists.get(other, []))
-        if part not in lists and rest:
-            lists[part] = [name for name in both if name in rest]
+    for split, counterpart in (("train", "val"), ("val", "train")):
+        rest = set(both) - set(lists.get(counterpart, []))
+        if split not in lists and rest:
+            lists[split] = [name for name in both if name in rest]
     return lists
 
 
-def _listed(
-    folder: Path, files: list[Path], lists: dict[str, list[str]], gathering: Gathering
+def _by_split_lists(
+    folder: Path, files: list[Path], lists: dict[str, list[str]], collector: AnnotationCollector
 ) -> Iterator[tuple[str, Path]]:
     start = f"{folder.as_posix()}/"
     by_name = {stem_of(file.as_posix().removeprefix(start)): file for file in files}
@@ -185,53 +195,57 @@ def _listed(
             if stem in by_name:
                 yield split, by_name[stem]
                 continue
-            place = folder / f"{stem}.xml"
-            if finder.find(_image_folders(place.parent, gathering.root)[1:], place.stem):
-                continue  # an image without a page, which is reported with all others
-            what = f"{name} has no {folder.name}/{stem}.xml and no image"
+            xml = folder / f"{stem}.xml"
+            if finder.find(_image_folders(xml.parent, collector.root)[1:], xml.stem):
+                continue  # an image without annotation, which is reported with all others
+            message = f"{name} has no {folder.name}/{stem}.xml and no image"
             file, at = f"ImageSets/Main/{split}.txt", f"entry {number}"
-            gathering.leave_out("missing-file", file, what, at=at, value=name)
+            collector.leave_out("missing-file", file, message, at=at, value=name)
     if unlisted:
-        what = f"{len(unlisted)} files are in no list of ImageSets/Main"
-        gathering.leave_out("no-split", folder.name, what, value=str(len(unlisted)))
+        message = f"{counted(len(unlisted), 'file')} not listed in ImageSets/Main"
+        collector.leave_out("no-split", folder.name, message, value=str(len(unlisted)))
 
 
-def _report_images_without_page(root: Path, files: Iterable[Path], gathering: Gathering) -> None:
+def _report_unannotated_images(root: Path, files: Iterable[Path], collector: AnnotationCollector) -> None:
     annotated = {file.stem for file in files}
     folders = [root / name for name in _IMAGE_FOLDERS] if _annotation_folders(root) else [root]
     for image in (image for folder in folders for image in files_below(folder, IMAGE_SUFFIXES)):
-        if image.stem not in annotated and not gathering.met(image):
-            what = "has no .xml file: taken as not annotated yet"
-            gathering.leave_out("image-without-annotation", gathering.place(image), what)
+        if image.stem not in annotated and not collector.has_image(image):
+            message = "has no .xml file; assumed to be not annotated yet"
+            collector.leave_out("image-without-annotation", collector.relative_path(image), message)
 
 
-def _parse(file: Path, gathering: Gathering) -> _Page | None:
-    place = gathering.place(file)
+def _parse(file: Path, collector: AnnotationCollector) -> _XmlFile | None:
+    relative = collector.relative_path(file)
     try:
         tree = _parse_xml(file.read_bytes())
     except (OSError, ET.ParseError, DefusedXmlException, LookupError, ValueError) as error:
-        gathering.leave_out(_kind_of(error), place, f"cannot be parsed: {error}")
+        collector.leave_out(_kind_of(error), relative, f"cannot be parsed: {error}")
         return None
     if tree.tag != "annotation":
-        what = f"is no annotation: its first element is <{tree.tag}>"
-        gathering.leave_out("unreadable-annotation", place, what, value=tree.tag)
+        message = f"is not an annotation: its first element is <{tree.tag}>"
+        collector.leave_out("unreadable-annotation", relative, message, value=tree.tag)
         return None
     filename = (tree.findtext("filename") or "").strip()
     if ".." in filename and ".." in PureWindowsPath(filename).parts:
-        what = f"its file name leaves the data set: {filename}"
-        gathering.leave_out("path-escape", place, what, value=filename)
+        message = f"its file name leaves the data set: {filename}"
+        collector.leave_out("path-escape", relative, message, value=filename)
         return None
-    objects = (_parse_object(i, item, place, gathering) for i, item in enumerate(tree.findall("object"), 1))
-    return _Page(file=file, filename=filename, size=_size(tree), objects=tuple(filter(None, objects)))
+    objects = (
+        _parse_object(i, item, relative, collector) for i, item in enumerate(tree.findall("object"), 1)
+    )
+    return _XmlFile(file=file, filename=filename, size=_size(tree), objects=tuple(filter(None, objects)))
 
 
 def _parse_xml(data: bytes) -> Element:
-    """Without a document type there are no entities, and the parser of the library, several times faster,
-    is as safe as the guarded one. In encodings where ASCII is something else that cannot be seen.
+    """Parse XML with entities forbidden.
+
+    Without a document type there are no entities, and the standard parser, several times faster, is as safe
+    as defusedxml. In encodings that are no superset of ASCII a document type cannot be searched for.
     """
     declared = _ENCODING.match(data)
-    plain = (declared[1].lower() in _PLAIN_ENCODINGS) if declared else True
-    if plain and b"\0" not in data and b"<!DOCTYPE" not in data:
+    is_ascii = (declared[1].lower() in _ASCII_ENCODINGS) if declared else True
+    if is_ascii and b"\0" not in data and b"<!DOCTYPE" not in data:
         return ET.fromstring(data)  # noqa: S314
     guarded: Element = defusedxml.ElementTree.fromstring(data)
     return guarded
@@ -243,27 +257,27 @@ def _kind_of(error: Exception) -> Kind:
     return "xml-bomb" if isinstance(error, EntitiesForbidden) else "unreadable-annotation"
 
 
-def _parse_object(number: int, item: Element, file: str, gathering: Gathering) -> _Named | None:
-    parts = {part.tag: part for part in reversed(item)}  # of several with one name, the first
-    name = _text(parts, "name")
+def _parse_object(number: int, item: Element, file: str, collector: AnnotationCollector) -> _XmlObject | None:
+    children = {child.tag: child for child in reversed(item)}  # the first of several with one tag
+    name = _text(children, "name")
     at = f"object {number} ({name or 'no name'})"
-    sides = {side.tag: side for side in reversed(parts.get("bndbox", ()))}
+    sides = {side.tag: side for side in reversed(children.get("bndbox", ()))}
     texts = [_text(sides, side) for side in ("xmin", "ymin", "xmax", "ymax")]
     try:
         x0, y0, x1, y1 = map(float, texts)
     except ValueError:
-        what = f"box is not four numbers: {texts}"
-        gathering.leave_out("box-malformed", file, what, at=at, value=str(texts))
+        message = f"box is not four numbers: {texts}"
+        collector.leave_out("box-malformed", file, message, at=at, value=str(texts))
         return None
     if not name:
-        gathering.leave_out("unknown-class", file, "has no <name>", at=at)
+        collector.leave_out("unknown-class", file, "has no <name>", at=at)
         return None
-    difficult = _text(parts, "difficult").lower() not in {"", "0", "false"}
-    return _Named(at=at, name=name, box=(x0, y0, x1, y1), difficult=difficult)
+    difficult = _text(children, "difficult").lower() not in {"", "0", "false"}
+    return _XmlObject(at=at, name=name, box=(x0, y0, x1, y1), difficult=difficult)
 
 
-def _text(parts: Mapping[str, Element], tag: str) -> str:
-    return (parts[tag].text or "").strip() if tag in parts else ""
+def _text(children: Mapping[str, Element], tag: str) -> str:
+    return (children[tag].text or "").strip() if tag in children else ""
 
 
 def _size(tree: Element) -> tuple[int, int] | None:
@@ -274,38 +288,38 @@ def _size(tree: Element) -> tuple[int, int] | None:
     return width, height
 
 
-def _classes(root: Path, pages: Iterable[_Page]) -> tuple[str, ...]:
-    listed = root / "classes.txt"
-    if listed.is_file():
-        return tuple(dict.fromkeys(read_lines(listed)))
-    return tuple(sorted({item.name for page in pages for item in page.objects}))
+def _classes(root: Path, parsed: Iterable[_XmlFile]) -> tuple[str, ...]:
+    file = root / "classes.txt"
+    if file.is_file():
+        return tuple(dict.fromkeys(read_lines(file)))
+    return tuple(sorted({item.name for xml in parsed for item in xml.objects}))
 
 
 def _annotation(
-    page: _Page, classes: tuple[str, ...], finder: ImageFinder, gathering: Gathering
+    xml: _XmlFile, classes: tuple[str, ...], finder: ImageFinder, collector: AnnotationCollector
 ) -> Annotation | None:
-    file = gathering.place(page.file)
-    name = PureWindowsPath(page.filename).name  # also right for forward slashes
-    folders = _image_folders(page.file.parent, gathering.root)
-    image = finder.find(folders, page.file.stem, name) or finder.find(folders, Path(name).stem, name)
+    file = collector.relative_path(xml.file)
+    name = PureWindowsPath(xml.filename).name  # handles forward slashes too
+    folders = _image_folders(xml.file.parent, collector.root)
+    image = finder.find(folders, xml.file.stem, name) or finder.find(folders, Path(name).stem, name)
     if image is None:
-        what = f"no image {page.file.stem}.* or {name or 'other'} belongs to it"
-        gathering.leave_out("annotation-without-image", file, what, value=page.filename)
+        message = f"no image {xml.file.stem}.* or {name or 'of another name'} belongs to it"
+        collector.leave_out("annotation-without-image", file, message, value=xml.filename)
         return None
     objects = []
-    for item in page.objects:
+    for item in xml.objects:
         if item.name in classes:
             label = classes.index(item.name)
             objects.append(Object(at=item.at, box=item.box, label=label, difficult=item.difficult))
         else:
-            what = f"class {item.name!r} is not in classes.txt; {suggest(item.name, list(classes))}"
-            gathering.leave_out("unknown-class", file, what, at=item.at, value=item.name)
-    return Annotation(file=file, image=image, objects=tuple(objects), size=page.size)
+            message = f"class {item.name!r} is not in classes.txt; {suggest(item.name, list(classes))}"
+            collector.leave_out("unknown-class", file, message, at=item.at, value=item.name)
+    return Annotation(file=file, image=image, objects=tuple(objects), size=xml.size)
 
 
 @lru_cache(maxsize=1024)
 def _image_folders(folder: Path, root: Path) -> tuple[Path, ...]:
-    """Where the images of a folder's XML files may lie: in the same folder, or in one that stands for it."""
+    """Return the folders that may hold the images of a folder's XML files, the folder itself first."""
     folders, inside = [folder], folder.relative_to(root).parts
     for i in reversed(range(len(inside))):
         if inside[i].lower() == "annotations":

@@ -1,11 +1,11 @@
-"""YOLO: one text file of `class x y width height` in fractions for each image, with Ultralytics' data.yaml or
-without. Segmentation polygons become their bounding boxes.
+"""Reader of YOLO: a text file of `class x y width height` in fractions for each image, with Ultralytics'
+data.yaml or without. Segmentation polygons become their bounding boxes.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Self
@@ -13,8 +13,13 @@ from typing import Self
 from boxcrew.core.errors import DataError
 from boxcrew.data.checks.box_repair import Box
 from boxcrew.data.checks.problem import Kind
-from boxcrew.data.detection.annotations import Annotation, Gathering, Object, collector_paused
-from boxcrew.data.detection.data_yaml import described_splits, find_yamls, read_description
+from boxcrew.data.detection.annotations import (
+    Annotation,
+    AnnotationCollector,
+    Object,
+    garbage_collection_paused,
+)
+from boxcrew.data.detection.data_yaml import find_images, find_yamls, read_data_yaml
 from boxcrew.data.detection.label_tables import read_tables
 from boxcrew.data.detection.source import SOURCES, Source
 from boxcrew.data.folders import (
@@ -30,13 +35,14 @@ from boxcrew.data.images.reading import IMAGE_SUFFIXES, read_start
 
 _NAME_FILES = ("classes.txt", "obj.names", "labels/classes.txt", "labels/obj.names")
 _LABEL_BYTES = 65_536  # most label files are shorter
-_MAX_UNNAMED_CLASSES = 10_000  # a class id beyond it is taken for a mistake where no names tell
+_MAX_UNNAMED_CLASSES = 10_000  # without class names, a larger class id is an error
 
 
 @SOURCES.register("yolo")
 class YoloSource(Source):
-    """Labels are looked for in `labels` where the image lies in `images`, else beside the image. An image
-    with no label file, or an empty one, is background.
+    """A YOLO data set. The labels of an image in `images` are in `labels`, else next to the image.
+
+    An image with no label file, or an empty one, is background.
     """
 
     format = "yolo"
@@ -47,36 +53,36 @@ class YoloSource(Source):
 
     @classmethod
     def looked_for(cls) -> str:
-        return "data.yaml with names and train, or images/ with labels/*.txt, or a .txt beside each image"
+        return "data.yaml with names and train, or images/ with labels/*.txt, or a .txt next to each image"
 
     @classmethod
-    @collector_paused()
+    @garbage_collection_paused()
     def open(cls, path: Path, *, seed: int = 0) -> Self:
         yamls = find_yamls(path)
         if len(yamls) > 1:
-            names = ", ".join(file.name for file in yamls)
+            files = ", ".join(file.name for file in yamls)
             raise DataError(
-                f"{path}: holds several data files: {names}", advice="give the path of one of them"
+                f"{path}: contains several data files: {files}", advice="give the path of one of them"
             )
         if yamls:
-            description = read_description(yamls[0])
-            gathering = Gathering(description.root)
-            named: tuple[str, ...] | None = description.classes
-            images: list[tuple[str | None, Path]] = [*described_splits(description, gathering)]
+            data = read_data_yaml(yamls[0])
+            collector = AnnotationCollector(data.root)
+            names: tuple[str, ...] | None = data.classes
+            images: list[tuple[str | None, Path]] = [*find_images(data, collector)]
         elif path.is_dir() and cls.detect(path):
-            gathering = Gathering(path)
-            named = _names(path)
-            inside = path / "images"
-            images = gathering.divide(files_below(inside if inside.is_dir() else path, IMAGE_SUFFIXES))
+            collector = AnnotationCollector(path)
+            names = _class_names(path)
+            folder = path / "images"
+            images = collector.assign_splits(files_below(folder if folder.is_dir() else path, IMAGE_SUFFIXES))
         else:
             raise DataError(f"{path}: is not a YOLO data set", advice=f"looked for {cls.looked_for()}")
-        classes = _gather(images, named, gathering)
-        splits, problems = gathering.finish(seed=seed)
-        return cls(root=gathering.root, classes=classes, splits=splits, problems=problems)
+        classes = _collect(images, names, collector)
+        splits, problems = collector.finish(seed=seed)
+        return cls(root=collector.root, classes=classes, splits=splits, problems=problems)
 
 
 def _likely_folders(root: Path) -> Iterator[Path]:
-    """Folders that may hold images with labels, without a search of the whole tree."""
+    """Yield folders that may hold images with labels, without a search of the whole tree."""
     for parent in (root, root / "images"):
         if parent.is_dir():
             yield parent
@@ -87,14 +93,14 @@ def _likely_folders(root: Path) -> Iterator[Path]:
 
 def _has_labels(folder: Path) -> bool:
     finder = ImageFinder()
-    places = [folder, _label_folder(folder)]
-    texts = (name for place in places if place for name in names_in(place) if name.endswith(".txt"))
+    folders = filter(None, [folder, _label_folder(folder)])
+    texts = (name for parent in folders for name in names_in(parent) if name.endswith(".txt"))
     return any(finder.find([folder], name.removesuffix(".txt")) for name in texts)
 
 
 @lru_cache(maxsize=1024)
 def _label_folder(folder: Path) -> Path | None:
-    """The path with its last `images` replaced by `labels`."""
+    """Return the path with its last `images` replaced by `labels`, or None if it has none."""
     parts = folder.parts
     for i in reversed(range(len(parts))):
         if parts[i] == "images":
@@ -103,70 +109,70 @@ def _label_folder(folder: Path) -> Path | None:
 
 
 class _LabelFinder:
-    """Where the labels of an image are, or would be. Each folder is listed once: to ask the system for every
-    file would be slow.
-    """
+    """Finds the label file of an image. Lists each folder once: a lookup per file is slow."""
 
     def __init__(self) -> None:
-        self._places: dict[str, tuple[str, frozenset[str], frozenset[str]]] = {}
+        # image folder -> (label folder, file names in it, file names in the image folder)
+        self._listings: dict[str, tuple[str, frozenset[str], frozenset[str]]] = {}
 
     @property
     def image_folders(self) -> list[Path]:
-        """Of all images asked for."""
-        return sorted(map(Path, self._places))
+        """The folders of all images looked up so far."""
+        return sorted(map(Path, self._listings))
 
     def find(self, image: Path) -> str:
+        """Return the path of the label file, whether it exists or not."""
         folder, _, name = str(image).rpartition(os.sep)
-        folder = folder or str(image.parent)  # of a path without one: "."
-        if folder not in self._places:
+        folder = folder or str(image.parent)  # "." for a bare file name
+        if folder not in self._listings:
             mirrored = _label_folder(image.parent)
             listed = names_in(mirrored) if mirrored else ()
             beside = frozenset(names_in(image.parent))
-            self._places[folder] = str(mirrored or image.parent), frozenset(listed), beside
-        labels, mirrored_names, beside = self._places[folder]
+            self._listings[folder] = str(mirrored or image.parent), frozenset(listed), beside
+        labels, mirrored_names, beside = self._listings[folder]
         label = f"{stem_of(name)}.txt"
         is_beside = label in beside and label not in mirrored_names
         return f"{folder if is_beside else labels}{os.sep}{label}"
 
 
-def _names(root: Path) -> tuple[str, ...] | None:
+def _class_names(root: Path) -> tuple[str, ...] | None:
     file = next((root / name for name in _NAME_FILES if (root / name).is_file()), None)
     return tuple(read_lines(file)) if file else None
 
 
-def _gather(
-    images: Iterable[tuple[str | None, Path]], named: tuple[str, ...] | None, gathering: Gathering
+def _collect(
+    images: Sequence[tuple[str | None, Path]], names: tuple[str, ...] | None, collector: AnnotationCollector
 ) -> tuple[str, ...]:
-    """Adds every image with its labels; gives the classes, which are numbered where they have no names."""
-    images, finder = list(images), _LabelFinder()
-    num_classes = len(named) if named else _MAX_UNNAMED_CLASSES
+    """Add every image with its labels. Return the classes, which are numbered if they have no names."""
+    finder = _LabelFinder()
+    num_classes = len(names) if names else _MAX_UNNAMED_CLASSES
     files = [finder.find(image) for _, image in images]
     texts = [_read_text(file) for file in files]
     tables = read_tables([text if isinstance(text, bytes) else b"" for text in texts], num_classes)
     used = set[int]()
     for (split, image), file, text, table in zip(images, files, texts, tables, strict=True):
-        place = gathering.place(image if text is None else file)
-        objects = table or _read_labels(text, place, num_classes, gathering)
-        used.update(table.labels.tolist() if table else [thing.label for thing in objects or ()])
-        gathering.add(Annotation(file=place, image=image, objects=objects, relative=True), split)
-    _report_lone_labels(finder.image_folders, gathering)
-    if named:
-        return named
+        source = collector.relative_path(image if text is None else file)
+        objects = table or _read_labels(text, source, num_classes, collector)
+        used.update(table.labels.tolist() if table else [obj.label for obj in objects or ()])
+        collector.add(Annotation(file=source, image=image, objects=objects, relative=True), split)
+    _report_labels_without_image(finder.image_folders, collector)
+    if names:
+        return names
     num_classes = max(used, default=-1) + 1
-    gathering.note_gaps(str(gathering.root), sorted(used | {0}), "no object is of the classes")
+    collector.note_gaps(str(collector.root), sorted(used | {0}), "no objects of class ids")
     return tuple(f"class{i}" for i in range(num_classes))
 
 
 class _LineError(Exception):
-    """What is wrong with a line of labels."""
+    """A line of labels cannot be used; the message says why."""
 
-    def __init__(self, kind: Kind, what: str) -> None:
-        super().__init__(what)
+    def __init__(self, kind: Kind, message: str) -> None:
+        super().__init__(message)
         self.kind: Kind = kind
 
 
 def _read_text(file: str) -> bytes | OSError | None:
-    """None if there is no file."""
+    """Return the content of a file, the error of reading it, or None if it does not exist."""
     try:
         data = read_start(file, _LABEL_BYTES)
         return Path(file).read_bytes() if len(data) == _LABEL_BYTES else data
@@ -177,9 +183,9 @@ def _read_text(file: str) -> bytes | OSError | None:
 
 
 def _read_labels(
-    text: bytes | OSError | None, place: str, num_classes: int, gathering: Gathering
+    text: bytes | OSError | None, file: str, num_classes: int, collector: AnnotationCollector
 ) -> list[Object] | None:
-    """Line by line; None if there is no file."""
+    """Parse labels line by line, leaving out faulty lines; None if there is no file."""
     if text is None:
         return None
     try:
@@ -187,7 +193,7 @@ def _read_labels(
             raise text
         lines = text.decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        gathering.leave_out("unreadable-annotation", place, f"cannot be read as text: {error}")
+        collector.leave_out("unreadable-annotation", file, f"cannot be read as text: {error}")
         return []
     objects = []
     for number, line in enumerate(lines, 1):
@@ -198,33 +204,33 @@ def _read_labels(
         try:
             label, box = _parse_words(words, num_classes)
         except _LineError as error:
-            gathering.leave_out(error.kind, place, str(error), at=at, value=line[:80])
+            collector.leave_out(error.kind, file, str(error), at=at, value=line[:80])
         else:
             objects.append(Object(at, box, label))
     return objects
 
 
 def _parse_words(words: list[str], num_classes: int) -> tuple[int, Box]:
-    """Label and box, in fractions."""
+    """Return the label, and the box in fractions of the image."""
     try:
         label, *numbers = map(float, words)
     except ValueError:
         raise _LineError("box-malformed", f"is not a line of numbers: {' '.join(words)[:80]}") from None
     if not label.is_integer() or not 0 <= label < num_classes:
-        what = f"there is no class {label:g}; classes are 0 to {num_classes - 1}"
-        raise _LineError("unknown-class", what)
+        message = f"there is no class {label:g}; classes are 0 to {num_classes - 1}"
+        raise _LineError("unknown-class", message)
     if len(numbers) == 4:
         x, y, width, height = numbers
         box: Box = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
     elif len(numbers) >= 6 and len(numbers) % 2 == 0:
         box = (min(numbers[::2]), min(numbers[1::2]), max(numbers[::2]), max(numbers[1::2]))
     else:
-        what = f"has {len(numbers)} numbers after the class, not 4 or the pairs of a polygon"
-        raise _LineError("box-malformed", what)
+        message = f"has {len(numbers)} numbers after the class, not 4 or the x, y pairs of a polygon"
+        raise _LineError("box-malformed", message)
     return int(label), box
 
 
-def _report_lone_labels(image_folders: Iterable[Path], gathering: Gathering) -> None:
+def _report_labels_without_image(image_folders: Iterable[Path], collector: AnnotationCollector) -> None:
     for folder in image_folders:
         labels = _label_folder(folder)
         if labels is None:
@@ -232,5 +238,5 @@ def _report_lone_labels(image_folders: Iterable[Path], gathering: Gathering) -> 
         stems = {stem_of(name) for name in names_in(folder) if suffix_of(name) in IMAGE_SUFFIXES}
         for name in names_in(labels):
             if name.endswith(".txt") and name != "classes.txt" and stem_of(name) not in stems:
-                file = gathering.place(labels / name)
-                gathering.leave_out("annotation-without-image", file, "has no image")
+                file = collector.relative_path(labels / name)
+                collector.leave_out("annotation-without-image", file, "has no image")

@@ -1,4 +1,8 @@
-"""Data sets written to disk in the formats that `sources` read; writing and reading again changes nothing."""
+"""Writers of detection data sets: source -> files of one format.
+
+One file for each format, registered in `WRITERS`. What `write_source` writes, `open_source` reads back
+unchanged, except for flags that the format cannot store, which are returned as problems.
+"""
 
 from __future__ import annotations
 
@@ -14,33 +18,34 @@ from boxcrew.data.detection.source import Record, Source
 from boxcrew.data.images.reading import IMAGE_SUFFIXES, write_image
 
 Writer = Callable[[Source, Path], tuple[Problem, ...]]
-"""Writes a set into a folder that exists and is empty; gives what the format cannot hold."""
+"""A function that writes a set into an existing empty folder and returns what the format cannot store."""
 
 WRITERS: Registry[Writer] = Registry("data format to write", "boxcrew.data.detection.writers")
 
 
 def write_source(source: Source, out: Path, *, format: str) -> tuple[Problem, ...]:
-    """Writes the whole set, images too, into `out`, which must be new or empty; gives what was lost."""
+    """Write the set with its images into `out`, which must be new or empty. Return what was lost."""
     writer = WRITERS.get(format)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(
-            f"{out}: exists already; nothing is overwritten", advice="give a new or empty folder"
+            f"{out}: exists already; nothing is overwritten", advice="choose a new or empty folder"
         )
     out.mkdir(parents=True, exist_ok=True)
     return writer(source, out)
 
 
 def file_stems(source: Source) -> dict[str, str]:
-    """Key -> name of its files without suffix, unique in the set: the last part of the key where that is
-    enough, else the whole key.
+    """Return for each key the name of its files without suffix, unique in the set.
+
+    It is the last component of the key if that is unique, else the whole key.
     """
     keys = [record.key for records in source.splits.values() for record in records]
     short = {key: _stem(PurePosixPath(key).name) for key in keys}
-    often = Counter(stem.casefold() for stem in short.values())
+    counts = Counter(stem.casefold() for stem in short.values())
     taken: set[str] = set()
     stems: dict[str, str] = {}
     for key in keys:
-        stem = short[key] if often[short[key].casefold()] == 1 else _stem(key.replace("/", "_"))
+        stem = short[key] if counts[short[key].casefold()] == 1 else _stem(key.replace("/", "_"))
         number, unique = 2, stem
         while unique.casefold() in taken:
             number, unique = number + 1, f"{stem}-{number}"
@@ -50,14 +55,14 @@ def file_stems(source: Source) -> dict[str, str]:
 
 
 def _stem(name: str) -> str:
-    """Without the suffix of an image, and never hidden."""
+    """Remove the suffix of an image and leading dots, which would hide the file."""
     suffix = PurePosixPath(name).suffix
     stem = name.removesuffix(suffix) if suffix.lower() in IMAGE_SUFFIXES else name
     return stem.strip().lstrip("._") or "image"
 
 
 def write_record_image(source: Source, record: Record, folder: Path, stem: str) -> str:
-    """Copies the image file as it is, or draws it into a PNG, which loses nothing; gives the file's name."""
+    """Copy the image file unchanged, or write a drawn image as PNG. Return the file's name."""
     folder.mkdir(parents=True, exist_ok=True)
     name = stem + (record.path.suffix if record.path else ".png")
     if record.path:
@@ -68,8 +73,9 @@ def write_record_image(source: Source, record: Record, folder: Path, stem: str) 
 
 
 def lost_flags(source: Source, out: Path, *flags: str) -> tuple[Problem, ...]:
-    """One problem for each flag of targets (`difficult`, `crowd`) that is set somewhere and has no place in
-    the format.
+    """Return a problem for each of the `flags` (`difficult`, `crowd`) that is set on some target.
+
+    Called by writers whose format cannot store these flags.
     """
     records = [record for split in source.splits.values() for record in split]
     counts = {flag: sum(int(getattr(record.target, flag).sum()) for record in records) for flag in flags}
@@ -77,7 +83,7 @@ def lost_flags(source: Source, out: Path, *flags: str) -> tuple[Problem, ...]:
         Problem(
             kind="lost-flag",
             file=str(out),
-            what=f"{count} {flag} objects: the format has no such mark",
+            what=f"{count} {flag} objects: the format has no such flag",
             value=flag,
             action="noted",
         )

@@ -1,4 +1,4 @@
-"""Writes COCO: `annotations/instances_<split>.json` and `images/<split>/`."""
+"""Writer of COCO: `annotations/instances_<split>.json` and `images/<split>/`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from boxcrew.data.detection.writers import WRITERS, file_stems, write_record_ima
 
 @WRITERS.register("coco")
 def write_coco(source: Source, out: Path) -> tuple[Problem, ...]:
-    """`difficult`, which COCO does not know, becomes a field of that name where it is set."""
+    """Write COCO. `difficult`, which COCO does not have, becomes an extra field where it is set."""
     (out / "annotations").mkdir()
     stems = file_stems(source)
     categories = [{"id": i, "name": name} for i, name in enumerate(source.classes, 1)]

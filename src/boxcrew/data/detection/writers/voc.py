@@ -1,4 +1,4 @@
-"""Writes Pascal VOC in the layout of the devkit, with the classes in `classes.txt`."""
+"""Writer of Pascal VOC in the layout of the devkit, with the classes in `classes.txt`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def write_voc(source: Source, out: Path) -> tuple[Problem, ...]:
         _write_lines(lists / f"{split}.txt", [stems[record.key] for record in records])
         for record in records:
             name = write_record_image(source, record, out / "JPEGImages", stems[record.key])
-            page = ElementTree(_page(record, name, source.classes))
-            indent(page)
-            page.write(annotations / f"{stems[record.key]}.xml", encoding="utf-8")
+            tree = ElementTree(_xml(record, name, source.classes))
+            indent(tree)
+            tree.write(annotations / f"{stems[record.key]}.xml", encoding="utf-8")
     return lost_flags(source, out, "crowd")
 
 
@@ -31,18 +31,18 @@ def _write_lines(path: Path, lines: tuple[str, ...] | list[str]) -> None:
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
-def _page(record: Record, name: str, classes: tuple[str, ...]) -> Element:
-    page = Element("annotation")
-    _fill(page, folder="JPEGImages", filename=name)
-    _fill(SubElement(page, "size"), width=record.width, height=record.height, depth=3)
-    _fill(page, segmented=0)
+def _xml(record: Record, name: str, classes: tuple[str, ...]) -> Element:
+    root = Element("annotation")
+    _fill(root, folder="JPEGImages", filename=name)
+    _fill(SubElement(root, "size"), width=record.width, height=record.height, depth=3)
+    _fill(root, segmented=0)
     target = record.target
     for box, label, difficult in zip(target.boxes, target.labels, target.difficult, strict=True):
-        item = SubElement(page, "object")
+        item = SubElement(root, "object")
         _fill(item, name=classes[label], pose="Unspecified", truncated=0, difficult=int(difficult))
         xmin, ymin, xmax, ymax = map(_number, box.tolist())
         _fill(SubElement(item, "bndbox"), xmin=xmin, ymin=ymin, xmax=xmax, ymax=ymax)
-    return page
+    return root
 
 
 def _fill(element: Element, **children: object) -> None:
@@ -51,5 +51,4 @@ def _fill(element: Element, **children: object) -> None:
 
 
 def _number(value: float) -> int | float:
-    """Whole numbers without a point: other readers of VOC expect integers."""
-    return int(value) if value.is_integer() else value
+    return int(value) if value.is_integer() else value  # other readers of VOC expect integers

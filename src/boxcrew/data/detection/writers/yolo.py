@@ -1,4 +1,4 @@
-"""Writes YOLO: `images/<split>/`, `labels/<split>/` and Ultralytics' `data.yaml`."""
+"""Writer of YOLO: `images/<split>/`, `labels/<split>/` and Ultralytics' `data.yaml`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from boxcrew.data.detection.writers import WRITERS, file_stems, lost_flags, writ
 
 @WRITERS.register("yolo")
 def write_yolo(source: Source, out: Path) -> tuple[Problem, ...]:
-    """The yaml has no `path`: then its folder is the root, for Ultralytics as well."""
+    """Write YOLO. Without `path` in data.yaml, its folder is the root, for Ultralytics as well."""
     stems = file_stems(source)
     for split, records in source.splits.items():
         labels = out / "labels" / split

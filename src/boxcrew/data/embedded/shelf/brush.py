@@ -1,4 +1,4 @@
-"""The brush that paints a drawing, given in its own units, into a small patch of pixels."""
+"""The brush that paints a drawing, defined in drawing units, into a small patch of pixels."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from boxcrew.core.types import Image
 from boxcrew.data.embedded.shelf.geometry import Points, Pose
 
 Colour = tuple[float, float, float]
-"""Red, green, blue, 0..255."""
+"""Red, green and blue, each 0..255."""
 
 Mask = npt.NDArray[np.uint8]
-"""(height, width) cover of each pixel, 0..255."""
+"""(height, width) coverage of each pixel, 0..255."""
 
 _SHIFT = 4  # OpenCV's fixed point: sixteenths of a pixel
 WHITE: Colour = (246.0, 245.0, 242.0)
@@ -24,47 +24,44 @@ INK: Colour = (38.0, 38.0, 44.0)
 
 
 def hsv(hue: float, saturation: float, value: float) -> Colour:
-    """All 0..1; the hue wraps around."""
+    """Convert hue, saturation and value, all 0..1, to a color; the hue wraps around."""
     red, green, blue = colorsys.hsv_to_rgb(hue % 1.0, saturation, value)
     return 255 * red, 255 * green, 255 * blue
 
 
-def mix(first: Colour, second: Colour, part: float) -> Colour:
-    """`part` of the second in the first."""
-    keep = 1.0 - part
-    return (
-        first[0] * keep + second[0] * part,
-        first[1] * keep + second[1] * part,
-        first[2] * keep + second[2] * part,
-    )
+def mix(first: Colour, second: Colour, amount: float) -> Colour:
+    """Blend two colors; `amount` 0..1 is the share of the second."""
+    keep = 1.0 - amount
+    red, green, blue = (a * keep + b * amount for a, b in zip(first, second, strict=True))
+    return red, green, blue
 
 
-def darker(colour: Colour, part: float = 0.25) -> Colour:
-    return mix(colour, (20.0, 18.0, 30.0), part)
+def darker(colour: Colour, amount: float = 0.25) -> Colour:
+    return mix(colour, (20.0, 18.0, 30.0), amount)
 
 
-def lighter(colour: Colour, part: float = 0.3) -> Colour:
-    return mix(colour, (255.0, 253.0, 246.0), part)
+def lighter(colour: Colour, amount: float = 0.3) -> Colour:
+    return mix(colour, (255.0, 253.0, 246.0), amount)
 
 
 def luminance(colour: Colour) -> float:
-    """0..255."""
+    """Return the brightness of a color, 0..255."""
     return 0.3 * colour[0] + 0.59 * colour[1] + 0.11 * colour[2]
 
 
 def _fixed_point(pixels: Points) -> npt.NDArray[np.int32]:
-    # OpenCV counts from pixel centres, boxes count from pixel edges: half a pixel between them.
+    # OpenCV counts from pixel centers, boxes from pixel edges: they differ by half a pixel.
     return np.rint((pixels - 0.5) * (1 << _SHIFT)).astype(np.int32)
 
 
 def fill(canvas: npt.NDArray[np.uint8], polygons: Iterable[Points], colour: Sequence[float] | float) -> None:
-    """Paints polygons (in pixels, edges not centres) with smooth edges, one after another."""
+    """Paint polygons (pixel coordinates, counted from edges, not centers) with anti-aliased edges."""
     for polygon in polygons:
         cv2.fillPoly(canvas, [_fixed_point(polygon)], colour, lineType=cv2.LINE_AA, shift=_SHIFT)
 
 
 def silhouette(vertices: Points, lengths: Iterable[int], width: int, height: int) -> Mask:
-    """The cover of the union of polygons: their vertices in pixels, all together, and how many each has."""
+    """Return the coverage of the union of polygons: all vertices in pixels, and how many each has."""
     mask = np.zeros((height, width), dtype=np.uint8)
     fixed, start = _fixed_point(vertices), 0
     for length in lengths:
@@ -75,34 +72,34 @@ def silhouette(vertices: Points, lengths: Iterable[int], width: int, height: int
 
 
 class Brush:
-    """Paints one item. What it paints outside the item's silhouette is not seen."""
+    """Paints one item. Paint outside the item's silhouette does not show."""
 
     def __init__(self, patch: Image, pose: Pose, rng: np.random.Generator) -> None:
         self._patch = patch
         self._pose = pose
         self.rng = rng
-        self.fine = pose.scale > 0.35  # whether one unit is large enough for small details to be seen
+        self.fine = pose.scale > 0.35  # whether a unit is large enough to show small details
 
     def fill(self, colour: Colour, *polygons: Points) -> None:
         fill(self._patch, map(self._pose.apply, polygons), colour)
 
     def line(self, colour: Colour, width: float, *lines: Points) -> None:
-        """Open lines, `width` units wide, at least one pixel."""
-        thickness = max(1, round(width * self._pose.scale))
+        """Draw open lines, `width` units wide but at least one pixel."""
+        pen = max(1, round(width * self._pose.scale))
         fixed = [_fixed_point(self._pose.apply(line)) for line in lines]
         cv2.polylines(
             self._patch,
             fixed,
             isClosed=False,
             color=colour,
-            thickness=thickness,
+            thickness=pen,
             lineType=cv2.LINE_AA,
             shift=_SHIFT,
         )
 
     def moved(self, x: float, y: float) -> Brush:
-        """A brush for the same patch whose drawing is moved by x, y units."""
-        return Brush(self._patch, self._pose.preceded(x, y), self.rng)
+        """Return a brush for the same patch whose drawing is moved by x, y units."""
+        return Brush(self._patch, self._pose.moved(x, y), self.rng)
 
     def chance(self, probability: float) -> bool:
         return self.rng.random() < probability
@@ -111,25 +108,25 @@ class Brush:
         return low + (high - low) * self.rng.random()
 
     def pick(self, number: int) -> int:
-        """0..number-1."""
+        """Return a random integer 0..number-1."""
         return int(self.rng.random() * number)
 
     def colour(
         self, saturation: tuple[float, float] = (0.35, 0.85), value: tuple[float, float] = (0.45, 0.95)
     ) -> Colour:
-        """Any hue."""
+        """Return a color of any hue."""
         return hsv(self.rng.random(), self.between(*saturation), self.between(*value))
 
     def grey(self, low: float = 0.1, high: float = 0.95) -> Colour:
-        """A neutral colour of that brightness, with a breath of a hue."""
+        """Return a nearly neutral color of that brightness."""
         return hsv(self.rng.random(), 0.06, self.between(low, high))
 
     def fabric(self) -> Colour:
-        """What clothes are dyed: mostly colours, some neutral."""
+        """Return a color for clothes: mostly saturated, some neutral."""
         return self.grey(0.15, 0.95) if self.chance(0.25) else self.colour((0.25, 0.8), (0.35, 0.95))
 
     def casing(self) -> Colour:
-        """What devices are cased in: mostly dark or light neutral, some coloured."""
+        """Return a color for the case of a device: mostly dark or light neutral, some saturated."""
         kind = self.rng.random()
         if kind < 0.45:
             return self.grey(0.12, 0.25)

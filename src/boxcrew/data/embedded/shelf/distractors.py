@@ -1,4 +1,4 @@
-"""Drawings of things that are no product of the set, and carry no label."""
+"""Drawings of objects that belong to no class and have no label."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from boxcrew.data.embedded.shelf.geometry import (
     Outline,
     arc,
     band,
+    curve,
     ellipse,
     points,
     rectangle,
     rounded,
-    smooth,
 )
 
 
@@ -25,17 +25,11 @@ def _plant_outline(t: Traits) -> Outline:
         c, s, long = math.cos(angle), math.sin(angle), span(t[(k + 1) % 4], 44, 58)
         wide = span(t[0], 7, 11)
         tip, middle = (50 + c * long, 62 + s * long), (50 + c * long * 0.5, 62 + s * long * 0.5)
-        leaves.append(
-            smooth(
-                points(
-                    (50, 64),
-                    (middle[0] - s * wide, middle[1] + c * wide),
-                    tip,
-                    tip,
-                    (middle[0] + s * wide, middle[1] - c * wide),
-                )
-            )
+        left, right = (
+            (middle[0] - s * wide, middle[1] + c * wide),
+            (middle[0] + s * wide, middle[1] - c * wide),
         )
+        leaves.append(curve((50, 64), left, tip, tip, right))
     pot = points((30, 62), (70, 62), (64, 100), (36, 100))
     return (*leaves, pot)
 
@@ -70,15 +64,11 @@ def _bottle_outline(t: Traits) -> Outline:
     wide, neck = span(t[0], 15, 22), span(t[1], 5, 7)
     shoulder = span(t[2], 30, 46)
     half = [
-        (50 - neck, 0),
-        (50 - neck, 0),
-        (50 - neck, shoulder - 12),
-        (50 - wide, shoulder),
-        (50 - wide, 99),
+        (50 - neck, 0), (50 - neck, 0), (50 - neck, shoulder - 12), (50 - wide, shoulder), (50 - wide, 99),
         (50 - wide, 100),
-    ]
+    ]  # fmt: skip
     right = [(100 - x, y) for x, y in reversed(half)]
-    return (smooth(points(*half, *right)),)
+    return (curve(*half, *right),)
 
 
 def _paint_bottle(brush: Brush, outline: Outline, t: Traits) -> None:
@@ -119,13 +109,11 @@ def _ball_outline(_: Traits) -> Outline:
 def _paint_ball(brush: Brush, outline: Outline, _: Traits) -> None:
     rubber = brush.colour((0.4, 0.9), (0.6, 0.98))
     brush.fill(rubber, outline[0])
-    other = WHITE if brush.chance(0.5) else brush.colour()
+    stripe = WHITE if brush.chance(0.5) else brush.colour()
     lean = brush.between(-14, 14)
     brush.fill(
-        other,
-        smooth(
-            points((0, 44 + lean), (50, 36), (100, 44 - lean), (100, 62 - lean), (50, 58), (0, 62 + lean))
-        ),
+        stripe,
+        curve((0, 44 + lean), (50, 36), (100, 44 - lean), (100, 62 - lean), (50, 58), (0, 62 + lean)),
     )
     brush.fill(lighter(rubber, 0.6), ellipse(34, 24, 8, 6))
 
@@ -133,7 +121,7 @@ def _paint_ball(brush: Brush, outline: Outline, _: Traits) -> None:
 def _lamp_outline(t: Traits) -> Outline:
     top, wide = span(t[0], 14, 22), span(t[1], 32, 40)
     shade = points((50 - top, 0), (50 + top, 0), (50 + wide, 46), (50 - wide, 46))
-    return (shade, rectangle(47, 44, 53, 94), smooth(points((30, 92), (70, 92), (74, 100), (26, 100)), 1))
+    return (shade, rectangle(47, 44, 53, 94), curve((30, 92), (70, 92), (74, 100), (26, 100), rounds=1))
 
 
 def _paint_lamp(brush: Brush, outline: Outline, _: Traits) -> None:
@@ -181,7 +169,7 @@ def _paint_clock(brush: Brush, outline: Outline, _: Traits) -> None:
 
 def _candle_outline(t: Traits) -> Outline:
     high = span(t[0], 18, 50)
-    flame = smooth(points((50, high - 22), (55, high - 10), (50, high - 4), (45, high - 10)))
+    flame = curve((50, high - 22), (55, high - 10), (50, high - 4), (45, high - 10))
     return (flame, rectangle(49, high - 8, 51, high + 4), rounded(26, high, 74, 100, 4))
 
 
@@ -196,19 +184,10 @@ def _paint_candle(brush: Brush, outline: Outline, t: Traits) -> None:
 def _cushion_outline(t: Traits) -> Outline:
     low = span(t[0], 66, 96)
     corners = [
-        (0, 2),
-        (2, 0),
-        (50, 6),
-        (98, 0),
-        (100, 2),
-        (94, low / 2),
-        (100, low - 2),
-        (98, low),
-        (50, low - 6),
-        (2, low),
-        (0, low - 2),
-    ]
-    return (smooth(points(*corners, (6, low / 2))),)
+        (0, 2), (2, 0), (50, 6), (98, 0), (100, 2), (94, low / 2), (100, low - 2), (98, low), (50, low - 6),
+        (2, low), (0, low - 2),
+    ]  # fmt: skip
+    return (curve(*corners, (6, low / 2)),)
 
 
 def _paint_cushion(brush: Brush, outline: Outline, t: Traits) -> None:

@@ -1,4 +1,4 @@
-"""Points of drawings, and the pose that carries them from drawing units into pixels."""
+"""Points of drawings, and the pose that maps them from drawing units to pixels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 Points = npt.NDArray[np.float64]
-"""(N, 2) x, y; x to the right, y down. A drawing uses about 100 units for its longer side."""
+"""(N, 2) of x to the right and y down. The longer side of a drawing has about 100 units."""
 
 Vertices = Sequence[tuple[float, float]]
 
@@ -21,38 +21,38 @@ Outline = tuple[Points, ...]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pose:
-    """A projective map from drawing units into pixels of a patch."""
+    """A projective map from drawing units to pixels of a patch."""
 
     matrix: npt.NDArray[np.float64]  # (3, 3)
-    scale: float  # pixels for one unit, near the middle
+    scale: float  # pixels per unit, near the middle
 
     def apply(self, points: Points) -> Points:
         mapped = points @ self.matrix[:, :2].T + self.matrix[:, 2]
         return mapped[:, :2] / mapped[:, 2:]
 
-    def preceded(self, x: float, y: float) -> Pose:
-        """The pose of the drawing moved by x, y of its own units."""
+    def moved(self, x: float, y: float) -> Pose:
+        """Return the pose of the drawing moved by x, y units."""
         move = np.array([[1.0, 0.0, x], [0.0, 1.0, y], [0.0, 0.0, 1.0]])
         return Pose(matrix=self.matrix @ move, scale=self.scale)
 
     def scaled(self, factor: float, shift: Points) -> Pose:
-        """The pose with its pixels multiplied, then moved by `shift` (2,)."""
+        """Return the pose with its pixels multiplied by `factor`, then moved by `shift` (2,)."""
         zoom = np.array([[factor, 0.0, shift[0]], [0.0, factor, shift[1]], [0.0, 0.0, 1.0]])
         return Pose(matrix=zoom @ self.matrix, scale=self.scale * factor)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tilt:
-    """How a drawing is turned before it is placed; small numbers, all zero for none."""
+    """The rotation and distortion of a drawing; small numbers, all zero for none."""
 
     angle: float = 0.0  # radians
-    stretch: float = 0.0  # of the width against the height
-    keystone: tuple[float, float] = (0.0, 0.0)  # nearer at one side: along x, along y
+    stretch: float = 0.0  # relative growth of the width
+    keystone: tuple[float, float] = (0.0, 0.0)  # perspective along x, along y
     mirrored: bool = False
 
 
 def unit_pose(low: Points, high: Points, tilt: Tilt) -> Pose:
-    """Centres the drawing with bounds `low`, `high` (2,) on the origin, about a pixel long, and tilts it."""
+    """Return a pose that centers a drawing of bounds `low`, `high` (2,) on the origin, about 1 pixel long."""
     width, height = high - low
     scale = 1.0 / max(width, height)
     across = scale * (1.0 + tilt.stretch) * (-1.0 if tilt.mirrored else 1.0)
@@ -68,7 +68,7 @@ def points(*vertices: tuple[float, float]) -> Points:
 
 
 def mirrored(half: Vertices, axis: float = 50.0) -> Points:
-    """A shape symmetric about x = `axis`, from its left half, listed from the top to the bottom."""
+    """Return the shape symmetric about x = `axis` whose left half is given from top to bottom."""
     left = np.array(half, dtype=np.float64)
     right = left[::-1] * (-1.0, 1.0) + (2.0 * axis, 0.0)
     return np.concatenate([left, right])
@@ -76,18 +76,23 @@ def mirrored(half: Vertices, axis: float = 50.0) -> Points:
 
 @lru_cache(maxsize=256)
 def _corner_cutter(num_points: int, rounds: int) -> npt.NDArray[np.float64]:
-    """(num_points * 2**rounds, num_points): Chaikin's corner cutting of a closed line as one matrix."""
+    """Return Chaikin's corner cutting of a closed line as a matrix (num_points * 2**rounds, num_points)."""
     matrix = np.eye(num_points)
     for _ in range(rounds):
-        following = np.roll(matrix, -1, axis=0)
-        cut = np.stack([0.75 * matrix + 0.25 * following, 0.25 * matrix + 0.75 * following], axis=1)
+        next_points = np.roll(matrix, -1, axis=0)
+        cut = np.stack([0.75 * matrix + 0.25 * next_points, 0.25 * matrix + 0.75 * next_points], axis=1)
         matrix = cut.reshape(-1, num_points)
     return matrix
 
 
 def smooth(vertices: Points, rounds: int = 2) -> Points:
-    """A closed curve near the vertices; a vertex given twice is a tighter corner."""
+    """Return a closed curve near the vertices; a vertex listed twice makes a tighter corner."""
     return _corner_cutter(len(vertices), rounds) @ vertices
+
+
+def curve(*vertices: tuple[float, float], rounds: int = 2) -> Points:
+    """Return `smooth` of these vertices."""
+    return smooth(points(*vertices), rounds)
 
 
 @lru_cache(maxsize=8)
@@ -107,7 +112,7 @@ def rectangle(x0: float, y0: float, x1: float, y1: float) -> Points:
 
 @lru_cache(maxsize=1)
 def _round_corners() -> tuple[Points, Points]:
-    """Twenty points of a rounded rectangle: which corner each belongs to (0 or 1), and its circle's point."""
+    """Return the corners (0 or 1 in x and y) and circle points of the 20 points of a rounded rectangle."""
     angles = (
         np.concatenate([np.linspace(start, start + 90, 5) for start in (180, 270, 0, 90)]) * math.pi / 180
     )
@@ -117,7 +122,7 @@ def _round_corners() -> tuple[Points, Points]:
 
 
 def rounded(x0: float, y0: float, x1: float, y1: float, radius: float) -> Points:
-    """A rectangle with round corners."""
+    """Return a rectangle with round corners."""
     corner, circle = _round_corners()
     return (
         circle * radius + corner * (x1 - x0 - 2 * radius, y1 - y0 - 2 * radius) + (x0 + radius, y0 + radius)
@@ -125,16 +130,16 @@ def rounded(x0: float, y0: float, x1: float, y1: float, radius: float) -> Points
 
 
 def arc(x: float, y: float, radius: tuple[float, float], degrees: tuple[float, float]) -> Points:
-    """A piece of an ellipse's line, clockwise on the screen from the first angle to the second."""
+    """Return an arc of an ellipse, clockwise on the screen from the first angle to the second."""
     angles = np.linspace(degrees[0], degrees[1], 16) * (math.pi / 180)
     return np.stack([x + radius[0] * np.cos(angles), y + radius[1] * np.sin(angles)], axis=1)
 
 
 def band(line: Points, width: float) -> Points:
-    """The closed shape of a line drawn `width` wide."""
-    ahead = np.empty_like(line)
-    ahead[1:-1] = line[2:] - line[:-2]
-    ahead[0], ahead[-1] = line[1] - line[0], line[-1] - line[-2]
-    length = np.hypot(ahead[:, 0], ahead[:, 1])[:, None]
-    side = np.stack([-ahead[:, 1], ahead[:, 0]], axis=1) / length * (width / 2)
+    """Return the closed shape of a line drawn `width` wide."""
+    tangent = np.empty_like(line)
+    tangent[1:-1] = line[2:] - line[:-2]
+    tangent[0], tangent[-1] = line[1] - line[0], line[-1] - line[-2]
+    length = np.hypot(tangent[:, 0], tangent[:, 1])[:, None]
+    side = np.stack([-tangent[:, 1], tangent[:, 0]], axis=1) / length * (width / 2)
     return np.concatenate([line + side, (line - side)[::-1]])

@@ -1,4 +1,4 @@
-"""What stands where in a scene, and which part of it is seen: everything about it but its colours."""
+"""The layout of a scene: which items are where, what of them is visible, and so the boxes. No colors yet."""
 
 from __future__ import annotations
 
@@ -18,48 +18,48 @@ from boxcrew.data.embedded.shelf.geometry import Outline, Pose, Tilt, unit_pose
 from boxcrew.data.embedded.shelf.products import CLASSES, PRODUCTS
 from boxcrew.data.embedded.shelf.setting import Row, Setting, choose_setting
 
-MIN_SIDE = 16  # pixels of the longer side of a labelled box
+MIN_SIDE = 16  # pixels of the longer side of a labeled box
 MIN_SHORT_SIDE = 6
-MIN_VISIBLE = 0.6  # part of a labelled object that is neither hidden nor outside the image
+MIN_VISIBLE = 0.6  # visible share of a labeled object: neither hidden nor outside the image
 MAX_NUM_PRODUCTS = 10
 NO_LABEL = -1
 
 _MAX_NUM_DISTRACTORS = 5
-_MIN_INSIDE = 0.75  # part of an item that lies in the image
+_MIN_INSIDE = 0.75  # share of an item that is in the image
 _FAR_SHARE = 0.06  # of the items are far away: 17 to 26 pixels
 _NUM_TRIES = 5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Item:
-    """One thing in a scene."""
+    """One product or distractor in a scene."""
 
     design: Design
     label: int  # 0..7, or NO_LABEL for a distractor
     traits: Traits
     outline: Outline
-    pose: Pose  # into pixels of the patch
+    pose: Pose  # to pixels of the patch
     mask: Mask  # of the patch
-    x: int  # where the patch lies in the image; parts of it may lie outside
-    y: int
+    x: int  # left edge of the patch in the image; the patch may extend beyond it
+    y: int  # top edge
     stance: Stance
-    hook_y: float = 0.0  # for hanging items: where the hook is, in pixels of the image
+    hook_y: float = 0.0  # of hanging items, in pixels of the image
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Scene:
-    """A scene before it is painted."""
+class ShelfScene:
+    """A scene that is laid out but not painted."""
 
     size: int  # side of the image, in pixels
     setting: Setting
     items: tuple[Item, ...]  # back to front
-    owner: npt.NDArray[np.uint8]  # (size, size): 1 + number of the item seen in a pixel, 0 for none
+    owner: npt.NDArray[np.uint8]  # (size, size): 1 + index of the item visible in a pixel, 0 for none
     target: Target  # boxes of the visible parts of the products
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Wish:
-    """An item before it has a place."""
+class _ItemPlan:
+    """An item that has no position yet."""
 
     design: Design
     label: int
@@ -68,138 +68,135 @@ class _Wish:
     length: float  # of the longer side, in pixels
 
 
-class _Ground:
-    """The image plane while it fills up: keeps what was placed visible."""
+class _Canvas:
+    """The image plane while items are placed. It keeps those placed before visible."""
 
     def __init__(self, size: int) -> None:
         self.owner = np.zeros((size, size), dtype=np.uint8)
         self.items: list[Item] = []
         self._areas: list[int] = []
-        self._seen: list[int] = []
+        self._num_visible: list[int] = []
         self._boxes: list[tuple[int, int, int, int]] = []
 
-    def offer(self, item: Item) -> bool:
-        """Places the item in front of all others, unless that hides too much of a product or of itself."""
+    def try_place(self, item: Item) -> bool:
+        """Place the item in front of all others, unless that hides too much of a product or of itself."""
         rows, columns = self._window(item)
         solid = item.mask >= 128
         left, top = columns.start - item.x, rows.start - item.y
         cover = solid[top : rows.stop - item.y, left : columns.stop - item.x]
-        area, seen = int(np.count_nonzero(solid)), int(np.count_nonzero(cover))
-        if seen < _MIN_INSIDE * area or self._crowds(item):
+        area, visible = int(np.count_nonzero(solid)), int(np.count_nonzero(cover))
+        if visible < _MIN_INSIDE * area or self._touches_same_class(item):
             return False
         under = self.owner[rows, columns]
         before = under.copy()
         hidden = self._products_in(before * cover)
         np.copyto(under, len(self.items) + 1, where=cover)
-        if not all(self._stays_seen(number, count) for number, count in hidden.items()):
+        if not all(self._stays_visible(number, count) for number, count in hidden.items()):
             under[...] = before
             return False
         for number, count in hidden.items():
-            self._seen[number] -= count
+            self._num_visible[number] -= count
             self._boxes[number] = self.visible_box(number)
         self.items.append(item)
         self._areas.append(area)
-        self._seen.append(seen)
+        self._num_visible.append(visible)
         self._boxes.append(_extent(cover, columns.start, rows.start))
         return True
 
     def visible_box(self, number: int) -> tuple[int, int, int, int]:
-        """The extent of an item's visible pixels; empty if there are none."""
+        """Return the extent of an item's visible pixels; empty if there are none."""
         rows, columns = self._window(self.items[number])
         return _extent(self.owner[rows, columns] == number + 1, columns.start, rows.start)
 
     def target(self) -> Target:
-        labelled = [k for k, item in enumerate(self.items) if item.label != NO_LABEL]
-        boxes = [self._boxes[k] for k in labelled]
-        return Target.of(boxes, [self.items[k].label for k in labelled])
+        products = [k for k, item in enumerate(self.items) if item.label != NO_LABEL]
+        boxes = [self._boxes[k] for k in products]
+        return Target.of(boxes, [self.items[k].label for k in products])
 
     def _window(self, item: Item) -> tuple[slice, slice]:
-        """Rows and columns of the image under the item's patch."""
+        """Return the rows and columns of the image under the item's patch."""
         size, (height, width) = len(self.owner), item.mask.shape
         x, y = max(item.x, 0), max(item.y, 0)
         return slice(y, max(min(item.y + height, size), y)), slice(x, max(min(item.x + width, size), x))
 
     def _products_in(self, owners: npt.NDArray[np.uint8]) -> dict[int, int]:
-        """The products whose pixels are among `owners`, and how many each has there."""
+        """Return the products among `owners`, and how many pixels each has there."""
         if not owners.any():
             return {}
         counts = np.bincount(owners.ravel(), minlength=len(self.items) + 1)[1:].tolist()
         return {k: count for k, count in enumerate(counts) if count and self.items[k].label != NO_LABEL}
 
-    def _stays_seen(self, number: int, newly_hidden: int) -> bool:
-        if self._seen[number] - newly_hidden < MIN_VISIBLE * self._areas[number]:
+    def _stays_visible(self, number: int, newly_hidden: int) -> bool:
+        if self._num_visible[number] - newly_hidden < MIN_VISIBLE * self._areas[number]:
             return False
         x0, y0, x1, y1 = self.visible_box(number)
         sides = (x1 - x0, y1 - y0)
         return max(sides) >= MIN_SIDE and min(sides) >= MIN_SHORT_SIDE
 
-    def _crowds(self, item: Item) -> bool:
-        """Whether a product would touch another of its class: where one ends would be anyone's guess."""
+    def _touches_same_class(self, item: Item) -> bool:
+        """Return whether a product would touch another of its class, which would make its box unclear."""
         if item.label == NO_LABEL:
             return False
         height, width = item.mask.shape
-        for other, (x0, y0, x1, y1) in zip(self.items, self._boxes, strict=True):
-            same = other.label == item.label
+        for placed, (x0, y0, x1, y1) in zip(self.items, self._boxes, strict=True):
+            same = placed.label == item.label
             if same and item.x < x1 and x0 < item.x + width and item.y < y1 and y0 < item.y + height:
                 return True
         return False
 
 
 def _extent(solid: Bools, x: int, y: int) -> tuple[int, int, int, int]:
-    """The box around what is true; `x`, `y` is where the array lies in the image."""
+    """Return the box around the true pixels; `x`, `y` is the position of the array in the image."""
     left, top, width, height = cv2.boundingRect(solid.view(np.uint8))
     return x + left, y + top, x + left + width, y + top + height
 
 
-def _tilt(rng: np.random.Generator, wish: _Wish) -> Tilt:
+def _tilt(rng: np.random.Generator, plan: _ItemPlan) -> Tilt:
     turn, stretch, along_x, along_y, mirror = (rng.random(5) * 2 - 1).tolist()
-    widest = {"stand": 0.03, "hang": 0.1, "flat": 0.5}[wish.row.stance]
-    if wish.row.stance == "flat" and wish.design.upright:
+    widest = {"stand": 0.03, "hang": 0.1, "flat": 0.5}[plan.row.stance]
+    if plan.row.stance == "flat" and plan.design.upright:
         widest = 0.25
-    lean = 0.1 if wish.row.stance == "flat" else 0.2
+    lean = 0.1 if plan.row.stance == "flat" else 0.2
     keystone = (lean * along_x, lean * 0.5 * along_y)
     return Tilt(angle=widest * turn, stretch=0.12 * stretch, keystone=keystone, mirrored=mirror > 0)
 
 
-def _shape(rng: np.random.Generator, wish: _Wish, size: int) -> Item | None:
-    """The item at the wished length, or as large as its row lets it be; none if that is too small."""
+def _shape(rng: np.random.Generator, plan: _ItemPlan, size: int) -> Item | None:
+    """Return the item at the planned length, or as large as its row allows; None if that is too small."""
     first, second, third, fourth, shift_x, shift_y = rng.random(6).tolist()
     traits: Traits = (first, second, third, fourth)
-    outline = wish.design.outline(traits)
+    outline = plan.design.outline(traits)
     vertices = np.concatenate(outline)
-    pose = unit_pose(vertices.min(axis=0), vertices.max(axis=0), _tilt(rng, wish))
+    pose = unit_pose(vertices.min(axis=0), vertices.max(axis=0), _tilt(rng, plan))
     placed = pose.apply(vertices)
     low, high = placed.min(axis=0), placed.max(axis=0)
     width, height = (high - low).tolist()
-    scale = min(wish.length / max(width, height), wish.row.room * size / height)
+    scale = min(plan.length / max(width, height), plan.row.room * size / height)
     if max(width, height) * scale < MIN_SIDE + 1 or min(width, height) * scale < MIN_SHORT_SIDE + 1:
         return None
     shift = (1 + shift_x, 1 + shift_y) - low * scale
     pixels, lengths = placed * scale + shift, map(len, outline)
     mask = silhouette(pixels, lengths, math.ceil(width * scale) + 3, math.ceil(height * scale) + 3)
     return Item(
-        design=wish.design, label=wish.label, traits=traits, outline=outline, pose=pose.scaled(scale, shift),
-        mask=mask, x=0, y=0, stance=wish.row.stance,
+        design=plan.design, label=plan.label, traits=traits, outline=outline, pose=pose.scaled(scale, shift),
+        mask=mask, x=0, y=0, stance=plan.row.stance,
     )  # fmt: skip
 
 
-def _settle(rng: np.random.Generator, wish: _Wish, ground: _Ground) -> bool:
-    """Tries some places of the wished row for the item."""
-    size = len(ground.owner)
-    shaped = _shape(rng, wish, size)
+def _place(rng: np.random.Generator, plan: _ItemPlan, canvas: _Canvas) -> bool:
+    """Try some positions in the planned row for the item."""
+    size = len(canvas.owner)
+    shaped = _shape(rng, plan, size)
     if shaped is None:
         return False
     height, width = shaped.mask.shape
-    line = (wish.row.far + (wish.row.near - wish.row.far) * wish.nearness) * size
+    line = (plan.row.far + (plan.row.near - plan.row.far) * plan.nearness) * size
     for across, drop in rng.random((_NUM_TRIES, 2)).tolist():
         x = round(-0.08 * width + across * (size - 0.84 * width))
-        top = {
-            "stand": line - height + 2,
-            "hang": line + (0.02 + 0.03 * drop) * size,
-            "flat": line - height / 2,
-        }
+        hanging = line + (0.02 + 0.03 * drop) * size
+        top = {"stand": line - height + 2, "hang": hanging, "flat": line - height / 2}
         item = replace(shaped, x=x, y=round(top[shaped.stance]), hook_y=line)
-        if ground.offer(item):
+        if canvas.try_place(item):
             return True
     return False
 
@@ -213,41 +210,41 @@ def _length(rng: np.random.Generator, design: Design, zoom: float, size: int) ->
 
 
 def _choose(rng: np.random.Generator, designs: Sequence[Design], setting: Setting) -> tuple[Design, Row]:
-    """A design that can be shown in this setting, and where."""
+    """Choose a design that can be displayed in this setting, and its row."""
     stances = {row.stance for row in setting.rows}
-    fitting = [design for design in designs if stances.intersection(design.stances)]
+    possible = [design for design in designs if stances.intersection(design.stances)]
     first, second = rng.random(2).tolist()
-    design = fitting[int(first * len(fitting))]
+    design = possible[int(first * len(possible))]
     rows = [row for row in setting.rows if row.stance in design.stances]
     return design, rows[int(second * len(rows))]
 
 
-def _wishes(rng: np.random.Generator, setting: Setting, size: int) -> list[_Wish]:
-    """The items of a scene, far ones first, so that near ones are drawn over them."""
+def _plan_items(rng: np.random.Generator, setting: Setting, size: int) -> list[_ItemPlan]:
+    """Choose the items of a scene, far ones first, so that near ones are drawn over them."""
     many, zooming, clutter = rng.random(3).tolist()
     num_products = 1 + int(many**0.85 * MAX_NUM_PRODUCTS)
     zoom = 0.62 * 2.3**zooming * (1.12 - 0.04 * num_products)
     order = np.concatenate([rng.permutation(len(CLASSES)), rng.permutation(len(CLASSES))]).tolist()
     labels = order[:num_products] + [NO_LABEL] * int(clutter * (_MAX_NUM_DISTRACTORS + 1))
-    wishes = []
+    plans = []
     for label in labels:
         designs = DISTRACTORS if label == NO_LABEL else PRODUCTS[CLASSES[label]]
         design, row = _choose(rng, designs, setting)
         nearness = float(rng.random())
         length = _length(rng, design, zoom * (row.depth + (1 - row.depth) * nearness), size)
-        wishes.append(_Wish(design=design, label=label, row=row, nearness=nearness, length=length))
-    return sorted(wishes, key=lambda wish: (wish.row.stance != "hang", wish.nearness))
+        plans.append(_ItemPlan(design=design, label=label, row=row, nearness=nearness, length=length))
+    return sorted(plans, key=lambda plan: (plan.row.stance != "hang", plan.nearness))
 
 
-def lay_out(rng: np.random.Generator, size: int) -> Scene:
-    """A scene with at least one product. What finds no place without hiding others is left out."""
+def lay_out(rng: np.random.Generator, size: int) -> ShelfScene:
+    """Lay out a scene with at least one product. Items that would hide others too much are left out."""
     while True:
         setting = choose_setting(rng)
-        ground = _Ground(size)
-        for wish in _wishes(rng, setting, size):
-            _settle(rng, wish, ground)
-        target = ground.target()
+        canvas = _Canvas(size)
+        for plan in _plan_items(rng, setting, size):
+            _place(rng, plan, canvas)
+        target = canvas.target()
         if len(target):
-            return Scene(
-                size=size, setting=setting, items=tuple(ground.items), owner=ground.owner, target=target
+            return ShelfScene(
+                size=size, setting=setting, items=tuple(canvas.items), owner=canvas.owner, target=target
             )

@@ -1,4 +1,4 @@
-"""The eight classes of the set, in the order of their labels, and the designs of each."""
+"""The eight classes of the set in the order of their labels, and the designs of each."""
 
 from __future__ import annotations
 

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from boxcrew.data.embedded.shelf.brush import INK, WHITE, Brush, Colour, darker, lighter, luminance, mix
 from boxcrew.data.embedded.shelf.design import Design, Traits, span
-from boxcrew.data.embedded.shelf.geometry import (
-    Outline,
-    arc,
-    band,
-    ellipse,
-    points,
-    rounded,
-    smooth,
-)
+from boxcrew.data.embedded.shelf.geometry import Outline, arc, band, curve, ellipse, points, rounded
 
 
 def _headphones_outline(t: Traits) -> Outline:
@@ -20,15 +12,9 @@ def _headphones_outline(t: Traits) -> Outline:
     width, top = span(t[0], 34, 40), span(t[1], 2, 8)
     arch = band(arc(50, 52, (width, 50 - top), (180, 360)), span(t[2], 7, 10))
     cup = span(t[3], 18, 23)
-    left = smooth(
-        points(
-            (50 - width - 9, 48),
-            (50 - width + 8, 44),
-            (50 - width + 13, 66),
-            (50 - width + 8, 48 + 2 * cup),
-            (50 - width - 9, 44 + 2 * cup),
-            (50 - width - 13, 66),
-        )
+    x = 50 - width
+    left = curve(
+        (x - 9, 48), (x + 8, 44), (x + 13, 66), (x + 8, 48 + 2 * cup), (x - 9, 44 + 2 * cup), (x - 13, 66)
     )
     return (arch, left, left * (-1, 1) + (100, 0))
 

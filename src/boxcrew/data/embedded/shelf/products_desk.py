@@ -9,6 +9,7 @@ from boxcrew.data.embedded.shelf.design import Design, Traits, span
 from boxcrew.data.embedded.shelf.geometry import (
     Outline,
     Points,
+    curve,
     ellipse,
     points,
     rectangle,
@@ -18,7 +19,7 @@ from boxcrew.data.embedded.shelf.geometry import (
 
 
 def _screen(brush: Brush, corners: Points) -> None:
-    """What a screen shows, on the quadrilateral of its corners from the top left clockwise."""
+    """Paint the content of a screen with these corners, clockwise from the top left."""
 
     def at(u: float, v: float) -> tuple[float, float]:
         top = corners[0] + (corners[1] - corners[0]) * u
@@ -53,24 +54,18 @@ def _screen(brush: Brush, corners: Points) -> None:
 def _laptop_outline(t: Traits) -> Outline:
     """An open laptop: an upright lid and a keyboard that comes forward."""
     lean, deep, lid = span(t[0], 2, 6), span(t[1], 74, 82), span(t[2], 0, 6)
-    screen = smooth(
-        points(
-            (12 + lean, lid),
-            (12 + lean, lid),
-            (88 - lean, lid),
-            (88 - lean, lid),
-            (88, 56),
-            (88, 56),
-            (12, 56),
-            (12, 56),
-        ),
-        1,
-    )
-    base = smooth(
-        points(
-            (12, 55), (12, 55), (88, 55), (88, 55), (100, deep), (100, deep + 3), (0, deep + 3), (0, deep)
-        ),
-        1,
+    left, right = (12 + lean, lid), (88 - lean, lid)
+    screen = curve(left, left, right, right, (88, 56), (88, 56), (12, 56), (12, 56), rounds=1)
+    base = curve(
+        (12, 55),
+        (12, 55),
+        (88, 55),
+        (88, 55),
+        (100, deep),
+        (100, deep + 3),
+        (0, deep + 3),
+        (0, deep),
+        rounds=1,
     )
     return (screen, base)
 
@@ -87,7 +82,7 @@ def _paint_laptop(brush: Brush, outline: Outline, t: Traits) -> None:
     left, right = 14 - 8 * 0.5, 86 + 8 * 0.5
     brush.fill(keys, points((15, 58), (85, 58), (right, 58 + span_y * 0.55), (left, 58 + span_y * 0.55)))
     if brush.fine:
-        rows = [58 + span_y * 0.55 * part for part in (0.25, 0.5, 0.75)]
+        rows = [58 + span_y * 0.55 * share for share in (0.25, 0.5, 0.75)]
         brush.line(lighter(keys, 0.3), 0.7, *(points((11, y), (89, y)) for y in rows))
         brush.line(
             lighter(keys, 0.3),
@@ -105,7 +100,7 @@ def _monitor_outline(t: Traits) -> Outline:
     """A screen on a foot."""
     low = span(t[0], 56, 64)
     neck = points((45, low - 2), (55, low - 2), (57, 80), (43, 80))
-    foot = smooth(points((26, 79), (74, 79), (78, 84), (78, 84), (22, 84), (22, 84)), 1)
+    foot = curve((26, 79), (74, 79), (78, 84), (78, 84), (22, 84), (22, 84), rounds=1)
     return (neck, foot, rounded(0, 0, 100, low, 2.5))
 
 
@@ -127,7 +122,7 @@ def _desktop_outline(t: Traits) -> Outline:
     """A screen with its keyboard before it."""
     monitor = _monitor_outline(t)
     lifted = tuple(shape * (0.84, 0.9) + (8, 0) for shape in monitor)
-    keyboard = smooth(points((10, 80), (90, 80), (90, 80), (98, 94), (97, 96), (3, 96), (2, 94), (10, 80)), 1)
+    keyboard = curve((10, 80), (90, 80), (90, 80), (98, 94), (97, 96), (3, 96), (2, 94), (10, 80), rounds=1)
     return (*lifted, keyboard)
 
 
@@ -182,8 +177,8 @@ def _paint_book_row(brush: Brush, outline: Outline, _: Traits) -> None:
                 [label, label + across * 0.56, label + across * 0.56 + down * tall, label + down * tall]
             ),
         )
-        for part in (0.05, 0.88, 0.93):
-            brush.line(gilt, 1.4, np.stack([book[0] + down * part, book[1] + down * part]))
+        for share in (0.05, 0.88, 0.93):
+            brush.line(gilt, 1.4, np.stack([book[0] + down * share, book[1] + down * share]))
 
 
 _GILT: Colour = (222.0, 190.0, 110.0)
@@ -221,16 +216,9 @@ def _open_book_outline(t: Traits) -> Outline:
     """A book lying open, its pages bent up from the fold."""
     rise, high = span(t[0], 4, 10), span(t[1], 54, 68)
     edge = [
-        (50, 8),
-        (38, 8 - rise),
-        (16, 8 - rise * 0.6),
-        (1, 10),
-        (1, 10),
-        (1, high),
-        (1, high),
-        (20, high - 4),
+        (50, 8), (38, 8 - rise), (16, 8 - rise * 0.6), (1, 10), (1, 10), (1, high), (1, high), (20, high - 4),
         (42, high - 2),
-    ]
+    ]  # fmt: skip
     left = points(*edge, (50, high + 5))
     right = left[::-1] * (-1, 1) + (100, 0)
     return (smooth(np.concatenate([left, right]), 2),)
@@ -243,14 +231,9 @@ def _paint_open_book(brush: Brush, outline: Outline, t: Traits) -> None:
     page = (244.0, 238.0, 222.0)
     for side in (-1, 1):
         line = points(
-            (0, 9),
-            (-13, 11 - rise),
-            (-32, 11 - rise * 0.6),
-            (-45, 13),
-            (-45, 13),
+            (0, 9), (-13, 11 - rise), (-32, 11 - rise * 0.6), (-45, 13), (-45, 13), (-45, high - 4),
             (-45, high - 4),
-            (-45, high - 4),
-        )
+        )  # fmt: skip
         sheet = smooth(np.concatenate([line, points((-28, high - 7), (-8, high - 5), (0, high + 1))]))
         brush.fill(page, sheet * (side, 1) + (50, 0))
         ends = [brush.between(10, 16) if brush.chance(0.25) else 41 for _ in range(7)]

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 from boxcrew.data.embedded.shelf.brush import INK, WHITE, Brush, Colour, darker, lighter, mix
 from boxcrew.data.embedded.shelf.design import Design, Traits, span
-from boxcrew.data.embedded.shelf.geometry import Outline, Points, ellipse, points, rectangle, rounded, smooth
+from boxcrew.data.embedded.shelf.geometry import Outline, Points, curve, ellipse, points, rectangle, rounded
 
 _STEEL: Colour = (196.0, 200.0, 206.0)
 _GOLD: Colour = (214.0, 176.0, 92.0)
 
 _PAIR = (12.0, -8.0)
-"""Where the farther shoe of a pair stands; the two are one object."""
+"""Offset of the farther shoe of a pair; the two are one object."""
 
 _Leathers = tuple[Colour, Colour, Colour]
 
@@ -31,7 +31,7 @@ def _paint_pair(brush: Brush, leathers: _Leathers, shoe: Callable[[Brush, _Leath
 def _sneaker_upper(t: Traits) -> Points:
     top = span(t[0], 8, 20)
     heel = [(4, 52), (4, 52), (3, 32), (6, top), (12, top - 3), (30, top), (36, top + 2)]
-    return smooth(points(*heel, (52, 25), (70, 31), (92, 36), (99, 46), (98, 52), (98, 52)))
+    return curve(*heel, (52, 25), (70, 31), (92, 36), (99, 46), (98, 52), (98, 52))
 
 
 def _sneaker_outline(t: Traits) -> Outline:
@@ -48,7 +48,7 @@ def _paint_sneaker(brush: Brush, outline: Outline, t: Traits) -> None:
         brush.fill(cloth, upper)
         brush.fill(darker(cloth, 0.5), ellipse(20, top, 15, 3.5))
         brush.fill(trim, points((2, 30), (12, 32), (14, 52), (2, 52)))
-        brush.fill(lighter(cloth, 0.35), smooth(points((76, 54), (76, 40), (84, 33), (102, 36), (102, 54))))
+        brush.fill(lighter(cloth, 0.35), curve((76, 54), (76, 40), (84, 33), (102, 36), (102, 54)))
         if stripe_style == 0:
             brush.fill(trim, *(points((x, 24), (x + 5, 25), (x - 1, 50), (x - 6, 50)) for x in (34, 43, 52)))
         elif stripe_style == 1:
@@ -66,10 +66,8 @@ def _paint_sneaker(brush: Brush, outline: Outline, t: Traits) -> None:
 def _boot_upper(t: Traits) -> Points:
     shaft = span(t[0], 34, 44)
     back = [(6, 88), (4, 70), (6, 40), (4, 2), (4, 2), (shaft, 2), (shaft, 2)]
-    return smooth(
-        points(
-            *back, (shaft - 1, 40), (shaft + 4, 54), (72, 64), (86, 76), (86, 89), (86, 89), (6, 89), (6, 89)
-        )
+    return curve(
+        *back, (shaft - 1, 40), (shaft + 4, 54), (72, 64), (86, 76), (86, 89), (86, 89), (6, 89), (6, 89)
     )
 
 
@@ -87,7 +85,7 @@ def _paint_boot(brush: Brush, outline: Outline, t: Traits) -> None:
         leather, sole, trim = leathers
         brush.fill(leather, upper)
         brush.fill(darker(leather, 0.3), rectangle(0, 0, shaft + 6, 9))
-        brush.fill(lighter(leather, 0.14), smooth(points((48, 86), (58, 64), (74, 66), (88, 78), (88, 88))))
+        brush.fill(lighter(leather, 0.14), curve((48, 86), (58, 64), (74, 66), (88, 78), (88, 88)))
         brush.line(
             darker(leather, 0.4), 1.4, points((shaft - 10, 8), (shaft - 9, 46), (shaft + 2, 62), (50, 86))
         )
@@ -110,7 +108,7 @@ def _heel_shape(t: Traits) -> Points:
     height = span(t[0], 8, 20)
     back = [(6, 62), (8, 62), (12, 34), (8, 24), (8, height), (10, height - 2)]
     front = [(22, 26), (40, 38), (62, 47), (74, 46), (92, 54), (98, 60), (96, 64), (70, 64)]
-    return smooth(points(*back, *front, (44, 54), (22, 40), (17, 38), (11, 63)))
+    return curve(*back, *front, (44, 54), (22, 40), (17, 38), (11, 63))
 
 
 def _heel_outline(t: Traits) -> Outline:
@@ -126,7 +124,7 @@ def _paint_heel(brush: Brush, outline: Outline, t: Traits) -> None:
         leather, sole, trim = leathers
         brush.fill(leather, outline[1])
         brush.line(sole, 2.6, points((13, 38), (20, 40), (44, 55), (68, 64.5), (98, 64.5)))
-        inside = smooth(points((10, height), (24, 26), (44, 39), (70, 47), (40, 41), (14, 28)))
+        inside = curve((10, height), (24, 26), (44, 39), (70, 47), (40, 41), (14, 28))
         brush.fill(darker(leather, 0.5), inside)
         if bow:
             brush.fill(trim, points((66, 42), (74, 50), (66, 54)), points((82, 46), (74, 50), (81, 57)))
@@ -138,21 +136,11 @@ def _paint_heel(brush: Brush, outline: Outline, t: Traits) -> None:
 
 def _strap(t: Traits) -> tuple[Points, Points]:
     wide, narrow = span(t[0], 13, 17), span(t[0], 9, 12)
-    top = smooth(
-        points(
-            (50 - wide, 36),
-            (50 - narrow, 3),
-            (50 - narrow + 2, 0),
-            (48 + narrow, 0),
-            (50 + narrow, 3),
-            (50 + wide, 36),
-        ),
-        1,
+    left, right = 50 - narrow, 50 + narrow
+    top = curve(
+        (50 - wide, 36), (left, 3), (left + 2, 0), (48 + narrow, 0), (right, 3), (50 + wide, 36), rounds=1
     )
-    bottom = smooth(
-        points((50 - wide, 64), (50 - narrow, 96), (46, 103), (54, 103), (50 + narrow, 96), (50 + wide, 64)),
-        1,
-    )
+    bottom = curve((50 - wide, 64), (left, 96), (46, 103), (54, 103), (right, 96), (50 + wide, 64), rounds=1)
     return top, bottom
 
 
@@ -195,20 +183,12 @@ def _paint_round_watch(brush: Brush, outline: Outline, t: Traits) -> None:
     dial = brush.colour((0.3, 0.9), (0.15, 0.4)) if dark else brush.grey(0.85, 0.98)
     brush.fill(dial, ellipse(50, 50, radius - 4.5))
     ink = WHITE if dark else INK
-    turns = [math.pi / 6 * hour for hour in range(12)]
-    anchor_coverage = radius - 6.5
-    marks = [(math.cos(a), math.sin(a)) for a in turns]
-    brush.line(
-        ink,
-        1.6,
-        *(
-            points(
-                (50 + c * (anchor_coverage - 3), 50 + s * (anchor_coverage - 3)),
-                (50 + c * anchor_coverage, 50 + s * anchor_coverage),
-            )
-            for c, s in marks
-        ),
-    )
+    angles = [math.pi / 6 * hour for hour in range(12)]
+    outer = radius - 6.5
+    inner = outer - 3
+    marks = [(math.cos(a), math.sin(a)) for a in angles]
+    lines = (points((50 + c * inner, 50 + s * inner), (50 + c * outer, 50 + s * outer)) for c, s in marks)
+    brush.line(ink, 1.6, *lines)
     if brush.chance(0.4):
         brush.fill(mix(dial, ink, 0.25), ellipse(43, 52, 3.5), ellipse(57, 52, 3.5))
     minute, hour = brush.between(0, 6.3), brush.between(0, 6.3)
@@ -259,17 +239,9 @@ def _paint_phone_front(brush: Brush, outline: Outline, t: Traits) -> None:
     brush.fill(wallpaper, screen)
     second = brush.colour((0.3, 0.8), (0.5, 1.0))
     middle = brush.between(30, 70)
+    left, right = 52.5 - half, 47.5 + half
     brush.fill(
-        second,
-        smooth(
-            points(
-                (52.5 - half, 94),
-                (52.5 - half, middle),
-                (50, middle + 14),
-                (47.5 + half, middle - 12),
-                (47.5 + half, 94),
-            )
-        ),
+        second, curve((left, 94), (left, middle), (50, middle + 14), (right, middle - 12), (right, 94))
     )
     brush.fill(INK, rounded(44, 4.5, 56, 8, 1.6))
     if brush.chance(0.65):
@@ -316,8 +288,8 @@ def _paint_keypad_phone(brush: Brush, outline: Outline, t: Traits) -> None:
     brush.fill(glow, rectangle(58 - half, 13, 42 + half, 43))
     brush.line(darker(glow, 0.6), 2.0, points((36, 22), (56, 22)), points((36, 30), (62, 30)))
     key = WHITE if sum(body) < 330 else darker(body, 0.5)
-    places = [(x, y) for y in (54, 64, 74, 84) for x in (51 - half * 0.62, 50, 49 + half * 0.62)]
-    brush.fill(key, *(ellipse(x, y, 4.6, 3.2) for x, y in places))
+    keys = [(x, y) for y in (54, 64, 74, 84) for x in (51 - half * 0.62, 50, 49 + half * 0.62)]
+    brush.fill(key, *(ellipse(x, y, 4.6, 3.2) for x, y in keys))
 
 
 SHOES = (

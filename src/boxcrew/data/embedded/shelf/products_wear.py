@@ -10,6 +10,7 @@ from boxcrew.data.embedded.shelf.geometry import (
     Outline,
     Points,
     band,
+    curve,
     ellipse,
     mirrored,
     points,
@@ -23,7 +24,7 @@ def _contrast(colour: Colour) -> Colour:
 
 
 def _print_fabric(brush: Brush, base: Colour) -> None:
-    """A pattern over the whole cloth, or none."""
+    """Paint a pattern over the fabric, or none."""
     kind = brush.pick(7)
     second = brush.fabric() if brush.chance(0.6) else _contrast(base)
     step = brush.between(9, 17)
@@ -52,30 +53,14 @@ def _folds(brush: Brush, base: Colour) -> None:
 def _tshirt_outline(t: Traits) -> Outline:
     """A body with sleeves from short to long."""
     long = t[0] > 0.6
-    anchor_coverage, drop = (
-        (span(t[1], 3, 7), span(t[1], 80, 70)) if long else (span(t[1], 1, 6), span(t[0], 36, 46))
-    )
+    wrist, drop = (span(t[1], 3, 7), span(t[1], 80, 70)) if long else (span(t[1], 1, 6), span(t[0], 36, 46))
     waist = span(t[2], 25, 30)
     hem = span(t[3], 88, 100)
     cuff = 12 if long else 14
     half = [
-        (41, 7),
-        (37, 4),
-        (33, 6),
-        (19, 13),
-        (15, 17),
-        (anchor_coverage, drop),
-        (anchor_coverage, drop),
-        (anchor_coverage + cuff, drop + 5),
-    ]
-    half += [
-        (anchor_coverage + cuff, drop + 5),
-        (waist, 36),
-        (waist, 36),
-        (waist, 60),
-        (waist - 1, hem),
-        (waist, hem + 1),
-    ]
+        (41, 7), (37, 4), (33, 6), (19, 13), (15, 17), (wrist, drop), (wrist, drop), (wrist + cuff, drop + 5),
+        (wrist + cuff, drop + 5), (waist, 36), (waist, 36), (waist, 60), (waist - 1, hem), (waist, hem + 1),
+    ]  # fmt: skip
     neck = [(46, 12)]
     return (smooth(mirrored([*neck, *half])),)
 
@@ -103,27 +88,14 @@ def _paint_tshirt(brush: Brush, outline: Outline, t: Traits) -> None:
 
 def _hoodie_outline(t: Traits) -> Outline:
     """Long sleeves, a hood, a broad band at the hem."""
-    anchor_coverage, drop = span(t[0], 2, 8), span(t[1], 76, 86)
+    wrist, drop = span(t[0], 2, 8), span(t[1], 76, 86)
     waist = span(t[2], 23, 27)
     hem = span(t[3], 92, 100)
     half = [
-        (44, 1),
-        (36, 4),
-        (31, 12),
-        (19, 18),
-        (14, 24),
-        (anchor_coverage, drop),
-        (anchor_coverage, drop),
-        (anchor_coverage + 11, drop + 4),
-    ]
-    half += [
-        (anchor_coverage + 11, drop + 4),
-        (waist, 42),
-        (waist, 44),
-        (waist - 1, hem - 8),
-        (waist + 1, hem),
+        (44, 1), (36, 4), (31, 12), (19, 18), (14, 24), (wrist, drop), (wrist, drop), (wrist + 11, drop + 4),
+        (wrist + 11, drop + 4), (waist, 42), (waist, 44), (waist - 1, hem - 8), (waist + 1, hem),
         (waist + 2, hem),
-    ]
+    ]  # fmt: skip
     return (smooth(mirrored(half)),)
 
 
@@ -137,9 +109,9 @@ def _paint_hoodie(brush: Brush, outline: Outline, t: Traits) -> None:
     waist = span(t[2], 23, 27)
     brush.fill(trim, rectangle(waist, hem - 7, 100 - waist, hem + 2))
     brush.line(trim, 1.4, points((24, 18), (waist, 42)), points((76, 18), (100 - waist, 42)))
-    brush.fill(darker(base, 0.6), smooth(points((50, 22), (37, 15), (40, 5), (50, 4), (60, 5), (63, 15))))
+    brush.fill(darker(base, 0.6), curve((50, 22), (37, 15), (40, 5), (50, 4), (60, 5), (63, 15)))
     brush.fill(
-        darker(base, 0.15), smooth(points((34, 66), (66, 66), (66, 66), (72, 86), (28, 86), (34, 66)), 1)
+        darker(base, 0.15), curve((34, 66), (66, 66), (66, 66), (72, 86), (28, 86), (34, 66), rounds=1)
     )
     if brush.chance(0.5):
         brush.line(lighter(base, 0.6), 1.8, points((50, 22), (50, hem)))
@@ -152,15 +124,9 @@ def _dress_outline(t: Traits) -> Outline:
     half: list[tuple[float, float]] = [(44, 14), (37, 2), (33, 2)]
     half += [(17, 14), (17, 14), (23, 24)] if t[2] > 0.5 else [(32, 8)]
     half += [
-        (30, 24),
-        (31, 30),
-        (waist, 42),
-        (waist, 44),
-        (flare + 6, 78),
-        (flare, 98),
-        (flare, 99),
+        (30, 24), (31, 30), (waist, 42), (waist, 44), (flare + 6, 78), (flare, 98), (flare, 99),
         (flare + 14, 103),
-    ]
+    ]  # fmt: skip
     return (smooth(mirrored(half)),)
 
 
@@ -170,8 +136,8 @@ def _paint_dress(brush: Brush, outline: Outline, t: Traits) -> None:
     _print_fabric(brush, base)
     flare, waist = span(t[0], 2, 18), span(t[1], 33, 38)
     soft = darker(base, 0.2)
-    for part in (0.2, 0.4, 0.6, 0.8):
-        top, bottom = span(part, waist, 100 - waist), span(part, flare, 100 - flare)
+    for share in (0.2, 0.4, 0.6, 0.8):
+        top, bottom = span(share, waist, 100 - waist), span(share, flare, 100 - flare)
         brush.line(soft, 1.4, points((top, 46), (bottom, 102)))
     belt = _contrast(base) if brush.chance(0.5) else darker(base, 0.4)
     brush.fill(belt, rectangle(waist - 4, 40, 104 - waist, 46))
@@ -181,15 +147,9 @@ def _legs(waist: float, hip: float, ankle: tuple[float, float], length: float, c
     """A pair of legs; `ankle` gives the outer and inner x of the left one."""
     outer, inner = ankle
     left = [
-        (waist, 0),
-        (waist, 0),
-        (waist - 1, 9),
-        (hip, 26),
-        (outer, length),
-        (outer, length),
-        (inner, length + 1),
-    ]
-    left += [(inner, length + 1), (49, crotch + 2), (49.5, crotch)]
+        (waist, 0), (waist, 0), (waist - 1, 9), (hip, 26), (outer, length), (outer, length),
+        (inner, length + 1), (inner, length + 1), (49, crotch + 2), (49.5, crotch),
+    ]  # fmt: skip
     return smooth(mirrored(left))
 
 
@@ -232,16 +192,9 @@ def _joggers_outline(t: Traits) -> Outline:
     """Loose legs drawn together above the feet."""
     loose = span(t[0], 14, 22)
     left = [
-        (29, 0),
-        (29, 0),
-        (27, 8),
-        (23, 26),
-        (loose, 78),
-        (loose + 6, 92),
-        (loose + 6, 92),
-        (loose + 6, 103),
-    ]
-    left += [(loose + 6, 103), (42, 103), (42, 103), (42, 92), (45, 80), (49, 42), (49.5, 38)]
+        (29, 0), (29, 0), (27, 8), (23, 26), (loose, 78), (loose + 6, 92), (loose + 6, 92), (loose + 6, 103),
+        (loose + 6, 103), (42, 103), (42, 103), (42, 92), (45, 80), (49, 42), (49.5, 38),
+    ]  # fmt: skip
     return (smooth(mirrored(left)),)
 
 

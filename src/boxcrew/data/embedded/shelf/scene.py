@@ -1,4 +1,4 @@
-"""Scenes of the set: the same seed, split and index give the same picture and boxes, anywhere."""
+"""Scenes of the set: the same seed, split and index give the same image and boxes on every machine."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ import numpy.typing as npt
 from boxcrew.core.types import Image, Target
 from boxcrew.data.embedded.shelf.brush import Brush
 from boxcrew.data.embedded.shelf.geometry import arc, points
-from boxcrew.data.embedded.shelf.layout import Item, Scene, lay_out
+from boxcrew.data.embedded.shelf.layout import Item, ShelfScene, lay_out
 from boxcrew.data.embedded.shelf.surfaces import paint_surfaces
 
 SPLIT_NUMBERS = {"train": 0, "val": 1, "test": 2}
-_PAINT = 1  # keeps the painter's random numbers apart from the layout's
+_PAINT = 1  # separates the random numbers of painting from those of the layout
 _NOISE_SIDE = 600
 
 
 @dataclass(frozen=True, kw_only=True)
 class Light:
-    """Where the light of a scene comes from, and the shadows it casts."""
+    """The light of a scene: its direction and the shadows it casts."""
 
-    x: float  # where it comes from: -1 left, 1 right
-    y: float  # -1 above
+    x: float  # direction it comes from: -1 left, 1 right
+    y: float  # -1 from above
     shadow: float  # how dark shadows are, 0..1
-    soft: float  # how wide they are, of an item's size
+    soft: float  # width of shadows as a share of an item's size
 
 
-def make_scene(*, seed: int, split: str, index: int, size: int = 320) -> Scene:
-    """The scene before it is painted: cheap, with its boxes. `size` is the side of the image, 160 to 500."""
-    assert 160 <= size <= 500, size  # the textures are 512 wide, and smaller images have no room for products
+def make_scene(*, seed: int, split: str, index: int, size: int = 320) -> ShelfScene:
+    """Return the unpainted scene with its boxes, which is cheap. `size` is the image side, 160 to 500."""
+    assert 160 <= size <= 500, size  # textures are 512 wide; smaller images have no room for products
     return lay_out(np.random.default_rng([seed, SPLIT_NUMBERS[split], index]), size)
 
 
 def draw_scene(*, seed: int, split: str, index: int, size: int = 320) -> tuple[Image, Target]:
-    """The picture (size, size, 3) and its boxes, those of `make_scene`."""
+    """Return the image (size, size, 3) and its boxes, which are those of `make_scene`."""
     scene = make_scene(seed=seed, split=split, index=index, size=size)
     rng = np.random.default_rng([seed, SPLIT_NUMBERS[split], index, _PAINT])
     return paint_scene(scene, rng), scene.target
 
 
-def paint_scene(scene: Scene, rng: np.random.Generator) -> Image:
+def paint_scene(scene: ShelfScene, rng: np.random.Generator) -> Image:
     image = paint_surfaces(scene.setting, scene.size, rng)
     side, up, dark, soft = rng.random(4).tolist()
     light = Light(x=2 * side - 1, y=-0.4 - 0.6 * up, shadow=0.25 + 0.3 * dark, soft=0.05 + 0.07 * soft)
@@ -56,7 +56,7 @@ def paint_scene(scene: Scene, rng: np.random.Generator) -> Image:
 
 
 def _window(item: Item, size: int, margin: int = 0) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
-    """Where the patch (with a margin) lies in the image, and which part of the patch that is."""
+    """Return the slices of the image that an item's patch (with a margin) covers, and those of the patch."""
     height, width = item.mask.shape
     x, y = item.x - margin, item.y - margin
     x0, y0 = max(x, 0), max(y, 0)
@@ -65,25 +65,24 @@ def _window(item: Item, size: int, margin: int = 0) -> tuple[tuple[slice, slice]
 
 
 def _cast_shadow(image: Image, item: Item, light: Light) -> None:
-    """Darkens what lies behind the item, and where it touches its support."""
+    """Darken the background around the item and under its foot."""
     height, width = item.mask.shape
-    length = max(height, width)
-    anchor_coverage = max(2, round(light.soft * length))
-    margin = 3 * anchor_coverage
+    radius = max(2, round(light.soft * max(height, width)))
+    margin = 3 * radius
     shadow = np.zeros((height + 2 * margin, width + 2 * margin), dtype=np.uint8)
-    left, top = margin - round(light.x * anchor_coverage), margin - round(light.y * anchor_coverage)
+    left, top = margin - round(light.x * radius), margin - round(light.y * radius)
     shadow[top : top + height, left : left + width] = item.mask
     if item.stance == "stand":
-        foot = (width // 2 + margin - round(light.x * anchor_coverage), margin + height - 3)
-        cv2.ellipse(shadow, foot, (round(width * 0.52), max(2, anchor_coverage)), 0, 0, 360, 255, -1)
-    shadow = cv2.blur(cv2.blur(shadow, (2 * anchor_coverage + 1,) * 2), (anchor_coverage + 1,) * 2)
-    there, here = _window(item, len(image), margin)
-    keep = cv2.convertScaleAbs(shadow[here], alpha=-light.shadow, beta=255)
-    image[there] = cv2.multiply(image[there], cv2.merge([keep, keep, keep]), scale=1 / 255)
+        foot = (width // 2 + margin - round(light.x * radius), margin + height - 3)
+        cv2.ellipse(shadow, foot, (round(width * 0.52), max(2, radius)), 0, 0, 360, 255, -1)
+    shadow = cv2.blur(cv2.blur(shadow, (2 * radius + 1,) * 2), (radius + 1,) * 2)
+    in_image, in_patch = _window(item, len(image), margin)
+    keep = cv2.convertScaleAbs(shadow[in_patch], alpha=-light.shadow, beta=255)
+    image[in_image] = cv2.multiply(image[in_image], cv2.merge([keep, keep, keep]), scale=1 / 255)
 
 
 def _draw_hook(image: Image, item: Item) -> None:
-    """A bent wire from the hook down into the item, with a shine on it."""
+    """Draw a bent wire from the hook down into the item, with a highlight."""
     height, width = item.mask.shape
     x, bottom = item.x + width / 2, item.y + min(12.0, 0.2 * height)
     bend = arc(x - 3.5, item.hook_y + 1, (3.5, 4.5), (-180, 0))
@@ -95,24 +94,22 @@ def _draw_hook(image: Image, item: Item) -> None:
 
 
 def paint_item(image: Image, item: Item, rng: np.random.Generator, light: Light) -> None:
-    """Paints the item into the image, within its mask."""
+    """Paint the item into the image, within its mask."""
     height, width = item.mask.shape
-    patch = np.full((height, width, 3), 72, dtype=np.uint8)  # shows, faintly, as a line around the item
+    patch = np.full((height, width, 3), 72, dtype=np.uint8)  # shows faintly as a line around the item
     item.design.paint(Brush(patch, item.pose, rng), item.outline, item.traits)
-    there, here = _window(item, len(image))
-    lit = patch[here] * _relief(item, light)[here][..., None]
-    cover = (item.mask[here].astype(np.float32) / 255)[..., None]
-    behind = image[there]
-    image[there] = np.clip(behind + (lit - behind) * cover, 0, 255).astype(np.uint8)
+    in_image, in_patch = _window(item, len(image))
+    lit = patch[in_patch] * _relief(item, light)[in_patch][..., None]
+    cover = (item.mask[in_patch].astype(np.float32) / 255)[..., None]
+    behind = image[in_image]
+    image[in_image] = np.clip(behind + (lit - behind) * cover, 0, 255).astype(np.uint8)
 
 
 def _relief(item: Item, light: Light) -> npt.NDArray[np.float32]:
-    """Brightness over the patch: rounder at the edges, brighter towards the light."""
+    """Return the brightness over the patch: rounded at the edges, brighter towards the light."""
     height, width = item.mask.shape
-    anchor_coverage = max(1, round(0.05 * max(height, width)))
-    edge = cv2.blur(item.mask, (2 * anchor_coverage + 1,) * 2, borderType=cv2.BORDER_CONSTANT).astype(
-        np.float32
-    )
+    radius = max(1, round(0.05 * max(height, width)))
+    edge = cv2.blur(item.mask, (2 * radius + 1,) * 2, borderType=cv2.BORDER_CONSTANT).astype(np.float32)
     across = np.linspace(-0.1 * light.x, 0.1 * light.x, width, dtype=np.float32)
     down = np.linspace(0.08, -0.08, height, dtype=np.float32)
     result: npt.NDArray[np.float32] = (0.74 + edge * (0.3 / 255)) * (1 + across[None, :] + down[:, None])
@@ -121,12 +118,12 @@ def _relief(item: Item, light: Light) -> npt.NDArray[np.float32]:
 
 @lru_cache(maxsize=1)
 def _noise() -> npt.NDArray[np.float32]:
-    """Made once: pictures take pieces of it, because fresh noise costs more than all the painting."""
+    """Return noise that all images share: fresh noise would cost more than all the painting."""
     return np.random.default_rng(15).standard_normal((_NOISE_SIDE, _NOISE_SIDE, 3)).astype(np.float32)
 
 
 def _light_map(rng: np.random.Generator, size: int) -> npt.NDArray[np.float32]:
-    """(size, size, 3) factors: the level and cast of the light, its unevenness, sometimes a window's beam."""
+    """Return (size, size, 3) factors: level, tint and unevenness of the light, sometimes a window's beam."""
     bright, beam, x, lean = rng.random(4).tolist()
     cast = 1 + 0.09 * (rng.random(3) - 0.5)
     coarse = (0.84 + 0.28 * bright) * cast * (1 + 0.3 * (rng.random((3, 3, 1)) - 0.5))
@@ -143,7 +140,7 @@ def _light_map(rng: np.random.Generator, size: int) -> npt.NDArray[np.float32]:
 
 
 def _expose(image: Image, rng: np.random.Generator) -> Image:
-    """Lights the picture, and takes it: slight blur and noise."""
+    """Apply the light, then the slight blur and noise of a camera."""
     size = len(image)
     blur, grain, x, y = rng.random(4).tolist()
     if blur < 0.35:

@@ -1,4 +1,4 @@
-"""Where a scene takes place: the furniture as numbers, before anything is painted."""
+"""The setting of a scene: its furniture as numbers, before anything is painted."""
 
 from __future__ import annotations
 
@@ -10,26 +10,24 @@ import numpy as np
 
 from boxcrew.data.embedded.shelf.design import Stance
 
-Kind = Literal["shelf", "table", "rail", "flat"]
+SettingKind = Literal["shelf", "table", "rail", "flat"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A place for items. Numbers are parts of the image's side."""
+    """A row of items. Numbers are fractions of the image's side."""
 
     stance: Stance
     near: float  # y of the feet (stand), the hook (hang) or the middle (flat) of the nearest item
-    far: float  # the same for the farthest
-    room: float  # greatest height of an item
-    depth: float = 1.0  # how large a far item looks against a near one
+    far: float  # the same of the farthest item
+    room: float  # maximum height of an item
+    depth: float = 1.0  # size of a far item relative to a near one
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    kind: Kind
-    lines: tuple[
-        float, ...
-    ]  # y of what is built: the boards' tops, the table's back edge, the floor and the rail
+    kind: SettingKind
+    lines: tuple[float, ...]  # y of the boards' tops, the table's back edge, or the floor and the rail
     rows: tuple[Row, ...]
 
 
@@ -57,7 +55,7 @@ def _rail(rng: np.random.Generator) -> Setting:
     return Setting(kind="rail", lines=(floor, rail), rows=(stand, hang))
 
 
-def _flat(rng: np.random.Generator) -> Setting:  # noqa: ARG001  all settings are made alike
+def _flat(rng: np.random.Generator) -> Setting:  # noqa: ARG001  all makers have one signature
     return Setting(kind="flat", lines=(), rows=(Row(stance="flat", near=0.92, far=0.08, room=0.5),))
 
 
@@ -70,6 +68,6 @@ _MAKERS: tuple[tuple[float, Callable[[np.random.Generator], Setting]], ...] = (
 
 
 def choose_setting(rng: np.random.Generator) -> Setting:
-    chosen = rng.random()
-    maker = next(maker for upto, maker in _MAKERS if chosen < upto)
+    drawn = rng.random()
+    maker = next(maker for limit, maker in _MAKERS if drawn < limit)
     return maker(rng)

@@ -1,4 +1,4 @@
-"""The furniture and walls of a scene, painted from a few textures made once for each process."""
+"""The furniture and walls of a scene, painted with a few textures that each process makes once."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import numpy.typing as npt
 
 from boxcrew.core.types import Image
 from boxcrew.data.embedded.shelf.brush import Colour, darker, hsv
-from boxcrew.data.embedded.shelf.setting import Kind, Setting
+from boxcrew.data.embedded.shelf.setting import Setting, SettingKind
 
 Texture = npt.NDArray[np.uint8]
-"""(512, 512) grey, mean near 128."""
+"""(512, 512) gray levels with a mean near 128."""
 
 _SIDE = 512
 
 
-def _normal(texture: npt.NDArray[np.float32]) -> Texture:
-    spread = (texture - texture.mean()) / (texture.std() + 1e-6)
-    result: Texture = np.clip(128 + 42 * spread, 0, 255).astype(np.uint8)
+def _normalize(texture: npt.NDArray[np.float32]) -> Texture:
+    normalized = (texture - texture.mean()) / (texture.std() + 1e-6)
+    result: Texture = np.clip(128 + 42 * normalized, 0, 255).astype(np.uint8)
     return result
 
 
@@ -33,13 +33,13 @@ def _clouds(rng: np.random.Generator, width: int, height: int) -> npt.NDArray[np
 
 @lru_cache(maxsize=1)
 def _wood() -> Texture:
-    """Grain along x."""
+    """Return a wood texture with its grain along x."""
     rng = np.random.default_rng(11)
     streaks = _clouds(rng, 4, 160) + 0.7 * _clouds(rng, 9, 420) + 0.8 * _clouds(rng, 3, 40)
     rows = np.arange(_SIDE, dtype=np.float32)
     x, y = np.meshgrid(rows, rows)
     bent = y + 9 * np.sin(x / 90) + 6 * _clouds(rng, 3, 4)
-    return _normal(
+    return _normalize(
         cv2.remap(streaks, x, bent.astype(np.float32), cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT)
     )
 
@@ -47,7 +47,7 @@ def _wood() -> Texture:
 @lru_cache(maxsize=1)
 def _plaster() -> Texture:
     rng = np.random.default_rng(12)
-    return _normal(_clouds(rng, 6, 6) + 0.5 * _clouds(rng, 40, 40) + 0.5 * _clouds(rng, 250, 250))
+    return _normalize(_clouds(rng, 6, 6) + 0.5 * _clouds(rng, 40, 40) + 0.5 * _clouds(rng, 250, 250))
 
 
 @lru_cache(maxsize=1)
@@ -55,7 +55,7 @@ def _cloth() -> Texture:
     rng = np.random.default_rng(13)
     rows = np.arange(_SIDE, dtype=np.float32)
     threads = np.sin(rows * 1.9)[:, None] + np.sin(rows * 1.9)[None, :]
-    return _normal(threads + 0.8 * _clouds(rng, 300, 300) + 0.6 * _clouds(rng, 12, 12))
+    return _normalize(threads + 0.8 * _clouds(rng, 300, 300) + 0.6 * _clouds(rng, 12, 12))
 
 
 @lru_cache(maxsize=1)
@@ -64,11 +64,11 @@ def _marble() -> Texture:
     rows = np.arange(_SIDE, dtype=np.float32) / 60
     x, y = np.meshgrid(rows, rows)
     veins = np.abs(np.sin(0.7 * x + 0.5 * y + 1.6 * _clouds(rng, 6, 6) + 0.3 * _clouds(rng, 30, 30)))
-    return _normal(0.35 * _clouds(rng, 8, 8) - np.exp(-9 * veins))
+    return _normalize(0.35 * _clouds(rng, 8, 8) - np.exp(-9 * veins))
 
 
 def _tint(texture: Texture, area: Image, rng: np.random.Generator, colour: Colour, contrast: float) -> None:
-    """Covers `area` with a random piece of the texture in shades of the colour."""
+    """Cover `area` with a random piece of the texture in shades of the color."""
     height, width = area.shape[:2]
     x, y = (rng.random(2) * (_SIDE - width, _SIDE - height)).astype(int).tolist()
     steps = 1 + contrast * (np.arange(256) - 128) / 128
@@ -78,7 +78,7 @@ def _tint(texture: Texture, area: Image, rng: np.random.Generator, colour: Colou
 
 
 def shade_rows(area: Image, first: float, last: float) -> None:
-    """Multiplies the brightness, from `first` at the top to `last` at the bottom."""
+    """Multiply the brightness by a factor from `first` at the top to `last` at the bottom."""
     factors = np.linspace(first, last, len(area), dtype=np.float32)[:, None, None]
     np.clip(area * factors, 0, 255, out=area, casting="unsafe")
 
@@ -94,7 +94,7 @@ def _wall_colour(rng: np.random.Generator) -> Colour:
 
 
 def _paint_wall(area: Image, rng: np.random.Generator) -> None:
-    """Plaster, sometimes papered, panelled or tiled."""
+    """Paint a plaster wall, sometimes papered, paneled or tiled."""
     colour = _wall_colour(rng)
     _tint(_plaster(), area, rng, colour, 0.05)
     height, width = area.shape[:2]
@@ -103,26 +103,28 @@ def _paint_wall(area: Image, rng: np.random.Generator) -> None:
         for x in range(0, width, 2 * step):
             area[:, x : x + step] = cv2.convertScaleAbs(area[:, x : x + step], alpha=0.93)
     elif kind == 1:
-        dark = tuple(0.82 * part for part in colour)
+        dark = tuple(0.82 * channel for channel in colour)
         for y in range(step // 2, height, step):
             cv2.line(area, (0, y), (width, y), dark, 1)
         for x in range(step // 2, width, 2 * step):
             cv2.line(area, (x, 0), (x, height), dark, 1)
     elif kind == 2:
         for x in range(step // 2, width, 2 * step):
-            cv2.line(area, (x, 0), (x, height), tuple(0.8 * part for part in colour), 2)
-            cv2.line(area, (x + 2, 0), (x + 2, height), tuple(min(255.0, 1.08 * part) for part in colour), 1)
+            cv2.line(area, (x, 0), (x, height), tuple(0.8 * channel for channel in colour), 2)
+            cv2.line(
+                area, (x + 2, 0), (x + 2, height), tuple(min(255.0, 1.08 * channel) for channel in colour), 1
+            )
 
 
 def _paint_top(area: Image, rng: np.random.Generator) -> None:
-    """A surface to put things on: boards, cloth, marble, or paint."""
+    """Paint a table top: boards, cloth, marble, or paint."""
     kind = int(rng.random() * 5)
     if kind <= 1:
         colour = _wood_colour(rng)
         _tint(_wood(), area, rng, colour, 0.2)
         step = 34 + int(40 * rng.random())
         for y in range(step // 2, len(area), step) if kind else ():
-            cv2.line(area, (0, y), (area.shape[1], y), tuple(0.6 * part for part in colour), 1)
+            cv2.line(area, (0, y), (area.shape[1], y), tuple(0.6 * channel for channel in colour), 1)
     elif kind == 2:
         colour = _wall_colour(rng)
         _tint(_cloth(), area, rng, colour, 0.09)
@@ -176,14 +178,14 @@ def _paint_rail(image: Image, setting: Setting, rng: np.random.Generator) -> Non
     for x in (round(0.03 * size), round(0.97 * size)):
         cv2.line(image, (x, y), (x, round((setting.lines[0] + 0.04) * size)), metal, 4, cv2.LINE_AA)
     cv2.line(image, (0, y), (size, y), metal, 5, cv2.LINE_AA)
-    cv2.line(image, (0, y - 1), (size, y - 1), tuple(min(255.0, part + 50) for part in metal), 1)
+    cv2.line(image, (0, y - 1), (size, y - 1), tuple(min(255.0, channel + 50) for channel in metal), 1)
 
 
 def _paint_flat(image: Image, setting: Setting, rng: np.random.Generator) -> None:  # noqa: ARG001
     _paint_top(image, rng)
 
 
-_PAINTERS: dict[Kind, Callable[[Image, Setting, np.random.Generator], None]] = {
+_PAINTERS: dict[SettingKind, Callable[[Image, Setting, np.random.Generator], None]] = {
     "shelf": _paint_shelf,
     "table": _paint_table,
     "rail": _paint_rail,
@@ -192,7 +194,7 @@ _PAINTERS: dict[Kind, Callable[[Image, Setting, np.random.Generator], None]] = {
 
 
 def paint_surfaces(setting: Setting, size: int, rng: np.random.Generator) -> Image:
-    """The scene with nothing in it."""
+    """Paint the setting without items."""
     image = np.zeros((size, size, 3), dtype=np.uint8)
     _PAINTERS[setting.kind](image, setting, rng)
     return image

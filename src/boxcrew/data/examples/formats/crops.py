@@ -1,4 +1,4 @@
-"""Crops: the objects of any set of images with boxes, each an example of its class."""
+"""Crops: the objects of any detection set, each a sample of its class."""
 
 from __future__ import annotations
 
@@ -14,20 +14,26 @@ from boxcrew.data.checks.problem import Problem
 from boxcrew.data.checks.scan import scan
 from boxcrew.data.detection.source import Record, Source, open_source
 from boxcrew.data.examples.class_folders import is_annotated
-from boxcrew.data.examples.crops import Cut, read_at_once, read_when_asked, settle_cuts
-from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleFormat, Examples, ExampleSet, Wanted
-from boxcrew.data.examples.shapes import Shape, shape_for
+from boxcrew.data.examples.crops import ImageCrops, lazy_crops, read_crops, resolve_crops
+from boxcrew.data.examples.example_set import (
+    EXAMPLE_FORMATS,
+    ExampleFormat,
+    ExampleOptions,
+    Examples,
+    ExampleSet,
+)
+from boxcrew.data.examples.shapes import Shape, choose_shape
 
 MARGIN = 0.1
-"""Of a box's sides, that a crop shows beyond each of its edges."""
+"""The share of a box's side that a crop shows beyond each edge."""
 SMALLEST_SIDE = 8
-"""Of a box, in pixels: what is smaller cannot be told."""
-_MOST_AT_ONCE = 512 * 2**20  # bytes of crops that are made when the set is opened
+"""The smallest side of a box that is used, in pixels."""
+_MOST_IN_MEMORY = 512 * 2**20  # bytes of crops up to which all are read when the set is opened
 
 
 @EXAMPLE_FORMATS.register("crops")
 class CropsFormat(ExampleFormat):
-    """Objects that are crowds or difficult are no examples."""
+    """Crops of all objects that are neither crowds nor difficult."""
 
     name = "crops"
 
@@ -40,49 +46,48 @@ class CropsFormat(ExampleFormat):
         return "any set for detection: VOC, COCO or YOLO"
 
     @classmethod
-    def open(cls, path: Path, wanted: Wanted) -> ExampleSet:
-        source = scan(open_source(path, seed=wanted.seed), workers=wanted.workers)
-        return open_crops(source, wanted, format=cls.name)
+    def open(cls, path: Path, options: ExampleOptions) -> ExampleSet:
+        source = scan(open_source(path, seed=options.seed), workers=options.workers)
+        return open_crops(source, options, format=cls.name)
 
 
-def open_crops(source: Source, wanted: Wanted, *, format: str) -> ExampleSet:
-    """The crops of a set. If they are not too large they are made here, each image being read once for all
-    of its crops; else they are read when asked for.
-    """
-    splits = {name: _cuts(records) for name, records in source.splits.items()}
-    problems = [*source.problems, *_small(source)]
-    settled, left = settle_cuts(source.root, source.classes, splits, problems, evaluated=wanted.evaluated)
-    shape = shape_for(wanted, None)
-    count = sum(len(cut.labels) for cuts in left.values() for cut in cuts)
+def open_crops(source: Source, options: ExampleOptions, *, format: str) -> ExampleSet:
+    """Open the crops of a detection set. They are read here if they fit into memory, else when fetched."""
+    splits = {
+        name: [crops for record in records if (crops := _crops(record))]
+        for name, records in source.splits.items()
+    }
+    problems = [*source.problems, *_small_objects(source)]
+    resolved, splits = resolve_crops(
+        source.root, source.classes, splits, problems, eval_only=options.eval_only
+    )
+    shape = choose_shape(options, None)
+    count = sum(len(image.labels) for images in splits.values() for image in images)
     examples: Mapping[str, Examples]
-    if count * math.prod(shape) <= _MOST_AT_ONCE:
-        examples, unread = _made(source, left, shape, workers=wanted.workers)
+    if count * math.prod(shape) <= _MOST_IN_MEMORY:
+        examples, unread = _read_splits(source, splits, shape, workers=options.workers)
         problems += unread
     else:
-        examples = read_when_asked(source, left, shape)
+        examples = lazy_crops(source, splits, shape)
     return ExampleSet(
         root=source.root,
         format=format,
         kind="pictures",
-        classes=settled.classes,
+        classes=resolved.classes,
         shape=shape,
         splits=examples,
-        problems=(*problems, *settled.problems),
+        problems=(*problems, *resolved.problems),
     )
 
 
-def _cuts(records: Sequence[Record]) -> list[Cut]:
-    return [cut for record in records if (cut := _cut(record))]
-
-
-def _cut(record: Record) -> Cut | None:
-    """None if no object is an example."""
-    left = np.flatnonzero(_candidates(record) & ~_is_small(record))
-    if not len(left):
+def _crops(record: Record) -> ImageCrops | None:
+    """Return the crops of an image; None if it has no usable object."""
+    usable = np.flatnonzero(_candidates(record) & ~_is_small(record))
+    if not len(usable):
         return None
-    keys = tuple(f"{record.key}#{place}" for place in left.tolist())
-    labels = record.target.labels[left]
-    return Cut(record=record, boxes=_with_margin(record)[left], labels=labels, keys=keys)
+    keys = tuple(f"{record.key}#{index}" for index in usable.tolist())
+    labels = record.target.labels[usable]
+    return ImageCrops(record=record, boxes=_with_margin(record)[usable], labels=labels, keys=keys)
 
 
 def _candidates(record: Record) -> Bools:
@@ -103,25 +108,25 @@ def _with_margin(record: Record) -> Ints:
     return clipped
 
 
-def _small(source: Source) -> list[Problem]:
-    records = [record for part in source.splits.values() for record in part]
+def _small_objects(source: Source) -> list[Problem]:
+    records = [record for split in source.splits.values() for record in split]
     count = sum(int((_candidates(record) & _is_small(record)).sum()) for record in records)
     if not count:
         return []
-    what = f"{count} objects have a side under {SMALLEST_SIDE} pixels: no examples"
-    return [Problem(kind="box-small", file=str(source.root), what=what, action="left out", count=count)]
+    message = f"{count} objects have a side under {SMALLEST_SIDE} pixels, too small for a crop"
+    return [Problem(kind="box-small", file=str(source.root), what=message, action="left out", count=count)]
 
 
-def _made(
-    source: Source, splits: Mapping[str, Sequence[Cut]], shape: Shape, *, workers: int
+def _read_splits(
+    source: Source, splits: Mapping[str, Sequence[ImageCrops]], shape: Shape, *, workers: int
 ) -> tuple[dict[str, Examples], list[Problem]]:
-    """Images are as they were when they were scanned, or else there is something to tell."""
+    """Read all crops. Images that changed since they were scanned and cannot be read become problems."""
     examples: dict[str, Examples] = {}
     problems: list[Problem] = []
-    for split, cuts in splits.items():
-        made, skipped = read_at_once(source, cuts, shape, workers=workers)
-        if len(made):
-            examples[split] = made
+    for split, images in splits.items():
+        crops, skipped = read_crops(source, images, shape, workers=workers)
+        if len(crops):
+            examples[split] = crops
         problems += [
             Problem(kind="unreadable-image", file=str(source.root), what=message, action="left out")
             for message in skipped

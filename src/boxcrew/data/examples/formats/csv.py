@@ -1,4 +1,4 @@
-"""CSV: rows of numbers and categories, one column of which is the class."""
+"""CSV tables: columns of numbers and categories, one of which is the class."""
 
 from __future__ import annotations
 
@@ -11,36 +11,42 @@ import numpy as np
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.registry import suggest
-from boxcrew.core.types import Bools, Floats, Ints
+from boxcrew.core.types import Bools, Ints
 from boxcrew.core.units import counted
 from boxcrew.data.checks.problem import Kind, Problem
 from boxcrew.data.detection.source import SPLITS
 from boxcrew.data.examples.columns import (
     Column,
-    doubts,
+    column_doubts,
     encode_columns,
-    faults,
+    is_row_index,
     learn_column,
-    missing_in,
+    missing_mask,
     num_features,
-    numbers_rows,
     require_columns,
+    value_problems,
 )
-from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleFormat, ExampleSet, InMemory, Wanted
-from boxcrew.data.examples.label_reading import LabelReading, are_few, number_of
-from boxcrew.data.examples.labelled import held_out, left_out_split, made_split, settle_classes
+from boxcrew.data.examples.example_set import (
+    EXAMPLE_FORMATS,
+    ExampleFormat,
+    ExampleOptions,
+    ExampleSet,
+    InMemory,
+)
+from boxcrew.data.examples.label_parser import LabelParser, are_few, number_of
+from boxcrew.data.examples.labelled import hold_out_mask, made_split_problem, resolve_classes, unusable_split
 from boxcrew.data.examples.table import Table, problem_at, read_table
 from boxcrew.data.folders import names_in, split_of_folder, stem_of, suffix_of
 
-_SURELY_CLASSES = 100  # different labels: so many may be classes, if they are no measurements
-_MEASURED = 1 / 3  # of the rows: labels with fractions that differ in more of them are measurements
-_CHOOSE = "choose the column of the classes: task.label=…"
+_MOST_CLASSES = 100  # up to so many different labels are always classes, unless they are measurements
+_MEASURED = 1 / 3  # of the rows: if more than this share of fractional labels differ, they are measurements
+_CHOOSE = "choose the column with the classes: task.label=…"
 
 
 @EXAMPLE_FORMATS.register("csv")
 class CsvFormat(ExampleFormat):
-    """One file with a header, or train.csv with val.csv (or valid.csv and the like) and test.csv, which are
-    left out where they cannot be used. What is known about columns is learnt from the training rows alone.
+    """One file with a header, or train.csv with val.csv (or valid.csv and the like) and test.csv. Validation
+    and test files that cannot be used are left out. Columns are learnt from the training rows alone.
     """
 
     name = "csv"
@@ -56,113 +62,106 @@ class CsvFormat(ExampleFormat):
         return "a .csv file with a header, or train.csv"
 
     @classmethod
-    def open(cls, path: Path, wanted: Wanted) -> ExampleSet:
-        before = wanted.meaning if wanted.meaning and "columns" in wanted.meaning else None
-        named = before["label"] if before else None
-        tables, label, problems = _read(path, wanted.label or named, evaluated=wanted.evaluated)
-        main = next(iter(tables))  # "train", unless the set is only judged
-        reading = _reading(tables[main], label, before)
-        tables, mistaken = _without_mistakes(tables, label, reading)
-        problems += mistaken
-        names, labels = _classes(tables, label, reading)
-        numbering = _numbering(tables[main], label, before)
+    def open(cls, path: Path, options: ExampleOptions) -> ExampleSet:
+        known = options.encoding if options.encoding and "columns" in options.encoding else None
+        label = options.label or (known["label"] if known else None)
+        tables, label, problems = _read(path, label, eval_only=options.eval_only)
+        main = next(iter(tables))  # "train", unless the set is only evaluated
+        parser = _label_parser(tables[main], label, known)
+        tables, mistakes = _without_mistakes(tables, label, parser)
+        problems += mistakes
+        names, labels = _classes(tables, label, parser)
+        row_indices = _row_index_columns(tables[main], label, known)
         if "val" not in tables and main == "train":
-            contents = _contents(tables["train"], numbering)
-            chosen = held_out(contents, labels["train"], seed=wanted.seed)
-            tables, labels = _divided(tables, labels, chosen)
-            problems += made_split(path, chosen, seed=wanted.seed)
-        settled = settle_classes(path, names, labels, problems, evaluated=wanted.evaluated)
-        if before:
-            columns = before["columns"]
+            contents = _contents(tables["train"], row_indices)
+            mask = hold_out_mask(contents, labels["train"], seed=options.seed)
+            tables, labels = _hold_out(tables, labels, mask)
+            problems += made_split_problem(path, mask, seed=options.seed)
+        resolved = resolve_classes(path, names, labels, problems, eval_only=options.eval_only)
+        if known:
+            columns = known["columns"]
             require_columns(tables[main], columns)
         else:
-            columns = _learnt_columns(tables[main], label, numbering, problems)
+            columns = _learn_columns(tables[main], label, row_indices, problems)
         splits = {}
         for split in (split for split in SPLITS if split in tables):
-            known = settled.numbers[labels[split]] >= 0
-            table = tables[split].select(known)
+            kept = resolved.numbers[labels[split]] >= 0
+            table = tables[split].select(kept)
             if len(table):
-                problems += faults(table, columns)
-                splits[split] = InMemory(
-                    _inputs(table, columns), settled.numbers[labels[split][known]], _keys(table)
-                )
+                problems += value_problems(table, columns)
+                words = {column["name"]: table.column(column["name"]) for column in columns}
+                keys = [f"{table.file.name}:{line}" for line in table.lines]
+                inputs = encode_columns(columns, words, len(table))
+                splits[split] = InMemory(inputs, resolved.numbers[labels[split][kept]], keys)
         return ExampleSet(
             root=path,
             format=cls.name,
             kind="numbers",
-            classes=settled.classes,
+            classes=resolved.classes,
             shape=(num_features(columns),),
             splits=splits,
-            problems=(*problems, *settled.problems),
-            meaning={"columns": list(columns), "label": label, "reading": reading.to_json()},
+            problems=(*problems, *resolved.problems),
+            encoding={"columns": list(columns), "label": label, "reading": parser.to_json()},
         )
 
 
-def _divided(
-    tables: dict[str, Table], labels: dict[str, Ints], chosen: Bools
+def _hold_out(
+    tables: dict[str, Table], labels: dict[str, Ints], mask: Bools
 ) -> tuple[dict[str, Table], dict[str, Ints]]:
-    """With a validation split of the chosen training rows, if any are."""
-    if not chosen.any():
+    """Move the training rows of `mask`, if any, to a validation split."""
+    if not mask.any():
         return tables, labels
-    masks = {"train": ~chosen, "val": chosen}
+    masks = {"train": ~mask, "val": mask}
     return (
-        tables | {split: tables["train"].select(mask) for split, mask in masks.items()},
-        labels | {split: labels["train"][mask] for split, mask in masks.items()},
+        tables | {split: tables["train"].select(rows) for split, rows in masks.items()},
+        labels | {split: labels["train"][rows] for split, rows in masks.items()},
     )
 
 
-def _inputs(table: Table, columns: Sequence[Column]) -> Floats:
-    words = {column["name"]: table.column(column["name"]) for column in columns}
-    return encode_columns(columns, words, len(table))
-
-
-def _keys(table: Table) -> list[str]:
-    return [f"{table.file.name}:{line}" for line in table.lines]
-
-
-def _contents(table: Table, numbering: Collection[str]) -> list[str]:
-    """What rows are held out by. Equal ones, whatever their numbers, stay together: what is measured must not
-    have been trained on, in a copy of the file either.
+def _contents(table: Table, row_indices: Collection[str]) -> list[str]:
+    """Return the keys by which rows are held out. Rows that differ only in row indices share a key, so that a
+    copy of a training row is never evaluated on.
     """
-    places = [place for place, name in enumerate(table.names) if name not in numbering]
-    return ["\0".join([row[place] for place in places]) for row in table.rows]
+    indices = [index for index, name in enumerate(table.names) if name not in row_indices]
+    return ["\0".join([row[index] for index in indices]) for row in table.rows]
 
 
-def _numbering(train: Table, label: str, before: Mapping[str, Any] | None) -> list[str]:
-    """Columns that number the rows: where rows are sorted, that tells their classes. None if there is nothing
-    else to learn from, or they were learnt from before.
+def _row_index_columns(train: Table, label: str, known: Mapping[str, Any] | None) -> list[str]:
+    """Return the columns that only count the rows, which gives the classes away if rows are sorted. Columns
+    that a network was trained on are kept, and so are all if there is nothing else to learn from.
     """
-    known = {column["name"] for column in before["columns"]} if before else set()
-    names = [name for name in train.names if name != label and name not in known]
-    found = [name for name in names if numbers_rows(train.column(name))]
-    others = (train.column(name) for name in train.names if name not in {label, *found})
-    return found if any(len({*words}) > 1 for words in others) else []
+    learnt = {column["name"] for column in known["columns"]} if known else set()
+    names = [name for name in train.names if name != label and name not in learnt]
+    row_indices = [name for name in names if is_row_index(train.column(name))]
+    others = (train.column(name) for name in train.names if name not in {label, *row_indices})
+    return row_indices if any(len({*words}) > 1 for words in others) else []
 
 
-def _read(path: Path, wanted: str | None, *, evaluated: bool) -> tuple[dict[str, Table], str, list[Problem]]:
-    """The tables by split, that to train on first, without rows that have no label; and the name of the
-    label's column. Of a set that is only `evaluated` any may be the first.
+def _read(path: Path, label: str | None, *, eval_only: bool) -> tuple[dict[str, Table], str, list[Problem]]:
+    """Return the tables by split, without unlabelled rows, the name of the label column, and the problems.
+
+    The training table comes first; with `eval_only` it may be absent.
     """
     files = {"train": path} if path.is_file() else _one_each(path, _files(path))
     first = next(iter(files), None)
-    if first is None or (first != "train" and not evaluated):
+    if first is None or (first != "train" and not eval_only):
         raise DataError(f"{path}: has no CSV file to train on", advice=f"looked for {CsvFormat.looked_for()}")
     main, problems = read_table(files.pop(first))
-    label = _label(main, wanted)
-    main, unlabelled = _with_label(main, label)
+    label = _label_column(main, label)
+    main, unlabelled = _labelled_rows(main, label)
     problems += unlabelled
     _require_rows(main, problems)
     tables = {first: main}
     for split, file in files.items():
-        table, found = _read_beside(split, file, main, label)
-        problems += found
+        table, more = _read_split(split, file, main, label)
+        problems += more
         if table:
             tables[split] = table
     return tables, label, problems
 
 
 def _files(folder: Path) -> dict[str, list[Path]]:
-    """By split, those that are called after one."""
+    """Return the CSV files of a folder that are named after a split, by split."""
     files: dict[str, list[Path]] = defaultdict(list)
     for name in names_in(folder):
         if suffix_of(name) == ".csv" and (split := split_of_folder(stem_of(name))):
@@ -171,42 +170,42 @@ def _files(folder: Path) -> dict[str, list[Path]]:
 
 
 def _one_each(folder: Path, files: Mapping[str, Sequence[Path]]) -> dict[str, Path]:
-    for split, found in files.items():
-        if len(found) > 1:
-            names = " and ".join(file.name for file in found)
-            raise DataError(f"{folder}: {names} are files of one split, {split}", advice="leave one of them")
+    for split, of_split in files.items():
+        if len(of_split) > 1:
+            names = " and ".join(file.name for file in of_split)
+            raise DataError(f"{folder}: {names} are both files of split {split}", advice="remove one of them")
     return {split: file for split, (file,) in files.items()}
 
 
-def _read_beside(split: str, file: Path, train: Table, label: str) -> tuple[Table | None, list[Problem]]:
-    """Another split than that to train on; None where it cannot be used."""
+def _read_split(split: str, file: Path, train: Table, label: str) -> tuple[Table | None, list[Problem]]:
+    """Read the file of another split than training; None if it cannot be used."""
     try:
         table, problems = read_table(file)
     except DataError as error:
-        return None, [left_out_split(split, file, error.message, "text-unreadable")]
+        return None, [unusable_split(split, file, error.message, "text-unreadable")]
     for name in (label, *train.names):
         if name not in table.names:
             return None, [_without_column(split, table, name, train, label)]
-    table, unlabelled = _with_label(table, label)
+    table, unlabelled = _labelled_rows(table, label)
     problems += unlabelled
     return (table, problems) if len(table) else (None, [_without_rows(split, file, problems)])
 
 
 def _without_rows(split: str, file: Path, problems: Sequence[Problem]) -> Problem:
     if not problems:
-        return left_out_split(split, file, "has no rows", "text-unreadable")
+        return unusable_split(split, file, "has no rows", "text-unreadable")
     first, count = problems[0], sum(problem.count for problem in problems)
-    what = f"has no row that can be used; {first.at}: {first.what}"
-    return left_out_split(split, file, what, first.kind, count=count)
+    message = f"has no usable row; {first.at}: {first.what}"
+    return unusable_split(split, file, message, first.kind, count=count)
 
 
 def _without_column(split: str, table: Table, name: str, train: Table, label: str) -> Problem:
     count = max(1, len(table))
     if name == label:
-        what = f"has no column {label!r}, the label"
-        return left_out_split(split, table.file, what, "label-missing", count=count)
-    what = f"has no column {name!r}, but {train.file.name} has; {suggest(name, table.names)}"
-    return left_out_split(split, table.file, what, "value-missing", count=count)
+        message = f"has no column {label!r}, the label"
+        return unusable_split(split, table.file, message, "label-missing", count=count)
+    message = f"has no column {name!r}, but {train.file.name} has; {suggest(name, table.names)}"
+    return unusable_split(split, table.file, message, "value-missing", count=count)
 
 
 def _require_rows(train: Table, problems: Sequence[Problem]) -> None:
@@ -215,66 +214,66 @@ def _require_rows(train: Table, problems: Sequence[Problem]) -> None:
         raise DataError(f"{train.file}: has no rows to train on", advice=first)
 
 
-def _label(table: Table, wanted: str | None) -> str:
-    if wanted is None:
+def _label_column(table: Table, name: str | None) -> str:
+    if name is None:
         return table.names[-1]
-    if wanted not in table.names:
-        raise DataError(f"{table.file}: has no column {wanted!r}", advice=suggest(wanted, table.names))
-    return wanted
+    if name not in table.names:
+        raise DataError(f"{table.file}: has no column {name!r}", advice=suggest(name, table.names))
+    return name
 
 
-def _with_label(table: Table, label: str) -> tuple[Table, list[Problem]]:
-    missing = missing_in(table.column(label))
+def _labelled_rows(table: Table, label: str) -> tuple[Table, list[Problem]]:
+    missing = missing_mask(table.column(label))
     if not missing.any():
         return table, []
-    what = f"no {label!r} in {counted(int(missing.sum()), 'row')}"
-    return table.select(~missing), [problem_at(table, missing, "label-missing", what)]
+    message = f"no {label!r} in {counted(int(missing.sum()), 'row')}"
+    return table.select(~missing), [problem_at(table, missing, "label-missing", message)]
 
 
-def _reading(train: Table, label: str, before: Mapping[str, Any] | None) -> LabelReading:
-    """As before, however few rows there are of each class now; else by the training rows."""
-    if before and "reading" in before:
-        return LabelReading.of(before["reading"])
-    if not before:
+def _label_parser(train: Table, label: str, known: Mapping[str, Any] | None) -> LabelParser:
+    """Return the parser a network was trained with, or learn one from the training rows."""
+    if known and "reading" in known:
+        return LabelParser.from_json(known["reading"])
+    if not known:
         _refuse_measurements(train, label)
-    return LabelReading.learn(train.column(label))
+    return LabelParser.learn(train.column(label))
 
 
 def _refuse_measurements(train: Table, label: str) -> None:
-    """A few words among them do not make them names."""
+    """Raise `DataError` if the labels are measurements, even with a few words among them."""
     values = [number_of(word) for word in train.column(label)]
     numbers = [value for value in values if value is not None]
-    fractional = [place for place, value in enumerate(values) if value is not None and not value.is_integer()]
+    fractional = [row for row, value in enumerate(values) if value is not None and not value.is_integer()]
     if not fractional or not are_few(len(values) - len(numbers), len(values)):
         return
     num_different = len({*numbers})
-    if num_different > min(_SURELY_CLASSES, len(numbers) * _MEASURED):
-        place = fractional[0]
+    if num_different > min(_MOST_CLASSES, len(numbers) * _MEASURED):
+        first = fractional[0]
         raise DataError(
-            f"{train.file}: column {label!r} has labels that are not integers, such as {values[place]:g}"
-            f" (line {train.lines[place]}), and {num_different} different ones in {len(numbers)} rows;"
-            " regression is not done",
-            advice=f"{_CHOOSE}, or make classes of ranges",
+            f"{train.file}: column {label!r} has labels that are not integers, such as {values[first]:g}"
+            f" (line {train.lines[first]}), and {num_different} different ones in {len(numbers)} rows;"
+            " regression is not supported",
+            advice=f"{_CHOOSE}, or turn ranges into classes",
         )
 
 
 def _without_mistakes(
-    tables: Mapping[str, Table], label: str, reading: LabelReading
+    tables: Mapping[str, Table], label: str, parser: LabelParser
 ) -> tuple[dict[str, Table], list[Problem]]:
-    """Without rows whose label is no class; each such label is told once for a file."""
-    left: dict[str, Table] = {}
+    """Leave out rows whose label is no class, and report each such label once for a file."""
+    kept: dict[str, Table] = {}
     problems: list[Problem] = []
     for split, table in tables.items():
-        places: dict[str, list[int]] = defaultdict(list)
-        for place, word in enumerate(table.column(label)):
-            if reading.is_mistake(word):
-                places[word].append(place)
-        for word, rows in places.items():
-            what = f"{label!r} is {word!r} in {counted(len(rows), 'row')}; classes are {reading.sort}"
-            problems.append(problem_at(table, _mask(table, rows), "unknown-class", what, value=word))
-        left[split] = table.select(~_mask(table, [row for rows in places.values() for row in rows]))
-    _require_rows(next(iter(left.values())), problems)
-    return {split: table for split, table in left.items() if len(table)}, problems
+        mistakes: dict[str, list[int]] = defaultdict(list)
+        for row, word in enumerate(table.column(label)):
+            if parser.is_mistake(word):
+                mistakes[word].append(row)
+        for word, rows in mistakes.items():
+            message = f"{label!r} is {word!r} in {counted(len(rows), 'row')}; classes are {parser.label_type}"
+            problems.append(problem_at(table, _mask(table, rows), "unknown-class", message, value=word))
+        kept[split] = table.select(~_mask(table, [row for rows in mistakes.values() for row in rows]))
+    _require_rows(next(iter(kept.values())), problems)
+    return {split: table for split, table in kept.items() if len(table)}, problems
 
 
 def _mask(table: Table, rows: Sequence[int]) -> Bools:
@@ -284,53 +283,50 @@ def _mask(table: Table, rows: Sequence[int]) -> Bools:
 
 
 def _classes(
-    tables: Mapping[str, Table], label: str, reading: LabelReading
+    tables: Mapping[str, Table], label: str, parser: LabelParser
 ) -> tuple[list[str], dict[str, Ints]]:
-    """Their names, sorted; and the labels of each split."""
-    named = {split: [*map(reading.name, table.column(label))] for split, table in tables.items()}
+    """Return the class names, sorted, and the labels by split. Raises `DataError` if names hardly repeat."""
+    names = {split: [*map(parser.class_name, table.column(label))] for split, table in tables.items()}
     main = next(iter(tables))
-    _require_classes(tables[main], label, named[main])
-    order = sorted({name for part in named.values() for name in part}, key=reading.place)
-    places = {name: place for place, name in enumerate(order)}
-    return order, {
-        split: np.array([places[name] for name in part], dtype=np.int64) for split, part in named.items()
+    num_classes, num_rows = len(set(names[main])), len(names[main])
+    if num_classes > max(_MOST_CLASSES, num_rows / 2):
+        message = (
+            f"column {label!r} has {num_classes} different values in {num_rows} rows: too many for classes"
+        )
+        raise DataError(f"{tables[main].file}: {message}", advice=_CHOOSE)
+    classes = sorted({name for of_split in names.values() for name in of_split}, key=parser.sort_key)
+    numbers = {name: number for number, name in enumerate(classes)}
+    return classes, {
+        split: np.array([numbers[name] for name in of_split], dtype=np.int64)
+        for split, of_split in names.items()
     }
 
 
-def _require_classes(train: Table, label: str, names: Sequence[str]) -> None:
-    """Refuses a column of names that hardly ever come twice."""
-    count = len(set(names))
-    if count > max(_SURELY_CLASSES, len(names) / 2):
-        what = f"column {label!r} has {count} different values in {len(names)} rows: those are no classes"
-        raise DataError(f"{train.file}: {what}", advice=_CHOOSE)
-
-
-def _learnt_columns(
-    train: Table, label: str, numbering: Collection[str], problems: list[Problem]
+def _learn_columns(
+    train: Table, label: str, row_indices: Collection[str], problems: list[Problem]
 ) -> list[Column]:
-    """Those that are not the same everywhere and do not number the rows; the others are added to `problems`,
-    and what is doubtful.
+    """Learn the encoding of every column but the label. Row indices and constant columns are left out; they
+    and doubtful columns are added to `problems`.
     """
     columns = []
     for name in (name for name in train.names if name != label):
         words = train.column(name)
-        column = None if name in numbering else learn_column(name, words)
+        column = None if name in row_indices else learn_column(name, words)
         if column is not None:
             columns.append(column)
-            problems += doubts(train, column)
+            problems += column_doubts(train, column)
             continue
-        problems.append(_idle(train, name, numbers=name in numbering))
+        problems.append(_useless_column(train, name, is_row_index=name in row_indices))
     if not columns:
         raise DataError(
-            f"{train.file}: has no column beside {label!r} to learn from",
+            f"{train.file}: has no column besides {label!r} to learn from",
             advice="give columns that differ between rows",
         )
     return columns
 
 
-def _idle(train: Table, name: str, *, numbers: bool) -> Problem:
-    """A column that tells nothing: it is the same in all rows, or numbers them."""
-    kind: Kind = "column-numbering" if numbers else "column-constant"
-    same = f"is the same in all training rows: {train.column(name)[0] or 'empty'}"
-    what = f"column {name!r} {'numbers the rows, which tells nothing about others' if numbers else same}"
-    return Problem(kind=kind, file=train.file.name, what=what, value=name, action="left out")
+def _useless_column(train: Table, name: str, *, is_row_index: bool) -> Problem:
+    kind: Kind = "column-numbering" if is_row_index else "column-constant"
+    constant = f"is the same in all training rows: {train.column(name)[0] or 'empty'}"
+    message = f"column {name!r} {'only counts the rows' if is_row_index else constant}"
+    return Problem(kind=kind, file=train.file.name, what=message, value=name, action="left out")

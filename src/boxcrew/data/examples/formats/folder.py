@@ -1,4 +1,4 @@
-"""Image folders: a folder for each class, or one for all, below folders of splits or not."""
+"""Image folders: one for each class or one for all images, with or without split folders above."""
 
 from __future__ import annotations
 
@@ -16,28 +16,26 @@ from boxcrew.data.detection.source import SPLITS, Record
 from boxcrew.data.examples.class_folders import (
     ClassFolder,
     class_folders,
-    has_classes_of,
+    has_class_folders,
     is_annotated,
-    loose,
-    strays,
-    unlisted,
-    without_class,
+    list_names,
+    outside_problems,
+    unlistable_problems,
 )
-from boxcrew.data.examples.crops import Cut, labels_of, read_when_asked, settle_cuts
-from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleFormat, ExampleSet, Wanted
-from boxcrew.data.examples.labelled import held_out, made_split
-from boxcrew.data.examples.shapes import Shape, shape_for
+from boxcrew.data.examples.crops import ImageCrops, lazy_crops, resolve_crops
+from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleFormat, ExampleOptions, ExampleSet
+from boxcrew.data.examples.labelled import hold_out
+from boxcrew.data.examples.shapes import Shape, choose_shape
 from boxcrew.data.folders import files_below, names_in, require_folder, split_of_folder, suffix_of
 from boxcrew.data.images.reading import IMAGE_SUFFIXES, ImageError, read_header, read_image
 
-_NAMED = 3  # files that a message names
 _NO_BOXES = Target.of([], [])
-Splits = dict[str, list[Cut]]
+Splits = dict[str, list[ImageCrops]]
 
 
 @EXAMPLE_FORMATS.register("folder")
 class FolderFormat(ExampleFormat):
-    """Images may be of any size: all are brought to one, their proportions not kept."""
+    """Images of any size, which are all resized to one shape; the aspect ratio is not kept."""
 
     name = "folder"
 
@@ -45,92 +43,89 @@ class FolderFormat(ExampleFormat):
     def detect(cls, path: Path) -> bool:
         if not path.is_dir() or is_annotated(path):
             return False
-        return has_classes_of(path, IMAGE_SUFFIXES) or _holds_images(path)
+        return has_class_folders(path, IMAGE_SUFFIXES) or _holds_images(path)
 
     @classmethod
     def looked_for(cls) -> str:
-        return "images in a folder, or in one for each class, below train/ and val/ or not"
+        return "images in one folder, or in a folder for each class, with or without train/ and val/ above"
 
     @classmethod
-    def open(cls, path: Path, wanted: Wanted) -> ExampleSet:
+    def open(cls, path: Path, options: ExampleOptions) -> ExampleSet:
         require_folder(path, "image folder")
         names, splits, problems = _find(path)
         if not splits:
             advice = f"the first problem: {problems[0]}" if problems else f"looked for {cls.looked_for()}"
             raise DataError(f"{path}: has no usable image in a folder of its class", advice=advice)
-        splits, made = _hold_out(path, splits, seed=wanted.seed)
-        splits, unusable = _readable(path, splits, workers=wanted.workers)
-        splits, made_late = _hold_out(path, splits, seed=wanted.seed)
-        problems += (*made, *unusable, *made_late)
-        settled, left = settle_cuts(path, names, splits, problems, evaluated=wanted.evaluated)
-        sizes = Counter((cut.record.height, cut.record.width) for cuts in left.values() for cut in cuts)
-        shape = shape_for(wanted, (*next(iter(sizes)), 3) if len(sizes) == 1 else None)
-        if wanted.size is None and wanted.shape is None:
+        splits, made = _hold_out(path, splits, seed=options.seed)
+        splits, unusable = _readable(path, splits, workers=options.workers)
+        splits, made_again = _hold_out(path, splits, seed=options.seed)  # if no validation image was readable
+        problems += (*made, *unusable, *made_again)
+        resolved, splits = resolve_crops(path, names, splits, problems, eval_only=options.eval_only)
+        sizes = Counter(
+            (image.record.height, image.record.width) for images in splits.values() for image in images
+        )
+        shape = choose_shape(options, (*next(iter(sizes)), 3) if len(sizes) == 1 else None)
+        if options.size is None and options.shape is None:
             problems += _resized(path, sizes, shape)
         return ExampleSet(
             root=path,
             format=cls.name,
             kind="pictures",
-            classes=settled.classes,
+            classes=resolved.classes,
             shape=shape,
-            splits=read_when_asked(_Files(), left, shape),
-            problems=(*problems, *settled.problems),
+            splits=lazy_crops(_FileReader(), splits, shape),
+            problems=(*problems, *resolved.problems),
         )
 
 
-class _Files:
-    """Reads what records name."""
-
+class _FileReader:
     def read(self, record: Record, *, reduction: int = 1) -> Image:
         assert record.path is not None
         return read_image(record.path, reduction=reduction)
 
 
 def _find(root: Path) -> tuple[list[str], Splits, list[Problem]]:
-    """The names of the classes, and the images whose header can be read: as training, if there are no
-    splits.
-    """
+    """Find the class names and the images with a readable header, by split ("train" if there are none)."""
     folders = _folders(root)
     names = sorted({folder.label for folder in folders})
     splits: Splits = {}
-    problems = [*unlisted(root, "unreadable-image"), *strays(root, folders)]
-    problems += without_class(root, loose(root, folders, IMAGE_SUFFIXES), "image")
+    problems = unlistable_problems(root, "unreadable-image")
+    problems += outside_problems(root, folders, IMAGE_SUFFIXES, "image")
     for folder in folders:
-        problems += _others(root, folder)
+        problems += _other_files(root, folder)
         for file in files_below(folder.path, IMAGE_SUFFIXES):
             key = file.relative_to(root).as_posix()
             try:
-                cut = _whole(file, key, names.index(folder.label))
+                image = _entire_image(file, key, names.index(folder.label))
             except ImageError as error:
-                what = error.message.removeprefix(f"{file}: ")
-                problems.append(Problem(kind=error.kind, file=key, what=what, action="left out"))
+                message = error.message.removeprefix(f"{file}: ")
+                problems.append(Problem(kind=error.kind, file=key, what=message, action="left out"))
             else:
-                splits.setdefault(folder.split or "train", []).append(cut)
+                splits.setdefault(folder.split or "train", []).append(image)
     return names, splits, problems
 
 
 def _folders(root: Path) -> list[ClassFolder]:
-    """Images that no folder of a class holds are all of one."""
-    found = class_folders(root)
-    if _holds_images(root) and not has_classes_of(root, IMAGE_SUFFIXES):
+    """Return the class folders. Images without any are all of one class, named after the root."""
+    folders = class_folders(root)
+    if _holds_images(root) and not has_class_folders(root, IMAGE_SUFFIXES):
         return [ClassFolder(split=None, label=root.resolve().name, path=root)]
-    if all(folder.split is None and split_of_folder(folder.label) for folder in found):
+    if all(folder.split is None and split_of_folder(folder.label) for folder in folders):
         return [
             ClassFolder(split=split_of_folder(folder.label), label=root.resolve().name, path=folder.path)
-            for folder in found
+            for folder in folders
         ]
-    return found
+    return folders
 
 
 def _holds_images(folder: Path) -> bool:
     return any(suffix_of(name) in IMAGE_SUFFIXES for name in names_in(folder))
 
 
-def _whole(file: Path, key: str, label: int) -> Cut:
-    """An image as one example."""
+def _entire_image(file: Path, key: str, label: int) -> ImageCrops:
     header = read_header(file)
     width, height = header.width, header.height
-    return Cut(
+    return ImageCrops(
         record=Record(key=key, path=file, width=width, height=height, target=_NO_BOXES),
         boxes=np.array([[0, 0, width, height]], dtype=np.int64),
         labels=np.array([label], dtype=np.int64),
@@ -138,57 +133,49 @@ def _whole(file: Path, key: str, label: int) -> Cut:
     )
 
 
-def _others(root: Path, folder: ClassFolder) -> list[Problem]:
-    """That there are files which are no images, if so."""
+def _other_files(root: Path, folder: ClassFolder) -> list[Problem]:
+    """Report the files of a class folder that are no images, if there are any."""
     visible = (name for name in names_in(folder.path) if not name.startswith("."))
     others = (name for name in visible if suffix_of(name) not in IMAGE_SUFFIXES)
     names = [name for name in others if not (folder.path / name).is_dir()]
     if not names:
         return []
-    listed = ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
-    what = f"holds {len(names)} files that are no images by their names: {listed}"
-    place = folder.path.relative_to(root).as_posix()
-    return [Problem(kind="not-an-image", file=place, what=what, value=listed, action="noted")]
+    listed = list_names(names)
+    message = f"holds {len(names)} files whose names are not those of images: {listed}"
+    folder_name = folder.path.relative_to(root).as_posix()
+    return [Problem(kind="not-an-image", file=folder_name, what=message, value=listed, action="noted")]
 
 
 def _hold_out(root: Path, splits: Splits, *, seed: int) -> tuple[Splits, tuple[Problem, ...]]:
-    """With a validation split, made where there is none."""
-    train = splits.get("train", [])
-    if not train or "val" in splits:
-        return splits, ()
-    chosen = held_out([cut.record.key for cut in train], labels_of(train), seed=seed)
-    if not chosen.any():
-        return splits, ()
-    divided: Splits = {"train": [], "val": []}
-    for cut, is_held in zip(train, chosen.tolist(), strict=True):
-        divided["val" if is_held else "train"].append(cut)
-    return {**splits, **divided}, made_split(root, chosen, seed=seed)
+    return hold_out(
+        root, splits, lambda image: image.record.key, lambda image: int(image.labels[0]), seed=seed
+    )
 
 
 def _readable(root: Path, splits: Splits, *, workers: int) -> tuple[Splits, tuple[Problem, ...]]:
-    """Without what cannot be read, without what an earlier split has too, and so without splits that have
-    nothing else.
-    """
+    """Leave out unreadable images, copies of images in an earlier split, and splits that are then empty."""
     files = [
-        ScannedFile(cut.record.key, cut.record.path, split)
+        ScannedFile(image.record.key, image.record.path, split)
         for split in SPLITS
-        for cut in splits.get(split, ())
-        if cut.record.path
+        for image in splits.get(split, ())
+        if image.record.path
     ]
     problems = scan_files(root, files, workers=workers)
     lost = {problem.file for problem in problems if problem.action == "left out"}
-    left = {split: [cut for cut in cuts if cut.record.key not in lost] for split, cuts in splits.items()}
-    return {split: cuts for split, cuts in left.items() if cuts}, problems
+    readable = {
+        split: [image for image in images if image.record.key not in lost] for split, images in splits.items()
+    }
+    return {split: images for split, images in readable.items() if images}, problems
 
 
 def _resized(root: Path, sizes: Counter[tuple[int, int]], shape: Shape) -> list[Problem]:
-    """That images do not stay as large as they are though nobody asked for it, if so."""
+    """Report that images change their size by default, if they do."""
     height, width, _ = shape
     if sizes.keys() == {(height, width)}:
         return []
     count, (first_height, first_width) = sizes.total(), min(sizes)
-    found = f"{len(sizes)} sizes" if len(sizes) > 1 else f"{first_width} x {first_height} pixels"
-    what = f"{counted(count, 'image')} of {found} become {width} x {height}; size= sets another side"
+    old = f"{len(sizes)} sizes" if len(sizes) > 1 else f"{first_width} x {first_height} pixels"
+    message = f"{counted(count, 'image')} of {old} become {width} x {height}; size= sets another side"
     return [
-        Problem(kind="image-resized", file=str(root), what=what, value=found, action="repaired", count=count)
+        Problem(kind="image-resized", file=str(root), what=message, value=old, action="repaired", count=count)
     ]

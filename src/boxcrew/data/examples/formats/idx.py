@@ -1,4 +1,4 @@
-"""IDX, the files of MNIST and Fashion-MNIST: pictures and labels as bytes behind a small header."""
+"""IDX, the files of MNIST and Fashion-MNIST: images and labels as bytes behind a small header."""
 
 from __future__ import annotations
 
@@ -14,24 +14,36 @@ import numpy as np
 
 from boxcrew.core.errors import DataError
 from boxcrew.data.checks.problem import Problem
-from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleFormat, ExampleSet, Wanted
-from boxcrew.data.examples.labelled import Labelled, held_out, left_out_split, made_split, settle
-from boxcrew.data.examples.shapes import Shape, fit, shape_for
+from boxcrew.data.examples.example_set import (
+    EXAMPLE_FORMATS,
+    Array,
+    ExampleFormat,
+    ExampleOptions,
+    ExampleSet,
+    InMemory,
+)
+from boxcrew.data.examples.labelled import (
+    hold_out_mask,
+    made_split_problem,
+    resolve_splits,
+    unusable_split,
+)
+from boxcrew.data.examples.shapes import Shape, choose_shape, resize_to
 from boxcrew.data.folders import numbered_lines, require_folder
 from boxcrew.data.images.cache import Pixels
 
 VAL_SHARE = 0.1
-"""Less than elsewhere: these sets are large."""
+"""A smaller share than in other formats, because these sets are large."""
+_GET_AGAIN = "download the file again"
 _PREFIXES = {"train": "train", "test": "t10k"}
-_BYTES = 0x08  # the code of the type that pictures and labels have
+_BYTES = 0x08  # type code of images and labels
 _TYPES = {0x09: "int8", 0x0B: "int16", 0x0C: "int32", 0x0D: "float32", 0x0E: "float64"}
 
 
 @EXAMPLE_FORMATS.register("idx")
 class IdxFormat(ExampleFormat):
-    """The standard test split stays as it is, or is left out where it cannot be used; the validation split is
-    made from the training pictures. Classes are called as in `classes.txt`, one a line, else '0', '1', and so
-    on.
+    """IDX files of a training and a test split; validation images are held out of training. A test split that
+    cannot be used is left out. `classes.txt` names the classes, one a line, else they are '0', '1', …
     """
 
     name = "idx"
@@ -42,43 +54,47 @@ class IdxFormat(ExampleFormat):
 
     @classmethod
     def looked_for(cls) -> str:
-        return "train-images-idx3-ubyte with train-labels-idx1-ubyte, be they .gz or not"
+        return "train-images-idx3-ubyte with train-labels-idx1-ubyte, with or without .gz"
 
     @classmethod
-    def open(cls, path: Path, wanted: Wanted) -> ExampleSet:
+    def open(cls, path: Path, options: ExampleOptions) -> ExampleSet:
         require_folder(path, "IDX")
-        parts, unread = _read_parts(path)
-        if "train" not in parts:
+        splits, unread = _read_splits(path)
+        if "train" not in splits:
             raise DataError(f"{path}: has no IDX files to train on", advice=f"looked for {cls.looked_for()}")
-        names, train = _names(path, parts), parts["train"]
-        chosen = held_out(train.keys, train.labels, seed=wanted.seed, share=VAL_SHARE)
-        if chosen.any():
-            parts |= {"train": train.select(~chosen), "val": train.select(chosen)}
+        names, train = _names(path, splits), splits["train"]
+        keys = [train.key(index) for index in range(len(train))]
+        mask = hold_out_mask(keys, train.labels, seed=options.seed, share=VAL_SHARE)
+        if mask.any():
+            splits |= {"train": train.select(~mask), "val": train.select(mask)}
         height, width = train.inputs.shape[1:]
-        shape = shape_for(wanted, (height, width, 1))
-        shaped = {split: _shaped(part, shape) for split, part in parts.items()}
-        problems = (*unread, *made_split(path, chosen, seed=wanted.seed))
-        settled, splits = settle(path, names, shaped, problems, evaluated=wanted.evaluated)
+        shape = choose_shape(options, (height, width, 1))
+        splits = {
+            split: InMemory(_resized(examples.inputs, shape), examples.labels, examples.keys)
+            for split, examples in splits.items()
+        }
+        problems = (*unread, *made_split_problem(path, mask, seed=options.seed))
+        resolved, splits = resolve_splits(path, names, splits, problems, eval_only=options.eval_only)
         return ExampleSet(
             root=path,
             format=cls.name,
             kind="pictures",
-            classes=settled.classes,
+            classes=resolved.classes,
             shape=shape,
             splits=splits,
-            problems=(*problems, *settled.problems),
+            problems=(*problems, *resolved.problems),
         )
 
 
-def _find(root: Path, prefix: str, what: str, num_axes: int) -> Path | None:
-    names = (f"{prefix}-{what}{mark}idx{num_axes}-ubyte" for mark in "-.")  # some mirrors write a dot
+def _find(root: Path, prefix: str, content: str, num_axes: int) -> Path | None:
+    names = (f"{prefix}-{content}{mark}idx{num_axes}-ubyte" for mark in "-.")  # some mirrors write a dot
     files = (root / f"{name}{suffix}" for name in names for suffix in ("", ".gz"))
     return next((file for file in files if file.is_file()), None)
 
 
-def _read_parts(root: Path) -> tuple[dict[str, Labelled], list[Problem]]:
-    """By split, without those that cannot be used, unless it is that to train on."""
-    parts: dict[str, Labelled] = {}
+def _read_splits(root: Path) -> tuple[dict[str, InMemory], list[Problem]]:
+    """Read the splits that there are. Splits other than training that cannot be used become problems."""
+    splits: dict[str, InMemory] = {}
     problems: list[Problem] = []
     for split, prefix in _PREFIXES.items():
         file = _find(root, prefix, "images", 3)
@@ -86,75 +102,70 @@ def _read_parts(root: Path) -> tuple[dict[str, Labelled], list[Problem]]:
             continue
         labels_file = _find(root, prefix, "labels", 1) or root / f"{prefix}-labels-idx1-ubyte"
         try:
-            parts[split] = _read_part(split, file, labels_file)
+            splits[split] = _read_split(split, file, labels_file)
         except DataError as error:
             if split == "train":
                 raise
-            is_pictures = error.message.startswith(f"{file}: ")
             problems.append(
-                left_out_split(split, file, error.message, "unreadable-image")
-                if is_pictures
-                else left_out_split(split, labels_file, error.message, "label-missing")
+                unusable_split(split, file, error.message, "unreadable-image")
+                if error.message.startswith(f"{file}: ")
+                else unusable_split(split, labels_file, error.message, "label-missing")
             )
-    return parts, problems
+    return splits, problems
 
 
-def _read_part(split: str, file: Path, labels_file: Path) -> Labelled:
-    """`DataError` begins with the file that is to blame."""
+def _read_split(split: str, file: Path, labels_file: Path) -> InMemory:
+    """Read images and labels. The message of a `DataError` begins with the file that caused it."""
     if not labels_file.is_file():
-        what = f"{labels_file}: is missing, and so is {labels_file.name}.gz, but {file.name} is there"
-        raise DataError(what, advice="put it beside it")
-    pictures, labels = read_idx(file, num_axes=3), read_idx(labels_file, num_axes=1)
-    if len(pictures) != len(labels):
+        message = f"{labels_file}: is missing, and so is {labels_file.name}.gz, but {file.name} is there"
+        raise DataError(message, advice="put it into the same folder")
+    images, labels = read_idx(file, num_axes=3), read_idx(labels_file, num_axes=1)
+    if len(images) != len(labels):
         raise DataError(
-            f"{labels_file}: has {len(labels)} labels, but {file.name} has {len(pictures)} pictures",
+            f"{labels_file}: has {len(labels)} labels, but {file.name} has {len(images)} images",
             advice="take both files from the same release",
         )
-    if not pictures.size:
-        raise DataError(f"{file}: has no pictures", advice="get the file again")
-    keys = [f"{split}[{index}]" for index in range(len(labels))]
-    return Labelled(inputs=pictures, labels=labels.astype(np.int64), keys=keys)
+    if not images.size:
+        raise DataError(f"{file}: has no images", advice=_GET_AGAIN)
+    return InMemory(images, labels.astype(np.int64), split)
 
 
 def read_idx(file: Path, *, num_axes: int) -> Pixels:
-    """The array of bytes in an IDX file of that many axes, packed by gzip or not."""
-    again = "get the file again"
+    """Return the bytes of an IDX file as an array with `num_axes` axes. A .gz file is unpacked."""
     try:
-        with _opened(file) as opened:
-            shape = _read_shape(file, opened, num_axes)
+        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as opened:
+            shape = _read_shape(file, cast("IO[bytes]", opened), num_axes)
             data = opened.read(math.prod(shape) + 1)
     except (OSError, EOFError, zlib.error, MemoryError, OverflowError) as error:
-        raise DataError(f"{file}: cannot be read: {error}", advice=again) from error
+        raise DataError(f"{file}: cannot be read: {error}", advice=_GET_AGAIN) from error
     if len(data) != math.prod(shape):
-        found = f"only {len(data)}" if len(data) < math.prod(shape) else "more"
-        said = " x ".join(map(str, shape))
-        raise DataError(f"{file}: its header says {said} bytes, but it has {found}", advice=again)
+        actual = f"only {len(data)}" if len(data) < math.prod(shape) else "more"
+        promised = " x ".join(map(str, shape))
+        raise DataError(f"{file}: its header says {promised} bytes, but it has {actual}", advice=_GET_AGAIN)
     return np.frombuffer(data, dtype=np.uint8).reshape(shape)
-
-
-def _opened(file: Path) -> IO[bytes]:
-    return cast("IO[bytes]", gzip.open(file)) if file.suffix == ".gz" else file.open("rb")
 
 
 def _read_shape(file: Path, opened: IO[bytes], num_axes: int) -> tuple[int, ...]:
     start = opened.read(4)
     if len(start) < 4 or start[:2] != b"\0\0":
         begins = start.hex() or "nothing"
-        raise DataError(f"{file}: is not IDX: it begins with {begins}", advice="get the file again")
+        raise DataError(f"{file}: is not IDX: it begins with {begins}", advice=_GET_AGAIN)
     if start[2] != _BYTES:
         type_ = _TYPES.get(start[2], hex(start[2]))
         raise DataError(f"{file}: holds numbers of type {type_}, not bytes", advice="save them as uint8")
     if start[3] != num_axes:
-        raise DataError(f"{file}: has {start[3]} axes, not {num_axes}", advice="are files mixed up?")
+        raise DataError(
+            f"{file}: has {start[3]} axes, not {num_axes}", advice="are image and label files swapped?"
+        )
     sizes = opened.read(4 * num_axes)
     if len(sizes) < 4 * num_axes:
-        raise DataError(f"{file}: ends within its header", advice="get the file again")
+        raise DataError(f"{file}: ends within its header", advice=_GET_AGAIN)
     return struct.unpack(f">{num_axes}I", sizes)
 
 
-def _names(root: Path, parts: Mapping[str, Labelled]) -> list[str]:
-    """Of the labels 0, 1, 2, …; those that only other splits than training have need none in the file."""
-    largest = {split: int(part.labels.max()) for split, part in parts.items()}
+def _names(root: Path, splits: Mapping[str, InMemory]) -> list[str]:
+    """Return the class names of the labels 0, 1, 2, … The file must name all labels of training."""
+    largest = {split: int(examples.labels.max()) for split, examples in splits.items()}
     file = root / "classes.txt"
     names = _read_names(file) if file.is_file() else []
     if file.is_file() and len(names) <= largest["train"]:
@@ -171,18 +182,18 @@ def _read_names(file: Path) -> list[str]:
         if name in first:
             raise DataError(
                 f"{file}: names {name!r} twice, in lines {first[name]} and {number}",
-                advice="give each class a name of its own",
+                advice="give each class its own name",
             )
         first[name] = number
     return list(first)
 
 
-def _shaped(part: Labelled, shape: Shape) -> Labelled:
-    """(N, *shape) from (N, height, width)."""
-    pictures = part.inputs[..., None]
-    if pictures.shape[1:] != shape:
-        fitted = np.empty((len(pictures), *shape), dtype=np.uint8)
-        for place, picture in enumerate(pictures):
-            fitted[place] = fit(picture, shape)
-        pictures = fitted
-    return Labelled(inputs=pictures, labels=part.labels, keys=part.keys)
+def _resized(images: Array, shape: Shape) -> Array:
+    """Resize images (N, height, width) to (N, *shape)."""
+    with_channel = images[..., None]
+    if with_channel.shape[1:] == shape:
+        return with_channel
+    resized = np.empty((len(images), *shape), dtype=np.uint8)
+    for index, image in enumerate(with_channel):
+        resized[index] = resize_to(image, shape)
+    return resized

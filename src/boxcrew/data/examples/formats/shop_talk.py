@@ -1,4 +1,4 @@
-"""The embedded text."""
+"""The embedded running text, for language models."""
 
 from __future__ import annotations
 
@@ -9,28 +9,20 @@ from typing import ClassVar
 from boxcrew.data.detection.source import SPLITS
 from boxcrew.data.embedded.shop_talk import write_shop_talk
 from boxcrew.data.examples.corpus import open_corpus
-from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleFormat, ExampleSet, Wanted
+from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, EmbeddedFormat, ExampleOptions, ExampleSet
 
 
 @EXAMPLE_FORMATS.register("shop_talk")
-class ShopTalkFormat(ExampleFormat):
-    """Running text, the same whatever the seed of a run."""
+class ShopTalkFormat(EmbeddedFormat):
+    """Generated running text, the same for every seed of a run."""
 
     name = "shop_talk"
     num_characters: ClassVar[Mapping[str, int]] = {"train": 160_000, "val": 20_000, "test": 20_000}
 
     @classmethod
-    def detect(cls, path: Path) -> bool:  # noqa: ARG003  no path leads to it, only its name
-        return False
-
-    @classmethod
-    def looked_for(cls) -> str:
-        return "the word 'shop_talk' (an embedded text)"
-
-    @classmethod
-    def open(cls, path: Path, wanted: Wanted) -> ExampleSet:
+    def open(cls, path: Path, options: ExampleOptions) -> ExampleSet:
         texts = {
             split: write_shop_talk(count, seed=SPLITS.index(split))
             for split, count in cls.num_characters.items()
         }
-        return open_corpus(path, texts, wanted, format=cls.name)
+        return open_corpus(path, texts, options, format=cls.name)

@@ -1,4 +1,4 @@
-"""Text files: running text that is to be continued, or texts of classes that are to be told apart."""
+"""Text files: running text for language models, or texts to classify."""
 
 from __future__ import annotations
 
@@ -12,33 +12,40 @@ import numpy as np
 from boxcrew.core.errors import DataError
 from boxcrew.core.units import counted
 from boxcrew.data.checks.problem import Problem
-from boxcrew.data.examples.alphabet import Unit, encode_texts, meaning_of_texts
+from boxcrew.data.examples.alphabet import Unit, encode_texts, fixed_length_vocabulary
 from boxcrew.data.examples.class_folders import (
     class_folders,
-    has_classes_of,
-    has_several_of,
-    loose,
-    strays,
-    unlisted,
-    without_class,
+    has_class_folders,
+    has_several_classes,
+    outside_problems,
+    unlistable_problems,
 )
 from boxcrew.data.examples.corpus import open_corpus
-from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleFormat, ExampleSet, Wanted
-from boxcrew.data.examples.labelled import Labelled, held_out, left_out_split, made_split, settle
+from boxcrew.data.examples.example_set import (
+    EXAMPLE_FORMATS,
+    ExampleFormat,
+    ExampleOptions,
+    ExampleSet,
+    InMemory,
+)
+from boxcrew.data.examples.labelled import (
+    hold_out,
+    resolve_splits,
+    unusable_split,
+)
 from boxcrew.data.examples.plain_text import read_utf8
 from boxcrew.data.folders import files_below, names_in, split_of_file, stem_of, suffix_of
 from boxcrew.data.images.reading import IMAGE_SUFFIXES
 
 TEXT_SUFFIXES = frozenset({".txt"})
 _ABOUT = frozenset({"classes", "copying", "copyright", "labels", "licence", "license", "notice", "readme"})
-"""Files of these names, in lower case, speak about the data."""
+"""Names (lower case) of files about the data, which are not part of it."""
 
 
 @EXAMPLE_FORMATS.register("text")
 class TextFormat(ExampleFormat):
-    """One file, or files named after splits, are running text. Of several files each is a class, and a line
-    an example; in a folder for each class a file is an example. Where several such folders hold texts, files
-    beside them are of no class.
+    """Running text: one file, or files named after splits. Texts to classify: several files, each a class
+    with one sample a line, or class folders with one sample a file; files beside these are left out.
     """
 
     name = "text"
@@ -47,9 +54,9 @@ class TextFormat(ExampleFormat):
     def detect(cls, path: Path) -> bool:
         if path.is_file():
             return suffix_of(path.name) in TEXT_SUFFIXES
-        if not _files(path) and not has_classes_of(path, TEXT_SUFFIXES):
+        if not _files(path) and not has_class_folders(path, TEXT_SUFFIXES):
             return False
-        # Texts lie beside data of every kind.
+        # Text files also lie beside data of other formats.
         has_images = any(suffix_of(name) in IMAGE_SUFFIXES for name in names_in(path))
         others = (EXAMPLE_FORMATS.get(name) for name in EXAMPLE_FORMATS.names() if name != cls.name)
         return not has_images and not any(other.detect(path) for other in others)
@@ -59,18 +66,18 @@ class TextFormat(ExampleFormat):
         return "a .txt file, or .txt files for each class"
 
     @classmethod
-    def open(cls, path: Path, wanted: Wanted) -> ExampleSet:
+    def open(cls, path: Path, options: ExampleOptions) -> ExampleSet:
         files = _files_to_read(path)
         splits = {split_of_file(file.stem): file for file in files}
         if len(files) == 1:
-            return open_corpus(path, {"train": read_utf8(files[0])}, wanted, format=cls.name)
+            return open_corpus(path, {"train": read_utf8(files[0])}, options, format=cls.name)
         if "train" in splits and None not in splits and len(splits) == len(files):
             texts, unread = _read_splits({str(split): file for split, file in splits.items()})
-            opened = open_corpus(path, texts, wanted, format=cls.name)
+            opened = open_corpus(path, texts, options, format=cls.name)
             return replace(opened, problems=(*unread, *opened.problems))
-        if not files and not has_classes_of(path, TEXT_SUFFIXES):
+        if not files and not has_class_folders(path, TEXT_SUFFIXES):
             raise DataError(f"{path}: has no text files", advice=f"looked for {cls.looked_for()}")
-        return _open_classes(path, files, wanted)
+        return _open_classes(path, files, options)
 
 
 class _Text(NamedTuple):
@@ -81,14 +88,14 @@ class _Text(NamedTuple):
 
 
 def _files_to_read(path: Path) -> list[Path]:
-    """None where the texts are those in folders of classes."""
+    """Return the text files, or none if the texts are in class folders."""
     if path.is_file():
         return [path]
-    return [] if has_several_of(path, TEXT_SUFFIXES) else _files(path)
+    return [] if has_several_classes(path, TEXT_SUFFIXES) else _files(path)
 
 
 def _files(folder: Path) -> list[Path]:
-    """Texts in a folder, but for those about it."""
+    """Return the text files of a folder, without those about the data."""
     names = (name for name in names_in(folder) if not name.startswith("."))
     return [folder / name for name in names if suffix_of(name) in TEXT_SUFFIXES and not _is_about(name)]
 
@@ -98,7 +105,7 @@ def _is_about(name: str) -> bool:
 
 
 def _read_splits(files: Mapping[str, Path]) -> tuple[dict[str, str], list[Problem]]:
-    """The texts by split, without splits that cannot be read, unless it is that to train on."""
+    """Read the texts by split. Splits other than training that cannot be read become problems."""
     texts: dict[str, str] = {}
     problems: list[Problem] = []
     for split, file in files.items():
@@ -107,19 +114,19 @@ def _read_splits(files: Mapping[str, Path]) -> tuple[dict[str, str], list[Proble
         except DataError as error:
             if split == "train":
                 raise
-            problems.append(left_out_split(split, file, error.message, "text-unreadable"))
+            problems.append(unusable_split(split, file, error.message, "text-unreadable"))
     return texts, problems
 
 
-def texts_in(content: str, unit: Unit) -> Iterator[tuple[int, str]]:
-    """The texts that the content of a file is taken as, each with its line, from 1 on; none is empty."""
+def split_texts(content: str, unit: Unit) -> Iterator[tuple[int, str]]:
+    """Yield the samples of a text file, each with its line (from 1); empty ones are skipped."""
     parts = content.split("\n") if unit == "line" else [content]
     for number, part in enumerate(parts, start=1):
         if text := part.strip():
             yield number, text
 
 
-def _open_classes(root: Path, files: Sequence[Path], wanted: Wanted) -> ExampleSet:
+def _open_classes(root: Path, files: Sequence[Path], options: ExampleOptions) -> ExampleSet:
     problems: list[Problem] = []
     unit: Unit = "line" if files else "file"
     if files:
@@ -127,105 +134,88 @@ def _open_classes(root: Path, files: Sequence[Path], wanted: Wanted) -> ExampleS
         texts = list(_lines(root, files, problems))
     else:
         names = sorted({folder.label for folder in class_folders(root)})
-        texts = list(_whole_files(root, problems))
+        texts = list(_files_of_classes(root, problems))
     splits = {split: [text for text in texts if text.split == split] for split in {t.split for t in texts}}
-    length = _length([text.text for text in texts], wanted)
-    splits, made = _hold_out(root, names, splits, length=length, seed=wanted.seed)
+    length = _length([text.text for text in texts], options)
     numbers = {name: number for number, name in enumerate(names)}
-    meaning = _meaning_before(wanted) or meaning_of_texts(
+    # Keyed by their truncated text, so that texts which become equal inputs stay in one split.
+    splits, made = hold_out(
+        root, splits, lambda text: text.text[:length], lambda text: numbers[text.label], seed=options.seed
+    )
+    vocabulary = _known_vocabulary(options) or fixed_length_vocabulary(
         (text.text[:length] for text in splits.get("train", ())), length=length, unit=unit
     )
-    problems += (*made, *cut_texts(str(root), ((t.key, t.text) for t in texts), length))
-    parts = {
-        split: Labelled(
-            inputs=encode_texts(meaning, [text.text for text in part]),
-            labels=np.array([numbers[text.label] for text in part], dtype=np.int64),
-            keys=[text.key for text in part],
+    problems += (*made, *truncated_texts(str(root), ((t.key, t.text) for t in texts), length))
+    encoded = {
+        split: InMemory(
+            encode_texts(vocabulary, [text.text for text in of_split]),
+            np.array([numbers[text.label] for text in of_split], dtype=np.int64),
+            [text.key for text in of_split],
         )
-        for split, part in splits.items()
+        for split, of_split in splits.items()
     }
-    settled, examples = settle(root, names, parts, problems, evaluated=wanted.evaluated)
+    resolved, examples = resolve_splits(root, names, encoded, problems, eval_only=options.eval_only)
     return ExampleSet(
         root=root,
         format=TextFormat.name,
         kind="tokens",
-        classes=settled.classes,
+        classes=resolved.classes,
         shape=(length,),
         splits=examples,
-        problems=(*problems, *settled.problems),
-        meaning=meaning,
+        problems=(*problems, *resolved.problems),
+        encoding=vocabulary,
     )
 
 
-def _meaning_before(wanted: Wanted) -> Mapping[str, Any] | None:
-    return wanted.meaning if wanted.meaning and "length" in wanted.meaning else None
+def _known_vocabulary(options: ExampleOptions) -> Mapping[str, Any] | None:
+    return options.encoding if options.encoding and "length" in options.encoding else None
 
 
-def _length(texts: Sequence[str], wanted: Wanted) -> int:
-    """As before, or else with room for the longest of all."""
-    before = _meaning_before(wanted)
-    return int(before["length"]) if before else min(max(map(len, texts), default=0), wanted.length)
+def _length(texts: Sequence[str], options: ExampleOptions) -> int:
+    """Return the length a network was trained with, or that of the longest text, at most `options.length`."""
+    known = _known_vocabulary(options)
+    return int(known["length"]) if known else min(max(map(len, texts), default=0), options.length)
 
 
 def _lines(root: Path, files: Iterable[Path], problems: list[Problem]) -> Iterator[_Text]:
-    """Of files that are a class each; what cannot be read is added to `problems`."""
+    """Yield the lines of files that are a class each. Unreadable files are added to `problems`."""
     for file in files:
-        for number, text in texts_in(_read(root, file, problems), "line"):
+        for number, text in split_texts(_read(root, file, problems), "line"):
             yield _Text("train", file.stem, f"{file.name}:{number}", text)
 
 
-def _whole_files(root: Path, problems: list[Problem]) -> Iterator[_Text]:
-    """Of folders that are a class each; what cannot be read or is empty is added to `problems`."""
+def _files_of_classes(root: Path, problems: list[Problem]) -> Iterator[_Text]:
+    """Yield the files of class folders. Unreadable and empty files are added to `problems`."""
     folders = class_folders(root)
-    problems += (*unlisted(root, "text-unreadable"), *strays(root, folders))
-    beside = loose(root, folders, TEXT_SUFFIXES)
-    problems += without_class(root, [file for file in beside if not _is_about(file.name)], "text")
+    problems += unlistable_problems(root, "text-unreadable")
+    problems += outside_problems(root, folders, TEXT_SUFFIXES, "text", ignored=_is_about)
     for folder in folders:
         for file in files_below(folder.path, TEXT_SUFFIXES):
-            for _, text in texts_in(_read(root, file, problems), "file"):
+            for _, text in split_texts(_read(root, file, problems), "file"):
                 key = file.relative_to(root).as_posix()
                 yield _Text(folder.split or "train", folder.label, key, text)
 
 
 def _read(root: Path, file: Path, problems: list[Problem]) -> str:
-    """Empty if it cannot be read."""
-    what, text = "has no text", ""
+    """Return the content; empty, with a problem, if it cannot be read."""
+    message, text = "has no text", ""
     try:
         text = read_utf8(file)
     except DataError as error:
-        what = error.message.removeprefix(f"{file}: ")
+        message = error.message.removeprefix(f"{file}: ")
     if not text.strip():
-        place = file.relative_to(root).as_posix()
-        problems.append(Problem(kind="text-unreadable", file=place, what=what, action="left out"))
+        name = file.relative_to(root).as_posix()
+        problems.append(Problem(kind="text-unreadable", file=name, what=message, action="left out"))
     return text
 
 
-def _hold_out(
-    root: Path, names: Sequence[str], splits: dict[str, list[_Text]], *, length: int, seed: int
-) -> tuple[dict[str, list[_Text]], tuple[Problem, ...]]:
-    """With a validation split, made where there is none. Texts that are equal once they are cut stay
-    together: what is measured must not have been trained on.
-    """
-    train = splits.get("train", [])
-    if not train or "val" in splits:
-        return splits, ()
-    labels = np.array([names.index(text.label) for text in train], dtype=np.int64)
-    chosen = held_out([text.text[:length] for text in train], labels, seed=seed)
-    if not chosen.any():
-        return splits, ()
-    divided: dict[str, list[_Text]] = {"train": [], "val": []}
-    for text, is_held in zip(train, chosen.tolist(), strict=True):
-        divided["val" if is_held else "train"].append(text)
-    return {**splits, **divided}, made_split(root, chosen, seed=seed)
-
-
-def cut_texts(place: str, texts: Iterable[tuple[str, str]], length: int) -> tuple[Problem, ...]:
-    """That some of a place are too long, if so. `texts`: each with its key before it."""
+def truncated_texts(source: str, texts: Iterable[tuple[str, str]], length: int) -> tuple[Problem, ...]:
+    """Report how many texts of `source`, given as (key, text), exceed `length`; nothing if none does."""
     keys = [key for key, text in texts if len(text) > length]
     if not keys:
         return ()
     count = len(keys)
-    what = f"{counted(count, 'text')} cut to length={length}; the first: {keys[0]}"
+    message = f"{counted(count, 'text')} cut to length={length}; the first: {keys[0]}"
     return (
-        Problem(kind="text-cut", file=place, what=what, value=str(count), action="repaired", count=count),
+        Problem(kind="text-cut", file=source, what=message, value=str(count), action="repaired", count=count),
     )

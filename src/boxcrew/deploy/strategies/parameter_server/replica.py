@@ -1,5 +1,7 @@
-"""Parameters in processes of their own, the parameter servers: replicas fetch them, compute with them, send
-gradients. Together, as one process would; or each at its own pace, but never too far ahead of another.
+"""The parameter-server strategy in a replica: it fetches parameters from the servers and sends gradients.
+
+Synchronously all replicas make one update together, as one process would; asynchronously each makes its own,
+but never too many steps ahead of another.
 """
 
 from __future__ import annotations
@@ -7,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import ExitStack
-from types import TracebackType
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -15,6 +17,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from boxcrew.core.errors import BoxcrewError
+from boxcrew.core.torch_tools.foreach import multiply_all
 from boxcrew.core.types import Batch, Losses
 from boxcrew.deploy.deployment import STRATEGIES, RunStatus
 from boxcrew.deploy.devices import Devices
@@ -27,27 +30,27 @@ from boxcrew.plan.plan import Plan
 
 @STRATEGIES.register("parameter_server")
 class ParameterServer(Clones):
-    """Seen from a replica. What it has of the parameters is a copy, fetched after each step; the servers have
-    the true ones (server.py). Its optimizer says how fast to go, theirs remember.
+    """A replica whose parameters are copies, fetched after each step; the servers update the originals
+    (server.py). Its optimizer has the learning rates, theirs have the state.
 
-    Asynchronously every replica makes an update of its own in each step, at the part of the rate that its
-    share is of the step, so that all of them together go about as far as they would synchronously. The losses
-    that it tells are then those of its own samples.
+    Asynchronously every replica makes an update of its own in each step, at the fraction of the learning rate
+    that its share is of the step, so that all together go about as far as they would synchronously. The
+    losses that it returns are then those of its own samples.
     """
 
     def __init__(self, plan: Plan, devices: Devices, group: ReplicaGroup) -> None:
         super().__init__(plan, devices, group)
         self._is_synchronous = plan.staleness is None
         self._parameters: list[nn.Parameter] = []  # of the placed task
-        self._slots: Slots | None = None  # as the servers told them last, if they still are so
-        self._is_open = False  # whether a step has been computed, and not been sent
+        self._slots: Slots | None = None  # as the servers sent them last, None if they have changed since
+        self._is_open = False  # whether a step was computed, but not sent
 
     def set_up(self, undo: ExitStack) -> None:
         super().set_up(undo)
-        undo.push(self._say_goodbye)
+        undo.push(self._send_done)
 
-    def place(self, module: nn.Module) -> nn.Module:
-        placed = super().place(module)
+    def setup_module(self, module: nn.Module) -> nn.Module:
+        placed = super().setup_module(module)
         self.broadcast(placed)
         self._parameters = list(placed.parameters())
         self._fill_servers(slots={}, plain=None)
@@ -58,45 +61,39 @@ class ParameterServer(Clones):
             super().barrier()
 
     def finalize(self) -> None:
-        """All have sent what they had; what came after this one's last step has to be fetched."""
+        """Fetch the updates that others have made after this replica's last step."""
         if not self._is_synchronous:
             super().barrier()
             if self.is_chief:
                 self._slots = self._ask_slots()
 
     def all_reduce_status(self, status: RunStatus) -> RunStatus:
-        """Asynchronously not by meeting, which would bring all to the pace of the slowest: the first server
-        keeps count, and lets all stop after the same step.
-        """
+        """Asynchronously ask the first server, which counts steps: a collective would slow all down."""
         if self._is_synchronous:
             return super().all_reduce_status(status)
-        words = {
-            "elapsed": status.elapsed,
-            "stop": status.stop,
-            "interrupted": status.interrupted,
-        }
-        told = self._ask(0, Message(kind="stand", words=words)).words
-        return RunStatus(elapsed=told["elapsed"], stop=told["stop"], interrupted=told["interrupted"])
+        return RunStatus(**self._ask(0, Message(kind="status", data=asdict(status))).data)
 
-    def add_up(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
-        self._require_all_parts(batch)
+    def forward_backward(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
+        self._require_all_micro_batches(batch)
         if batch.is_blank:
             own = self.compute(task, batch, phase, self.device, counts=False)
-            self.put_buffers_back(task)
+            self.restore_buffers(task)
         else:
-            own = super().add_up(task, batch, phase)
+            own = super().forward_backward(task, batch, phase)
         if not self._is_synchronous:
             return own
-        return self.add_sums(own, 0 if batch.is_blank else len(batch))[0]
+        return self.all_reduce_losses(own, 0 if batch.is_blank else len(batch))[0]
 
-    def _require_all_parts(self, batch: Batch) -> None:
-        """Replicas that meet at every BatchNorm all need something to compute there."""
+    def _require_all_micro_batches(self, batch: Batch) -> None:
+        """Raise an error if this replica has no sample for a micro-batch with synced BatchNorms."""
         if self.plan.batch_norm != "synced" or len(self.plan.replicas) == 1:
             return
-        if batch.is_blank or not all(map(any, self.plan.dealt(self.group.rank, len(batch)))):
+        if batch.is_blank or not all(
+            map(any, self.execution.plan.replica_split(self.group.rank, len(batch)))
+        ):
             raise BoxcrewError(
                 f"replica {self.group.rank} could not read a sample for a part of this step, and "
-                "deploy.batch_norm=synced needs one of each",
+                "deploy.batch_norm=synced needs one for each",
                 advice="a larger batch=, less deploy.accumulation=, or deploy.batch_norm=first",
             )
 
@@ -113,8 +110,8 @@ class ParameterServer(Clones):
             norm = self._push(gradients, rates=rates, max_norm=max_norm)
         else:
             norm = self._clip(gradients, max_norm)
-            part = sum(clone.share for clone in self.own_clones) / self.plan.batch
-            self._push(gradients if math.isfinite(norm) else {}, rates=[part * rate for rate in rates])
+            share = sum(clone.share for clone in self.own_clones) / self.plan.batch
+            self._push(gradients if math.isfinite(norm) else {}, rates=[share * rate for rate in rates])
         self._scaler.update()
         optimizer.zero_grad(set_to_none=True)
         return norm
@@ -122,43 +119,45 @@ class ParameterServer(Clones):
     def discard(self, task: nn.Module) -> None:
         super().discard(task)
         if self._is_open and not self._is_synchronous:
-            self._push({}, rates=[])  # a step that is left out is a step: the others are not to wait for it
+            self._push({}, rates=[])  # it still counts as a step: the others must not wait for it
 
     def _push(
         self, gradients: Mapping[str, Tensor], *, rates: list[float], max_norm: float | None = None
     ) -> float:
-        """Sends a step to the servers and fetches what they make of it; the norm, if they know it."""
+        """Send a step to the servers and fetch the updated parameters. Return the norm, NaN if not known."""
         self._is_open, self._slots = False, None
-        words = {"rates": rates, "max_norm": max_norm}
+        data = {"rates": rates, "max_norm": max_norm}
         for server in range(self.plan.servers):
-            mine = {name: value for name, value in gradients.items() if self.plan.keeper(int(name)) == server}
-            self._send(server, Message(kind="push", words=words, tensors=mine))
+            mine = {
+                name: value for name, value in gradients.items() if self.plan.server_of(int(name)) == server
+            }
+            self._send(server, Message(kind="push", data=data, tensors=mine))
         answers = [self.group.messages.receive(self._rank_of(server)) for server in range(self.plan.servers)]
         for answer in answers:
             self._fetch(answer.tensors)
-        return float(answers[0].words["norm"])
+        return float(answers[0].data["norm"])
 
     def slots(self, optimizer: Optimizer) -> Slots:  # noqa: ARG002
-        """The chief alone asks for them; its parameters are then those that they belong to."""
+        """Fetch the servers' state with the parameters that belong to it. Only the chief asks for them."""
         if self._slots is None:
             self._slots = self._ask_slots()
         return self._slots
 
     def _ask_slots(self) -> Slots:
-        told = [self._ask(server, Message(kind="slots")) for server in range(self.plan.servers)]
-        tensors = {name: value for answer in told for name, value in answer.tensors.items()}
+        answers = [self._ask(server, Message(kind="slots")) for server in range(self.plan.servers)]
+        tensors = {name: value for answer in answers for name, value in answer.tensors.items()}
         self._fetch({name: value for name, value in tensors.items() if name.isdigit()})
-        plain = {i: slots for answer in told for i, slots in answer.words["plain"]["slots"].items()}
+        plain = {i: slots for answer in answers for i, slots in answer.data["plain"]["slots"].items()}
         return Slots(
             {name: value for name, value in tensors.items() if not name.isdigit()},
-            {"kind": told[0].words["plain"]["kind"], "slots": plain},
+            {"kind": answers[0].data["plain"]["kind"], "slots": plain},
         )
 
     def load_slots(self, optimizer: Optimizer, slots: Slots) -> None:
-        """With the parameters, which have been taken already."""
-        places = [p for group in optimizer.param_groups for p in group["params"]]
-        number = {id(parameter): i for i, parameter in enumerate(self._parameters)}
-        keepers = [self.plan.keeper(number[id(parameter)]) for parameter in places]
+        """Send the state to the servers, with the parameters, which have been loaded already."""
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        index = {id(parameter): i for i, parameter in enumerate(self._parameters)}
+        keepers = [self.plan.server_of(index[id(parameter)]) for parameter in parameters]
         self._fill_servers(slots=slots.tensors, plain=slots.plain, keepers=keepers)
         self._slots = None
 
@@ -169,26 +168,28 @@ class ParameterServer(Clones):
         plain: Mapping[str, Any] | None,
         keepers: list[int] | None = None,
     ) -> None:
-        """`keepers`: of the optimizer's parameters, in its order. No replica goes on before all is there."""
+        """Send the chief's parameters and optimizer state to the servers; all replicas wait for that.
+        `keepers` has the server of each of the optimizer's parameters, in its order.
+        """
         for server in range(self.plan.servers) if self.is_chief else ():
             tensors = {
-                str(i): p.detach() for i, p in enumerate(self._parameters) if self.plan.keeper(i) == server
+                str(i): p.detach() for i, p in enumerate(self._parameters) if self.plan.server_of(i) == server
             }
-            words = None
+            own_plain = None
             if plain is not None and keepers is not None:
                 mine = {str(i) for i, keeper in enumerate(keepers) if keeper == server}
                 tensors |= {name: value for name, value in slots.items() if name.partition(".")[0] in mine}
                 rest = {i: values for i, values in plain["slots"].items() if i in mine}
-                words = {**plain, "slots": rest}
-            self._ask(server, Message(kind="fill", words={"plain": words}, tensors=tensors))
+                own_plain = {**plain, "slots": rest}
+            self._ask(server, Message(kind="fill", data={"plain": own_plain}, tensors=tensors))
         super().barrier()
 
     def _clip(self, gradients: Mapping[str, Tensor], max_norm: float | None) -> float:
-        """Of this replica's own gradient; gives its norm before that."""
+        """Clip this replica's own gradient; return its norm before that."""
         values = list(gradients.values())
         norm = float(self.norm(values))
         if max_norm is not None and norm > max_norm:
-            torch._foreach_mul_(values, max_norm / (norm + 1e-6))
+            multiply_all(values, max_norm / (norm + 1e-6))
         return norm
 
     @torch.no_grad()
@@ -196,13 +197,8 @@ class ParameterServer(Clones):
         for name, value in values.items():
             self._parameters[int(name)].copy_(value)
 
-    def _say_goodbye(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,  # noqa: ARG002
-        trace: TracebackType | None,  # noqa: ARG002
-    ) -> None:
-        """The servers end when all have. Who failed says nothing, and is missed."""
+    def _send_done(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Tell the servers, which end when all replicas have, unless this one has failed."""
         if kind is None:
             for server in range(self.plan.servers):
                 self._send(server, Message(kind="done"))

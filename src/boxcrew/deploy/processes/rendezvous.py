@@ -1,0 +1,98 @@
+"""The rendezvous of a run's processes: they connect to one store and learn about each other."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import psutil
+import torch.distributed as dist
+from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
+
+from boxcrew.core.errors import BoxcrewError, UsageError
+from boxcrew.deploy.processes.environments import ProcessEnvironment, process_name
+from boxcrew.hardware.machine import Host, Machine
+from boxcrew.hardware.probe import probe_machine
+
+RENDEZVOUS = timedelta(minutes=5)  # for all processes to join
+_VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
+
+
+def connect_store(env: ProcessEnvironment) -> TCPStore:
+    """Return the store that all processes of the run share; the chief runs it unless the launcher does."""
+    is_master = env.rank == 0 and not env.hosted
+    try:
+        return TCPStore(
+            env.address, env.port, is_master=is_master, timeout=RENDEZVOUS, wait_for_workers=False
+        )
+    except (dist.DistNetworkError, dist.DistStoreError) as error:
+        raise UsageError(
+            f"MASTER_ADDR={env.address} MASTER_PORT={env.port}: cannot connect to the other replicas: "
+            f"{str(error).splitlines()[0]}",
+            advice="the port may be in use: set another MASTER_PORT"
+            if is_master
+            else "check that the first process is running",
+        ) from None
+
+
+class Member(NamedTuple):
+    """The facts about one process that all others need to know."""
+
+    num_servers: int
+    host: str
+    visible: str  # which of the host's accelerators the process sees, if that was limited
+    machine: dict[str, Any]
+    process: int
+    created: float  # seconds since the epoch: process numbers are used again
+
+
+def join_members(store: PrefixStore, env: ProcessEnvironment, num_servers: int) -> list[Member]:
+    """Return all processes by rank, or raise a `BoxcrewError` that names those that have not joined."""
+    own = Member(
+        num_servers=num_servers,
+        host=socket.gethostname(),
+        visible=" ".join(os.environ.get(name, "") for name in _VISIBLE),
+        machine=probe_machine().tree(),
+        process=os.getpid(),
+        created=psutil.Process().create_time(),
+    )
+    store.set(f"member/{env.rank}", json.dumps(own))
+    end = time.monotonic() + RENDEZVOUS.total_seconds()
+    missing = list(range(env.size))
+    while missing := [rank for rank in missing if not store.check([f"member/{rank}"])]:
+        if time.monotonic() > end:
+            names = ", ".join(process_name(rank, env.size - num_servers) for rank in missing)
+            raise BoxcrewError(
+                f"{names} did not join the {env.size} processes within {RENDEZVOUS.total_seconds():.0f} s",
+                advice=f"check its own output, and whether it can reach {env.address}:{env.port}",
+            )
+        time.sleep(0.05)
+    return [Member(*json.loads(store.get(f"member/{rank}"))) for rank in range(env.size)]
+
+
+def hosts_of(replicas: Sequence[Member], servers: Sequence[Member]) -> list[Host]:
+    """Return the hosts, the chief's first; replicas that see different accelerators are on different ones."""
+    members = (*replicas, *servers)
+    hosts = []
+    for key in dict.fromkeys((member.host, member.visible) for member in members):
+        first = next(member for member in members if (member.host, member.visible) == key)
+        ranks = [rank for rank, member in enumerate(replicas) if (member.host, member.visible) == key]
+        hosts.append(Host(name=first.host, machine=Machine.of(first.machine), ranks=tuple(ranks)))
+    return hosts
+
+
+def choose_network(address: str) -> None:
+    """Let gloo use the network interface that reaches the rendezvous, which all hosts have. By default it
+    uses that of the host's own name, which other hosts often cannot reach.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((address, 9))  # nothing is sent
+        own = probe.getsockname()[0]
+    for interface, addresses in psutil.net_if_addrs().items():
+        if any(candidate.address == own for candidate in addresses):
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)

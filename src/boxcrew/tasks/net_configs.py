@@ -1,0 +1,158 @@
+"""The settings of the networks for images, tables and texts, and how each is built."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import Annotated, Literal
+
+from pydantic import Field
+from torch import nn
+
+from boxcrew.core.config import Config, commas
+from boxcrew.core.errors import UsageError
+from boxcrew.core.registry import suggest
+from boxcrew.data.examples.alphabet import num_tokens
+from boxcrew.nets.activations import Activation
+from boxcrew.nets.classifier import Classifier, Rows, TimmBody
+from boxcrew.nets.initialization import Scheme, initialize
+from boxcrew.nets.layers import Normalize
+from boxcrew.nets.perceptron import Perceptron
+from boxcrew.nets.recurrent import Cells, SequenceClassifier
+from boxcrew.nets.small_cnn import LEAST_SIZE, SmallCnn, Stages
+from boxcrew.tasks.data import DataFacts
+
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+
+
+class NetConfig(Config):
+    """The settings that all networks have."""
+
+    group = "net"
+    shorthand = "name"
+
+    name: str
+    fill: Scheme = "auto"  # how weights are initialized
+    dropout: Fraction = 0.0
+
+    def build(self, facts: DataFacts) -> Classifier:
+        body = self.body(facts)
+        initialize(body, self.fill)
+        pixels = Normalize(facts["mean"], facts["std"]) if facts["kind"] == "pictures" else None
+        return Classifier(body, tuple(facts["classes"]), pixels, facts["meaning"])
+
+    @abstractmethod
+    def body(self, facts: DataFacts) -> nn.Module:
+        """Return the layers from inputs to class scores, not yet initialized."""
+
+
+class FcConfig(NetConfig):
+    """A network of fully connected layers."""
+
+    name: Literal["fc"] = "fc"
+    widths: Annotated[tuple[Annotated[int, Field(ge=1)], ...], commas] = (512, 256)
+    activation: Activation = "relu"
+    batch_norm: bool = False
+
+    def body(self, facts: DataFacts) -> nn.Module:
+        _refuse(self.name, facts, "tokens")
+        return Perceptron(
+            math.prod(facts["shape"]),
+            len(facts["classes"]),
+            self.widths,
+            activation=self.activation,
+            dropout=self.dropout,
+            batch_norm=self.batch_norm,
+        )
+
+
+class CnnConfig(NetConfig):
+    """A small convolutional network."""
+
+    name: Literal["cnn"] = "cnn"
+    width: int = Field(default=32, ge=1)  # channels of the first stage
+    depth: int = Field(default=1, ge=1)  # blocks per stage
+    activation: Activation = "relu"
+    drop_path: Fraction = 0.0
+
+    def body(self, facts: DataFacts) -> nn.Module:
+        _refuse(self.name, facts, "tokens", "numbers")
+        height, width, channels = facts["shape"]
+        size = min(height, width)
+        if size < LEAST_SIZE:
+            raise UsageError(
+                f"net=cnn: the images are {width} x {height} pixels; each side needs at least {LEAST_SIZE}",
+                advice=f"size={LEAST_SIZE} or more resizes them to squares of that side",
+            )
+        stages = Stages(
+            width=self.width, depth=self.depth, activation=self.activation, drop_path=self.drop_path
+        )
+        return SmallCnn(channels, size, len(facts["classes"]), stages, dropout=self.dropout)
+
+
+class TimmConfig(NetConfig):
+    """Any network of the timm library."""
+
+    name: Literal["timm"] = "timm"
+    backbone: str = "tf_efficientnet_lite0"
+    drop_path: Fraction = 0.0
+
+    def body(self, facts: DataFacts) -> nn.Module:
+        _refuse(self.name, facts, "tokens", "numbers")
+        height, width, channels = facts["shape"]
+        return TimmBody(
+            self.backbone,
+            len(facts["classes"]),
+            shape=(height, width, channels),
+            dropout=self.dropout,
+            drop_path=self.drop_path,
+        )
+
+
+class RnnConfig(NetConfig):
+    """A recurrent network, which reads texts by character and images by row."""
+
+    name: Literal["rnn"] = "rnn"
+    cells: Literal["lstm", "gru"] = "lstm"
+    hidden: int = Field(default=128, ge=1)
+    layers: int = Field(default=1, ge=1)
+    embedding: int = Field(default=64, ge=1)  # size of a character's vector
+    bidirectional: bool = False
+    tied: bool = False  # running text: output weights are the embeddings
+
+    def recurrent_layers(self) -> Cells:
+        return Cells(kind=self.cells, hidden=self.hidden, layers=self.layers, dropout=self.dropout)
+
+    def body(self, facts: DataFacts) -> nn.Module:
+        _refuse(self.name, facts, "numbers")
+        num_classes = len(facts["classes"])
+        if facts["kind"] == "tokens":
+            return SequenceClassifier(
+                self.embedding,
+                num_classes,
+                self.recurrent_layers(),
+                alphabet=num_tokens(facts["meaning"]),
+                bidirectional=self.bidirectional,
+            )
+        _, width, channels = facts["shape"]
+        reader = SequenceClassifier(
+            width * channels, num_classes, self.recurrent_layers(), bidirectional=self.bidirectional
+        )
+        return Rows(reader)
+
+
+def _refuse(name: str, facts: DataFacts, *kinds: str) -> None:
+    if facts["kind"] in kinds:
+        raise UsageError(
+            f"net={name}: cannot read {facts['kind']}",
+            advice={"tokens": "use net=rnn for texts", "numbers": "use net=fc for tables"}[facts["kind"]],
+        )
+
+
+NETS: dict[str, type[NetConfig]] = {"fc": FcConfig, "cnn": CnnConfig, "timm": TimmConfig, "rnn": RnnConfig}
+
+
+def net_config_class(name: str) -> type[NetConfig]:
+    if name not in NETS:
+        raise UsageError(f"net={name}: no such network; {suggest(name, list(NETS))}")
+    return NETS[name]

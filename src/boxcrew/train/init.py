@@ -1,0 +1,299 @@
+"""The initialization of parameters before step 0: from scratch, published weights, or an earlier run."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from statistics import fmean
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from boxcrew.core.config import Config, Names, commas
+from boxcrew.core.errors import ModelError, UsageError
+from boxcrew.core.registry import suggest
+from boxcrew.core.units import counted
+from boxcrew.nets.network import Network
+from boxcrew.nets.torchvision_names import is_torchvision_ssd300, ssd300_from_torchvision
+from boxcrew.nets.weights import (
+    State,
+    Weights,
+    find_weights,
+    match_state,
+    packaged_weights,
+    read_weights,
+    summed_over_colours,
+    timm_weights,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InitReport:
+    """The tensors that were loaded, not used, and missing. It is written to `init.json`."""
+
+    kind: str
+    source: str
+    how: str = ""
+    loaded: tuple[str, ...] = ()
+    remade: tuple[str, ...] = ()  # copied row by row for the classes or characters that both sets have
+    left_out: tuple[str, ...] = ()  # in the file, not used; without the counters of BatchNorms
+    missing: tuple[str, ...] = ()  # in the network, not in the file: they keep their random start
+    kept_classes: tuple[str, ...] = ()
+    kept_characters: str = ""
+
+    def sentence(self) -> str:
+        """Return the line for the screen."""
+        if not self.loaded and not self.remade:
+            return f"init: {self.source}"
+        texts = [f"init: {self.kind} from {self.source}: {len(self.loaded)} tensors loaded {self.how}"]
+        if self.remade:
+            characters = [counted(len(self.kept_characters), "character")] if self.kept_characters else []
+            kept = ", ".join([*self.kept_classes, *characters]) or "none"
+            texts.append(f"{len(self.remade)} adapted to the new data (kept: {kept})")
+        texts.append(f"{len(self.left_out)} not used")
+        texts.append(f"{len(self.missing)} not in the file (random start)")
+        return ", ".join(texts)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class InitConfig(Config, ABC):
+    group = "init"
+    shorthand = "kind"
+    kinds: ClassVar[dict[str, type[InitConfig]]] = {}
+
+    kind: str
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        InitConfig.kinds[cls.__name__.lower()] = cls
+
+    @abstractmethod
+    def fill(self, network: Network) -> InitReport:
+        """Initialize the network's parameters in place and report what was done."""
+
+
+def init_config_class(kind: str) -> type[InitConfig]:
+    if kind not in InitConfig.kinds:
+        raise UsageError(f"init={kind}: no such initialization; {suggest(kind, list(InitConfig.kinds))}")
+    return InitConfig.kinds[kind]
+
+
+class Scratch(InitConfig):
+    """Random weights from the seed of the run."""
+
+    kind: Literal["scratch"] = "scratch"
+
+    def fill(self, network: Network) -> InitReport:  # noqa: ARG002 - networks are built with random weights
+        return InitReport(kind=self.kind, source="scratch: random weights from the seed")
+
+
+Color = Annotated[tuple[float, float, float], commas]
+
+
+class Pretrained(InitConfig):
+    """Published weights for the backbone; the rest is random."""
+
+    kind: Literal["pretrained"] = "pretrained"
+    weights: str = "efficientnet_lite0"  # that package, a weight file, or a timm name (downloaded)
+    mean: Color | None = None  # of 0..1 pixels, if those of the file differ from the usual
+    std: Color | None = None
+
+    def fill(self, network: Network) -> InitReport:
+        prefix, normalize = network.backbone_prefix(), network.normalization()
+        if prefix is None:
+            raise UsageError(
+                "init=pretrained: this network has no backbone that published weights are for",
+                advice="init=scratch, or init=finetune init.checkpoint= with weights of the same network",
+            )
+        weights = self._weights(features_only=not network.full_backbone)
+        is_gray = normalize is not None and len(normalize.mean) == 1
+        state = summed_over_colours(weights.state) if is_gray else weights.state
+        wanted = {n.removeprefix(prefix): t for n, t in _floats(network).items() if n.startswith(prefix)}
+        fitted, how = match_state(wanted, state)
+        if len(fitted) < len(wanted) / 2:  # a few shapes agree by chance in any two networks
+            raise ModelError(
+                f"init.weights={self.weights}: only {len(fitted)} of its {len(state)} tensors fit "
+                f"the backbone, which has {len(wanted)}",
+                advice=f"its first is {_describe(state)}; the backbone's is {_describe(wanted)}",
+            )
+        _load(network, {prefix + name: value for name, value in fitted.items()})
+        if normalize is not None:
+            usual_mean, usual_std = network.expected_normalization()
+            statistics = (self.mean or weights.mean or usual_mean, self.std or weights.std or usual_std)
+            normalize.set(*((fmean(values),) if is_gray else values for values in statistics))
+        used = {id(value) for value in fitted.values()}
+        return InitReport(
+            kind=self.kind,
+            source=weights.source,
+            how=how,
+            loaded=tuple(prefix + name for name in fitted),
+            left_out=tuple(name for name, t in state.items() if id(t) not in used and t.is_floating_point()),
+            missing=tuple(prefix + name for name in wanted if name not in fitted),
+        )
+
+    def _weights(self, *, features_only: bool) -> Weights:
+        if self.weights == "efficientnet_lite0":
+            return packaged_weights(self.weights)
+        if Path(self.weights).suffix in {".pth", ".pt", ".safetensors", ".bin"}:
+            return read_weights(Path(self.weights))
+        return timm_weights(self.weights, features_only=features_only)
+
+
+class Resume(InitConfig):
+    """The full state of another run, continued in a new directory. (In its own directory a run is resumed
+    without this.)
+    """
+
+    kind: Literal["resume"] = "resume"
+    run: Path
+
+    def fill(self, network: Network) -> InitReport:  # noqa: ARG002 - the trainer loads more than weights
+        return InitReport(kind=self.kind, source=f"resume: the newest checkpoint of {self.run}")
+
+
+class Finetune(InitConfig):
+    """The weights of a trained network, for the same or other classes; also torchvision's `ssd300_vgg16`."""
+
+    kind: Literal["finetune"] = "finetune"
+    checkpoint: Path  # a run directory, or a weight file
+    exclude: Names = ()  # patterns of names that are not loaded
+    rename: dict[str, str] = Field(default_factory=dict)  # prefix in the file -> prefix in the network
+
+    def fill(self, network: Network) -> InitReport:
+        weights = read_weights(find_weights(self.checkpoint, which="best"))
+        state = self._renamed(weights)
+        excluded = matching(state, self.exclude, "init.exclude")
+        offered = {name: value for name, value in state.items() if name not in excluded}
+        facts = (weights.meta or {}).get("facts", {})
+        old_classes = tuple(facts.get("classes", network.classes))
+        tokens = remake_token_rows(network, offered, facts.get("meaning", network.meaning))
+        rows = remake_class_rows(network, offered, old_classes) | tokens
+        wanted = _floats(network)
+        same = {
+            n: t for n, t in offered.items() if n in wanted and t.shape == wanted[n].shape and n not in rows
+        }
+        if not same:
+            raise ModelError(
+                f"{weights.source}: none of its tensors fits this network",
+                advice=f"its first is {_describe(state)}; the network's is {_describe(wanted)}",
+            )
+        used = same | rows
+        _load(network, used)
+        return InitReport(
+            kind=self.kind,
+            source=weights.source,
+            how="by name",
+            loaded=tuple(same),
+            remade=tuple(rows),
+            left_out=tuple(n for n, t in state.items() if n not in used and t.is_floating_point()),
+            missing=tuple(name for name in wanted if name not in used),
+            kept_classes=tuple(name for name in network.classes if name in old_classes) if rows else (),
+            kept_characters=_common(network.meaning["alphabet"], facts["meaning"]["alphabet"])
+            if tokens
+            else "",
+        )
+
+    def _renamed(self, weights: Weights) -> State:
+        state = dict(weights.state)
+        if is_torchvision_ssd300(state):
+            state = ssd300_from_torchvision(state)
+        for old, new in self.rename.items():
+            if not any(name.startswith(old) for name in state):
+                raise UsageError(
+                    f"init.rename: no name in {weights.source} begins with {old!r}",
+                    advice=f"its names look like {', '.join(list(state)[:3])}",
+                )
+            state = {
+                new + name.removeprefix(old) if name.startswith(old) else name: value
+                for name, value in state.items()
+            }
+        return state
+
+
+def matching(names: Sequence[str] | State, patterns: Sequence[str], setting: str) -> set[str]:
+    """Return the names that any pattern matches; raise `UsageError` for a pattern that matches none."""
+    matched: set[str] = set()
+    for pattern in patterns:
+        hits = {name for name in names if fnmatchcase(name, pattern)}
+        if not hits:
+            raise UsageError(
+                f"{setting}: {pattern!r} matches no parameter",
+                advice=f"names look like {', '.join(list(names)[:3])}",
+            )
+        matched |= hits
+    return matched
+
+
+def remake_class_rows(network: Network, offered: State, old_classes: tuple[str, ...]) -> State:
+    """Return the class heads for this network's classes: rows of the background and of classes with the same
+    name come from `offered`, the others keep their random start. Empty if the classes are the same, in order.
+    """
+    background = range(network.background_rows)
+    old_names, new_names = (*background, *old_classes), (*background, *network.classes)
+    return _remade(network, offered, network.class_tensors(), old_names, new_names)
+
+
+def remake_token_rows(network: Network, offered: State, old_meaning: Mapping[str, Any]) -> State:
+    """Return the tensors with a row for each character, with the rows of known characters from `offered`."""
+    tensors = dict.fromkeys(network.token_tensors(), 1)
+    if not tensors or "alphabet" not in old_meaning:
+        return {}
+    return _remade(network, offered, tensors, _token_names(old_meaning), _token_names(network.meaning))
+
+
+RowNames = tuple[str | int, ...]
+"""The names of rows; numbers are those of rows that every data set has."""
+
+
+def _common(ours: str, theirs: str) -> str:
+    return "".join(character for character in ours if character in theirs)
+
+
+def _token_names(meaning: Mapping[str, Any]) -> RowNames:
+    return (*range(meaning["unknown"] + 1), *meaning["alphabet"])
+
+
+def _remade(
+    network: Network, offered: State, tensors: Mapping[str, int], old_names: RowNames, new_names: RowNames
+) -> State:
+    """Return the named tensors with known rows copied. `tensors` says how many blocks of rows each has."""
+    if old_names == new_names:
+        return {}
+    row_of = {name: row for row, name in enumerate(old_names)}
+    new_rows = [row for row, name in enumerate(new_names) if name in row_of]
+    old_rows = [row_of[new_names[row]] for row in new_rows]
+    state = network.state_dict()
+    remade: State = {}
+    for name, blocks in tensors.items():
+        if name not in offered or len(offered[name]) != blocks * len(old_names):
+            continue
+        if offered[name].shape[1:] != state[name].shape[1:]:
+            continue
+        old = offered[name].reshape(blocks, len(old_names), *offered[name].shape[1:])
+        new = state[name].clone().reshape(blocks, len(new_names), *state[name].shape[1:])
+        new[:, new_rows] = old[:, old_rows].to(new.dtype)
+        remade[name] = new.reshape(state[name].shape)
+    return remade
+
+
+def _floats(network: Network) -> dict[str, Tensor]:
+    return {name: t for name, t in network.state_dict().items() if torch.is_floating_point(t)}
+
+
+def _load(network: Network, tensors: State) -> None:
+    state = network.state_dict()
+    with torch.no_grad():
+        for name, value in tensors.items():
+            state[name].copy_(value)
+
+
+def _describe(tensors: dict[str, Tensor]) -> str:
+    name, value = next(iter(tensors.items()))
+    return f"{name} {tuple(value.shape)}"

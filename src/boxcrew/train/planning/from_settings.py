@@ -1,0 +1,212 @@
+"""The plan that the settings of a run ask for: read from `plan=`, or made for the machine.
+
+Pure decisions; the `Planner` of `planner.py` calls them with what was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from boxcrew.core.errors import UsageError
+from boxcrew.core.workload import Line, Pass, Peak, Workload
+from boxcrew.hardware.machine import Host, Machine
+from boxcrew.hardware.probe import probe_machine
+from boxcrew.hardware.speed import with_speeds
+from boxcrew.plan.hosts import plan_hosts
+from boxcrew.plan.layouts import num_servers
+from boxcrew.plan.observed import Observed
+from boxcrew.plan.plan import Plan
+from boxcrew.plan.request import DeployConfig, PlanRequest
+from boxcrew.plan.search import make_plan
+from boxcrew.train.config import RunConfig
+from boxcrew.train.loop.schedule import RunLimits
+
+KEPT = ("memory_format", "threads", "accumulation", "recompute", "precision")
+"""Fields of a plan that decide the numbers of a run to the last bit."""
+_NO_BYTES = Line(fixed=0, each=0)
+_NO_PASS = Pass(activations=_NO_BYTES, peak=Peak(moments=(_NO_BYTES,)), operations=0, traffic=0)
+NO_WORKLOAD = Workload(
+    parameters=0,
+    gradients=0,
+    buffers=0,
+    largest_layer=0,
+    slots=0,
+    averages=0,
+    batch=_NO_BYTES,
+    whole=_NO_PASS,
+    recomputed=_NO_PASS,
+    forward_operations=0,
+)
+"""A task that needs nothing: what cannot be planned for it cannot be planned for any."""
+
+
+def choose_plan(
+    config: RunConfig,
+    machine: Machine,
+    workload: Workload,
+    *,
+    num_samples: int,
+    hosts: Sequence[Host] = (),
+    observed: Observed | None = None,
+) -> Plan:
+    """Return the plan in `plan=` unchanged, or make one for this machine or for the replicas on `hosts`."""
+    if config.plan is not None:
+        plan = _read_plan(config, config.plan, hosts or (Host(name="", machine=machine, ranks=(0,)),))
+        _require_own_devices(plan, hosts)
+        return plan
+    request = plan_request(config, num_samples)
+
+    def plan_host(host: Machine, deploy: DeployConfig, batch: int) -> Plan:
+        share = request.model_copy(update={"deploy": deploy, "batch": batch})
+        return make_plan(host, workload, share, observed)
+
+    if len(hosts) > 1:
+        plan = plan_hosts(hosts, config.deploy, config.batch, plan_host)
+    else:
+        deploy = config.deploy
+        if hosts and deploy.replicas == "auto":
+            deploy = deploy.model_copy(update={"replicas": len(hosts[0].ranks)})
+        plan = plan_host(machine, deploy, config.batch)
+    _require_own_devices(plan, hosts)
+    return plan.model_copy(update={"task": config.task.title})
+
+
+def plan_request(config: RunConfig, num_samples: int) -> PlanRequest:
+    """Return the plan request of the settings, for a training set of `num_samples`."""
+    length = RunLimits.of(
+        steps=config.steps,
+        epochs=config.epochs,
+        seconds=config.time,
+        num_samples=num_samples,
+        batch=config.batch,
+    )
+    return PlanRequest(
+        deploy=config.deploy,
+        goal=config.goal,
+        device=config.device,
+        batch=config.batch,
+        workers=config.loader.workers,
+        cache=config.loader.cache,
+        num_samples=num_samples,
+        steps=float(length.steps),
+        seconds=length.seconds,
+        prefetch=config.loader.prefetch,
+        eval_batch=config.evaluation.batch,
+    )
+
+
+def planned_processes(config: RunConfig, begun_in: Path | None = None) -> tuple[int, int]:
+    """Return the numbers of replicas and parameter servers to start on this machine.
+
+    A resumed run (`begun_in`) keeps its numbers. Impossible settings are refused before any process starts.
+    """
+    machine = probe_machine()
+    if begun_in is not None and config.plan is None and config.deploy.replicas == "auto":
+        with suppress(UsageError):
+            before = Plan.read(begun_in / "plan.json", setting="plan")
+            if {*before.devices} <= {device.name for device in machine.devices}:
+                return len(before.replicas), before.servers
+    if len(machine.accelerators) > 1:  # how many are worthwhile depends on their speeds
+        machine = with_speeds(machine)
+    if config.plan is not None:
+        plan = _read_plan(config, config.plan, (Host(name="", machine=machine, ranks=(0,)),))
+        return len(plan.replicas), plan.servers
+    request = plan_request(config, num_samples=config.batch)
+    plan = make_plan(machine, NO_WORKLOAD, request, Observed(libraries=0))
+    return len(plan.replicas), plan.servers
+
+
+def planned_servers(config: RunConfig, num_processes: int) -> int:
+    """Return how many of the processes that were started externally become parameter servers."""
+    plan = None if config.plan is None else Plan.read(config.plan, setting="plan")
+    servers = num_servers(config.deploy) if plan is None else plan.servers
+    if num_processes <= servers:
+        raise UsageError(
+            f"deploy.servers={servers}: none of the {num_processes} processes is left to compute",
+            advice="start more processes, or set fewer servers",
+        )
+    return servers
+
+
+def _read_plan(config: RunConfig, path: Path, hosts: Sequence[Host]) -> Plan:
+    plan = Plan.read(path, setting="plan")
+    if plan.task not in {None, config.task.title}:
+        raise UsageError(
+            f"plan={path}: was made for {plan.task}, not for {config.task.title}",
+            advice="leave plan= out to make a new plan, or delete `task` in the file to use it anyway",
+        )
+    if len(hosts) > 1:
+        require_replicas(plan, sum(len(host.ranks) for host in hosts))
+    for host in hosts:
+        replicas = plan.replicas if len(hosts) == 1 else [plan.replicas[rank] for rank in host.ranks]
+        devices = [clone.device for replica in replicas for clone in replica.clones]
+        devices += [plan.parameter_device] if 0 in host.ranks else []
+        _require_devices(devices, host.machine, path)
+    return plan
+
+
+def _require_own_devices(plan: Plan, hosts: Sequence[Host]) -> None:
+    """Refuse a plan with two replicas on one accelerator."""
+    ranks_of_hosts = [host.ranks for host in hosts] if len(hosts) > 1 else [range(len(plan.replicas))]
+    for ranks in ranks_of_hosts:
+        clones = [clone for rank in ranks for clone in plan.replicas[rank].clones]
+        names = [clone.device for clone in clones if clone.device != "cpu"]
+        for name in names:
+            if names.count(name) > 1:
+                raise UsageError(
+                    f"plan: {names.count(name)} replicas on {name}: each needs its own device",
+                    advice="use other devices in device=, or fewer deploy.replicas=",
+                )
+
+
+def require_replicas(plan: Plan, num: int) -> None:
+    """Refuse a plan for another number of replicas."""
+    if len(plan.replicas) != num:
+        raise UsageError(
+            f"plan: {len(plan.replicas)} replicas, but {num} were started",
+            advice=f"start {plan.num_processes} processes in all, or make a plan for {num} replicas",
+        )
+
+
+def _require_devices(wanted: Sequence[str], machine: Machine, path: Path) -> None:
+    names = [device.name for device in machine.devices]
+    for device in wanted:
+        if device not in names:
+            raise UsageError(
+                f"plan={path}: device {device} is not on this machine",
+                advice=f"it has: {', '.join(names)}",
+            )
+
+
+def resumed_plan(plan: Plan, folder: Path, machine: Machine, config: RunConfig) -> Plan:
+    """Return the plan of a resumed run with the automatic choices of its start, if the CPU is the same.
+
+    Its steps are then the same bit for bit as without the interruption.
+    """
+    if config.plan is not None:
+        return plan
+    try:
+        before = Plan.read(folder / "plan.json", setting="plan")
+        then = Machine.read(folder / "hardware.json", setting="machine")
+    except UsageError as error:
+        return plan.with_reason(f"the original plan of this run cannot be read: {error.message}")
+    same_cpu = (then.cores, then.devices[0].model) == (machine.cores, machine.devices[0].model)
+    names = [name for name in KEPT if getattr(config.deploy, name) == "auto"]
+    if not names or not same_cpu or _devices(before) != _devices(plan):
+        return plan
+    kept: dict[str, Any] = {name: getattr(before, name) for name in names}
+    if config.deploy.shares is None:
+        kept["replicas"] = [replica.tree() for replica in before.replicas]
+    try:
+        resumed = Plan.of(plan.tree() | kept)
+    except UsageError as error:
+        return plan.with_reason(f"the original settings of this run cannot be kept: {error.message}")
+    return resumed.with_reason(f"{', '.join(names).replace('_', ' ')} kept from the start of the run")
+
+
+def _devices(plan: Plan) -> list[list[str]]:
+    """Return the devices of every replica's clones."""
+    return [[clone.device for clone in replica.clones] for replica in plan.replicas]

@@ -1,0 +1,155 @@
+"""Plans from settings and a machine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from boxcrew.core.errors import UsageError
+from boxcrew.hardware.machine import Device, Host, Machine
+from boxcrew.plan.plan import Plan
+from boxcrew.train.config import RunConfig
+from boxcrew.train.planning.from_settings import choose_plan, planned_processes, resumed_plan
+from tests.helpers.workloads import a_workload
+
+CPU = Device(name="cpu", kind="cpu", model="a CPU", memory_bytes=1 << 34)
+MACHINE = Machine(platform="Linux", python="3.11", torch="2", cores=4, memory_bytes=1 << 34, devices=(CPU,))
+FULL, DEPTHWISE = a_workload(depthwise=False), a_workload(depthwise=True)
+
+
+def config(**settings: object) -> RunConfig:
+    return RunConfig.of({"steps": 1, "batch": 6, **settings})
+
+
+def test_settings_reach_the_plan() -> None:
+    plan = choose_plan(
+        config(loader={"workers": 0}, deploy={"threads": 2, "accumulation": 3}), MACHINE, FULL, num_samples=60
+    )
+    assert (plan.batch, plan.accumulation, plan.threads, plan.loader_workers) == (6, 3, 2, 0)
+    assert plan.memory_format == "contiguous"
+    assert choose_plan(config(), MACHINE, DEPTHWISE, num_samples=60).memory_format == "channels_last"
+
+
+def test_a_given_plan_is_used_word_for_word(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    written = choose_plan(config(batch=2), MACHINE, FULL, num_samples=60).tree() | {"reasons": ["by hand"]}
+    path.write_text(json.dumps(written))
+    assert choose_plan(config(plan=str(path)), MACHINE, DEPTHWISE, num_samples=60) == Plan.of(written)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not JSON"),
+        ("[]", "group of settings"),
+        ('{"batch": 1}', "replicas"),
+        ('{"replicas": []}', "replicas"),
+        (None, "No such file"),
+    ],
+)
+def test_a_plan_that_is_none_is_refused(tmp_path: Path, text: str | None, message: str) -> None:
+    path = tmp_path / "plan.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(UsageError, match=message):
+        choose_plan(config(plan=str(path)), MACHINE, FULL, num_samples=60)
+
+
+def test_a_plan_for_another_machine_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    written = choose_plan(config(), MACHINE, FULL, num_samples=60).tree()
+    elsewhere = {"clones": [{"device": "cuda:0", "share": 6}]}
+    for change in ({"replicas": [elsewhere]}, {"parameter_device": "cuda:0", "optimizer_device": "cuda:0"}):
+        path.write_text(json.dumps(written | {"strategy": "clones"} | change))
+        with pytest.raises(UsageError, match="device cuda:0 is not on this machine") as caught:
+            choose_plan(config(plan=str(path)), MACHINE, FULL, num_samples=60)
+        assert caught.value.advice == "it has: cpu"
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> Path:
+    """A run that a trial gave another format and fewer threads than the rule does."""
+    tried = {"memory_format": "contiguous", "threads": 1}
+    plan = choose_plan(config(), MACHINE, DEPTHWISE, num_samples=60).model_copy(update=tried)
+    (tmp_path / "plan.json").write_text(json.dumps(plan.tree()))
+    (tmp_path / "hardware.json").write_text(json.dumps(MACHINE.tree()))
+    return tmp_path
+
+
+def goes_on(begun: Path, machine: Machine = MACHINE, **settings: object) -> tuple[str, int]:
+    now = config(**settings)
+    plan = resumed_plan(choose_plan(now, machine, DEPTHWISE, num_samples=60), begun, machine, now)
+    return plan.memory_format, plan.threads
+
+
+def test_a_run_goes_on_in_the_way_it_began(begun: Path) -> None:
+    assert goes_on(begun) == ("contiguous", 1)
+
+
+def test_a_run_goes_on_in_as_many_parts_whatever_fits_by_now(begun: Path) -> None:
+    plan = Plan.read(begun / "plan.json", setting="plan")
+    (begun / "plan.json").write_text(plan.model_copy(update={"accumulation": 3}).model_dump_json())
+    now = config()
+    made = choose_plan(now, MACHINE, DEPTHWISE, num_samples=60)
+    assert made.accumulation == 1
+    assert resumed_plan(made, begun, MACHINE, now).accumulation == 3
+    now = config(deploy={"accumulation": 2})
+    made = choose_plan(now, MACHINE, DEPTHWISE, num_samples=60)
+    assert resumed_plan(made, begun, MACHINE, now).accumulation == 2
+
+
+def test_a_run_goes_on_with_as_many_processes_as_it_began_with(
+    begun: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = MACHINE.model_copy(update={"numa_nodes": 2})
+    monkeypatch.setattr("boxcrew.train.planning.from_settings.probe_machine", lambda: large)
+    assert planned_processes(config(), begun) == (1, 0)
+    assert planned_processes(config(deploy={"replicas": 3}), begun) == (3, 0)
+    (begun / "plan.json").unlink()
+    assert planned_processes(config(), begun) == (2, 0)
+
+
+def test_settings_win_over_the_way_a_run_began(begun: Path) -> None:
+    assert goes_on(begun, deploy={"threads": 3}) == ("contiguous", 3)
+    assert goes_on(begun, deploy={"memory_format": "channels_last"}) == ("channels_last", 1)
+
+
+def test_on_another_machine_a_run_is_planned_anew(begun: Path) -> None:
+    assert goes_on(begun, MACHINE.model_copy(update={"cores": 8})) == ("channels_last", 8)
+    other = CPU.model_copy(update={"model": "another CPU"})
+    assert goes_on(begun, MACHINE.model_copy(update={"devices": (other,)})) == ("channels_last", 4)
+
+
+@pytest.mark.parametrize("name", ["plan.json", "hardware.json"])
+@pytest.mark.parametrize("text", [None, "{", '{"cores": 4}'])
+def test_a_run_goes_on_without_knowing_how_it_began(begun: Path, name: str, text: str | None) -> None:
+    (begun / name).unlink()
+    if text is not None:
+        (begun / name).write_text(text)
+    assert goes_on(begun) == ("channels_last", 4)
+
+
+def test_a_given_plan_wins_over_the_way_a_run_began(begun: Path) -> None:
+    path = begun / "given.json"
+    path.write_text(json.dumps(choose_plan(config(), MACHINE, DEPTHWISE, num_samples=60).tree()))
+    assert goes_on(begun, plan=str(path)) == ("channels_last", 4)
+
+
+def test_who_is_alone_plans_for_one_process_whatever_the_machine_has() -> None:
+    """Nodes of a large machine get a replica each only if somebody starts them."""
+    large = MACHINE.model_copy(update={"numa_nodes": 2})
+    assert len(choose_plan(config(), large, FULL, num_samples=60).replicas) == 2
+    alone = Host(name="", machine=large, ranks=(0,))
+    assert len(choose_plan(config(), large, FULL, num_samples=60, hosts=(alone,)).replicas) == 1
+    both = Host(name="", machine=large, ranks=(0, 1))
+    assert len(choose_plan(config(), large, FULL, num_samples=60, hosts=(both,)).replicas) == 2
+
+
+def test_as_many_processes_are_started_as_are_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = MACHINE.model_copy(update={"numa_nodes": 2})
+    monkeypatch.setattr("boxcrew.train.planning.from_settings.probe_machine", lambda: large)
+    assert planned_processes(config()) == (2, 0)
+    assert planned_processes(config(deploy={"replicas": 1})) == (1, 0)
+    assert planned_processes(config(deploy={"strategy": "parameter_server", "replicas": 3})) == (3, 1)
