@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field
 from torch import Tensor
@@ -54,8 +54,10 @@ class DetectorNet(Network):
         self.config = config
 
     @abstractmethod
-    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
-        """Return the raw outputs of the heads, one row for each image. This is what an export contains."""
+    def forward(self, images: Tensor, *extra: Any, **_: Any) -> tuple[Tensor, ...]:
+        """Return the raw outputs of the heads, one row for each image. This is what an export contains.
+        `extra` are the tensors of `Batch.extra`, if the detector takes any.
+        """
 
     @abstractmethod
     def losses(self, batch: Batch) -> Losses:
@@ -65,8 +67,8 @@ class DetectorNet(Network):
     def decode(self, raw: tuple[Tensor, ...]) -> list[Detections]:
         """Turn the raw outputs of `forward` into the detections of each image, in pixels of the input."""
 
-    def predict(self, images: Tensor) -> list[Detections]:
-        return self.decode(self(images))
+    def predict(self, images: Tensor, *extra: Tensor) -> list[Detections]:
+        return self.decode(self(images, *extra))
 
     def starting_overlap(self, boxes: Tensor) -> Tensor | None:  # noqa: ARG002  no default boxes here
         """Return the IoU (N,) of each box (N, 4), xyxy in pixels of the input, with its best default box.

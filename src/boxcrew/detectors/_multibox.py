@@ -67,7 +67,9 @@ class MultiBoxNet(DetectorNet):
 
     def losses(self, batch: Batch) -> Losses:
         scores, offsets = self(batch.inputs)
-        return self.losses_of(scores.float(), offsets.float(), batch.targets)
+        exact = torch.promote_types(scores.dtype, torch.float32)  # half precision is too coarse for sums
+        targets = {**batch.targets, "boxes": batch.targets["boxes"].to(exact)}
+        return self.losses_of(scores.to(exact), offsets.to(exact), targets)
 
     def losses_of(self, scores: Tensor, offsets: Tensor, targets: Mapping[str, Tensor]) -> Losses:
         """Return the loss of SSD, equations 1 to 3, as sums; the weight is the number of matched boxes.

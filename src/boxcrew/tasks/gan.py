@@ -141,8 +141,8 @@ class GanTask(Task):
         terms = self._critic_terms(batch) if phase == "critic" else self._generator_terms(batch)
         return Losses(terms=terms, weight=batch.targets["noise"].new_tensor(float(len(batch))))
 
-    def network_inputs(self, batch: Batch) -> Tensor:
-        return batch.targets["noise"]
+    def network_inputs(self, batch: Batch) -> tuple[Tensor, ...]:
+        return (batch.targets["noise"],)
 
     def _critic_terms(self, batch: Batch) -> dict[str, Tensor]:
         real = batch.inputs.float() / 127.5 - 1

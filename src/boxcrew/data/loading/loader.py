@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -56,8 +57,8 @@ class SampleMaker(Protocol):
     """Makes the samples of training steps, in loader processes.
 
     It must draw what is random for a sample from (seed, epoch, index), and what is random for a step from
-    (seed, step): batches are then the same with any number of workers and any shares. A sample may be made
-    from several of its step, also from those of other shares.
+    (seed, step): batches are then the same with any number of workers and any shares. `sample_draws` gives
+    their `draws`. A sample may be made from several of its step, also from those of other shares.
     """
 
     noun: str  # what the samples are called in messages, such as "images"
@@ -112,7 +113,7 @@ class TrainLoader:
             seed=self._order.seed, step=step, epochs=epochs, indices=indices, positions=self._positions
         )
         batch = self._maker.make(request)
-        return {name: getattr(batch, name) for name in ("inputs", "targets", "keys", "skipped", "is_blank")}
+        return {field.name: getattr(batch, field.name) for field in dataclasses.fields(batch)}
 
 
 def eval_fields(

@@ -62,7 +62,7 @@ class ImageSummaries(Hook):
             self._show(self._task_data.draw_batch(trainer.batch, self._config.images), step=1)
         if self._config.graph:
             task = on_cpu(trainer.eval_copy())
-            inputs = task.network_inputs(trainer.batch)[:1]
+            inputs = task.network_inputs(trainer.batch.select([0]))
             with eval_mode(task):  # tracing must not update the statistics of BatchNorms
                 self._tensorboard.show(lambda writer: writer.add_graph(task.network, inputs))
 
@@ -105,7 +105,7 @@ def _activations(trainer: Trainer, task: Task) -> Mapping[str, Tensor]:
     """Return outputs of the network's modules, two levels deep, for a few samples in evaluation mode."""
     if trainer.batch is None:
         return {}
-    inputs = task.network_inputs(trainer.batch)[:4]
+    inputs = tuple(value[:4] for value in task.network_inputs(trainer.batch))
     modules = {name: m for name, m in task.network.named_modules() if name and name.count(".") <= 1}
     outputs: dict[str, Tensor] = {}
 
@@ -119,7 +119,7 @@ def _activations(trainer: Trainer, task: Task) -> Mapping[str, Tensor]:
     handles = [module.register_forward_hook(keep(name)) for name, module in modules.items()]
     try:
         with torch.no_grad(), eval_mode(task):
-            task.network(inputs)
+            task.network(*inputs)
     finally:
         for handle in handles:
             handle.remove()
