@@ -91,7 +91,7 @@ def _with_plots(outcome: Outcome, screen: Screen) -> Outcome:
     screen.say(f"results: {outcome.folder} (weights/best.safetensors, plots/, summary.json)")
     board = outcome.folder / "tensorboard"
     if board.is_dir():
-        screen.say(f"look: tensorboard --logdir {board}")
+        screen.say(f"curves: tensorboard --logdir {board}")
     trouble = [*([outcome.trouble] if outcome.trouble else []), *files.problems()]
     if trouble:
         raise BoxcrewError(
