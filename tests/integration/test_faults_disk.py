@@ -215,7 +215,7 @@ def test_a_disk_that_stays_full(
             fill(small_disk)
 
     at_step(act)
-    with pytest.raises(BoxcrewError, match="not all could be written") as caught:
+    with pytest.raises(BoxcrewError, match="not all files could be written") as caught:
         train_run(config(photos, out), Screen())
     assert caught.value.exit_code == 1
     assert [int(p.name) for p in list_checkpoints(out / "checkpoints")] == [0, 3]

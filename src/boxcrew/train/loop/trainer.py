@@ -272,7 +272,7 @@ class Trainer:
 
     def _compute(self, batch: Batch, phase: str) -> dict[str, float]:
         """Compute the gradients and return the terms of the loss."""
-        parts = self.deployment.plan.accumulation
+        parts = self.deployment.execution.num_parts
         losses = self.deployment.gradients(self.task, batch, phase)
         if self.deployment.execution.num_parts > parts:
             self.guard.warn(
