@@ -122,7 +122,7 @@ def _measure(config: RunConfig, task_data: TaskData, mode: dict[str, Any]) -> fl
 
 def _batches(task_data: TaskData, mode: dict[str, Any]) -> Generator[Any, None, None]:
     options = LoaderOptions(batch=mode["batch"], seed=0, workers=Workers(num=mode["workers"]))
-    yield from task_data.keeping(1 << 30).loader(options).batches()
+    yield from task_data.with_cache(1 << 30).loader(options).batches()
 
 
 if __name__ == "__main__":

@@ -52,6 +52,7 @@ def measure_ours() -> dict[str, float]:
     from boxcrew.api import Detector, run_config
     from boxcrew.detectors import build_detector
     from boxcrew.tasks.detection import DetectionTask, require_detection
+    from boxcrew.tasks.facts import DataFacts
     from boxcrew.train.output.outcome import save_task
 
     config = run_config("ssdlite320_mobilenetv3", {})
@@ -59,7 +60,7 @@ def measure_ours() -> dict[str, float]:
     task = DetectionTask(build_detector(require_detection(config.task).detector, CLASSES))
     with tempfile.TemporaryDirectory() as folder:
         weights = Path(folder) / "weights" / "best.safetensors"
-        save_task(weights, task, config.task, {"classes": list(CLASSES)}, step=0, seed=0)
+        save_task(weights, task, config.task, DataFacts(classes=CLASSES), step=0, seed=0)
         detector = Detector.load(weights, device="cpu")
     photo = _photo()
     return _time(lambda: detector.predict(photo, score=0.0))

@@ -19,7 +19,7 @@ from boxcrew.deploy.strategies.ddp import Ddp
 from boxcrew.deploy.strategies.parameter_server.server import Server
 from boxcrew.plan.plan import Clone, Plan, Replica
 from boxcrew.tasks.base import TASKS, Task, learning_in
-from boxcrew.tasks.data import DataFacts
+from boxcrew.tasks.facts import ExampleFacts
 from boxcrew.tasks.gan import _with_noise
 from boxcrew.train.loop.optim import OptimConfig, PhaseConfig, optimizer_of
 from tests.helpers import learning
@@ -27,24 +27,20 @@ from tests.helpers.plans import plan_of
 from tests.helpers.processes import in_all_processes, in_processes
 
 BATCH, STEPS, LATENT = 8, 4, 5
-PICTURES: DataFacts = {
-    "classes": ["a", "b", "c"],
-    "counts": [5, 3, 1],
-    "kind": "pictures",
-    "shape": [28, 28, 1],
-    "meaning": {},
-    "mean": [0.4],
-    "std": [0.3],
-}
-TEXT: DataFacts = {
-    "classes": [],
-    "counts": [],
-    "kind": "tokens",
-    "shape": [9],
-    "meaning": {"alphabet": "abcdef", "unknown": 0},
-}
+PICTURES = ExampleFacts(
+    classes=("a", "b", "c"),
+    counts=(5, 3, 1),
+    kind="pictures",
+    shape=(28, 28, 1),
+    encoding={},
+    mean=(0.4,),
+    std=(0.3,),
+)
+TEXT = ExampleFacts(
+    classes=(), counts=(), kind="tokens", shape=(9,), encoding={"alphabet": "abcdef", "unknown": 0}
+)
 GAN: Tree = {"width": 4, "latent": LATENT, "critic_steps": 2}
-KINDS: dict[str, tuple[str, Tree, DataFacts]] = {
+KINDS: dict[str, tuple[str, Tree, ExampleFacts]] = {
     "fc": ("classification", {"net": {"name": "fc", "widths": [16]}, "l1": 1e-3, "max_norm": 1.0}, PICTURES),
     "cnn": ("classification", {"net": {"name": "cnn", "width": 4}, "class_weights": True}, PICTURES),
     "rows": ("sequence", {"net": {"hidden": 8}}, PICTURES),

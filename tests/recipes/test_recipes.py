@@ -37,7 +37,8 @@ def test_a_recipe_is_the_same_after_a_way_through_plain_values(name: str) -> Non
 def test_its_network_can_be_built_and_its_patterns_match(name: str) -> None:
     config = RECIPES.get(name)()
     with torch.random.fork_rng():
-        task = TASKS.get(config.task.name).build(config.task, FACTS)
+        kind = TASKS.get(config.task.name)
+        task = kind.build(config.task, kind.facts_class.from_json(FACTS))
     Freeze(task, trainable=config.trainable, unfreeze=config.unfreeze)
     if name in DETECTORS:
         assert isinstance(task.network, MultiBoxNet)

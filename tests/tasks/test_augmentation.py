@@ -14,6 +14,7 @@ from boxcrew.recipes import RECIPES
 from boxcrew.tasks.augmentation import AugmentConfig
 from boxcrew.tasks.base import TASKS
 from boxcrew.tasks.data import OpenOptions, TaskData
+from boxcrew.tasks.facts import DataFacts
 from tests.helpers.made_examples import make_csv, make_text, write_classes
 
 VALUES: dict[str, Any] = {
@@ -40,7 +41,7 @@ def test_what_does_nothing_to_the_data_is_refused(kind: InputKind, taken: set[st
         config = AugmentConfig.of({name: value})
         if name in taken:
             config.require_for(kind)
-            changes = config.changes(kind)
+            changes = config.augmentation(kind)
             assert changes.augment is not None or changes.mix is not None
             continue
         with pytest.raises(UsageError, match=f"^augment.{name}={value}: for ") as raised:
@@ -49,10 +50,12 @@ def test_what_does_nothing_to_the_data_is_refused(kind: InputKind, taken: set[st
         assert raised.value.advice == f"augment.{name}={'none' if name == 'policy' else 0}"
 
 
-def opened(recipe: str, place: Path, augment: dict[str, Any] | None = None, **opening: Any) -> TaskData:
+def opened(
+    recipe: str, place: Path, augment: dict[str, Any] | None = None, facts: DataFacts | None = None
+) -> TaskData:
     config = RECIPES.get(recipe)().changed({"augment": augment} if augment else {})
     kind = TASKS.get(config.task.name)
-    return kind.open(config.task, OpenOptions(data=DataConfig(path=str(place)), seed=0, **opening))
+    return kind.open(config.task, OpenOptions(data=DataConfig(path=str(place)), seed=0), facts)
 
 
 def write_words(folder: Path) -> Path:

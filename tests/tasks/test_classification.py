@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,13 @@ from boxcrew.core.types import Batch, Ints
 from boxcrew.data.examples.example_set import Array, Examples, ExampleSet, Fetched, InMemory, InputKind
 from boxcrew.data.loading.workers import Workers
 from boxcrew.evaluate.advice import ADD_EXAMPLES, Advice
+from boxcrew.evaluate.classification import ClassificationEvaluation
 from boxcrew.evaluate.label_noise import label_noise
 from boxcrew.nets.layers import eval_mode
 from boxcrew.nets.regularise import DropPath
 from boxcrew.tasks.classification import ClassificationConfig, ClassificationData, ClassificationTask
 from boxcrew.tasks.data import EvalOptions, LoaderOptions
+from boxcrew.tasks.facts import ExampleFacts
 from boxcrew.tasks.quick_training import out_of_fold
 from boxcrew.train.loop.optim import OptimConfig, optimizer_of
 
@@ -40,19 +43,13 @@ def subject_of(train: Examples, val: Examples | None = None, **settings: Any) ->
         shape=inputs.shape[1:],
         splits={"train": train, "val": val or train},
     )
-    known: dict[str, Any] = {
-        "classes": list(CLASSES),
-        "kind": kind,
-        "shape": list(examples.shape),
-        "meaning": {},
-    }
-    colours = {"mean": [0.5], "std": [0.25]} if kind == "pictures" else {}
+    known = ExampleFacts(classes=CLASSES, kind=kind, shape=examples.shape, encoding={})
     return ClassificationData(
         config=ClassificationConfig.of({"net": FC, **settings}),
         examples=examples,
         train=train,
         val=val or train,
-        known={**known, **colours},
+        known=replace(known, mean=(0.5,), std=(0.25,)) if kind == "pictures" else known,
     )
 
 
@@ -244,6 +241,7 @@ def advised(task_data: ClassificationData) -> dict[str, Advice]:
     options = EvalOptions(batch=64, workers=Workers())
     with eval_mode(task):
         last = task_data.evaluate(task, _unmoved, options)
+        assert isinstance(last, ClassificationEvaluation)
         found = task_data.advice_after(task, _unmoved, options, last)
     return {one.cause: one for one in found}
 

@@ -12,17 +12,18 @@ from boxcrew.core.errors import DataError
 from boxcrew.data.config import DataConfig
 from boxcrew.data.images.reading import write_image
 from boxcrew.tasks.base import TASKS
-from boxcrew.tasks.data import DataFacts, OpenOptions
+from boxcrew.tasks.data import OpenOptions
 from boxcrew.tasks.example_data import ExampleData
+from boxcrew.tasks.facts import ExampleFacts
 from boxcrew.testing.task_data import written
 from tests.helpers.made_examples import draw_blocks, make_csv, make_text, write_classes
 
 
-def opened(name: str, place: Path, facts: DataFacts | None = None, **settings: object) -> ExampleData:
+def opened(name: str, place: Path, facts: ExampleFacts | None = None, **settings: object) -> ExampleData:
     kind = TASKS.get(name)
     tree: Tree = {"name": name, **settings}
-    opening = OpenOptions(data=DataConfig(path=str(place)), seed=0, facts=facts and written(facts))
-    task_data = kind.open(kind.config_class.of(tree), opening)
+    opening = OpenOptions(data=DataConfig(path=str(place)), seed=0)
+    task_data = kind.open(kind.config_class.of(tree), opening, facts and written(facts))
     assert isinstance(task_data, ExampleData)
     return task_data
 
@@ -39,7 +40,7 @@ def write_words(folder: Path) -> Path:
     return folder
 
 
-def refused(name: str, place: Path, facts: DataFacts, **settings: object) -> str:
+def refused(name: str, place: Path, facts: ExampleFacts, **settings: object) -> str:
     with pytest.raises(DataError) as raised:
         opened(name, place, facts, **settings)
     assert str(place) in raised.value.message
@@ -69,7 +70,7 @@ def test_inputs_of_another_shape_are_refused(tmp_path: Path) -> None:
 
 def test_pictures_become_as_large_as_those_that_were_learnt_from(tmp_path: Path) -> None:
     facts = opened("classification", write_pictures(tmp_path / "pictures")).facts
-    assert facts["shape"] == [30, 40, 3]
+    assert facts.shape == (30, 40, 3)
     for name in ("bowl", "cup"):
         (tmp_path / "other" / name).mkdir(parents=True)
         for index in range(5):
@@ -96,5 +97,6 @@ def test_pictures_are_measured_once(tmp_path: Path) -> None:
     for file in (tmp_path / "pictures").rglob("*.png"):
         file.unlink()
     assert task_data.facts == facts
-    assert task_data.keeping(10**6).facts == facts
-    assert np.isfinite(facts["mean"]).all()
+    assert task_data.with_cache(10**6).facts == facts
+    assert facts.mean is not None
+    assert np.isfinite(facts.mean).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +15,15 @@ from boxcrew.data.loading.collate import as_tensor
 from boxcrew.evaluate.frechet import Moments, frechet_distance
 from boxcrew.nets.classifier import Classifier
 from boxcrew.tasks import frechet_features
-from boxcrew.tasks.data import DataFacts
+from boxcrew.tasks.facts import ExampleFacts
 from boxcrew.tasks.frechet_features import FeatureExtractor, feature_network
 from boxcrew.tasks.quick_training import train_quickly
 
 Trainings = list[Examples]
 
-FACTS: DataFacts = {"classes": ["lying", "standing"], "shape": [8, 8, 1], "mean": [0.5], "std": [0.2]}
+FACTS = ExampleFacts(
+    classes=("lying", "standing"), kind="pictures", shape=(8, 8, 1), encoding={}, mean=(0.5,), std=(0.2,)
+)
 
 
 def draw_lines(num: int, *, seed: int) -> InMemory:
@@ -82,7 +85,7 @@ def distance(look: FeatureExtractor, first: npt.NDArray[np.uint8], second: npt.N
 
 
 def test_its_features_are_learnt() -> None:
-    untrained = feature_network(UNTOLD, {**FACTS, "classes": []})
+    untrained = feature_network(UNTOLD, replace(FACTS, classes=()))
     assert accuracy(untrained) < 0.87
     assert accuracy(feature_network(LINES, FACTS)) > 0.93
 
@@ -142,16 +145,16 @@ def test_other_examples_have_another(
         (LINES, FACTS),
         (NEW, FACTS),
         (turned, FACTS),
-        (LINES, {**FACTS, "mean": [0.4]}),
+        (LINES, replace(FACTS, mean=(0.4,))),
     ):
         feature_network(examples, facts)
     assert trainings == [LINES, NEW, turned, LINES]
     assert len(list((tmp_path / "features").iterdir())) == 4
 
 
-@pytest.mark.parametrize("classes", [[], ["photos"]])
-def test_without_classes_there_is_nothing_to_learn(classes: list[str], trainings: Trainings) -> None:
-    look = feature_network(UNTOLD, {**FACTS, "classes": classes})
+@pytest.mark.parametrize("classes", [(), ("photos",)])
+def test_without_classes_there_is_nothing_to_learn(classes: tuple[str, ...], trainings: Trainings) -> None:
+    look = feature_network(UNTOLD, replace(FACTS, classes=classes))
     assert trainings == []
     dark = LINES.inputs // 2
     assert distance(look, LINES.inputs, NEW.inputs) < 0.1 * distance(look, LINES.inputs, dark)

@@ -23,7 +23,8 @@ from boxcrew.nets.gan_losses import GanLoss
 from boxcrew.nets.layers import SingleCellNorm, eval_mode
 from boxcrew.tasks import frechet_features, gan
 from boxcrew.tasks.base import Task
-from boxcrew.tasks.data import DataFacts, EvalOptions, LoaderOptions, OpenOptions
+from boxcrew.tasks.data import EvalOptions, LoaderOptions, OpenOptions
+from boxcrew.tasks.facts import ExampleFacts
 from boxcrew.tasks.gan import Gan, GanConfig, GanData, GanEvaluation, GanTask, to_pixels
 from boxcrew.testing.task_data import written
 from boxcrew.train.config import RunConfig
@@ -43,9 +44,10 @@ def settings_of(*words: str) -> GanConfig:
 
 
 def built(*words: str) -> GanTask:
-    """Return facts of gray images."""
+    """Return a task for gray images."""
     torch.manual_seed(0)
-    return GanData.build(settings_of(*words), {"shape": [28, 28, 1]})
+    facts = ExampleFacts(classes=(), kind="pictures", shape=(28, 28, 1), encoding={})
+    return GanData.build(settings_of(*words), facts)
 
 
 @pytest.fixture(autouse=True)
@@ -54,9 +56,9 @@ def quick_features(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(frechet_features, "cache_folder", lambda name: tmp_path / "cache" / name)
 
 
-def opened(place: Path, *words: str, facts: DataFacts | None = None) -> GanData:
-    opening = OpenOptions(data=DataConfig(path=str(place)), seed=0, facts=facts and written(facts))
-    return GanData.open(settings_of(*words), opening)
+def opened(place: Path, *words: str, facts: ExampleFacts | None = None) -> GanData:
+    opening = OpenOptions(data=DataConfig(path=str(place)), seed=0)
+    return GanData.open(settings_of(*words), opening, facts and written(facts))
 
 
 def evaluated(task_data: GanData, task: Task, *, batch: int) -> GanEvaluation:

@@ -4,19 +4,19 @@ import pytest
 import torch
 
 from boxcrew.core.errors import UsageError
-from boxcrew.tasks.data import DataFacts
+from boxcrew.tasks.facts import ExampleFacts
 from boxcrew.tasks.net_configs import CnnConfig
 
 
-def pictures(height: int, width: int) -> DataFacts:
-    return {
-        "classes": ["a", "b", "c"],
-        "kind": "pictures",
-        "shape": [height, width, 1],
-        "meaning": {},
-        "mean": [0.4],
-        "std": [0.3],
-    }
+def pictures(height: int, width: int) -> ExampleFacts:
+    return ExampleFacts(
+        classes=("a", "b", "c"),
+        kind="pictures",
+        shape=(height, width, 1),
+        encoding={},
+        mean=(0.4,),
+        std=(0.3,),
+    )
 
 
 @pytest.mark.parametrize(("height", "width"), [(40, 8), (8, 40), (64, 15), (8, 8), (41, 64)])

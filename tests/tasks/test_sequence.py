@@ -158,7 +158,7 @@ def test_it_is_measured_by_the_characters_that_come_next(measured: Path) -> None
     """The loss of a model that knows only how frequent characters are; windows differ in difficulty."""
     task_data = opened(measured)
     task = indifferent(task_data)
-    alphabet = "\N{REPLACEMENT CHARACTER}" + task_data.facts["meaning"]["alphabet"]
+    alphabet = "\N{REPLACEMENT CHARACTER}" + task_data.facts.encoding["alphabet"]
     chances = {
         character: (place + 1) / sum(range(len(alphabet) + 1)) for place, character in enumerate(alphabet)
     }

@@ -15,7 +15,7 @@ from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
 from boxcrew.nets.network import Network
 from boxcrew.nets.weights import save_weights
-from boxcrew.tasks.data import DataFacts
+from boxcrew.tasks.facts import ExampleFacts
 from boxcrew.tasks.net_configs import RnnConfig, TimmConfig
 from boxcrew.tasks.sequence import SequenceConfig, SequenceData
 from boxcrew.train.init import Finetune, Pretrained, Scratch, init_config_class, matching
@@ -221,13 +221,20 @@ def test_an_unknown_way_is_refused() -> None:
         init_config_class("finetuned")
 
 
-def facts_of(classes: tuple[str, ...], **others: Any) -> DataFacts:
-    colours = {"shape": [12, 12, 1], "mean": [0.4], "std": [0.3]}
-    return {"classes": list(classes), "counts": [1] * len(classes), "meaning": {}, **colours, **others}
+def facts_of(classes: tuple[str, ...], **others: Any) -> ExampleFacts:
+    known: dict[str, Any] = {
+        "classes": list(classes),
+        "counts": [1] * len(classes),
+        "meaning": {},
+        "shape": [4],
+    }
+    if others["kind"] == "pictures":
+        known |= {"shape": [12, 12, 1], "mean": [0.4], "std": [0.3]}
+    return ExampleFacts.from_json(known | others)
 
 
-def stored(net: Network, facts: DataFacts, file: Path) -> Path:
-    save_weights(file, net.state_dict(), {"facts": dict(facts)})
+def stored(net: Network, facts: ExampleFacts, file: Path) -> Path:
+    save_weights(file, net.state_dict(), {"facts": facts.to_json()})
     return file
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,8 @@ from boxcrew.data.examples.table import read_table
 from boxcrew.data.folders import files_below
 from boxcrew.data.images.reading import read_image
 from boxcrew.data.loading.collate import as_tensor
-from boxcrew.tasks.data import DataFacts
+from boxcrew.tasks.classification import ClassesConfig
+from boxcrew.tasks.facts import ExampleFacts
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.directory import choose_folder
 from boxcrew.train.run.loading import Loaded, Which, load_task
@@ -46,12 +47,14 @@ def predict_classes(tree: Tree, *, as_json: bool) -> None:
     require(tree, "source", example="boxcrew predict run=DIR source=PICTURE")
     config = PredictClassesConfig.of(tree)
     screen = make_screen(as_json=as_json)
-    loaded = load_task(config.run, which=config.weights, device=config.device, batch=BATCH)
+    loaded: Loaded[ClassesConfig, ExampleFacts] = load_task(
+        config.run, which=config.weights, device=config.device, batch=BATCH
+    )
     folder = choose_folder(config.out, Path(loaded.config.folder) / "predict")
     results = []
     for keys, inputs in _batches(_inputs(config.source, loaded.facts, screen)):
         for key, probabilities in zip(keys, _probabilities(loaded, inputs), strict=True):
-            results.append(_result(key, probabilities, loaded.facts["classes"]))
+            results.append(_result(key, probabilities, loaded.facts.classes))
             best = results[-1]["classes"][0]
             screen.say(f"{key}: {best['name']} {best['probability']:.2f}")
     if not results:
@@ -63,38 +66,37 @@ def predict_classes(tree: Tree, *, as_json: bool) -> None:
         print_json({"out": str(folder), "results": results})
 
 
-def _inputs(source: str, facts: DataFacts, screen: Screen) -> Iterator[tuple[str, Array]]:
-    if facts["kind"] == "pictures":
+def _inputs(source: str, facts: ExampleFacts, screen: Screen) -> Iterator[tuple[str, Array]]:
+    if facts.kind == "pictures":
         yield from _images(source, facts, screen)
-    elif facts["kind"] == "numbers":
+    elif facts.kind == "numbers":
         yield from _rows(Path(source), facts, screen)
     else:
         yield from _texts(Path(source), facts, screen)
 
 
-def _images(source: str, facts: DataFacts, screen: Screen) -> Iterator[tuple[str, Array]]:
-    height, width, channels = facts["shape"]
+def _images(source: str, facts: ExampleFacts, screen: Screen) -> Iterator[tuple[str, Array]]:
     for image in find_images(source):
         try:
-            yield str(image), resize_to(read_image(image), (height, width, channels))
+            yield str(image), resize_to(read_image(image), facts.image_shape)
         except DataError as error:
             screen.warn(f"left out: {error.message}")
 
 
-def _rows(file: Path, facts: DataFacts, screen: Screen) -> Iterator[tuple[str, Array]]:
+def _rows(file: Path, facts: ExampleFacts, screen: Screen) -> Iterator[tuple[str, Array]]:
     table, problems = read_table(file)
-    columns = facts["meaning"]["columns"]
+    columns = facts.encoding["columns"]
     require_columns(table, columns)
     for problem in (*problems, *value_problems(table, columns)):
         screen.warn(str(problem))
     for number, row in table.named_rows():
-        yield f"{file}:{number}", encode_rows(facts["meaning"], [row])[0]
+        yield f"{file}:{number}", encode_rows(facts.encoding, [row])[0]
 
 
-def _texts(path: Path, facts: DataFacts, screen: Screen) -> Iterator[tuple[str, Array]]:
+def _texts(path: Path, facts: ExampleFacts, screen: Screen) -> Iterator[tuple[str, Array]]:
     """Yield the texts of a file or folder: lines or complete files, as in training."""
-    meaning = facts["meaning"]
-    unit: Unit = meaning.get("unit", "line")
+    encoding = facts.encoding
+    unit: Unit = encoding.get("unit", "line")
     for file in files_below(path, TEXT_SUFFIXES) if path.is_dir() else [path]:
         try:
             content = read_utf8(file)
@@ -107,10 +109,10 @@ def _texts(path: Path, facts: DataFacts, screen: Screen) -> Iterator[tuple[str, 
             (f"{file}:{number}" if unit == "line" else str(file), text)
             for number, text in split_texts(content, unit)
         ]
-        for problem in truncated_texts(str(file), texts, meaning["length"]):
+        for problem in truncated_texts(str(file), texts, encoding["length"]):
             screen.warn(str(problem))
         for key, text in texts:
-            yield key, encode_text(meaning, text)
+            yield key, encode_text(encoding, text)
 
 
 def _batches(inputs: Iterator[tuple[str, Array]]) -> Iterator[tuple[list[str], Array]]:
@@ -126,7 +128,7 @@ def _probabilities(loaded: Loaded, inputs: Array) -> list[list[float]]:
     return probabilities
 
 
-def _result(key: str, probabilities: list[float], classes: list[str]) -> dict[str, Any]:
+def _result(key: str, probabilities: list[float], classes: Sequence[str]) -> dict[str, Any]:
     order = sorted(range(len(classes)), key=lambda label: -probabilities[label])[:SHOWN]
     return {
         "source": key,

@@ -14,7 +14,7 @@ from boxcrew.data.images.reading import write_image
 from boxcrew.tasks.example_drawing import enlarged
 from boxcrew.tasks.gan import GanConfig, contact_sheet, normal, to_pixels
 from boxcrew.train.run.directory import choose_folder
-from boxcrew.train.run.loading import Which, load_task
+from boxcrew.train.run.loading import Loaded, Which, load_task
 
 _STREAM = 20  # number of the random stream for the noise
 
@@ -30,8 +30,9 @@ class PredictImagesConfig(Config):
 
 def predict_images(tree: Tree, *, as_json: bool) -> None:
     config = PredictImagesConfig.of(tree)
-    loaded = load_task(config.run, which=config.weights, device=config.device, batch=config.num)
-    assert isinstance(loaded.config, GanConfig)
+    loaded: Loaded[GanConfig] = load_task(
+        config.run, which=config.weights, device=config.device, batch=config.num
+    )
     noise = normal(config.seed, 0, np.arange(config.num), loaded.config.latent, stream=_STREAM)
     with loaded.deployment, torch.inference_mode():
         images = to_pixels(loaded.task.network(loaded.deployment.to_device(torch.from_numpy(noise))))

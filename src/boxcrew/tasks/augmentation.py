@@ -73,7 +73,7 @@ class AugmentConfig(Config):
         default: float | str = cls.model_fields[name].default
         return default
 
-    def changes(self, kind: InputKind, unknown: int = 0) -> Augmentation:
+    def augmentation(self, kind: InputKind, unknown: int = 0) -> Augmentation:
         """Return the changes to training examples. `unknown`: the token of unknown characters."""
         change: partial[Array] | None = None
         if kind == "pictures":

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Generic, Literal, Self
 
 import numpy as np
 import torch
 from pydantic import Field, SerializeAsAny, model_validator
 from torch import Tensor, nn
+from typing_extensions import TypeVar
 
 from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch, Losses
@@ -32,10 +33,11 @@ from boxcrew.nets.class_losses import Summed, cross_entropy, focal_loss, mixed_l
 from boxcrew.nets.classifier import Classifier
 from boxcrew.nets.regularise import l1, limit_norms_
 from boxcrew.tasks.augmentation import AugmentConfig
-from boxcrew.tasks.base import TASKS, Task, TaskConfig
-from boxcrew.tasks.data import DataFacts, EvalOptions, ImageSheets, OpenOptions, ScoreTable
+from boxcrew.tasks.base import TASKS, Task
+from boxcrew.tasks.data import EvalOptions, ImageSheets, OpenOptions, ScoreTable
 from boxcrew.tasks.example_data import ExampleConfig, ExampleData
 from boxcrew.tasks.example_drawing import draw_examples
+from boxcrew.tasks.facts import ExampleFacts
 from boxcrew.tasks.net_configs import CnnConfig, NetConfig, net_chosen
 from boxcrew.tasks.quick_training import BATCH, out_of_fold
 
@@ -158,33 +160,33 @@ class ClassificationTask(Task):
             limit_norms_(self.net.body, self._config.max_norm)
 
 
+ClassesConfigT = TypeVar("ClassesConfigT", bound=ClassesConfig, default=Any)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ClassData(ExampleData):
+class ClassData(ExampleData[ClassesConfigT], Generic[ClassesConfigT]):
     """Examples that belong to classes: their losses, evaluation and advice."""
 
     least_classes = 2
 
-    config: ClassesConfig
-
     @classmethod
-    def open(cls, config: TaskConfig, options: OpenOptions) -> Self:
-        opened = super().open(config, options)
-        if options.facts is None:  # for training
-            opened.config.augment.require_for(opened.examples.kind)
+    def open(cls, config: ClassesConfigT, options: OpenOptions, facts: ExampleFacts | None = None) -> Self:
+        opened = super().open(config, options, facts)
+        if facts is None:  # for training
+            config.augment.require_for(opened.examples.kind)
         return opened
 
     @classmethod
-    def build(cls, config: TaskConfig, facts: DataFacts) -> Task:
-        assert isinstance(config, ClassesConfig)
-        counts = torch.tensor(facts["counts"], dtype=torch.float32)
+    def build(cls, config: ClassesConfigT, facts: ExampleFacts) -> Task:
+        counts = torch.tensor(facts.counts, dtype=torch.float32)
         return ClassificationTask(config.net.build(facts), config, counts)
 
     @property
-    def facts(self) -> DataFacts:
+    def facts(self) -> ExampleFacts:
         facts = super().facts
-        if "counts" in facts:
+        if facts.counts is not None:
             return facts
-        return {**facts, "counts": list(self.examples.counts(self.train).values())}
+        return replace(facts, counts=tuple(self.class_counts().values()))
 
     @property
     def metrics(self) -> Mapping[str, bool]:
@@ -197,8 +199,8 @@ class ClassData(ExampleData):
     def is_balanced(self) -> bool:
         return self.config.balanced
 
-    def changes(self) -> Augmentation:
-        return self.config.augment.changes(self.examples.kind, self.examples.encoding.get("unknown", 0))
+    def augmentation(self) -> Augmentation:
+        return self.config.augment.augmentation(self.examples.kind, self.examples.encoding.get("unknown", 0))
 
     def evaluate(self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions) -> Evaluation:
         return self._evaluate(self.val, task, move, options)
@@ -248,10 +250,13 @@ class ClassData(ExampleData):
         return (*advice, *suspected)
 
     def advice_after(
-        self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions, last: Evaluation
+        self,
+        task: Task,
+        move: Callable[[Tensor], Tensor],
+        options: EvalOptions,
+        last: ClassificationEvaluation,
     ) -> tuple[Advice, ...]:
         """Check for overfitting (on equally many training examples), missed rare classes and wrong labels."""
-        assert isinstance(last, ClassificationEvaluation)
         trained = self._evaluate(self.train.subset(len(self.val)), task, move, options).report.numbers
         validated = last.report.numbers
         overfitting = generalization_gap(
@@ -279,10 +284,9 @@ class ClassData(ExampleData):
         )
         return {"train/after_augmentation": shown}
 
-    def draw_detections(self, evaluation: Evaluation, num: int) -> ImageSheets:
+    def draw_predictions(self, evaluation: ClassificationEvaluation, num: int) -> ImageSheets:
         if self.examples.kind != "pictures":
             return {}
-        assert isinstance(evaluation, ClassificationEvaluation)
         classes, first = self.examples.classes, evaluation.first[:num]
         predicted, labels = evaluation.probabilities[: len(first)], evaluation.labels[: len(first)]
         return {
@@ -302,5 +306,5 @@ def _row(name: str, numbers: Mapping[str, Any], count: int) -> tuple[str, ...]:
 
 
 @TASKS.register("classification")
-class ClassificationData(ClassData):
+class ClassificationData(ClassData[ClassificationConfig]):
     config_class = ClassificationConfig

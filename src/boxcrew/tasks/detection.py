@@ -38,11 +38,10 @@ from boxcrew.evaluate.advice import Advice, detection_gap, doubted_objects, rare
 from boxcrew.evaluate.detection.evaluator import DetectionEvaluation, Evaluator
 from boxcrew.evaluate.detection.predictor import Predictor
 from boxcrew.evaluate.detection.suspects import suspects_of
-from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.tasks.base import TASKS, Task, TaskConfig
 from boxcrew.tasks.cost.flops import forward_flops
 from boxcrew.tasks.data import (
-    DataFacts,
+    ALL_SPLITS,
     EvalOptions,
     ImageSheets,
     Loader,
@@ -51,7 +50,8 @@ from boxcrew.tasks.data import (
     ScoreTable,
     TaskData,
 )
-from boxcrew.tasks.detection_drawing import draw_batch, draw_detections
+from boxcrew.tasks.detection_drawing import draw_batch, draw_predictions
+from boxcrew.tasks.facts import DataFacts
 
 METRICS = (
     "AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl",
@@ -107,10 +107,11 @@ def require_detection(config: TaskConfig) -> DetectionConfig:
 
 @TASKS.register("detection")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class DetectionData(TaskData):
+class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
     """A source of images with boxes."""
 
     config_class = DetectionConfig
+    facts_class = DataFacts
 
     config: DetectionConfig
     source: Source
@@ -120,16 +121,16 @@ class DetectionData(TaskData):
     regions: Regions | None = None  # for a detector that takes them
 
     @classmethod
-    def open(cls, config: TaskConfig, options: OpenOptions) -> Self:
-        assert isinstance(config, DetectionConfig)
+    def open(cls, config: DetectionConfig, options: OpenOptions, facts: DataFacts | None = None) -> Self:
         data = options.data
         source = open_source(data.path, format=data.format, seed=options.seed)
         source = scan(source, workers=options.workers, progress=options.progress)
-        if options.facts is not None and source.classes != tuple(options.facts["classes"]):
-            source = source.with_classes(tuple(options.facts["classes"]))
-        opened = cls.of(config, source, val="train" if options.evaluates_all else data.val)
+        if facts is not None and source.classes != facts.classes:
+            source = source.with_classes(facts.classes)
+        if facts is None or data.val != ALL_SPLITS:
+            return cls.of(config, source, val=data.val)
         every = (record for records in source.splits.values() for record in records)
-        return replace(opened, val=tuple(every)) if options.evaluates_all else opened
+        return replace(cls.of(config, source, val="train"), val=tuple(every))
 
     @classmethod
     def of(cls, config: DetectionConfig, source: Source, *, val: str = "val") -> Self:
@@ -137,13 +138,12 @@ class DetectionData(TaskData):
         return cls(config=config, source=source, train=train, val=source.split(val), images=source)
 
     @classmethod
-    def build(cls, config: TaskConfig, facts: DataFacts) -> DetectionTask:
-        assert isinstance(config, DetectionConfig)
-        return DetectionTask(build_detector(config.detector, tuple(facts["classes"])))
+    def build(cls, config: DetectionConfig, facts: DataFacts) -> DetectionTask:
+        return DetectionTask(build_detector(config.detector, facts.classes))
 
     @property
     def facts(self) -> DataFacts:
-        return {"classes": list(self.source.classes)}
+        return DataFacts(classes=self.source.classes)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -204,32 +204,32 @@ class DetectionData(TaskData):
     def cost_key(self) -> Mapping[str, Any]:
         return {"most_objects": max(len(record.target) for record in self.train)}
 
-    def keeping(self, num_bytes: int) -> Self:
+    def with_cache(self, num_bytes: int) -> Self:
         if not num_bytes:
             return self
         return replace(self, images=ImageCache(self.source, (*self.train, *self.val), budget=num_bytes))
 
     @property
-    def kept_bytes(self) -> int | None:
+    def cached_bytes(self) -> int | None:
         return self.images.used_bytes if isinstance(self.images, ImageCache) else None
 
     @property
-    def read_bytes(self) -> int:
+    def sample_bytes(self) -> int:
         return 3 * sum(record.width * record.height for record in self.train) // len(self.train)
 
     @property
-    def most_read_bytes(self) -> int:
+    def max_sample_bytes(self) -> int:
         return 3 * max(record.width * record.height for record in self.train)
 
-    def loader(self, feed: LoaderOptions) -> Loader:
+    def loader(self, options: LoaderOptions) -> Loader:
         size = self.config.detector.size
         pipeline = train_pipeline(self.config.transforms, size, size)
         return TrainLoader(
             DetectionSamples(self.images, self.train, pipeline, self.regions),
-            SampleOrder(len(self.train), feed.seed),
-            batch=feed.batch,
-            workers=feed.workers,
-            positions=feed.places,
+            SampleOrder(len(self.train), options.seed),
+            batch=options.batch,
+            workers=options.workers,
+            positions=options.positions,
         )
 
     def evaluate(
@@ -246,10 +246,9 @@ class DetectionData(TaskData):
         return evaluator(predictor(self.config, task, move), progress=options.progress)
 
     def advice_after(
-        self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions, last: Evaluation
+        self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions, last: DetectionEvaluation
     ) -> tuple[Advice, ...]:
         """Check for overfitting, on some training images, missed rare classes, and wrong labels."""
-        assert isinstance(last, DetectionEvaluation)
         some = replace(self, val=self.train[:: -(-len(self.train) // NUM_TRAIN_EVALUATED)])
         trained = some.evaluate(task, move, options)
         rates = [score.rates for score in last.report.classes]
@@ -265,9 +264,8 @@ class DetectionData(TaskData):
     def draw_batch(self, batch: Batch, num: int) -> ImageSheets:
         return draw_batch(self.source, self.train, batch, num)
 
-    def draw_detections(self, evaluation: Evaluation, num: int) -> ImageSheets:
-        assert isinstance(evaluation, DetectionEvaluation)
-        return draw_detections(self.source, self.val, evaluation.images[:num])
+    def draw_predictions(self, evaluation: DetectionEvaluation, num: int) -> ImageSheets:
+        return draw_predictions(self.source, self.val, evaluation.images[:num])
 
     @classmethod
     def scores(cls, report: Mapping[str, Any]) -> ScoreTable:

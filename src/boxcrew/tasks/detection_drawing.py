@@ -24,7 +24,7 @@ def draw_batch(source: Source, records: Sequence[Record], batch: Batch, num: int
     return {"train/before_augmentation": before, "train/after_augmentation": after}
 
 
-def draw_detections(
+def draw_predictions(
     source: Source, records: Sequence[Record], images: Sequence[EvaluatedImage]
 ) -> ImageSheets:
     by_key = {record.key: record for record in records}

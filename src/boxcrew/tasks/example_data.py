@@ -6,11 +6,12 @@ import hashlib
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Generic, Self
 
 import numpy as np
 import torch
 from pydantic import Field
+from typing_extensions import TypeVar
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Batch
@@ -32,7 +33,8 @@ from boxcrew.data.loading.loader import TrainLoader
 from boxcrew.data.loading.order import BalancedOrder, SampleOrder
 from boxcrew.tasks.base import Task, TaskConfig
 from boxcrew.tasks.cost.flops import forward_flops
-from boxcrew.tasks.data import DataFacts, Loader, LoaderOptions, OpenOptions, TaskData
+from boxcrew.tasks.data import ALL_SPLITS, EvaluationT, Loader, LoaderOptions, OpenOptions, TaskData
+from boxcrew.tasks.facts import ExampleFacts
 
 _MEASURED = 4096  # images whose pixels give the mean color
 _DTYPES: dict[InputKind, type[np.generic]] = {"pictures": np.uint8, "numbers": np.float32, "tokens": np.int64}
@@ -53,34 +55,36 @@ class ExampleConfig(TaskConfig):
     """Column of a table that is the class; none takes the last."""
 
 
+ExampleConfigT = TypeVar("ExampleConfigT", bound=ExampleConfig, default=Any)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ExampleData(TaskData):
+class ExampleData(TaskData[ExampleConfigT, ExampleFacts, EvaluationT], Generic[ExampleConfigT, EvaluationT]):
     """Opened examples, with the splits to train and to validate on."""
 
+    facts_class = ExampleFacts
     least_classes: ClassVar[int] = 1
     uses_labels: ClassVar[bool] = True  # whether the task learns from labels
 
-    config: ExampleConfig
+    config: ExampleConfigT
     examples: ExampleSet
     train: Examples
     val: Examples
-    known: DataFacts  # of the network to evaluate; in training, those of this data
+    known: ExampleFacts  # of the network to evaluate; in training, those of this data
 
     @classmethod
-    def open(cls, config: TaskConfig, options: OpenOptions) -> Self:
-        assert isinstance(config, ExampleConfig)
-        facts, wanted = options.facts, _example_options(config, options)
-        opened = open_examples(options.data.path, wanted, format=options.data.format)
+    def open(cls, config: ExampleConfigT, options: OpenOptions, facts: ExampleFacts | None = None) -> Self:
+        data, wanted = options.data, _example_options(config, options, facts)
+        opened = open_examples(data.path, wanted, format=data.format)
         if opened.kind not in config.kinds:
-            raise DataError(
-                f"{options.data.path}: holds {opened.kind}; this task needs {' or '.join(config.kinds)}"
-            )
+            raise DataError(f"{data.path}: holds {opened.kind}; this task needs {' or '.join(config.kinds)}")
         if facts is None:
             cls._require_classes(opened)
         else:
             _require_like(opened, facts)
-            opened = known_only(opened, tuple(facts["classes"])) if cls.uses_labels else opened
-        val = opened.all_examples() if options.evaluates_all else opened.split(options.data.val)
+            opened = known_only(opened, facts.classes) if cls.uses_labels else opened
+        evaluates_all = facts is not None and data.val == ALL_SPLITS
+        val = opened.all_examples() if evaluates_all else opened.split(data.val)
         return cls(
             config=config,
             examples=opened,
@@ -101,7 +105,7 @@ class ExampleData(TaskData):
             )
 
     @property
-    def facts(self) -> DataFacts:
+    def facts(self) -> ExampleFacts:
         return self.known
 
     @property
@@ -153,31 +157,31 @@ class ExampleData(TaskData):
     def cost_key(self) -> Mapping[str, Any]:
         return {}
 
-    def keeping(self, num_bytes: int) -> Self:
-        train = self.train.keeping(num_bytes)
-        return replace(self, train=train, val=self.val.keeping(num_bytes - train.kept_bytes))
+    def with_cache(self, num_bytes: int) -> Self:
+        train = self.train.with_cache(num_bytes)
+        return replace(self, train=train, val=self.val.with_cache(num_bytes - train.cached_bytes))
 
     @property
-    def kept_bytes(self) -> int | None:
-        return self.train.kept_bytes + self.val.kept_bytes if self.read_bytes else None
+    def cached_bytes(self) -> int | None:
+        return self.train.cached_bytes + self.val.cached_bytes if self.sample_bytes else None
 
     @property
-    def read_bytes(self) -> int:
+    def sample_bytes(self) -> int:
         return self.train.input_bytes
 
     @property
-    def most_read_bytes(self) -> int:
+    def max_sample_bytes(self) -> int:
         return self.train.input_bytes
 
-    def loader(self, feed: LoaderOptions) -> Loader:
-        order = BalancedOrder(self.train.labels, feed.seed) if self.is_balanced else None
-        samples = ExampleSamples(examples=self.train, blank=self._zeros(2), augmentation=self.changes())
+    def loader(self, options: LoaderOptions) -> Loader:
+        order = BalancedOrder(self.train.labels, options.seed) if self.is_balanced else None
+        samples = ExampleSamples(examples=self.train, blank=self._zeros(2), augmentation=self.augmentation())
         return TrainLoader(
             samples,
-            order or SampleOrder(len(self.train), feed.seed),
-            batch=feed.batch,
-            workers=feed.workers,
-            positions=feed.places,
+            order or SampleOrder(len(self.train), options.seed),
+            batch=options.batch,
+            workers=options.workers,
+            positions=options.positions,
         )
 
     @property
@@ -186,46 +190,47 @@ class ExampleData(TaskData):
         return False
 
     @abstractmethod
-    def changes(self) -> Augmentation:
+    def augmentation(self) -> Augmentation:
         """Return the random changes to training examples."""
 
 
-def _example_options(config: ExampleConfig, options: OpenOptions) -> ExampleOptions:
+def _example_options(
+    config: ExampleConfig, options: OpenOptions, facts: ExampleFacts | None
+) -> ExampleOptions:
     """Return how to read examples: for an existing network, in the form that it accepts."""
-    facts = options.facts
     return ExampleOptions(
         size=config.size,
-        shape=tuple(facts["shape"]) if facts and facts["kind"] == "pictures" else None,
+        shape=facts.image_shape if facts and facts.kind == "pictures" else None,
         length=config.length,
         label=config.label,
         seed=options.seed,
         workers=options.workers,
-        encoding=facts["meaning"] if facts else None,
+        encoding=facts.encoding if facts else None,
         eval_only=facts is not None,
     )
 
 
-def _data_facts(opened: ExampleSet) -> DataFacts:
+def _data_facts(opened: ExampleSet) -> ExampleFacts:
     """Return what the data decides about a network."""
-    facts = {
-        "classes": list(opened.classes),
-        "kind": opened.kind,
-        "shape": list(opened.shape),
-        "meaning": dict(opened.encoding),
-    }
-    return facts | (_color_statistics(opened.split("train")) if opened.kind == "pictures" else {})
+    facts = ExampleFacts(
+        classes=opened.classes, kind=opened.kind, shape=opened.shape, encoding=dict(opened.encoding)
+    )
+    if opened.kind != "pictures":
+        return facts
+    mean, std = _color_statistics(opened.split("train"))
+    return replace(facts, mean=mean, std=std)
 
 
-def _require_like(opened: ExampleSet, facts: DataFacts) -> None:
+def _require_like(opened: ExampleSet, facts: ExampleFacts) -> None:
     """Raise `DataError` if a network cannot read the data at all."""
-    have, expected = _noun(opened.kind, opened.classes), _noun(facts["kind"], facts["classes"])
+    have, expected = _noun(opened.kind, opened.classes), _noun(facts.kind, facts.classes)
     if have != expected:
         raise DataError(
             f"{opened.root}: holds {have}, but the network was trained on {expected}",
             advice=f"use {expected}",
         )
-    if opened.shape != tuple(facts["shape"]):
-        have, expected = (" x ".join(map(str, shape)) for shape in (opened.shape, facts["shape"]))
+    if opened.shape != facts.shape:
+        have, expected = (" x ".join(map(str, shape)) for shape in (opened.shape, facts.shape))
         raise DataError(
             f"{opened.root}: has inputs of {have}, but the network was trained on {expected}",
             advice="use data like that of its training",
@@ -239,13 +244,13 @@ def _noun(kind: InputKind, classes: Sequence[str]) -> str:
     return "texts of classes" if classes else "running text"
 
 
-def _color_statistics(examples: Examples) -> dict[str, list[float]]:
+def _color_statistics(examples: Examples) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return mean and standard deviation of each channel, of pixels 0..1, for the network to normalize by."""
     indices = range(0, len(examples), -(-len(examples) // _MEASURED))
     images = examples.fetch(indices).inputs
     pixels = images.reshape(-1, images.shape[-1]).astype(np.float64) / 255
     deviation = np.maximum(pixels.std(axis=0), 0.05)  # images may be of one color
-    return {"mean": pixels.mean(axis=0).round(6).tolist(), "std": deviation.round(6).tolist()}
+    return tuple(pixels.mean(axis=0).round(6).tolist()), tuple(deviation.round(6).tolist())
 
 
 def known_only(opened: ExampleSet, classes: tuple[str, ...]) -> ExampleSet:

@@ -21,10 +21,9 @@ from boxcrew.core.cache import cache_folder
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.data.examples.example_set import Examples
 from boxcrew.nets.classifier import Classifier
-from boxcrew.nets.layers import Normalize
 from boxcrew.nets.small_cnn import SmallCnn, Stages
 from boxcrew.nets.weights import read_weights, save_weights
-from boxcrew.tasks.data import DataFacts
+from boxcrew.tasks.facts import ExampleFacts
 from boxcrew.tasks.quick_training import train_quickly
 
 STEPS, WIDTH = 400, 16
@@ -36,7 +35,7 @@ FeatureExtractor = Callable[[Tensor], npt.NDArray[np.float64]]
 _known: dict[str, FeatureExtractor] = {}
 
 
-def feature_network(examples: Examples, facts: DataFacts) -> FeatureExtractor:
+def feature_network(examples: Examples, facts: ExampleFacts) -> FeatureExtractor:
     """Return the features of a network that is trained once for these examples, in half a minute, and cached.
 
     Training is deterministic. Without classes the weights stay random, which is a fair but weaker measure.
@@ -47,28 +46,29 @@ def feature_network(examples: Examples, facts: DataFacts) -> FeatureExtractor:
         folder = cache_folder("features")
         file = None if folder is None else folder / f"{key}.safetensors"
         if not _load(net, file):
-            if len(facts["classes"]) > 1:
+            if len(facts.classes) > 1:
                 train_quickly(net, examples, steps=STEPS)
             _store(net, file)
         _known[key] = partial(_extract, net.eval())
     return _known[key]
 
 
-def _key(examples: Examples, facts: DataFacts) -> str:
+def _key(examples: Examples, facts: ExampleFacts) -> str:
     digest = hashlib.blake2b(np.ascontiguousarray(examples.labels).tobytes(), digest_size=16)
+    known = facts.to_json()
     digest.update(
-        repr((VERSION, STEPS, WIDTH, facts["shape"], facts["mean"], facts["std"], torch.__version__)).encode()
+        repr((VERSION, STEPS, WIDTH, known["shape"], known["mean"], known["std"], torch.__version__)).encode()
     )
     digest.update(np.ascontiguousarray(examples.fetch(range(min(16, len(examples)))).inputs).tobytes())
     return digest.hexdigest()
 
 
-def _network(facts: DataFacts) -> Classifier:
-    size, _, channels = facts["shape"]
+def _network(facts: ExampleFacts) -> Classifier:
+    size, _, channels = facts.shape
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        body = SmallCnn(channels, size, max(2, len(facts["classes"])), Stages(width=WIDTH))
-    return Classifier(body, tuple(facts["classes"]), Normalize(facts["mean"], facts["std"]))
+        body = SmallCnn(channels, size, max(2, len(facts.classes)), Stages(width=WIDTH))
+    return Classifier(body, facts.classes, facts.normalization())
 
 
 def _load(net: Classifier, file: Path | None) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -29,10 +29,11 @@ from boxcrew.nets.initialization import Scheme, initialize
 from boxcrew.nets.network import Network
 from boxcrew.nets.regularise import gradient_penalty
 from boxcrew.tasks.augmentation import AugmentConfig
-from boxcrew.tasks.base import TASKS, Task, TaskConfig
-from boxcrew.tasks.data import DataFacts, EvalOptions, ImageSheets, ScoreTable
+from boxcrew.tasks.base import TASKS, Task
+from boxcrew.tasks.data import EvalOptions, ImageSheets, ScoreTable
 from boxcrew.tasks.example_data import ExampleConfig, ExampleData
 from boxcrew.tasks.example_drawing import enlarged
+from boxcrew.tasks.facts import ExampleFacts
 from boxcrew.tasks.frechet_features import feature_network
 
 _NOISE, _OTHER_NOISE, _PLACES = 10, 11, 12  # separate streams of random numbers
@@ -204,18 +205,15 @@ class GanEvaluation(Evaluation):
 
 @TASKS.register("gan")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class GanData(ExampleData):
+class GanData(ExampleData[GanConfig, GanEvaluation]):
     """Square images to imitate; their classes do not matter."""
 
     config_class = GanConfig
     uses_labels = False
 
-    config: GanConfig
-
     @classmethod
-    def build(cls, config: TaskConfig, facts: DataFacts) -> GanTask:
-        assert isinstance(config, GanConfig)
-        size, width, channels = facts["shape"]
+    def build(cls, config: GanConfig, facts: ExampleFacts) -> GanTask:
+        size, width, channels = facts.shape
         if size != width:
             raise UsageError(
                 f"the images are {width} x {size} pixels, but a gan needs squares", advice="size=32, 28 or 64"
@@ -235,8 +233,8 @@ class GanData(ExampleData):
         targets = {name: torch.from_numpy(value) for name, value in extra.items()}
         return Batch(inputs=batch.inputs, targets={**batch.targets, **targets}, keys=batch.keys)
 
-    def changes(self) -> Augmentation:
-        augment = self.config.augment.changes(self.examples.kind)
+    def augmentation(self) -> Augmentation:
+        augment = self.config.augment.augmentation(self.examples.kind)
         return Augmentation(augment=augment.augment, extra=partial(_with_noise, latent=self.config.latent))
 
     def describe(self, task: Task) -> str:
@@ -250,10 +248,10 @@ class GanData(ExampleData):
         """Return no counts: a GAN does not learn classes, so they need no balance."""
         return {}
 
-    def evaluate(self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions) -> Evaluation:
+    def evaluate(self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions) -> GanEvaluation:
         """Measure the Fréchet distance by features trained on this data: compare it on the same only."""
         begun = time.monotonic()
-        features = feature_network(self.train, {**self.facts, "classes": list(self.examples.classes)})
+        features = feature_network(self.train, replace(self.facts, classes=self.examples.classes))
         real: list[Moments] = []
         generated: list[Moments] = []
         skipped: tuple[str, ...] = ()
@@ -286,8 +284,7 @@ class GanData(ExampleData):
             skipped=skipped,
         )
 
-    def draw_detections(self, evaluation: Evaluation, num: int) -> ImageSheets:  # noqa: ARG002 - always one sheet
-        assert isinstance(evaluation, GanEvaluation)
+    def draw_predictions(self, evaluation: GanEvaluation, num: int) -> ImageSheets:  # noqa: ARG002 - always one sheet
         return {"val/made": [contact_sheet(evaluation.made)]}
 
     @classmethod

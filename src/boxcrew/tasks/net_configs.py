@@ -16,11 +16,10 @@ from boxcrew.data.examples.alphabet import num_tokens
 from boxcrew.nets.activations import Activation
 from boxcrew.nets.classifier import Classifier, Rows, TimmBody
 from boxcrew.nets.initialization import Scheme, initialize
-from boxcrew.nets.layers import Normalize
 from boxcrew.nets.perceptron import Perceptron
 from boxcrew.nets.recurrent import Cells, SequenceClassifier
 from boxcrew.nets.small_cnn import LEAST_SIZE, SmallCnn, Stages
-from boxcrew.tasks.data import DataFacts
+from boxcrew.tasks.facts import ExampleFacts
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
@@ -38,14 +37,13 @@ class NetConfig(Config):
     dropout: Fraction = 0.0
     """Dropout probability."""
 
-    def build(self, facts: DataFacts) -> Classifier:
+    def build(self, facts: ExampleFacts) -> Classifier:
         body = self.body(facts)
         initialize(body, self.fill)
-        pixels = Normalize(facts["mean"], facts["std"]) if facts["kind"] == "pictures" else None
-        return Classifier(body, tuple(facts["classes"]), pixels, facts["meaning"])
+        return Classifier(body, facts.classes, facts.normalization(), facts.encoding)
 
     @abstractmethod
-    def body(self, facts: DataFacts) -> nn.Module:
+    def body(self, facts: ExampleFacts) -> nn.Module:
         """Return the layers from inputs to class scores, not yet initialized."""
 
 
@@ -60,11 +58,11 @@ class FcConfig(NetConfig):
     batch_norm: bool = False
     """Use BatchNorm after each hidden layer."""
 
-    def body(self, facts: DataFacts) -> nn.Module:
+    def body(self, facts: ExampleFacts) -> nn.Module:
         _refuse(self.name, facts, "tokens")
         return Perceptron(
-            math.prod(facts["shape"]),
-            len(facts["classes"]),
+            math.prod(facts.shape),
+            len(facts.classes),
             self.widths,
             activation=self.activation,
             dropout=self.dropout,
@@ -85,9 +83,9 @@ class CnnConfig(NetConfig):
     drop_path: Fraction = 0.0
     """Probability that a residual branch is dropped (stochastic depth)."""
 
-    def body(self, facts: DataFacts) -> nn.Module:
+    def body(self, facts: ExampleFacts) -> nn.Module:
         _refuse(self.name, facts, "tokens", "numbers")
-        height, width, channels = facts["shape"]
+        height, width, channels = facts.shape
         size = min(height, width)
         if size < LEAST_SIZE:
             raise UsageError(
@@ -97,7 +95,7 @@ class CnnConfig(NetConfig):
         stages = Stages(
             width=self.width, depth=self.depth, activation=self.activation, drop_path=self.drop_path
         )
-        return SmallCnn(channels, size, len(facts["classes"]), stages, dropout=self.dropout)
+        return SmallCnn(channels, size, len(facts.classes), stages, dropout=self.dropout)
 
 
 class TimmConfig(NetConfig):
@@ -109,13 +107,12 @@ class TimmConfig(NetConfig):
     drop_path: Fraction = 0.0
     """Probability that a residual branch is dropped (stochastic depth)."""
 
-    def body(self, facts: DataFacts) -> nn.Module:
+    def body(self, facts: ExampleFacts) -> nn.Module:
         _refuse(self.name, facts, "tokens", "numbers")
-        height, width, channels = facts["shape"]
         return TimmBody(
             self.backbone,
-            len(facts["classes"]),
-            shape=(height, width, channels),
+            len(facts.classes),
+            shape=facts.image_shape,
             dropout=self.dropout,
             drop_path=self.drop_path,
         )
@@ -141,29 +138,29 @@ class RnnConfig(NetConfig):
     def recurrent_layers(self) -> Cells:
         return Cells(kind=self.cells, hidden=self.hidden, layers=self.layers, dropout=self.dropout)
 
-    def body(self, facts: DataFacts) -> nn.Module:
+    def body(self, facts: ExampleFacts) -> nn.Module:
         _refuse(self.name, facts, "numbers")
-        num_classes = len(facts["classes"])
-        if facts["kind"] == "tokens":
+        num_classes = len(facts.classes)
+        if facts.kind == "tokens":
             return SequenceClassifier(
                 self.embedding,
                 num_classes,
                 self.recurrent_layers(),
-                alphabet=num_tokens(facts["meaning"]),
+                alphabet=num_tokens(facts.encoding),
                 bidirectional=self.bidirectional,
             )
-        _, width, channels = facts["shape"]
+        _, width, channels = facts.shape
         reader = SequenceClassifier(
             width * channels, num_classes, self.recurrent_layers(), bidirectional=self.bidirectional
         )
         return Rows(reader)
 
 
-def _refuse(name: str, facts: DataFacts, *kinds: str) -> None:
-    if facts["kind"] in kinds:
+def _refuse(name: str, facts: ExampleFacts, *kinds: str) -> None:
+    if facts.kind in kinds:
         raise UsageError(
-            f"net={name}: cannot read {facts['kind']}",
-            advice={"tokens": "use net=rnn for texts", "numbers": "use net=fc for tables"}[facts["kind"]],
+            f"net={name}: cannot read {facts.kind}",
+            advice={"tokens": "use net=rnn for texts", "numbers": "use net=fc for tables"}[facts.kind],
         )
 
 

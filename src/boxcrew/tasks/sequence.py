@@ -17,6 +17,7 @@ from boxcrew.data.examples.alphabet import decode_tokens, encode_text, num_token
 from boxcrew.data.examples.example_set import InputKind
 from boxcrew.data.loading.example_samples import Augmentation, eval_example_batches
 from boxcrew.evaluate.advice import Advice, generalization_gap
+from boxcrew.evaluate.classification import ClassificationEvaluation
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.evaluate.language import LanguageReport, evaluate_language
 from boxcrew.nets.class_losses import cross_entropy
@@ -24,9 +25,10 @@ from boxcrew.nets.initialization import initialize
 from boxcrew.nets.network import Network
 from boxcrew.nets.recurrent import LanguageModel
 from boxcrew.nets.regularise import limit_norms_
-from boxcrew.tasks.base import TASKS, Task, TaskConfig
+from boxcrew.tasks.base import TASKS, Task
 from boxcrew.tasks.classification import ClassData, ClassesConfig
-from boxcrew.tasks.data import DataFacts, EvalOptions, OpenOptions, ScoreTable
+from boxcrew.tasks.data import EvalOptions, OpenOptions, ScoreTable
+from boxcrew.tasks.facts import ExampleFacts
 from boxcrew.tasks.net_configs import NetConfig, RnnConfig, net_chosen
 
 if TYPE_CHECKING:
@@ -138,18 +140,16 @@ TEXT_METRICS = ("val_loss", "perplexity", "bits")
 
 @TASKS.register("sequence")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SequenceData(ClassData):
+class SequenceData(ClassData[SequenceConfig]):
     """Sequences with classes, or running text."""
 
     config_class = SequenceConfig
 
-    config: SequenceConfig
-
     @classmethod
-    def open(cls, config: TaskConfig, options: OpenOptions) -> Self:
-        opened = super().open(config, options)
+    def open(cls, config: SequenceConfig, options: OpenOptions, facts: ExampleFacts | None = None) -> Self:
+        opened = super().open(config, options, facts)
         if opened.is_text:
-            _refuse_classes(opened.config)
+            _refuse_classes(config)
         return opened
 
     @property
@@ -168,13 +168,12 @@ class SequenceData(ClassData):
         of_text = set(TEXT_METRICS) - ClassesConfig.metrics.keys()
         return {name: higher for name, higher in super().metrics.items() if name not in of_text}
 
-    def changes(self) -> Augmentation:
-        return replace(super().changes(), keeps_inputs=self.is_text)
+    def augmentation(self) -> Augmentation:
+        return replace(super().augmentation(), keeps_inputs=self.is_text)
 
     @classmethod
-    def build(cls, config: TaskConfig, facts: DataFacts) -> Task:
-        assert isinstance(config, SequenceConfig)
-        if facts["classes"]:
+    def build(cls, config: SequenceConfig, facts: ExampleFacts) -> Task:
+        if facts.classes:
             return super().build(config, facts)
         net = config.net
         if not isinstance(net, RnnConfig):
@@ -185,10 +184,10 @@ class SequenceData(ClassData):
                 advice="net.bidirectional=false",
             )
         model = LanguageModel(
-            num_tokens(facts["meaning"]), net.recurrent_layers(), embedding=net.embedding, tied=net.tied
+            num_tokens(facts.encoding), net.recurrent_layers(), embedding=net.embedding, tied=net.tied
         )
         initialize(model, net.fill)
-        return LanguageTask(LanguageNetwork(model, facts["meaning"]), config)
+        return LanguageTask(LanguageNetwork(model, facts.encoding), config)
 
     def evaluate(self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions) -> Evaluation:
         if not self.is_text:
@@ -214,9 +213,13 @@ class SequenceData(ClassData):
         )
 
     def advice_after(
-        self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions, last: Evaluation
+        self,
+        task: Task,
+        move: Callable[[Tensor], Tensor],
+        options: EvalOptions,
+        last: ClassificationEvaluation | LanguageEvaluation,
     ) -> tuple[Advice, ...]:
-        if not self.is_text:
+        if isinstance(last, ClassificationEvaluation):
             return super().advice_after(task, move, options, last)
         some = replace(self, val=self.train.subset(len(self.val)))
         trained = some.evaluate(task, move, options).numbers

@@ -12,7 +12,7 @@ from boxcrew.data.loading.workers import Workers
 from boxcrew.nets.layers import eval_mode
 from boxcrew.tasks.base import TASKS, Task, learning_in
 from boxcrew.tasks.cost.estimate import workload_of
-from boxcrew.tasks.data import DataFacts, EvalOptions, LoaderOptions, TaskData
+from boxcrew.tasks.data import EvalOptions, FactsT, LoaderOptions, TaskData, TrainData
 
 BATCH = 6
 
@@ -21,15 +21,16 @@ def check_settings(task_data: TaskData) -> None:
     """Check that settings survive being written, name their task and have metrics."""
     config = task_data.config
     assert TASKS.get(config.name) is type(task_data)
+    assert type(task_data.facts) is task_data.facts_class
+    assert written(task_data.facts) == task_data.facts
     assert type(config).of(json.loads(json.dumps(config.tree()))) == config
     assert config.metrics
     assert set(config.hoisted) <= set(type(config).model_fields)
 
 
-def written(facts: DataFacts) -> DataFacts:
+def written(facts: FactsT) -> FactsT:
     """Return facts as they are after writing to and reading from a file."""
-    read: DataFacts = json.loads(json.dumps(dict(facts)))
-    return read
+    return facts.from_json(json.loads(json.dumps(facts.to_json())))
 
 
 def check_build(task_data: TaskData) -> Task:
@@ -44,7 +45,7 @@ def check_build(task_data: TaskData) -> Task:
     return tasks[0]
 
 
-def check_stream(task_data: TaskData) -> Batch:
+def check_stream(task_data: TrainData) -> Batch:
     """Check that a step's samples do not depend on start, workers and shares; return the first batch."""
     loader = task_data.loader(LoaderOptions(batch=BATCH, seed=5))
     steps = list(loader.batches(num_steps=3))
@@ -53,9 +54,9 @@ def check_stream(task_data: TaskData) -> Batch:
         next(task_data.loader(LoaderOptions(batch=BATCH, seed=5, workers=Workers(num=2))).batches(1)),
         steps[1],
     )
-    for places in ([0, 2], [1, 3, 4, 5]):
-        share = next(task_data.loader(LoaderOptions(batch=BATCH, seed=5, places=places)).batches(1))
-        _require_same(share, steps[1].select(places))
+    for positions in ([0, 2], [1, 3, 4, 5]):
+        share = next(task_data.loader(LoaderOptions(batch=BATCH, seed=5, positions=positions)).batches(1))
+        _require_same(share, steps[1].select(positions))
     another_seed = next(task_data.loader(LoaderOptions(batch=BATCH, seed=6)).batches())
     assert another_seed.keys != steps[0].keys
     draws = [draw for batch in (*steps, another_seed) for draw in batch.draws.tolist()]
@@ -100,7 +101,7 @@ def check_losses(task: Task, batch: Batch) -> None:
     task.zero_grad(set_to_none=True)
 
 
-def check_workload(task_data: TaskData, task: Task) -> None:
+def check_workload(task_data: TrainData, task: Task) -> None:
     """Check that a step's workload can be computed without data, and grows with its samples."""
     workload = workload_of(task, task_data.largest_batch, slots=1, averages=False)
     assert workload.whole.operations > 0
@@ -124,11 +125,11 @@ def check_evaluation(task_data: TaskData, task: Task) -> None:
     assert {"numbers", "classes", "milliseconds"} <= report.keys()
     table = task_data.scores(report)
     assert all(len(row) == len(table.columns) for row in table.rows)
-    for sheet in task_data.draw_detections(evaluation, 3).values():
+    for sheet in task_data.draw_predictions(evaluation, 3).values():
         assert all(image.ndim == 3 and image.shape[2] == 3 for image in sheet)
 
 
 def check_report(task_data: TaskData) -> None:
     report = json.loads(json.dumps(task_data.report()))
-    assert report["classes"] == list(task_data.facts["classes"])
+    assert report["classes"] == list(task_data.facts.classes)
     assert task_data.headline().startswith(f"({report['format']}): ")

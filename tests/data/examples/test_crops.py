@@ -76,7 +76,7 @@ def test_an_image_is_read_once_for_all_of_its_parts(tmp_path: Path) -> None:
 def test_without_a_budget_nothing_is_kept(tmp_path: Path) -> None:
     reader = Reader()
     part = LazyCrops(reader, [make_crops(tmp_path, "a.png", [[0, 0, 9, 9]])], (8, 8, 1), budget=0)
-    assert part.kept_bytes == 0
+    assert part.cached_bytes == 0
     for _ in range(2):
         assert part.fetch([0]).inputs.shape == (1, 8, 8, 1)
     assert len(reader.asked) == 2

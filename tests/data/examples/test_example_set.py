@@ -54,8 +54,8 @@ def test_some_are_asked_for_by_their_own_numbers() -> None:
 def test_what_cannot_be_read_of_some_is_left_out(tmp_path: Path) -> None:
     write_classes(tmp_path, {"a": 10, "b": 10})
     train = open_examples(tmp_path, ExampleOptions()).split("train")
-    some = Relabelled(train.subset(4), np.array([5, 6, 7, 8])).keeping(10**6)
-    assert some.kept_bytes == 4 * some.input_bytes
+    some = Relabelled(train.subset(4), np.array([5, 6, 7, 8])).with_cache(10**6)
+    assert some.cached_bytes == 4 * some.input_bytes
     (tmp_path / some.key(1)).unlink()
     fetched = some.fetch([3, 1, 0])
     assert (fetched.indices.tolist(), fetched.labels.tolist()) == ([3, 0], [8, 5])

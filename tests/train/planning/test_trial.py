@@ -10,6 +10,7 @@ import pytest
 from boxcrew.plan.plan import MemoryFormat
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks.data import LoaderOptions
+from boxcrew.tasks.facts import DataFacts
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.schedule import ENDLESS, RunLimits
 from boxcrew.train.output.screen import Screen
@@ -43,7 +44,7 @@ def result_of(
 ) -> TrialResult:
     job = TrialJob(
         config=config(**settings),
-        facts={"classes": ["cup", "pot"]},
+        facts=DataFacts(classes=("cup", "pot")),
         batch=learning.make_batch(6, step=0),
         settings=trial_settings,
         memory=memory,

@@ -54,7 +54,7 @@ SSD = RECIPES.get("ssd300_vgg16")()  # of few layers, and so quickly accounted f
 def task_of(config: RunConfig, data: DetectionData) -> Task:
     """Return the settings without their numbers."""
     with torch.device("meta"):
-        return DetectionData.build(config.task, data.facts).to("meta")
+        return DetectionData.build(require_detection(config.task), data.facts).to("meta")
 
 
 def account(config: RunConfig, data: DetectionData) -> Workload:

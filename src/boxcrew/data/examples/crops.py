@@ -138,11 +138,11 @@ class LazyCrops(Examples):
         return math.prod(self._shape)
 
     @property
-    def kept_bytes(self) -> int:
+    def cached_bytes(self) -> int:
         """Return how much of the budget is used once all examples have been read."""
         return self._cache.count * self.input_bytes
 
-    def keeping(self, num_bytes: int) -> LazyCrops:
+    def with_cache(self, num_bytes: int) -> LazyCrops:
         return LazyCrops(self._images, self._cuts, self._shape, budget=max(0, num_bytes))
 
     def key(self, index: int) -> str:

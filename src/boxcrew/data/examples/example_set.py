@@ -55,11 +55,11 @@ class Examples(ABC):
         return 0
 
     @property
-    def kept_bytes(self) -> int:
+    def cached_bytes(self) -> int:
         """Bytes of main memory for the cache once it is full."""
         return 0
 
-    def keeping(self, num_bytes: int) -> Examples:  # noqa: ARG002 - all are in memory
+    def with_cache(self, num_bytes: int) -> Examples:  # noqa: ARG002 - all are in memory
         """Return these samples with a cache of `num_bytes`."""
         return self
 
@@ -96,11 +96,11 @@ class Relabelled(Examples):
         return self._examples.input_bytes
 
     @property
-    def kept_bytes(self) -> int:
-        return self._examples.kept_bytes * len(self) // max(1, len(self._examples))
+    def cached_bytes(self) -> int:
+        return self._examples.cached_bytes * len(self) // max(1, len(self._examples))
 
-    def keeping(self, num_bytes: int) -> Relabelled:
-        return Relabelled(self._examples.keeping(num_bytes), self.labels, self._chosen)
+    def with_cache(self, num_bytes: int) -> Relabelled:
+        return Relabelled(self._examples.with_cache(num_bytes), self.labels, self._chosen)
 
 
 class InMemory(Examples):

@@ -9,7 +9,8 @@ from typing import Any
 from boxcrew.core.units import format_bytes, format_duration
 from boxcrew.nets.weights import save_weights
 from boxcrew.tasks.base import Task, TaskConfig
-from boxcrew.tasks.data import DataFacts, TaskData
+from boxcrew.tasks.data import TaskData
+from boxcrew.tasks.facts import DataFacts
 from boxcrew.train.output.screen import Screen
 
 
@@ -27,7 +28,7 @@ class Outcome:
 def save_task(path: Path, task: Task, config: TaskConfig, facts: DataFacts, *, step: int, seed: int) -> None:
     """Write weights with all that is needed to use them. The seed decides which samples were held out."""
     path.parent.mkdir(exist_ok=True)
-    meta = {"format": 2, "task": config.tree(), "facts": dict(facts), "step": step, "seed": seed}
+    meta = {"format": 2, "task": config.tree(), "facts": facts.to_json(), "step": step, "seed": seed}
     save_weights(path, task.network.state_dict(), meta)
 
 

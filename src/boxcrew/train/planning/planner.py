@@ -20,7 +20,7 @@ from boxcrew.plan.memory import capacity_of
 from boxcrew.plan.observed import Observed, ObservedRatio, Timing, load_ratios, store_ratio
 from boxcrew.plan.plan import Plan
 from boxcrew.plan.search import with_enough_workers
-from boxcrew.tasks.data import DataFacts
+from boxcrew.tasks.facts import DataFacts
 from boxcrew.train.config import RunConfig
 from boxcrew.train.planning.from_settings import choose_plan, plan_request
 from boxcrew.train.planning.trial import TrialJob, run_trial, trial_settings

@@ -29,7 +29,7 @@ from boxcrew.deploy.memory import is_out_of_memory, memory_limit, peak_memory, r
 from boxcrew.plan.observed import Timing
 from boxcrew.plan.plan import Clone, MemoryFormat, Plan, Precision, Replica
 from boxcrew.tasks.base import TASKS, Task, learning_in
-from boxcrew.tasks.data import DataFacts
+from boxcrew.tasks.facts import DataFacts
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.optim import optimizer_of
 from boxcrew.train.loop.schedule import RunLimits
@@ -135,7 +135,7 @@ def _packed(job: TrialJob, *, ends: float) -> dict[str, Any]:
     """Return the job as plain values and tensors, which `torch.load` reads safely."""
     return {
         "config": job.config.tree(),
-        "facts": json.dumps(dict(job.facts)),
+        "facts": json.dumps(job.facts.to_json()),
         "batch": {**vars(job.batch), "targets": dict(job.batch.targets), "extra": dict(job.batch.extra)},
         "settings": [asdict(setting) for setting in job.settings],
         "memory": job.memory,
@@ -151,9 +151,10 @@ def main() -> None:
     os.dup2(2, 1)
     packed = torch.load(sys.stdin.buffer, weights_only=True)
     die_with(packed["parent"])
+    config = RunConfig.of(packed["config"])
     job = TrialJob(
-        config=RunConfig.of(packed["config"]),
-        facts=json.loads(packed["facts"]),
+        config=config,
+        facts=TASKS.get(config.task.name).facts_class.from_json(json.loads(packed["facts"])),
         batch=Batch(**packed["batch"]),
         settings=tuple(TrialSetting(**setting) for setting in packed["settings"]),
         memory=packed["memory"],

@@ -22,7 +22,7 @@ from boxcrew.core.workload import Inputs, Workload
 from boxcrew.tasks.base import Task
 from boxcrew.tasks.cost.estimate import VERSION as ACCOUNT
 from boxcrew.tasks.cost.estimate import BatchFactory, workload_of
-from boxcrew.tasks.data import LoaderOptions, TaskData
+from boxcrew.tasks.data import LoaderOptions, TaskData, TrainData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.hooks.freeze import Freeze
 from boxcrew.train.loop.optim import OptimConfig, build_optimizer
@@ -63,7 +63,7 @@ def _key(config: RunConfig, task_data: TaskData, task: Task, *, recompute: bool)
     tree = config.tree()
     known = {name: tree[name] for name in ("optim", "trainable", "unfreeze")}
     known |= {"task": config.task.tree(), "batch_norm": tree["deploy"]["batch_norm"]}
-    known |= {"facts": task_data.facts, "costs": task_data.cost_key(), "recompute": recompute}
+    known |= {"facts": task_data.facts.to_json(), "costs": task_data.cost_key(), "recompute": recompute}
     known |= {"network": str(task), "versions": (VERSION, ACCOUNT, torch.__version__, version("timm"))}
     return hashlib.blake2b(json.dumps(known, sort_keys=True).encode(), digest_size=16).hexdigest()
 
@@ -100,20 +100,20 @@ def num_slots(config: OptimConfig) -> int:
     return sum(isinstance(slot, torch.Tensor) and slot.shape == layer.weight.shape for slot in state)
 
 
-def measure_inputs(config: RunConfig, task_data: TaskData) -> Inputs | None:
+def measure_inputs(config: RunConfig, task_data: TrainData) -> Inputs | None:
     """Time the first samples of the run; None if they cannot be read, which the run will report."""
     num = min(NUM_READ, task_data.num_train)
     batch = min(max(LEAST_BATCH, config.batch), num)  # in large batches each sample takes less
     num -= num % batch  # full batches only
-    kept = task_data.keeping((num + batch) * task_data.most_read_bytes)
+    kept = task_data.with_cache((num + batch) * task_data.max_sample_bytes)
     try:
         first, again = (_read(config, kept, num=num, batch=batch) for _ in range(2))
     except DataError:
         return None
-    return Inputs(seconds=max(first, again), kept_seconds=again, image_bytes=task_data.read_bytes)
+    return Inputs(seconds=max(first, again), kept_seconds=again, image_bytes=task_data.sample_bytes)
 
 
-def _read(config: RunConfig, task_data: TaskData, *, num: int, batch: int) -> float:
+def _read(config: RunConfig, task_data: TrainData, *, num: int, batch: int) -> float:
     """Return the core-seconds per sample."""
     steps = num // batch
     batches = task_data.loader(LoaderOptions(batch=batch, seed=config.seed)).batches(num_steps=1 + steps)

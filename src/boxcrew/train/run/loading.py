@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Generic, Literal
 
 from torch import nn
 
@@ -17,20 +17,20 @@ from boxcrew.plan.layouts import layouts_of
 from boxcrew.plan.plan import Clone, Plan, Replica
 from boxcrew.plan.request import DeployConfig, PlanRequest
 from boxcrew.plan.search import fast_precision, usual_workers
-from boxcrew.tasks.base import TASKS, Task, TaskConfig
+from boxcrew.tasks.base import TASKS, Task
 from boxcrew.tasks.cost.estimate import has_depthwise
-from boxcrew.tasks.data import DataFacts
+from boxcrew.tasks.data import ConfigT, FactsT
 
 Which = Literal["best", "last"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Loaded:
+class Loaded(Generic[ConfigT, FactsT]):
     """A task on its device, in evaluation mode. Enter `deployment` as a context while it computes."""
 
     task: Task
-    config: TaskConfig
-    facts: DataFacts
+    config: ConfigT
+    facts: FactsT
     deployment: Deployment
     path: Path  # of the weights
     seed: int  # of the run that trained them
@@ -42,7 +42,8 @@ def load_task(source: Path, *, which: Which = "best", device: str = "auto", batc
     path = Path(weights.source)
     kind = TASKS.get(meta["task"]["name"])
     config = kind.config_class.of(meta["task"])
-    task = kind.build(config, meta["facts"])
+    facts = kind.facts_class.from_json(meta["facts"])
+    task = kind.build(config, facts)
     try:
         task.network.load_state_dict(weights.state)
     except RuntimeError as error:
@@ -53,7 +54,7 @@ def load_task(source: Path, *, which: Which = "best", device: str = "auto", batc
     return Loaded(
         task=task,
         config=config,
-        facts=meta["facts"],
+        facts=facts,
         deployment=deployment,
         path=path,
         seed=meta.get("seed", 0),

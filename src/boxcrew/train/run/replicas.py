@@ -38,7 +38,7 @@ def broadcast_session(
             "config": setup.config.tree(),
             "plan": plan.tree(),
             "data": setup.task_data.digest(),
-            "facts": setup.task_data.facts,
+            "facts": setup.task_data.facts.to_json(),
             "goes_on": checkpoint is not None,
         }
     )
@@ -102,7 +102,8 @@ def serve(group: ReplicaGroup, screen: Screen) -> None:
     name = process_name(group.rank, group.size)
     _open_log(screen, Path(received["folder"]), name)
     try:
-        task = TASKS.get(config.task.name).build(config.task, received["facts"])
+        kind = TASKS.get(config.task.name)
+        task = kind.build(config.task, kind.facts_class.from_json(received["facts"]))
         server = Server(plan, group, task, optimizer_of(task, config.optim))
         screen.say(f"{name}: keeps {counted(server.num_kept, 'tensor')}")
         with ignore_stop_signals():

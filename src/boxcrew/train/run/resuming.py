@@ -99,7 +99,7 @@ def _require_same_model(setup: RunSetup, checkpoint: Checkpoint) -> None:
         reason = " ".join(str(error).split())
         raise ModelError(f"{setup.folder}: its checkpoint does not fit: {reason}", advice=advice) from None
     before = read_record(setup.folder, "data_report.json")
-    classes, now = before.get("classes", []), setup.task_data.facts["classes"]
+    classes, now = before.get("classes", []), list(setup.task_data.facts.classes)
     if classes and classes != now:
         raise ModelError(
             f"{setup.folder}: was begun with the classes {', '.join(classes)}; the data has {', '.join(now)}",

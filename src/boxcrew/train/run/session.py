@@ -20,7 +20,7 @@ from boxcrew.hardware.machine import Machine
 from boxcrew.nets.layers import eval_mode
 from boxcrew.plan.explain import expectations
 from boxcrew.plan.plan import Plan
-from boxcrew.tasks.data import EvalOptions, TaskData
+from boxcrew.tasks.data import EvalOptions, TrainData
 from boxcrew.train.loop.checkpoint import Checkpoint
 from boxcrew.train.loop.trainer import Trainer
 from boxcrew.train.output.outcome import Outcome, save_task, say_result
@@ -109,8 +109,8 @@ class Session:
             raise
         finally:
             hooks.close()
-        if task_data.kept_bytes is not None:
-            self.screen.say(f"decoded images kept in memory: {format_bytes(task_data.kept_bytes)}")
+        if task_data.cached_bytes is not None:
+            self.screen.say(f"decoded images kept in memory: {format_bytes(task_data.cached_bytes)}")
         return self._finish(trainer, hooks)
 
     def _finish(self, trainer: Trainer, hooks: RunHooks) -> Outcome:
@@ -178,7 +178,7 @@ class Session:
             write_json(self.folder / "summary.json", summary)
         return summary
 
-    def _verify_plan(self, task_data: TaskData, trainer: Trainer, measured: FirstSteps) -> None:
+    def _verify_plan(self, task_data: TrainData, trainer: Trainer, measured: FirstSteps) -> None:
         """Compare the first steps with the plan. If it was wrong, the number of loader workers is planned
         again: nothing else can change without changing the numbers of the run.
         """

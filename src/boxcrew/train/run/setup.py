@@ -12,7 +12,7 @@ from boxcrew.data.loading.workers import Workers
 from boxcrew.deploy.deployment import Deployment
 from boxcrew.plan.plan import Plan
 from boxcrew.tasks.base import Task
-from boxcrew.tasks.data import Loader, LoaderOptions, TaskData
+from boxcrew.tasks.data import EvalData, Loader, LoaderOptions, TaskData, TrainData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.checkpoint import Checkpoint
 from boxcrew.train.loop.guard import Guard
@@ -55,7 +55,7 @@ class RunSetup:
     def cached_data(self, num_bytes: int) -> TaskData:
         """Return the data with up to `num_bytes` of decoded images kept in shared memory."""
         try:
-            return self.task_data.keeping(num_bytes)
+            return self.task_data.with_cache(num_bytes)
         except OSError as error:  # a limit that cannot be queried in advance
             self.screen.warn(f"no memory for decoded images: {error.strerror}; they are read each time")
             return self.task_data
@@ -65,11 +65,10 @@ class RunSetup:
         pin_memory = any(clone.device.startswith("cuda") for clone in plan.clones)
         return Workers(num=num, prefetch=self.config.loader.prefetch, pin_memory=pin_memory)
 
-    def loader(self, deployment: Deployment, task_data: TaskData, workers: Workers) -> Loader:
+    def loader(self, deployment: Deployment, task_data: TrainData, workers: Workers) -> Loader:
         """Return a loader of this replica's samples of each step."""
-        options = LoaderOptions(
-            batch=deployment.plan.batch, seed=self.config.seed, workers=workers, places=deployment.positions
-        )
+        batch, positions = deployment.plan.batch, deployment.positions
+        options = LoaderOptions(batch=batch, seed=self.config.seed, workers=workers, positions=positions)
         return task_data.loader(options)
 
     def trainer(
@@ -100,7 +99,7 @@ class RunSetup:
         return trainer
 
 
-def require_measured(metric: str, task_data: TaskData) -> None:
+def require_measured(metric: str, task_data: EvalData) -> None:
     """Raise `UsageError` if the metric that decides the best weights is not measured on this data."""
     if metric not in {"auto", *task_data.metrics}:
         raise UsageError(

@@ -71,9 +71,8 @@ def _open_data(config: ValConfig, loaded: Loaded, screen: Screen) -> TaskData:
             seed=run.seed if run else loaded.seed,
             workers=max(1, int(usable_cores())),
             progress=progress,
-            facts=loaded.facts,
         )
-        task_data = kind.open(loaded.config, opening)
+        task_data = kind.open(loaded.config, opening, loaded.facts)
     say_problems(task_data.problems, screen, rest="boxcrew data --json lists all")
     if config.data is not None and any(problem.kind == "made-split" for problem in task_data.problems):
         screen.say("split=all evaluates all of it, if none of it was used for training")

@@ -61,7 +61,7 @@ def test_what_is_read_when_asked_is_the_same(tmp_path: Path, monkeypatch: pytest
     assert at_once.split("train").input_bytes == 0
     for split, part in at_once.splits.items():
         everyone = range(len(part))
-        other = later.split(split).keeping(20 * 16 * 16 * 3)
+        other = later.split(split).with_cache(20 * 16 * 16 * 3)
         assert [part.key(index) for index in everyone] == [other.key(index) for index in everyone]
         for _ in range(2):  # read, and then kept
             assert np.array_equal(part.fetch(everyone).inputs, other.fetch(everyone).inputs)

@@ -224,7 +224,7 @@ def test_a_set_for_detection_is_none(tmp_path: Path) -> None:
 
 def test_what_vanishes_later_is_told(tmp_path: Path) -> None:
     write_classes(tmp_path, {"a": 6, "b": 6})
-    part = open_examples(tmp_path, ExampleOptions()).split("train").keeping(10**6)
+    part = open_examples(tmp_path, ExampleOptions()).split("train").with_cache(10**6)
     part.fetch([0])
     for index in (0, 2):
         (tmp_path / part.key(index)).unlink()
@@ -240,9 +240,9 @@ def test_as_many_are_kept_as_there_is_room_for(tmp_path: Path) -> None:
     write_classes(tmp_path, {"a": 5, "b": 5})
     size = 30 * 40 * 3
     part = open_examples(tmp_path, ExampleOptions()).split("train")
-    assert (part.input_bytes, part.kept_bytes) == (size, 0)
-    part = part.keeping(3 * size + 5)
-    assert part.kept_bytes == 3 * size
+    assert (part.input_bytes, part.cached_bytes) == (size, 0)
+    part = part.with_cache(3 * size + 5)
+    assert part.cached_bytes == 3 * size
     part.fetch(range(8))
     for index in range(8):
         (tmp_path / part.key(index)).unlink()

@@ -14,7 +14,7 @@ from boxcrew.core.units import format_duration
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.nets.layers import eval_mode
 from boxcrew.tasks.base import Task
-from boxcrew.tasks.data import EvalOptions, TaskData
+from boxcrew.tasks.data import EvalData, EvalOptions, TaskData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.checkpoint import Checkpoint
 from boxcrew.train.loop.hooks.ema import Ema
@@ -58,7 +58,7 @@ def forget_best(checkpoint: Checkpoint) -> Checkpoint:
 class EvalRunner:
     """Evaluates the average of the weights, or the weights themselves if no average is kept."""
 
-    task_data: TaskData
+    task_data: EvalData
     ema: Ema
     options: EvalOptions
 

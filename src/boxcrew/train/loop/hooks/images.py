@@ -15,7 +15,7 @@ from boxcrew.data.images.reading import write_image
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.nets.layers import eval_mode
 from boxcrew.tasks.base import Task
-from boxcrew.tasks.data import ImageSheets, TaskData
+from boxcrew.tasks.data import EvalData, ImageSheets
 from boxcrew.train.config import SummariesConfig
 from boxcrew.train.loop.trainer import Hook, StepReport, Trainer
 from boxcrew.train.output.best_effort import BestEffort
@@ -44,7 +44,7 @@ class ImageSummaries(Hook):
         self,
         folder: Path,
         config: SummariesConfig,
-        task_data: TaskData,
+        task_data: EvalData,
         *,
         tensorboard: TensorBoardLog,
         files: BestEffort,
@@ -68,7 +68,7 @@ class ImageSummaries(Hook):
 
     def on_result(self, trainer: Trainer, evaluation: Evaluation, is_best: bool) -> None:  # noqa: ARG002, FBT001
         if self._config.images:
-            self._show(self._task_data.draw_detections(evaluation, self._config.images), step=trainer.step)
+            self._show(self._task_data.draw_predictions(evaluation, self._config.images), step=trainer.step)
         self._tensorboard.show(lambda writer: evaluation.show(writer, trainer.step))
         if self._config.histograms and self._tensorboard.is_open:
             task = on_cpu(trainer.eval_copy())
