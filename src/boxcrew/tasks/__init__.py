@@ -1,8 +1,9 @@
 """The kinds of tasks that can be trained: each is one file with its settings, network, loss and data.
 
 `base` has the contract of a network with its loss (`Task`), the settings (`TaskConfig`) and the registry;
-`data` has what training asks of a task's data (`TaskData`). `detection`, `classification`, `sequence` and
-`gan` are the tasks; the other modules serve them. `cost` computes what a step takes without running it.
+`data` has what training asks of a task's data (`TaskData`), `stage` the parts of a training that has several.
+`detection`, `classification`, `sequence` and `gan` are the tasks; the other modules serve them. `cost`
+computes what a step takes without running it.
 
 Data flows: `TaskData.open` -> facts -> `TaskData.build` -> `Task`; `TaskData.loader` -> batches ->
 `Task.forward` -> losses; `TaskData.evaluate` -> an `Evaluation`.

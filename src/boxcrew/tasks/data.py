@@ -204,6 +204,12 @@ class TaskData(ABC):
     def evaluate(self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions) -> Evaluation:
         """Evaluate a task, which is in evaluation mode. `move` brings inputs to its device."""
 
+    def solve(self, task: Task, stage: str, options: EvalOptions) -> None:
+        """Set layers or buffers of the network in closed form, for the solve stage of that name. The task is
+        on the CPU and in evaluation mode. The result must depend on nothing but the data and the task.
+        """
+        raise NotImplementedError(f"{self.config.name} has no solve stage {stage}")
+
     def draw_batch(self, batch: Batch, num: int) -> ImageSheets:  # noqa: ARG002
         """Draw the first samples of a training batch."""
         return {}
