@@ -41,18 +41,18 @@ class RidgeToyData(ClassificationData):
         """The head becomes the ridge regression from features to one-hot classes (+1 and -1)."""
         assert stage == "ridge"
         assert not task.training
-        gram, cross = 0.0, 0.0
+        num = len(self.examples.classes)
+        features, targets = [], []
         for batch in eval_example_batches(self.train, batch=options.batch, workers=options.workers):
-            features = task.network.features(batch.inputs).double()  # type: ignore[operator]
-            features = torch.cat((features, torch.ones(len(features), 1, dtype=torch.float64)), dim=1)
-            targets = 2.0 * torch.nn.functional.one_hot(batch.labels, len(self.examples.classes)) - 1
-            gram = gram + features.T @ features
-            cross = cross + features.T @ targets.double()
-        assert isinstance(gram, torch.Tensor)
-        solved = torch.linalg.solve(gram + RIDGE * torch.eye(len(gram), dtype=torch.float64), cross)
+            features.append(task.network.features(batch.inputs).double())  # type: ignore[operator]
+            targets.append(2.0 * torch.nn.functional.one_hot(batch.labels, num).double() - 1)
+        x = torch.nn.functional.pad(torch.cat(features), (0, 1), value=1.0)
+        penalty = RIDGE * torch.eye(x.shape[1], dtype=torch.float64)
+        solved = torch.linalg.solve(x.T @ x + penalty, x.T @ torch.cat(targets))
         head = task.network.get_submodule("body.head")
-        head.weight.copy_(solved[:-1].T)  # type: ignore[operator]
-        head.bias.copy_(solved[-1])  # type: ignore[operator]
+        assert isinstance(head, torch.nn.Linear)
+        head.weight.copy_(solved[:-1].T)
+        head.bias.copy_(solved[-1])
 
 
 def ridge_toy() -> RunConfig:
