@@ -2,7 +2,8 @@
 
 `base` has the contract of a network with its loss (`Task`), the settings (`TaskConfig`) and the registry;
 `data` has what training (`TrainData`), evaluation (`EvalData`) and reports (`DataSummary`) ask of a task's
-data, and `TaskData`, which is all of them; `facts` has what data decides about a network. `detection`,
+data, and `TaskData`, which is all of them; `facts` has what data decides about a network,
+`stage` the parts of a training that has several. `detection`,
 `classification`, `sequence` and `gan` are the tasks; the other modules serve them. `cost` computes what a
 step takes without running it.
 

@@ -15,6 +15,7 @@ from boxcrew.core.registry import Registry, suggest
 from boxcrew.core.types import Batch, Losses
 from boxcrew.evaluate.advice import ADD_EXAMPLES
 from boxcrew.nets.network import Network
+from boxcrew.tasks.stage import Stage
 
 if TYPE_CHECKING:
     from boxcrew.tasks.data import TaskData
@@ -107,6 +108,10 @@ class TaskConfig(Config):
     def title(self) -> str:
         """The task in a few words, for the heading of a plan."""
         return self.name
+
+    def stages(self) -> tuple[Stage, ...]:
+        """Return the stages of the training, in order; none if it is a single run."""
+        return ()
 
     @property
     def balance(self) -> str:

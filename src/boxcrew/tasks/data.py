@@ -233,3 +233,9 @@ class TaskData(TrainData, EvalData[EvaluationT], DataSummary, Generic[ConfigT, F
                 has_backbone=task.network.backbone_prefix() is not None,
             ),
         )
+
+    def solve(self, task: Task, stage: str, options: EvalOptions) -> None:
+        """Set layers or buffers of the network in closed form, for the solve stage of that name. The task is
+        on the CPU and in evaluation mode. The result must depend on nothing but the data and the task.
+        """
+        raise NotImplementedError(f"{self.config.name} has no solve stage {stage}")

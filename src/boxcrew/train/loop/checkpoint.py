@@ -86,7 +86,7 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
     try:
         sums = {_TENSORS: write_tensors(temporary / _TENSORS, checkpoint.tensors)}
         (temporary / _STATE).write_text(json.dumps({"step": checkpoint.step, **checkpoint.state}))
-        sums[_STATE] = _checksum(temporary / _STATE)
+        sums[_STATE] = checksum(temporary / _STATE)
         for name in sums:
             flush(temporary / name)
         flush(temporary)
@@ -117,7 +117,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
             advice="resume with the version that wrote it, or start anew from its weights with init=finetune",
         )
     for name in (_TENSORS, _STATE):
-        if not (path / name).is_file() or _checksum(path / name) != commit.get("crc32", {}).get(name):
+        if not (path / name).is_file() or checksum(path / name) != commit.get("crc32", {}).get(name):
             raise ModelError(f"{path / name}: damaged: its checksum is not the one in {_COMMIT}")
     tensors = safetensors.torch.load_file(path / _TENSORS)
     state = json.loads((path / _STATE).read_text())
@@ -167,7 +167,8 @@ def _remove(path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)
 
 
-def _checksum(path: Path) -> int:
+def checksum(path: Path) -> int:
+    """Return the crc32 of a file."""
     value = 0
     with path.open("rb") as file:
         while block := file.read(1 << 20):

@@ -23,6 +23,7 @@ class Outcome:
     summary: dict[str, Any]
     interrupted: bool
     trouble: str | None = None  # the files that could not be written, and why
+    stage_folders: tuple[Path, ...] = ()  # if the run has stages
 
 
 def save_task(path: Path, task: Task, config: TaskConfig, facts: DataFacts, *, step: int, seed: int) -> None:

@@ -103,6 +103,8 @@ def planned_processes(config: RunConfig, begun_in: Path | None = None) -> tuple[
 
     A resumed run (`begun_in`) keeps its numbers. Impossible settings are refused before any process starts.
     """
+    if config.task.stages():
+        return 1, 0
     machine = probe_machine()
     if begun_in is not None and config.plan is None and config.deploy.replicas == "auto":
         with suppress(UsageError):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from boxcrew.core.config import Tree, read_yaml
-from boxcrew.core.errors import ModelError
+from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.hardware.machine import Machine
 from boxcrew.hardware.probe import probe_machine
@@ -19,9 +19,10 @@ from boxcrew.train.output.screen import Screen
 from boxcrew.train.planning.placement import placement, roles
 from boxcrew.train.planning.propose import can_try, plan_after_trial, propose_plan
 from boxcrew.train.run.data import open_task
-from boxcrew.train.run.directory import locked_folder, require_run
+from boxcrew.train.run.directory import locked_folder, require_run, run_of_stage, stage_names
 from boxcrew.train.run.prepare import prepare
 from boxcrew.train.run.setup import require_measured
+from boxcrew.train.run.stages import run_stages
 
 
 def train(config: RunConfig, screen: Screen, group: ReplicaGroup | None = None) -> Outcome:
@@ -30,14 +31,25 @@ def train(config: RunConfig, screen: Screen, group: ReplicaGroup | None = None) 
     """
     config = config.anchored()
     default = Path(config.task.folder) / (config.name or "train")
+    if config.out is not None and run_of_stage(config.out) is not None:
+        raise UsageError(
+            f"out={config.out}: a stage of the run in {config.out.parent}",
+            advice=f"boxcrew resume run={config.out.parent}, or another out=",
+        )
     with locked_folder(config.out, default, screen.say) as folder:
+        if config.task.stages():
+            return run_stages(config, folder, screen, group or ReplicaGroup())
+        if stage_names(folder):
+            raise UsageError(
+                f"out={folder}: a run with stages", advice="give a directory that does not exist yet"
+            )
         return prepare(config, folder, screen, group or ReplicaGroup()).run()
 
 
 def resume(folder: Path, changes: Tree, screen: Screen, group: ReplicaGroup | None = None) -> Outcome:
     """Continue a run that was stopped, or that is to be longer, with some settings changed."""
-    require_run(folder)
-    if not list_checkpoints(folder / "checkpoints"):
+    folder = run_of_stage(folder) or require_run(folder)
+    if not stage_names(folder) and not list_checkpoints(folder / "checkpoints"):
         raise ModelError(
             f"run={folder}: cannot be resumed: it has no finished checkpoint",
             advice="start it again with boxcrew train",

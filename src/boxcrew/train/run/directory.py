@@ -9,10 +9,11 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from boxcrew.core.errors import UsageError
+from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.train.run.lock import LOCK, locked
 
 RUNS = Path("runs")
+STAGES = "stages.json"
 
 
 def choose_folder(out: Path | None, default: Path) -> Path:
@@ -65,8 +66,26 @@ def _refuse_foreign(folder: Path) -> None:
 
 
 def _is_run(folder: Path) -> bool:
-    """Return whether there is a plan beside the config.yaml, a name that many files have."""
-    return all((folder / name).is_file() for name in ("config.yaml", "plan.json"))
+    """Return whether there is a plan, or a list of stages, beside the config.yaml, a name that many files
+    have.
+    """
+    return (folder / "config.yaml").is_file() and any(
+        (folder / name).is_file() for name in ("plan.json", STAGES)
+    )
+
+
+def stage_names(folder: Path) -> list[str]:
+    """Return the names of the directories of a run's stages; empty if it has none."""
+    try:
+        return [stage["folder"] for stage in read_record(folder, STAGES).get("stages", [])]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ModelError(f"{folder / STAGES}: damaged", advice="start a new run with another out=") from None
+
+
+def run_of_stage(folder: Path) -> Path | None:
+    """Return the run that a directory is a stage of; None if it is not a stage."""
+    parent = folder.resolve().parent
+    return parent if folder.resolve().name in stage_names(parent) else None
 
 
 def require_run(folder: Path) -> Path:

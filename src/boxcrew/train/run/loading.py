@@ -48,7 +48,7 @@ def load_task(source: Path, *, which: Which = "best", device: str = "auto", batc
         task.network.load_state_dict(weights.state)
     except RuntimeError as error:
         raise ModelError(f"{path}: does not fit its own description: {str(error).splitlines()[0]}") from None
-    deployment = deploy(_plan_for(task, device=device, batch=batch))
+    deployment = deploy(inference_plan(task, device=device, batch=batch))
     deployment.setup_module(task).eval()
     task = deployment.eval_copy(task)
     return Loaded(
@@ -72,7 +72,7 @@ def read_task_weights(source: Path, *, which: str) -> tuple[Weights, Mapping[str
     return weights, weights.meta
 
 
-def _plan_for(model: nn.Module, *, device: str, batch: int) -> Plan:
+def inference_plan(model: nn.Module, *, device: str, batch: int) -> Plan:
     """Return a plan for inference on one device."""
     machine = probe_machine()
     request = PlanRequest(

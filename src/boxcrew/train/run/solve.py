@@ -1,0 +1,110 @@
+"""A solve stage: layers of the network are set in closed form on the CPU, and the result is evaluated.
+
+It writes `config.yaml`, `plan.json`, `weights/{best,last}.safetensors` (the same), `evaluation.json` and
+`summary.json`, like a run that trains. It keeps no state: if it was killed, it is repeated from its start.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from boxcrew.core.config import to_yaml
+from boxcrew.core.files import write_json, write_text
+from boxcrew.core.units import format_duration
+from boxcrew.data.loading.workers import Workers
+from boxcrew.deploy.deployment import deploy
+from boxcrew.evaluate.evaluation import Evaluation
+from boxcrew.plan.plan import Plan
+from boxcrew.tasks.base import Task
+from boxcrew.tasks.data import EvalOptions, TaskData
+from boxcrew.train.config import RunConfig
+from boxcrew.train.init import Finetune
+from boxcrew.train.output.outcome import Outcome, save_task, say_scores
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.run.data import open_task
+from boxcrew.train.run.directory import read_record
+from boxcrew.train.run.loading import inference_plan
+
+NO_TRAINING = {
+    "best_step": None,
+    "train_seconds": 0.0,
+    "images_per_second": 0.0,
+    "data_wait_share": 0.0,
+    "peak_memory_bytes": 0,
+}
+
+
+def solve_stage(name: str, config: RunConfig, folder: Path, screen: Screen) -> Outcome:
+    """Solve the stage of that name in `folder`, which is empty, from the weights that `init` names."""
+    screen.open_log(folder / "train.log")
+    try:
+        config, task_data, task = open_task(config, screen)
+        screen.say(config.init.fill(task.network).sentence())
+        plan = _plan(config, task)
+        write_text(folder / "config.yaml", to_yaml(config))
+        write_json(folder / "plan.json", plan.tree())
+        evaluation, seconds = _solve(name, config, task_data, task, plan)
+        screen.say(f"solved {name} in {format_duration(seconds)}: {evaluation.sentence()}")
+        _write_weights(config, folder, task_data, task, evaluation)
+        summary = {**_summary(config, evaluation), "solve_seconds": seconds}
+        write_json(folder / "summary.json", summary)
+        say_scores(f"after {name}", evaluation.to_json(), type(task_data), screen)
+    finally:
+        screen.close_log()
+    return Outcome(folder=folder, task_data=task_data, summary=summary, interrupted=False)
+
+
+def _plan(config: RunConfig, task: Task) -> Plan:
+    """Return a plan for one CPU. Threads can change the last bits, so they are as the settings say."""
+    plan = inference_plan(task, device="cpu", batch=config.evaluation.batch)
+    workers, threads = config.loader.workers, config.deploy.threads
+    return plan.model_copy(
+        update={
+            "loader_workers": plan.loader_workers if workers == "auto" else workers,
+            "threads": plan.threads if threads == "auto" else threads,
+        }
+    )
+
+
+def _solve(
+    name: str, config: RunConfig, task_data: TaskData, task: Task, plan: Plan
+) -> tuple[Evaluation, float]:
+    """Solve and evaluate; return the seconds of the first, too."""
+    deployment = deploy(plan)
+    deployment.setup_module(task).eval()
+    options = EvalOptions(batch=plan.batch, workers=Workers(num=plan.loader_workers))
+    with deployment:
+        deployment.seed(config.seed)
+        begun = time.monotonic()
+        with torch.no_grad():
+            task_data.solve(task, name, options)
+        seconds = time.monotonic() - begun
+        return task_data.evaluate(task, deployment.to_device, options), seconds
+
+
+def _write_weights(
+    config: RunConfig, folder: Path, task_data: TaskData, task: Task, evaluation: Evaluation
+) -> None:
+    step = _training_before(config)["best_step"] or 0
+    for which in ("best", "last"):
+        path = folder / "weights" / f"{which}.safetensors"
+        save_task(path, task, task_data.config, task_data.facts, step=step, seed=config.seed)
+    report = {"step": step, "task": task_data.config.name, **evaluation.to_json()}
+    write_json(folder / "evaluation.json", report)
+
+
+def _summary(config: RunConfig, evaluation: Evaluation) -> dict[str, Any]:
+    """Return the summary: the scores of the solved network, and the other numbers of the training before."""
+    report = evaluation.to_json()
+    scores = {name: report[name] for name in ("milliseconds", "classes")}
+    return {**_training_before(config), "state": "finished", **report["numbers"], **scores}
+
+
+def _training_before(config: RunConfig) -> dict[str, Any]:
+    """Return the summary of the stage before, if there is one."""
+    before = read_record(config.init.checkpoint, "summary.json") if isinstance(config.init, Finetune) else {}
+    return {**NO_TRAINING, **before}

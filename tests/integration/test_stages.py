@@ -1,0 +1,257 @@
+"""A run of stages: killed in any of them and resumed, it is bit-equal to one that never stopped."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from torch import Tensor
+
+from boxcrew.api import run_config
+from boxcrew.cli.main import main
+from boxcrew.core.config import Tree, read_yaml
+from boxcrew.core.errors import ModelError, UsageError
+from boxcrew.tasks.base import Task
+from boxcrew.train.config import RunConfig
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.run import resume, train
+from boxcrew.train.run.loading import load_task
+from tests.helpers.made_examples import write_classes
+from tests.helpers.runs import require_same_run
+from tests.helpers.staged import NAME, registered
+
+InChild = Callable[..., int]
+STAGES = ("1-backbone", "2-ridge", "3-tune")
+WEIGHTS = ("weights/best.safetensors", "weights/last.safetensors")
+
+TRAIN = """
+import os, signal
+from boxcrew.api import run_config
+from boxcrew.train.loop.trainer import Trainer
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.run import stages, train
+from tests.helpers.staged import NAME, RidgeToyData, registered
+
+def die(*args, **options):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def die_at_call(owner, name, number):
+    original, calls = getattr(owner, name), []
+    def call(*args, **options):
+        calls.append(name)
+        return die() if len(calls) == number else original(*args, **options)
+    setattr(owner, name, call)
+
+{fault}
+with registered():
+    train(run_config(NAME, given["settings"]), Screen())
+"""
+
+FAULTS = {
+    "before the first checkpoint of stage 1": ('die_at_call(Trainer, "_update", 1)', "1-backbone"),
+    "in a step of stage 1": ('die_at_call(Trainer, "_update", 4)', "1-backbone"),
+    "between the summary and the COMMIT of stage 1": ('die_at_call(stages, "_publish", 1)', "1-backbone"),
+    "in the solve": ('die_at_call(RidgeToyData, "solve", 1)', "2-ridge"),
+    "between the copies and the COMMIT of stage 2": (
+        'die_at_call(stages, "_commit", 2)',
+        "2-ridge",
+    ),
+    "at the start of stage 3": ('die_at_call(stages, "prepare", 2)', "3-tune"),
+    "in a step of stage 3": ('die_at_call(Trainer, "_update", 11)', "3-tune"),
+}
+"""Where a process is killed -> how, and the stage that is then begun. Stages 1 and 3 have 6 steps each."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _toy() -> Iterator[None]:
+    with registered():
+        yield
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pictures") / "set"
+    write_classes(folder, {"cup": 12, "bowl": 12})
+    return folder
+
+
+def settings(pictures: Path, out: Path, *, tuned: bool = True) -> Tree:
+    return {"data": str(pictures), "out": str(out), "task": {"tuned": tuned}}
+
+
+@pytest.fixture(scope="module")
+def complete(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of three stages that was never stopped."""
+    out = tmp_path_factory.mktemp("complete") / "run"
+    outcome = train(run_config(NAME, settings(pictures, out)), Screen())
+    assert outcome.folder == out
+    return out
+
+
+def states(run: Path) -> dict[str, str]:
+    return {
+        stage["folder"]: stage["state"] for stage in json.loads((run / "stages.json").read_text())["stages"]
+    }
+
+
+def _floats(task: Task) -> dict[str, Tensor]:
+    return {name: value for name, value in task.state_dict().items() if value.is_floating_point()}
+
+
+def require_same_stages(first: Path, second: Path) -> None:
+    for stage in STAGES:
+        for name in WEIGHTS:
+            assert (first / stage / name).read_bytes() == (second / stage / name).read_bytes(), (stage, name)
+    for stage in ("1-backbone", "3-tune"):
+        require_same_run(first / stage, second / stage)
+    for name in WEIGHTS:
+        assert (first / name).read_bytes() == (second / name).read_bytes()
+
+
+def test_every_stage_starts_from_the_one_before(complete: Path) -> None:
+    """Stages have their share of the steps; the directory of the run has the weights of the last."""
+    assert states(complete) == dict.fromkeys(STAGES, "finished")
+    configs = [RunConfig.of(read_yaml(complete / stage / "config.yaml")) for stage in STAGES]
+    assert [config.steps for config in configs if config.task.stages()] == [6, 12, 6]  # a solve has no steps
+    assert configs[2].optim.rate == 0.001
+    tensors = [_floats(load_task(complete / stage, device="cpu").task) for stage in STAGES]
+    changed = [
+        {name for name, value in before.items() if not value.equal(after[name])}
+        for before, after in pairwise(tensors)
+    ]
+    head = {"net.body.head.weight", "net.body.head.bias"}
+    assert changed[0] == head
+    assert {name for name in changed[1] if "running_" not in name} == head
+    for name in WEIGHTS:
+        assert (complete / name).read_bytes() == (complete / "3-tune" / name).read_bytes()
+    assert json.loads((complete / "summary.json").read_text())["steps"] == 6
+
+
+@pytest.mark.parametrize("where", FAULTS)
+def test_kill_in_a_stage(
+    where: str, pictures: Path, complete: Path, tmp_path: Path, in_child: InChild
+) -> None:
+    """SIGKILL -> the finished stages stay as they are, and the end is bit-equal."""
+    fault, begun = FAULTS[where]
+    out = tmp_path / "run"
+    code = TRAIN.replace("{fault}", fault)
+    assert in_child(code, settings=settings(pictures, out)) == -signal.SIGKILL
+    index = STAGES.index(begun)
+    assert list(states(out).values()) == ["finished"] * index + ["begun"] + ["waiting"] * (2 - index)
+    times = {file: file.stat().st_mtime_ns for stage in STAGES[:index] for file in (out / stage).rglob("*")}
+    resume(out, {}, Screen())
+    assert {file: file.stat().st_mtime_ns for file in times} == times
+    assert states(out) == dict.fromkeys(STAGES, "finished")
+    require_same_stages(out, complete)
+
+
+def test_a_run_that_was_moved_is_resumed(
+    pictures: Path, complete: Path, tmp_path: Path, in_child: InChild, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that was killed in its last stage and moved goes on, by the name of that stage, too."""
+    fault, _ = FAULTS["in a step of stage 3"]
+    assert in_child(TRAIN.replace("{fault}", fault), settings=settings(pictures, tmp_path / "run")) < 0
+    (tmp_path / "run").rename(tmp_path / "moved")
+    monkeypatch.chdir(tmp_path / "moved")
+    resume(Path("3-tune"), {}, Screen())
+    require_same_stages(tmp_path / "moved", complete)
+
+
+def test_a_finished_run_is_not_run_again(complete: Path) -> None:
+    times = {file: file.stat().st_mtime_ns for file in complete.rglob("*") if file.is_file()}
+    for changes in ({}, {"steps": 100}):
+        with pytest.raises(UsageError, match="already finished: all of its 3 stages"):
+            resume(complete, changes, Screen())
+    assert {file: file.stat().st_mtime_ns for file in complete.rglob("*") if file.is_file()} == times
+
+
+def test_val_uses_the_last_stage(
+    pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run that ends with a solve stage: train, val and load see its result."""
+    out = tmp_path / "run"
+
+    def boxcrew(*words: str) -> dict[str, object]:
+        monkeypatch.setattr(sys, "argv", ["boxcrew", *words, "--json"])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 0
+        printed: dict[str, object] = json.loads(capsys.readouterr().out)
+        return printed
+
+    trained = boxcrew("train", NAME, f"data={pictures}", f"out={out}")
+    assert trained["run"] == str(out)
+    assert (out / "1-backbone/plots/results.png").is_file()
+    report = boxcrew("val", f"run={out}", "device=cpu")["best"]
+    assert isinstance(report, dict)
+    assert report["weights"] == str(out / WEIGHTS[0])
+    assert report["numbers"]["val_loss"] == pytest.approx(trained["val_loss"], rel=1e-4)
+    first = boxcrew("val", f"run={out / '1-backbone'}", "device=cpu")["best"]
+    assert isinstance(first, dict)
+    assert report["numbers"]["val_loss"] != pytest.approx(first["numbers"]["val_loss"], rel=1e-4)
+
+
+def _cut_weights(run: Path) -> None:
+    file = run / "2-ridge" / WEIGHTS[0]
+    file.write_bytes(file.read_bytes()[:-8])
+
+
+DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
+    "weights cut": (_cut_weights, "2-ridge/weights/best.safetensors: damaged"),
+    "weights lost": (lambda run: (run / "1-backbone" / WEIGHTS[1]).unlink(), "last.safetensors: damaged"),
+    "COMMIT cut": (lambda run: (run / "1-backbone/COMMIT").write_text('{"crc'), "COMMIT: cut off or damaged"),
+    "stage lost": (lambda run: shutil.rmtree(run / "1-backbone"), "1-backbone, which it starts from, is not"),
+    "list cut": (lambda run: (run / "stages.json").write_text('{"sta'), "stages.json: damaged"),
+    "other stages": (
+        lambda run: (run / "stages.json").write_text('{"stages": [{"folder": "1-other"}]}'),
+        "has the stages 1-other; the settings give 1-backbone",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_a_damaged_stage_is_one_clear_error(kind: str, complete: Path, tmp_path: Path) -> None:
+    damage, message = DAMAGE[kind]
+    run = tmp_path / "run"
+    shutil.copytree(complete, run)
+    (run / "3-tune/COMMIT").unlink()
+    damage(run)
+    with pytest.raises(ModelError, match=message) as raised:
+        resume(run, {}, Screen())
+    assert raised.value.advice
+
+
+def test_settings_of_finished_stages_cannot_change(complete: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(complete, run)
+    shutil.rmtree(run / "3-tune")
+    with pytest.raises(UsageError, match="changing it would change the past"):
+        resume(run, {"seed": 7}, Screen())
+    resume(run, {"steps": 20}, Screen())
+    assert json.loads((run / "summary.json").read_text())["steps"] == 10
+
+
+def test_directories_of_stages_and_runs_are_not_mixed(pictures: Path, complete: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="a stage of the run in"):
+        train(run_config(NAME, settings(pictures, complete / "1-backbone")), Screen())
+    plain = {"data": str(pictures), "steps": 1, "net": {"width": 4}, "loader": {"workers": 0}}
+    with pytest.raises(UsageError, match="a run with stages"):
+        train(run_config("cnn", {**plain, "out": str(complete)}), Screen())
+    run = tmp_path / "plain"
+    train(run_config("cnn", {**plain, "out": str(run)}), Screen())
+    with pytest.raises(UsageError, match="a run without stages"):
+        train(run_config(NAME, settings(pictures, run)), Screen())
+    assert not (run / "stages.json").exists()
+
+
+def test_stages_run_in_one_process(pictures: Path, tmp_path: Path) -> None:
+    config = run_config(NAME, {**settings(pictures, tmp_path / "run"), "deploy": {"replicas": 2}})
+    with pytest.raises(UsageError, match="in one process"):
+        train(config, Screen())
+    assert not (tmp_path / "run").exists()
