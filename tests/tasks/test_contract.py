@@ -11,10 +11,13 @@ from boxcrew.core.config import Tree
 from boxcrew.core.errors import DataError
 from boxcrew.data.config import DataConfig
 from boxcrew.data.images.reading import write_image
+from boxcrew.recipes import RECIPES
 from boxcrew.tasks import frechet_features
 from boxcrew.tasks.base import TASKS
 from boxcrew.tasks.data import OpenOptions, TaskData
 from boxcrew.testing import task_data as contract
+from boxcrew.testing.devices import check_devices
+from boxcrew.train.loop import optim
 
 
 def write_pictures(folder: Path) -> Path:
@@ -116,9 +119,21 @@ def check_all(task_data: TaskData) -> None:
     assert task_data.describe(task)
     batch = contract.check_stream(task_data)
     contract.check_losses(task, batch)
-    contract.check_workload(task_data, task)
+    contract.check_workload(task, task_data.largest_batch)
     contract.check_evaluation(task_data, task)
     assert task_data.digest() == task_data.digest()
+
+
+@pytest.mark.parametrize("name", RECIPES.names())
+def test_a_step_of_a_recipe_stays_on_its_device(
+    name: str, tmp_path: Path, tiny_set: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(optim, "FUSED_ON", set())
+    config = RECIPES.get(name)()
+    kind = TASKS.get(config.task.name)
+    path = tiny_set if kind.predicts({}) == "boxes" else write_pictures(tmp_path)
+    opened = kind.open(config.task, OpenOptions(data=DataConfig(path=str(path)), seed=0))
+    check_devices(opened.task(), opened.largest_batch(2), lambda task: optim.optimizer_of(task, config.optim))
 
 
 def test_data_of_another_kind_is_refused(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from boxcrew.core.types import Batch, Losses, PaddedDetections
 from boxcrew.detectors._base import DetectorConfig, DetectorNet
 from boxcrew.nets.anchors import BoxCode, Level, default_boxes, to_xyxy
 from boxcrew.nets.matching import hard_negatives, match
+from boxcrew.nets.network import ClassRows
 from boxcrew.nets.static import nms_top_k
 
 CANDIDATES = 400  # boxes of each class and image that go into non-maximum suppression
@@ -21,6 +22,8 @@ _PAIRS = 250_000  # IoUs computed at once: few enough to stay in a processor's c
 
 
 class MultiBoxConfig(DetectorConfig):
+    match_setting = "match_iou"
+
     match_iou: float = Field(default=0.5, gt=0, le=1)  # overlap that matches a default box to an object
     negatives: int = Field(default=3, ge=1)  # unmatched boxes to learn from, for each matched one
     label_smoothing: float = Field(default=0.0, ge=0, lt=1)
@@ -133,13 +136,13 @@ class MultiBoxNet(DetectorNet):
         chunks = [boxes[i : i + at_once] for i in range(0, len(boxes), at_once)]
         return torch.cat([boxes.new_zeros(0), *(box_iou(chunk, anchors).amax(dim=1) for chunk in chunks)])
 
-    def class_tensors(self) -> Mapping[str, int]:
-        rows: dict[str, int] = {}
+    def class_tensors(self) -> Mapping[str, ClassRows]:
+        rows: dict[str, ClassRows] = {}
         for i, (head, blocks) in enumerate(zip(self.class_heads, self.boxes_per_cell, strict=True)):
             name, layer = list(head.named_modules())[-1]
             assert isinstance(layer, nn.Conv2d)
             prefix = f"class_heads.{i}.{name}." if name else f"class_heads.{i}."
-            rows |= {f"{prefix}weight": blocks, f"{prefix}bias": blocks}
+            rows |= dict.fromkeys((f"{prefix}weight", f"{prefix}bias"), ClassRows(blocks=blocks, shared=1))
         return rows
 
 

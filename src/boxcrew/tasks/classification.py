@@ -34,7 +34,7 @@ from boxcrew.nets.classifier import Classifier
 from boxcrew.nets.regularise import l1, limit_norms_
 from boxcrew.tasks.augmentation import AugmentConfig
 from boxcrew.tasks.base import TASKS, Task, TaskConfig
-from boxcrew.tasks.data import DataFacts, EvalOptions, ImageSheets, OpenOptions, ScoreTable
+from boxcrew.tasks.data import DataFacts, EvalOptions, ImageSheets, OpenOptions, Prediction, ScoreTable
 from boxcrew.tasks.example_data import ExampleConfig, ExampleData
 from boxcrew.tasks.example_drawing import draw_examples
 from boxcrew.tasks.net_configs import CnnConfig, NetConfig, net_config_class
@@ -174,6 +174,10 @@ class ClassData(ExampleData):
         assert isinstance(config, ClassesConfig)
         counts = torch.tensor(facts["counts"], dtype=torch.float32)
         return ClassificationTask(config.net.build(facts), config, counts)
+
+    @classmethod
+    def predicts(cls, facts: DataFacts) -> Prediction:
+        return "classes" if facts.get("classes") else "text"
 
     @property
     def facts(self) -> DataFacts:

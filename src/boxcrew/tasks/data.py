@@ -5,15 +5,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 from torch import Tensor
 
-from boxcrew.core.types import Batch, Image
+from boxcrew.core.errors import UsageError
+from boxcrew.core.types import Batch, Image, Target
 from boxcrew.data.checks.problem import Problem
 from boxcrew.data.config import DataConfig
 from boxcrew.data.loading.workers import Workers
 from boxcrew.evaluate.advice import Advice, imbalance, missing_data, too_complex
+from boxcrew.evaluate.detection.predictor import Predictor
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.tasks.base import Task, TaskConfig
 
@@ -22,6 +24,8 @@ DataFacts = Mapping[str, Any]
 
 ImageSheets = Mapping[str, Sequence[Image]]
 """Images to show together, by a name such as val/predictions."""
+
+Prediction = Literal["boxes", "classes", "text", "images"]
 
 ALL_SPLITS = "all"
 
@@ -91,6 +95,23 @@ class TaskData(ABC):
     def build(cls, config: TaskConfig, facts: DataFacts) -> Task:
         """Return the task with its network, initialized from torch's random numbers."""
 
+    @classmethod
+    @abstractmethod
+    def predicts(cls, facts: DataFacts) -> Prediction:
+        """Return what a network for data with these facts predicts."""
+
+    @classmethod
+    def predictor(
+        cls,
+        config: TaskConfig,
+        task: Task,  # noqa: ARG003
+        move: Callable[[Tensor], Tensor],  # noqa: ARG003
+    ) -> Predictor:
+        """Return what finds boxes by a task's network; `UsageError` if it predicts something else.
+        `move` brings inputs to the device of the network.
+        """
+        raise UsageError(f"task={config.name}: this works for detectors only")
+
     @property
     @abstractmethod
     def facts(self) -> DataFacts: ...
@@ -124,6 +145,10 @@ class TaskData(ABC):
 
     def task(self) -> Task:
         return self.build(self.config, self.facts)
+
+    def train_objects(self) -> tuple[list[Target], list[tuple[int, int]]] | None:
+        """Return the objects and the (width, height) of each training image; None if there are no boxes."""
+        return None
 
     def class_counts(self) -> Mapping[str, int]:
         """Return the number of training examples of each class; for detectors, of objects."""
