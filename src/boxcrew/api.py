@@ -23,7 +23,8 @@ from boxcrew.report.plots.labels import plot_labels
 from boxcrew.report.plots.plan import plot_plan
 from boxcrew.report.plots.run import write_plots
 from boxcrew.report.predictions import Result
-from boxcrew.tasks.detection import DetectionData, predictor, require_detection
+from boxcrew.tasks.base import TASKS
+from boxcrew.tasks.data import TaskData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.best_effort import BestEffort
 from boxcrew.train.output.outcome import Outcome
@@ -107,14 +108,14 @@ def _draw(outcome: Outcome) -> None:
     plan = Plan.read(outcome.folder / "plan.json", setting="plan")
     if plan.predicted is not None:
         plot_plan(plan.predicted, outcome.folder / "plots" / "plan.png", title=plan.explain()[0])
-    if isinstance(outcome.task_data, DetectionData):
-        _draw_labels(outcome.task_data, outcome.folder / "plots" / "labels.png")
+    _draw_labels(outcome.task_data, outcome.folder / "plots" / "labels.png")
 
 
-def _draw_labels(task_data: DetectionData, file: Path) -> None:
-    sizes = [(record.width, record.height) for record in task_data.train]
-    targets = [record.target for record in task_data.train]
-    plot_labels(targets, task_data.source.classes, sizes, file)
+def _draw_labels(task_data: TaskData, file: Path) -> None:
+    objects = task_data.train_objects()
+    if objects is not None:
+        targets, sizes = objects
+        plot_labels(targets, tuple(task_data.facts["classes"]), sizes, file)
 
 
 class Detector:
@@ -125,9 +126,8 @@ class Detector:
     def __init__(self, loaded: Loaded, path: Path) -> None:
         self._loaded = loaded
         self._path = path
-        self._predictor = predictor(
-            require_detection(loaded.config), loaded.task, loaded.deployment.to_device
-        )
+        kind = TASKS.get(loaded.config.name)
+        self._predictor = kind.predictor(loaded.config, loaded.task, loaded.deployment.to_device)
         self.classes: tuple[str, ...] = loaded.task.network.classes
 
     @classmethod

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from boxcrew.core.types import Batch, Detections, Losses, Target
+from boxcrew.core.types import Batch, Losses, PaddedDetections, Target
 from boxcrew.data.detection.source import open_source
 from boxcrew.data.transforms.pipeline import TransformsConfig
 from boxcrew.detectors import _anchor_coverage as module
@@ -19,6 +19,7 @@ from boxcrew.detectors._objects import counted_objects
 from boxcrew.detectors.ssd import SsdConfig
 from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
 from boxcrew.nets.anchors import to_xyxy
+from boxcrew.nets.network import ClassRows
 from boxcrew.testing.detectors import CLASSES
 
 SMALL = SsdLiteConfig(size=128, backbone="mobilenetv3_small_050", finest_stride=8, levels=4)
@@ -172,17 +173,12 @@ class _Boxless(DetectorNet):
     def losses(self, batch: Batch) -> Losses:
         return Losses(terms={}, weight=torch.zeros(()))
 
-    def decode(self, raw: tuple[Tensor, ...]) -> list[Detections]:
-        return []
+    def decode(self, raw: tuple[Tensor, ...]) -> PaddedDetections:
+        none = torch.zeros(len(raw[0]), 0)
+        return PaddedDetections(boxes=none[..., None], scores=none, labels=none, valid=none.bool())
 
-    def class_tensors(self) -> dict[str, int]:
+    def class_tensors(self) -> dict[str, ClassRows]:
         return {}
-
-    def backbone_prefix(self) -> str:
-        return ""
-
-    def expected_normalization(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        return (), ()
 
 
 def test_an_adapted_detector_is_measured_as_it_is() -> None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 import torch
+from torch import Tensor
 
-from boxcrew.core.types import Batch
+from boxcrew.core.types import Batch, Losses, PaddedDetections
 from boxcrew.detectors import DETECTORS, DetectorNet, build_detector
+from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
+from boxcrew.nets.network import ClassRows
+from boxcrew.tasks.detection import DetectionTask
 from boxcrew.testing import detectors as contract
+from boxcrew.testing.devices import check_devices
 from tests.helpers import two_headed
 
 NAMES = [*DETECTORS.names(), two_headed.NAME]
@@ -41,7 +47,7 @@ def test_settings(name: str) -> None:
 def test_forward_decode_and_state(detector: DetectorNet, batch: Batch) -> None:
     raw = contract.check_forward(detector, batch.inputs)
     contract.check_decode(detector, raw)
-    contract.check_state_is_complete(detector, batch.inputs[:1], raw)
+    contract.check_state_is_complete(detector, batch.inputs, raw)
 
 
 def test_any_split(detector: DetectorNet, batch: Batch) -> None:
@@ -58,3 +64,109 @@ def test_gradients(detector: DetectorNet, batch: Batch) -> None:
 
 def test_names(detector: DetectorNet) -> None:
     contract.check_names(detector)
+
+
+def test_without_data(detector: DetectorNet) -> None:
+    contract.check_without_data(detector)
+
+
+def test_devices(detector: DetectorNet, batch: Batch) -> None:
+    check_devices(DetectionTask(detector), batch)
+
+
+# --- Contracts can fail ----------------------------------------------------------------------------------
+
+
+class MixesImages(SsdLite):
+    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+        scores, offsets = super().forward(images)
+        return scores - scores.mean(dim=0), offsets
+
+
+class MasksBoxes(SsdLite):
+    """Returns as many detections as there are."""
+
+    def decode(self, raw: tuple[Tensor, ...]) -> PaddedDetections:
+        padded = super().decode(raw)
+        used = padded.valid.any(dim=0)
+        return PaddedDetections(**{name: value[:, used] for name, value in vars(padded).items()})
+
+
+class PadsFirst(SsdLite):
+    def decode(self, raw: tuple[Tensor, ...]) -> PaddedDetections:
+        padded = super().decode((raw[0].clamp(max=0), raw[1]))
+        return PaddedDetections(**{name: value.flip(1) for name, value in vars(padded).items()})
+
+
+class ForgetsDevice(SsdLite):
+    def losses(self, batch: Batch) -> Losses:
+        losses = super().losses(batch)
+        importance = torch.ones(len(batch))  # on the CPU, wherever the batch is
+        return replace(losses, terms={**losses.terms, "more": (importance * batch.inputs[:, 0, 0, 0]).sum()})
+
+
+class KeepsConstant(SsdLite):
+    """Has a tensor that is no buffer, which therefore does not move with the network."""
+
+    def __init__(self, config: SsdLiteConfig, classes: tuple[str, ...]) -> None:
+        super().__init__(config, classes)
+        self.size_limits = torch.tensor([0.0, config.size])
+
+    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+        scores, offsets = super().forward(images)
+        return scores, offsets + self.size_limits.sum()
+
+
+class ReadsValue(SsdLite):
+    def losses(self, batch: Batch) -> Losses:
+        losses = super().losses(batch)
+        assert losses.weight.item() >= 0
+        return losses
+
+
+class WrongRows(SsdLite):
+    def class_tensors(self) -> dict[str, ClassRows]:
+        return dict.fromkeys(super().class_tensors(), ClassRows(blocks=2, shared=1))
+
+
+def toy(kind: type[SsdLite]) -> SsdLite:
+    return kind(SsdLiteConfig(size=64, backbone="mobilenetv3_small_050", levels=2), contract.CLASSES)
+
+
+def fails(check: Callable[[], object]) -> str:
+    with pytest.raises((AssertionError, RuntimeError)) as raised:
+        check()
+    return str(raised.value)
+
+
+def test_an_image_that_depends_on_others_is_noticed() -> None:
+    images = contract.noise_batch(64, (1, 1)).inputs
+    contract.check_forward(toy(SsdLite), images)
+    fails(lambda: contract.check_forward(toy(MixesImages), images))
+
+
+@pytest.mark.parametrize("kind", [MasksBoxes, PadsFirst])
+def test_wrong_padding_is_noticed(kind: type[SsdLite]) -> None:
+    detector = toy(kind)
+    detector.config = detector.config.model_copy(update={"score_threshold": 0.4})
+    scores = torch.zeros(2, len(detector.anchors), 1 + len(contract.CLASSES))
+    scores[:, ::50, 0] = -3
+    fails(lambda: contract.check_decode(detector, (scores, torch.zeros(2, len(detector.anchors), 4))))
+
+
+def test_decoding_that_needs_data_is_noticed() -> None:
+    contract.check_without_data(toy(SsdLite))
+    fails(lambda: contract.check_without_data(toy(MasksBoxes)))
+
+
+def test_wrong_rows_of_classes_are_noticed() -> None:
+    contract.check_names(toy(SsdLite))
+    fails(lambda: contract.check_names(toy(WrongRows)))
+
+
+def test_forgotten_devices_and_read_values_are_noticed() -> None:
+    batch = contract.noise_batch(64, (2, 0))
+    check_devices(DetectionTask(toy(SsdLite)), batch)
+    assert "device" in fails(lambda: check_devices(DetectionTask(toy(ForgetsDevice)), batch))
+    fails(lambda: check_devices(DetectionTask(toy(KeepsConstant)), batch))
+    assert "item" in fails(lambda: check_devices(DetectionTask(toy(ReadsValue)), batch))

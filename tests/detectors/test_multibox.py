@@ -8,8 +8,10 @@ from collections.abc import Mapping
 import pytest
 import torch
 from torch import Tensor
+from torchvision.ops import batched_nms, clip_boxes_to_image
 
-from boxcrew.core.types import Losses
+from boxcrew.core.types import Detections, Losses
+from boxcrew.detectors._multibox import CANDIDATES
 from boxcrew.detectors.ssdlite import SsdLite
 from boxcrew.nets.anchors import to_xyxy
 from boxcrew.nets.matching import hard_negatives, match
@@ -146,13 +148,50 @@ def raw_for(
     return scores, offsets
 
 
+def decoded_one_by_one(detector: SsdLite, raw: tuple[Tensor, ...]) -> list[Detections]:
+    """Decode with shapes that depend on the data, by torchvision's suppression."""
+    images = []
+    boxes = clip_boxes_to_image(detector.code.decode(raw[1], detector.anchors), (64, 64))
+    for probabilities, places in zip(raw[0].softmax(dim=-1)[..., 1:], boxes, strict=True):
+        best, anchor = probabilities.topk(min(CANDIDATES, len(probabilities)), dim=0)
+        labels = torch.arange(len(CLASSES)).expand_as(best)
+        keep = best > detector.config.score_threshold
+        best, anchor, labels = best[keep], anchor[keep], labels[keep]
+        kept = batched_nms(places[anchor], best, labels, detector.config.nms_iou)
+        kept = kept[: detector.config.max_detections]
+        images.append(Detections(boxes=places[anchor[kept]], scores=best[kept], labels=labels[kept]))
+    return images
+
+
+@pytest.mark.parametrize("kind", ["random", "ties", "equal", "sparse", "none"])
+@pytest.mark.parametrize("settings", [{}, {"max_detections": 7}, {"score_threshold": 0.4, "nms_iou": 0.9}])
+def test_decoding_a_batch_is_decoding_each_image(
+    small: SsdLite, kind: str, settings: dict[str, float]
+) -> None:
+    detector = with_settings(small, **settings)
+    scores, offsets = raw_of(detector, 0 if kind == "none" else 4, seed=3)
+    if kind == "ties":
+        scores, offsets = scores.round(), offsets.round()
+    elif kind == "equal":
+        scores = torch.zeros_like(scores)
+    elif kind == "sparse":
+        scores[..., 0] += 6
+        scores[1::2, :, 0] = 40  # images without detections
+    padded = detector.decode((scores, offsets))
+    assert padded.boxes.shape == (len(scores), detector.config.max_detections, 4)
+    wanted = decoded_one_by_one(detector, (scores, offsets))
+    for ours, image in zip(padded.unpad(), wanted, strict=True):
+        for name, value in vars(image).items():
+            assert torch.equal(getattr(ours, name), value), name
+
+
 BOXES = torch.tensor([[2.0, 3, 20, 30], [30, 30, 60, 64], [8, 40, 16, 48]])
 
 
 def test_boxes_put_in_are_exactly_those_found(small: SsdLite) -> None:
     labels, score = torch.tensor([2, 0, 1]), torch.tensor([0.9, 0.8, 0.7])
     raw = raw_for(small, BOXES, labels, torch.tensor([5, 60, 3]), score)
-    (found,) = small.decode(raw)
+    (found,) = small.decode(raw).unpad()
     torch.testing.assert_close(found.boxes, BOXES, rtol=1e-4, atol=1e-3)
     torch.testing.assert_close(found.scores, score)
     assert found.labels.tolist() == labels.tolist()
@@ -162,27 +201,27 @@ def test_of_two_that_overlap_the_better_is_kept_within_a_class_only(small: SsdLi
     boxes = BOXES[[0, 0, 0, 1]] + torch.tensor([[0.0], [0.5], [0.0], [0.0]])
     labels, score = torch.tensor([1, 1, 0, 1]), torch.tensor([0.6, 0.9, 0.5, 0.4])
     raw = raw_for(small, boxes, labels, torch.tensor([1, 2, 3, 4]), score)
-    (found,) = small.decode(raw)
+    (found,) = small.decode(raw).unpad()
     torch.testing.assert_close(found.scores, torch.tensor([0.9, 0.5, 0.4]))
     assert found.labels.tolist() == [1, 0, 1]
     torch.testing.assert_close(found.boxes[0], boxes[1], rtol=1e-4, atol=1e-3)
-    (lenient,) = with_settings(small, nms_iou=0.99).decode(raw)
+    (lenient,) = with_settings(small, nms_iou=0.99).decode(raw).unpad()
     assert len(lenient) == 4
 
 
 def test_weak_and_surplus_detections_are_left_out(small: SsdLite) -> None:
     labels, score = torch.tensor([0, 1, 2]), torch.tensor([0.9, 0.5, 0.2])
     raw = raw_for(small, BOXES, labels, torch.tensor([1, 2, 3]), score)
-    assert with_settings(small, score_threshold=0.3).decode(raw)[0].labels.tolist() == [0, 1]
-    assert with_settings(small, max_detections=1).decode(raw)[0].labels.tolist() == [0]
-    assert len(with_settings(small, score_threshold=0.95).decode(raw)[0]) == 0
+    assert with_settings(small, score_threshold=0.3).decode(raw).unpad()[0].labels.tolist() == [0, 1]
+    assert with_settings(small, max_detections=1).decode(raw).unpad()[0].labels.tolist() == [0]
+    assert len(with_settings(small, score_threshold=0.95).decode(raw).unpad()[0]) == 0
 
 
 def test_boxes_are_cut_at_the_edge_of_the_image(small: SsdLite) -> None:
     raw = raw_for(
         small, torch.tensor([[-10.0, 5, 80, 70]]), torch.tensor([0]), torch.tensor([7]), torch.tensor([0.9])
     )
-    (found,) = small.decode(raw)
+    (found,) = small.decode(raw).unpad()
     torch.testing.assert_close(found.boxes, torch.tensor([[0.0, 5, 64, 64]]), rtol=1e-4, atol=1e-3)
 
 
@@ -196,7 +235,7 @@ def test_what_the_loss_wants_is_what_decoding_reads(small: SsdLite) -> None:
     raw = raw_for(small, boxes, labels, positive, torch.full((len(positive),), 0.999))
     losses = small.losses_of(raw[0], raw[1], targets)
     assert float(losses.total() / losses.weight) < 0.01
-    (found,) = small.decode(raw)
+    (found,) = small.decode(raw).unpad()
     wanted = {
         (int(c), *b) for c, b in zip(targets["labels"][0], targets["boxes"][0].round().tolist(), strict=True)
     }

@@ -14,7 +14,6 @@ from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.core.types import Batch
 from boxcrew.detectors.ssd import Ssd, SsdConfig, Vgg16
 from boxcrew.nets.anchors import to_xyxy
-from boxcrew.nets.torchvision_names import is_torchvision_ssd300, ssd300_from_torchvision
 from boxcrew.testing.detectors import noise_batch
 
 CLASSES = tuple("abcdefgh")
@@ -73,7 +72,7 @@ class Pair:
         torch.manual_seed(0)
         self.theirs = ssd300_vgg16(weights=None, weights_backbone=None, num_classes=1 + len(CLASSES))
         self.ours = Ssd(SsdConfig(scales="coco"), CLASSES)
-        self.ours.load_state_dict(ssd300_from_torchvision(self.theirs.state_dict()), strict=True)
+        self.ours.load_state_dict(self.ours.convert_foreign(self.theirs.state_dict()), strict=True)
         self.batch = noise_batch(300, (5, 2), seed=1)
         captured: list[dict[str, Tensor]] = []
         hook = self.theirs.head.register_forward_hook(lambda _module, _inputs, out: captured.append(out))
@@ -126,7 +125,7 @@ def test_detections_are_torchvisions(pair: Pair) -> None:
     anchors = to_xyxy(pair.ours.anchors)
     raw = {"cls_logits": scores, "bbox_regression": offsets}
     theirs = pair.theirs.postprocess_detections(raw, [anchors] * 2, [(300, 300)] * 2)
-    for ours, other in zip(pair.ours.decode((scores, offsets)), theirs, strict=True):
+    for ours, other in zip(pair.ours.decode((scores, offsets)).unpad(), theirs, strict=True):
         assert len(ours) == 200
         torch.testing.assert_close(ours.scores, other["scores"])
         assert torch.equal(ours.labels + 1, other["labels"])
@@ -135,10 +134,11 @@ def test_detections_are_torchvisions(pair: Pair) -> None:
 
 def test_torchvisions_names_are_known(pair: Pair) -> None:
     state = pair.theirs.state_dict()
-    assert is_torchvision_ssd300(state)
-    assert not is_torchvision_ssd300(pair.ours.state_dict())
+    assert pair.ours.convert_foreign(state).keys() == pair.ours.state_dict().keys()
+    own = pair.ours.state_dict()
+    assert pair.ours.convert_foreign(own) is own
     with pytest.raises(ModelError, match="fc8"):
-        ssd300_from_torchvision(state | {"fc8.weight": torch.zeros(1)})
+        pair.ours.convert_foreign(state | {"fc8.weight": torch.zeros(1)})
     mean = pair.ours.normalize.mean / 255
     torch.testing.assert_close(mean, torch.tensor([0.48235, 0.45882, 0.40784]))
     torch.testing.assert_close(pair.ours.normalize.std, torch.ones(3))

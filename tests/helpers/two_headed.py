@@ -15,10 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from boxcrew.core.types import Batch, Detections, Losses
+from boxcrew.core.types import Batch, Losses, PaddedDetections
 from boxcrew.detectors._base import DETECTORS, DetectorConfig, DetectorNet
 from boxcrew.nets.anchors import BoxCode, Level, default_boxes, to_xyxy
 from boxcrew.nets.layers import Normalize
+from boxcrew.nets.network import ClassRows
 from boxcrew.nets.static import Chosen, hashed_keys, indices_of, nms_top_k, sample_balanced
 
 NAME = "two_headed"
@@ -149,18 +150,22 @@ class TwoHeaded(DetectorNet):
         hidden = self.hidden(pooled.flatten(1)).relu().unflatten(0, boxes.shape[:2])
         return self.scores(hidden), self.offsets(hidden)
 
-    def decode(self, raw: tuple[Tensor, ...]) -> list[Detections]:
+    def decode(self, raw: tuple[Tensor, ...]) -> PaddedDetections:
         scores, offsets, boxes, valid = raw
         best, labels = scores.softmax(dim=-1)[..., 1:].max(dim=-1)
         moved = self.code.decode(offsets, _to_centers(boxes)).clamp(0, self.config.size)
         valid = (valid > 0) & (best > self.config.score_threshold)
-        count = min(self.config.max_detections, best.shape[1])
+        count = self.config.max_detections
         chosen = nms_top_k(moved, best, labels, valid, iou=self.config.nms_iou, count=count)
-        found = zip(*(chosen.gather(value) for value in (moved, best, labels)), chosen.valid, strict=True)
-        return [Detections(boxes=b[keep], scores=s[keep], labels=n[keep]) for b, s, n, keep in found]
+        return PaddedDetections(
+            boxes=chosen.gather(moved),
+            scores=chosen.gather(best),
+            labels=chosen.gather(labels),
+            valid=chosen.valid,
+        )
 
-    def class_tensors(self) -> Mapping[str, int]:
-        return {"scores.weight": 1, "scores.bias": 1}
+    def class_tensors(self) -> Mapping[str, ClassRows]:
+        return dict.fromkeys(("scores.weight", "scores.bias"), ClassRows(shared=1))
 
     def backbone_prefix(self) -> str:
         return "backbone."

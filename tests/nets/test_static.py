@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torchvision.ops import batched_nms
 
+from boxcrew.core.torch_tools.fake import fake_tensors
 from boxcrew.nets.static import hashed_keys, indices_of, nms_top_k, sample_balanced, smallest_keys
 
 DRAWS = torch.tensor([0, 7, -3, 2**62, 7])
@@ -183,7 +183,7 @@ def test_tensors_without_data_have_the_same_shapes() -> None:
 
 def test_on_an_accelerator_nothing_comes_to_the_host() -> None:
     """Fake tensors on `cuda` refuse mixed devices and `.item()`, and need no GPU."""
-    with FakeTensorMode():
+    with fake_tensors():
         assert [(tensor.shape, tensor.device.type) for tensor in step("cuda")] == [
             (shape, "cuda") for shape in SHAPES
         ]

@@ -17,11 +17,14 @@ from boxcrew.data.config import DataConfig
 from boxcrew.data.detection.source import Record
 from boxcrew.data.images.reading import write_image
 from boxcrew.data.loading.workers import Workers
+from boxcrew.recipes import RECIPES
 from boxcrew.tasks import frechet_features
 from boxcrew.tasks.base import TASKS
 from boxcrew.tasks.data import EvalOptions, OpenOptions, TaskData
-from boxcrew.tasks.detection import DetectionConfig, DetectionData, predictor
+from boxcrew.tasks.detection import DetectionConfig, DetectionData
 from boxcrew.testing import task_data as contract
+from boxcrew.testing.devices import check_devices
+from boxcrew.train.loop import optim
 from tests.helpers import two_headed
 
 
@@ -148,7 +151,7 @@ def test_regions_reach_the_network_when_it_is_evaluated(
     assert regions.shape[0] == 2
     assert valid.shape == regions.shape[:2]
     # The same images, one by one and with their regions: the same boxes.
-    predict = predictor(config, task, lambda inputs: inputs)
+    predict = DetectionData.predictor(config, task, lambda inputs: inputs)
     for record, image in zip(task_data.val, evaluation.images, strict=True):
         (detections,), _ = predict([task_data.source.read(record)], [near_objects(record)])
         torch.testing.assert_close(detections.boxes, image.detections.boxes, rtol=1e-3, atol=0.01)
@@ -166,9 +169,21 @@ def check_all(task_data: TaskData) -> None:
     assert task_data.describe(task)
     batch = contract.check_stream(task_data)
     contract.check_losses(task, batch)
-    contract.check_workload(task_data, task)
+    contract.check_workload(task, task_data.largest_batch)
     contract.check_evaluation(task_data, task)
     assert task_data.digest() == task_data.digest()
+
+
+@pytest.mark.parametrize("name", RECIPES.names())
+def test_a_step_of_a_recipe_stays_on_its_device(
+    name: str, tmp_path: Path, tiny_set: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(optim, "FUSED_ON", set())
+    config = RECIPES.get(name)()
+    kind = TASKS.get(config.task.name)
+    path = tiny_set if kind.predicts({}) == "boxes" else write_pictures(tmp_path)
+    opened = kind.open(config.task, OpenOptions(data=DataConfig(path=str(path)), seed=0))
+    check_devices(opened.task(), opened.largest_batch(2), lambda task: optim.optimizer_of(task, config.optim))
 
 
 def test_data_of_another_kind_is_refused(tmp_path: Path) -> None:

@@ -110,8 +110,8 @@ def test_other_classes_keep_the_rows_they_share(
 
 def _require_random_start(net: SsdLite, untouched: SsdLite, classes: tuple[str, ...]) -> None:
     before, after = untouched.state_dict(), net.state_dict()
-    for name, blocks in net.class_tensors().items():
-        shape = (blocks, 1 + len(classes), -1)
+    for name, rows in net.class_tensors().items():
+        shape = (rows.blocks, 1 + len(classes), -1)
         for place, one in enumerate(classes, 1):
             same = torch.equal(after[name].reshape(shape)[:, place], before[name].reshape(shape)[:, place])
             assert same == (one not in OLD) or name.endswith("bias"), (name, one)

@@ -16,6 +16,7 @@ from boxcrew.core.errors import DataError, UsageError
 from boxcrew.core.files import write_json, write_text
 from boxcrew.report.doctor.page import doctor_page
 from boxcrew.report.doctor.report import Diagnosis, diagnose, print_diagnosis, set_name
+from boxcrew.tasks.base import TASKS
 from boxcrew.train.config import RunConfig
 from boxcrew.train.run.directory import choose_folder, require_run
 
@@ -64,7 +65,7 @@ def _of_run(run: Path, names: list[str], tree: Tree) -> RunConfig:
 def _require_detection(config: RunConfig) -> None:
     """Refuse other kinds of data, for which `boxcrew data` is enough."""
     path = config.data.path
-    if config.task.name != "detection" or holds_samples(path, config.data.format):
+    if TASKS.get(config.task.name).predicts({}) != "boxes" or holds_samples(path, config.data.format):
         raise UsageError(
             f"doctor: {path}: only images with boxes can be examined",
             advice=f"boxcrew data {path} shows what is in it",

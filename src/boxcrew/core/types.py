@@ -190,3 +190,24 @@ class Detections:
 
     def cpu(self) -> Detections:
         return Detections(boxes=self.boxes.cpu(), scores=self.scores.cpu(), labels=self.labels.cpu())
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PaddedDetections:
+    """The objects found in B images, best first, padded to K for each image: no shape depends on data."""
+
+    boxes: Tensor  # (B, K, 4) xyxy in pixels of the input
+    scores: Tensor  # (B, K) 0..1, descending
+    labels: Tensor  # (B, K) 0..C-1
+    valid: Tensor  # (B, K) bool, false for padding, which comes last and is 0 everywhere
+
+    def cpu(self) -> PaddedDetections:
+        return PaddedDetections(**{name: value.cpu() for name, value in vars(self).items()})
+
+    def unpad(self) -> list[Detections]:
+        """Return the detections of each image without padding. An accelerator waits for the host here."""
+        images = zip(self.boxes, self.scores, self.labels, self.valid.sum(dim=1).tolist(), strict=True)
+        return [
+            Detections(boxes=boxes[:num], scores=scores[:num], labels=labels[:num])
+            for boxes, scores, labels, num in images
+        ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 import torch
@@ -12,21 +11,15 @@ import torch
 from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Bools, Floats, Ints, Target
 from boxcrew.data.transforms.pipeline import TransformsConfig
-from boxcrew.detectors._base import DetectorConfig, DetectorNet, build_detector
-from boxcrew.detectors._multibox import MultiBoxConfig
+from boxcrew.detectors._base import DetectorConfig, DetectorNet, MissReason, build_detector
 from boxcrew.detectors._objects import Objects, counted_objects
 
-Reason = Literal["between", "small", "large", "long"]
-
-_SIZES = (128, 192, 256, 320, 384, 512, 640, 768, 1024, 1280)  # input sizes, tried from half to twice
-_PAPER_SIZES = (300, 512)  # the same for a detector that takes only these
 _SAMPLE = 2000  # boxes that other settings are measured on
-FINEST = 8  # the finest stride worth trying
 _GAIN = 0.01  # share of boxes that a setting must gain to be advised
 _FEW_LOST = 0.02  # share of lost boxes up to which there is no advice
 _PROBE_FACTOR = 1.5  # by which a box is grown or shrunk to see why it is lost
 _MAX_PROBE_RATIO = 2.0  # of longer to shorter side, of a box made less elongated
-_COMMON_IOU = 0.5  # for detectors without a setting match_iou
+_COMMON_IOU = 0.5  # for detectors without a setting for matches
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,7 +65,8 @@ class _Settings:
 
     @property
     def threshold(self) -> float:
-        return self.config.match_iou if isinstance(self.config, MultiBoxConfig) else _COMMON_IOU
+        setting = self.config.match_setting
+        return float(getattr(self.config, setting)) if setting else _COMMON_IOU
 
     def adapted(self, objects: Objects) -> _Settings:
         """Return a copy with `auto` adapted to these objects, as a run adapts it to its training set."""
@@ -149,8 +143,9 @@ def _overlaps(network: DetectorNet, placed: Floats) -> Floats | None:
 
 
 def _other_sizes(settings: _Settings, objects: Objects) -> Iterator[tuple[int, float]]:
+    """Yield the sizes from half to twice the present one, each with the share of boxes it would match."""
     current = settings.config.size
-    for size in _SIZES if settings.changed({"detector.size": _SIZES[0]}) else _PAPER_SIZES:
+    for size in settings.config.sizes:
         if current / 2 <= size <= current * 2 and size != current:
             resized = settings.changed({"detector.size": size})
             share = None if resized is None else resized.share(objects)
@@ -158,7 +153,7 @@ def _other_sizes(settings: _Settings, objects: Objects) -> Iterator[tuple[int, f
                 yield size, share
 
 
-def _main_reason(network: DetectorNet, lost: Floats, draw: np.random.Generator) -> Reason:
+def _main_reason(network: DetectorNet, lost: Floats, draw: np.random.Generator) -> MissReason:
     """Return why most of these boxes (in pixels of the input) are lost.
 
     Each box is compared to default boxes as it is, grown, shrunk and made less elongated; the best variant
@@ -168,7 +163,7 @@ def _main_reason(network: DetectorNet, lost: Floats, draw: np.random.Generator) 
     centre, sides = (sample[:, :2] + sample[:, 2:]) / 2, np.maximum(sample[:, 2:] - sample[:, :2], 1)
     middle = np.sqrt(sides.prod(axis=1, keepdims=True))
     shorter = np.clip(sides, middle / _MAX_PROBE_RATIO**0.5, middle * _MAX_PROBE_RATIO**0.5)
-    probes: dict[Reason, Floats] = {
+    probes: dict[MissReason, Floats] = {
         "between": sides,
         "small": sides * _PROBE_FACTOR,
         "large": sides / _PROBE_FACTOR,
@@ -193,14 +188,14 @@ def _smallest_side(placed: Floats, lost: Bools) -> float | None:
     return float(sides[order[best]]) if more_lost[best] > 0 else None
 
 
-_REASONS: Mapping[Reason, str] = {
+_REASONS: Mapping[MissReason, str] = {
     "between": "most of the others lie between default boxes",
     "small": "most of the others are too small",
     "large": "most of the others are larger than any default box",
     "long": "most of the others are longer and narrower than any default box",
 }
-_LAST_RESORTS: Mapping[Reason, str] = {
-    "between": "a smaller detector.match_iou would give them more than their one forced match",
+_LAST_RESORTS: Mapping[MissReason, str] = {
+    "between": "each of them has only the default box that overlaps it most to learn from",
     "small": "take photos from closer, or cut the images into tiles",
     "large": "take photos from farther away",
     "long": "label such objects in parts, where a part is enough",
@@ -213,7 +208,7 @@ class _AdviceWriter:
     settings: _Settings  # the same with `auto` adapted
     share: float
     num_boxes: int
-    reason: Reason | None
+    reason: MissReason | None
     side: float | None
 
     def write(self, objects: Objects, alternatives: Mapping[int, float]) -> str:
@@ -228,7 +223,7 @@ class _AdviceWriter:
         under = None if self.side is None else f"most boxes under {self.side:.0f} px of the input are lost"
         return f"{head}; {under or _REASONS[self.reason]}: {self._remedy(self.reason, objects, alternatives)}"
 
-    def _remedy(self, reason: Reason, objects: Objects, alternatives: Mapping[int, float]) -> str:
+    def _remedy(self, reason: MissReason, objects: Objects, alternatives: Mapping[int, float]) -> str:
         """Return the cheapest settings that match about as many boxes as the best ones tried."""
         current = self.settings.share(objects) or 0.0
         larger = {
@@ -236,13 +231,16 @@ class _AdviceWriter:
         }
         tried = {**dict(self._try(reason, objects)), **larger}
         better = [(words, share) for words, share in tried.items() if share >= current + _GAIN]
+        setting = self.settings.config.match_setting
+        if not better and reason == "between" and setting:
+            return f"a smaller detector.{setting} would give them more than their one forced match"
         if not better:
             return _LAST_RESORTS[reason]
         best = max(share for _, share in better)
         words, share = next((words, share) for words, share in better if share >= best - _GAIN)
         return f"{words} would match {_percent(share)}"
 
-    def _try(self, reason: Reason, objects: Objects) -> Iterator[tuple[str, float]]:
+    def _try(self, reason: MissReason, objects: Objects) -> Iterator[tuple[str, float]]:
         for changes in self._changes(reason):
             changed = self.settings.changed(changes)
             share = None if changed is None else changed.share(objects)
@@ -252,20 +250,13 @@ class _AdviceWriter:
                 if new:
                     yield " ".join(f"{key}={value}" for key, value in new.items()), share
 
-    def _changes(self, reason: Reason) -> Iterator[dict[str, object]]:
-        """Yield settings to try; those that make the detector slower come last."""
+    def _changes(self, reason: MissReason) -> Iterator[dict[str, object]]:
+        """Yield settings to try by full keys; those that make the detector slower come last."""
         if reason == "long":
             resize = self.settings.transforms.resize
             yield {"transforms.resize": "letterbox" if resize == "squash" else "squash"}
-            return
-        yield {"detector.scales": "coco"}
-        scales: dict[str, object] = {"detector.min_scale": "auto", "detector.max_scale": "auto"}
-        yield scales
-        if reason == "large":
-            yield {**scales, "detector.levels": 6}
-        else:
-            was_auto = self.requested.config.tree().get("finest_stride") == "auto"
-            yield {**scales, "detector.finest_stride": FINEST if was_auto else "auto"}
+        for changes in self.requested.config.coverage_changes(reason):
+            yield {f"detector.{name}": value for name, value in changes.items()}
 
 
 def _percent(share: float) -> str:

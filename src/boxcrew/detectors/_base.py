@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Self
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 from torch import Tensor
 
 from boxcrew.core.config import Config
 from boxcrew.core.registry import Registry
-from boxcrew.core.types import Batch, Detections, Losses
+from boxcrew.core.types import Batch, Detections, Losses, PaddedDetections
 from boxcrew.nets.layers import Normalize
-from boxcrew.nets.network import Network
+from boxcrew.nets.network import ClassRows, Network
+
+MissReason = Literal["between", "small", "large", "long"]
+"""Why default boxes do not match a box: it lies between them, or has another size or shape."""
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -23,6 +26,8 @@ class DetectorConfig(Config):
 
     group = "detector"
     shorthand = "name"
+    sizes: ClassVar[tuple[int, ...]] = (128, 192, 256, 320, 384, 512, 640, 768, 1024, 1280)  # worth trying
+    match_setting: ClassVar[str] = ""  # the setting with the IoU that matches a default box to an object
 
     name: str
     """Detector."""
@@ -41,12 +46,21 @@ class DetectorConfig(Config):
         """
         return self, ""
 
+    def coverage_changes(self, reason: MissReason) -> Iterator[Mapping[str, object]]:  # noqa: ARG002
+        """Yield changes of settings that may match more boxes, if most are missed for that reason.
+        Changes that make the detector slower come last.
+        """
+        yield from ()
+
 
 class DetectorNet(Network):
-    """A network that finds boxes. Images are (B, 3, size, size), RGB, 0..255, uint8 or float."""
+    """A network that finds boxes. Images are (B, 3, size, size), RGB, 0..255, uint8 or float.
+
+    Shapes are static: `forward`, `losses` and `decode` run on tensors without data, and no shape or branch
+    in them depends on values. Where a number of things varies, there is a fixed count with a mask.
+    """
 
     config_class: ClassVar[type[DetectorConfig]]
-    background_rows = 1
     normalize: Normalize
 
     def __init__(self, config: DetectorConfig, classes: tuple[str, ...]) -> None:
@@ -64,11 +78,11 @@ class DetectorNet(Network):
         """Return the training losses as sums over the batch."""
 
     @abstractmethod
-    def decode(self, raw: tuple[Tensor, ...]) -> list[Detections]:
-        """Turn the raw outputs of `forward` into the detections of each image, in pixels of the input."""
+    def decode(self, raw: tuple[Tensor, ...]) -> PaddedDetections:
+        """Turn the raw outputs of `forward` into `max_detections` for each image, in pixels of the input."""
 
     def predict(self, images: Tensor, *extra: Tensor) -> list[Detections]:
-        return self.decode(self(images, *extra))
+        return self.decode(self(images, *extra)).unpad()
 
     def starting_overlap(self, boxes: Tensor) -> Tensor | None:  # noqa: ARG002  no default boxes here
         """Return the IoU (N,) of each box (N, 4), xyxy in pixels of the input, with its best default box.
@@ -77,16 +91,10 @@ class DetectorNet(Network):
         return None
 
     @abstractmethod
-    def class_tensors(self) -> Mapping[str, int]: ...
-
-    @abstractmethod
-    def backbone_prefix(self) -> str: ...
+    def class_tensors(self) -> Mapping[str, ClassRows]: ...
 
     def normalization(self) -> Normalize:
         return self.normalize
-
-    @abstractmethod
-    def expected_normalization(self) -> tuple[tuple[float, ...], tuple[float, ...]]: ...
 
 
 DETECTORS: Registry[type[DetectorNet]] = Registry("detector", "boxcrew.detectors")

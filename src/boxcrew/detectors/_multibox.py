@@ -10,16 +10,20 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from boxcrew.core.types import Batch, Detections, Losses
+from boxcrew.core.types import Batch, Losses, PaddedDetections
 from boxcrew.detectors._base import DetectorConfig, DetectorNet
 from boxcrew.nets.anchors import BoxCode, Level, default_boxes, to_xyxy
 from boxcrew.nets.matching import hard_negatives, match
+from boxcrew.nets.network import ClassRows
+from boxcrew.nets.static import nms_top_k
 
 CANDIDATES = 400  # boxes of each class and image that go into non-maximum suppression
 _PAIRS = 250_000  # IoUs computed at once: few enough to stay in a processor's cache
 
 
 class MultiBoxConfig(DetectorConfig):
+    match_setting = "match_iou"
+
     match_iou: float = Field(default=0.5, gt=0, le=1)
     """Default boxes that overlap an object by this much learn it."""
     negatives: int = Field(default=3, ge=1)
@@ -100,25 +104,31 @@ class MultiBoxNet(DetectorNet):
             weight=positive.sum().to(class_loss.dtype),
         )
 
-    def decode(self, raw: tuple[Tensor, ...]) -> list[Detections]:
+    def decode(self, raw: tuple[Tensor, ...]) -> PaddedDetections:
         from torchvision.ops import clip_boxes_to_image
 
         scores, offsets = raw
+        size, num_anchors = self.config.size, len(self.anchors)
         probabilities = scores.float().softmax(dim=-1)[..., 1:]
-        boxes = clip_boxes_to_image(
-            self.code.decode(offsets.float(), self.anchors), (self.config.size, self.config.size)
+        boxes = clip_boxes_to_image(self.code.decode(offsets.float(), self.anchors), (size, size))
+        best, anchor = probabilities.topk(min(CANDIDATES, num_anchors), dim=1)
+        labels = torch.arange(best.shape[2], device=best.device).expand_as(best).flatten(1)
+        best, anchor = best.flatten(1), anchor.flatten(1)
+        candidates = boxes.gather(1, anchor[..., None].expand(-1, -1, 4))
+        chosen = nms_top_k(
+            candidates,
+            best,
+            labels,
+            best > self.config.score_threshold,
+            iou=self.config.nms_iou,
+            count=self.config.max_detections,
         )
-        return [self._decode_image(*image) for image in zip(probabilities, boxes, strict=True)]
-
-    def _decode_image(self, probabilities: Tensor, boxes: Tensor) -> Detections:
-        from torchvision.ops import batched_nms
-
-        best, anchor = probabilities.topk(min(CANDIDATES, len(probabilities)), dim=0)
-        labels = torch.arange(best.shape[1], device=best.device).expand_as(best)
-        keep = best > self.config.score_threshold
-        best, anchor, labels = best[keep], anchor[keep], labels[keep]
-        kept = batched_nms(boxes[anchor], best, labels, self.config.nms_iou)[: self.config.max_detections]
-        return Detections(boxes=boxes[anchor[kept]], scores=best[kept], labels=labels[kept])
+        return PaddedDetections(
+            boxes=chosen.gather(candidates),
+            scores=chosen.gather(best),
+            labels=chosen.gather(labels),
+            valid=chosen.valid,
+        )
 
     def starting_overlap(self, boxes: Tensor) -> Tensor:
         """Return the IoU (N,) of each box with its best default box.
@@ -131,13 +141,13 @@ class MultiBoxNet(DetectorNet):
         chunks = [boxes[i : i + at_once] for i in range(0, len(boxes), at_once)]
         return torch.cat([boxes.new_zeros(0), *(box_iou(chunk, anchors).amax(dim=1) for chunk in chunks)])
 
-    def class_tensors(self) -> Mapping[str, int]:
-        rows: dict[str, int] = {}
+    def class_tensors(self) -> Mapping[str, ClassRows]:
+        rows: dict[str, ClassRows] = {}
         for i, (head, blocks) in enumerate(zip(self.class_heads, self.boxes_per_cell, strict=True)):
             name, layer = list(head.named_modules())[-1]
             assert isinstance(layer, nn.Conv2d)
             prefix = f"class_heads.{i}.{name}." if name else f"class_heads.{i}."
-            rows |= {f"{prefix}weight": blocks, f"{prefix}bias": blocks}
+            rows |= dict.fromkeys((f"{prefix}weight", f"{prefix}bias"), ClassRows(blocks=blocks, shared=1))
         return rows
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Annotated, Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator
 from torch import Tensor, nn
 
-from boxcrew.detectors._base import DETECTORS
+from boxcrew.detectors._base import DETECTORS, MissReason
 from boxcrew.detectors._multibox import MultiBoxConfig, MultiBoxNet
+from boxcrew.detectors._torchvision_ssd import is_torchvision_ssd300, ssd300_from_torchvision
 from boxcrew.nets.anchors import Level, paper_shapes
 from boxcrew.nets.backbones import IMAGENET_MEAN, IMAGENET_STD
 from boxcrew.nets.layers import L2Norm, Normalize
+from boxcrew.nets.weights import State
 
 
 def _number(value: object) -> object:
@@ -20,11 +22,17 @@ def _number(value: object) -> object:
 
 
 class SsdConfig(MultiBoxConfig):
+    sizes: ClassVar[tuple[int, ...]] = (300, 512)
+
     name: Literal["ssd"] = "ssd"
     size: Annotated[Literal[300, 512], BeforeValidator(_number)] = 300
     """Side of the square input in pixels: 300 or 512, the paper's two."""
     scales: Literal["voc", "coco"] = "voc"
     """Sizes of the default boxes: the paper's for VOC or for COCO."""
+
+    def coverage_changes(self, reason: MissReason) -> Iterator[Mapping[str, object]]:
+        if reason != "long":
+            yield {"scales": "coco"}
 
 
 # Sides of the default boxes in pixels, one more than there are maps (section 3.1; 3.4 for COCO).
@@ -77,6 +85,9 @@ class Ssd(MultiBoxNet):
 
     def expected_normalization(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         return IMAGENET_MEAN, IMAGENET_STD
+
+    def convert_foreign(self, state: State) -> State:
+        return ssd300_from_torchvision(state) if is_torchvision_ssd300(state) else state
 
 
 class Vgg16(nn.Module):

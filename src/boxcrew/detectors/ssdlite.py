@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Annotated, Literal, Self
 
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 from boxcrew.core.errors import UsageError
 from boxcrew.detectors._anchor_adapt import AnchorLayout, adapt_layout, anchor_layouts
-from boxcrew.detectors._base import DETECTORS
+from boxcrew.detectors._base import DETECTORS, MissReason
 from boxcrew.detectors._multibox import MultiBoxConfig, MultiBoxNet
 from boxcrew.nets.anchors import Level, paper_shapes
 from boxcrew.nets.backbones import Backbone
@@ -83,6 +84,16 @@ class SsdLiteConfig(MultiBoxConfig):
         )
         changes = {name: value for name, value in vars(layout).items() if getattr(self, name) == "auto"}
         return self.model_copy(update=changes), note
+
+    def coverage_changes(self, reason: MissReason) -> Iterator[Mapping[str, object]]:
+        if reason == "long":
+            return
+        scales = {"min_scale": "auto", "max_scale": "auto"}
+        yield scales
+        if reason == "large":
+            yield {**scales, "levels": 6}
+        else:
+            yield {**scales, "finest_stride": AUTO_STRIDES[0] if self.finest_stride == "auto" else "auto"}
 
     def _levels_of(self, layout: AnchorLayout) -> list[Level]:
         """Return the levels for a layout, with map sizes rounded as most backbones do."""

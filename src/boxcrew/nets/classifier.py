@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from boxcrew.core.errors import UsageError
 from boxcrew.core.registry import suggest
 from boxcrew.nets.layers import Normalize
-from boxcrew.nets.network import Network
+from boxcrew.nets.network import ClassRows, Network
 
 
 class Classifier(Network):
@@ -44,9 +44,9 @@ class Classifier(Network):
     def normalized(self, inputs: Tensor) -> Tensor:
         return inputs if self.normalize is None else self.normalize(inputs)
 
-    def class_tensors(self) -> Mapping[str, int]:
+    def class_tensors(self) -> Mapping[str, ClassRows]:
         head = "body.reader.head" if isinstance(self.body, Rows) else "body.head"
-        return {f"{head}.weight": 1, f"{head}.bias": 1}
+        return dict.fromkeys((f"{head}.weight", f"{head}.bias"), ClassRows())
 
     def token_tensors(self) -> tuple[str, ...]:
         return ("body.embedding.weight",) if "alphabet" in self.meaning else ()

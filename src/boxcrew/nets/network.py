@@ -4,11 +4,26 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from torch import nn
 
 from boxcrew.nets.layers import Normalize
+from boxcrew.nets.weights import State
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassRows:
+    """How the rows of a tensor belong to classes: it can be reshaped to (blocks, shared + C, each, …)."""
+
+    blocks: int = 1
+    shared: int = 0  # rows of each block before those of the classes, such as one for the background
+    each: int = 1  # rows for each class, such as 4 offsets
+
+    def count(self, num_classes: int) -> int:
+        """Return the number of rows of the tensor."""
+        return self.blocks * (self.shared + num_classes) * self.each
 
 
 class Network(nn.Module, ABC):
@@ -16,7 +31,6 @@ class Network(nn.Module, ABC):
     `meaning` is described in `data/examples/alphabet.py`.
     """
 
-    background_rows: ClassVar[int] = 0  # that precede the rows of the classes in each block of a class tensor
     full_backbone: ClassVar[bool] = False  # whether it has all layers of a timm network but the classifier
 
     def __init__(self, classes: tuple[str, ...] = (), meaning: Mapping[str, Any] | None = None) -> None:
@@ -24,11 +38,15 @@ class Network(nn.Module, ABC):
         self.classes = classes
         self.meaning = meaning or {}
 
-    def class_tensors(self) -> Mapping[str, int]:
-        """Return the state names of tensors with a row for each class, and how many blocks of rows each has.
+    def class_tensors(self) -> Mapping[str, ClassRows]:
+        """Return the state names of tensors with rows for each class, and where these rows are.
         Fine-tuning uses it to keep the rows of classes that two data sets share.
         """
         return {}
+
+    def convert_foreign(self, state: State) -> State:
+        """Return the state of another project's network under the names here, if it is a known one."""
+        return state
 
     def token_tensors(self) -> tuple[str, ...]:
         """Return the state names of tensors with a row for each token, which are kept by character."""

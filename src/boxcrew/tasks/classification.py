@@ -34,7 +34,7 @@ from boxcrew.nets.classifier import Classifier
 from boxcrew.nets.regularise import l1, limit_norms_
 from boxcrew.tasks.augmentation import AugmentConfig
 from boxcrew.tasks.base import TASKS, Task
-from boxcrew.tasks.data import EvalOptions, ImageSheets, OpenOptions, ScoreTable
+from boxcrew.tasks.data import EvalOptions, ImageSheets, OpenOptions, Prediction, ScoreTable
 from boxcrew.tasks.example_data import ExampleConfig, ExampleData
 from boxcrew.tasks.example_drawing import draw_examples
 from boxcrew.tasks.facts import ExampleFacts
@@ -180,6 +180,10 @@ class ClassData(ExampleData[ClassesConfigT], Generic[ClassesConfigT]):
     def build(cls, config: ClassesConfigT, facts: ExampleFacts) -> Task:
         counts = torch.tensor(facts.counts, dtype=torch.float32)
         return ClassificationTask(config.net.build(facts), config, counts)
+
+    @classmethod
+    def predicts(cls, facts: ExampleFacts) -> Prediction:
+        return "classes" if facts.classes else "text"
 
     @property
     def facts(self) -> ExampleFacts:

@@ -5,16 +5,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Protocol, Self
+from typing import Any, ClassVar, Generic, Literal, Protocol, Self
 
 from torch import Tensor
 from typing_extensions import TypeVar
 
-from boxcrew.core.types import Batch, Image
+from boxcrew.core.errors import UsageError
+from boxcrew.core.types import Batch, Image, Target
 from boxcrew.data.checks.problem import Problem
 from boxcrew.data.config import DataConfig
 from boxcrew.data.loading.workers import Workers
 from boxcrew.evaluate.advice import Advice, imbalance, missing_data, too_complex
+from boxcrew.evaluate.detection.predictor import Predictor
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.tasks.base import Task, TaskConfig
 from boxcrew.tasks.facts import DataFacts
@@ -25,6 +27,8 @@ EvaluationT = TypeVar("EvaluationT", bound=Evaluation, default=Any)
 
 ImageSheets = Mapping[str, Sequence[Image]]
 """Images to show together, by a name such as val/predictions."""
+
+Prediction = Literal["boxes", "classes", "text", "images"]
 
 ALL_SPLITS = "all"  # as the split to evaluate a network on; never in training
 
@@ -192,12 +196,33 @@ class TaskData(TrainData, EvalData[EvaluationT], DataSummary, Generic[ConfigT, F
     def build(cls, config: ConfigT, facts: FactsT) -> Task:
         """Return the task with its network, initialized from torch's random numbers."""
 
+    @classmethod
+    @abstractmethod
+    def predicts(cls, facts: FactsT) -> Prediction:
+        """Return what a network for data with these facts predicts."""
+
+    @classmethod
+    def predictor(
+        cls,
+        config: ConfigT,
+        task: Task,  # noqa: ARG003
+        move: Callable[[Tensor], Tensor],  # noqa: ARG003
+    ) -> Predictor:
+        """Return what finds boxes by a task's network; `UsageError` if it predicts something else.
+        `move` brings inputs to the device of the network.
+        """
+        raise UsageError(f"task={config.name}: this works for detectors only")
+
     @property
     @abstractmethod
     def facts(self) -> FactsT: ...
 
     def task(self) -> Task:
         return self.build(self.config, self.facts)
+
+    def train_objects(self) -> tuple[list[Target], list[tuple[int, int]]] | None:
+        """Return the objects and the (width, height) of each training image; None if there are no boxes."""
+        return None
 
     @abstractmethod
     def describe(self, task: Task) -> str:

@@ -47,6 +47,7 @@ from boxcrew.tasks.data import (
     Loader,
     LoaderOptions,
     OpenOptions,
+    Prediction,
     ScoreTable,
     TaskData,
 )
@@ -141,6 +142,16 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
     def build(cls, config: DetectionConfig, facts: DataFacts) -> DetectionTask:
         return DetectionTask(build_detector(config.detector, facts.classes))
 
+    @classmethod
+    def predicts(cls, facts: DataFacts) -> Prediction:  # noqa: ARG003
+        return "boxes"
+
+    @classmethod
+    def predictor(cls, config: DetectionConfig, task: Task, move: Callable[[Tensor], Tensor]) -> Predictor:
+        assert isinstance(task.network, DetectorNet)
+        pipeline = eval_pipeline(config.transforms, config.detector.size, config.detector.size)
+        return Predictor(detector=task.network, pipeline=pipeline, move=move)
+
     @property
     def facts(self) -> DataFacts:
         return DataFacts(classes=self.source.classes)
@@ -161,10 +172,13 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
 
     def adapted(self) -> tuple[Self, str]:
         """Return this with default boxes adapted to the training objects, and a sentence about it."""
-        sizes = [(record.width, record.height) for record in self.train]
-        _, objects = counted_objects([record.target for record in self.train], sizes)
+        _, objects = counted_objects(*self.train_objects())
         detector, sentence = objects.adapt(self.config.detector, self.config.transforms)
         return replace(self, config=self.config.model_copy(update={"detector": detector})), sentence
+
+    def train_objects(self) -> tuple[list[Target], list[tuple[int, int]]]:
+        targets = [record.target for record in self.train]
+        return targets, [(record.width, record.height) for record in self.train]
 
     def class_counts(self) -> Mapping[str, int]:
         labels = np.concatenate([record.target.labels for record in self.train])
@@ -243,7 +257,7 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
             workers=options.workers,
             regions=self.regions,
         )
-        return evaluator(predictor(self.config, task, move), progress=options.progress)
+        return evaluator(self.predictor(self.config, task, move), progress=options.progress)
 
     def advice_after(
         self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions, last: DetectionEvaluation
@@ -273,13 +287,6 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
         rows = [_row("all", report["numbers"], sum(scores["num_objects"] for scores in classes))]
         rows += [_row(scores["name"], scores, scores["num_objects"]) for scores in classes]
         return ScoreTable(columns=("class", "objects", "precision", "recall", "AP50", "AP"), rows=tuple(rows))
-
-
-def predictor(config: DetectionConfig, task: Task, move: Callable[[Tensor], Tensor]) -> Predictor:
-    """Return a predictor with a task's detector. `move` brings inputs to its device."""
-    assert isinstance(task.network, DetectorNet)
-    pipeline = eval_pipeline(config.transforms, config.detector.size, config.detector.size)
-    return Predictor(detector=task.network, pipeline=pipeline, move=move)
 
 
 def _row(name: str, numbers: Mapping[str, Any], num_objects: int) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ from boxcrew.nets.network import Network
 from boxcrew.nets.regularise import gradient_penalty
 from boxcrew.tasks.augmentation import AugmentConfig
 from boxcrew.tasks.base import TASKS, Task
-from boxcrew.tasks.data import EvalOptions, ImageSheets, ScoreTable
+from boxcrew.tasks.data import EvalOptions, ImageSheets, Prediction, ScoreTable
 from boxcrew.tasks.example_data import ExampleConfig, ExampleData
 from boxcrew.tasks.example_drawing import enlarged
 from boxcrew.tasks.facts import ExampleFacts
@@ -225,6 +225,10 @@ class GanData(ExampleData[GanConfig, GanEvaluation]):
         net = Gan(generator, critic)
         initialize(net, config.fill)
         return GanTask(net, config)
+
+    @classmethod
+    def predicts(cls, facts: ExampleFacts) -> Prediction:  # noqa: ARG003
+        return "images"
 
     def largest_batch(self, num_samples: int) -> Batch:
         batch = super().largest_batch(num_samples)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 
 import torch
 
@@ -101,9 +102,9 @@ def check_losses(task: Task, batch: Batch) -> None:
     task.zero_grad(set_to_none=True)
 
 
-def check_workload(task_data: TrainData, task: Task) -> None:
+def check_workload(task: Task, make_batch: Callable[[int], Batch]) -> None:
     """Check that a step's workload can be computed without data, and grows with its samples."""
-    workload = workload_of(task, task_data.largest_batch, slots=1, averages=False)
+    workload = workload_of(task, make_batch, slots=1, averages=False)
     assert workload.whole.operations > 0
     assert workload.whole.peak.at(64) > workload.whole.peak.at(2)
 

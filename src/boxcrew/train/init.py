@@ -18,8 +18,7 @@ from boxcrew.core.config import Config, Names, commas
 from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.core.registry import suggest
 from boxcrew.core.units import counted
-from boxcrew.nets.network import Network
-from boxcrew.nets.torchvision_names import is_torchvision_ssd300, ssd300_from_torchvision
+from boxcrew.nets.network import ClassRows, Network
 from boxcrew.nets.weights import (
     State,
     Weights,
@@ -164,7 +163,7 @@ class Resume(InitConfig):
 
 
 class Finetune(InitConfig):
-    """The weights of a trained network, for the same or other classes; also torchvision's `ssd300_vgg16`."""
+    """A network trained before, for these classes or others; also another project's, if it is known here."""
 
     kind: Literal["finetune"] = "finetune"
     checkpoint: Path
@@ -176,7 +175,7 @@ class Finetune(InitConfig):
 
     def fill(self, network: Network) -> InitReport:
         weights = read_weights(find_weights(self.checkpoint, which="best"))
-        state = self._renamed(weights)
+        state = self._renamed(weights, network)
         excluded = matching(state, self.exclude, "init.exclude")
         offered = {name: value for name, value in state.items() if name not in excluded}
         facts = (weights.meta or {}).get("facts", {})
@@ -208,10 +207,8 @@ class Finetune(InitConfig):
             else "",
         )
 
-    def _renamed(self, weights: Weights) -> State:
-        state = dict(weights.state)
-        if is_torchvision_ssd300(state):
-            state = ssd300_from_torchvision(state)
+    def _renamed(self, weights: Weights, network: Network) -> State:
+        state = network.convert_foreign(dict(weights.state))
         for old, new in self.rename.items():
             if not any(name.startswith(old) for name in state):
                 raise UsageError(
@@ -240,17 +237,15 @@ def matching(names: Sequence[str] | State, patterns: Sequence[str], setting: str
 
 
 def remake_class_rows(network: Network, offered: State, old_classes: tuple[str, ...]) -> State:
-    """Return the class heads for this network's classes: rows of the background and of classes with the same
-    name come from `offered`, the others keep their random start. Empty if the classes are the same, in order.
+    """Return the class heads for this network's classes. Shared rows (the background's) and those of classes
+    known by name come from `offered`, the others keep their random start. Empty if the classes are the same.
     """
-    background = range(network.background_rows)
-    old_names, new_names = (*background, *old_classes), (*background, *network.classes)
-    return _remade(network, offered, network.class_tensors(), old_names, new_names)
+    return _remade(network, offered, network.class_tensors(), old_classes, network.classes)
 
 
 def remake_token_rows(network: Network, offered: State, old_meaning: Mapping[str, Any]) -> State:
     """Return the tensors with a row for each character, with the rows of known characters from `offered`."""
-    tensors = dict.fromkeys(network.token_tensors(), 1)
+    tensors = dict.fromkeys(network.token_tensors(), ClassRows())
     if not tensors or "alphabet" not in old_meaning:
         return {}
     return _remade(network, offered, tensors, _token_names(old_meaning), _token_names(network.meaning))
@@ -269,25 +264,27 @@ def _token_names(meaning: Mapping[str, Any]) -> RowNames:
 
 
 def _remade(
-    network: Network, offered: State, tensors: Mapping[str, int], old_names: RowNames, new_names: RowNames
+    network: Network, offered: State, tensors: Mapping[str, ClassRows], old: RowNames, new: RowNames
 ) -> State:
-    """Return the named tensors with known rows copied. `tensors` says how many blocks of rows each has."""
-    if old_names == new_names:
+    """Return the tensors with the rows of all names that are both in `old` and in `new`."""
+    if old == new:
         return {}
-    row_of = {name: row for row, name in enumerate(old_names)}
-    new_rows = [row for row, name in enumerate(new_names) if name in row_of]
-    old_rows = [row_of[new_names[row]] for row in new_rows]
     state = network.state_dict()
     remade: State = {}
-    for name, blocks in tensors.items():
-        if name not in offered or len(offered[name]) != blocks * len(old_names):
+    for name, rows in tensors.items():
+        if name not in offered or len(offered[name]) != rows.count(len(old)):
             continue
         if offered[name].shape[1:] != state[name].shape[1:]:
             continue
-        old = offered[name].reshape(blocks, len(old_names), *offered[name].shape[1:])
-        new = state[name].clone().reshape(blocks, len(new_names), *state[name].shape[1:])
-        new[:, new_rows] = old[:, old_rows].to(new.dtype)
-        remade[name] = new.reshape(state[name].shape)
+        old_rows = {row_name: row for row, row_name in enumerate((*range(rows.shared), *old))}
+        new_rows = {row_name: row for row, row_name in enumerate((*range(rows.shared), *new))}
+        kept = [row_name for row_name in new_rows if row_name in old_rows]
+        source = offered[name].reshape(rows.blocks, len(old_rows), -1)
+        target = state[name].clone().reshape(rows.blocks, len(new_rows), -1)
+        target[:, [new_rows[row] for row in kept]] = source[:, [old_rows[row] for row in kept]].to(
+            target.dtype
+        )
+        remade[name] = target.reshape(state[name].shape)
     return remade
 
 

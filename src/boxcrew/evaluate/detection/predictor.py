@@ -83,7 +83,7 @@ class Predictor:
             if raw[0].is_cuda:
                 torch.cuda.synchronize()
             computed = time.perf_counter()
-            decoded = [detections.cpu() for detections in self.detector.decode(raw)]
+            decoded = self.detector.decode(raw).cpu().unpad()
         restored = [_restore(*triple) for triple in zip(decoded, views, sizes, strict=True)]
         ended = time.perf_counter()
         return restored, PredictSeconds(

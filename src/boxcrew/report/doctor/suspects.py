@@ -11,7 +11,7 @@ from boxcrew.data.loading.workers import Workers
 from boxcrew.evaluate.detection.evaluator import Evaluator
 from boxcrew.evaluate.detection.metric import EvaluatedImage
 from boxcrew.evaluate.detection.suspects import Suspect, suspects_of
-from boxcrew.tasks.detection import predictor, require_detection
+from boxcrew.tasks.base import TASKS
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.loading import load_task
 
@@ -27,7 +27,8 @@ def find_suspects(
     loaded = load_task(run, device=device, batch=_BATCH)
     if source.classes != loaded.task.network.classes:
         source = source.with_classes(loaded.task.network.classes)
-    predict = predictor(require_detection(loaded.config), loaded.task, loaded.deployment.to_device)
+    kind = TASKS.get(loaded.config.name)
+    predict = kind.predictor(loaded.config, loaded.task, loaded.deployment.to_device)
     workers = Workers(num=loaded.deployment.plan.loader_workers)
     evaluated: dict[str, tuple[EvaluatedImage, ...]] = {}
     with loaded.deployment, screen.progress("comparing labels with detections") as progress:

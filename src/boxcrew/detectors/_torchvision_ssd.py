@@ -1,4 +1,4 @@
-"""Conversion of torchvision's SSD300 state to the names of `detectors/ssd.py`."""
+"""Conversion of torchvision's SSD300 state to the names of `ssd.py`."""
 
 from __future__ import annotations
 
