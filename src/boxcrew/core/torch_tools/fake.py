@@ -31,8 +31,10 @@ def fake_copy(value: Copied, *, device: str = "cuda") -> Copied:
     """Copy a module or a dataclass of tensors to a fake device; call it inside `fake_tensors`.
     Tensors that a module does not register stay where they are, as with `Module.to`.
     """
-    is_module = isinstance(value, nn.Module)
-    tensors = [*value.parameters(), *value.buffers()] if is_module else tensors_in(vars(value))
+    if isinstance(value, nn.Module):
+        tensors = [*value.parameters(), *value.buffers()]
+    else:
+        tensors = tensors_in(vars(value))
     return copy.deepcopy(value, {id(tensor): _fake(tensor, device) for tensor in tensors})
 
 
