@@ -15,7 +15,7 @@ from boxcrew.nets.weights import State
 
 @dataclass(frozen=True, kw_only=True)
 class ClassRows:
-    """How the rows of a tensor belong to classes: it can be reshaped to (blocks, shared + C, each, …)."""
+    """The layout of a tensor with rows for C classes: it can be reshaped to (blocks, shared + C, each, …)."""
 
     blocks: int = 1
     shared: int = 0  # rows of each block before those of the classes, such as one for the background
