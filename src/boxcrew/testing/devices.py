@@ -30,7 +30,7 @@ def check_devices(
                 _require_cuda(vars(task(batch, phase)))
         network = task.network
         with torch.no_grad(), eval_mode(network):
-            raw = network(task.network_inputs(batch))
+            raw = network(*task.network_inputs(batch))
             _require_cuda(raw)
             if isinstance(network, DetectorNet):
                 _require_cuda(vars(network.decode(raw)))
