@@ -30,7 +30,7 @@ from boxcrew.evaluate.classification import ClassificationEvaluation, evaluate_c
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.evaluate.label_noise import label_noise
 from boxcrew.nets.class_losses import Summed, cross_entropy, focal_loss, mixed_loss
-from boxcrew.nets.classifier import Classifier
+from boxcrew.nets.classifier import ClassifierNet
 from boxcrew.nets.regularise import l1, limit_norms_
 from boxcrew.tasks.augmentation import AugmentConfig
 from boxcrew.tasks.base import TASKS, Task, TaskConfig
@@ -125,7 +125,7 @@ class ClassificationConfig(ClassesConfig):
 class ClassificationTask(Task):
     network_name = "net"
 
-    def __init__(self, net: Classifier, config: ClassesConfig, counts: Tensor) -> None:
+    def __init__(self, net: ClassifierNet, config: ClassesConfig, counts: Tensor) -> None:
         """Build the task; `counts` (C,) are the training examples of each class."""
         super().__init__()
         self.net = net

@@ -23,7 +23,7 @@ from boxcrew.data.loading.example_samples import Augmentation, eval_example_batc
 from boxcrew.data.transforms.draws import draws
 from boxcrew.evaluate.evaluation import Evaluation, diverged
 from boxcrew.evaluate.frechet import Moments, frechet_distance
-from boxcrew.nets.dcgan import Critic, Generator, Norm
+from boxcrew.nets.dcgan import Critic, GeneratorNet, Norm
 from boxcrew.nets.gan_losses import GanLoss, critic_loss, generator_loss
 from boxcrew.nets.initialization import Scheme, initialize
 from boxcrew.nets.network import Network
@@ -100,7 +100,7 @@ class GanConfig(ExampleConfig):
 class Gan(Network):
     """A generator with its critic. `forward` is that of the generator."""
 
-    def __init__(self, generator: Generator, critic: Critic) -> None:
+    def __init__(self, generator: GeneratorNet, critic: Critic) -> None:
         super().__init__()
         self.generator = generator
         self.critic = critic
@@ -214,7 +214,7 @@ class GanData(ExampleData):
             raise UsageError(
                 f"the images are {width} x {size} pixels, but a gan needs squares", advice="size=32, 28 or 64"
             )
-        generator = Generator(config.latent, channels, size, width=config.width)
+        generator = GeneratorNet(config.latent, channels, size, width=config.width)
         critic = Critic(
             channels, size, width=config.width, spectral_norm=config.spectral_norm, norm=config.norm
         )

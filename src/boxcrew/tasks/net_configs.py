@@ -14,7 +14,7 @@ from boxcrew.core.errors import UsageError
 from boxcrew.core.registry import suggest
 from boxcrew.data.examples.alphabet import num_tokens
 from boxcrew.nets.activations import Activation
-from boxcrew.nets.classifier import Classifier, Rows, TimmBody
+from boxcrew.nets.classifier import ClassifierNet, Rows, TimmBody
 from boxcrew.nets.initialization import Scheme, initialize
 from boxcrew.nets.layers import Normalize
 from boxcrew.nets.perceptron import Perceptron
@@ -35,11 +35,11 @@ class NetConfig(Config):
     fill: Scheme = "auto"  # how weights are initialized
     dropout: Fraction = 0.0
 
-    def build(self, facts: DataFacts) -> Classifier:
+    def build(self, facts: DataFacts) -> ClassifierNet:
         body = self.body(facts)
         initialize(body, self.fill)
         pixels = Normalize(facts["mean"], facts["std"]) if facts["kind"] == "pictures" else None
-        return Classifier(body, tuple(facts["classes"]), pixels, facts["meaning"])
+        return ClassifierNet(body, tuple(facts["classes"]), pixels, facts["meaning"])
 
     @abstractmethod
     def body(self, facts: DataFacts) -> nn.Module:
