@@ -38,7 +38,13 @@ class Loaded:
 
 def load_task(place: Path, *, which: Which = "best", device: str = "auto", batch: int = 1) -> Loaded:
     """From a run directory or a weight file that boxcrew wrote."""
-    weights, meta = described(place, which=which)
+    return load_described(*described(place, which=which), device=device, batch=batch)
+
+
+def load_described(
+    weights: Weights, meta: Mapping[str, Any], *, device: str = "auto", batch: int = 1
+) -> Loaded:
+    """Build the task that `meta` describes, with its weights, on a device."""
     path = Path(weights.source)
     kind = TASKS.get(meta["task"]["name"])
     config = kind.config_class.of(meta["task"])

@@ -1,0 +1,104 @@
+"""Runs as the command line and Python start them: settings from a recipe, training with plots, plans."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from boxcrew.core.config import Tree, read_yaml
+from boxcrew.core.errors import BoxcrewError, UsageError
+from boxcrew.deploy.processes.collectives import ReplicaGroup
+from boxcrew.hardware.machine import Machine
+from boxcrew.plan.plan import Plan
+from boxcrew.recipes import DEFAULT, RECIPES
+from boxcrew.report.plots.labels import plot_labels
+from boxcrew.report.plots.plan import plot_plan
+from boxcrew.report.plots.run import write_plots
+from boxcrew.tasks.detection import DetectionData
+from boxcrew.train.config import RunConfig
+from boxcrew.train.output.best_effort import BestEffort
+from boxcrew.train.output.outcome import Outcome
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.run.replicas import serve, track
+from boxcrew.train.run.run import explain, resume, train
+
+
+def run_config(start: str | None, settings: Tree) -> RunConfig:
+    """Return the settings of a run: those of a recipe (or a YAML file), overridden by `settings`."""
+    settings = dict(settings)
+    named = settings.pop("recipe", None)
+    if start and named and start != named:
+        raise UsageError(f"two recipes: {start} and recipe={named}")
+    start = start or named
+    if start is not None and Path(start).suffix in {".yaml", ".yml"}:
+        stored = read_yaml(Path(start))
+        return run_config(stored.pop("recipe", None), stored).changed(settings)
+    return RECIPES.get(start or DEFAULT)().changed(settings)
+
+
+def train_run(config: RunConfig, screen: Screen, group: ReplicaGroup | None = None) -> Outcome:
+    """Train, and draw the plots."""
+    return _with_plots(train(config, screen, group), screen)
+
+
+def plan_run(
+    config: RunConfig,
+    screen: Screen,
+    machine: Machine | None = None,
+    *,
+    with_steps: bool = False,
+    drawing: Path | None = None,
+) -> dict[str, Any]:
+    """Return the plan of a run with explanations; nothing is trained, and only `drawing` is written.
+    The plan is for `machine`, or for this one, on which `with_steps` measures a few steps first.
+    """
+    plan, explained = explain(config, screen, machine, with_steps=with_steps)
+    if drawing is not None and plan.predicted is not None:
+        plot_plan(plan.predicted, drawing, title=plan.explain()[0])
+        screen.say(f"drawing: {drawing}")
+    return explained
+
+
+def work_for_run(group: ReplicaGroup) -> None:
+    """Work as a replica of a run other than the chief, until it ends."""
+    track(group, Screen())
+
+
+def serve_run(group: ReplicaGroup) -> None:
+    """Work as a parameter server of a run, until it ends."""
+    serve(group, Screen())
+
+
+def resume_run(folder: Path, changes: Tree, screen: Screen, group: ReplicaGroup | None = None) -> Outcome:
+    return _with_plots(resume(folder, changes, screen, group), screen)
+
+
+def _with_plots(outcome: Outcome, screen: Screen) -> Outcome:
+    files = BestEffort(screen.warn)
+    files.write("plots", lambda: _draw(outcome))
+    screen.say(f"results: {outcome.folder} (weights/best.safetensors, plots/, summary.json)")
+    logs = outcome.folder / "tensorboard"
+    if logs.is_dir():
+        screen.say(f"curves: tensorboard --logdir {logs}")
+    trouble = [*([outcome.trouble] if outcome.trouble else []), *files.sentences()]
+    if trouble:
+        raise BoxcrewError(
+            f"{outcome.folder}: not all files could be written: {'; '.join(trouble)}",
+            advice="free some disk space, then: boxcrew resume run=" + str(outcome.folder),
+        )
+    return outcome
+
+
+def _draw(outcome: Outcome) -> None:
+    write_plots(outcome.folder)
+    plan = Plan.read(outcome.folder / "plan.json", setting="plan")
+    if plan.predicted is not None:
+        plot_plan(plan.predicted, outcome.folder / "plots" / "plan.png", title=plan.explain()[0])
+    if isinstance(outcome.task_data, DetectionData):
+        _draw_labels(outcome.task_data, outcome.folder / "plots" / "labels.png")
+
+
+def _draw_labels(task_data: DetectionData, file: Path) -> None:
+    sizes = [(record.width, record.height) for record in task_data.train]
+    targets = [record.target for record in task_data.train]
+    plot_labels(targets, task_data.source.classes, sizes, file)
