@@ -32,6 +32,7 @@ check: $(READY)
 	$(BIN)/ruff check
 	$(BIN)/mypy --strict
 	$(BIN)/lint-imports
+	$(BIN)/python tools/check_docstrings.py src bench tools
 
 bench: $(READY)
 	$(BIN)/python -m bench $(ARGS)

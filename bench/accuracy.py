@@ -49,7 +49,7 @@ RIVALS = {"starter": "torchvision", "scratch": "ultralytics"}
 AIMS = {("groceries8_voc", "starter"): "AP50 0.65", ("groceries8_voc", "scratch"): "higher"}
 MOBILENET = "mobilenet_v2_imagenet_features.pth"
 
-Measured = tuple[tuple[Point, ...], str]
+FirstSteps = tuple[tuple[Point, ...], str]
 """The curve, and how it was measured, in words."""
 
 
@@ -108,7 +108,7 @@ def _measure(name: str, contestant: str, seconds: float) -> Curve:
     )
 
 
-def _ours(words: tuple[str, ...], data: Path, seconds: float) -> Measured:
+def _ours(words: tuple[str, ...], data: Path, seconds: float) -> FirstSteps:
     """Train ours. All evaluations of the run but the last count as training time."""
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
@@ -124,13 +124,13 @@ def _ours(words: tuple[str, ...], data: Path, seconds: float) -> Measured:
     return tuple(points), how
 
 
-def _torchvision(data: Path, seconds: float) -> Measured:
+def _torchvision(data: Path, seconds: float) -> FirstSteps:
     weights = real_weights(MOBILENET)
     result = in_child("torchvision_ssdlite", str(data), str(weights), str(seconds))
     return tuple(Point(**point) for point in result["points"]), f"{result['how']}, evaluations not counted"
 
 
-def _ultralytics(folder: Path, seconds: float) -> Measured:
+def _ultralytics(folder: Path, seconds: float) -> FirstSteps:
     cores = max(1, int(usable_cores()))
     data = open_data(folder, workers=cores)
     size = _size(OURS["scratch"])

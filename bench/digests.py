@@ -22,10 +22,10 @@ from boxcrew.tasks import frechet_features
 from boxcrew.tasks.base import TASKS
 from boxcrew.tasks.data import LoaderOptions, OpenOptions
 from boxcrew.train.config import RunConfig
+from boxcrew.train.init import Pretrained
 from boxcrew.train.loop.checkpoint import list_checkpoints, read_checkpoint
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.run.init import Pretrained
-from boxcrew.train.run.run import train
+from boxcrew.train.run import train
 
 PACKAGED = "efficientnet_lite0"  # the weights that come with the installation
 SIZE = 64

@@ -36,7 +36,7 @@ from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.optim import optimizer_of
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.planning.workload import freeze_for
-from boxcrew.train.run.data import load_task_data, settled
+from boxcrew.train.run.data import open_task
 
 SECONDS, STEPS = 1.5, 2  # of each: at least
 AGAIN = 2  # best ones of each batch that are measured again in turns
@@ -85,7 +85,7 @@ def _mode(memory_format: str, threads: int, workers: int, batch: int) -> dict[st
 
 def _load(recipe: str, data: str) -> tuple[RunConfig, TaskData]:
     config = run_config(recipe, {"data": data, "init": "scratch"})
-    task_data, config = settled(load_task_data(config, workers=1, screen=Screen()), config, Screen())
+    config, task_data, _ = open_task(config, Screen())
     return config, task_data
 
 

@@ -15,7 +15,7 @@ def rows() -> list[Row]:
     from boxcrew.api import run_config
     from boxcrew.train.loop.hooks.saver import Saver
     from boxcrew.train.output.screen import Screen
-    from boxcrew.train.run.run import train
+    from boxcrew.train.run import train
 
     savers: list[Saver] = []
     close = Saver.close

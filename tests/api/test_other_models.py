@@ -45,11 +45,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_each_says_what_it_is(folder: Path) -> None:
     assert repr(Classifier.load(folder / "goods")) == f"Classifier(fc, 2 classes, {folder / 'goods'})"
-    characters = len({*TEXT})
-    assert (
-        repr(TextModel.load(folder / "talk")) == f"TextModel(rnn, {characters} characters, {folder / 'talk'})"
-    )
-    assert repr(Generator.load(folder / "gan")) == f"Generator(images of 28 x 28 x 3, {folder / 'gan'})"
+    assert repr(TextModel.load(folder / "talk")) == f"TextModel(rnn, {folder / 'talk'})"
+    assert repr(Generator.load(folder / "gan")) == f"Generator(gan with hinge loss, {folder / 'gan'})"
 
 
 @pytest.mark.parametrize(
@@ -114,6 +111,8 @@ def test_a_classifier_of_images_takes_any_form_of_them(folder: Path, photo: Path
         np.testing.assert_array_equal(result.probabilities, expected.probabilities)
     results = classifier.predict(image for image in (pixels, photo))
     assert [result.source for result in results] == [None, str(photo)]
+    with pytest.raises(UsageError, match="dict is not an image"):
+        classifier.predict({"height": 1})
 
 
 def test_classes_of_many_images_equal_those_of_one_by_one(folder: Path, tmp_path: Path) -> None:
@@ -140,9 +139,9 @@ def test_a_classifier_of_rows_takes_mappings_and_tables(folder: Path, tmp_path: 
     result = classifier.predict({"height": 12.5, "colour": "green", "kind": "?"})
     np.testing.assert_array_equal(result.probabilities, row.probabilities)
     assert len(classifier.predict([{"height": 1, "colour": "red"}, {"height": None, "colour": "red"}])) == 2
-    with pytest.raises(DataError, match="the row has no 'colour', learnt from in training"):
+    with pytest.raises(DataError, match="the row has no 'colour', which training used"):
         classifier.predict({"height": 12.5})
-    with pytest.raises(UsageError, match="str is not what this classifier takes, a row"):
+    with pytest.raises(UsageError, match=r"this classifier takes rows \(values by column name\), not str"):
         classifier.predict("new.csv")
 
 
@@ -153,7 +152,7 @@ def test_a_classifier_of_texts_takes_the_text_itself(folder: Path, tmp_path: Pat
     texts = classifier.predict(["aab", "b"])
     for line, text in zip(lines, texts, strict=True):
         np.testing.assert_array_equal(line.probabilities, text.probabilities)
-    with pytest.raises(UsageError, match="dict is not what this classifier takes, a text"):
+    with pytest.raises(UsageError, match="this classifier takes texts, not dict"):
         classifier.predict({"text": "aab"})
 
 
@@ -165,15 +164,11 @@ def test_a_text_is_continued(folder: Path) -> None:
     assert model.predict("the cup", num=30, seed=4) != more
     with pytest.warns(UserWarning, match="the text has 1 character that the model does not know"):
         model.predict("the Zcup", num=3)
-    for options in ({"num": 0}, {"temperature": -1}):
-        with pytest.raises(UsageError, match="num is at least 1, temperature 0"):
-            model.predict("the cup", **options)  # type: ignore[arg-type]
 
 
 def test_images_are_generated_and_saved(folder: Path, tmp_path: Path) -> None:
     generator = Generator.load(folder / "gan")
     generated = generator.predict(3, seed=5)
-    assert len(generated) == 3
     assert [image.shape for image in generated.images] == [(28, 28, 3)] * 3
     np.testing.assert_array_equal(generator(3, seed=5).pixels, generated.pixels)
     assert not np.array_equal(generator(3, seed=6).pixels, generated.pixels)
@@ -181,5 +176,3 @@ def test_images_are_generated_and_saved(folder: Path, tmp_path: Path) -> None:
     for number, image in enumerate(generated.images):
         np.testing.assert_array_equal(read_image(out / "images" / f"000{number}.png"), image)
     assert (out / "sheet.png").is_file()
-    with pytest.raises(UsageError, match="num is at least 1"):
-        generator.predict(0)

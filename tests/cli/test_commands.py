@@ -39,7 +39,7 @@ def test_train_val_resume_and_predict_one_after_the_other(
     resumed = boxcrew("resume", f"run={run}", "steps=4", "--json")
     assert resumed.code == 0, resumed.err
     assert json.loads(resumed.out)["steps"] == 4
-    assert "going on from this run's own checkpoint at step 2; init=" not in resumed.err
+    assert "continuing from this run's own checkpoint at step 2; init=" not in resumed.err
 
     again = boxcrew("resume", f"run={run}")
     assert again.code == 2
@@ -201,3 +201,17 @@ def test_recipes_are_listed_and_shown(boxcrew: Call) -> None:
     assert {"starter", "ssd300_vgg16", "ssd512_vgg16"} <= listed.keys()
     shown = boxcrew("recipes", "ssd300_vgg16").out
     assert "size: 300" in shown
+
+
+def test_settings_are_listed_and_searched(boxcrew: Call) -> None:
+    everything, some = boxcrew("settings", "--json"), boxcrew("settings", "optim.*", "--json")
+    keys = [setting["key"] for setting in json.loads(some.out)]
+    assert "optim.rate" in keys
+    assert all(key.startswith("optim.") for key in keys)
+    assert len(json.loads(everything.out)) > 2 * len(keys)
+    table = boxcrew("settings", "mixup")
+    assert table.code == 0
+    assert "augment.mixup" in table.out
+    wrong = boxcrew("settings", "optim.ratte")
+    assert wrong.code == 2
+    assert "did you mean" in wrong.err or "optim.rate" in wrong.err

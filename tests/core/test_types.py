@@ -18,6 +18,8 @@ def batch_of(count: int) -> Batch:
         inputs=torch.arange(count * 12, dtype=torch.uint8).reshape(count, 3, 2, 2),
         targets={"boxes": torch.arange(count * 8.0).reshape(count, 2, 4), "labels": torch.arange(2 * count)},
         keys=tuple(f"image{i}" for i in range(count)),
+        draws=torch.arange(count) + 7,
+        extra={"regions": torch.arange(count * 12.0).reshape(count, 3, 4)},
     )
 
 
@@ -50,7 +52,34 @@ def test_the_parts_of_a_batch_are_the_batch(sizes: list[int]) -> None:
     assert [len(piece) for piece in pieces] == [size for size in sizes if size]
     assert torch.equal(torch.cat([piece.inputs for piece in pieces]), batch.inputs)
     assert torch.equal(torch.cat([piece.targets["boxes"] for piece in pieces]), batch.targets["boxes"])
+    assert torch.equal(torch.cat([piece.draws for piece in pieces]), batch.draws)
+    assert torch.equal(torch.cat([piece.extra["regions"] for piece in pieces]), batch.extra["regions"])
     assert sum((piece.keys for piece in pieces), ()) == batch.keys
+
+
+def test_a_selection_has_all_that_belongs_to_its_samples() -> None:
+    batch = batch_of(4)
+    chosen = batch.select([3, 1, 1])
+    assert chosen.keys == ("image3", "image1", "image1")
+    assert chosen.draws.tolist() == [10, 8, 8]
+    for name, value in (*batch.targets.items(), *batch.extra.items()):
+        if name != "labels":
+            assert torch.equal({**chosen.targets, **chosen.extra}[name], value[[3, 1, 1]])
+
+
+def test_draws_are_zero_unless_given() -> None:
+    batch = Batch(inputs=torch.zeros(3, 1), targets={}, keys=("a", "b", "c"))
+    assert batch.draws.dtype == torch.int64
+    assert batch.draws.tolist() == [0, 0, 0]
+    assert dataclasses.replace(batch, draws=torch.tensor([1, 2, 3])).draws.tolist() == [1, 2, 3]
+
+
+def test_all_tensors_of_a_batch_are_moved() -> None:
+    moved = batch_of(2).to("meta")
+    tensors = [moved.inputs, moved.draws, *moved.targets.values(), *moved.extra.values()]
+    assert {tensor.device.type for tensor in tensors} == {"meta"}
+    unset = Batch(inputs=torch.zeros(2, 1, device="meta"), targets={}, keys=("a", "b"))
+    assert unset.draws.device.type == "meta"
 
 
 def test_options_of_a_move_are_for_the_inputs_alone() -> None:

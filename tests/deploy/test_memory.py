@@ -93,5 +93,5 @@ def test_an_execution_has_more_parts_only_if_all_replicas_have_samples_for_them(
     more = begun.with_parts(4)
     assert (more.num_parts, more.least_parts, begun.num_parts) == (4, 4, 2)
     assert more.with_parts(3) == more
-    with pytest.raises(UsageError, match="no sample for some of the 4 parts"):
+    with pytest.raises(UsageError, match="no sample in one of the 4 micro-batches"):
         Execution(plan=plan_of(7, 1, strategy="fsdp", replicas=replicas)).with_parts(4)

@@ -27,7 +27,7 @@ from boxcrew.plan.plan import Clone, Plan, Replica
 from boxcrew.plan.request import DeployConfig, PlanRequest
 from boxcrew.plan.search import make_plan
 from boxcrew.tasks.detection import DetectionTask
-from boxcrew.train.loop.hooks.pictures import on_cpu
+from boxcrew.train.loop.hooks.images import on_cpu
 from boxcrew.train.planning.placement import placement
 from tests.helpers import learning
 from tests.helpers.devices import FakeDevices

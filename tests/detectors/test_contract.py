@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 
 from boxcrew.core.types import Batch
 from boxcrew.detectors import DETECTORS, DetectorNet, build_detector
 from boxcrew.testing import detectors as contract
+from tests.helpers import two_headed
+
+NAMES = [*DETECTORS.names(), two_headed.NAME]
 
 
-@pytest.fixture(scope="module", params=DETECTORS.names())
+@pytest.fixture(scope="module", autouse=True)
+def _toy() -> Iterator[None]:
+    with two_headed.registered():
+        yield
+
+
+@pytest.fixture(scope="module", params=NAMES)
 def detector(request: pytest.FixtureRequest) -> DetectorNet:
     torch.manual_seed(0)
     return build_detector(contract.quick_config(request.param), contract.CLASSES)
@@ -22,7 +33,7 @@ def batch(detector: DetectorNet) -> Batch:
     return contract.noise_batch(detector.config.size, (4, 0))
 
 
-@pytest.mark.parametrize("name", DETECTORS.names())
+@pytest.mark.parametrize("name", NAMES)
 def test_settings(name: str) -> None:
     contract.check_settings(name)
 
@@ -33,8 +44,12 @@ def test_forward_decode_and_state(detector: DetectorNet, batch: Batch) -> None:
     contract.check_state_is_complete(detector, batch.inputs[:1], raw)
 
 
-def test_losses_are_sums(detector: DetectorNet, batch: Batch) -> None:
-    contract.check_losses_are_sums(detector, batch)
+def test_any_split(detector: DetectorNet, batch: Batch) -> None:
+    contract.check_any_split(detector, batch)
+
+
+def test_draws(detector: DetectorNet, batch: Batch) -> None:
+    contract.check_draws(detector, batch)
 
 
 def test_gradients(detector: DetectorNet, batch: Batch) -> None:

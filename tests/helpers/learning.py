@@ -55,21 +55,14 @@ class IdleTask(NormedTask):
 
 
 class ExactDetection(DetectionTask):
-    """A detection task in float64 throughout; a detector itself computes its loss in float32. With less, the
-    choice of hard negatives changes now and then, and that is not what these tests are about.
+    """A detection task in float64 throughout. With less, the choice of hard negatives changes now and then,
+    and that is not what these tests are about.
     """
 
     def __init__(self) -> None:
         config = SsdLiteConfig(size=SIZE, backbone="mobilenetv3_small_050")
         super().__init__(SsdLite(config, ("cup", "pot")))
         self.double()
-
-    def forward(self, batch: Batch, phase: str = "train") -> Losses:
-        assert phase == "train"
-        assert isinstance(self.detector, SsdLite)
-        scores, offsets = self.detector(batch.inputs)
-        targets = {**batch.targets, "boxes": batch.targets["boxes"].double()}
-        return self.detector.losses_of(scores, offsets, targets)
 
 
 TASKS: dict[str, type[nn.Module]] = {"normed": NormedTask, "idle": IdleTask, "ssdlite": ExactDetection}

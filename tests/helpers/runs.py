@@ -1,4 +1,4 @@
-"""What two runs that are to be the same must share."""
+"""Checks that two runs have the same result, bit for bit."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from boxcrew.train.loop.checkpoint import list_checkpoints, read_checkpoint
 from boxcrew.train.output.metrics import read_rows
 
 TIMES = {"time", "images_per_second", "data_wait"}
-"""Numbers of metrics that no two runs share."""
+"""Metrics that no two runs share."""
 
 Points = dict[str, list[tuple[int, float]]]
 """Name of a number -> (step, value), in the order in which they are shown."""
 
 
 def newest_tensors(run: Path) -> dict[str, Tensor]:
-    """Of its newest checkpoint. Copies: what safetensors reads follows its file for as long as both live."""
+    """Return copies of the tensors of the newest checkpoint: safetensors maps its files into memory."""
     read = read_checkpoint(list_checkpoints(run / "checkpoints")[-1])
     return {name: value.clone() for name, value in read.tensors.items()}
 
 
 def require_equal(first: dict[str, Tensor], second: dict[str, Tensor]) -> None:
-    """Bit for bit."""
+    """Assert that both have the same tensors, bit for bit."""
     assert first.keys() == second.keys()
     unequal = [name for name in first if not torch.equal(first[name], second[name])]
     assert unequal == []
@@ -39,7 +39,7 @@ def rows_without_times(run: Path) -> list[dict[str, Any]]:
 
 
 def results_without_times(run: Path) -> list[dict[str, str]]:
-    """The lines of `results.csv`."""
+    """Return the rows of `results.csv` without times."""
     with (run / "results.csv").open(newline="", encoding="utf-8") as file:
         return [
             {name: value for name, value in row.items() if name not in TIMES} for row in csv.DictReader(file)
@@ -47,7 +47,7 @@ def results_without_times(run: Path) -> list[dict[str, str]]:
 
 
 def shown_without_times(run: Path) -> Points:
-    """What TensorBoard shows of its numbers, all of them."""
+    """Return all scalars in the TensorBoard log, without times."""
     events = EventAccumulator(str(run / "tensorboard"), size_guidance={"scalars": 0})
     events.Reload()
     names = sorted(set(events.Tags()["scalars"]) - TIMES)
@@ -55,16 +55,16 @@ def shown_without_times(run: Path) -> Points:
 
 
 def counters(run: Path) -> dict[str, Any]:
-    """What the newest checkpoint holds beside tensors, without what depends on the clock or on memory."""
+    """Return the state of the newest checkpoint, without what depends on the clock or on memory."""
     state = read_checkpoint(list_checkpoints(run / "checkpoints")[-1]).state
     hooks = {name: value for name, value in state["hooks"].items() if name not in {"saver", "summaries"}}
     hooks["num_images"] = state["hooks"]["summaries"]["num_images"]
-    scaler = state["deployment"]["scaler"]  # in how many parts memory allows a step is the machine's affair
+    scaler = state["deployment"]["scaler"]  # the number of accumulation steps depends on the machine
     return {"hooks": hooks, "scaler": scaler, "optimizer": state["optimizer"], "guard": state["guard"]}
 
 
 def require_same_run(first: Path, second: Path) -> None:
-    """All that was learnt, and all that was written about it. TensorBoard's numbers where both have them."""
+    """Assert that both runs have the same checkpoint and metrics, and TensorBoard log if both have one."""
     require_equal(newest_tensors(first), newest_tensors(second))
     _require_same("checkpoint", counters(first), counters(second))
     _require_same("metrics.jsonl", rows_without_times(first), rows_without_times(second))

@@ -18,7 +18,7 @@ from boxcrew.data.detection.writers import write_source
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.outcome import Outcome
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.run.run import train
+from boxcrew.train.run import train
 from tests.helpers.damage import VocSet
 
 Choose = Callable[[Source], dict[str, tuple[Record, ...]]]
@@ -106,7 +106,7 @@ def real(shared_data: Path, tmp_path: Path) -> VocSet:
 NURSERY = """
 import json, os, sys, traceback
 import timm
-import boxcrew.train.run.run
+import boxcrew.train.run
 for line in sys.stdin:
     job = json.loads(line)
     child = os.fork()

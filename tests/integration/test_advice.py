@@ -12,7 +12,7 @@ import pytest
 from boxcrew.evaluate.advice import MAX_LINES, MAX_LINES_BEFORE
 from boxcrew.recipes import RECIPES
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.run.run import train
+from boxcrew.train.run import train
 
 
 def write_bad_table(folder: Path) -> Path:

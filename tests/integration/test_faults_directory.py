@@ -18,8 +18,8 @@ from boxcrew.core.errors import UsageError
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.outcome import Outcome
 from boxcrew.train.output.screen import Screen
+from boxcrew.train.run import resume
 from boxcrew.train.run.lock import locked
-from boxcrew.train.run.run import resume
 from tests.helpers.runs import newest_tensors, require_equal, require_same_run
 
 Run = Callable[..., Outcome]
@@ -104,7 +104,7 @@ def test_settings_that_may_change(photos: Path, tmp_path: Path, run: Run) -> Non
     assert (stored.steps, stored.loader.workers) == (5, 1)
     log = (out / "train.log").read_text()
     assert "changed: loader.workers 0 -> 1, steps 2 -> 4" in log
-    assert "cosine, warmup are shares of it" in log
+    assert "cosine, warmup are relative to it" in log
 
 
 def test_a_clock_that_jumps(

@@ -25,7 +25,7 @@ from boxcrew.train.loop.hooks.progress import ProgressReport
 from boxcrew.train.loop.trainer import StepReport, Trainer
 from boxcrew.train.output.outcome import Outcome
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.run.run import resume, train
+from boxcrew.train.run import resume, train
 from tests.helpers.runs import require_same_run
 
 Run = Callable[..., Outcome]
@@ -91,7 +91,7 @@ def test_no_room_for_a_checkpoint(
     log = (out / "train.log").read_text()
     assert log.count("could not be written") == 1
     assert "the checkpoint of step 3 could not be written: No space left on device; it needs" in log
-    assert "free are" in log
+    assert "are free" in log
     require_same_run(out, whole)
 
 
@@ -215,7 +215,7 @@ def test_a_disk_that_stays_full(
             fill(small_disk)
 
     at_step(act)
-    with pytest.raises(BoxcrewError, match="not all could be written") as caught:
+    with pytest.raises(BoxcrewError, match="not all files could be written") as caught:
         train_run(config(photos, out), Screen())
     assert caught.value.exit_code == 1
     assert [int(p.name) for p in list_checkpoints(out / "checkpoints")] == [0, 3]
@@ -262,7 +262,7 @@ def test_a_directory_that_cannot_be_made(
     """The run directory would lie in a file -> refused before the data is even looked at."""
     (tmp_path / "file").write_text("mine")
     monkeypatch.setattr(
-        "boxcrew.train.run.run.load_subject", lambda *_, **__: pytest.fail("looked at the data")
+        "boxcrew.train.run.data.load_task_data", lambda *_, **__: pytest.fail("looked at the data")
     )
     with pytest.raises(UsageError, match="cannot be written to: Not a directory"):
         run(photos, tmp_path / "file" / "run")

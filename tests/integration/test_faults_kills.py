@@ -13,7 +13,7 @@ from boxcrew.core.config import to_yaml
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.checkpoint import list_checkpoints
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.run.run import resume
+from boxcrew.train.run import resume
 from tests.helpers.runs import require_same_run
 
 MakeConfig = Callable[..., RunConfig]
@@ -24,7 +24,7 @@ TRAIN = """
 import os, signal
 from boxcrew.core.config import read_yaml
 from boxcrew.train.config import RunConfig
-from boxcrew.train.run.run import train
+from boxcrew.train.run import train
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.loop.trainer import Trainer
 from pathlib import Path

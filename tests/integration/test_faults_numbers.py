@@ -18,7 +18,7 @@ from boxcrew.train.loop.checkpoint import list_checkpoints
 from boxcrew.train.output.metrics import read_rows
 from boxcrew.train.output.outcome import Outcome
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.run.run import resume
+from boxcrew.train.run import resume
 from tests.helpers.runs import newest_tensors, require_equal, require_same_run
 
 Run = Callable[..., Outcome]
@@ -69,7 +69,7 @@ def test_one_bad_step(photos: Path, tmp_path: Path, run: Run, spoil: Spoil, fact
     outcome = run(photos, out, guard={"window": 3})
     assert (outcome.summary["state"], outcome.summary["steps"]) == ("finished", STEPS)
     assert (outcome.summary["skipped_steps"], outcome.summary["rollbacks"]) == (1, 0)
-    line = next(x for x in (out / "train.log").read_text().splitlines() if "step 6 is left out" in x)
+    line = next(x for x in (out / "train.log").read_text().splitlines() if "step 6 is skipped" in x)
     assert said in line
     assert len(named) == 4
     assert all(name in line for name in named)
@@ -111,16 +111,16 @@ def test_no_good_step_any_more(photos: Path, tmp_path: Path, run: Run, spoil: Sp
     broken = {"is": True}
     spoil(lambda call, batch, losses: times(losses, float("nan") if call >= 4 and broken["is"] else 1))
     out = tmp_path / "run"
-    with pytest.raises(BoxcrewError, match="2 steps in a row failed, after going back 3 times") as caught:
+    with pytest.raises(BoxcrewError, match="2 steps in a row failed, after 3 rollbacks") as caught:
         run(photos, out, guard={"failures": 2})
     assert caught.value.exit_code == 1
     summary = json.loads((out / "summary.json").read_text())
     assert (summary["state"], summary["rollbacks"]) == ("failed", 3)
     assert summary["skipped_steps"] == 8
-    assert "after going back 3 times" in summary["stopped_because"]
+    assert "after 3 rollbacks" in summary["stopped_because"]
     assert json.loads((out / "status.json").read_text())["state"] == "failed"
     log = (out / "train.log").read_text()
-    assert log.count("is left out: the loss is nan") == 8
+    assert log.count("is skipped: the loss is nan") == 8
     assert [log.count(f"back to step {step}") for step in (3, 0)] == [1, 2]
     assert "failed: step" in log
     assert [int(p.name) for p in list_checkpoints(out / "checkpoints")] == [0]

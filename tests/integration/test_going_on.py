@@ -29,7 +29,7 @@ from boxcrew.train.loop.trainer import StepReport, Trainer
 from boxcrew.train.output.metrics import read_rows
 from boxcrew.train.output.outcome import Outcome
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.run.run import resume
+from boxcrew.train.run import resume
 from tests.helpers.runs import newest_tensors, require_equal, require_same_run, rows_without_times
 
 Run = Callable[..., Outcome]
@@ -232,7 +232,7 @@ SCRIPT = """
 import sys
 from boxcrew.core.config import read_yaml
 from boxcrew.train.config import RunConfig
-from boxcrew.train.run.run import train
+from boxcrew.train.run import train
 from boxcrew.train.output.screen import Screen
 from pathlib import Path
 sys.exit(130 if train(RunConfig.of(read_yaml(Path(sys.argv[1]))), Screen()).interrupted else 0)

@@ -14,7 +14,7 @@ from boxcrew.plan.plan import Plan
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.outcome import Outcome
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.run.run import explain
+from boxcrew.train.run import explain
 
 Run = Callable[..., Outcome]
 MakeConfig = Callable[..., RunConfig]

@@ -22,10 +22,10 @@ from boxcrew.data.detection.source import Record, Source
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks import frechet_features
 from boxcrew.train.config import RunConfig
+from boxcrew.train.init import Pretrained
 from boxcrew.train.loop.checkpoint import newest_checkpoint
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.run.init import Pretrained
-from boxcrew.train.run.run import resume, train
+from boxcrew.train.run import resume, train
 from tests.helpers.runs import require_same_run, shown_without_times
 
 WriteSome = Callable[[Path, Callable[[Source], dict[str, tuple[Record, ...]]]], Path]
@@ -51,8 +51,8 @@ import os, signal
 from pathlib import Path
 from boxcrew.core.config import read_yaml
 from boxcrew.train.config import RunConfig
-from boxcrew.train.run.init import Pretrained
-from boxcrew.train.run.run import train
+from boxcrew.train.init import Pretrained
+from boxcrew.train.run import train
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.loop.trainer import Trainer
 

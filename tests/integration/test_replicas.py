@@ -20,7 +20,7 @@ import pytest
 from boxcrew.core.config import to_yaml
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.run.run import train
+from boxcrew.train.run import train
 from tests.helpers.processes import free_port
 
 WORDS = (
@@ -294,7 +294,7 @@ def test_replicas_and_a_server_on_several_hosts(
     said = [process.communicate(timeout=120)[0] for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0], said
     assert "plan: 3 hosts: host0, host1, host2" in said[0]
-    assert "going on from this run's own checkpoint at step 2" in said[0]
+    assert "continuing from this run's own checkpoint at step 2" in said[0]
     assert json.loads((tmp_path / "host0" / "run" / "summary.json").read_text())["steps"] == 4
     logs = {path.name for path in (tmp_path / "host0" / "run").glob("*.log")}
     assert logs == {"train.log", "replica_1.log", "ps_0.log"}

@@ -26,8 +26,7 @@ from boxcrew.tasks.detection import DetectionTask
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.planning import workload as needs
-from boxcrew.train.run import replicas
-from boxcrew.train.run.run import train
+from boxcrew.train.run import replicas, train
 from tests.helpers.learning import distance
 from tests.helpers.made_examples import make_folder
 from tests.helpers.processes import free_port
@@ -115,7 +114,7 @@ def test_a_loss_that_is_no_number_on_one_replica(
     one = config(photos, tmp_path / "run", deploy=two(strategy), steps=4)
     summary, _ = run_two(one, tmp_path / "said", partial(_spoil_losses, partial(_nan, 2, 2), 1))
     assert (summary["state"], summary["steps"], summary["skipped_steps"]) == ("finished", 4, 1)
-    assert "step 3 is left out" in (tmp_path / "run" / "replica_1.log").read_text()
+    assert "step 3 is skipped" in (tmp_path / "run" / "replica_1.log").read_text()
 
 
 @pytest.mark.parametrize("strategy", SERVERS)
@@ -127,7 +126,7 @@ def test_a_bad_stretch_on_one_replica(
     summary, _ = run_two(one, tmp_path / "said", partial(_spoil_losses, partial(_nan, 4, 5), 1))
     assert (summary["state"], summary["steps"], summary["rollbacks"]) == ("finished", 8, 1)
     for file in ("train.log", "replica_1.log"):
-        assert "going on from step 3 at 0.5 of the rate" in (tmp_path / "run" / file).read_text()
+        assert "continuing from step 3 at 0.5 of the learning rate" in (tmp_path / "run" / file).read_text()
     assert ended_after(tmp_path / "run") == 8
 
 

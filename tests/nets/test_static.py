@@ -94,7 +94,7 @@ def test_a_balanced_sample_has_its_numbers() -> None:
     positive, negative = random_masks((5, 400))
     negative &= ~positive
     positive[3], negative[4] = False, False
-    chosen = sample_balanced(positive, negative, DRAWS, count=64, max_positive=16)
+    chosen = sample_balanced(positive, negative, hashed_keys(DRAWS, 400), count=64, max_positive=16)
     assert (chosen & ~positive & ~negative).sum() == 0
     assert (chosen & positive).sum(1).tolist() == [16, 16, 16, 0, 16]
     assert chosen.sum(1).tolist() == [64, 64, 64, 64, 16]
@@ -102,11 +102,17 @@ def test_a_balanced_sample_has_its_numbers() -> None:
 
 def test_a_balanced_sample_is_the_same_alone_and_in_a_batch() -> None:
     positive, negative = random_masks((5, 400))
-    together = sample_balanced(positive, negative & ~positive, DRAWS, count=64, max_positive=16)
+    together = sample_balanced(
+        positive, negative & ~positive, hashed_keys(DRAWS, 400), count=64, max_positive=16
+    )
     for row in range(5):
         part = slice(row, row + 1)
         alone = sample_balanced(
-            positive[part], (negative & ~positive)[part], DRAWS[part], count=64, max_positive=16
+            positive[part],
+            (negative & ~positive)[part],
+            hashed_keys(DRAWS[part], 400),
+            count=64,
+            max_positive=16,
         )
         assert torch.equal(alone[0], together[row])
 
@@ -114,8 +120,8 @@ def test_a_balanced_sample_is_the_same_alone_and_in_a_batch() -> None:
 def test_another_draw_is_another_sample() -> None:
     positive, negative = random_masks((1, 400))
     first, second = (
-        sample_balanced(positive, negative & ~positive, torch.tensor([draw]), count=64, max_positive=16)
-        for draw in (1, 2)
+        sample_balanced(positive, negative & ~positive, hashed_keys(draw, 400), count=64, max_positive=16)
+        for draw in (torch.tensor([1]), torch.tensor([2]))
     )
     assert not torch.equal(first, second)
 
@@ -161,7 +167,7 @@ def step(device: str) -> list[Tensor]:
     scores = torch.rand(2, 50, device=device)
     draws = torch.zeros(2, dtype=torch.int64, device=device)
     mask = scores > 0.5
-    sampled = sample_balanced(mask, ~mask, draws, count=8, max_positive=4)
+    sampled = sample_balanced(mask, ~mask, hashed_keys(draws, 50), count=8, max_positive=4)
     suppressed = nms_top_k(boxes, scores, draws[:, None].expand(2, 50), mask, iou=0.5, count=70)
     chosen = indices_of(sampled, count=8)
     return [sampled, chosen.gather(boxes), suppressed.index, suppressed.valid, suppressed.gather(scores)]

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor
 
 from boxcrew.core.config import Tree
 from boxcrew.core.errors import DataError
+from boxcrew.core.types import Floats
 from boxcrew.data.config import DataConfig
+from boxcrew.data.detection.source import Record
 from boxcrew.data.images.reading import write_image
+from boxcrew.data.loading.workers import Workers
 from boxcrew.tasks import frechet_features
 from boxcrew.tasks.base import TASKS
-from boxcrew.tasks.data import OpenOptions, TaskData
+from boxcrew.tasks.data import EvalOptions, OpenOptions, TaskData
+from boxcrew.tasks.detection import DetectionConfig, DetectionData, predictor
 from boxcrew.testing import task_data as contract
+from tests.helpers import two_headed
 
 
 def write_pictures(folder: Path) -> Path:
@@ -103,6 +111,48 @@ def test_every_kind_is_looked_at(tiny_set: Path) -> None:
         {"name": "detection", "detector": {"backbone": "mobilenetv3_small_050", "size": 96}}
     )
     check_all(kind.open(config, OpenOptions(data=DataConfig(path=str(tiny_set)), seed=0)))
+
+
+def near_objects(record: Record) -> Floats:
+    return np.concatenate((record.target.boxes - 5, record.target.boxes + 5))
+
+
+def test_a_detector_that_takes_regions(tiny_set: Path) -> None:
+    kind = TASKS.get("detection")
+    with two_headed.registered() as name:
+        config = kind.config_class.of({"name": "detection", "detector": {"name": name}})
+        task_data = kind.open(config, OpenOptions(data=DataConfig(path=str(tiny_set)), seed=0))
+        assert isinstance(task_data, DetectionData)
+        check_all(replace(task_data, regions=near_objects))
+
+
+def test_regions_reach_the_network_when_it_is_evaluated(
+    tiny_set: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[Tensor, ...]] = []
+    original = two_headed.TwoHeaded.forward
+
+    def forward(self: two_headed.TwoHeaded, *inputs: Tensor) -> tuple[Tensor, ...]:
+        seen.append(inputs[1:])
+        return original(self, *inputs)
+
+    monkeypatch.setattr(two_headed.TwoHeaded, "forward", forward)
+    with two_headed.registered() as name:
+        config = DetectionConfig.of({"name": "detection", "detector": {"name": name}})
+        opened = DetectionData.open(config, OpenOptions(data=DataConfig(path=str(tiny_set)), seed=0))
+        task_data = replace(opened, regions=near_objects)
+        task = DetectionData.build(config, task_data.facts).eval()
+    options = EvalOptions(batch=2, workers=Workers())
+    evaluation = task_data.evaluate(task, lambda inputs: inputs, options)
+    regions, valid = seen[0]
+    assert regions.shape[0] == 2
+    assert valid.shape == regions.shape[:2]
+    # The same images, one by one and with their regions: the same boxes.
+    predict = predictor(config, task, lambda inputs: inputs)
+    for record, image in zip(task_data.val, evaluation.images, strict=True):
+        (detections,), _ = predict([task_data.source.read(record)], [near_objects(record)])
+        torch.testing.assert_close(detections.boxes, image.detections.boxes, rtol=1e-3, atol=0.01)
+    assert all(len(inputs) == 2 for inputs in seen)
 
 
 def test_the_contract(task_data: TaskData) -> None:

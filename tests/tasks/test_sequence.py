@@ -20,7 +20,7 @@ from boxcrew.tasks.data import EvalOptions, LoaderOptions, OpenOptions
 from boxcrew.tasks.sequence import LanguageEvaluation, LanguageTask, SequenceConfig, SequenceData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.run.session import Session
+from boxcrew.train.run.setup import RunSetup
 from tests.helpers.plans import plan_of
 
 FEED = LoaderOptions(batch=8, seed=5)
@@ -88,11 +88,11 @@ def test_a_network_that_cannot_go_on_with_text_is_refused(text: Path) -> None:
         opened(text, net={"name": "rnn", "bidirectional": True}).task()
 
 
-def prepared(task_data: SequenceData, metric: str, folder: Path) -> Session:
+def prepared(task_data: SequenceData, metric: str, folder: Path) -> RunSetup:
     config = RunConfig.of(
         {"task": task_data.config, "epochs": 1, "batch": 4, "evaluation": {"metric": metric}}
     )
-    return Session.of(config, plan_of(4), task_data, task=task_data.task(), folder=folder, screen=Screen())
+    return RunSetup.of(config, plan_of(4), task_data, task=task_data.task(), folder=folder, screen=Screen())
 
 
 def test_best_can_only_mean_what_is_measured(text: Path, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from boxcrew.tasks.base import Task
 from boxcrew.train.loop.checkpoint import Checkpoint
 from boxcrew.train.loop.guard import Guard, GuardConfig
 from boxcrew.train.loop.optim import OptimConfig, build_optimizer
-from boxcrew.train.loop.schedule import Course, Length, ScheduleConfig
+from boxcrew.train.loop.schedule import RunLimits, ScheduleConfig, TrainingSchedule
 from boxcrew.train.loop.trainer import Hook, Trainer
 from tests.helpers.plans import plan_of
 
@@ -54,10 +54,10 @@ def make_trainer() -> MakeTrainer:
             task=task,
             deployment=deploy(plan),
             optimizer=build_optimizer(task, optim, backbone_prefix="body."),
-            course=Course(
-                length=Length(steps=steps, seconds=seconds, steps_per_epoch=steps_per_epoch),
-                schedule=ScheduleConfig(name="fixed", warmup=0),
-                rate=rate,
+            schedule=TrainingSchedule(
+                limits=RunLimits(steps=steps, seconds=seconds, steps_per_epoch=steps_per_epoch),
+                config=ScheduleConfig(name="fixed", warmup=0),
+                peak_rate=rate,
                 clip=None,
                 seed=0,
             ),

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import overload
 
-from boxcrew.api.images import ImageLike, Warn, as_many, find_images, load_image, read_ahead
+from boxcrew.api.images import ImageLike, as_many, find_images, load_image, read_ahead
 from boxcrew.api.model import Model
-from boxcrew.core.types import Detections, Image
+from boxcrew.core.types import Image
+from boxcrew.evaluate.detection.predictor import Predictor
 from boxcrew.recipes import DEFAULT
 from boxcrew.report.predictions import Result
 from boxcrew.tasks.detection import predictor, require_detection
-from boxcrew.train.run.loading import Loaded, Which
 
 BATCH = 8
 
@@ -26,19 +27,11 @@ class Detector(Model):
     kind = "detection"
     default_recipe = DEFAULT
 
-    def __init__(self, loaded: Loaded, path: Path, which: Which, device: str) -> None:
-        super().__init__(loaded, path, which, device)
-        self._config = require_detection(loaded.config)
-        self._predictor = predictor(self._config, loaded.task, loaded.deployment.to_device)
-        self.classes: tuple[str, ...] = loaded.task.network.classes
-
     @overload  # a str, itself an iterable, is one image
     def predict(self, image: ImageLike, *, score: float = 0.25) -> Result: ...  # type: ignore[overload-overlap]
     @overload
     def predict(self, image: Iterable[ImageLike], *, score: float = 0.25) -> list[Result]: ...
-    def predict(
-        self, image: ImageLike | Iterable[ImageLike], *, score: float = 0.25
-    ) -> Result | list[Result]:
+    def predict(self, image: object, *, score: float = 0.25) -> Result | list[Result]:
         """Detect objects in an image, or in each of a list or generator of images.
 
         An image is a file, a Pillow image, or an RGB array (H, W, 3) of uint8.
@@ -57,7 +50,7 @@ class Detector(Model):
         *,
         score: float = 0.25,
         batch: int = BATCH,
-        warn: Warn = warnings.warn,
+        warn: Callable[[str], None] = warnings.warn,
     ) -> Iterator[Result]:
         """Yield the result of each image of a file, folder, glob pattern, list or generator, in order.
 
@@ -69,19 +62,14 @@ class Detector(Model):
             yield from self._detect(loaded, score)
 
     def _detect(self, images: Sequence[tuple[Path | None, Image]], score: float) -> list[Result]:
-        with self._loaded.deployment:
+        with self.loaded.deployment:
             predictions, _ = self._predictor([image for _, image in images])
         return [
-            Result(path=path, image=image, detections=_above(detections, score), classes=self.classes)
+            Result(path=path, image=image, detections=detections.above(score), classes=self.classes)
             for (path, image), detections in zip(images, predictions, strict=True)
         ]
 
-    def _summary(self) -> str:
-        return f"{self._config.detector.name}, {len(self.classes)} classes"
-
-
-def _above(detections: Detections, score: float) -> Detections:
-    keep = detections.scores >= score
-    return Detections(
-        boxes=detections.boxes[keep], scores=detections.scores[keep], labels=detections.labels[keep]
-    )
+    @cached_property
+    def _predictor(self) -> Predictor:
+        config = require_detection(self.loaded.config)
+        return predictor(config, self.loaded.task, self.loaded.deployment.to_device)

@@ -20,11 +20,8 @@ from boxcrew.data.images.reading import IMAGE_SUFFIXES, convert_pillow, read_ima
 ImageLike = str | Path | Pillow.Image | Image
 """A file, a Pillow image, or an RGB array (height, width, 3) of uint8."""
 
-Warn = Callable[[str], None]
-
 _Item = TypeVar("_Item")
-_Loaded = TypeVar("_Loaded")
-_WANTED = "give a path, a Pillow image or an RGB array (height, width, 3) of uint8"
+_Read = TypeVar("_Read")
 
 
 def load_image(image: object) -> tuple[Path | None, Image]:
@@ -35,11 +32,13 @@ def load_image(image: object) -> tuple[Path | None, Image]:
         return Path(image), read_image(Path(image))
     if isinstance(image, Pillow.Image):
         return None, convert_pillow(image)
-    if not isinstance(image, np.ndarray):
-        raise UsageError(f"{type(image).__name__} is not an image: {_WANTED}")
-    if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3 or not image.size:
-        raise UsageError(f"an array of {image.dtype} {image.shape} is not an image: {_WANTED}")
-    return None, image
+    name = type(image).__name__
+    if isinstance(image, np.ndarray):
+        if image.dtype == np.uint8 and image.ndim == 3 and image.shape[2] == 3 and image.size:
+            return None, image
+        name = f"an array of {image.dtype} {image.shape}"
+    wanted = "a path, a Pillow image or an RGB array (height, width, 3) of uint8"
+    raise UsageError(f"{name} is not an image: give {wanted}")
 
 
 def as_many(inputs: object) -> Iterable[object] | None:
@@ -63,35 +62,28 @@ def find_images(source: str | Path) -> list[Path]:
 
 
 def read_ahead(
-    items: Iterable[_Item], read: Callable[[_Item], _Loaded], *, batch: int, warn: Warn | None = None
-) -> Iterator[list[_Loaded]]:
+    items: Iterable[_Item],
+    read: Callable[[_Item], _Read],
+    *,
+    batch: int,
+    warn: Callable[[str], None] | None = None,
+) -> Iterator[list[_Read]]:
     """Yield batches of what `read` returns, while a thread reads the next: decoding releases the interpreter.
 
-    Items that raise `DataError` are left out with a warning; without `warn` the error is raised. `items`
-    itself is iterated in the thread of the caller.
+    Items that raise `DataError` are left out with a warning; without `warn` the error is raised.
     """
     rest = iter(items)
-    groups = iter(lambda: list(islice(rest, batch)), [])
     with ThreadPoolExecutor(max_workers=1) as reader:
-        coming = [reader.submit(_read_group, group, read) for group in islice(groups, 1)]
+        coming = [reader.submit(read, item) for item in islice(rest, batch)]
         while coming:
-            loaded, errors = coming.pop().result()
-            coming += [reader.submit(_read_group, group, read) for group in islice(groups, 1)]
-            for error in errors:
-                if warn is None:
-                    raise error
-                warn(f"left out: {error.message}")
+            present, coming = coming, [reader.submit(read, item) for item in islice(rest, batch)]
+            loaded = []
+            for future in present:
+                try:
+                    loaded.append(future.result())
+                except DataError as error:
+                    if warn is None:
+                        raise
+                    warn(f"left out: {error.message}")
             if loaded:
                 yield loaded
-
-
-def _read_group(
-    group: list[_Item], read: Callable[[_Item], _Loaded]
-) -> tuple[list[_Loaded], list[DataError]]:
-    loaded, errors = [], []
-    for item in group:
-        try:
-            loaded.append(read(item))
-        except DataError as error:
-            errors.append(error)
-    return loaded, errors

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -16,7 +16,7 @@ from boxcrew.tasks.base import TASKS
 from boxcrew.tasks.data import OpenOptions
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.run.loading import Loaded, Which, described, load_described
+from boxcrew.train.run.loading import Loaded, Which, load_task
 from boxcrew.train.run.validate import ValConfig, validate
 
 KINDS = {
@@ -28,37 +28,33 @@ KINDS = {
 """For each kind of network, what people call it and the class of `boxcrew` that uses it."""
 
 
-def kind_of(task: str, classes: Sequence[str]) -> str:
+def kind_of(task: str, facts: Mapping[str, Any]) -> str:
     """Return a key of `KINDS`: a network for sequences is a language model if its data has no classes."""
     if task == "sequence":
-        return "classification" if classes else "language"
+        return "classification" if facts["classes"] else "language"
     return task
 
 
-def stored_kind(run: Path, which: str) -> str:
-    """Return the kind of network in a run directory or weight file."""
-    meta = described(run, which=which)[1]
-    return kind_of(meta["task"]["name"], meta["facts"]["classes"])
-
-
-class Model(ABC):
+@dataclass(frozen=True, eq=False, repr=False)
+class Model:
     """A trained network, ready to predict on one device."""
 
     kind: ClassVar[str]  # a key of KINDS
     default_recipe: ClassVar[str]
 
-    def __init__(self, loaded: Loaded, path: Path, which: Which, device: str) -> None:
-        self.path = path
-        self._loaded = loaded
-        self._which: Which = which
-        self._device = device
+    loaded: Loaded
+    path: Path  # of the run directory or weight file
+    which: Which
+    device: str
 
     @classmethod
     def load(cls, run: str | Path, which: Which = "best", device: str = "auto") -> Self:
         """Load a run directory, of which the best or the last weights are used, or a weight file of one."""
-        weights, meta = described(Path(run), which=which)
-        cls._require(f"{run} is", kind_of(meta["task"]["name"], meta["facts"]["classes"]))
-        return cls(load_described(weights, meta, device=device), Path(run), which, device)
+
+        def check(meta: Mapping[str, Any]) -> None:
+            cls._require(f"{run} is", kind_of(meta["task"]["name"], meta["facts"]))
+
+        return cls(load_task(Path(run), which=which, device=device, check=check), Path(run), which, device)
 
     @classmethod
     def train(cls, recipe: str | None = None, *, verbose: bool = True, **settings: Any) -> Self:
@@ -74,30 +70,30 @@ class Model(ABC):
         outcome = train_run(config, Screen(Console(stderr=True) if verbose else None))
         return cls.load(outcome.folder, device=config.device)
 
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return tuple(self.loaded.facts["classes"])
+
     def val(self, data: str | Path | None = None, *, split: str = "val", batch: int = 16) -> dict[str, Any]:
         """Return the report on a data set, by default the run's own: `report["numbers"]["AP50"]`."""
-        config = ValConfig(
-            run=self.path,
-            data=None if data is None else str(data),
-            split=split,
-            weights=self._which,
-            batch=batch,
-            device=self._device,
-        )
-        report: dict[str, Any] = validate(config, Screen())[self._which]
+        tree = {
+            "run": self.path,
+            "weights": self.which,
+            "device": self.device,
+            "split": split,
+            "batch": batch,
+        }
+        config = ValConfig.of(tree if data is None else {**tree, "data": str(data)})
+        report: dict[str, Any] = validate(config, Screen())[self.which]
         return report
 
-    @property
-    def folder(self) -> Path:
-        """The folder under `runs/` for results of such networks."""
-        return Path(self._loaded.config.folder)
-
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._summary()}, {self.path})"
-
-    @abstractmethod
-    def _summary(self) -> str:
-        """Return the network in a few words, such as `ssdlite, 8 classes`."""
+        words = [
+            self.loaded.config.title.rpartition(" by ")[2],
+            f"{len(self.classes)} classes",
+            str(self.path),
+        ]
+        return f"{type(self).__name__}({', '.join(words if self.classes else words[::2])})"
 
     @classmethod
     def _require(cls, subject: str, kind: str) -> None:
@@ -108,9 +104,8 @@ class Model(ABC):
 
 
 def _trained_kind(config: RunConfig) -> str:
-    """Return the kind that a run will train. Only the data tells whether sequences have classes."""
-    task = config.task
-    if task.name != "sequence":
-        return kind_of(task.name, ())
-    opened = TASKS.get(task.name).open(task, OpenOptions(data=config.data, seed=config.seed))
-    return kind_of(task.name, opened.facts["classes"])
+    """Return the kind that a run will train. Only the data shows whether sequences have classes."""
+    name, facts = config.task.name, {}
+    if name == "sequence":
+        facts = TASKS.get(name).open(config.task, OpenOptions(data=config.data, seed=config.seed)).facts
+    return kind_of(name, facts)

@@ -19,8 +19,7 @@ from boxcrew.train.config import RunConfig
 from boxcrew.train.output.best_effort import BestEffort
 from boxcrew.train.output.outcome import Outcome
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.run.replicas import serve, track
-from boxcrew.train.run.run import explain, resume, train
+from boxcrew.train.run import explain, resume, train
 
 
 def run_config(start: str | None, settings: Tree) -> RunConfig:
@@ -59,28 +58,19 @@ def plan_run(
     return explained
 
 
-def work_for_run(group: ReplicaGroup) -> None:
-    """Work as a replica of a run other than the chief, until it ends."""
-    track(group, Screen())
-
-
-def serve_run(group: ReplicaGroup) -> None:
-    """Work as a parameter server of a run, until it ends."""
-    serve(group, Screen())
-
-
 def resume_run(folder: Path, changes: Tree, screen: Screen, group: ReplicaGroup | None = None) -> Outcome:
     return _with_plots(resume(folder, changes, screen, group), screen)
 
 
 def _with_plots(outcome: Outcome, screen: Screen) -> Outcome:
     files = BestEffort(screen.warn)
-    files.write("plots", lambda: _draw(outcome))
+    with files.writing("plots"):
+        _draw(outcome)
     screen.say(f"results: {outcome.folder} (weights/best.safetensors, plots/, summary.json)")
-    logs = outcome.folder / "tensorboard"
-    if logs.is_dir():
-        screen.say(f"curves: tensorboard --logdir {logs}")
-    trouble = [*([outcome.trouble] if outcome.trouble else []), *files.sentences()]
+    board = outcome.folder / "tensorboard"
+    if board.is_dir():
+        screen.say(f"curves: tensorboard --logdir {board}")
+    trouble = [*([outcome.trouble] if outcome.trouble else []), *files.problems()]
     if trouble:
         raise BoxcrewError(
             f"{outcome.folder}: not all files could be written: {'; '.join(trouble)}",

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
+from collections.abc import Callable
 
-from boxcrew.api.images import Warn
 from boxcrew.api.model import Model
-from boxcrew.core.errors import UsageError
 from boxcrew.core.units import counted
 from boxcrew.data.examples.alphabet import unknown_characters
-from boxcrew.tasks.sequence import LanguageNetwork, SequenceConfig
-from boxcrew.train.run.loading import Loaded, Which
+from boxcrew.tasks.sequence import LanguageNetwork
 
 _NAMED = 10  # characters that a warning names
 
@@ -24,11 +21,6 @@ class TextModel(Model):
     kind = "language"
     default_recipe = "rnn"
 
-    def __init__(self, loaded: Loaded, path: Path, which: Which, device: str) -> None:
-        super().__init__(loaded, path, which, device)
-        assert isinstance(loaded.task.network, LanguageNetwork)
-        self._network = loaded.task.network
-
     def predict(
         self,
         text: str = "",
@@ -36,27 +28,21 @@ class TextModel(Model):
         num: int = 400,
         temperature: float = 0.8,
         seed: int = 0,
-        warn: Warn = warnings.warn,
+        warn: Callable[[str], None] = warnings.warn,
     ) -> str:
         """Return `num` characters that may follow a text, which is not repeated.
 
         A lower `temperature` gives more probable and less varied text; 0 always the likeliest character.
         `warn` is called if the model does not know all characters of the text.
         """
-        if num < 1 or temperature < 0:
-            raise UsageError(f"num={num}, temperature={temperature}: num is at least 1, temperature 0")
-        unknown = unknown_characters(self._network.meaning, text)
+        network = self.loaded.task.network
+        assert isinstance(network, LanguageNetwork)
+        unknown = unknown_characters(network.meaning, text)
         if unknown:
             named = ", ".join(map(repr, unknown[:_NAMED])) + (", …" if len(unknown) > _NAMED else "")
-            warn(
-                f"the text has {counted(len(unknown), 'character')} that the model does not know, "
-                f"all read as one unknown character: {named}"
-            )
-        with self._loaded.deployment:
-            return self._network.continue_text(text, num, temperature=temperature, seed=seed)
+            count = f"{counted(len(unknown), 'character')} that the model does not know"
+            warn(f"the text has {count}, all read as one unknown character: {named}")
+        with self.loaded.deployment:
+            return network.continue_text(text, num, temperature=temperature, seed=seed)
 
     __call__ = predict
-
-    def _summary(self) -> str:
-        assert isinstance(self._loaded.config, SequenceConfig)
-        return f"{self._loaded.config.net.name}, {len(self._network.meaning['alphabet'])} characters"

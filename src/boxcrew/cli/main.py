@@ -196,6 +196,18 @@ def recipes(words: Words = None, *, json: Json = False, debug: Debug = False) ->
     recipes_command(words or [], as_json=json)
 
 
+@app.command(context_settings=_SETTINGS)
+def settings(words: Words = None, *, json: Json = False, debug: Debug = False) -> None:
+    """List every setting of a run with its default, its type and what it does.
+
+    \b
+    boxcrew settings [PATTERN]     such as rate, or 'optim.*'
+    """
+    from boxcrew.cli.settings import settings_command
+
+    settings_command(words or [], as_json=json)
+
+
 def main() -> None:
     """Run the console script; an error that the user can fix becomes two lines and an exit code."""
     _shorten_thread_spinning()

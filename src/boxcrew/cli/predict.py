@@ -7,7 +7,9 @@ from pathlib import Path
 
 from pydantic import Field
 
-from boxcrew.api import Classifier, Detector, Generator, TextModel, find_images, stored_kind
+from boxcrew.api import Classifier, Detector, Generator, TextModel
+from boxcrew.api.images import find_images
+from boxcrew.api.model import kind_of
 from boxcrew.cli.output import make_screen, parse_settings, print_json, require
 from boxcrew.core.config import Config, Tree
 from boxcrew.core.errors import DataError, UsageError
@@ -15,12 +17,10 @@ from boxcrew.core.files import write_json
 from boxcrew.data.examples.plain_text import read_utf8
 from boxcrew.report.predictions import PredictionFolder
 from boxcrew.train.run.directory import choose_folder
-from boxcrew.train.run.loading import Which
+from boxcrew.train.run.loading import Which, read_task_weights
 
 
 class PredictConfig(Config):
-    """The settings of all kinds of networks."""
-
     run: Path
     weights: Which = "best"
     device: str = "auto"
@@ -52,8 +52,8 @@ class ContinueTextConfig(PredictConfig):
 def predict_command(words: list[str], *, as_json: bool) -> None:
     _, tree = parse_settings(words, verbatim={"text"})  # a text may begin with a bracket
     require(tree, "run", example="boxcrew predict run=DIR source=PHOTO")
-    kind = stored_kind(Path(str(tree["run"])), which=str(tree.get("weights", "best")))
-    _BY_KIND[kind](tree, as_json=as_json)
+    meta = read_task_weights(Path(str(tree["run"])), which=str(tree.get("weights", "best")))[1]
+    _BY_KIND[kind_of(meta["task"]["name"], meta["facts"])](tree, as_json=as_json)
 
 
 def _detect(tree: Tree, *, as_json: bool) -> None:
@@ -62,7 +62,7 @@ def _detect(tree: Tree, *, as_json: bool) -> None:
     screen = make_screen(as_json=as_json)
     images = find_images(config.source)
     detector = Detector.load(config.run, config.weights, config.device)
-    folder = PredictionFolder(choose_folder(config.out, detector.folder / "predict"), detector.classes)
+    folder = PredictionFolder(choose_folder(config.out, Path("detect") / "predict"), detector.classes)
     results = []
     for result in detector.predict_many(images, score=config.score, warn=screen.warn):
         folder.add(result)
@@ -82,7 +82,7 @@ def _classify(tree: Tree, *, as_json: bool) -> None:
     config = ClassifyConfig.of(tree)
     screen = make_screen(as_json=as_json)
     classifier = Classifier.load(config.run, config.weights, config.device)
-    folder = choose_folder(config.out, classifier.folder / "predict")
+    folder = choose_folder(config.out, Path(classifier.loaded.config.folder) / "predict")
     results = []
     for result in classifier.predict_many(config.source, warn=screen.warn):
         results.append(result.to_json())
@@ -114,15 +114,10 @@ def _generate(tree: Tree, *, as_json: bool) -> None:
     config = GenerateConfig.of(tree)
     generator = Generator.load(config.run, config.weights, config.device)
     images = generator.predict(config.num, seed=config.seed)
-    folder = images.save(choose_folder(config.out, generator.folder / "predict"))
+    folder = images.save(choose_folder(config.out, Path(generator.loaded.config.folder) / "predict"))
     make_screen(as_json=as_json).say(f"results: {folder} (sheet.png, images/)")
     if as_json:
         print_json({"out": str(folder), "num": config.num})
 
 
-_BY_KIND = {
-    "detection": _detect,
-    "classification": _classify,
-    "language": _continue_text,
-    "gan": _generate,
-}
+_BY_KIND = {"detection": _detect, "classification": _classify, "language": _continue_text, "gan": _generate}

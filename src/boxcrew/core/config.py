@@ -8,12 +8,21 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import CoreSchema, core_schema
 
 from boxcrew.core.errors import UsageError
 from boxcrew.core.registry import suggest
@@ -27,7 +36,13 @@ _SHORT = ""  # the key under which a tree keeps a value given to a group itself
 class Config(BaseModel):
     """A group of settings. An unknown key or a wrong value is a `UsageError` that names its full key."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        validate_default=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+    )
 
     group: ClassVar[str] = ""  # the key of this group; empty at the top
     shorthand: ClassVar[str | None] = None
@@ -105,18 +120,25 @@ def _dotted_key(loc: tuple[int | str, ...], group: str) -> str:
     return ".".join([*([group] if group else []), *(name for name in names if name not in types)])
 
 
-def chosen_by(name: str, *, default: str, lookup: Callable[[str], type[Config]]) -> BeforeValidator:
-    """Return a validator for a field whose class depends on one of its own settings (`name`), by `lookup`."""
+@dataclass(frozen=True, kw_only=True)
+class ChosenBy:
+    """Annotation of a field whose class depends on one of its own settings, such as `detector.name`."""
 
-    def choose(value: object) -> object:
+    setting: str
+    default: str
+    lookup: Callable[[str], type[Config]]
+    options: Callable[[], Iterable[str]]  # the values of the setting, to list them
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self._choose, handler(source))
+
+    def _choose(self, value: object) -> object:
         if isinstance(value, Config):
             return value
         tree = dict(value) if isinstance(value, Mapping) else {_SHORT: value}
         if _SHORT in tree:
-            tree[name] = tree.pop(_SHORT)
-        return lookup(str(tree.get(name, default))).of(tree)
-
-    return BeforeValidator(choose)
+            tree[self.setting] = tree.pop(_SHORT)
+        return self.lookup(str(tree.get(self.setting, self.default))).of(tree)
 
 
 def _split_commas(value: object) -> object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -75,6 +75,8 @@ class Sample:
     image: Image
     target: Target
     key: str  # names the sample in messages and files; unique in its data set
+    draw: int = 0  # all that is random about the sample inside a network comes from this integer
+    extra: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)  # further inputs, each (N, …)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -89,6 +91,19 @@ class Batch:
     keys: tuple[str, ...]
     skipped: tuple[str, ...] = ()  # messages about samples that could not be read and were left out
     is_blank: bool = False  # nothing could be read: the samples are stand-ins, which must not count
+    # (B,) int64, from seed, epoch and index alone: every random choice inside a network comes from these, so
+    # that it is the same in any split and after a resume. Zeros unless given.
+    draws: Tensor = None  # type: ignore[assignment]
+    # What the network is given besides the images, by name and in this order. Detection with regions:
+    # `regions` (B, R, 4) in pixels of the input, and `regions_valid` (B, R).
+    extra: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if vars(self)["draws"] is None:
+            import torch  # slow, and most users of this module do without
+
+            zeros = self.inputs.new_zeros(len(self.keys), dtype=torch.int64)
+            object.__setattr__(self, "draws", zeros)
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -96,7 +111,10 @@ class Batch:
     def to(self, device: torch.device | str, **options: Any) -> Batch:
         """Return a copy on `device`; `options` are those of `Tensor.to`, for the inputs alone."""
         moved = {name: value.to(device, non_blocking=True) for name, value in self.targets.items()}
-        return replace(self, inputs=self.inputs.to(device, non_blocking=True, **options), targets=moved)
+        extra = {name: value.to(device, non_blocking=True) for name, value in self.extra.items()}
+        draws = self.draws.to(device, non_blocking=True)
+        inputs = self.inputs.to(device, non_blocking=True, **options)
+        return replace(self, inputs=inputs, targets=moved, draws=draws, extra=extra)
 
     def split(self, sizes: Sequence[int]) -> list[Batch]:
         """Return consecutive batches of these sizes, which must add up to this one; 0 gives none."""
@@ -111,6 +129,8 @@ class Batch:
             inputs=self.inputs[indices],
             targets={name: value[indices] for name, value in self.targets.items()},
             keys=tuple(self.keys[index] for index in indices),
+            draws=self.draws[indices],
+            extra={name: value[indices] for name, value in self.extra.items()},
         )
 
     def _slice(self, start: int, end: int) -> Batch:
@@ -118,6 +138,8 @@ class Batch:
             inputs=self.inputs[start:end],
             targets={name: value[start:end] for name, value in self.targets.items()},
             keys=self.keys[start:end],
+            draws=self.draws[start:end],
+            extra={name: value[start:end] for name, value in self.extra.items()},
         )
 
 
@@ -165,6 +187,11 @@ class Detections:
 
     def __len__(self) -> int:
         return len(self.scores)
+
+    def above(self, score: float) -> Detections:
+        """Return the detections with at least this score."""
+        keep = self.scores >= score
+        return Detections(boxes=self.boxes[keep], scores=self.scores[keep], labels=self.labels[keep])
 
     def cpu(self) -> Detections:
         return Detections(boxes=self.boxes.cpu(), scores=self.scores.cpu(), labels=self.labels.cpu())

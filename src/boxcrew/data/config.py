@@ -9,7 +9,11 @@ class DataConfig(Config):
     group = "data"
     shorthand = "path"
 
-    path: str  # directory or file of a data set, or the name of an embedded one; default: the task's
-    format: str = "auto"  # voc, coco, yolo; idx, csv, folder, crops, text
-    val: str = "val"  # the split that is evaluated
-    strict: bool = False  # stop if any data has to be repaired or left out
+    path: str
+    """Directory or file of the data set, or the name of an embedded one."""
+    format: str = "auto"
+    """Format of the data: voc, coco, yolo, idx, csv, folder, crops or text; auto detects it."""
+    val: str = "val"
+    """Split that is evaluated."""
+    strict: bool = False
+    """Stop if anything in the data has to be repaired or left out."""

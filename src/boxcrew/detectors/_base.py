@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field
 from torch import Tensor
@@ -25,10 +25,15 @@ class DetectorConfig(Config):
     shorthand = "name"
 
     name: str
-    size: int = Field(default=300, ge=64, le=2048)  # the side of the square input, in pixels
-    score_threshold: Share = 0.01  # detections with a lower score are dropped
-    nms_iou: Share = 0.45  # of two detections of a class that overlap more, drop the weaker
-    max_detections: int = Field(default=200, ge=1)  # for each image
+    """Detector."""
+    size: int = Field(default=300, ge=64, le=2048)
+    """Side of the square input in pixels."""
+    score_threshold: Share = 0.01
+    """Detections with a lower score are dropped."""
+    nms_iou: Share = 0.45
+    """Of two detections of a class that overlap more than this, the weaker is dropped."""
+    max_detections: int = Field(default=200, ge=1)
+    """Detections of an image, at most."""
 
     def adapted(self, boxes: Tensor) -> tuple[Self, str]:  # noqa: ARG002  no setting here depends on them
         """Return a copy whose `auto` settings are adapted to these objects, and a sentence about it.
@@ -49,8 +54,10 @@ class DetectorNet(Network):
         self.config = config
 
     @abstractmethod
-    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
-        """Return the raw outputs of the heads, one row for each image. This is what an export contains."""
+    def forward(self, images: Tensor, *extra: Any, **_: Any) -> tuple[Tensor, ...]:
+        """Return the raw outputs of the heads, one row for each image. This is what an export contains.
+        `extra` are the tensors of `Batch.extra`, if the detector takes any.
+        """
 
     @abstractmethod
     def losses(self, batch: Batch) -> Losses:
@@ -60,8 +67,8 @@ class DetectorNet(Network):
     def decode(self, raw: tuple[Tensor, ...]) -> list[Detections]:
         """Turn the raw outputs of `forward` into the detections of each image, in pixels of the input."""
 
-    def predict(self, images: Tensor) -> list[Detections]:
-        return self.decode(self(images))
+    def predict(self, images: Tensor, *extra: Tensor) -> list[Detections]:
+        return self.decode(self(images, *extra))
 
     def starting_overlap(self, boxes: Tensor) -> Tensor | None:  # noqa: ARG002  no default boxes here
         """Return the IoU (N,) of each box (N, 4), xyxy in pixels of the input, with its best default box.

@@ -20,9 +20,12 @@ _PAIRS = 250_000  # IoUs computed at once: few enough to stay in a processor's c
 
 
 class MultiBoxConfig(DetectorConfig):
-    match_iou: float = Field(default=0.5, gt=0, le=1)  # overlap that matches a default box to an object
-    negatives: int = Field(default=3, ge=1)  # unmatched boxes to learn from, for each matched one
+    match_iou: float = Field(default=0.5, gt=0, le=1)
+    """Default boxes that overlap an object by this much learn it."""
+    negatives: int = Field(default=3, ge=1)
+    """Negatives to learn from for each positive, the hardest ones."""
     label_smoothing: float = Field(default=0.0, ge=0, lt=1)
+    """Label smoothing of the classes."""
 
 
 class MultiBoxNet(DetectorNet):
@@ -64,7 +67,9 @@ class MultiBoxNet(DetectorNet):
 
     def losses(self, batch: Batch) -> Losses:
         scores, offsets = self(batch.inputs)
-        return self.losses_of(scores.float(), offsets.float(), batch.targets)
+        exact = torch.promote_types(scores.dtype, torch.float32)  # half precision is too coarse for sums
+        targets = {**batch.targets, "boxes": batch.targets["boxes"].to(exact)}
+        return self.losses_of(scores.to(exact), offsets.to(exact), targets)
 
     def losses_of(self, scores: Tensor, offsets: Tensor, targets: Mapping[str, Tensor]) -> Losses:
         """Return the loss of SSD, equations 1 to 3, as sums; the weight is the number of matched boxes.

@@ -21,8 +21,10 @@ def _number(value: object) -> object:
 
 class SsdConfig(MultiBoxConfig):
     name: Literal["ssd"] = "ssd"
-    size: Annotated[Literal[300, 512], BeforeValidator(_number)] = 300  # the paper's two
-    scales: Literal["voc", "coco"] = "voc"  # sizes of the default boxes: the paper's for either set
+    size: Annotated[Literal[300, 512], BeforeValidator(_number)] = 300
+    """Side of the square input in pixels: 300 or 512, the paper's two."""
+    scales: Literal["voc", "coco"] = "voc"
+    """Sizes of the default boxes: the paper's for VOC or for COCO."""
 
 
 # Sides of the default boxes in pixels, one more than there are maps (section 3.1; 3.4 for COCO).

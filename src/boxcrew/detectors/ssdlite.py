@@ -30,15 +30,23 @@ Stride = Annotated[int, Field(ge=4, le=32)]
 class SsdLiteConfig(MultiBoxConfig):
     name: Literal["ssdlite"] = "ssdlite"
     size: int = Field(default=320, ge=64, le=2048)
-    backbone: str = "mobilenetv3_large_100"  # any timm network with two or more feature maps
+    """Side of the square input in pixels."""
+    backbone: str = "mobilenetv3_large_100"
+    """Name of a timm network with two or more feature maps."""
     # `auto` is adapted to the boxes of the training set once, and written to the run's config.yaml.
-    finest_stride: Stride | Auto = AS_PUBLISHED.finest_stride  # of the first map with a head
-    neck: int = Field(default=0, ge=0, le=512, multiple_of=16)  # width of a top-down path; 0: none
-    levels: int = Field(default=6, ge=2, le=8)  # maps with a head, at most; the last may be a single cell
+    finest_stride: Stride | Auto = AS_PUBLISHED.finest_stride
+    """Stride of the finest map with a head; auto adapts it to the boxes of the data."""
+    neck: int = Field(default=0, ge=0, le=512, multiple_of=16)
+    """Channels of a top-down path between the maps; 0 has none."""
+    levels: int = Field(default=6, ge=2, le=8)
+    """Maps with a head, at most."""
     # The smallest and the largest default box, as shares of the input.
     min_scale: Annotated[float, Field(gt=0, lt=1)] | Auto = AS_PUBLISHED.min_scale
+    """Size of the smallest default boxes as a fraction of the input; auto adapts it to the data."""
     max_scale: Annotated[float, Field(gt=0, le=1)] | Auto = AS_PUBLISHED.max_scale
-    spacing: Literal["even", "growing"] = "even"  # of the scales: equal steps as published, or factors
+    """Size of the largest default boxes as a fraction of the input; auto adapts it to the data."""
+    spacing: Literal["even", "growing"] = "even"
+    """Sizes between smallest and largest: even steps as published, or growing by a factor."""
 
     @model_validator(mode="after")
     def _scales_grow(self) -> Self:

@@ -176,7 +176,7 @@ def overfitting_trend(
     if evaluations < _WITHOUT_GAIN or not 0 < loss_now < _STILL_FALLING * loss_then:
         return ()
     what = (
-        f"no improvement in {evaluations} evaluations since step {best_step}; training loss fell from "
+        f"no improvement in {evaluations} evaluations since step {best_step}; train loss fell from "
         f"{loss_then:.3g} to {loss_now:.3g}"
     )
     remedy = f"try evaluation.patience={_WITHOUT_GAIN}, augmentation"

@@ -37,7 +37,7 @@ def hashed_keys(draws: Tensor, num: int) -> Tensor:
     """Return (B, num) int64 keys of at least 0 that depend on the draw of each row and the column alone.
 
     `draws` (B,) int64 has one integer for each sample. The keys of a sample are the same alone, in any batch
-    and on any device: integers do not round.
+    and on any device: integers do not round. For a second, independent choice give `draws + 1`, and so on.
     """
     keys = draws[:, None] + torch.arange(1, num + 1, device=draws.device) * _GAMMA
     for shift, factor in _MIX:
@@ -60,12 +60,14 @@ def smallest_keys(keys: Tensor, candidates: Tensor, *, count: int) -> Chosen:
 
 
 def sample_balanced(
-    positive: Tensor, negative: Tensor, draws: Tensor, *, count: int, max_positive: int
+    positive: Tensor, negative: Tensor, keys: Tensor, *, count: int, max_positive: int
 ) -> Tensor:
-    """Return a mask (B, N) of `count` candidates to learn from: at most `max_positive` of the positive ones,
-    filled up with negative ones; fewer where there are too few.
+    """Return a mask (B, N) of `count` candidates to learn from, those with the smallest keys (B, N): at most
+    `max_positive` of the positive ones, filled up with negative ones; fewer where there are too few.
+
+    The key of a candidate must be that of its own number (an anchor's, not a place in a sorted or padded
+    list), or the choice changes with the rounding of scores and with the batch.
     """
-    keys = hashed_keys(draws, positive.shape[1])
     chosen_positive = positive & (_ranks(keys, positive) < max_positive)
     room = count - chosen_positive.sum(dim=1, keepdim=True)
     return chosen_positive | (negative & (_ranks(keys, negative) < room))

@@ -22,22 +22,35 @@ class DeployConfig(Config):
     group = "deploy"
 
     strategy: Strategy | Literal["auto"] = "auto"
-    replicas: Count | Literal["auto"] = "auto"  # processes that compute; auto: one for each accelerator
-    servers: Count | Literal["auto"] = "auto"  # processes that keep parameters, if the strategy has any
-    staleness: Annotated[int, Field(ge=0)] | None = None  # steps a replica may be ahead of another
-    clones: Count | Literal["auto"] = "auto"  # copies of the model in a process
-    clone_on_cpu: bool = False  # all clones on the CPU, also where there are accelerators
-    shares: Annotated[tuple[Count, ...], commas] | None = (
-        None  # samples per step of each clone; None: by the speeds of the devices
-    )
+    """How parameters and gradients are shared: single, clones, ddp, fsdp or parameter_server."""
+    replicas: Count | Literal["auto"] = "auto"
+    """Processes that compute; auto starts one for each accelerator."""
+    servers: Count | Literal["auto"] = "auto"
+    """Processes that keep parameters, for parameter_server."""
+    staleness: Annotated[int, Field(ge=0)] | None = None
+    """Steps that a replica may be ahead of another; none updates them together."""
+    clones: Count | Literal["auto"] = "auto"
+    """Copies of the model in one process."""
+    clone_on_cpu: bool = False
+    """Put all clones on the CPU, even if there are accelerators."""
+    shares: Annotated[tuple[Count, ...], commas] | None = None
+    """Samples of a step for each clone, such as 5,3; none divides them by speed."""
     batch_norm: BatchNorm = "first"
-    optimizer_device: Literal["auto", "cpu"] = "auto"  # cpu: parameters and optimizer stay in main memory
+    """Statistics that BatchNorm learns: of the first clone, of all (synced), or none (frozen)."""
+    optimizer_device: Literal["auto", "cpu"] = "auto"
+    """Where parameters and optimizer live; cpu keeps them in main memory."""
     precision: Precision | Literal["auto"] = "auto"
+    """Number format of the computation: fp32, tf32, bf16 or fp16."""
     memory_format: MemoryFormat | Literal["auto"] = "auto"
+    """Memory layout of images: contiguous or channels_last."""
     threads: Count | Literal["auto"] = "auto"
-    accumulation: Count | Literal["auto"] = "auto"  # micro-batches per step; auto: as few as memory allows
-    recompute: bool | Literal["auto"] = "auto"  # activations in backward; auto: only if memory is short
-    memory_fraction: float | None = Field(default=None, gt=0, le=1)  # of each device's memory, at most
+    """CPU threads of each process."""
+    accumulation: Count | Literal["auto"] = "auto"
+    """Micro-batches of a step; auto takes as few as fit into memory."""
+    recompute: bool | Literal["auto"] = "auto"
+    """Compute activations again in backward to save memory; auto only if nothing else fits."""
+    memory_fraction: float | None = Field(default=None, gt=0, le=1)
+    """Largest fraction of each device's memory to use."""
 
 
 class Goal(Config):

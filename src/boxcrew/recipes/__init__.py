@@ -1,5 +1,7 @@
-"""Complete settings for known-good runs, found by name. A recipe is a function; its docstring gives the
-command, the machine, the time and the result to expect.
+"""Recipes: complete settings of known-good runs, found by name.
+
+A recipe is a function that returns a `RunConfig` and is registered by a decorator, one file for each family
+of networks. Its docstring gives a title, the command, the machine, the time and the result to expect.
 """
 
 from __future__ import annotations
@@ -12,11 +14,11 @@ from boxcrew.train.config import RunConfig
 Recipe = Callable[[], RunConfig]
 
 RECIPES: Registry[Recipe] = Registry("recipe", "boxcrew.recipes")
-"""Members say `@RECIPES.register("ssd300_vgg16")`."""
+"""All recipes, registered by `@RECIPES.register("ssd300_vgg16")`."""
 
 DEFAULT = "starter"
 
 
 def describe(name: str) -> str:
-    """The first line of a recipe's docstring."""
+    """Return the first line of a recipe's docstring."""
     return (RECIPES.get(name).__doc__ or "").strip().splitlines()[0]

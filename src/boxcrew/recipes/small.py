@@ -1,4 +1,4 @@
-"""The classic kinds of networks, on small data."""
+"""Recipes for classic networks on small data: perceptron, CNN, RNN and GAN."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from boxcrew.train.config import EvaluationConfig, RunConfig
 from boxcrew.train.loop.optim import OptimConfig, PhaseConfig
 from boxcrew.train.loop.schedule import ScheduleConfig
 
-_JUDGED = EvaluationConfig(batch=256)
+_EVALUATION = EvaluationConfig(batch=256)
 
 
 @RECIPES.register("fc")
 def fc() -> RunConfig:
-    """A multilayer perceptron: tells pictures or rows of a table apart
+    """A multilayer perceptron: classifies images or rows of a table
 
     boxcrew train fc data=PATH
     On 2 CPU cores: Fashion-MNIST in a minute (time=1m epochs=none), accuracy 0.90 on test.
@@ -28,13 +28,13 @@ def fc() -> RunConfig:
         batch=128,
         optim=OptimConfig(name="adamw", rate=1e-3, weight_decay=0.01, stated_for=128),
         schedule=ScheduleConfig(name="cosine", warmup=0.05),
-        evaluation=_JUDGED,
+        evaluation=_EVALUATION,
     )
 
 
 @RECIPES.register("cnn")
 def cnn() -> RunConfig:
-    """A small convolutional network: tells pictures apart
+    """A small convolutional network: classifies images
 
     boxcrew train cnn data=PATH
     On 2 CPU cores: Fashion-MNIST in 6 minutes (time=6m epochs=none), accuracy 0.935 on test.
@@ -47,13 +47,13 @@ def cnn() -> RunConfig:
         batch=128,
         optim=OptimConfig(name="nesterov", rate=0.1, weight_decay=5e-4, stated_for=128),
         schedule=ScheduleConfig(name="cosine", warmup=0.2),
-        evaluation=_JUDGED,
+        evaluation=_EVALUATION,
     )
 
 
 @RECIPES.register("rnn")
 def rnn() -> RunConfig:
-    """A recurrent network: tells texts apart, or pictures read row by row, and continues running text
+    """A recurrent network: classifies texts, or images read row by row, and continues running text
 
     boxcrew train rnn data=PATH
     On 2 CPU cores: tinyshakespeare in 15 minutes (time=15m epochs=none), 1.53 nats a character on its last
@@ -65,13 +65,13 @@ def rnn() -> RunConfig:
         batch=64,
         optim=OptimConfig(name="adamw", rate=3e-3, weight_decay=0.01, clip=1.0, stated_for=64),
         schedule=ScheduleConfig(name="cosine", warmup=0.05),
-        evaluation=_JUDGED,
+        evaluation=_EVALUATION,
     )
 
 
 @RECIPES.register("gan")
 def gan() -> RunConfig:
-    """A DCGAN: learns to make pictures like those it is shown
+    """A DCGAN: generates images like those of the data set
 
     boxcrew train gan data=PATH
     On 2 CPU cores: Fashion-MNIST in 10 minutes (time=10m epochs=none), a Fréchet distance of 5.6 where an

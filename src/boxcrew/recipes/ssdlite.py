@@ -1,4 +1,4 @@
-"""SSDLite on mobile backbones."""
+"""Recipes for SSDLite on mobile backbones."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from boxcrew.detectors.ssdlite import SsdLiteConfig
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks.detection import DetectionConfig
 from boxcrew.train.config import RunConfig
+from boxcrew.train.init import Pretrained, Scratch
 from boxcrew.train.loop.optim import OptimConfig
 from boxcrew.train.loop.schedule import ScheduleConfig
-from boxcrew.train.run.init import Pretrained, Scratch
 
 _FINE_TUNED = OptimConfig(
     name="adamw", rate=2e-3, backbone_rate=0.3, weight_decay=0.02, clip=10.0, ema=0.998, stated_for=16
@@ -28,7 +28,7 @@ def starter() -> RunConfig:
         epochs=10,
         batch=8,
         init=Pretrained(weights="efficientnet_lite0"),
-        # The later stages of the backbone, and all that is not the backbone.
+        # The later stages of the backbone, and everything outside it.
         trainable=("detector.backbone.body.blocks.[3456]*", "detector.[!b]*", "detector.b[!a]*"),
         task=DetectionConfig(
             detector=SsdLiteConfig(
@@ -45,13 +45,7 @@ def starter() -> RunConfig:
             transforms=TransformsConfig(expand=1.0, crop=False, jitter=0.2),
         ),
         optim=OptimConfig(
-            name="adamw",
-            rate=3e-3,
-            backbone_rate=0.2,
-            weight_decay=0.02,
-            clip=10.0,
-            ema=0.998,
-            stated_for=8,
+            name="adamw", rate=3e-3, backbone_rate=0.2, weight_decay=0.02, clip=10.0, ema=0.998, stated_for=8
         ),
     )
 
@@ -61,7 +55,7 @@ def ssdlite_efficientnet_lite0() -> RunConfig:
     """SSDLite on EfficientNet-Lite0, all layers trained, from the ImageNet weights of its package
 
     boxcrew train ssdlite_efficientnet_lite0 data=PATH
-    On 2 CPU cores 10.5 images a second. Strong augmentation wants its epochs: on 720 photos of groceries
+    On 2 CPU cores 10.5 images a second. Strong augmentation needs many epochs: on 720 photos of groceries
     AP50 is 0.008 after 2 minutes (1.1 of 50 epochs), where `starter` has 0.62 after 3.
     """
     return RunConfig(

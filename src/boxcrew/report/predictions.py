@@ -72,9 +72,7 @@ class Result:
         }
 
     def to_supervision(self) -> Any:
-        """Return `supervision.Detections` with the names of the classes, as its annotators and trackers want.
-        The package supervision is imported here and nowhere else.
-        """
+        """Return `supervision.Detections` with class names; only here is that package imported."""
         try:
             supervision = importlib.import_module("supervision")
         except ModuleNotFoundError as error:
@@ -117,9 +115,6 @@ class GeneratedImages:
     """Images of a generator."""
 
     pixels: Tensor  # uint8 (n, C, H, W), C 1 or 3
-
-    def __len__(self) -> int:
-        return len(self.pixels)
 
     @property
     def images(self) -> list[Image]:

@@ -40,13 +40,20 @@ class AugmentConfig(Config):
 
     group = "augment"
 
-    flip: Probability = 0.0  # pictures: mirrored, left to right
-    shift: int = Field(default=0, ge=0)  # pictures: by at most this many pixels
-    erase: Probability = 0.0  # pictures: a rectangle is wiped out
-    policy: Annotated[PolicyName | Literal["none"], none_is_a_choice] = "none"  # pictures
-    drop_tokens: Probability = 0.0  # texts: characters replaced by the unknown token
-    mixup: float = Field(default=0.0, ge=0)  # alpha of the mixing ratio of two samples; 0: off
+    flip: Probability = 0.0
+    """Probability that an image is mirrored."""
+    shift: int = Field(default=0, ge=0)
+    """Largest shift of an image in pixels."""
+    erase: Probability = 0.0
+    """Probability that a rectangle of an image is erased."""
+    policy: Annotated[PolicyName | Literal["none"], none_is_a_choice] = "none"
+    """Augmentation policy of torchvision for images."""
+    drop_tokens: Probability = 0.0
+    """Probability that a character of a text becomes unknown."""
+    mixup: float = Field(default=0.0, ge=0)
+    """Alpha of mixup; 0 turns it off."""
     cutmix: float = Field(default=0.0, ge=0)
+    """Alpha of CutMix; 0 turns it off."""
 
     def require_for(self, kind: InputKind) -> None:
         """Raise `UsageError` for all settings that would do nothing to this kind of data."""

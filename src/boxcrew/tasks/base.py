@@ -49,9 +49,9 @@ class Task(nn.Module, ABC):
     def constrain(self) -> None:
         """Bring parameters back into their allowed range; called after each update."""
 
-    def network_inputs(self, batch: Batch) -> Tensor:
-        """Return the input of the network itself for a batch."""
-        return batch.inputs
+    def network_inputs(self, batch: Batch) -> tuple[Tensor, ...]:
+        """Return the arguments of the network's forward for a batch."""
+        return batch.inputs, *batch.extra.values()
 
     @property
     def network(self) -> Network:
@@ -91,6 +91,7 @@ class TaskConfig(Config):
     sample: ClassVar[str] = "a sample"
 
     name: str
+    """Kind of task."""
 
     @classmethod
     def of(cls, value: object) -> Self:

@@ -13,7 +13,6 @@ import torch
 from pydantic import Field, SerializeAsAny, model_validator
 from torch import Tensor, nn
 
-from boxcrew.core.config import chosen_by
 from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch, Losses
 from boxcrew.data.examples.example_set import Examples, InputKind
@@ -37,7 +36,7 @@ from boxcrew.tasks.base import TASKS, Task, TaskConfig
 from boxcrew.tasks.data import DataFacts, EvalOptions, ImageSheets, OpenOptions, ScoreTable
 from boxcrew.tasks.example_data import ExampleConfig, ExampleData
 from boxcrew.tasks.example_drawing import draw_examples
-from boxcrew.tasks.net_configs import CnnConfig, NetConfig, net_config_class
+from boxcrew.tasks.net_configs import CnnConfig, NetConfig, net_chosen
 from boxcrew.tasks.quick_training import BATCH, out_of_fold
 
 FOLDS, FOLD_EPOCHS = 3, 4  # of the cross-validation that looks for wrong labels
@@ -56,14 +55,21 @@ class ClassesConfig(ExampleConfig):
         "ECE": False,
     }
 
-    smoothing: float = Field(default=0.0, ge=0, lt=1)  # of labels
-    focal: float = Field(default=0.0, ge=0)  # gamma: how much less confident samples count
-    class_weights: bool = False  # whether rare classes weigh as much as frequent ones
-    balanced: bool = False  # whether rare classes are sampled as often as frequent ones
+    smoothing: float = Field(default=0.0, ge=0, lt=1)
+    """Label smoothing."""
+    focal: float = Field(default=0.0, ge=0)
+    """Gamma of the focal loss: how little samples count that are certain already."""
+    class_weights: bool = False
+    """Weigh classes so that rare ones count as much as frequent ones."""
+    balanced: bool = False
+    """Draw samples so that rare classes come as often as frequent ones."""
     l1: float = Field(default=0.0, ge=0)
-    max_norm: float | None = Field(default=None, gt=0)  # of the incoming weights of a unit
-    check_labels: bool = False  # whether to look for wrong labels before training: takes a minute or two
-    net: Annotated[SerializeAsAny[NetConfig], chosen_by("name", default="cnn", lookup=net_config_class)]
+    """Weight of the L1 penalty on parameters."""
+    max_norm: float | None = Field(default=None, gt=0)
+    """Largest norm of the weights that enter a unit."""
+    check_labels: bool = False
+    """Look for wrong labels before training, which takes a minute or two."""
+    net: Annotated[SerializeAsAny[NetConfig], net_chosen("cnn")]
     augment: AugmentConfig = AugmentConfig()
 
     @model_validator(mode="after")
@@ -117,9 +123,7 @@ class ClassificationConfig(ClassesConfig):
     kinds = frozenset[InputKind]({"pictures", "numbers"})
 
     name: Literal["classification"] = "classification"
-    net: Annotated[SerializeAsAny[NetConfig], chosen_by("name", default="cnn", lookup=net_config_class)] = (
-        CnnConfig()
-    )
+    net: Annotated[SerializeAsAny[NetConfig], net_chosen("cnn")] = CnnConfig()
 
 
 class ClassificationTask(Task):

@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-import torch
 from pydantic import SerializeAsAny
 from torch import Tensor
 
-from boxcrew.core.config import chosen_by
+from boxcrew.core.config import ChosenBy
 from boxcrew.core.errors import DataError, UsageError
 from boxcrew.core.types import Batch, Image, Losses, Sample, Target
 from boxcrew.core.units import format_count
@@ -21,11 +20,13 @@ from boxcrew.data.checks.scan import scan
 from boxcrew.data.detection.source import ImageReader, Record, Source, open_source
 from boxcrew.data.images.cache import ImageCache
 from boxcrew.data.loading.collate import collate
-from boxcrew.data.loading.detection_samples import DetectionSamples
+from boxcrew.data.loading.detection_samples import DetectionSamples, Regions, region_inputs
 from boxcrew.data.loading.loader import TrainLoader
 from boxcrew.data.loading.order import SampleOrder
 from boxcrew.data.transforms.pipeline import TransformsConfig, eval_pipeline, train_pipeline
+from boxcrew.data.transforms.view import View
 from boxcrew.detectors import (
+    DETECTORS,
     DetectorConfig,
     DetectorNet,
     build_detector,
@@ -83,7 +84,8 @@ class DetectionConfig(TaskConfig):
 
     name: Literal["detection"] = "detection"
     detector: Annotated[
-        SerializeAsAny[DetectorConfig], chosen_by("name", default="ssdlite", lookup=detector_config_class)
+        SerializeAsAny[DetectorConfig],
+        ChosenBy(setting="name", default="ssdlite", lookup=detector_config_class, options=DETECTORS.names),
     ] = SsdLiteConfig()
     transforms: TransformsConfig = TransformsConfig()
 
@@ -115,6 +117,7 @@ class DetectionData(TaskData):
     train: tuple[Record, ...]
     val: tuple[Record, ...]
     images: ImageReader  # the source, or a cache in front of it
+    regions: Regions | None = None  # for a detector that takes them
 
     @classmethod
     def open(cls, config: TaskConfig, options: OpenOptions) -> Self:
@@ -188,13 +191,15 @@ class DetectionData(TaskData):
     def describe(self, task: Task) -> str:
         detector, size = task.network, self.config.detector.size
         parameters = format_count(sum(p.numel() for p in detector.parameters()))
-        flops = forward_flops(detector, torch.zeros(1, 3, size, size)) / 1e9
+        flops = forward_flops(detector, *task.network_inputs(self.largest_batch(1))) / 1e9
         name = self.config.detector.name
         return f"detector: {name} at {size} px: {parameters} parameters, {flops:.1f} GFLOPs an image"
 
     def largest_batch(self, num_samples: int) -> Batch:
         most = max(len(record.target) for record in self.train)
-        return largest_batch(num_samples, size=self.config.detector.size, num_objects=most)
+        num_regions = max(len(self.regions(record)) for record in self.train) if self.regions else None
+        size = self.config.detector.size
+        return largest_batch(num_samples, size=size, num_objects=most, num_regions=num_regions)
 
     def cost_key(self) -> Mapping[str, Any]:
         return {"most_objects": max(len(record.target) for record in self.train)}
@@ -220,7 +225,7 @@ class DetectionData(TaskData):
         size = self.config.detector.size
         pipeline = train_pipeline(self.config.transforms, size, size)
         return TrainLoader(
-            DetectionSamples(self.images, self.train, pipeline),
+            DetectionSamples(self.images, self.train, pipeline, self.regions),
             SampleOrder(len(self.train), feed.seed),
             batch=feed.batch,
             workers=feed.workers,
@@ -236,6 +241,7 @@ class DetectionData(TaskData):
             records=self.val,
             batch=options.batch,
             workers=options.workers,
+            regions=self.regions,
         )
         return evaluator(predictor(self.config, task, move), progress=options.progress)
 
@@ -305,8 +311,12 @@ def _split_report(records: tuple[Record, ...], classes: tuple[str, ...]) -> dict
     }
 
 
-def largest_batch(num_samples: int, *, size: int, num_objects: int) -> Batch:
-    """Return a batch of black squares of side `size`, each with that many objects."""
+def largest_batch(num_samples: int, *, size: int, num_objects: int, num_regions: int | None = None) -> Batch:
+    """Return black squares of side `size`, each with that many objects and regions (None: no regions)."""
     image: Image = np.zeros((size, size, 3), dtype=np.uint8)
     target = Target.of([[0, 0, size, size]] * num_objects, [0] * num_objects)
-    return collate([Sample(image=image, target=target, key="")] * num_samples)
+    extra = {}
+    if num_regions is not None:
+        regions = np.tile(np.array([[0, 0, size, size]], dtype=np.float32), (num_regions, 1))
+        extra = region_inputs(regions, View.identity(size, size))
+    return collate([Sample(image=image, target=target, key="", extra=extra)] * num_samples)

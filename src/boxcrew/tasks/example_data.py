@@ -45,9 +45,12 @@ class ExampleConfig(TaskConfig):
     choices: ClassVar[Mapping[str, str]] = {"net": "name"}
     kinds: ClassVar[frozenset[InputKind]] = frozenset(_DTYPES)  # of inputs that the task accepts
 
-    size: int | None = Field(default=None, ge=8, le=512)  # side of pictures in pixels; None: as they are
-    length: int = Field(default=128, ge=2)  # of texts, in characters
-    label: str | None = None  # the column of a table to predict; None: the last
+    size: int | None = Field(default=None, ge=8, le=512)
+    """Side of images in pixels; none keeps their own."""
+    length: int = Field(default=128, ge=2)
+    """Length of texts in characters."""
+    label: str | None = None
+    """Column of a table that is the class; none takes the last."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -50,15 +50,21 @@ class GanConfig(ExampleConfig):
 
     name: Literal["gan"] = "gan"
     loss: GanLoss = "hinge"
-    penalty: float = Field(
-        default=0.0, ge=0
-    )  # on the critic's gradient: 10 with the wasserstein loss (WGAN-GP)
-    critic_steps: int = Field(default=1, ge=1)  # of the critic per step of the generator
-    latent: int = Field(default=64, ge=1)  # random numbers that an image is generated from
-    width: int = Field(default=32, ge=1)  # channels of the largest feature maps
-    spectral_norm: bool = True  # of the critic
-    norm: Annotated[Norm, none_is_a_choice] = "none"  # of the critic
+    """Loss of generator and critic."""
+    penalty: float = Field(default=0.0, ge=0)
+    """Weight of the gradient penalty; WGAN-GP has 10 with loss=wasserstein."""
+    critic_steps: int = Field(default=1, ge=1)
+    """Updates of the critic for each of the generator."""
+    latent: int = Field(default=64, ge=1)
+    """Random numbers that an image is made from."""
+    width: int = Field(default=32, ge=1)
+    """Channels of the largest feature maps."""
+    spectral_norm: bool = True
+    """Normalize the critic's weights by their spectral norm."""
+    norm: Annotated[Norm, none_is_a_choice] = "none"
+    """Normalization layers of the critic."""
     fill: Scheme = "normal"
+    """Initialization of the weights."""
     augment: AugmentConfig = AugmentConfig()
 
     @model_validator(mode="after")
@@ -135,8 +141,8 @@ class GanTask(Task):
         terms = self._critic_terms(batch) if phase == "critic" else self._generator_terms(batch)
         return Losses(terms=terms, weight=batch.targets["noise"].new_tensor(float(len(batch))))
 
-    def network_inputs(self, batch: Batch) -> Tensor:
-        return batch.targets["noise"]
+    def network_inputs(self, batch: Batch) -> tuple[Tensor, ...]:
+        return (batch.targets["noise"],)
 
     def _critic_terms(self, batch: Batch) -> dict[str, Tensor]:
         real = batch.inputs.float() / 127.5 - 1

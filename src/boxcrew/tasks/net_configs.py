@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from torch import nn
 
-from boxcrew.core.config import Config, commas
+from boxcrew.core.config import ChosenBy, Config, commas
 from boxcrew.core.errors import UsageError
 from boxcrew.core.registry import suggest
 from boxcrew.data.examples.alphabet import num_tokens
@@ -32,8 +32,11 @@ class NetConfig(Config):
     shorthand = "name"
 
     name: str
-    fill: Scheme = "auto"  # how weights are initialized
+    """Network."""
+    fill: Scheme = "auto"
+    """Initialization of the weights."""
     dropout: Fraction = 0.0
+    """Dropout probability."""
 
     def build(self, facts: DataFacts) -> ClassifierNet:
         body = self.body(facts)
@@ -51,8 +54,11 @@ class FcConfig(NetConfig):
 
     name: Literal["fc"] = "fc"
     widths: Annotated[tuple[Annotated[int, Field(ge=1)], ...], commas] = (512, 256)
+    """Widths of the hidden layers."""
     activation: Activation = "relu"
+    """Activation function."""
     batch_norm: bool = False
+    """Use BatchNorm after each hidden layer."""
 
     def body(self, facts: DataFacts) -> nn.Module:
         _refuse(self.name, facts, "tokens")
@@ -70,10 +76,14 @@ class CnnConfig(NetConfig):
     """A small convolutional network."""
 
     name: Literal["cnn"] = "cnn"
-    width: int = Field(default=32, ge=1)  # channels of the first stage
-    depth: int = Field(default=1, ge=1)  # blocks per stage
+    width: int = Field(default=32, ge=1)
+    """Channels of the first stage."""
+    depth: int = Field(default=1, ge=1)
+    """Residual blocks of each stage."""
     activation: Activation = "relu"
+    """Activation function."""
     drop_path: Fraction = 0.0
+    """Probability that a residual branch is dropped (stochastic depth)."""
 
     def body(self, facts: DataFacts) -> nn.Module:
         _refuse(self.name, facts, "tokens", "numbers")
@@ -95,7 +105,9 @@ class TimmConfig(NetConfig):
 
     name: Literal["timm"] = "timm"
     backbone: str = "tf_efficientnet_lite0"
+    """Name of the network in timm."""
     drop_path: Fraction = 0.0
+    """Probability that a residual branch is dropped (stochastic depth)."""
 
     def body(self, facts: DataFacts) -> nn.Module:
         _refuse(self.name, facts, "tokens", "numbers")
@@ -114,11 +126,17 @@ class RnnConfig(NetConfig):
 
     name: Literal["rnn"] = "rnn"
     cells: Literal["lstm", "gru"] = "lstm"
+    """Kind of recurrent cell."""
     hidden: int = Field(default=128, ge=1)
+    """Units of each recurrent layer."""
     layers: int = Field(default=1, ge=1)
-    embedding: int = Field(default=64, ge=1)  # size of a character's vector
+    """Recurrent layers."""
+    embedding: int = Field(default=64, ge=1)
+    """Size of a character's embedding."""
     bidirectional: bool = False
-    tied: bool = False  # running text: output weights are the embeddings
+    """Read sequences from both ends."""
+    tied: bool = False
+    """Score characters by their own embeddings (language models)."""
 
     def recurrent_layers(self) -> Cells:
         return Cells(kind=self.cells, hidden=self.hidden, layers=self.layers, dropout=self.dropout)
@@ -156,3 +174,8 @@ def net_config_class(name: str) -> type[NetConfig]:
     if name not in NETS:
         raise UsageError(f"net={name}: no such network; {suggest(name, list(NETS))}")
     return NETS[name]
+
+
+def net_chosen(default: str) -> ChosenBy:
+    """Return the annotation of a setting that chooses a network by its name."""
+    return ChosenBy(setting="name", default=default, lookup=net_config_class, options=lambda: NETS)

@@ -11,7 +11,6 @@ import torch
 from pydantic import SerializeAsAny
 from torch import Tensor
 
-from boxcrew.core.config import chosen_by
 from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch, Losses
 from boxcrew.data.examples.alphabet import decode_tokens, encode_text, num_tokens
@@ -28,7 +27,7 @@ from boxcrew.nets.regularise import limit_norms_
 from boxcrew.tasks.base import TASKS, Task, TaskConfig
 from boxcrew.tasks.classification import ClassData, ClassesConfig
 from boxcrew.tasks.data import DataFacts, EvalOptions, OpenOptions, ScoreTable
-from boxcrew.tasks.net_configs import NetConfig, RnnConfig, net_config_class
+from boxcrew.tasks.net_configs import NetConfig, RnnConfig, net_chosen
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -46,9 +45,7 @@ class SequenceConfig(ClassesConfig):
     kinds = frozenset[InputKind]({"pictures", "tokens"})
 
     name: Literal["sequence"] = "sequence"
-    net: Annotated[SerializeAsAny[NetConfig], chosen_by("name", default="rnn", lookup=net_config_class)] = (
-        RnnConfig()
-    )
+    net: Annotated[SerializeAsAny[NetConfig], net_chosen("rnn")] = RnnConfig()
 
 
 class LanguageNetwork(Network):

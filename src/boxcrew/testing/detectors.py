@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from boxcrew.core.errors import UsageError
-from boxcrew.core.types import Batch
+from boxcrew.core.types import Batch, Losses
 from boxcrew.detectors import DETECTORS, DetectorConfig, DetectorNet, build_detector
 
 CLASSES = ("tea pot", "Kanne", "茶")
@@ -29,8 +33,10 @@ def noise_batch(size: int, num_objects: tuple[int, ...], *, seed: int = 0) -> Ba
     low = torch.rand(*shape, 2, generator=draw) * (size - sides)
     labels = torch.randint(0, len(CLASSES), shape, generator=draw)
     padding = torch.arange(shape[1]) >= torch.tensor(num_objects)[:, None]
+    images = torch.randint(0, 256, (shape[0], 3, size, size), dtype=torch.uint8, generator=draw)
     return Batch(
-        inputs=torch.randint(0, 256, (shape[0], 3, size, size), dtype=torch.uint8, generator=draw),
+        inputs=images,
+        draws=torch.randint(1 << 62, shape[:1], generator=draw),
         targets={
             "boxes": torch.cat((low, low + sides), dim=-1).masked_fill(padding[..., None], 0),
             "labels": labels.masked_fill(padding, -1),
@@ -88,22 +94,83 @@ def check_decode(detector: DetectorNet, raw: tuple[Tensor, ...]) -> None:
         assert (image.boxes[:, :2] <= image.boxes[:, 2:]).all()
 
 
-def check_losses_are_sums(detector: DetectorNet, batch: Batch) -> None:
-    """Check that the losses of a batch are the sums of those of its images; the batch is not changed."""
+def check_any_split(detector: DetectorNet, batch: Batch) -> None:
+    """Check that the losses of a batch and their gradients (float64, of all but the backbone) are the sums
+    of those of its parts, however it is split and padded, and that computing them does not change the batch.
+
+    `batch` has at least two images, one of them with objects.
+    """
+    exact = copy.deepcopy(detector).double()
+    batch_before = copy.deepcopy(batch)
+    num = len(batch)
+    total, gradients = _sums(exact, [batch])
+    assert total.weight.ndim == 0
+    assert float(total.weight) > 0
+    assert all(value.ndim == 0 for value in total.terms.values())
+    for sizes in {(1,) * num, (1, num - 1), (num - (num + 1) // 3, (num + 1) // 3)}:
+        split_total, split_gradients = _sums(exact, [_less_padded(part) for part in batch.split(sizes)])
+        _require_close(split_total.weight, total.weight, f"weight in parts {sizes}")
+        for name, value in total.terms.items():
+            _require_close(split_total.terms[name], value, f"{name} in parts {sizes}")
+        for name, gradient in gradients.items():
+            _require_close(split_gradients[name], gradient, f"the gradient of {name} in parts {sizes}")
+    assert torch.equal(batch.inputs, batch_before.inputs)
+    assert all(torch.equal(batch.targets[name], value) for name, value in batch_before.targets.items())
+
+
+def _sums(exact: DetectorNet, parts: Sequence[Batch]) -> tuple[Losses, dict[str, Tensor]]:
+    _set_learning(exact)
+    prefix = exact.backbone_prefix()
+    learning = {name: value for name, value in exact.named_parameters() if not name.startswith(prefix)}
+    exact.zero_grad(set_to_none=True)
+    added: Losses | None = None
+    for part in parts:
+        losses = exact.losses(part)
+        gradients = torch.autograd.grad(losses.total(), list(learning.values()), allow_unused=True)
+        for parameter, gradient in zip(learning.values(), gradients, strict=True):
+            if gradient is not None:
+                parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
+        added = losses.detach() if added is None else added + losses.detach()
+    assert added is not None
+    return added, {name: value.grad for name, value in learning.items() if value.grad is not None}
+
+
+def _set_learning(detector: DetectorNet) -> None:
+    """Let the detector itself be in training mode, in which it may choose what to learn from, but none of its
+    layers: BatchNorms see the whole batch, and dropout has randomness of its own.
+    """
     detector.eval()
-    before = {name: value.clone() for name, value in batch.targets.items()}
+    detector.training = True
+
+
+def _less_padded(part: Batch) -> Batch:
+    """Return the batch padded to as many objects as it has, as if it had been made alone."""
+    width = max(1, int((part.targets["labels"] >= 0).sum(dim=1).max()))
+    return replace(part, targets={name: value[:, :width] for name, value in part.targets.items()})
+
+
+def _require_close(value: Tensor, wanted: Tensor, name: str) -> None:
+    scale = float(wanted.abs().max())
+    torch.testing.assert_close(
+        value, wanted, rtol=1e-10, atol=1e-10 * scale, msg=lambda reason: f"{name}: {reason}"
+    )
+
+
+def check_draws(detector: DetectorNet, batch: Batch) -> None:
+    """Check that what is random in the losses comes from each sample's own draw: torch's generator is not
+    used, a second call gives the same, and so does another order of the samples.
+    """
+    _set_learning(detector)
+    state = torch.get_rng_state()
     with torch.no_grad():
-        together = detector.losses(batch)
-        first, *rest = (detector.losses(image) for image in batch.split([1] * len(batch)))
-    added = sum(rest, start=first)
-    assert together.weight.ndim == 0
-    assert float(together.weight) > 0
-    torch.testing.assert_close(together.weight, added.weight)
-    assert together.terms.keys() == added.terms.keys()
-    for name, value in together.terms.items():
-        assert value.ndim == 0, name
-        torch.testing.assert_close(value, added.terms[name], rtol=1e-3, atol=1e-3)
-    assert all(torch.equal(batch.targets[name], value) for name, value in before.items())
+        losses, again, reordered = (
+            detector.losses(samples)
+            for samples in (batch, batch, batch.select(range(len(batch) - 1, -1, -1)))
+        )
+    assert torch.equal(torch.get_rng_state(), state), "the losses draw from torch's generator"
+    for name, value in losses.terms.items():
+        assert torch.equal(again.terms[name], value), f"{name} differs in a second call"
+        torch.testing.assert_close(reordered.terms[name], value, rtol=1e-3, atol=1e-3)
 
 
 def check_gradients(detector: DetectorNet, batch: Batch) -> None:

@@ -58,18 +58,22 @@ def check_stream(task_data: TaskData) -> Batch:
         _require_same(share, steps[1].select(places))
     another_seed = next(task_data.loader(LoaderOptions(batch=BATCH, seed=6)).batches())
     assert another_seed.keys != steps[0].keys
+    draws = [draw for batch in (*steps, another_seed) for draw in batch.draws.tolist()]
+    assert len(set(draws)) == len(draws), "two samples share a draw"
     return steps[0]
 
 
 def _require_same(first: Batch, second: Batch) -> None:
     assert first.keys == second.keys
     assert torch.equal(first.inputs, second.inputs)
+    assert torch.equal(first.draws, second.draws)
     assert first.targets.keys() == second.targets.keys()
-    for name in first.targets:
-        left, right = first.targets[name], second.targets[name]
+    assert first.extra.keys() == second.extra.keys()
+    for name, left in {**first.targets, **first.extra}.items():
+        right = {**second.targets, **second.extra}[name]
         if left.ndim > 1:  # objects of an image are padded to the most that any image of the batch has
             width = min(left.shape[1], right.shape[1])
-            left, right = left[:, :width], right[:, :width]
+            left, right = left[:, :width], right[:, :width]  # noqa: PLW2901
         assert torch.equal(left, right), name
 
 

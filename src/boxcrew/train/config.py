@@ -1,4 +1,4 @@
-"""Everything that can be set about a run."""
+"""The settings of a run, with those of its task, data, plan, loop and output."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, model_validator
 
-from boxcrew.core.config import Config, Names, Tree, chosen_by, merge, put
+from boxcrew.core.config import ChosenBy, Config, Names, Tree, merge, put
 from boxcrew.core.errors import UsageError
 from boxcrew.core.registry import suggest
 from boxcrew.core.units import parse_duration
 from boxcrew.data.config import DataConfig
 from boxcrew.data.loading.loader import LoaderConfig
 from boxcrew.plan.request import DeployConfig, Goal, GoalSetting
-from boxcrew.tasks.base import TaskConfig, task_config_class
+from boxcrew.tasks.base import TASKS, TaskConfig, task_config_class
+from boxcrew.train.init import InitConfig, Scratch, init_config_class
 from boxcrew.train.loop.guard import GuardConfig
 from boxcrew.train.loop.optim import OptimConfig
-from boxcrew.train.loop.schedule import ScheduleConfig
-from boxcrew.train.run.init import InitConfig, Scratch, init_config_class
+from boxcrew.train.loop.schedule import RunLimits, ScheduleConfig
 
-USUAL = "detection"  # the task of settings that name none
+DEFAULT_TASK = "detection"
 
 
 def _duration(value: object) -> object:
@@ -35,64 +35,94 @@ def _duration(value: object) -> object:
 
 
 class SaverConfig(Config):
-    """When to save, each of the three by itself; none of them: every epoch, but in no more than 2 % of the
-    run's time. And what to keep.
+    """The times at which checkpoints are saved, and which are kept. Each of the three intervals works by
+    itself; without any a checkpoint is saved every epoch, but in no more than 2 % of the run's time.
     """
 
     group = "saver"
 
     every_epochs: float | None = Field(default=None, gt=0)
+    """Epochs between checkpoints."""
     every_steps: int | None = Field(default=None, ge=1)
-    every_seconds: Annotated[float, BeforeValidator(_duration), Field(gt=0)] | None = None  # or 10m, 2h
-    keep: int = Field(default=2, ge=1)  # the last n
-    keep_best: bool = False  # the whole state of the best evaluation; its weights are kept in any case
-    keep_every_hours: float | None = Field(default=None, gt=0)  # one of each n hours of training, for good
+    """Steps between checkpoints."""
+    every_seconds: Annotated[float, BeforeValidator(_duration), Field(gt=0)] | None = None
+    """Time between checkpoints, such as 10m or 2h."""
+    keep: int = Field(default=2, ge=1)
+    """Number of checkpoints to keep, the newest."""
+    keep_best: bool = False
+    """Also keep the checkpoint of the best evaluation; its weights are kept in any case."""
+    keep_every_hours: float | None = Field(default=None, gt=0)
+    """Keep one checkpoint for good in every so many hours of training."""
 
 
 class EvaluationConfig(Config):
     group = "evaluation"
 
-    every_epochs: float | None = Field(default=None, gt=0)  # None: five times in the run and at the end
+    every_epochs: float | None = Field(default=None, gt=0)
+    """Epochs between evaluations; none evaluates five times in the run."""
     batch: int = Field(default=16, ge=1)
-    metric: str = "auto"  # what `best` means; auto: the task's first
-    patience: int | None = Field(default=None, ge=1)  # evaluations without a better one before stopping
+    """Samples that are evaluated at once."""
+    metric: str = "auto"
+    """Metric that decides which weights are best; auto takes the task's first."""
+    patience: int | None = Field(default=None, ge=1)
+    """Evaluations without a better one after which the run stops."""
 
 
 class SummariesConfig(Config):
     group = "summaries"
 
     every_steps: int = Field(default=10, ge=1)
+    """Steps between two lines of metrics."""
     tensorboard: bool = True
-    histograms: bool = True  # of parameters and activations, at evaluations
+    """Write TensorBoard files."""
+    histograms: bool = True
+    """Write histograms of parameters and activations at evaluations."""
     graph: bool = False
-    images: int = Field(default=8, ge=0)  # pictures of each kind
+    """Write the graph of the network."""
+    images: int = Field(default=8, ge=0)
+    """Images of each kind to write."""
 
 
 class RunConfig(Config):
-    """One training, whole. `out` is the run directory; without it a fresh one under `runs/` is made."""
+    """The complete settings of one run. `out` is its directory; by default a new one under `runs/`."""
 
     task: Annotated[
-        SerializeAsAny[TaskConfig], chosen_by("name", default=USUAL, lookup=task_config_class)
-    ] = Field(default_factory=lambda: task_config_class(USUAL).of({}))
-    data: DataConfig = Field(default_factory=lambda given: DataConfig(path=given["task"].default_data))
+        SerializeAsAny[TaskConfig],
+        ChosenBy(setting="name", default=DEFAULT_TASK, lookup=task_config_class, options=TASKS.names),
+    ] = Field(default_factory=lambda: task_config_class(DEFAULT_TASK).of({}))
+    data: DataConfig = Field(default_factory=lambda settings: DataConfig(path=settings["task"].default_data))
     out: Path | None = None
-    name: str | None = None  # of the run directory under runs/<task>/
+    """Run directory; none makes a new one under runs/."""
+    name: str | None = None
+    """Name of the run directory under runs/."""
     seed: int = Field(default=0, ge=0)
+    """Seed of everything random."""
     init: Annotated[
-        SerializeAsAny[InitConfig], chosen_by("kind", default="scratch", lookup=init_config_class)
+        SerializeAsAny[InitConfig],
+        ChosenBy(
+            setting="kind", default="scratch", lookup=init_config_class, options=lambda: InitConfig.kinds
+        ),
     ] = Scratch()
-    trainable: Names = ("*",)  # patterns of parameter names, before `unfreeze`
-    unfreeze: dict[float, Names] = Field(
-        default_factory=dict
-    )  # share of the run -> patterns that become trainable there
+    trainable: Names = ("*",)
+    """Patterns of the parameter names that learn from the start."""
+    unfreeze: dict[float, Names] = Field(default_factory=dict)
+    """Fractions of the run, and patterns of the parameter names that start to learn there."""
     steps: int | None = Field(default=None, ge=1)
+    """Length of the run in steps."""
     epochs: float | None = Field(default=None, gt=0)
-    time: Annotated[float, BeforeValidator(_duration), Field(gt=0)] | None = None  # seconds; 90s, 15m, 2h
-    batch: int = Field(default=16, ge=1)  # samples a step, over all devices
+    """Length of the run in epochs."""
+    time: Annotated[float, BeforeValidator(_duration), Field(gt=0)] | None = None
+    """Length of the run as a time, such as 90s, 15m or 2h."""
+    batch: int = Field(default=16, ge=1)
+    """Samples of a step, over all devices."""
     device: str = "auto"
-    plan: Path | None = None  # a plan.json to use as it is
-    goal: GoalSetting = Goal()  # of the plan: fastest, smallest, deadline:2h, budget:8GB
-    trial: bool | Literal["auto"] = "auto"  # whether steps are tried before; auto: if the run is long
+    """Device or devices that compute, such as cpu, cuda:0 or cuda:0,cuda:1."""
+    plan: Path | None = None
+    """A plan.json to use as it is."""
+    goal: GoalSetting = Goal()
+    """Goal of the plan: fastest, smallest, deadline:2h or budget:8GB."""
+    trial: bool | Literal["auto"] = "auto"
+    """Measure a few steps before the run; auto does so for long runs."""
     loader: LoaderConfig = LoaderConfig()
     optim: OptimConfig = OptimConfig()
     schedule: ScheduleConfig = ScheduleConfig()
@@ -104,10 +134,10 @@ class RunConfig(Config):
 
     @field_validator("unfreeze")
     @classmethod
-    def _shares(cls, value: dict[float, tuple[str, ...]]) -> dict[float, tuple[str, ...]]:
-        for share in value:
-            if not 0 < share < 1:
-                raise UsageError(f"unfreeze: {share}: not a share of the run between 0 and 1")
+    def _are_fractions(cls, value: dict[float, tuple[str, ...]]) -> dict[float, tuple[str, ...]]:
+        for fraction in value:
+            if not 0 < fraction < 1:
+                raise UsageError(f"unfreeze: {fraction}: not a fraction of the run between 0 and 1")
         return value
 
     @model_validator(mode="after")
@@ -117,7 +147,7 @@ class RunConfig(Config):
         return self
 
     @model_validator(mode="after")
-    def _can_be_judged(self) -> Self:
+    def _has_known_metric(self) -> Self:
         known = list(self.task.metrics)
         if self.evaluation.metric not in {"auto", *known}:
             raise UsageError(
@@ -128,59 +158,64 @@ class RunConfig(Config):
 
     @property
     def metric(self) -> str:
-        """What `best` means."""
+        """The metric that decides which weights are the best."""
         named = self.evaluation.metric
         return next(iter(self.task.metrics)) if named == "auto" else named
 
+    def limits(self, *, num_samples: int, batch: int) -> RunLimits:
+        """Return the limits of a run on so many training samples with steps of `batch`."""
+        return RunLimits.of(
+            steps=self.steps, epochs=self.epochs, seconds=self.time, num_samples=num_samples, batch=batch
+        )
+
     @classmethod
     def of(cls, value: object) -> Self:
-        """In a tree, groups of the task stand beside those of training."""
-        return super().of(_gathered(value) if isinstance(value, Mapping) else value)
+        """Build settings from a tree, in which some groups of the task (`hoisted`) are at the top level."""
+        return super().of(_with_task_groups(value) if isinstance(value, Mapping) else value)
 
     def tree(self) -> Tree:
-        found: Tree = {}
+        tree: Tree = {}
         for name, value in super().tree().items():
-            found[name] = value
+            tree[name] = value
             if name == "task":
-                found |= {group: value.pop(group) for group in self.task.hoisted}
-        return found
+                tree |= {group: value.pop(group) for group in self.task.hoisted}
+        return tree
 
     def anchored(self) -> RunConfig:
-        """The same with the path of the data made absolute: a run may be resumed from anywhere."""
+        """Return a copy with an absolute data path, so that the run can be resumed from anywhere."""
         if not Path(self.data.path).exists():
-            return self  # an embedded set, or a mistake that opening it will name
+            return self  # an embedded data set, or a mistake that opening it will report
         absolute = self.data.model_copy(update={"path": str(Path(self.data.path).resolve())})
         return self.model_copy(update={"data": absolute})
 
     def changed(self, settings: Tree) -> RunConfig:
-        """These settings with others put over them. A limit given (steps, epochs, time) replaces all three:
-        who asks for 1000 steps does not want a recipe's epochs to end them.
+        """Return a copy with some settings changed. A new limit (steps, epochs, time) replaces all three:
+        someone who asks for 1000 steps does not want the epochs of a recipe to end them.
         """
         base, kind = self.tree(), _task_class(settings, self.task.name)
         if any(settings.get(limit) is not None for limit in LIMITS):
             base |= dict.fromkeys(LIMITS)
-        if not isinstance(self.task, kind):  # what was said of another task means nothing for this one
+        if not isinstance(self.task, kind):  # settings of another task mean nothing for this one
             base = {name: value for name, value in base.items() if name not in {*self.task.hoisted, "data"}}
         return RunConfig.of(merge(base, expand(settings, kind), choices={**CHOICES, **kind.choices}))
 
 
 LIMITS = ("steps", "epochs", "time")
 CHOICES = {"task": "name", "init": "kind", "optim": "name", "schedule": "name", "data": "path"}
-"""For each group the setting that says what the others mean."""
+"""For each group the setting that decides which others it has."""
 
 
-def _task_class(settings: Mapping[str, Any], otherwise: str) -> type[TaskConfig]:
-    task = settings.get("task", otherwise)
+def _task_class(settings: Mapping[str, Any], default: str) -> type[TaskConfig]:
+    task = settings.get("task", default)
     if isinstance(task, TaskConfig):
         return type(task)
-    return task_config_class(
-        str(task.get("name", task.get("", otherwise)) if isinstance(task, Mapping) else task)
-    )
+    name = task.get("name", task.get("", default)) if isinstance(task, Mapping) else task
+    return task_config_class(str(name))
 
 
-def _gathered(settings: Mapping[str, Any]) -> Tree:
-    """With the groups of the task in their place, and its data where none is named."""
-    kind = _task_class(settings, USUAL)
+def _with_task_groups(settings: Mapping[str, Any]) -> Tree:
+    """Return a tree with the groups of the task inside `task`, and its default data if none is named."""
+    kind = _task_class(settings, DEFAULT_TASK)
     known = [*RunConfig.model_fields, *kind.hoisted]
     for name in settings:
         if name not in known:
@@ -197,7 +232,7 @@ def _gathered(settings: Mapping[str, Any]) -> Tree:
 
 
 def expand(settings: Tree, kind: type[TaskConfig]) -> Tree:
-    """With short words, such as `size`, at the places that they stand for."""
+    """Return a copy in which aliases, such as `size`, are replaced by the settings that they stand for."""
     tree = copy.deepcopy({name: value for name, value in settings.items() if name not in kind.aliases})
     for name, key in kind.aliases.items():
         if name in settings:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 
@@ -7,9 +9,9 @@ from boxcrew.core.types import Sample, Target
 from boxcrew.data.loading.collate import collate
 
 
-def sample(key: str, target: Target, *, level: int = 0) -> Sample:
+def sample(key: str, target: Target, *, level: int = 0, **fields: Any) -> Sample:
     image = np.arange(4 * 6 * 3, dtype=np.uint8).reshape(4, 6, 3) + np.uint8(level)
-    return Sample(image=image, target=target, key=key)
+    return Sample(image=image, target=target, key=key, **fields)
 
 
 def test_targets_are_padded_to_the_largest() -> None:
@@ -52,3 +54,22 @@ def test_no_objects_at_all_leaves_room_for_one() -> None:
     assert batch.targets["boxes"].shape == (1, 1, 4)
     assert batch.targets["labels"].tolist() == [[-1]]
     assert batch.skipped == ("b.jpg: gone",)
+
+
+def test_draws_and_extra_inputs_come_along() -> None:
+    none = Target.of([], [])
+    regions = np.arange(12, dtype=np.float32).reshape(3, 4)
+    samples = [
+        sample("a", none, draw=2**62 + 1, extra={"regions": regions[:1], "valid": np.array([True])}),
+        sample("b", none, draw=5, extra={"regions": regions, "valid": np.array([True, False, True])}),
+        sample("c", none, extra={"regions": regions[:0], "valid": np.array([], dtype=np.bool_)}),
+    ]
+    batch = collate(samples)
+    assert batch.draws.tolist() == [2**62 + 1, 5, 0]
+    assert list(batch.extra) == ["regions", "valid"]
+    assert batch.extra["valid"].tolist() == [[True, False, False], [True, False, True], [False] * 3]
+    assert batch.extra["regions"].dtype == torch.float32
+    assert torch.equal(batch.extra["regions"][1], torch.from_numpy(regions))
+    assert batch.extra["regions"][0].tolist() == [[0, 1, 2, 3], [0] * 4, [0] * 4]
+    assert collate(samples[2:]).extra["regions"].shape == (1, 1, 4)
+    assert collate([sample("d", none)]).extra == {}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 from boxcrew.core.errors import DataError, UsageError
-from boxcrew.core.types import Batch, Image, Target
+from boxcrew.core.types import Batch, Floats, Image, Target
 from boxcrew.data.detection.source import ImageReader, Record, Source
 from boxcrew.data.images.cache import ImageCache
 from boxcrew.data.loading.detection_samples import DetectionSamples, EvalBatch, eval_image_batches
@@ -64,10 +65,16 @@ def train_loader(source: Source, *, batch: int = 4, seed: int = 0, num_workers: 
     return loader_of(source, records, batch=batch, seed=seed, num_workers=num_workers)
 
 
+def own_boxes(record: Record) -> Floats:
+    """The full image, the objects themselves, and a corner, which many crops leave out."""
+    full, corner = np.array([[[0, 0, record.width, record.height]], [[0, 0, 3, 3]]], dtype=np.float32)
+    return np.concatenate((full, record.target.boxes, corner))
+
+
 def loader_of(
     images: ImageReader, records: Sequence[Record], *, batch: int, seed: int = 0, num_workers: int = 0
 ) -> TrainLoader:
-    samples = DetectionSamples(images, records, TRAIN)
+    samples = DetectionSamples(images, records, TRAIN, own_boxes)
     workers = Workers(num=num_workers, prefetch=2)
     return TrainLoader(samples, SampleOrder(len(records), seed), batch=batch, workers=workers)
 
@@ -94,6 +101,9 @@ def same(first: Batch, second: Batch) -> bool:
         and first.skipped == second.skipped
         and torch.equal(first.inputs, second.inputs)
         and first.inputs.stride() == second.inputs.stride()
+        and torch.equal(first.draws, second.draws)
+        and first.extra.keys() == second.extra.keys()
+        and all(torch.equal(first.extra[name], second.extra[name]) for name in first.extra)
         and first.targets.keys() == second.targets.keys()
         and all(torch.equal(first.targets[name], second.targets[name]) for name in first.targets)
     )
@@ -158,6 +168,54 @@ def test_batches_hold_what_the_network_wants(source: Pictures) -> None:
     real = batch.targets["boxes"][batch.targets["labels"] >= 0]
     assert len(real) > 0
     assert (real[:, 2:] - real[:, :2] >= 1).all()
+
+
+def test_regions_move_with_the_objects(source: Pictures) -> None:
+    """A region around an object is around it still; one of which nothing is left is not valid."""
+    num_regions = {record.key: 2 + len(record.target) for record in source.split("train")}
+    num_gone = 0
+    for batch in train_loader(source, batch=7).batches(0, 12):
+        regions, valid = batch.extra["regions"], batch.extra["regions_valid"]
+        assert (regions[~valid] == 0).all()
+        assert ((regions >= 0) & (regions <= 48)).all()
+        assert (regions[valid][:, 2:] - regions[valid][:, :2] >= 1).all()
+        assert valid[:, 0].all(), "something of the image is always visible"
+        for row, key in enumerate(batch.keys):
+            num_gone += int((~valid[row, : num_regions[key]]).sum())
+            assert not valid[row, num_regions[key] :].any()
+            for box, label in zip(batch.targets["boxes"][row], batch.targets["labels"][row], strict=True):
+                if label >= 0:
+                    assert valid[row, 1 + label]
+                    torch.testing.assert_close(regions[row, 1 + label], box, rtol=0, atol=1e-3)
+    assert num_gone > 0
+
+
+def test_a_blank_share_has_regions_of_no_weight(source: Pictures) -> None:
+    remove(source, range(7))
+    samples = DetectionSamples(source, source.split("train"), TRAIN, own_boxes)
+    (batch,) = TrainLoader(samples, SampleOrder(7, 0), batch=4, positions=[1]).batches(0, 1)
+    assert batch.is_blank
+    assert batch.draws.tolist() == [0, 0]
+    assert batch.extra["regions"].shape == (2, 1, 4)
+    assert not batch.extra["regions_valid"].any()
+
+
+def test_without_regions_there_is_nothing_extra(source: Pictures) -> None:
+    samples = DetectionSamples(source, source.split("train"), TRAIN)
+    (batch,) = TrainLoader(samples, SampleOrder(7, 0), batch=4).batches(0, 1)
+    assert batch.extra == {}
+    assert same(replace(batch, extra={}), replace(next(train_loader(source).batches()), extra={}))
+
+
+def test_evaluation_has_regions_where_they_appear(source: Pictures) -> None:
+    samples = DetectionSamples(source, source.split("train"), EVAL, own_boxes)
+    for batch in eval_image_batches(samples, batch=3):
+        regions, valid = batch.extra["regions"], batch.extra["regions_valid"]
+        for row, (view, record) in enumerate(zip(batch.views, batch.records, strict=True)):
+            wanted = view.boxes(own_boxes(record))
+            assert valid[row].sum() == len(wanted)
+            np.testing.assert_allclose(regions[row, : len(wanted)], wanted, atol=1e-3)
+    assert all(batch.extra == {} for batch in eval_batches(source))
 
 
 class Sums:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from boxcrew.data.transforms.draws import draws
+from boxcrew.data.transforms.draws import draws, sample_draws
 
 INDICES = np.arange(20_000)
 
@@ -93,3 +93,20 @@ def test_numbers_are_always_the_same(place: tuple[int, int, int]) -> None:
 def test_known_numbers() -> None:
     found = draws(1, 2, np.array([3]), 2, stream=4)
     assert found.tolist() == [[0.43440830997593327, 0.8839984046854742]]
+
+
+def test_the_draw_of_a_sample_depends_on_seed_epoch_and_index_alone() -> None:
+    indices, epochs = np.array([3, 9, 3, 4]), np.array([0, 0, 1, 1])
+    together = sample_draws(5, epochs, indices)
+    alone = [int(sample_draws(5, epochs[i : i + 1], indices[i : i + 1])[0]) for i in range(4)]
+    assert together.tolist() == alone
+    assert together.dtype == np.int64
+    every = [sample_draws(seed, np.full(500, epoch), INDICES[:500]) for seed in (0, 1) for epoch in (0, 1)]
+    assert len(np.unique(every)) == 2000
+    assert np.min(every) >= 0
+    assert np.mean(np.array(every) >= 2**62) == pytest.approx(0.5, abs=0.05)
+
+
+def test_known_draw_of_a_sample() -> None:
+    """Runs that are resumed elsewhere choose the same: the numbers may never change."""
+    assert sample_draws(1, np.array([2]), np.array([3])).tolist() == [5334706515621654382]

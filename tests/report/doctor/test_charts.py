@@ -62,7 +62,7 @@ def test_no_value_is_lost_and_none_leaves_the_chart(values: Numbers) -> None:
 @given(values=SIDES)
 def test_a_heat_map_counts_all_points(values: Numbers) -> None:
     axes = Bins.doubling(values, "width"), Bins.doubling(values[::-1], "height")
-    chart = heat_map(values, values[::-1], axes, what="things", ratios=(1 / 3, 1, 3))
+    chart = heat_map(np.stack((values, values[::-1]), axis=1), axes, what="things", ratios=(1 / 3, 1, 3))
     assert sum(counts(chart)) == len(values)
 
 
@@ -80,12 +80,12 @@ def test_whole_numbers_have_whole_bins(most: int) -> None:
 
 def test_places_run_downwards_and_sizes_upwards() -> None:
     places = Bins.shares("x", num=4), Bins.shares("y", num=4)
-    ((_, high, _, _),) = rects(heat_map(np.array([0.1]), np.array([0.1]), places, what="things"))
-    ((_, low, _, _),) = rects(heat_map(np.array([0.1]), np.array([0.9]), places, what="things"))
+    ((_, high, _, _),) = rects(heat_map(np.array([[0.1, 0.1]]), places, what="things"))
+    ((_, low, _, _),) = rects(heat_map(np.array([[0.1, 0.9]]), places, what="things"))
     assert high < low
     sizes = np.array([10.0, 1000.0])
     axes = Bins.doubling(sizes, "w"), Bins.doubling(sizes, "h")
-    small, large = rects(heat_map(sizes, sizes, axes, what="things"))
+    small, large = rects(heat_map(np.stack((sizes, sizes), axis=1), axes, what="things"))
     assert small[0] < large[0]
     assert small[1] > large[1]
 
@@ -113,7 +113,7 @@ def test_bars() -> None:
 @pytest.mark.parametrize("log", [False, True])
 def test_an_axis_has_a_few_ticks_inside(log: bool) -> None:
     bins = Bins(edges=(1.0, 7.0, 900.0), title="x", log=log)
-    chart = heat_map(np.array([3.0]), np.array([3.0]), (bins, bins), what="things")
+    chart = heat_map(np.array([[3.0, 3.0]]), (bins, bins), what="things")
     assert 4 <= len(ticks(chart)) <= 20
     assert all(1 <= tick <= 900 for tick in ticks(chart))
 

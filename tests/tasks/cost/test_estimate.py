@@ -86,7 +86,7 @@ def test_a_row_of_layers() -> None:
     assert (found.parameters, found.gradients, found.buffers) == (weights, weights, 0)
     assert found.largest_layer == 4 * (first + 8)
     assert (found.held, found.optimizer) == (2 * weights, 2 * weights)
-    assert (found.batch.fixed, found.batch.each) == (0, floats(3, 16))
+    assert (found.batch.fixed, found.batch.each) == (0, floats(3, 16) + 8)  # images and draws
     pooled, places = floats(8, 8), 2 * floats(8, 8)
     assert found.whole.activations.each == floats(8, 16) + pooled + places
     assert found.whole.activations.fixed == SUM_AND_WEIGHT

@@ -1,4 +1,4 @@
-"""How long runs are, and the rate at every part of them."""
+"""The limits of runs, and the learning rate in every part of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boxcrew.core.errors import UsageError
-from boxcrew.train.loop.schedule import Length, Progress, ScheduleConfig
+from boxcrew.train.loop.schedule import Progress, RunLimits, ScheduleConfig
 
 
 def length(
@@ -20,8 +20,8 @@ def length(
     seconds: float | None = None,
     num_samples: int = 100,
     batch: int = 10,
-) -> Length:
-    return Length.of(steps=steps, epochs=epochs, seconds=seconds, num_samples=num_samples, batch=batch)
+) -> RunLimits:
+    return RunLimits.of(steps=steps, epochs=epochs, seconds=seconds, num_samples=num_samples, batch=batch)
 
 
 def at(fraction: float, *, epoch: float = 0.0) -> Progress:

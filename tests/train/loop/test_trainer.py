@@ -158,13 +158,13 @@ def test_every_step_and_replica_draws_other_numbers(make_trainer: MakeTrainer) -
     for step, rank in ((0, 0), (1, 0), (0, 1), (1, 1)):
         trainer = make_trainer(Dropping())
         trainer.step, trainer.deployment.group.rank = step, rank
-        trainer._draw_anew()
+        trainer._seed_step()
         seeds.add(torch.initial_seed())
     assert len(seeds) == 4
 
 
 def test_batches_may_come_from_others_in_the_middle_of_a_run(make_trainer: MakeTrainer) -> None:
-    """What is learnt is the same, and who gave them before is let go."""
+    """The result is the same, and the first iterator is closed."""
     plain = make_trainer(Dropping(), [], steps=5)
     plain.fit(batches)
     ended: list[int] = []
@@ -186,7 +186,7 @@ def test_batches_may_come_from_others_in_the_middle_of_a_run(make_trainer: MakeT
 
         def after_step(self, trainer: Trainer, report: StepReport) -> None:
             if trainer.step == 2:
-                trainer.read_from(second)
+                trainer.replace_batches(second)
 
     changing = make_trainer(Dropping(), [Changing()], steps=5)
     changing.fit(first)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,27 +9,31 @@ import pytest
 from boxcrew.train.output.best_effort import BestEffort
 
 
-def test_it_is_said_once_for_each_file_until_it_works_again(tmp_path: Path) -> None:
-    said: list[str] = []
-    files = BestEffort(said.append)
+def test_it_warns_once_for_each_file_until_it_works_again(tmp_path: Path) -> None:
+    warnings: list[str] = []
+    files = BestEffort(warnings.append)
     absent = tmp_path / "absent"
+
+    def write(name: str) -> None:
+        with files.writing(name):
+            (absent / name).write_text("x")
+
     for name in ("a", "b", "a"):
-        assert not files.write(name, partial((absent / name).write_text, "x"))
-    assert [text.split()[0] for text in said] == ["a", "b"]
-    assert "No such file or directory" in said[0]
-    assert files.trouble == dict.fromkeys("ab", "No such file or directory")
+        write(name)
+    assert [text.split()[0] for text in warnings] == ["a", "b"]
+    assert "No such file or directory" in warnings[0]
+    assert files.problems() == [f"{name}: No such file or directory" for name in "ab"]
     absent.mkdir()
-    assert files.write("a", partial((absent / "a").write_text, "x"))
-    assert files.trouble.keys() == {"b"}
+    write("a")
+    assert files.is_written("a")
+    assert not files.is_written("b")
+    assert files.problems() == ["b: No such file or directory"]
     (absent / "a").unlink()
     absent.rmdir()
-    assert not files.write("a", partial((absent / "a").write_text, "x"))
-    assert len(said) == 3
+    write("a")
+    assert len(warnings) == 3
 
 
-def test_what_is_not_the_disks_fault_is_passed_on() -> None:
-    def fail() -> None:
+def test_other_errors_than_those_of_files_are_raised() -> None:
+    with pytest.raises(KeyError), BestEffort(pytest.fail).writing("a"):
         raise KeyError("ours")
-
-    with pytest.raises(KeyError):
-        BestEffort(pytest.fail).write("a", fail)

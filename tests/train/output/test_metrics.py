@@ -23,8 +23,8 @@ def nowhere(text: str) -> None: ...
 
 
 def make(folder: Path, *, from_step: int) -> Metrics:
-    board = TensorBoardLog(None, from_step=from_step, warn=nowhere)
-    return Metrics(folder, board=board, files=BestEffort(nowhere), from_step=from_step)
+    tensorboard = TensorBoardLog(None, from_step=from_step, warn=nowhere)
+    return Metrics(folder, tensorboard=tensorboard, files=BestEffort(nowhere), from_step=from_step)
 
 
 def fill(folder: Path, *, from_step: int, steps: range, results: tuple[int, ...]) -> Metrics:
@@ -100,11 +100,13 @@ def test_lines_are_json_even_of_what_is_no_number(tmp_path: Path) -> None:
 
 def test_tensorboard_hides_what_is_forgotten(tmp_path: Path) -> None:
     for from_step in (0, 2, 0):
-        board = TensorBoardLog(tmp_path / "tb", from_step=from_step, warn=nowhere)
+        tensorboard = TensorBoardLog(tmp_path / "tb", from_step=from_step, warn=nowhere)
         for step in range(from_step + 1, 5):
-            metrics = Metrics(tmp_path, board=board, files=BestEffort(nowhere), from_step=from_step)
+            metrics = Metrics(
+                tmp_path, tensorboard=tensorboard, files=BestEffort(nowhere), from_step=from_step
+            )
             metrics.add(at(step), 1.0, {"loss": 1.0})
-        board.close()
+        tensorboard.close()
     events = EventAccumulator(str(tmp_path / "tb"))
     events.Reload()
     assert [event.step for event in events.Scalars("loss")] == [1, 2, 3, 4]

@@ -63,7 +63,7 @@ def test_lines_that_find_no_room_wait(screen: Screen, tmp_path: Path) -> None:
 def test_not_all_lines_can_wait_for_ever(
     screen: Screen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("boxcrew.train.output.screen.MAX_WAITING", 2)
+    monkeypatch.setattr("boxcrew.train.output.screen.MAX_PENDING", 2)
     log = tmp_path / "absent" / "train.log"
     screen.open_log(log)
     for number in range(5):
@@ -87,7 +87,7 @@ def test_a_screen_that_is_gone(tmp_path: Path) -> None:
 
 
 def test_a_signal_between_two_lines(screen: Screen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a handler says while a line is being written is there, and nothing is there twice."""
+    """Lines that a signal handler prints while another is written are logged, and nothing is logged twice."""
     log = tmp_path / "log"
     screen.open_log(log)
     calls = iter(range(100))

@@ -11,7 +11,7 @@ from boxcrew.plan.plan import MemoryFormat
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks.data import LoaderOptions
 from boxcrew.train.config import RunConfig
-from boxcrew.train.loop.schedule import ENDLESS, Length
+from boxcrew.train.loop.schedule import ENDLESS, RunLimits
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.planning.trial import (
     TrialJob,
@@ -135,4 +135,4 @@ def test_where_others_are_at_work_fewer_threads_are_tried() -> None:
     ],
 )
 def test_short_runs_do_without(*, steps: int, seconds: float | None, worth: bool) -> None:
-    assert is_trial_worthwhile(Length(steps=steps, seconds=seconds, steps_per_epoch=10)) == worth
+    assert is_trial_worthwhile(RunLimits(steps=steps, seconds=seconds, steps_per_epoch=10)) == worth

@@ -1,4 +1,4 @@
-"""Which directory a run gets, and which it may not have."""
+"""The directory that a run gets, and those that it may not use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from boxcrew.core.errors import UsageError
-from boxcrew.train.run.directory import choose_folder, held_folder, require_run
+from boxcrew.train.run.directory import choose_folder, locked_folder, require_run
 
 USUAL = Path("detect/train")
 
@@ -43,7 +43,7 @@ def test_runs_that_begin_at_once_get_a_name_each(tmp_path: Path, monkeypatch: py
         if child == 0:
             monkeypatch.setattr(Path, "exists", lambda self: False)
             os.read(release[0], 1)
-            with held_folder(None, Path("detect/cups"), print) as folder:
+            with locked_folder(None, Path("detect/cups"), print) as folder:
                 os.write(answers[1], f"{folder.name}\n".encode())
                 (folder / "config.yaml").touch()
                 time.sleep(0.5)  # so that none takes a name that another has given back
@@ -61,7 +61,7 @@ def test_a_name_that_leads_nowhere_is_not_free(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs" / "detect").mkdir(parents=True)
     (tmp_path / "runs" / "detect" / "train").symlink_to("gone")
-    with held_folder(None, USUAL, print) as folder:
+    with locked_folder(None, USUAL, print) as folder:
         assert folder.name == "train-2"
     assert not folder.exists(), "nothing came into it"
 
@@ -69,7 +69,7 @@ def test_a_name_that_leads_nowhere_is_not_free(tmp_path: Path, monkeypatch: pyte
 def test_runs_that_lead_nowhere_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").symlink_to("not-mounted")
-    with pytest.raises(UsageError, match="cannot be written to"), held_folder(None, USUAL, print):
+    with pytest.raises(UsageError, match="cannot be written to"), locked_folder(None, USUAL, print):
         pass
 
 

@@ -111,7 +111,7 @@ def test_a_lock_that_was_never_finished_is_nobodys(tmp_path: Path, content: str)
 
 
 def test_of_many_that_come_at_once_one_gets_it(tmp_path: Path) -> None:
-    """With the lock of a dead one in the way."""
+    """The directory has the lock of a process that has ended."""
     (tmp_path / LOCK).write_text(json.dumps(asdict(replace(Owner.me(), born="1"))))
     ready, release = os.pipe(), os.pipe()
     children = []

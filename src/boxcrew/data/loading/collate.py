@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -16,7 +18,7 @@ def collate(samples: Sequence[Sample], *, skipped: Sequence[str] = ()) -> Batch:
     """Return a batch of one or more samples. Crowd objects are left out: they are never training targets.
 
     `targets` holds `boxes` (B, M, 4), `labels` (B, M) with -1 as padding, and `difficult` (B, M); M is
-    the largest number of objects, at least 1.
+    the largest number of objects, at least 1. `extra` is that of `stack_extra`.
     """
     targets = [sample.target.select(~sample.target.crowd) for sample in samples]
     shape = (len(samples), max(1, *(len(target) for target in targets)))
@@ -36,12 +38,28 @@ def collate(samples: Sequence[Sample], *, skipped: Sequence[str] = ()) -> Batch:
         },
         keys=tuple(sample.key for sample in samples),
         skipped=tuple(skipped),
+        draws=torch.tensor([sample.draw for sample in samples], dtype=torch.int64),
+        extra=stack_extra([sample.extra for sample in samples]),
     )
 
 
 def stack_images(images: Sequence[Image]) -> Tensor:
     """Return uint8 (B, 3, H, W), in channels-last memory like the images, so that nothing is moved twice."""
     return as_tensor(np.stack(images))
+
+
+def stack_extra(extras: Sequence[Mapping[str, npt.NDArray[Any]]]) -> dict[str, Tensor]:
+    """Return (B, N, …) of each name, which every sample has with an array (n, …) of its own length; N is the
+    largest of these, at least 1. The padding is zero, which is false in a mask.
+    """
+    stacked = {}
+    for name, first in extras[0].items():
+        longest = max(1, *(len(extra[name]) for extra in extras))
+        padded = np.zeros((len(extras), longest, *first.shape[1:]), dtype=first.dtype)
+        for row, extra in enumerate(extras):
+            padded[row, : len(extra[name])] = extra[name]
+        stacked[name] = torch.from_numpy(padded)
+    return stacked
 
 
 def as_tensor(inputs: Array) -> Tensor:

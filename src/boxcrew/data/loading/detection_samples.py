@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from torch import Tensor
 
 from boxcrew.core.errors import DataError
-from boxcrew.core.types import Batch, Image, Ints, Sample, Target
+from boxcrew.core.types import Batch, Floats, Image, Ints, Sample, Target
 from boxcrew.data.detection.source import ImageReader, Record
-from boxcrew.data.loading.collate import collate, stack_images
+from boxcrew.data.loading.collate import collate, stack_extra, stack_images
 from boxcrew.data.loading.loader import Fields, StepRequest, eval_fields
 from boxcrew.data.loading.order import sample_rng
 from boxcrew.data.loading.workers import Workers
+from boxcrew.data.transforms.draws import sample_draws
 from boxcrew.data.transforms.pipeline import Pipeline
 from boxcrew.data.transforms.view import View
+
+Regions = Callable[[Record], Floats]
+"""Gives the boxes (N, 4) xyxy, in pixels of the original, where objects of an image may be. It runs in the
+loader processes, so it must be picklable.
+"""
+
+
+def region_inputs(regions: Floats, view: View) -> dict[str, npt.NDArray[Any]]:
+    """Return `Sample.extra` for regions (N, 4) of the original: where the view shows them, and whether."""
+    boxes, valid = view.visible_boxes(regions)
+    return {"regions": boxes, "regions_valid": valid}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -27,6 +41,7 @@ class EvalBatch:
     views: tuple[View, ...]  # `inverse_boxes` brings detections back to pixels of the original
     records: tuple[Record, ...]  # key, size and target in pixels of the original
     skipped: tuple[str, ...] = ()  # messages about images that could not be read and were left out
+    extra: Mapping[str, Tensor] = field(default_factory=dict)  # as in `Batch`
 
     def __len__(self) -> int:
         return len(self.records)
@@ -37,10 +52,17 @@ class DetectionSamples:
 
     noun = "images"
 
-    def __init__(self, images: ImageReader, records: Sequence[Record], pipeline: Pipeline) -> None:
+    def __init__(
+        self,
+        images: ImageReader,
+        records: Sequence[Record],
+        pipeline: Pipeline,
+        regions: Regions | None = None,
+    ) -> None:
         self.records = records
         self._images = images
         self._pipeline = pipeline
+        self._regions = regions
 
     def make(self, request: StepRequest) -> Batch:
         epochs, indices = request.share()
@@ -50,8 +72,9 @@ class DetectionSamples:
 
     def _blank(self, seed: int) -> Sample:
         black: Image = np.zeros((8, 8, 3), dtype=np.uint8)
-        image, target, _ = self._pipeline(black, Target.of([], []), sample_rng(seed, 0, 0))
-        return Sample(image=image, target=target, key="")
+        image, target, view = self._pipeline(black, Target.of([], []), sample_rng(seed, 0, 0))
+        extra = region_inputs(target.boxes, view) if self._regions else {}
+        return Sample(image=image, target=target, key="", extra=extra)
 
     def eval_fields(self, indices: Ints) -> Fields:
         """Return the fields of an `EvalBatch`, with `indices` instead of the records."""
@@ -61,6 +84,7 @@ class DetectionSamples:
             "views": tuple(view for _, _, view in read),
             "indices": [index for index, _, _ in read],
             "skipped": skipped,
+            "extra": stack_extra([sample.extra for _, sample, _ in read]) if read else {},
         }
 
     def _read(
@@ -69,9 +93,11 @@ class DetectionSamples:
         """Return the samples that could be read, and a message about each of the others."""
         read: list[tuple[int, Sample, View]] = []
         skipped: list[str] = []
-        for epoch, index in zip(epochs.tolist(), indices.tolist(), strict=True):
+        draws = sample_draws(seed, epochs, indices)
+        for epoch, index, draw in zip(epochs.tolist(), indices.tolist(), draws.tolist(), strict=True):
             try:
-                read.append((index, *self._sample(self.records[index], sample_rng(seed, epoch, index))))
+                sample, view = self._sample(self.records[index], sample_rng(seed, epoch, index))
+                read.append((index, replace(sample, draw=draw), view))
             except DataError as error:
                 skipped.append(error.message)
         return read, tuple(skipped)
@@ -81,7 +107,8 @@ class DetectionSamples:
         image = self._images.read(record, reduction=scene.view.reduction)
         reduction = _reduction(record, image, at_most=scene.view.reduction)
         image = self._pipeline.render(image, scene.view, rng, reduction=reduction)
-        return Sample(image=image, target=scene.target, key=record.key), scene.view
+        extra = region_inputs(self._regions(record), scene.view) if self._regions else {}
+        return Sample(image=image, target=scene.target, key=record.key, extra=extra), scene.view
 
 
 def _reduction(record: Record, image: Image, *, at_most: int) -> int:

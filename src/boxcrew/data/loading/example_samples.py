@@ -17,6 +17,7 @@ from boxcrew.data.loading.collate import as_tensor
 from boxcrew.data.loading.loader import Fields, StepRequest, eval_fields
 from boxcrew.data.loading.order import step_rng
 from boxcrew.data.loading.workers import Workers
+from boxcrew.data.transforms.draws import sample_draws
 from boxcrew.data.transforms.mixing import Mixed
 
 
@@ -89,7 +90,8 @@ class ExampleSamples:
         if self.augmentation.extra is not None:
             targets |= self.augmentation.extra(**source)
         keys = tuple(map(self.examples.key, fetched.indices.tolist()))
-        return _batch(inputs, targets, keys, fetched.skipped)
+        draws = torch.from_numpy(sample_draws(**source))
+        return replace(_batch(inputs, targets, keys, fetched.skipped), draws=draws)
 
     def _blank(self, seed: int, skipped: tuple[str, ...]) -> Batch:
         zeros = np.zeros(2, dtype=np.int64)

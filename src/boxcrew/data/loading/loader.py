@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,8 +27,11 @@ class LoaderConfig(Config):
     group: ClassVar[str] = "loader"
 
     workers: Annotated[int, Field(ge=0)] | Literal["auto"] = "auto"
-    prefetch: int = Field(default=4, ge=1)  # batches each worker makes ahead
-    cache: ByteSize | Literal["auto"] = "auto"  # memory for decoded images, such as 2GiB; 0: none are kept
+    """Processes that make batches; auto follows the plan."""
+    prefetch: int = Field(default=4, ge=1)
+    """Batches that each worker makes ahead."""
+    cache: ByteSize | Literal["auto"] = "auto"
+    """Memory for decoded images, such as 2GiB; 0 keeps none."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,8 +57,8 @@ class SampleMaker(Protocol):
     """Makes the samples of training steps, in loader processes.
 
     It must draw what is random for a sample from (seed, epoch, index), and what is random for a step from
-    (seed, step): batches are then the same with any number of workers and any shares. A sample may be made
-    from several of its step, also from those of other shares.
+    (seed, step): batches are then the same with any number of workers and any shares. `sample_draws` gives
+    their `draws`. A sample may be made from several of its step, also from those of other shares.
     """
 
     noun: str  # what the samples are called in messages, such as "images"
@@ -109,7 +113,7 @@ class TrainLoader:
             seed=self._order.seed, step=step, epochs=epochs, indices=indices, positions=self._positions
         )
         batch = self._maker.make(request)
-        return {name: getattr(batch, name) for name in ("inputs", "targets", "keys", "skipped", "is_blank")}
+        return {field.name: getattr(batch, field.name) for field in dataclasses.fields(batch)}
 
 
 def eval_fields(

@@ -34,13 +34,21 @@ class TransformsConfig(Config):
     group: ClassVar[str] = "transforms"
 
     resize: Literal["squash", "letterbox"] = "squash"
-    expand: float = Field(default=4.0, ge=1, le=16)  # the most to zoom out; 1: never
+    """How an image becomes the input: squash changes its proportions, letterbox pads it."""
+    expand: float = Field(default=4.0, ge=1, le=16)
+    """Largest factor to zoom out by; 1 turns it off."""
     expand_p: Probability = 0.5
-    crop: bool = True  # SSD's minimum-IoU crops
-    jitter: float = Field(default=0.0, ge=0, le=1)  # 0.2: zooms by up to 1.2 in or out, off centre
+    """Probability that an image is zoomed out."""
+    crop: bool = True
+    """Crop with a minimum IoU, as SSD does."""
+    jitter: float = Field(default=0.0, ge=0, le=1)
+    """Mild zoom in or out, off center: 0.2 zooms by a factor of up to 1.2."""
     flip: Probability = 0.5
-    colour: float = Field(default=1.0, ge=0, le=2)  # strength of the photometric distortion; 0: none
-    fill: Annotated[tuple[Level, Level, Level], commas] = (123, 117, 104)  # RGB where there is no image
+    """Probability that an image is mirrored."""
+    colour: float = Field(default=1.0, ge=0, le=2)
+    """Strength of the photometric distortion; 0 turns it off."""
+    fill: Annotated[tuple[Level, Level, Level], commas] = (123, 117, 104)
+    """RGB color where there is no image."""
 
 
 @dataclass(frozen=True, kw_only=True)

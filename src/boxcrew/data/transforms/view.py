@@ -14,7 +14,8 @@ from typing import Self
 import cv2
 import numpy as np
 
-from boxcrew.core.types import Floats, Image
+from boxcrew.core.boxes import clip
+from boxcrew.core.types import Bools, Floats, Image
 
 Pair = tuple[float, float]
 """(x, y)"""
@@ -144,6 +145,16 @@ class View:
         scale = (1 / self.x.scale, 1 / self.y.scale)
         shift = (-self.x.shift / self.x.scale, -self.y.shift / self.y.scale)
         return move_boxes(boxes, scale=scale, shift=shift)
+
+    def visible_boxes(self, boxes: Floats) -> tuple[Floats, Bools]:
+        """Return the visible region of boxes (N, 4) of the source in pixels of the canvas, and (N,) whether
+        it is at least 1 pixel wide and high; it is zero where it is not.
+        """
+        low, high = (self.x.low, self.y.low) * 2, (self.x.high, self.y.high) * 2
+        moved = self.boxes(np.clip(boxes, low, high).astype(np.float32))
+        moved = clip(moved, self.width, self.height)
+        valid: Bools = (moved[:, 2:] - moved[:, :2]).min(axis=1) >= 1
+        return np.where(valid[:, None], moved, np.float32(0)), valid
 
     def render(self, image: Image, fill: tuple[int, int, int]) -> Image:
         """Return the canvas, a new array, with `fill` where it shows nothing of the image."""

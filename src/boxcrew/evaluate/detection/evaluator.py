@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from boxcrew.data.detection.source import ImageReader, Record, Source
-from boxcrew.data.loading.detection_samples import DetectionSamples, eval_image_batches
+from boxcrew.data.loading.detection_samples import DetectionSamples, Regions, eval_image_batches
 from boxcrew.data.loading.workers import Workers
 from boxcrew.evaluate.detection.measures import evaluate_detections
 from boxcrew.evaluate.detection.metric import DetectionReport, EvaluatedImage
@@ -63,6 +63,7 @@ class Evaluator:
     records: Sequence[Record]
     batch: int
     workers: Workers
+    regions: Regions | None = None  # for a detector that takes them
 
     def __call__(
         self, predictor: Predictor, *, progress: Callable[[int], None] | None = None
@@ -72,11 +73,12 @@ class Evaluator:
         images: list[EvaluatedImage] = []
         skipped: list[str] = []
         speed = PredictSeconds()
-        samples = DetectionSamples(self.images, self.records, predictor.pipeline)
+        samples = DetectionSamples(self.images, self.records, predictor.pipeline, self.regions)
         for batch in eval_image_batches(samples, batch=self.batch, workers=self.workers):
             sizes = [(record.width, record.height) for record in batch.records]
             with eval_mode(predictor.detector):
-                detected, seconds = predictor.detect(batch.inputs, batch.views, sizes)
+                inputs = (batch.inputs, *batch.extra.values())
+                detected, seconds = predictor.detect(inputs, batch.views, sizes)
             images += [
                 EvaluatedImage(key=r.key, width=r.width, height=r.height, target=r.target, detections=d)
                 for r, d in zip(batch.records, detected, strict=True)

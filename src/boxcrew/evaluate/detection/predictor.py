@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from boxcrew.core import boxes as box_math
-from boxcrew.core.types import Detections, Image, Target
-from boxcrew.data.loading.collate import stack_images
+from boxcrew.core.types import Detections, Floats, Image, Target
+from boxcrew.data.loading.collate import stack_extra, stack_images
+from boxcrew.data.loading.detection_samples import region_inputs
 from boxcrew.data.loading.order import sample_rng
 from boxcrew.data.transforms.pipeline import Pipeline
 from boxcrew.data.transforms.view import View
@@ -49,12 +50,16 @@ class Predictor:
     pipeline: Pipeline
     move: Callable[[Tensor], Tensor]
 
-    def __call__(self, images: Sequence[Image]) -> tuple[list[Detections], PredictSeconds]:
+    def __call__(
+        self, images: Sequence[Image], regions: Sequence[Floats] | None = None
+    ) -> tuple[list[Detections], PredictSeconds]:
+        """Detect objects in images of any size; `regions` (N, 4) of each, for a detector that takes them."""
         begun = time.perf_counter()
         inputs, views = self.prepare(images)
+        extra = stack_extra(list(map(region_inputs, regions, views))) if regions is not None else {}
         pre = time.perf_counter() - begun
         sizes = [(image.shape[1], image.shape[0]) for image in images]
-        detections, seconds = self.detect(inputs, views, sizes)
+        detections, seconds = self.detect((inputs, *extra.values()), views, sizes)
         return detections, seconds + PredictSeconds(pre=pre)
 
     def prepare(self, images: Sequence[Image]) -> tuple[Tensor, list[View]]:
@@ -64,16 +69,17 @@ class Predictor:
         return stack_images([image for image, _, _ in results]), [view for _, _, view in results]
 
     def detect(
-        self, inputs: Tensor, views: Sequence[View], sizes: Sequence[tuple[int, int]]
+        self, inputs: Sequence[Tensor], views: Sequence[View], sizes: Sequence[tuple[int, int]]
     ) -> tuple[list[Detections], PredictSeconds]:
-        """Detect objects in inputs made by the pipeline; the detector must be in evaluation mode.
+        """Detect objects in inputs made by the pipeline: the images, then the extra inputs. The detector must
+        be in evaluation mode.
 
         Boxes are returned on the CPU, clipped to `sizes`, the (width, height) of each original image.
         """
         assert not self.detector.training
         begun = time.perf_counter()
         with torch.inference_mode():
-            raw = self.detector(self.move(inputs))
+            raw = self.detector(*map(self.move, inputs))
             if raw[0].is_cuda:
                 torch.cuda.synchronize()
             computed = time.perf_counter()

@@ -65,7 +65,7 @@ def boxes_section(diagnosis: Diagnosis) -> Html:
     all_boxes, size = AllBoxes.of(diagnosis), diagnosis.detector.size
     sides, input_side = all_boxes.sides, np.sqrt(np.prod(all_boxes.input_sides, axis=1))
     shapes = heat_map(
-        *sides.T,
+        sides,
         (Bins.doubling(sides[:, 0], "width, pixels of the photo"), Bins.doubling(sides[:, 1], "height")),
         what="boxes",
         ratios=(1 / 3, 1, 3),
@@ -82,7 +82,7 @@ def boxes_section(diagnosis: Diagnosis) -> Html:
     centers = (all_boxes.boxes[:, :2] + all_boxes.boxes[:, 2:]) / 2 / all_boxes.images
     bins = int(np.clip(len(centers) ** 0.5 / 2, 8, 24))
     positions = heat_map(
-        *centers.T,
+        centers,
         (Bins.shares("x, share of the width", num=bins), Bins.shares("y, share of the height", num=bins)),
         what="centers",
     )

@@ -107,14 +107,14 @@ def histogram(values: Numbers, bins: Bins, *, what: str, marked: npt.NDArray[np.
     return _svg(axes, f"Histogram of {what} by {bins.title}")
 
 
-def heat_map(
-    x: Numbers, y: Numbers, bins: tuple[Bins, Bins], *, what: str, ratios: Sequence[float] = ()
-) -> Html:
-    """Draw how many points fall into each cell; y grows downward, as in images, unless it is logarithmic.
+def heat_map(points: Numbers, bins: tuple[Bins, Bins], *, what: str, ratios: Sequence[float] = ()) -> Html:
+    """Draw how many points (N, 2) fall into each cell; y grows downward unless it is logarithmic.
     `ratios` of y to x are marked by dashed lines; both sides must then be logarithmic.
     """
     across, down = bins
-    counts, _, _ = np.histogram2d(x, y, bins=(np.array(across.edges), np.array(down.edges)))
+    counts, _, _ = np.histogram2d(
+        points[:, 0], points[:, 1], bins=(np.array(across.edges), np.array(down.edges))
+    )
     square = _LEFT + HEIGHT - _TOP - _BOTTOM + _RIGHT
     axes = _new_axes(WIDTH if across.log else square, across.title, down.title)
     across.scale(axes, "x")

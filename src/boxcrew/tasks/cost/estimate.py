@@ -162,7 +162,7 @@ def _trace_inference(bare: Task, batch: Batch) -> Sequence[int]:
     tracker = _tracker(bare, batch)
     network = bare.get_submodule(bare.network_name)
     with torch.no_grad(), eval_mode(network), tracker:
-        network(bare.network_inputs(batch))
+        network(*bare.network_inputs(batch))
     return tuple(tracker.live_after)
 
 
@@ -217,7 +217,7 @@ def has_depthwise(model: nn.Module) -> bool:
 
 
 def _tensors(batch: Batch) -> list[Tensor]:
-    return [batch.inputs, *batch.targets.values()]
+    return [batch.inputs, *batch.targets.values(), *batch.extra.values(), batch.draws]
 
 
 def _size(tensors: Iterable[Tensor]) -> int:

@@ -23,12 +23,12 @@ def count_operations(operator: Any, args: tuple[Any, ...], result: Any) -> int:
     return 0 if count is None else count(args, result)
 
 
-def forward_flops(network: nn.Module, inputs: Tensor) -> int:
+def forward_flops(network: nn.Module, *inputs: Tensor) -> int:
     """Count the operations of a network's forward in evaluation mode, as torch does."""
     from torch.utils.flop_counter import FlopCounterMode  # slow to import, and a plan does without
 
     with FlopCounterMode(display=False) as counter, torch.no_grad(), eval_mode(network):
-        network(inputs)
+        network(*inputs)
     return int(counter.get_total_flops())
 
 

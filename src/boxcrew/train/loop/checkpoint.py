@@ -1,4 +1,4 @@
-"""Saved states: a directory of tensors (safetensors), the rest as JSON, and a COMMIT marker written last."""
+"""Checkpoints: directories with tensors (safetensors), a JSON state, and a COMMIT marker written last."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import shutil
 import zlib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,44 +26,61 @@ _TENSORS, _STATE, _COMMIT = "tensors.safetensors", "state.json", "COMMIT"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Checkpoint:
-    """All that a run needs to go on as if it had never stopped."""
+    """Everything that a run needs to continue as if it had never stopped."""
 
     step: int
-    tensors: Mapping[str, Tensor]
+    tensors: Mapping[str, Tensor]  # "<owner>/<name>": owners are the task, the optimizer and hooks
     state: Mapping[str, Any]  # JSON values
 
     def num_bytes(self) -> int:
-        """That its files take, but for some kilobytes."""
+        """Return the size of its tensors, which is that of its files but for some kilobytes."""
         return sum(tensor.numel() * tensor.element_size() for tensor in self.tensors.values())
 
+    def tensors_by_owner(self) -> dict[str, dict[str, Tensor]]:
+        """Return the tensors of the task, the optimizer and each hook, by their own names."""
+        owners: dict[str, dict[str, Tensor]] = {}
+        for name, tensor in self.tensors.items():
+            owner, _, inner = name.partition("/")
+            owners.setdefault(owner, {})[inner] = tensor
+        return owners
 
-def shared(own: Checkpoint | None, group: ReplicaGroup) -> Checkpoint:
-    """The chief's checkpoint, on all replicas: the others, who give none, need not have its files."""
-    told = group.broadcast_json(_description(own) if own is not None else None)
-    if own is not None:
-        tensors = {name: tensor.contiguous() for name, tensor in own.tensors.items()}
+    def hook_state(self, name: str) -> Mapping[str, Any]:
+        """Return what the hook of that name has stored; empty if there was none."""
+        state: Mapping[str, Any] = self.state["hooks"].get(name, {})
+        return state
+
+    def with_hook_state(self, name: str, state: Mapping[str, Any]) -> Checkpoint:
+        """Return a copy in which that hook has another state."""
+        return replace(self, state={**self.state, "hooks": {**self.state["hooks"], name: state}})
+
+
+def broadcast_checkpoint(checkpoint: Checkpoint | None, group: ReplicaGroup) -> Checkpoint:
+    """Return the chief's checkpoint on all replicas. The others pass None and need not have its files."""
+    header = group.broadcast_json(_header(checkpoint) if checkpoint is not None else None)
+    if checkpoint is not None:
+        tensors = {name: tensor.contiguous() for name, tensor in checkpoint.tensors.items()}
     else:
-        kinds = told["tensors"].items()
-        tensors = {name: torch.empty(shape, dtype=getattr(torch, kind)) for name, (kind, shape) in kinds}
-    # As bytes, for not all kinds of numbers can travel; in the order of the names, which all have.
+        dtypes = header["tensors"].items()
+        tensors = {name: torch.empty(shape, dtype=getattr(torch, dtype)) for name, (dtype, shape) in dtypes}
+    # As bytes, because not every dtype can be broadcast; sorted, so that all replicas have the same order.
     group.broadcast([tensors[name].view(-1).view(torch.uint8) for name in sorted(tensors)])
-    return Checkpoint(step=told["step"], tensors=tensors, state=told["state"])
+    return Checkpoint(step=header["step"], tensors=tensors, state=header["state"])
 
 
-def _description(checkpoint: Checkpoint) -> dict[str, Any]:
-    kinds = {n: (str(t.dtype).removeprefix("torch."), list(t.shape)) for n, t in checkpoint.tensors.items()}
-    return {"step": checkpoint.step, "state": dict(checkpoint.state), "tensors": kinds}
+def _header(checkpoint: Checkpoint) -> dict[str, Any]:
+    dtypes = {n: (str(t.dtype).removeprefix("torch."), list(t.shape)) for n, t in checkpoint.tensors.items()}
+    return {"step": checkpoint.step, "state": dict(checkpoint.state), "tensors": dtypes}
 
 
-def checkpoint_place(folder: Path, step: int) -> Path:
+def checkpoint_folder(folder: Path, step: int) -> Path:
     return folder / f"{step:08d}"
 
 
 def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
-    """Writes `folder/<step>`; if it fails, or is cut off, no reader will ever choose what is there."""
-    place = checkpoint_place(folder, checkpoint.step)
-    temporary = folder / f".{place.name}.{os.getpid()}"
-    for leftover in folder.glob(".[0-9]*.[0-9]*"):  # of processes that were killed while they wrote
+    """Write `folder/<step>`. If that fails or is cut off, no reader will ever choose what is there."""
+    path = checkpoint_folder(folder, checkpoint.step)
+    temporary = folder / f".{path.name}.{os.getpid()}"
+    for leftover in folder.glob(".[0-9]*.[0-9]*"):  # of processes that were killed while writing
         shutil.rmtree(leftover, ignore_errors=True)
     temporary.mkdir(parents=True)
     try:
@@ -77,76 +94,77 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
         (temporary / _COMMIT).write_text(json.dumps(commit))
         flush(temporary / _COMMIT)
         flush(temporary)
-        if place.exists():  # a resumed run that comes by the same step again
-            shutil.rmtree(place)
-        temporary.replace(place)
+        if path.exists():  # a resumed run reaches the same step again
+            shutil.rmtree(path)
+        temporary.replace(path)
         flush(folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    return place
+    return path
 
 
-def read_checkpoint(place: Path) -> Checkpoint:
-    """A whole and unharmed checkpoint, or `ModelError`."""
+def read_checkpoint(path: Path) -> Checkpoint:
+    """Read a checkpoint; raise `ModelError` if it is incomplete or damaged."""
     try:
-        commit = json.loads((place / _COMMIT).read_text())
+        commit = json.loads((path / _COMMIT).read_text())
     except FileNotFoundError:
-        raise ModelError(f"{place}: not a finished checkpoint: it has no {_COMMIT}") from None
+        raise ModelError(f"{path}: not a finished checkpoint: it has no {_COMMIT}") from None
     except ValueError:
-        raise ModelError(f"{place / _COMMIT}: cut off or damaged") from None
+        raise ModelError(f"{path / _COMMIT}: cut off or damaged") from None
     if commit.get("format") != FORMAT:
         raise ModelError(
-            f"{place}: checkpoint format {commit.get('format')}, but this version reads {FORMAT}",
-            advice="resume with the version that wrote it, or start anew with init=finetune from its weights",
+            f"{path}: checkpoint format {commit.get('format')}, but this version reads {FORMAT}",
+            advice="resume with the version that wrote it, or start anew from its weights with init=finetune",
         )
     for name in (_TENSORS, _STATE):
-        if not (place / name).is_file() or _checksum(place / name) != commit.get("crc32", {}).get(name):
-            raise ModelError(f"{place / name}: damaged: its checksum is not the one in {_COMMIT}")
-    tensors = safetensors.torch.load_file(place / _TENSORS)
-    state = json.loads((place / _STATE).read_text())
-    # The marker's own number has no checksum, so it is not believed.
+        if not (path / name).is_file() or _checksum(path / name) != commit.get("crc32", {}).get(name):
+            raise ModelError(f"{path / name}: damaged: its checksum is not the one in {_COMMIT}")
+    tensors = safetensors.torch.load_file(path / _TENSORS)
+    state = json.loads((path / _STATE).read_text())
+    # The step in COMMIT has no checksum, so that of the state is used.
     return Checkpoint(step=state.pop("step"), tensors=tensors, state=state)
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
-    """Committed ones, oldest first."""
+    """Return the paths of all committed checkpoints, oldest first."""
     if not folder.is_dir():
         return []
-    places = [p for p in folder.iterdir() if p.name.isdigit() and (p / _COMMIT).is_file()]
-    return sorted(places, key=lambda place: int(place.name))
+    paths = [p for p in folder.iterdir() if p.name.isdigit() and (p / _COMMIT).is_file()]
+    return sorted(paths, key=lambda path: int(path.name))
 
 
 def newest_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[str]]:
-    """The newest unharmed one, and what is to be said about newer ones that are not."""
-    complaints: list[str] = []
-    for place in reversed(list_checkpoints(folder)):
+    """Return the newest undamaged checkpoint, and a message about each newer one that is damaged."""
+    problems: list[str] = []
+    for path in reversed(list_checkpoints(folder)):
         try:
-            return read_checkpoint(place), complaints
+            return read_checkpoint(path), problems
         except ModelError as error:
-            complaints.append(error.message)
-    return None, complaints
+            problems.append(error.message)
+    return None, problems
 
 
 def remove_old(folder: Path, *, last: int, keep: int, spare: Collection[int] = ()) -> None:
-    """Keeps the `keep` newest up to step `last`, which was just written, and those of the steps in `spare`.
-    Any after it are damaged ones that this run went back behind: they neither count nor are touched.
+    """Remove all but the `keep` newest checkpoints up to step `last`, just written, and those in `spare`.
+    Later ones are damaged checkpoints that this run could not resume from: they neither count nor are
+    removed.
     """
-    for place in [p for p in list_checkpoints(folder) if int(p.name) <= last][:-keep]:
-        if int(place.name) not in spare:
-            _remove(place)
+    for path in [p for p in list_checkpoints(folder) if int(p.name) <= last][:-keep]:
+        if int(path.name) not in spare:
+            _remove(path)
 
 
 def remove_newer(folder: Path, *, than: int) -> None:
-    """Takes away what a run did that goes back to step `than`."""
-    for place in list_checkpoints(folder):
-        if int(place.name) > than:
-            _remove(place)
+    """Remove the checkpoints of a run that rolls back to step `than`."""
+    for path in list_checkpoints(folder):
+        if int(path.name) > than:
+            _remove(path)
 
 
-def _remove(place: Path) -> None:
-    # Without its marker a half-removed checkpoint cannot be taken for a whole one.
-    (place / _COMMIT).unlink(missing_ok=True)
-    shutil.rmtree(place, ignore_errors=True)
+def _remove(path: Path) -> None:
+    # The marker first, so that a half-removed checkpoint is never taken for a complete one.
+    (path / _COMMIT).unlink(missing_ok=True)
+    shutil.rmtree(path, ignore_errors=True)
 
 
 def _checksum(path: Path) -> int:

@@ -11,10 +11,11 @@ from torch.optim import Optimizer
 
 
 class Ftrl(Optimizer):
-    """Keeps `z` (gradients seen, corrected for the moves they made) and `n` (their squares); the weight
-    follows from both in closed form, exactly zero while |z| is below `l1`. `weight_decay` is the paper's l2.
+    """FTRL-Proximal keeps `z` (the sum of gradients, corrected for the updates they made) and `n` (the sum of
+    their squares). The weight follows from both in closed form and is exactly zero while |z| is below `l1`.
+    `weight_decay` is the paper's l2.
 
-    The paper's rate is fixed. Here it follows a schedule, so sigma is the change of the whole curvature
+    The paper's rate is fixed. Here it follows a schedule, so sigma is the change of the full curvature
     sqrt(n) / rate, not of sqrt(n) alone: otherwise weights would grow and shrink with the rate.
     """
 
@@ -41,15 +42,15 @@ class Ftrl(Optimizer):
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    self._step_one(parameter, group)
+                    self._update(parameter, group)
 
-    def _step_one(self, parameter: Tensor, group: dict[str, Any]) -> None:
+    def _update(self, parameter: Tensor, group: dict[str, Any]) -> None:
         state, gradient = self.state[parameter], parameter.grad
         assert gradient is not None
         if not state:
             state["n"] = torch.full_like(parameter, group["initial_accumulator"])
             state["rate"] = group["lr"]
-            # z of the weights the run begins with: a step without gradient or decay leaves them as they are.
+            # The z of the initial weights: a step without gradient or decay leaves them unchanged.
             state["z"] = -parameter * state["n"].sqrt() / group["lr"]
         before = state["n"].sqrt() / state["rate"]
         state["n"].add_(gradient.square())

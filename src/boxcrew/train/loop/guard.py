@@ -1,4 +1,4 @@
-"""What keeps a bad step from spoiling a run: it is left out, and after several in a row the run goes back."""
+"""The guard against bad steps: each is skipped, and after several in a row the run rolls back."""
 
 from __future__ import annotations
 
@@ -13,35 +13,39 @@ from pydantic import Field
 from boxcrew.core.config import Config
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.types import Batch
-from boxcrew.train.loop.checkpoint import Checkpoint
+from boxcrew.deploy.deployment import Deployment
+from boxcrew.train.loop.checkpoint import Checkpoint, broadcast_checkpoint
 
 MAX_ROLLBACKS = 3
-SLOWER = 0.5  # what each rollback multiplies the rate by
-MAX_OVERFLOWS = 20  # in a row that are usual with a gradient scaler, which halves its scale after each
+ROLLBACK_RATE = 0.5  # factor of the learning rate after each rollback
+MAX_OVERFLOWS = 20  # consecutive ones that are normal: a gradient scaler halves its scale after each
 
 
 class GuardConfig(Config):
     group = "guard"
 
-    failures: int = Field(default=5, ge=1)  # bad steps in a row before the run goes back to a checkpoint
-    spike: float | None = Field(default=20.0, gt=1)  # a loss this many times the usual is bad; none: no limit
-    window: int = Field(default=50, ge=2)  # steps whose median loss is the usual
+    failures: int = Field(default=5, ge=1)
+    """Bad steps in a row after which the run goes back to a checkpoint."""
+    spike: float | None = Field(default=20.0, gt=1)
+    """A loss this many times the usual one is bad; none sets no limit."""
+    window: int = Field(default=50, ge=2)
+    """Steps whose median loss is the usual one."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class _State:
-    failures: int = 0  # in a row, up to now
-    overflows: int = 0  # steps in a row whose gradient was no number, up to now, with a gradient scaler
-    skipped_steps: int = 0  # in the whole run, also in parts that it went back behind
+class _GuardState:
+    failures: int = 0  # consecutive, up to now
+    overflows: int = 0  # consecutive steps with a non-finite gradient, with a gradient scaler
+    skipped_steps: int = 0  # in the full run, including steps that a rollback discarded
     rollbacks: int = 0
-    back_at: int | None = None  # the step of the checkpoint that the run went back to last
-    losses: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # of phases, in the last good steps
-    at_first: Mapping[str, float] = field(default_factory=dict)  # the usual loss of each in its first window
+    back_at: int | None = None  # the step of the last rollback's checkpoint
+    losses: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # by phase, of the last good steps
+    at_first: Mapping[str, float] = field(default_factory=dict)  # by phase, the median of the first window
 
 
 class Guard:
-    """Judges each step. `last_good(before)` finds the newest checkpoint that one can go back to, of a step
-    below `before` if that is given.
+    """Decides whether each step is good. `last_good(before)` returns the newest checkpoint to roll back to,
+    of a step below `before` if that is given.
     """
 
     def __init__(
@@ -50,15 +54,17 @@ class Guard:
         *,
         warn: Callable[[str], None],
         last_good: Callable[[int | None], Checkpoint | None],
+        deployment: Deployment | None = None,
     ) -> None:
         self.warn = warn
         self._config = config
+        self._deployment = deployment
         self._last_good = last_good
-        self._state = _State()
+        self._state = _GuardState()
 
     @property
     def failures(self) -> int:
-        """Steps in a row that were left out, up to now."""
+        """The number of consecutive skipped steps up to now."""
         return self._state.failures
 
     @property
@@ -71,17 +77,18 @@ class Guard:
 
     @property
     def rate_factor(self) -> float:
-        return math.pow(SLOWER, self._state.rollbacks)
+        return math.pow(ROLLBACK_RATE, self._state.rollbacks)
 
     @property
-    def has_enough(self) -> bool:
-        """Whether so many steps failed in a row that the run is to go back."""
+    def must_roll_back(self) -> bool:
+        """True after `guard.failures` consecutive bad steps."""
         return self._state.failures >= self._config.failures
 
     def fault_of_loss(self, loss: float, phase: str) -> str | None:
-        """What is wrong with it, in words. Where a loss may be below 0, as those of GANs, nothing is so many
-        times the usual: then it must only be a number. Nor is one too large that was usual at first: where
-        nearly all is learnt, a single hard sample is many times the rest.
+        """Describe what is wrong with a loss, or return None.
+
+        A loss that can be negative, as in GANs, only has to be finite: it has no usual size. A loss that was
+        usual at the start is never a spike: late in training a single hard sample is many times the rest.
         """
         if not math.isfinite(loss):
             return f"the loss is {loss}"
@@ -94,8 +101,10 @@ class Guard:
         return None
 
     def fault_of_norm(self, norm: float, *, scaled: bool) -> str | None:
-        """What is wrong with it, in words. With a gradient scaler some overflows are how it finds its scale,
-        and no step is made of them anyway; without end they are a fault.
+        """Describe what is wrong with a gradient norm, or return None.
+
+        A gradient scaler finds its scale by overflows and skips those steps itself; only too many in a row
+        are a fault.
         """
         if math.isfinite(norm):
             if self._state.overflows:
@@ -108,8 +117,8 @@ class Guard:
             return None
         return f"the gradient's norm is {norm}, as in {self._state.overflows - 1} steps before, at any scale"
 
-    def passed(self, losses: Mapping[str, float]) -> None:
-        """A step, with the loss of each of its phases."""
+    def record_success(self, losses: Mapping[str, float]) -> None:
+        """Record a good step with the loss of each of its phases."""
         known, window = self._state.losses, self._config.window
         added = {phase: (*known.get(phase, ()), loss)[-window:] for phase, loss in losses.items()}
         first = {
@@ -121,43 +130,54 @@ class Guard:
             self._state, failures=0, losses={**known, **added}, at_first={**self._state.at_first, **first}
         )
 
-    def failed(self, step: int, fault: str, batch: Batch, *, phase: str | None = None) -> None:
-        """Counts step number `step`, and names its samples. `phase`: the one that is left out, where those
-        before it have moved their parameters already.
+    def record_failure(self, step: int, fault: str, batch: Batch, *, phase: str | None = None) -> None:
+        """Count a bad step and warn with its samples. `phase` is the one that was skipped, if earlier phases
+        of the step have already updated their parameters.
         """
         state = self._state
         self._state = replace(state, failures=state.failures + 1, skipped_steps=state.skipped_steps + 1)
-        what = f"step {step}" if phase is None else f"the {phase} phase of step {step}"
-        self.warn(f"{what} is left out: {fault}; samples: {', '.join(batch.keys)}")
+        skipped = f"step {step}" if phase is None else f"the {phase} phase of step {step}"
+        self.warn(f"{skipped} is skipped: {fault}; samples: {', '.join(batch.keys)}")
 
-    def way_back(self, step: int) -> Checkpoint:
-        """The checkpoint that the run goes back to from `step`; `BoxcrewError` where it has to stop. Where
-        the newest is the one that it went back to last, the trouble may be in it: then the one before.
+    def rollback_checkpoint(self, step: int) -> Checkpoint:
+        """Return the checkpoint to roll back to from `step`; raise `BoxcrewError` if the run has to stop.
+        Steps fail on all replicas at once: all call this, and the chief broadcasts what it finds.
         """
+        if self._deployment is None or self._deployment.group.size == 1:
+            return self._find_checkpoint(step)
+        if self._deployment.plan.staleness is not None:
+            raise BoxcrewError(
+                f"step {step}: too many steps failed, and replicas at different steps cannot roll back",
+                advice="use a lower optim.rate=, or no deploy.staleness=; the last checkpoint can be resumed",
+            )
+        checkpoint = self._find_checkpoint(step) if self._deployment.is_chief else None
+        return broadcast_checkpoint(checkpoint, self._deployment.group)
+
+    def _find_checkpoint(self, step: int) -> Checkpoint:
+        """Return the newest checkpoint, or the one before if the last rollback used it: it may be bad."""
         state = self._state
         trouble = f"step {step}: {state.failures} steps in a row failed"
         advice = (
-            "look at the samples that train.log names; then begin anew with a lower optim.rate, optim.clip=10"
+            "check the samples named in train.log, then train anew with a lower optim.rate= or optim.clip=10"
         )
         if state.rollbacks >= MAX_ROLLBACKS:
-            raise BoxcrewError(f"{trouble}, after going back {state.rollbacks} times", advice=advice)
-        found = self._last_good(None)
-        if found is None:
-            raise BoxcrewError(f"{trouble}, and there is no checkpoint to go back to", advice=advice)
-        if found.step == state.back_at:
-            return self._last_good(found.step) or found
-        return found
+            raise BoxcrewError(f"{trouble}, after {state.rollbacks} rollbacks", advice=advice)
+        newest = self._last_good(None)
+        if newest is None:
+            raise BoxcrewError(f"{trouble}, and there is no checkpoint to roll back to", advice=advice)
+        if newest.step == state.back_at:
+            return self._last_good(newest.step) or newest
+        return newest
 
-    def went_back(self, before: Mapping[str, Any], *, to: int) -> None:
-        """After the state of the checkpoint of step `to` was loaded. `before` is the state that the run gave
-        up: what was counted in it stays counted.
+    def after_rollback(self, before: Mapping[str, Any], *, to: int) -> None:
+        """Count a rollback to step `to`, whose state was just loaded. `before` is the state that was given
+        up: its counts are kept.
         """
-        gone = _State(**before)
         self._state = replace(
             self._state,
             failures=0,
-            skipped_steps=gone.skipped_steps,
-            rollbacks=gone.rollbacks + 1,
+            skipped_steps=before["skipped_steps"],
+            rollbacks=before["rollbacks"] + 1,
             back_at=to,
         )
 
@@ -165,9 +185,5 @@ class Guard:
         return asdict(self._state)
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """No state at all is that of a run that had no guard."""
-        losses = state.get("losses", {})
-        if not isinstance(losses, Mapping):  # as they were kept when all phases had one history
-            losses = {"train": losses}
-        kept = {phase: tuple(values) for phase, values in losses.items()}
-        self._state = _State(**{**state, "losses": kept})
+        losses = {phase: tuple(values) for phase, values in state["losses"].items()}
+        self._state = _GuardState(**{**state, "losses": losses})

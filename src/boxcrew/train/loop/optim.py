@@ -1,4 +1,4 @@
-"""Optimizers: by name, with decay on weights alone and a rate of its own for the backbone."""
+"""Optimizers by name, with weight decay on matrices only and a separate rate for the backbone."""
 
 from __future__ import annotations
 
@@ -21,24 +21,25 @@ OptimizerName = Literal[
     "sgd", "momentum", "nesterov", "adam", "adamw", "rmsprop", "adagrad", "adadelta", "ftrl"
 ]
 
-
 _BETA2 = 0.999  # adam, adamw
 _HAVE_MOMENTUM = ("momentum", "nesterov", "rmsprop", "adam", "adamw")
 _RATES = {"sgd": 1e-2, "adagrad": 1e-2, "adadelta": 1.0, "ftrl": 0.05}
-"""Where an optimizer's usual rate is not that of the others, a thousandth."""
+"""The default rates of the optimizers for which it is not 1e-3."""
 
-
-FUSED_ON = {"cpu", "cuda"}  # kinds of devices that have kernels for it
+FUSED_ON = {"cpu", "cuda"}  # kinds of devices with fused kernels
 
 
 class PhaseConfig(Config):
-    """What is otherwise for the parameters that learn in one phase of a step."""
+    """Settings that differ for the parameters that learn in one phase of a step."""
 
     group = "optim.phases"
 
     rate: float | None = Field(default=None, gt=0)
+    """Learning rate in this phase."""
     momentum: float | None = Field(default=None, ge=0, lt=1)
+    """Momentum in this phase."""
     weight_decay: float | None = Field(default=None, ge=0)
+    """Weight decay in this phase."""
 
 
 class OptimConfig(Config):
@@ -46,23 +47,33 @@ class OptimConfig(Config):
     shorthand = "name"
 
     name: OptimizerName = "momentum"
+    """Optimizer."""
     rate: float = Field(default_factory=lambda settings: _RATES.get(settings["name"], 1e-3), gt=0)
-    """At its height; the schedule scales it."""
-    backbone_rate: float = Field(default=1.0, ge=0)  # the backbone's rate, as a multiple of `rate`
-    momentum: float = Field(default=0.9, ge=0, lt=1)  # momentum, nesterov, rmsprop; beta1 of adam and adamw
-    weight_decay: float = Field(default=5e-4, ge=0)  # on weights of two or more dimensions only
-    clip: float | None = Field(default=None, gt=0)  # the greatest norm of the whole gradient
-    ema: float = Field(default=0.0, ge=0, lt=1)  # decay of the moving average of the weights; 0 keeps none
-    stated_for: int | None = Field(default=None, ge=1)  # the batch that `rate` was chosen for
-    rescale: Literal["off", "linear", "sqrt"] = "off"  # how the rate follows the batch away from that
-    phases: dict[str, PhaseConfig] = Field(default_factory=dict)  # of tasks that have several
+    """Learning rate at its height."""
+    """The peak learning rate, which the schedule scales."""
+    backbone_rate: float = Field(default=1.0, ge=0)
+    """Learning rate of the backbone, as a multiple of rate."""
+    momentum: float = Field(default=0.9, ge=0, lt=1)
+    """Momentum of momentum, nesterov and rmsprop; beta1 of adam and adamw."""
+    weight_decay: float = Field(default=5e-4, ge=0)
+    """Weight decay, on weights of two or more dimensions only."""
+    clip: float | None = Field(default=None, gt=0)
+    """Largest norm of the whole gradient."""
+    ema: float = Field(default=0.0, ge=0, lt=1)
+    """Decay of the moving average of the weights; 0 keeps none."""
+    stated_for: int | None = Field(default=None, ge=1)
+    """Batch size that rate was chosen for."""
+    rescale: Literal["off", "linear", "sqrt"] = "off"
+    """How the rate follows the batch size: off, linear or sqrt."""
+    phases: dict[str, PhaseConfig] = Field(default_factory=dict)
+    """Other settings for the phases of a step, for tasks that have several."""
 
     @model_validator(mode="after")
     def _has_momentum_in_phases(self) -> Self:
-        for phase, own in self.phases.items():
-            if own.momentum is not None and self.name not in _HAVE_MOMENTUM:
+        for phase, settings in self.phases.items():
+            if settings.momentum is not None and self.name not in _HAVE_MOMENTUM:
                 raise UsageError(
-                    f"optim.phases.{phase}.momentum={own.momentum:g}: {self.name} has none",
+                    f"optim.phases.{phase}.momentum={settings.momentum:g}: {self.name} has none",
                     advice=f"leave it out; {', '.join(_HAVE_MOMENTUM)} have one",
                 )
         return self
@@ -71,20 +82,20 @@ class OptimConfig(Config):
     def _scales_from_something(self) -> Self:
         if self.rescale != "off" and self.stated_for is None:
             raise UsageError(
-                f"optim.rescale={self.rescale}: from which batch? the rate is stated for none",
-                advice="say it with optim.stated_for= (recipes do, for the optimizer they have)",
+                f"optim.rescale={self.rescale}: the batch that optim.rate was chosen for is not known",
+                advice="set it with optim.stated_for= (recipes do, for the optimizer they have)",
             )
         return self
 
     def scaled_rate(self, batch: int) -> float:
-        """At its height, for steps of so many samples over all clones."""
+        """Return the peak rate for steps of `batch` samples over all clones."""
         if self.stated_for is None or self.rescale == "off":
             return self.rate
         ratio = batch / self.stated_for
         return self.rate * (ratio if self.rescale == "linear" else math.sqrt(ratio))
 
     def explain(self, batch: int) -> list[str]:
-        """What is to be said about the rate where the batch is not the one it is stated for."""
+        """Describe how the rate follows a batch that differs from `stated_for`; empty if it does not."""
         if self.stated_for in {None, batch}:
             return []
         stated = f"optim.rate {self.rate:g} is stated for batch {self.stated_for}"
@@ -95,7 +106,7 @@ class OptimConfig(Config):
 
 
 def optimizer_of(task: Task, config: OptimConfig) -> Optimizer:
-    """One for all phases: in each it steps with those parameters that have a gradient."""
+    """Build one optimizer for all phases: in each it updates those parameters that have a gradient."""
     unknown = config.phases.keys() - set(task.phases)
     if unknown:
         raise UsageError(f"optim.phases: {min(unknown)}: this task has {' and '.join(task.phases)}")
@@ -117,41 +128,40 @@ def build_optimizer(
     backbone_prefix: str | None,
     phase_of: Callable[[str], str] = lambda _: "train",
 ) -> Optimizer:
-    """For all parameters of the task; those without a gradient (frozen ones) are left as they are."""
-    kinds: dict[tuple[str, bool, bool], list[nn.Parameter]] = {}
+    """Build an optimizer for all parameters. Those without a gradient (frozen ones) are never updated."""
+    grouped: dict[tuple[str, bool, bool], list[nn.Parameter]] = {}
     for name, parameter in task.named_parameters():
         in_backbone = backbone_prefix is not None and name.startswith(backbone_prefix)
-        kinds.setdefault((phase_of(name), in_backbone, parameter.ndim >= 2), []).append(parameter)
+        grouped.setdefault((phase_of(name), in_backbone, parameter.ndim >= 2), []).append(parameter)
     groups = [
         {"params": parameters, **_options(config, phase, in_backbone=in_backbone, decays=decays)}
-        for (phase, in_backbone, decays), parameters in kinds.items()
+        for (phase, in_backbone, decays), parameters in grouped.items()
     ]
     fused = all(map(_can_be_fused, task.parameters()))
     return _builders(config, fused=fused)[config.name](groups, lr=config.rate)
 
 
 def _can_be_fused(parameter: nn.Parameter) -> bool:
-    """Not where it is divided among processes: kernels for that are not there for all optimizers."""
+    """Return False for sharded parameters too: not all optimizers have fused kernels for them."""
     return parameter.device.type in FUSED_ON and not hasattr(parameter, "device_mesh")
 
 
 def _options(config: OptimConfig, phase: str, *, in_backbone: bool, decays: bool) -> dict[str, Any]:
-    """Of a group of parameters."""
-    own = config.phases.get(phase, PhaseConfig())
-    decay = config.weight_decay if own.weight_decay is None else own.weight_decay
-    scale = 1.0 if own.rate is None else own.rate / config.rate
+    settings = config.phases.get(phase, PhaseConfig())
+    decay = config.weight_decay if settings.weight_decay is None else settings.weight_decay
+    scale = 1.0 if settings.rate is None else settings.rate / config.rate
     options: dict[str, Any] = {
         "weight_decay": decay if decays else 0.0,
         "rate_scale": scale * (config.backbone_rate if in_backbone else 1.0),
     }
-    if own.momentum is not None:
+    if settings.momentum is not None:
         adam = config.name in {"adam", "adamw"}
-        options |= {"betas": (own.momentum, _BETA2)} if adam else {"momentum": own.momentum}
+        options |= {"betas": (settings.momentum, _BETA2)} if adam else {"momentum": settings.momentum}
     return options
 
 
 def _builders(config: OptimConfig, *, fused: bool) -> Mapping[str, Callable[..., Optimizer]]:
-    """`fused`: an update goes through memory once, and needs no more of it, where there is such a kernel."""
+    """Return the builder of each optimizer. A fused update passes through memory once and needs no extra."""
     at_once: dict[str, Any] = {"foreach": True}  # one call for all parameters, on every kind of device
     best: dict[str, Any] = {"fused": True} if fused else at_once
     momentum: dict[str, Any] = {"momentum": config.momentum}

@@ -1,4 +1,4 @@
-"""How long a run is, how far it has come, and what the learning rate is there."""
+"""The limits of a run, its progress towards them, and the learning rate of each step."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pydantic import Field
 
 from boxcrew.core.config import Config, commas
 
-# A run that only `time` bounds has no last step; this stands for it where a number is needed.
+# The number of steps of a run that only `time` limits.
 ENDLESS = 2**62
 
 
 @dataclass(frozen=True, kw_only=True)
-class Length:
-    """The limits of a run; it ends at the first that is reached."""
+class RunLimits:
+    """The limits of a run, which ends at the first that it reaches."""
 
     steps: int  # ENDLESS if only time bounds the run
     seconds: float | None
@@ -24,30 +24,24 @@ class Length:
 
     @classmethod
     def of(
-        cls,
-        *,
-        steps: int | None,
-        epochs: float | None,
-        seconds: float | None,
-        num_samples: int,
-        batch: int,
-    ) -> Length:
+        cls, *, steps: int | None, epochs: float | None, seconds: float | None, num_samples: int, batch: int
+    ) -> RunLimits:
         per_epoch = num_samples / batch
         limits = [ENDLESS if seconds else 0]
         if steps is not None:
             limits.append(steps)
         if epochs is not None:
-            # Less a hair, so that what is a whole number but for rounding is not taken for the next one.
+            # A little less, so that rounding errors do not turn a whole number into the next one.
             limits.append(max(1, math.ceil(epochs * num_samples / batch - 1e-9)))
-        given = [limit for limit in limits if limit] or [1]
-        return cls(steps=max(1, min(given)), seconds=seconds, steps_per_epoch=per_epoch)
+        positive = [limit for limit in limits if limit] or [1]
+        return cls(steps=max(1, min(positive)), seconds=seconds, steps_per_epoch=per_epoch)
 
     @property
     def bounded_by_steps(self) -> bool:
         return self.steps != ENDLESS
 
     def progress(self, step: int, elapsed: float) -> Progress:
-        """Where a run stands that has done `step` steps in `elapsed` seconds."""
+        """Return the progress of a run after `step` steps and `elapsed` seconds of training."""
         by_time = elapsed / self.seconds if self.seconds else 0.0
         fraction = min(1.0, max(step / self.steps, by_time))
         return Progress(step=step, epoch=step / self.steps_per_epoch, fraction=fraction)
@@ -57,34 +51,39 @@ class Length:
 class Progress:
     step: int  # steps done
     epoch: float  # passes over the data done
-    fraction: float  # of the whole run, 0..1
+    fraction: float  # of the run, 0..1
 
 
 class ScheduleConfig(Config):
-    """The rate over a run, as a factor of `optim.rate`. Lengths are shares of the run, so that no schedule
-    ends early or rounds to nothing on a small set.
+    """The learning rate over a run, as a factor of `optim.rate`. Lengths are fractions of the run, so that no
+    schedule ends early or rounds to nothing on a small data set.
     """
 
     group = "schedule"
     shorthand = "name"
 
     name: Literal["fixed", "exponential", "polynomial", "cosine", "step"] = "cosine"
-    warmup: float = Field(default=0.03, ge=0, lt=1)  # share of the run in which the rate rises linearly
-    end: float = Field(default=0.01, ge=0, le=1)  # factor at the end: polynomial, cosine; floor: exponential
-    power: float = Field(default=1.0, gt=0)  # polynomial
-    decay: float | None = Field(default=None, gt=0, le=1)  # of one decay: exponential (0.94), step (0.1)
-    every: float = Field(default=2.0, gt=0)  # exponential: epochs between decays
-    staircase: bool = True  # exponential: in jumps
-    at: Annotated[tuple[float, ...], commas] = (
-        0.67,
-        0.89,
-    )  # step: shares of the run after which the rate falls
+    """Course of the learning rate."""
+    warmup: float = Field(default=0.03, ge=0, lt=1)
+    """Fraction of the run in which the rate rises linearly."""
+    end: float = Field(default=0.01, ge=0, le=1)
+    """Factor of the rate at the end (polynomial, cosine), or its floor (exponential)."""
+    power: float = Field(default=1.0, gt=0)
+    """Power of the polynomial."""
+    decay: float | None = Field(default=None, gt=0, le=1)
+    """Factor of one decay; by default 0.94 for exponential and 0.1 for step."""
+    every: float = Field(default=2.0, gt=0)
+    """Epochs between decays (exponential)."""
+    staircase: bool = True
+    """Decay in jumps rather than smoothly (exponential)."""
+    at: Annotated[tuple[float, ...], commas] = (0.67, 0.89)
+    """Fractions of the run at which the rate decays (step)."""
 
     def factor(self, progress: Progress) -> float:
-        """The multiplier of the rate for the next step."""
+        """Return the factor of the rate for the next step."""
         warm = 1.0
         if self.warmup > 0:
-            # The first step already moves: from one step's worth of warm-up, not from zero.
+            # Not from zero, so that the first step already changes the parameters.
             warm = min(1.0, (progress.fraction + self.warmup * 0.01) / self.warmup)
         return warm * self._decayed(progress)
 
@@ -106,15 +105,15 @@ class ScheduleConfig(Config):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Course:
-    """How long a run is, how far its steps may go on the way, and what they draw at random."""
+class TrainingSchedule:
+    """The limits of a run, the learning rate and gradient clipping of its steps, and their seed."""
 
-    length: Length
-    schedule: ScheduleConfig
-    rate: float  # at its height
-    clip: float | None  # the largest norm of a gradient that is stepped with
+    limits: RunLimits
+    config: ScheduleConfig
+    peak_rate: float
+    clip: float | None  # the largest gradient norm; larger gradients are scaled down
     seed: int
 
     def rate_at(self, progress: Progress) -> float:
-        """Of the next step."""
-        return self.rate * self.schedule.factor(progress)
+        """Return the learning rate of the next step."""
+        return self.peak_rate * self.config.factor(progress)

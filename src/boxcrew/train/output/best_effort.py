@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 
 class BestEffort:
-    """Says once for each file that it cannot be written, until it can be again."""
+    """Writes files without failing: it warns once for each that cannot be written, until it can be again."""
 
     def __init__(self, warn: Callable[[str], None]) -> None:
         self._warn = warn
-        self.trouble: dict[str, str] = {}  # name of a file -> why its last writing failed
+        self._errors: dict[str, str] = {}  # file name -> why the last attempt failed
 
-    def write(self, name: str, write: Callable[[], object]) -> bool:
-        """Whether it succeeded."""
+    @contextmanager
+    def writing(self, name: str) -> Iterator[None]:
+        """Suppress an `OSError` raised while the file `name` is written, and record the outcome."""
         try:
-            write()
+            yield
         except OSError as error:
-            known = name in self.trouble
-            self.trouble[name] = error.strerror or str(error)
-            if not known:
-                self._warn(f"{name} could not be written: {self.trouble[name]}; the run goes on")
-            return False
-        self.trouble.pop(name, None)
-        return True
+            is_known = name in self._errors
+            self._errors[name] = error.strerror or str(error)
+            if not is_known:
+                self._warn(f"{name} could not be written: {self._errors[name]}; the run continues")
+        else:
+            self._errors.pop(name, None)
 
-    def sentences(self) -> list[str]:
-        """What is not written as it should be, and why."""
-        return [f"{name}: {why}" for name, why in self.trouble.items()]
+    def is_written(self, name: str) -> bool:
+        """Return whether the last attempt to write a file succeeded."""
+        return name not in self._errors
+
+    def problems(self) -> list[str]:
+        """Return a line for each file whose last attempt failed, with the reason."""
+        return [f"{name}: {reason}" for name, reason in self._errors.items()]

@@ -1,4 +1,4 @@
-"""What a run says: on the screen, and word for word in its `train.log`."""
+"""The screen output of a run, which is also written to its `train.log`."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from rich.text import Text
 
 from boxcrew.core.files import append
 
-MAX_WAITING = 10_000  # lines
+MAX_PENDING = 10_000  # lines
 
 
 class Screen:
-    """Lines and tables, of text that means nothing but itself. What is said before a log is opened is written
-    to it when it is.
+    """Prints lines and tables of plain text (no markup). Lines printed before a log is opened are written to
+    it when it is.
 
-    A line that cannot be written never ends a run: on a full disk the lines of the log wait for room, and
-    that is said once.
+    A line that cannot be written never ends a run: on a full disk the lines of the log wait for room, with
+    one warning.
     """
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(stderr=True, quiet=True)
         self._log: Path | None = None
-        self._waiting: list[str] = []  # lines that are not in the log yet
-        self._num_lost = 0  # that there was no room for even here
+        self._pending: list[str] = []  # lines that are not in the log yet
+        self._num_lost = 0  # lines beyond MAX_PENDING, which are dropped
         self._is_full = False
 
     def open_log(self, path: Path) -> None:
@@ -39,14 +39,14 @@ class Screen:
 
     def close_log(self) -> None:
         self._flush()
-        lost = self._num_lost + len(self._waiting)
+        lost = self._num_lost + len(self._pending)
         if self._log is not None and lost:
             self._print(f"warning: {self._log}: {lost} lines could not be written", style="yellow")
-        self._log, self._waiting, self._num_lost = None, [], 0
+        self._log, self._pending, self._num_lost = None, [], 0
 
     def say(self, text: str, *, style: str | None = None) -> None:
         self._print(text, style=style)
-        self._note(text)
+        self._log_line(text)
 
     def warn(self, text: str) -> None:
         self.say(f"warning: {text}", style="yellow")
@@ -54,7 +54,7 @@ class Screen:
     def table(
         self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: bool = True
     ) -> None:
-        """The first column is text, the others numbers, unless they are text too."""
+        """Print a table. The first column is text; the others are numbers, aligned right, if `numbers`."""
         overflow: OverflowMethod = "crop" if self.console.options.ascii_only else "ellipsis"
         drawn = Table(box=None, pad_edge=False, header_style="bold")
         for i, column in enumerate(columns):
@@ -62,14 +62,14 @@ class Screen:
             drawn.add_column(self._cell(column), justify=justify, no_wrap=numbers, overflow=overflow)
         for row in rows:
             drawn.add_row(*map(self._cell, row))
-        # Not as the table's own title, which is broken where the table is narrow.
+        # Not as the title of the rich table, which wraps it to the width of the table.
         self._print(title, style="table.title")
         with contextlib.suppress(OSError):
             self.console.print(drawn)
         widths = [max(len(r[i]) for r in (columns, *rows)) for i in range(len(columns))]
-        self._note(title)
+        self._log_line(title)
         for row in (columns, *rows):
-            self._note(
+            self._log_line(
                 "  ".join(
                     cell.rjust(w) if i and numbers else cell.ljust(w)
                     for i, (cell, w) in enumerate(zip(row, widths, strict=True))
@@ -78,7 +78,7 @@ class Screen:
 
     @contextlib.contextmanager
     def progress(self, title: str) -> Iterator[Callable[[int, int], None]]:
-        """A bar, to be told (done, total), on a terminal while it lasts; elsewhere and in the log nothing."""
+        """Show a bar on a terminal; yield the function that sets it to (done, total). Nothing is logged."""
         bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -93,28 +93,28 @@ class Screen:
             yield lambda done, total: bar.update(task, completed=done, total=total)
 
     def _print(self, text: str, *, style: str | None) -> None:
-        # As a segment: in text rich finds emojis, and it makes spaces of tabs.
+        # As a segment: rich would replace emoji codes and tabs in text.
         line = Segments([Segment(self._showable(text)), Segment.line()])
-        with contextlib.suppress(OSError):  # a terminal that was closed, a file on a full disk
+        with contextlib.suppress(OSError):  # a closed terminal, a file on a full disk
             self.console.print(line, style=style, soft_wrap=True)
 
     def _cell(self, text: str) -> Text:
         return Text(self._showable(text))
 
     def _showable(self, text: str) -> str:
-        """With escapes for what it has no characters for, such as names of files that are not UTF-8."""
+        """Return the text with escapes for characters that the console cannot show."""
         encoding = self.console.encoding
         return text.encode(encoding, errors="backslashreplace").decode(encoding)
 
-    def _note(self, text: str) -> None:
-        self._waiting.append(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
+    def _log_line(self, text: str) -> None:
+        self._pending.append(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n")
         self._flush()
 
     def _flush(self) -> None:
-        # Taken first: a signal may come while they are written, and say something too.
-        lines, self._waiting = self._waiting, []
+        # Swapped first: a signal handler may print while they are written.
+        lines, self._pending = self._pending, []
         if self._log is None or not lines:
-            self._waiting = lines
+            self._pending = lines
             return
         missing = f"({self._num_lost} lines are missing here)\n" if self._num_lost else ""
         try:
@@ -125,13 +125,13 @@ class Screen:
             self._num_lost, self._is_full = 0, False
 
     def _keep(self, lines: list[str], error: OSError) -> None:
-        everything = lines + self._waiting
-        self._waiting = everything[-MAX_WAITING:]
-        self._num_lost += len(everything) - len(self._waiting)
+        pending = lines + self._pending
+        self._pending = pending[-MAX_PENDING:]
+        self._num_lost += len(pending) - len(self._pending)
         if not self._is_full:
             self._is_full = True
-            why = error.strerror or str(error)
+            reason = error.strerror or str(error)
             self._print(
-                f"warning: {self._log} could not be written: {why}; the run goes on, its lines wait",
+                f"warning: {self._log} could not be written: {reason}; the run continues, its lines wait",
                 style="yellow",
             )

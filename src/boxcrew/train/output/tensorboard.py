@@ -1,4 +1,4 @@
-"""TensorBoard, which a run can do without: a writer that fails is dropped, and that is said once."""
+"""The TensorBoard log of a run. A run can do without it: a writer that fails is dropped with one warning."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from boxcrew.core.files import flush
+from boxcrew.core.types import Image
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
-QUEUE = 1000  # events that may wait for a slow disk before the loop has to
-_FAILURES = (OSError, RuntimeError, ValueError)  # of the file, of its thread, of a file that was closed
+QUEUE = 1000  # events that may wait for a slow disk before the loop waits
+_FAILURES = (OSError, RuntimeError, ValueError)  # of the file, of its thread, of a closed file
+_GIVEN_UP = "TensorBoard is given up, the run continues without it"
 
 
 class TensorBoardLog:
-    """Without a folder it shows nothing."""
+    """Writes events to a folder; without a folder it does nothing."""
 
     def __init__(self, folder: Path | None, *, from_step: int, warn: Callable[[str], None]) -> None:
         self._folder = folder
@@ -36,19 +38,23 @@ class TensorBoardLog:
         try:
             write(self._writer)
         except _FAILURES as error:
-            self._writer = None  # not closed: that would wait for a thread that may never come back
-            self._warn(f"TensorBoard is given up, the run goes on without it: {error}")
+            self._writer = None  # not closed: that would wait for a thread that may never end
+            self._warn(f"{_GIVEN_UP}: {error}")
+
+    def add_scalar(self, name: str, value: float, step: int) -> None:
+        self.show(lambda writer: writer.add_scalar(name, value, step))
+
+    def add_image(self, name: str, image: Image, step: int) -> None:
+        self.show(lambda writer: writer.add_image(name, image, step, dataformats="HWC"))
 
     def forget_after(self, step: int) -> None:
-        """Hides what was shown after it."""
+        """Hide the events of later steps."""
         if self._writer is not None:
             self.close()
             self._open(step)
 
     def sync(self) -> None:
-        """Waits until all that was shown is on the disk. May be called beside the loop, which finds out for
-        itself what fails here.
-        """
+        """Wait until all events are on disk, ignoring errors. It may be called from another thread."""
         writer, folder = self._writer, self._folder
         if writer is None or folder is None:
             return
@@ -67,20 +73,20 @@ class TensorBoardLog:
         from torch.utils.tensorboard import SummaryWriter
 
         try:
-            _put_in_order(self._folder)
+            _rename_future_files(self._folder)
             self._writer = SummaryWriter(str(self._folder), purge_step=from_step + 1, max_queue=QUEUE)
         except _FAILURES as error:
-            self._warn(f"TensorBoard is given up, the run goes on without it: {error}")
+            self._warn(f"{_GIVEN_UP}: {error}")
 
 
 def _event_files(folder: Path) -> list[Path]:
-    """In the order in which TensorBoard reads them."""
+    """Return the event files in the order in which TensorBoard reads them."""
     return sorted(folder.glob("events.out.tfevents.*"))
 
 
-def _put_in_order(folder: Path) -> None:
-    """Gives files whose names say a time that is yet to come an early one. A clock that was set back, or two
-    files in one second, would make TensorBoard read the next file first, and show again what it hides.
+def _rename_future_files(folder: Path) -> None:
+    """Rename all files if the time in a name is not in the past. After a clock was set back, or with two
+    files in one second, TensorBoard would read the next file first and show again the events that it hides.
     """
     now = f"{int(time.time()):010d}"
     files = _event_files(folder)

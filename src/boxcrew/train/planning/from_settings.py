@@ -22,7 +22,7 @@ from boxcrew.plan.plan import Plan
 from boxcrew.plan.request import DeployConfig, PlanRequest
 from boxcrew.plan.search import make_plan
 from boxcrew.train.config import RunConfig
-from boxcrew.train.loop.schedule import Length
+from boxcrew.train.loop.schedule import RunLimits
 
 KEPT = ("memory_format", "threads", "accumulation", "recompute", "precision")
 """Fields of a plan that decide the numbers of a run to the last bit."""
@@ -76,7 +76,7 @@ def choose_plan(
 
 def plan_request(config: RunConfig, num_samples: int) -> PlanRequest:
     """Return the plan request of the settings, for a training set of `num_samples`."""
-    length = Length.of(
+    length = RunLimits.of(
         steps=config.steps,
         epochs=config.epochs,
         seconds=config.time,

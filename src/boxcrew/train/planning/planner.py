@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 import psutil
 
-from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch
 from boxcrew.core.units import format_bytes
 from boxcrew.core.workload import Workload
@@ -75,15 +74,6 @@ class Planner:
             hosts=hosts,
             observed=observed,
         )
-
-    @property
-    def has_enough_memory(self) -> bool:
-        """True if there is a plan, and no device is short of memory."""
-        try:
-            plan = self.plan()
-        except UsageError:
-            return False
-        return plan.predicted is None or all(memory.is_enough for memory in plan.predicted.memory)
 
     def plan(self) -> Plan:
         """Return the best plan, or that of `plan=` with a new prediction, because it may have been edited."""

@@ -32,7 +32,7 @@ from boxcrew.tasks.base import TASKS, Task, learning_in
 from boxcrew.tasks.data import DataFacts
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.optim import optimizer_of
-from boxcrew.train.loop.schedule import Length
+from boxcrew.train.loop.schedule import RunLimits
 from boxcrew.train.planning.workload import freeze_for
 
 SECONDS = 20.0  # in total, with the start of the process
@@ -71,7 +71,7 @@ class TrialResult:
     too_many: int | None = None  # samples at once that ran out of memory
 
 
-def is_trial_worthwhile(length: Length) -> bool:
+def is_trial_worthwhile(length: RunLimits) -> bool:
     long_enough = length.seconds is None or length.seconds >= WORTH_SECONDS
     return long_enough and length.steps >= WORTH_STEPS
 
@@ -136,9 +136,7 @@ def _packed(job: TrialJob, *, ends: float) -> dict[str, Any]:
     return {
         "config": job.config.tree(),
         "facts": json.dumps(dict(job.facts)),
-        "inputs": job.batch.inputs,
-        "targets": dict(job.batch.targets),
-        "keys": job.batch.keys,
+        "batch": {**vars(job.batch), "targets": dict(job.batch.targets), "extra": dict(job.batch.extra)},
         "settings": [asdict(setting) for setting in job.settings],
         "memory": job.memory,
         "least": job.least,
@@ -156,7 +154,7 @@ def main() -> None:
     job = TrialJob(
         config=RunConfig.of(packed["config"]),
         facts=json.loads(packed["facts"]),
-        batch=Batch(inputs=packed["inputs"], targets=packed["targets"], keys=tuple(packed["keys"])),
+        batch=Batch(**packed["batch"]),
         settings=tuple(TrialSetting(**setting) for setting in packed["settings"]),
         memory=packed["memory"],
         least=packed["least"],
@@ -203,7 +201,7 @@ class _Trial:
         """Predict one sample: this loads what the run itself has loaded by now, which must not count."""
         with torch.no_grad():
             task = self._task().eval()
-            task.network(task.network_inputs(self._job.batch)[:1])
+            task.network(*task.network_inputs(self._job.batch.select([0])))
         reset_peak_memory()
         self._before = psutil.Process().memory_info().rss
 

@@ -1,14 +1,17 @@
-"""The data of a run: opened, checked, and told about."""
+"""The data of a run: opening and checking it, and reporting its problems."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 
+import torch
+
 from boxcrew.core.errors import DataError
 from boxcrew.data.checks.problem import ACTIONS, Problem
 from boxcrew.data.config import DataConfig
-from boxcrew.tasks.base import TASKS
+from boxcrew.hardware.probe import usable_cores
+from boxcrew.tasks.base import TASKS, Task
 from boxcrew.tasks.data import OpenOptions, TaskData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
@@ -17,7 +20,7 @@ SHOWN_PROBLEMS = 8
 
 
 def load_task_data(config: RunConfig, *, workers: int, screen: Screen) -> TaskData:
-    """Opens the data of a run to learn from it, and says what was found."""
+    """Open the data of a run for training, and report what is in it."""
     kind = TASKS.get(config.task.name)
     with screen.progress("looking at the data") as progress:
         opening = OpenOptions(data=config.data, seed=config.seed, workers=workers, progress=progress)
@@ -30,26 +33,28 @@ def load_task_data(config: RunConfig, *, workers: int, screen: Screen) -> TaskDa
     return task_data
 
 
-def settled(task_data: TaskData, config: RunConfig, screen: Screen) -> tuple[TaskData, RunConfig]:
-    """Both, with what the settings leave to the data (`auto`) decided."""
-    task_data, said = task_data.adapted()
-    if said:
-        screen.say(said)
-    return task_data, config.model_copy(update={"task": task_data.config})
+def open_task(config: RunConfig, screen: Screen) -> tuple[RunConfig, TaskData, Task]:
+    """Open the data, resolve the `auto` settings that depend on it, and build the task from the seed."""
+    task_data = load_task_data(config, workers=max(1, int(usable_cores())), screen=screen)
+    task_data, summary = task_data.adapted()
+    if summary:
+        screen.say(summary)
+    torch.manual_seed(config.seed)
+    return config.model_copy(update={"task": task_data.config}), task_data, task_data.task()
 
 
 def _require_clean(config: DataConfig, problems: Sequence[Problem]) -> None:
-    found = [problem for problem in problems if problem.action != "noted"]
-    if found:
+    serious = [problem for problem in problems if problem.action != "noted"]
+    if serious:
         raise DataError(
-            f"{config.path}: {len(found)} problems, and data.strict=true; the first: {found[0]}",
-            advice=f"boxcrew data {config.path} --json names all of them",
+            f"{config.path}: {len(serious)} problems, and data.strict=true; the first: {serious[0]}",
+            advice=f"boxcrew data {config.path} --json lists all of them",
         )
 
 
 def say_problems(problems: Sequence[Problem], screen: Screen, *, rest: str) -> None:
-    """A table of how many there are of each kind, then some by name: the first of every kind before the
-    second of any. `rest` says where the others stand.
+    """Print a table of the number of problems of each kind, then some of them: the first of every kind before
+    the second of any. `rest` says where all are listed.
     """
     if len(problems) > 1:
         counts: Counter[tuple[str, str]] = Counter()
@@ -60,12 +65,12 @@ def say_problems(problems: Sequence[Problem], screen: Screen, *, rest: str) -> N
             for kind in dict.fromkeys(problem.kind for problem in problems)
         ]
         screen.table("problems in the data", ("kind", *ACTIONS), rows)
-    met: Counter[str] = Counter()
-    turns = []
+    seen: Counter[str] = Counter()
+    ranked = []
     for problem in problems:
-        turns.append((met[problem.kind], problem))
-        met[problem.kind] += 1
-    for _, problem in sorted(turns, key=lambda turn: turn[0])[:SHOWN_PROBLEMS]:
+        ranked.append((seen[problem.kind], problem))
+        seen[problem.kind] += 1
+    for _, problem in sorted(ranked, key=lambda pair: pair[0])[:SHOWN_PROBLEMS]:
         screen.warn(str(problem))
     more = len(problems) - SHOWN_PROBLEMS
     if more > 0:

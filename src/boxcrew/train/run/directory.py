@@ -1,11 +1,13 @@
-"""The run directory: where it is, and who may write there."""
+"""The run directory: its name, the lock on it, and the records in it."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from boxcrew.core.errors import UsageError
 from boxcrew.train.run.lock import LOCK, locked
@@ -13,29 +15,29 @@ from boxcrew.train.run.lock import LOCK, locked
 RUNS = Path("runs")
 
 
-def choose_folder(out: Path | None, usual: Path) -> Path:
-    """`out` itself, or the first free of runs/<usual>, <usual>-2, …; nothing is made yet."""
+def choose_folder(out: Path | None, default: Path) -> Path:
+    """Return `out`, or the first free name of runs/<default>, <default>-2, …; nothing is created."""
     if out is not None:
         _refuse_foreign(out)
         return out
-    return next(folder for folder in _names(usual) if not folder.exists())
+    return next(folder for folder in _names(default) if not folder.exists())
 
 
 @contextmanager
-def held_folder(out: Path | None, usual: Path, say: Callable[[str], None]) -> Iterator[Path]:
-    """The same, made and locked. Of runs that ask at once for the same free name each gets one of its own."""
+def locked_folder(out: Path | None, default: Path, say: Callable[[str], None]) -> Iterator[Path]:
+    """Create and lock the chosen folder. Runs that start at the same time get different names."""
     with ExitStack() as stack:
         if out is not None:
-            folder = choose_folder(out, usual)
+            folder = choose_folder(out, default)
             stack.enter_context(locked(folder, say))
         else:
-            folder = _claim(stack, usual, say)
+            folder = _claim(stack, default, say)
         yield folder
 
 
-def _claim(stack: ExitStack, usual: Path, say: Callable[[str], None]) -> Path:
-    """Whoever makes a directory has it: the system lets only one."""
-    for folder in _names(usual):
+def _claim(stack: ExitStack, default: Path, say: Callable[[str], None]) -> Path:
+    """Create and lock the first free folder. Only one process can create a directory."""
+    for folder in _names(default):
         if not folder.exists():
             with suppress(FileExistsError):
                 stack.enter_context(locked(folder, say, new=True))
@@ -43,36 +45,48 @@ def _claim(stack: ExitStack, usual: Path, say: Callable[[str], None]) -> Path:
     raise AssertionError  # names do not end
 
 
-def _names(usual: Path) -> Iterator[Path]:
-    first = RUNS / usual
+def _names(default: Path) -> Iterator[Path]:
+    first = RUNS / default
     yield first
     for number in count(2):
         yield first.with_name(f"{first.name}-{number}")
 
 
 def _refuse_foreign(folder: Path) -> None:
-    """A directory with anything in it is used only if it is a run's, and one that can go on: nothing of a
-    user's is overwritten.
+    """Raise `UsageError` for a folder with anything in it that is not a run, so that no user's file is
+    overwritten.
     """
     if folder.is_file():
         raise UsageError(f"out={folder}: is a file", advice="give a directory that does not exist yet")
     if folder.is_dir() and any(p.name != LOCK for p in folder.iterdir()) and not _is_run(folder):
         raise UsageError(
-            f"out={folder}: not empty, and not a run",
-            advice="give a directory that does not exist yet",
+            f"out={folder}: not empty, and not a run", advice="give a directory that does not exist yet"
         )
 
 
 def _is_run(folder: Path) -> bool:
-    """Many things are named config.yaml; a run has a plan beside it."""
+    """Return whether there is a plan beside the config.yaml, a name that many files have."""
     return all((folder / name).is_file() for name in ("config.yaml", "plan.json"))
 
 
 def require_run(folder: Path) -> Path:
-    """The directory of an existing run."""
+    """Return the folder; raise `UsageError` if it is not a run directory."""
     if not _is_run(folder):
         raise UsageError(
             f"run={folder}: not a run directory: it has no config.yaml with a plan.json",
             advice="give the directory that 'boxcrew train' named at its end, such as runs/detect/train",
         )
     return folder
+
+
+def read_record(folder: Path, name: str) -> dict[str, Any]:
+    """Return a JSON file of a run; empty if it is not there."""
+    path = folder / name
+    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return record
+
+
+def stored_advice(folder: Path) -> list[dict[str, Any]]:
+    """Return the advice that was given before a run began."""
+    advice: list[dict[str, Any]] = read_record(folder, "data_report.json").get("advice", [])
+    return advice

@@ -1,25 +1,18 @@
-"""What works beside the loop of a run, put together for one deployment."""
+"""The hooks of the chief, built for one run."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
+from dataclasses import dataclass
+from typing import Self
 
-from boxcrew.core.files import write_json
-from boxcrew.core.units import format_duration
-from boxcrew.evaluate.evaluation import Evaluation
-from boxcrew.nets.layers import eval_mode
+from boxcrew.data.loading.workers import Workers
 from boxcrew.tasks.data import EvalOptions, TaskData
-from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.hooks.ema import Ema
-from boxcrew.train.loop.hooks.evaluation import EvaluationHook
-from boxcrew.train.loop.hooks.pictures import Pictures
-from boxcrew.train.loop.hooks.progress import ProgressReport
+from boxcrew.train.loop.hooks.evaluation import BestWeights, EvalRunner, EvaluationHook
+from boxcrew.train.loop.hooks.images import ImageSummaries
+from boxcrew.train.loop.hooks.progress import ProgressReport, SkippedReport
 from boxcrew.train.loop.hooks.saver import Saver
-from boxcrew.train.loop.hooks.skipped import SkippedReport
 from boxcrew.train.loop.hooks.stop import GRACE, StopOnSignal
 from boxcrew.train.loop.hooks.summaries import Summaries
 from boxcrew.train.loop.hooks.verification import Verification
@@ -27,126 +20,103 @@ from boxcrew.train.loop.hooks.watch import Watch
 from boxcrew.train.loop.trainer import Hook, Trainer
 from boxcrew.train.output.best_effort import BestEffort
 from boxcrew.train.output.metrics import Metrics
-from boxcrew.train.output.outcome import save_task
-from boxcrew.train.output.screen import Screen
 from boxcrew.train.output.tensorboard import TensorBoardLog
+from boxcrew.train.planning.planner import FirstSteps
+from boxcrew.train.run.setup import RunSetup
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class EvalRunner:
-    """How it is found out what was learnt, and on which data."""
-
-    task_data: TaskData
-    ema: Ema  # what is examined
-    options: EvalOptions
-
-    def evaluate(self, trainer: Trainer, progress: Callable[[int], None]) -> Evaluation:
-        learnt = self.ema.learnt(trainer)
-        with eval_mode(learnt):
-            return self.task_data.evaluate(
-                learnt, trainer.deployment.to_device, replace(self.options, progress=progress)
-            )
-
-
 class RunHooks:
-    """The hooks of a run and the files that they write to. `close` whatever happens."""
+    """The hooks of the chief and the files that they write to. Call `close` whatever happens."""
 
-    def __init__(
-        self,
-        folder: Path,
-        config: RunConfig,
-        screen: Screen,
+    ema: Ema
+    verification: Verification
+    summaries: Summaries
+    images: ImageSummaries
+    watch: Watch
+    evaluation: EvaluationHook
+    saver: Saver
+    stop: StopOnSignal
+    skipped: SkippedReport
+    progress: ProgressReport
+    files: BestEffort
+    metrics: Metrics
+    tensorboard: TensorBoardLog
+
+    @classmethod
+    def of(
+        cls,
+        setup: RunSetup,
+        task_data: TaskData,
         *,
-        eval_runner: EvalRunner,
-        verification: Verification,
+        workers: Workers,
+        on_measured: Callable[[Trainer, FirstSteps], None],
         from_step: int,
-        num_processes: int = 1,
-    ) -> None:
-        self.ema = eval_runner.ema
-        self.verification = verification
-        self.files = BestEffort(screen.warn)
-        shown_in = folder / "tensorboard" if config.summaries.tensorboard else None
-        self._board = TensorBoardLog(shown_in, from_step=from_step, warn=screen.warn)
-        self._metrics = Metrics(folder, board=self._board, files=self.files, from_step=from_step)
-        self.summaries = Summaries(self._metrics, every_steps=config.summaries.every_steps)
-        pictures = Pictures(
-            folder, config.summaries, eval_runner.task_data, board=self._board, files=self.files
-        )
-        self.watch = Watch(screen)
-        best = Best(folder=folder, eval_runner=eval_runner, screen=screen, files=self.files)
-        self.evaluation_hook = EvaluationHook(
-            eval_runner.evaluate,
+        num_processes: int,
+    ) -> Self:
+        """Build the hooks of a run that begins at `from_step`. `workers` load the data of evaluations."""
+        folder, config, screen = setup.folder, setup.config, setup.screen
+        files = BestEffort(screen.warn)
+        events = folder / "tensorboard" if config.summaries.tensorboard else None
+        tensorboard = TensorBoardLog(events, from_step=from_step, warn=screen.warn)
+        metrics = Metrics(folder, tensorboard=tensorboard, files=files, from_step=from_step)
+        ema = Ema(setup.task, decay=config.optim.ema)
+        watch = Watch(screen)
+        images = ImageSummaries(folder, config.summaries, task_data, tensorboard=tensorboard, files=files)
+        options = EvalOptions(batch=config.evaluation.batch, workers=workers)
+        evaluation = EvaluationHook(
             config,
-            self._metrics,
-            keep_best=best.keep,
-            on_result=(best.say, self.watch.on_result, pictures.on_result),
+            EvalRunner(task_data=task_data, ema=ema, options=options),
+            best_weights=BestWeights(folder, task_data, files, seed=config.seed),
+            metrics=metrics,
+            screen=screen,
+            on_result=(watch.on_result, images.on_result),
         )
-        self.saver = Saver(
-            folder / "checkpoints",
-            config.saver,
-            warn=screen.warn,
-            best_step=lambda: self.evaluation_hook.best_step,
-            sync=self._metrics.sync,
+        return cls(
+            ema=ema,
+            verification=Verification(on_measured),
+            summaries=Summaries(metrics, every_steps=config.summaries.every_steps),
+            images=images,
+            watch=watch,
+            evaluation=evaluation,
+            saver=Saver(
+                folder / "checkpoints",
+                config.saver,
+                warn=screen.warn,
+                best_step=lambda: evaluation.best_step,
+                sync=metrics.sync,
+            ),
+            stop=StopOnSignal(screen, grace=GRACE if num_processes > 1 else 0.0),
+            skipped=SkippedReport(screen),
+            progress=ProgressReport(folder, screen, files),
+            files=files,
+            metrics=metrics,
+            tensorboard=tensorboard,
         )
-        self._stop = StopOnSignal(screen, grace=GRACE if num_processes > 1 else 0.0)
-        self._progress = ProgressReport(folder, screen, self.files)
-        self.hooks: tuple[Hook, ...] = (
+
+    def in_order(self) -> tuple[Hook, ...]:
+        """Return the hooks in the order in which they run: the saver after those whose state changes."""
+        return (
             self.ema,
-            verification,
+            self.verification,
             self.summaries,
-            pictures,
+            self.images,
             self.watch,
-            self.evaluation_hook,
+            self.evaluation,
             self.saver,
-            self._stop,
-            SkippedReport(screen),
-            self._progress,
+            self.stop,
+            self.skipped,
+            self.progress,
         )
 
     def close(self) -> None:
-        self._stop.restore()
-        self._progress.close()
-        self._metrics.flush()
-        self._board.close()
+        self.stop.restore()
+        self.progress.close()
+        self.metrics.flush()
+        self.tensorboard.close()
         self.saver.close()
 
-    def trouble(self) -> str | None:
-        """What could not be written in the end, in words."""
-        lost = self.files.sentences()
-        lost += [self.saver.trouble] if self.saver.trouble else []
-        return "; ".join(lost) or None
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Best:
-    """Keeps the weights that did best so far, with the report that says how well."""
-
-    folder: Path
-    eval_runner: EvalRunner
-    screen: Screen
-    files: BestEffort
-
-    def keep(self, trainer: Trainer, evaluation: Evaluation) -> bool:
-        """Whether they could be stored."""
-        return self.files.write("weights/best.safetensors", partial(self._store, trainer, evaluation))
-
-    def say(self, trainer: Trainer, evaluation: Evaluation, is_best: bool) -> None:  # noqa: FBT001
-        mark = " (best so far)" if is_best else ""
-        took = format_duration(evaluation.seconds)
-        self.screen.say(f"step {trainer.step}: {evaluation.sentence()} in {took}{mark}")
-        for problem in evaluation.skipped:
-            self.screen.warn(f"left out of the evaluation: {problem}")
-
-    def _store(self, trainer: Trainer, evaluation: Evaluation) -> None:
-        path = self.folder / "weights" / "best.safetensors"
-        task_data, learnt = self.eval_runner.task_data, self.eval_runner.ema.learnt(trainer)
-        save_task(
-            path, learnt, task_data.config, task_data.facts, step=trainer.step, seed=trainer.course.seed
-        )
-        report = {
-            "step": trainer.step,
-            "task": task_data.config.name,
-            "evaluated_at": time.strftime("%Y-%m-%dT%H:%M:%S"),
-            **evaluation.to_json(),
-        }
-        write_json(self.folder / "evaluation.json", report)
+    def problems(self) -> str | None:
+        """Describe what could not be written in the end, or return None."""
+        problems = [*self.files.problems(), *([self.saver.trouble] if self.saver.trouble else [])]
+        return "; ".join(problems) or None

@@ -1,8 +1,8 @@
-"""A trained network, back from its file and ready for work."""
+"""Trained tasks, loaded from their weight files for prediction and evaluation."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -26,25 +26,31 @@ Which = Literal["best", "last"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Loaded:
-    """A task on its device, in evaluation mode. Use `deployment` as a context while it works."""
+    """A task on its device, in evaluation mode. Enter `deployment` as a context while it computes."""
 
     task: Task
     config: TaskConfig
     facts: DataFacts
     deployment: Deployment
     path: Path  # of the weights
-    seed: int  # of the run that they are of
+    seed: int  # of the run that trained them
 
 
-def load_task(place: Path, *, which: Which = "best", device: str = "auto", batch: int = 1) -> Loaded:
-    """From a run directory or a weight file that boxcrew wrote."""
-    return load_described(*described(place, which=which), device=device, batch=batch)
-
-
-def load_described(
-    weights: Weights, meta: Mapping[str, Any], *, device: str = "auto", batch: int = 1
+def load_task(
+    source: Path,
+    *,
+    which: Which = "best",
+    device: str = "auto",
+    batch: int = 1,
+    check: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> Loaded:
-    """Build the task that `meta` describes, with its weights, on a device."""
+    """Load a task from a run directory, or from a weight file that boxcrew wrote.
+
+    `check` may refuse its description, by an error, before the network is built.
+    """
+    weights, meta = read_task_weights(source, which=which)
+    if check is not None:
+        check(meta)
     path = Path(weights.source)
     kind = TASKS.get(meta["task"]["name"])
     config = kind.config_class.of(meta["task"])
@@ -62,13 +68,13 @@ def load_described(
         facts=meta["facts"],
         deployment=deployment,
         path=path,
-        seed=meta.get("seed", 0),  # files of older versions do not tell
+        seed=meta.get("seed", 0),
     )
 
 
-def described(place: Path, *, which: str) -> tuple[Weights, Mapping[str, Any]]:
-    """Weights, and what was written with them: the task's settings and facts."""
-    weights = read_weights(find_weights(place, which=which))
+def read_task_weights(source: Path, *, which: str) -> tuple[Weights, Mapping[str, Any]]:
+    """Read weights with their description: the settings of the task, the facts of its data, and the seed."""
+    weights = read_weights(find_weights(source, which=which))
     if weights.meta is None or "task" not in weights.meta:
         raise ModelError(
             f"{weights.source}: tensors without a description: not written by boxcrew",
@@ -78,20 +84,20 @@ def described(place: Path, *, which: str) -> tuple[Weights, Mapping[str, Any]]:
 
 
 def _plan_for(model: nn.Module, *, device: str, batch: int) -> Plan:
-    """To look, not to learn: on one device, of which it needs little."""
+    """Return a plan for inference on one device."""
     machine = probe_machine()
-    order = PlanRequest(
+    request = PlanRequest(
         device=device, batch=batch, deploy=DeployConfig(replicas=1), num_samples=batch, steps=1
     )
-    chosen = layouts_of(machine, order)[0].devices[0]
-    is_faster = chosen.kind != "cpu" or has_depthwise(model)
+    chosen = layouts_of(machine, request)[0].devices[0]
+    channels_last = chosen.kind != "cpu" or has_depthwise(model)
     return Plan(
         replicas=(Replica(clones=(Clone(device=chosen.name, share=batch),)),),
         parameter_device=chosen.name,
         optimizer_device=chosen.name,
         batch=batch,
         precision=fast_precision([chosen]),
-        memory_format="channels_last" if is_faster else "contiguous",
+        memory_format="channels_last" if channels_last else "contiguous",
         threads=max(1, int(machine.cores)),
         loader_workers=usual_workers(machine.cores, [chosen]),
     )

@@ -1,4 +1,4 @@
-"""One run at a time in a directory: a file there names the process that works in it."""
+"""The lock of a run directory: a file that names the process which uses it."""
 
 from __future__ import annotations
 
@@ -21,65 +21,67 @@ LOCK = "lock"
 
 @dataclass(frozen=True, kw_only=True)
 class Owner:
+    """The process that holds a lock."""
+
     pid: int
     host: str
-    born: str  # when the process was started, on a clock that nobody sets: numbers of processes come again
-    since: str  # for people
+    born: str  # start time of the process, in ticks since boot: process ids are used again
+    since: str  # time of day, for the error message
 
     @classmethod
     def me(cls) -> Owner:
         return cls(
             pid=os.getpid(),
             host=socket.gethostname(),
-            born=_born(os.getpid()) or "",
+            born=_start_time(os.getpid()) or "",
             since=time.strftime("%Y-%m-%dT%H:%M:%S"),
         )
 
     def is_dead(self) -> bool:
-        """For sure: of a process of another host one cannot know."""
-        return self.host == socket.gethostname() and _born(self.pid) != self.born
+        """Return whether the process has surely ended. That of another host is taken to be alive."""
+        return self.host == socket.gethostname() and _start_time(self.pid) != self.born
 
 
 @contextlib.contextmanager
 def locked(folder: Path, say: Callable[[str], None], *, new: bool = False) -> Iterator[None]:
-    """Makes the directory if need be, and holds it. `UsageError` if another run holds it; with `new`
-    `FileExistsError` if it is there already. What was made is taken away again if nothing else has come into
-    it.
+    """Create the directory if necessary, and lock it. Raise `UsageError` if another run holds the lock, and
+    with `new` `FileExistsError` if the directory exists. Created directories that stay empty are removed
+    again.
     """
-    made = [p for p in (folder, *folder.parents) if not p.exists()]
+    created = [p for p in (folder, *folder.parents) if not p.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=not new)
-        _take(folder / LOCK, say)
+        _acquire(folder / LOCK, say)
     except OSError as error:
-        # Of a parent that is a file or a link to nowhere the system says the same.
+        # The error is the same if a parent is a file or a dangling link.
         if new and isinstance(error, FileExistsError) and os.path.lexists(folder):
             raise
-        _remove_empty(made)
+        _remove_empty(created)
         raise UsageError(f"out={folder}: cannot be written to: {error.strerror}") from None
     try:
         yield
     finally:
         _release(folder / LOCK)
-        _remove_empty(made)
+        _remove_empty(created)
 
 
-def _take(path: Path, say: Callable[[str], None]) -> None:
+def _acquire(path: Path, say: Callable[[str], None]) -> None:
     me = Owner.me()
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            # Held for a moment only: it lets one process at a time read who the owner is and become it.
+            # Held for a moment only, so that one process at a time reads the owner and becomes it.
             fcntl.flock(handle, fcntl.LOCK_EX)
             if not _is_at(handle, path):
-                continue  # its owner has just left, and taken the file away
+                continue  # its owner has just removed the file
             owner = _read(handle)
             if owner is not None and not owner.is_dead():
                 raise UsageError(
                     f"{path.parent}: in use by process {owner.pid} on {owner.host}, since {owner.since}",
-                    advice=f"wait for it or end it; if it is surely gone, remove {path}",
+                    advice=f"wait for it or end it; if it has surely ended, remove {path}",
                 )
             if owner is not None:
-                say(f"lock: process {owner.pid} on {owner.host} is gone; its lock is taken over")
+                say(f"lock: process {owner.pid} on {owner.host} has ended; its lock is taken over")
             os.ftruncate(handle, 0)
             os.pwrite(handle, json.dumps(asdict(me)).encode(), 0)
             return
@@ -88,7 +90,7 @@ def _take(path: Path, say: Callable[[str], None]) -> None:
 
 
 def _release(path: Path) -> None:
-    """Takes the file away, unless somebody else has made it theirs."""
+    """Remove the file, unless another process has become the owner."""
     with contextlib.suppress(OSError):  # the directory may be gone, or no longer writable
         handle = os.open(path, os.O_RDWR)
         try:
@@ -101,7 +103,7 @@ def _release(path: Path) -> None:
 
 
 def _read(handle: int) -> Owner | None:
-    """None if the process that made the file was ended before it had written its name."""
+    """Return the owner; None if the process that created the file was killed before it wrote its name."""
     try:
         return Owner(**json.loads(os.pread(handle, 4096, 0)))
     except (ValueError, TypeError):
@@ -115,14 +117,14 @@ def _is_at(handle: int, path: Path) -> bool:
         return False
 
 
-def _born(pid: int) -> str | None:
-    """None if there is no such process, or only its remains."""
+def _start_time(pid: int) -> str | None:
+    """Return when a process was started; None if there is none, or only a zombie."""
     try:
         process = psutil.Process(pid)
         if process.status() == psutil.STATUS_ZOMBIE:
             return None
         stat = Path(f"/proc/{pid}/stat")
-        if stat.is_file():  # in ticks since the machine was started; psutil's own number moves with the clock
+        if stat.is_file():  # in ticks since boot; the number of psutil changes when the clock is set
             return stat.read_text().rpartition(")")[2].split()[19]
         return str(round(process.create_time()))
     except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):

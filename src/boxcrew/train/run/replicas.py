@@ -1,4 +1,4 @@
-"""Runs of several replicas: the chief decides everything and tells the others, who do the same steps."""
+"""The other processes of a run: replicas that train the chief's steps, and parameter servers."""
 
 from __future__ import annotations
 
@@ -9,80 +9,103 @@ import torch
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.units import counted
-from boxcrew.deploy.deployment import deploy
+from boxcrew.deploy.deployment import Deployment, deploy
 from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.deploy.processes.environments import process_name
 from boxcrew.deploy.strategies.parameter_server.server import Server
 from boxcrew.plan.plan import Plan
 from boxcrew.tasks.base import TASKS
 from boxcrew.train.config import RunConfig
-from boxcrew.train.loop.checkpoint import Checkpoint, shared
-from boxcrew.train.loop.hooks.stop import left_to_others
+from boxcrew.train.loop.checkpoint import Checkpoint, broadcast_checkpoint
+from boxcrew.train.loop.hooks.ema import Ema
+from boxcrew.train.loop.hooks.progress import SkippedReport
+from boxcrew.train.loop.hooks.stop import GRACE, StopOnSignal, ignore_stop_signals
 from boxcrew.train.loop.optim import optimizer_of
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.data import load_task_data
-from boxcrew.train.run.session import Session
+from boxcrew.train.run.setup import RunSetup
 
 
-def tell_others(session: Session, plan: Plan, past: Checkpoint | None, group: ReplicaGroup) -> None:
-    """All that the other replicas need."""
+def broadcast_session(
+    setup: RunSetup, plan: Plan, checkpoint: Checkpoint | None, group: ReplicaGroup
+) -> None:
+    """Send the other processes all that they need. Only the chief may call it."""
     if plan.num_processes == 1:
         return
     group.broadcast_json(
         {
-            "folder": str(session.folder.resolve()),
-            "config": session.config.tree(),
+            "folder": str(setup.folder.resolve()),
+            "config": setup.config.tree(),
             "plan": plan.tree(),
-            "data": session.task_data.digest(),
-            "facts": session.task_data.facts,
-            "goes_on": past is not None,
+            "data": setup.task_data.digest(),
+            "facts": setup.task_data.facts,
+            "goes_on": checkpoint is not None,
         }
     )
-    if past is not None:
-        shared(past, group)
+    if checkpoint is not None:
+        broadcast_checkpoint(checkpoint, group)
 
 
 def track(group: ReplicaGroup, screen: Screen) -> None:
-    """Works for the chief until the run ends. All that is written is a log."""
-    told = group.broadcast_json(None)
-    config, plan, folder = RunConfig.of(told["config"]), Plan.of(told["plan"]), Path(told["folder"])
+    """Train as a replica that is not the chief, until the run ends. Nothing is written but a log."""
+    received = group.broadcast_json(None)
+    config, plan = RunConfig.of(received["config"]), Plan.of(received["plan"])
+    folder = Path(received["folder"])
     _open_log(screen, folder, f"replica_{group.rank}")
     try:
         task_data = load_task_data(config, workers=1, screen=screen)
-        if task_data.digest() != told["data"]:
+        if task_data.digest() != received["data"]:
             raise DataError(
                 f"{config.data.path}: is not the data that the chief has", advice="has it changed just now?"
             )
         torch.manual_seed(config.seed)
         task = task_data.task()
-        session = Session.of(config, plan, task_data, task=task, folder=folder, screen=screen)
-        past = shared(None, group) if told["goes_on"] else None
+        setup = RunSetup.of(config, plan, task_data, task=task, folder=folder, screen=screen)
+        checkpoint = broadcast_checkpoint(None, group) if received["goes_on"] else None
         with deploy(plan, group=group) as deployment:
-            session.track(deployment, past)
+            _train(setup, deployment, checkpoint)
     finally:
         screen.close_log()
 
 
+def _train(setup: RunSetup, deployment: Deployment, checkpoint: Checkpoint | None) -> None:
+    """Train the same steps as the chief, without evaluations, summaries or files."""
+    deployment.setup_module(setup.task)
+    plan = deployment.plan
+    task_data = setup.cached_data(plan.cache_bytes)
+    stop = StopOnSignal(setup.screen, grace=GRACE)
+    # Where parameters are sharded, so is their average: then every replica keeps its shard.
+    averages = () if deployment.has_full_state else (Ema(setup.task, decay=setup.config.optim.ema),)
+    hooks = (*averages, stop, SkippedReport(setup.screen))
+    trainer = setup.trainer(deployment, hooks, lambda _: None, checkpoint)
+    try:
+        trainer.fit(setup.loader(deployment, task_data, setup.workers(plan, plan.loader_workers)).batches)
+        trainer.serve_commands()
+    finally:
+        stop.restore()
+    setup.screen.say(f"ended after step {trainer.step}: {trainer.stop_reason or 'the run is over'}")
+
+
 def _open_log(screen: Screen, folder: Path, name: str) -> None:
-    """On another host there may be no such directory yet; where none can be made, nothing is logged."""
+    """Open a log in the run directory, which another host may not have yet. Without one nothing is logged."""
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
         screen.open_log(folder / f"{name}.log")
 
 
 def serve(group: ReplicaGroup, screen: Screen) -> None:
-    """Keeps parameters for the replicas until they end: of the run a parameter server needs no more than what
-    the parameters are, and the optimizer.
+    """Keep parameters as a parameter server until the replicas end. It needs the task and the optimizer, but
+    no data.
     """
-    told = group.broadcast_json(None)
-    config, plan, folder = RunConfig.of(told["config"]), Plan.of(told["plan"]), Path(told["folder"])
+    received = group.broadcast_json(None)
+    config, plan = RunConfig.of(received["config"]), Plan.of(received["plan"])
     name = process_name(group.rank, group.size)
-    _open_log(screen, folder, name)
+    _open_log(screen, Path(received["folder"]), name)
     try:
-        task = TASKS.get(config.task.name).build(config.task, told["facts"])
+        task = TASKS.get(config.task.name).build(config.task, received["facts"])
         server = Server(plan, group, task, optimizer_of(task, config.optim))
         screen.say(f"{name}: keeps {counted(server.num_kept, 'tensor')}")
-        with left_to_others():
+        with ignore_stop_signals():
             server.run()
         screen.say(f"{name}: the replicas have ended")
     finally:

@@ -1,4 +1,4 @@
-"""Examining what was trained on any data set that has its classes."""
+"""Evaluation of a trained task on any data set with the same classes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from boxcrew.train.run.loading import Loaded, Which, load_task
 
 
 class ValConfig(Config):
-    """`boxcrew val`."""
+    """The settings of `boxcrew val`."""
 
     run: Path  # a run directory, or a weight file
     data: str | None = None  # a data set; None: the run's own
@@ -34,12 +34,12 @@ class ValConfig(Config):
 
 
 def validate(config: ValConfig, screen: Screen) -> dict[str, Any]:
-    """The report of each set of weights, by name."""
+    """Evaluate the weights and return the report of each set of them, by name."""
     names: tuple[Which, ...] = ("best", "last") if config.weights == "both" else (config.weights,)
     reports: dict[str, Any] = {}
     for name in names:
         loaded = load_task(config.run, which=name, device=config.device, batch=config.batch)
-        reports[name] = _evaluate(config, loaded, _subject(config, loaded, screen), screen)
+        reports[name] = _evaluate(config, loaded, _open_data(config, loaded, screen), screen)
     return reports
 
 
@@ -48,33 +48,33 @@ def _evaluate(config: ValConfig, loaded: Loaded, task_data: TaskData, screen: Sc
     with loaded.deployment:
         evaluation = task_data.evaluate(loaded.task, loaded.deployment.to_device, options)
     for problem in evaluation.skipped:
-        screen.warn(f"left out: {problem}")
+        screen.warn(f"not evaluated: {problem}")
     report = {**evaluation.to_json(), "weights": str(loaded.path)}
     say_scores(f"{loaded.path} on {config.split}: {evaluation.sentence()}", report, type(task_data), screen)
     return report
 
 
-def _subject(config: ValConfig, loaded: Loaded, screen: Screen) -> TaskData:
-    """The data, checked, as the network knows it."""
+def _open_data(config: ValConfig, loaded: Loaded, screen: Screen) -> TaskData:
+    """Open the data with the classes of the network, and report its problems."""
     kind = TASKS.get(loaded.config.name)
     path, format_ = config.data, config.format
-    stored = config.run / "config.yaml"
-    own = RunConfig.of(read_yaml(stored)) if stored.is_file() else None
-    if path is None and own is not None:
-        path, format_ = own.data.path, own.data.format
+    file = config.run / "config.yaml"
+    run = RunConfig.of(read_yaml(file)) if file.is_file() else None
+    if path is None and run is not None:
+        path, format_ = run.data.path, run.data.format
     if path is None:
         raise DataError(f"run={config.run}: a weight file has no data of its own", advice="give data=…")
     with screen.progress("looking at the data") as progress:
         opening = OpenOptions(
             data=DataConfig(path=path, format=format_, val=config.split),
-            # What was held out of the data in training must be so again.
-            seed=own.seed if own else loaded.seed,
+            # The seed decides which samples were held out in training.
+            seed=run.seed if run else loaded.seed,
             workers=max(1, int(usable_cores())),
             progress=progress,
             facts=loaded.facts,
         )
         task_data = kind.open(loaded.config, opening)
-    say_problems(task_data.problems, screen, rest="boxcrew data --json names all")
+    say_problems(task_data.problems, screen, rest="boxcrew data --json lists all")
     if config.data is not None and any(problem.kind == "made-split" for problem in task_data.problems):
-        screen.say("split=all judges all of it, if none of it was learnt from")
+        screen.say("split=all evaluates all of it, if none of it was used for training")
     return task_data

@@ -61,7 +61,7 @@ def test_follows_with_a_memory_that_grows_to_its_decay(make_trainer: MakeTrainer
     for i, value in enumerate(values, 1):
         decay = min(0.5, (1 + i) / (10 + i))
         expected = decay * expected + (1 - decay) * value
-    average = ema.learnt(owner)
+    average = ema.eval_copy(owner)
     assert isinstance(average, Numbers)
     torch.testing.assert_close(average.weight.detach(), torch.full((2,), expected))
     torch.testing.assert_close(average.norm.running_mean, torch.full((2,), -expected))
@@ -76,14 +76,14 @@ def test_of_a_constant_is_the_constant(make_trainer: MakeTrainer) -> None:
         task.weight.fill_(0.3)
     ema = Ema(task, decay=0.999)
     owner = move(make_trainer, task, ema, [0.3] * 50)
-    torch.testing.assert_close(ema.learnt(owner).get_parameter("weight"), task.weight)
+    torch.testing.assert_close(ema.eval_copy(owner).get_parameter("weight"), task.weight)
 
 
 def test_without_decay_it_is_the_trained_one(make_trainer: MakeTrainer) -> None:
     task = Numbers()
     ema = Ema(task, decay=0.0)
     owner = move(make_trainer, task, ema, [1.0])
-    assert ema.learnt(owner) is task
+    assert ema.eval_copy(owner) is task
     assert ema.tensors() == {}
     ema.load_tensors(owner, {})
 

@@ -1,4 +1,4 @@
-"""Which parameters learn, from when on, and which statistics move."""
+"""Frozen parameters and BatchNorm statistics, and when they are unfrozen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Examinations, checkpoints, summaries and status around a loop that trains next to nothing."""
+"""Evaluation, checkpoints, summaries and status around a loop that trains next to nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from boxcrew.train.config import EvaluationConfig, RunConfig, SaverConfig
 from boxcrew.train.loop.checkpoint import list_checkpoints
 from boxcrew.train.loop.guard import Guard, GuardConfig
 from boxcrew.train.loop.hooks import progress
-from boxcrew.train.loop.hooks.evaluation import EvaluationHook
+from boxcrew.train.loop.hooks.evaluation import BestWeights, EvalRunner, EvaluationHook
 from boxcrew.train.loop.hooks.progress import ProgressReport
 from boxcrew.train.loop.hooks.saver import Saver
 from boxcrew.train.loop.hooks.stop import StopOnSignal
@@ -77,71 +77,93 @@ def evaluation(score: float) -> Evaluation:
     )
 
 
-class Told:
-    """What an examination told, as (step, best)."""
+class Results:
+    """The results of evaluations, as (step, is the best)."""
 
     def __init__(self) -> None:
-        self.results: list[tuple[int, bool]] = []
+        self.steps: list[tuple[int, bool]] = []
 
     def __call__(self, trainer: Trainer, evaluation: Evaluation, is_best: bool) -> None:
-        self.results.append((trainer.step, is_best))
+        self.steps.append((trainer.step, is_best))
 
 
 def nowhere(text: str) -> None: ...
 
 
 def make_metrics(folder: Path) -> Metrics:
-    board = TensorBoardLog(None, from_step=0, warn=nowhere)
-    return Metrics(folder, board=board, files=BestEffort(nowhere), from_step=0)
+    tensorboard = TensorBoardLog(None, from_step=0, warn=nowhere)
+    return Metrics(folder, tensorboard=tensorboard, files=BestEffort(nowhere), from_step=0)
 
 
-def evaluation_hook(folder: Path, told: Told, scores: list[float], **settings: Any) -> EvaluationHook:
-    rest = iter(scores)
+class Scripted(EvalRunner):
+    """Gives the scores in turn, then the last of them again."""
+
+    def __init__(self, scores: list[float]) -> None:
+        self.scores, self.turns = scores, iter(scores)
+
+    def evaluate(self, trainer: Trainer, progress: Callable[[int], None]) -> tuple[Task, Evaluation]:
+        return trainer.task, evaluation(next(self.turns, self.scores[-1]))
+
+
+class Unwritten(BestWeights):
+    """Writes nothing; the weights of one step cannot be stored."""
+
+    def __init__(self, failing_step: int = -1) -> None:
+        self.failing_step = failing_step
+
+    def save(self, task: Task, evaluation: Evaluation, *, step: int) -> bool:
+        return step != self.failing_step
+
+
+def evaluation_hook(
+    folder: Path, results: Results, scores: list[float], *, failing_step: int = -1, **settings: Any
+) -> EvaluationHook:
     return EvaluationHook(
-        lambda trainer, progress: evaluation(next(rest, scores[-1])),
         RunConfig(epochs=1, evaluation=EvaluationConfig(**settings)),
-        make_metrics(folder),
-        keep_best=lambda trainer, result: True,
-        on_result=(told,),
+        Scripted(scores),
+        best_weights=Unwritten(failing_step),
+        metrics=make_metrics(folder),
+        screen=Screen(),
+        on_result=(results,),
     )
 
 
-def test_a_run_is_examined_five_times_unless_told(make_trainer: MakeTrainer, tmp_path: Path) -> None:
-    told = Told()
-    make_trainer(Falling(), [evaluation_hook(tmp_path, told, [0.9])], steps=20).fit(batches)
-    assert [step for step, _ in told.results] == [4, 8, 12, 16, 20]
+def test_a_run_is_evaluated_five_times_by_default(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    results = Results()
+    make_trainer(Falling(), [evaluation_hook(tmp_path, results, [0.9])], steps=20).fit(batches)
+    assert [step for step, _ in results.steps] == [4, 8, 12, 16, 20]
 
 
 @pytest.mark.parametrize(("steps", "expected"), [(3, [1, 2, 3]), (1, [1]), (7, [2, 3, 5, 6, 7])])
-def test_short_runs_are_examined_at_their_end_and_never_twice(
+def test_short_runs_are_evaluated_at_their_end_and_never_twice(
     make_trainer: MakeTrainer, tmp_path: Path, steps: int, expected: list[int]
 ) -> None:
-    told = Told()
-    make_trainer(Falling(), [evaluation_hook(tmp_path, told, [0.9])], steps=steps).fit(batches)
-    assert [step for step, _ in told.results] == expected
+    results = Results()
+    make_trainer(Falling(), [evaluation_hook(tmp_path, results, [0.9])], steps=steps).fit(batches)
+    assert [step for step, _ in results.steps] == expected
 
 
 def test_every_so_many_epochs(make_trainer: MakeTrainer, tmp_path: Path) -> None:
-    told = Told()
-    hook = evaluation_hook(tmp_path, told, [0.9], every_epochs=1.5)
+    results = Results()
+    hook = evaluation_hook(tmp_path, results, [0.9], every_epochs=1.5)
     make_trainer(Falling(), [hook], steps=8, steps_per_epoch=2.0).fit(batches)
-    assert [step for step, _ in told.results] == [3, 6, 8]
+    assert [step for step, _ in results.steps] == [3, 6, 8]
 
 
 def test_best_is_the_first_of_the_best(make_trainer: MakeTrainer, tmp_path: Path) -> None:
-    told = Told()
-    hook = evaluation_hook(tmp_path, told, [0.6, 0.8, 0.7, 0.8, 0.95])
+    results = Results()
+    hook = evaluation_hook(tmp_path, results, [0.6, 0.8, 0.7, 0.8, 0.95])
     make_trainer(Falling(), [hook], steps=5).fit(batches)
-    assert told.results == [(1, True), (2, True), (3, False), (4, False), (5, True)]
+    assert results.steps == [(1, True), (2, True), (3, False), (4, False), (5, True)]
     assert hook.best_step == 5
     rows = [row for row in read_rows(tmp_path / "metrics.jsonl") if "AP" in row]
     assert [row["step"] for row in rows] == [1, 2, 3, 4, 5]
     assert rows[0]["AP/cup"] == rows[0]["AP"]
 
 
-def test_patience_counts_examinations_without_a_better_one(make_trainer: MakeTrainer, tmp_path: Path) -> None:
-    told = Told()
-    hook = evaluation_hook(tmp_path, told, [0.6, 0.8, 0.8, 0.7], every_epochs=0.5, patience=2)
+def test_patience_counts_evaluations_without_a_better_one(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    results = Results()
+    hook = evaluation_hook(tmp_path, results, [0.6, 0.8, 0.8, 0.7], every_epochs=0.5, patience=2)
     trainer = make_trainer(Falling(), [hook], steps=50)
     trainer.fit(batches)
     assert trainer.step == 4
@@ -149,16 +171,16 @@ def test_patience_counts_examinations_without_a_better_one(make_trainer: MakeTra
     assert "no better AP in 2 evaluations" in trainer.stop_reason
 
 
-def test_a_resumed_examination_remembers(make_trainer: MakeTrainer, tmp_path: Path) -> None:
-    told = Told()
-    first = evaluation_hook(tmp_path, told, [0.8], every_epochs=0.5, patience=3)
+def test_a_resumed_evaluation_hook_remembers(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    results = Results()
+    first = evaluation_hook(tmp_path, results, [0.8], every_epochs=0.5, patience=3)
     make_trainer(Falling(), [first], steps=2).fit(batches)
-    second = evaluation_hook(tmp_path, told, [0.7], every_epochs=0.5, patience=3)
+    second = evaluation_hook(tmp_path, results, [0.7], every_epochs=0.5, patience=3)
     second.load_state(json.loads(json.dumps(first.state())))
     trainer = make_trainer(Falling(), [second], steps=50)
     trainer.step = 2
     trainer.fit(batches)
-    assert told.results == [(1, True), (2, False), (3, False), (4, False)]
+    assert results.steps == [(1, True), (2, False), (3, False), (4, False)]
     assert (second.best_step, trainer.step) == (1, 4)
 
 
@@ -177,14 +199,14 @@ class Interrupt(Hook):
             trainer.interrupt("a test")
 
 
-def test_an_interrupted_run_saves_and_does_not_examine(make_trainer: MakeTrainer, tmp_path: Path) -> None:
-    told = Told()
+def test_an_interrupted_run_saves_and_does_not_evaluate(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    results = Results()
     saver = Saver(tmp_path / "checkpoints", SaverConfig(every_epochs=100), warn=nowhere)
-    hooks = [Interrupt(3), evaluation_hook(tmp_path, told, [0.9]), saver]
+    hooks = [Interrupt(3), evaluation_hook(tmp_path, results, [0.9]), saver]
     trainer = make_trainer(Falling(), hooks, steps=100)
     trainer.fit(batches)
     assert trainer.interrupted
-    assert told.results == []
+    assert results.steps == []
     assert [p.name for p in list_checkpoints(tmp_path / "checkpoints")] == ["00000000", "00000003"]
 
 
@@ -285,25 +307,11 @@ def test_lines_are_of_the_steps_that_have_a_term(
     ]
 
 
-def test_summaries_go_on_from_a_state_that_counted_all_steps_alike(
-    make_trainer: MakeTrainer, tmp_path: Path
-) -> None:
-    hook = Summaries(make_metrics(tmp_path), every_steps=4)
-    sums = {"steps": 2, "loss": 11.0, "loss/class": 11.0, "images": 2, "seconds": 1.0, "data_wait": 0.0}
-    rest = {"rate": 0.1, "num_images": 2, "seconds": 1.0, "data_wait": 0.0}
-    hook.load_state({"sums": sums, **rest})
-    trainer = make_trainer(Falling(), [hook], steps=4)
-    trainer.step = 2
-    trainer.fit(batches)
-    (row,) = read_rows(tmp_path / "metrics.jsonl")
-    assert row["loss"] == row["loss/class"] == (11 + 3 + 4) / 4
-
-
 def test_lines_that_the_disk_does_not_take_come_later(make_trainer: MakeTrainer, tmp_path: Path) -> None:
     said: list[str] = []
     folder = tmp_path / "run"
-    board = TensorBoardLog(None, from_step=0, warn=nowhere)
-    metrics = Metrics(folder, board=board, files=BestEffort(said.append), from_step=0)
+    tensorboard = TensorBoardLog(None, from_step=0, warn=nowhere)
+    metrics = Metrics(folder, tensorboard=tensorboard, files=BestEffort(said.append), from_step=0)
 
     class Repair(Hook):
         name = "repair"
@@ -318,28 +326,21 @@ def test_lines_that_the_disk_does_not_take_come_later(make_trainer: MakeTrainer,
 
 
 def test_best_is_what_could_be_stored(make_trainer: MakeTrainer, tmp_path: Path) -> None:
-    told = Told()
-    scores = iter([0.6, 0.9, 0.8, 0.7, 0.7])
-    hook = EvaluationHook(
-        lambda trainer, progress: evaluation(next(scores)),
-        RunConfig(epochs=1),
-        make_metrics(tmp_path),
-        keep_best=lambda trainer, result: trainer.step != 2,
-        on_result=(told,),
-    )
+    results = Results()
+    hook = evaluation_hook(tmp_path, results, [0.6, 0.9, 0.8, 0.7, 0.7], failing_step=2)
     make_trainer(Falling(), [hook], steps=5).fit(batches)
-    assert told.results == [(1, True), (2, True), (3, True), (4, False), (5, False)]
+    assert results.steps == [(1, True), (2, True), (3, True), (4, False), (5, False)]
     assert hook.best_step == 3
 
 
-def test_a_run_that_goes_back_keeps_the_best_that_it_has_stored(tmp_path: Path) -> None:
-    hook = evaluation_hook(tmp_path, Told(), [0.9])
+def test_a_rollback_keeps_the_best_that_was_stored(tmp_path: Path) -> None:
+    hook = evaluation_hook(tmp_path, Results(), [0.9])
     early = {"count": 1, "step": 2, "without_gain": 0, "best": 0.5, "best_step": 2}
     hook.load_state(early)
-    assert (hook.best, hook.best_step) == (0.5, 2)
+    assert hook.state() == early
     hook.load_state({**early, "best": 0.8, "best_step": 6})
     hook.load_state(early)
-    assert (hook.best, hook.best_step) == (0.8, 6)
+    assert hook.state() == {**early, "best": 0.8, "best_step": 6}
 
 
 def test_status_says_how_a_run_ended(make_trainer: MakeTrainer, tmp_path: Path) -> None:
@@ -355,7 +356,7 @@ def test_status_says_how_a_run_ended(make_trainer: MakeTrainer, tmp_path: Path) 
     assert status() == ("interrupted", 1)
     hook = ProgressReport(tmp_path, Screen(), BestEffort(nowhere))
     guard = Guard(GuardConfig(failures=1), warn=nowhere, last_good=lambda before: None)
-    with pytest.raises(BoxcrewError, match="no checkpoint to go back to"):
+    with pytest.raises(BoxcrewError, match="no checkpoint to roll back to"):
         make_trainer(Falling(bad_step=4), [hook], guard=guard).fit(batches)
     assert status()[0] == "running"
     hook.close()

@@ -130,7 +130,7 @@ def test_unless_told_it_saves_every_epoch_in_two_percent_of_the_time(
 
     def work(trainer: Trainer) -> None:
         clock["now"] += step_seconds
-        saver._settle()  # the other thread is done in no time
+        saver._finish_writing()  # the other thread is done in no time
 
     trainer = make_trainer(
         Small(), [After(work), saver], steps_per_epoch=steps_per_epoch, steps=100, rate=1e-4
@@ -170,7 +170,7 @@ def test_what_stays(
 def test_the_loop_goes_on_while_a_checkpoint_is_written(
     make_trainer: MakeTrainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And what is written is the state of its step, not of the moment."""
+    """The state of its step is written, not that of the moment of writing."""
     may_write = threading.Event()
     written = Written(monkeypatch, lambda checkpoint: assert_true(may_write.wait(timeout=20)))
     states: dict[int, Tensor] = {}
@@ -220,8 +220,8 @@ def test_a_full_disk_is_said_once_and_survived(
     assert saver.trouble is None
     assert len(warnings) == 2
     assert "step 3 could not be written: No space left on device; it needs" in warnings[0]
-    assert "free are" in warnings[0]
-    assert "the run goes on" in warnings[0]
+    assert "are free" in warnings[0]
+    assert "the run continues" in warnings[0]
     assert "written again" in warnings[1]
 
 
@@ -255,7 +255,7 @@ def test_lines_that_cannot_be_flushed_keep_a_checkpoint_from_being_made(
             raise OSError(errno.EIO, "Input/output error")
 
     def act(trainer: Trainer) -> None:
-        saver._settle()
+        saver._finish_writing()
         broken["is"] = trainer.step == 2
 
     saver = Saver(tmp_path, SaverConfig(every_steps=1, keep=9), warn=warnings.append, sync=sync)

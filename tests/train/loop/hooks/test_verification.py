@@ -1,4 +1,4 @@
-"""When the first steps have been watched for long enough."""
+"""The verification of the plan measures the first steps for long enough, and once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from boxcrew.train.loop.hooks.verification import ENOUGH_STEPS, LEFT_OUT, Verification
+from boxcrew.train.loop.hooks.verification import ENOUGH_STEPS, WARM_UP_STEPS, Verification
 from boxcrew.train.loop.schedule import Progress
 from boxcrew.train.loop.trainer import StepReport
 from boxcrew.train.planning.planner import FirstSteps
@@ -52,62 +52,62 @@ def report(seconds: float, *, wait: float = 0.0, fault: str | None = None) -> St
 
 
 @pytest.fixture
-def found() -> list[FirstSteps]:
+def measured() -> list[FirstSteps]:
     return []
 
 
 @pytest.fixture
-def watch(found: list[FirstSteps]) -> Verification:
-    return Verification(lambda _, measured: found.append(measured))
+def watch(measured: list[FirstSteps]) -> Verification:
+    return Verification(lambda _, result: measured.append(result))
 
 
 def after(watch: Verification, *reports: StepReport, cycle: int = 1) -> None:
     trainer: Any = Trainer(cycle)
-    for one in reports:
-        watch.after_step(trainer, one)
+    for step in reports:
+        watch.after_step(trainer, step)
 
 
-def test_the_first_steps_are_left_out_and_the_rest_judged_once(
-    watch: Verification, found: list[FirstSteps]
+def test_the_first_steps_are_left_out_and_the_rest_measured_once(
+    watch: Verification, measured: list[FirstSteps]
 ) -> None:
-    after(watch, *[report(9.0)] * LEFT_OUT, *[report(0.5, wait=0.1)] * (ENOUGH_STEPS - 1))
-    assert not found
+    after(watch, *[report(9.0)] * WARM_UP_STEPS, *[report(0.5, wait=0.1)] * (ENOUGH_STEPS - 1))
+    assert not measured
     after(watch, report(0.5, wait=0.1), report(7.0))
-    assert [(one.step_seconds, one.wait_seconds) for one in found] == [(0.5, 0.1)]
-    assert found[0].peak_bytes is not None
-    assert found[0].peak_bytes > 1 << 20
-    told = watch.to_json()
-    assert told is not None
-    assert told["measured"]["mean_step_seconds"] == pytest.approx(0.5)
+    assert [(m.step_seconds, m.wait_seconds) for m in measured] == [(0.5, 0.1)]
+    assert measured[0].peak_bytes is not None
+    assert measured[0].peak_bytes > 1 << 20
+    report_json = watch.to_json()
+    assert report_json is not None
+    assert report_json["measured"]["mean_step_seconds"] == pytest.approx(0.5)
 
 
 def test_of_steps_with_other_phases_the_mean_over_all_of_them_counts(
-    watch: Verification, found: list[FirstSteps]
+    watch: Verification, measured: list[FirstSteps]
 ) -> None:
-    """Of every four steps one takes five times as long; a plan speaks of a step on the whole."""
+    """One of every four steps takes five times as long; a plan predicts the mean."""
     steps = [report(1.0), report(1.0), report(1.0), report(5.0)]
-    after(watch, *[report(9.0)] * LEFT_OUT, *steps, *steps, *steps, cycle=4)
-    assert [one.step_seconds for one in found] == [2.0]
+    after(watch, *[report(9.0)] * WARM_UP_STEPS, *steps, *steps, *steps, cycle=4)
+    assert [m.step_seconds for m in measured] == [2.0]
 
 
-def test_of_long_steps_fewer_are_enough(watch: Verification, found: list[FirstSteps]) -> None:
-    after(watch, *[report(4.0)] * (LEFT_OUT + 3))
-    assert [one.step_seconds for one in found] == [4.0]
+def test_of_long_steps_fewer_are_enough(watch: Verification, measured: list[FirstSteps]) -> None:
+    after(watch, *[report(4.0)] * (WARM_UP_STEPS + 3))
+    assert [m.step_seconds for m in measured] == [4.0]
 
 
-def test_a_short_run_is_judged_at_its_end_if_there_is_anything_to_judge(
-    watch: Verification, found: list[FirstSteps]
+def test_a_short_run_is_measured_at_its_end_if_it_has_enough_steps(
+    watch: Verification, measured: list[FirstSteps]
 ) -> None:
     trainer: Any = Trainer(cycle=1)
-    after(watch, *[report(0.1)] * (LEFT_OUT + 2))
+    after(watch, *[report(0.1)] * (WARM_UP_STEPS + 2))
     watch.end(trainer)
-    assert not found
+    assert not measured
     assert watch.to_json() is None
     after(watch, report(0.1))
     watch.end(trainer)
-    assert len(found) == 1
+    assert len(measured) == 1
 
 
-def test_a_step_that_failed_tells_nothing(watch: Verification, found: list[FirstSteps]) -> None:
-    after(watch, *[report(0.1)] * LEFT_OUT, *[report(5.0, fault="not finite")] * 20)
-    assert not found
+def test_a_step_that_failed_tells_nothing(watch: Verification, measured: list[FirstSteps]) -> None:
+    after(watch, *[report(0.1)] * WARM_UP_STEPS, *[report(5.0, fault="not finite")] * 20)
+    assert not measured

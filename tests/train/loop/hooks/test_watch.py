@@ -12,7 +12,7 @@ from boxcrew.api import run_config
 from boxcrew.evaluate.advice import overfitting_trend
 from boxcrew.train.loop.hooks.watch import Watch
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.run.run import train
+from boxcrew.train.run import train
 
 
 def write_table(file: Path, *, labels_mean_something: bool) -> Path:

@@ -13,7 +13,7 @@ from boxcrew.train.loop.trainer import Hook, StepReport, Trainer
 
 
 class Ema(Hook):
-    """Keeps tensors that follow the trained task's. With decay 0 there are none: the trained ones count."""
+    """Keeps an average of every tensor of the task. With decay 0 there is none."""
 
     name = "ema"
 
@@ -23,22 +23,22 @@ class Ema(Hook):
         state = task.state_dict() if decay else {}
         self._averages = {name: value.detach().clone() for name, value in state.items()}
 
-    def learnt(self, trainer: Trainer) -> Task:
-        """The task as it is to be judged and stored."""
-        return trainer.learnt(self.name if self._decay else "task")
+    def eval_copy(self, trainer: Trainer) -> Task:
+        """Return the task to evaluate and store, with the averages as its parameters."""
+        return trainer.eval_copy(self.name if self._decay else "task")
 
     def after_step(self, trainer: Trainer, report: StepReport) -> None:
         if not self._decay or report.fault:
             return
         self._updates += 1
-        # Short memory at first, or the random start would stay in the average for a thousand steps.
+        # A lower decay at first, or the random start would stay in the average for a thousand steps.
         decay = min(self._decay, (1 + self._updates) / (10 + self._updates))
         pairs = self._pairs(trainer)
-        floats = [(own, new) for own, new in pairs if own.is_floating_point()]
-        lerp_all([own for own, _ in floats], [new for _, new in floats], 1 - decay)
-        for own, new in pairs:
-            if not own.is_floating_point():
-                own.copy_(new)
+        floats = [(average, value) for average, value in pairs if average.is_floating_point()]
+        lerp_all([average for average, _ in floats], [value for _, value in floats], 1 - decay)
+        for average, value in pairs:
+            if not average.is_floating_point():
+                average.copy_(value)
 
     def state(self) -> dict[str, Any]:
         return {"updates": self._updates}
@@ -50,13 +50,13 @@ class Ema(Hook):
         return self._averages
 
     def load_tensors(self, trainer: Trainer, tensors: Mapping[str, Tensor]) -> None:
-        """From no tensors, of a run that kept no average so far, it begins at the trained weights."""
+        """Load the averages. Without any (the run kept none so far) they begin at the trained weights."""
         for name, value in tensors.items() if self._decay else ():
             trainer.deployment.load_into(self._averages[name], value)
-        for own, new in self._pairs(trainer) if not tensors else ():
-            own.copy_(new)
+        for average, value in self._pairs(trainer) if not tensors else ():
+            average.copy_(value)
 
     def _pairs(self, trainer: Trainer) -> list[tuple[Tensor, Tensor]]:
-        """What this process has of the averages, and of the trained tensors."""
+        """Return the local shard of each average with that of the trained tensor."""
         local, trained = trainer.deployment.to_local, trainer.task.state_dict()
-        return [(local(own), local(trained[name])) for name, own in self._averages.items()]
+        return [(local(average), local(trained[name])) for name, average in self._averages.items()]

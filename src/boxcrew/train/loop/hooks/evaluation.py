@@ -1,124 +1,200 @@
-"""Examinations during training, the best weights so far, and stopping when nothing gets better."""
+"""Evaluation during training, the best weights so far, and early stopping."""
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Self
 
+from boxcrew.core.files import write_json
+from boxcrew.core.units import format_duration
 from boxcrew.evaluate.evaluation import Evaluation
+from boxcrew.nets.layers import eval_mode
+from boxcrew.tasks.base import Task
+from boxcrew.tasks.data import EvalOptions, TaskData
 from boxcrew.train.config import RunConfig
+from boxcrew.train.loop.checkpoint import Checkpoint
+from boxcrew.train.loop.hooks.ema import Ema
 from boxcrew.train.loop.trainer import Hook, StepReport, Trainer
+from boxcrew.train.output.best_effort import BestEffort
 from boxcrew.train.output.metrics import Metrics
+from boxcrew.train.output.outcome import save_task
+from boxcrew.train.output.screen import Screen
 
-TIMES = 5  # examinations in a run that does not say how many
+TIMES = 5  # evaluations in a run that does not set `evaluation.every_epochs`
+OnResult = Callable[[Trainer, Evaluation, bool], None]
+"""Called after each evaluation; the last argument says whether it is the best so far."""
 
 
-class _NoTime(Exception):  # noqa: N818 - nothing is wrong
-    """The run was interrupted in the middle of an examination."""
+class _Interrupted(Exception):  # noqa: N818 - nothing is wrong
+    """Raised to break off an evaluation when the run is interrupted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationState:
+    """The state of the evaluation hook, as it is stored in a checkpoint."""
+
+    count: int = 0  # evaluations due so far
+    step: int = -1  # of the last one
+    without_gain: int = 0  # consecutive evaluations without a better one
+    best: float | None = None  # value of the metric for the stored best weights
+    best_step: int = 0
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint) -> Self:
+        return cls(**checkpoint.hook_state(EvaluationHook.name))
+
+
+def forget_best(checkpoint: Checkpoint) -> Checkpoint:
+    """Return a copy for a run in another directory, where the first evaluation is the best again."""
+    state = replace(EvaluationState.of(checkpoint), best=None, without_gain=0)
+    return checkpoint.with_hook_state(EvaluationHook.name, asdict(state))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EvalRunner:
+    """Evaluates the average of the weights, or the weights themselves if no average is kept."""
+
+    task_data: TaskData
+    ema: Ema
+    options: EvalOptions
+
+    def evaluate(self, trainer: Trainer, progress: Callable[[int], None]) -> tuple[Task, Evaluation]:
+        """Return the evaluated task and the result. `progress` is called with the number of samples done."""
+        task = self.ema.eval_copy(trainer)
+        options = replace(self.options, progress=progress)
+        with eval_mode(task):
+            return task, self.task_data.evaluate(task, trainer.deployment.to_device, options)
+
+
+class BestWeights:
+    """The files of the best evaluation so far: `weights/best.safetensors` and `evaluation.json`."""
+
+    def __init__(self, folder: Path, task_data: TaskData, files: BestEffort, *, seed: int) -> None:
+        self._folder = folder
+        self._task_data = task_data
+        self._files = files
+        self._seed = seed
+
+    def save(self, task: Task, evaluation: Evaluation, *, step: int) -> bool:
+        """Write the weights with the report of their evaluation; return whether that succeeded."""
+        report = {
+            "step": step,
+            "task": self._task_data.config.name,
+            "evaluated_at": time.strftime("%Y-%m-%dT%H:%M:%S"),
+            **evaluation.to_json(),
+        }
+        with self._files.writing("weights/best.safetensors"):
+            path = self._folder / "weights" / "best.safetensors"
+            config, facts = self._task_data.config, self._task_data.facts
+            save_task(path, task, config, facts, step=step, seed=self._seed)
+            write_json(self._folder / "evaluation.json", report)
+        return self._files.is_written("weights/best.safetensors")
 
 
 class EvaluationHook(Hook):
-    """Runs `examine(progress)` when due; `progress` is to be told, every few images, how many are done.
-    `keep_best` stores the weights of the best so far, and says whether it could; `on_result(trainer,
-    evaluation, is_best)` is told of each.
+    """Evaluates when due, saves the best weights, and stops the run when `evaluation.patience` runs out.
 
-    An examination that an interrupt keeps from happening, or breaks off, is made up for when the run goes on.
+    An evaluation that an interrupt prevents or breaks off is repeated when the run is resumed.
     """
 
     name = "evaluation"
 
     def __init__(
         self,
-        evaluate: Callable[[Trainer, Callable[[int], None]], Evaluation],
         config: RunConfig,
-        metrics: Metrics,
+        eval_runner: EvalRunner,
         *,
-        keep_best: Callable[[Trainer, Evaluation], bool],
-        on_result: Sequence[Callable[[Trainer, Evaluation, bool], None]],
+        best_weights: BestWeights,
+        metrics: Metrics,
+        screen: Screen,
+        on_result: Sequence[OnResult] = (),
     ) -> None:
-        self._evaluate = evaluate
         self._config = config.evaluation
         self._metric = config.metric
         self._higher_is_better = config.task.metrics[config.metric]
+        self._eval_runner = eval_runner
+        self._best_weights = best_weights
         self._metrics = metrics
-        self._keep_best = keep_best
+        self._screen = screen
         self._on_result = on_result
-        self._count = 0  # examinations due so far
-        self._step = -1  # of the last one
-        self._without_gain = 0
-        self.best: float | None = None
-        self.best_step = 0
+        self._state = EvaluationState()
         self.last: Evaluation | None = None  # of this process
 
+    @property
+    def best_step(self) -> int:
+        """The step of the stored best weights; 0 if there are none."""
+        return self._state.best_step
+
     def begin(self, trainer: Trainer) -> None:
-        """Makes up for an examination that was due just when the run was interrupted."""
+        """Repeat an evaluation that was due when the run was interrupted."""
         if trainer.step:
-            self._run_if_due(trainer)
+            self._evaluate_if_due(trainer)
 
     def after_step(self, trainer: Trainer, report: StepReport) -> None:  # noqa: ARG002
         if not trainer.interrupted:
-            self._run_if_due(trainer)
-
-    def _run_if_due(self, trainer: Trainer) -> None:
-        progress, every = trainer.progress, self._config.every_epochs
-        count = progress.epoch / every if every else progress.fraction * TIMES
-        due = math.floor(count + 1e-9)
-        if due > self._count or (progress.fraction >= 1 and self._step != trainer.step):
-            before, self._count = self._count, due
-            if not self._run(trainer):
-                self._count = before
+            self._evaluate_if_due(trainer)
 
     def end(self, trainer: Trainer) -> None:
-        if self._step != trainer.step and not trainer.interrupted:
-            self._run(trainer)
+        if self._state.step != trainer.step and not trainer.interrupted:
+            self._evaluate(trainer, count=self._state.count)
 
     def state(self) -> dict[str, Any]:
-        return {
-            "count": self._count,
-            "step": self._step,
-            "without_gain": self._without_gain,
-            "best": self.best,
-            "best_step": self.best_step,
-        }
+        return asdict(self._state)
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        self._count, self._step = state["count"], state["step"]
-        self._without_gain = state["without_gain"]
-        # A run that goes back keeps the best weights that it has stored since.
-        if self.best is None or (state["best"] is not None and not self._is_better(self.best, state["best"])):
-            self.best, self.best_step = state["best"], state["best_step"]
+        loaded, now = EvaluationState(**state), self._state
+        # After a rollback the better weights that were stored since then are still there.
+        if now.best is not None and (loaded.best is None or self._is_better(now.best, loaded.best)):
+            loaded = replace(loaded, best=now.best, best_step=now.best_step)
+        self._state = loaded
 
-    def _run(self, trainer: Trainer) -> bool:
-        """Whether it came to its end."""
+    def _evaluate_if_due(self, trainer: Trainer) -> None:
+        progress, every = trainer.progress, self._config.every_epochs
+        count = math.floor((progress.epoch / every if every else progress.fraction * TIMES) + 1e-9)
+        if count > self._state.count or (progress.fraction >= 1 and self._state.step != trainer.step):
+            self._evaluate(trainer, count=count)
 
-        def look_up(_: int) -> None:
+    def _evaluate(self, trainer: Trainer, *, count: int) -> None:
+        """Evaluate and act on the result. Where an interrupt breaks it off, the state stays unchanged."""
+
+        def check(_: int) -> None:
             if trainer.interrupted:
-                raise _NoTime
+                raise _Interrupted
 
         try:
-            evaluation = self._evaluate(trainer, look_up)
-        except _NoTime:
-            return False
-        self._step = trainer.step
-        self.last = evaluation
-        self._judge(trainer, evaluation)
-        return True
+            task, self.last = self._eval_runner.evaluate(trainer, check)
+        except _Interrupted:
+            return
+        self._state = replace(self._state, count=count, step=trainer.step)
+        is_best = self._compare(trainer, task, self.last)
+        numbers = {**self.last.numbers, **self.last.by_class()}
+        self._metrics.add_result(trainer.progress, trainer.elapsed, numbers)
+        self._report(trainer, self.last, is_best=is_best)
+        for notify in self._on_result:
+            notify(trainer, self.last, is_best)
+        without_gain = self._state.without_gain
+        if self._config.patience and without_gain >= self._config.patience:
+            trainer.stop(f"no better {self._metric} in {without_gain} evaluations (evaluation.patience)")
+
+    def _compare(self, trainer: Trainer, task: Task, evaluation: Evaluation) -> bool:
+        """Return whether the result is the best so far. `state.best` is that of the weights on disk."""
+        value, state = evaluation.numbers[self._metric], self._state
+        is_best = state.best is None or self._is_better(value, state.best)
+        self._state = replace(state, without_gain=0 if is_best else state.without_gain + 1)
+        if is_best and self._best_weights.save(task, evaluation, step=trainer.step):
+            self._state = replace(self._state, best=value, best_step=trainer.step)
+        return is_best
+
+    def _report(self, trainer: Trainer, evaluation: Evaluation, *, is_best: bool) -> None:
+        mark = " (best so far)" if is_best else ""
+        seconds = format_duration(evaluation.seconds)
+        self._screen.say(f"step {trainer.step}: {evaluation.sentence()} in {seconds}{mark}")
+        for problem in evaluation.skipped:
+            self._screen.warn(f"not evaluated: {problem}")
 
     def _is_better(self, value: float, other: float) -> bool:
         return value > other if self._higher_is_better else value < other
-
-    def _judge(self, trainer: Trainer, evaluation: Evaluation) -> None:
-        numbers = dict(evaluation.numbers)
-        value = numbers[self._metric]
-        is_best = self.best is None or self._is_better(value, self.best)
-        self._without_gain = 0 if is_best else self._without_gain + 1
-        if is_best and self._keep_best(trainer, evaluation):  # best is what is stored
-            self.best, self.best_step = value, trainer.step
-        self._metrics.add_result(trainer.progress, trainer.elapsed, {**numbers, **evaluation.by_class()})
-        for tell in self._on_result:
-            tell(trainer, evaluation, is_best)
-        if self._config.patience and self._without_gain >= self._config.patience:
-            trainer.stop(
-                f"no better {self._metric} in {self._without_gain} evaluations (evaluation.patience)"
-            )

@@ -1,4 +1,4 @@
-"""How far it is: a bar on a terminal, a line now and then elsewhere, and `status.json` for programs."""
+"""Progress reports: a bar on a terminal, lines elsewhere, and `status.json` for programs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 
 from rich.progress import BarColumn, TextColumn
@@ -21,10 +20,25 @@ from boxcrew.train.output.screen import Screen
 
 LINE_SECONDS = 15.0  # between lines where there is no terminal
 STATUS_SECONDS = 5.0
-RECENT = 20  # steps that the line is of
+RECENT = 20  # steps that a line averages
+
+
+class SkippedReport(Hook):
+    """Warns of every sample that could not be read."""
+
+    name = "skipped"
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+
+    def after_step(self, trainer: Trainer, report: StepReport) -> None:
+        for problem in report.skipped:
+            self._screen.warn(f"step {trainer.step}: skipped: {problem}")
 
 
 class ProgressReport(Hook):
+    """Shows how far the run is, how fast it is, and when it will end."""
+
     name = "progress"
 
     def __init__(self, folder: Path, screen: Screen, files: BestEffort) -> None:
@@ -32,10 +46,10 @@ class ProgressReport(Hook):
         self._files = files
         self._screen = screen
         self._bar: Bar | None = None
-        self._told = self._noted = time.monotonic()
-        self._begun = (0, 0.0)
+        self._line_at = self._status_at = time.monotonic()
+        self._begun = (0, 0.0)  # step and seconds of training at which this process began
         self._recent = deque[StepReport](maxlen=RECENT)
-        self._trainer: Trainer | None = None  # while it works
+        self._trainer: Trainer | None = None  # between `begin` and `end`
 
     def begin(self, trainer: Trainer) -> None:
         self._begun = (trainer.step, trainer.elapsed)
@@ -45,7 +59,7 @@ class ProgressReport(Hook):
             self._bar = Bar(*columns, console=self._screen.console, transient=True)
             self._bar.add_task("training", total=1.0)
             self._bar.start()
-        self._note(trainer, "running")
+        self._write_status(trainer, "running")
 
     def after_step(self, trainer: Trainer, report: StepReport) -> None:
         if report.fault is None:
@@ -55,22 +69,22 @@ class ProgressReport(Hook):
             self._bar.update(
                 self._bar.task_ids[0], completed=trainer.progress.fraction, description=self._line(trainer)
             )
-        elif now - self._told > LINE_SECONDS or trainer.progress.fraction >= 1:
-            self._told = now
+        elif now - self._line_at > LINE_SECONDS or trainer.progress.fraction >= 1:
+            self._line_at = now
             self._screen.say(self._line(trainer))
-        if now - self._noted > STATUS_SECONDS:
-            self._noted = now
-            self._note(trainer, "running")
+        if now - self._status_at > STATUS_SECONDS:
+            self._status_at = now
+            self._write_status(trainer, "running")
 
     def end(self, trainer: Trainer) -> None:
         self._trainer = None
         self.close()
-        self._note(trainer, "interrupted" if trainer.interrupted else "finished")
+        self._write_status(trainer, "interrupted" if trainer.interrupted else "finished")
 
     def close(self) -> None:
-        """A run that is closed before its end has failed."""
+        """Remove the bar. A run that is closed before its end has failed."""
         if self._trainer is not None:
-            self._note(self._trainer, "failed")
+            self._write_status(self._trainer, "failed")
             self._trainer = None
         if self._bar is not None:
             self._bar.stop()
@@ -78,25 +92,25 @@ class ProgressReport(Hook):
 
     def _line(self, trainer: Trainer) -> str:
         recent = self._recent
-        place = f"epoch {trainer.progress.epoch:.1f} step {trainer.step}"
+        position = f"epoch {trainer.progress.epoch:.1f} step {trainer.step}"
         if not recent:
-            return f"{place}: no step has succeeded yet"
+            return f"{position}: no step has succeeded yet"
         count, seconds = len(recent), sum(r.seconds for r in recent)
         terms = " ".join(f"{name} {value:.2f}" for name, value in _mean_terms(recent).items())
         speed = sum(r.num_samples for r in recent) / seconds
         wait = sum(r.data_wait for r in recent) / seconds
         loss = f"loss {sum(r.loss for r in recent) / count:.2f} ({terms})"
-        return f"{place} {loss} {speed:.1f} samples/s wait {wait:.0%} ETA {self._eta(trainer)}"
+        return f"{position} {loss} {speed:.1f} samples/s wait {wait:.0%} ETA {self._eta(trainer)}"
 
     def _eta(self, trainer: Trainer) -> str:
-        """Of the whole run, from the speed since this process began."""
-        begun = trainer.course.length.progress(*self._begun).fraction
+        """Return the remaining time, from the speed since this process began."""
+        begun = trainer.schedule.limits.progress(*self._begun).fraction
         done = trainer.progress.fraction - begun
         if done <= 0:
             return "?"
         return format_duration((trainer.elapsed - self._begun[1]) * (1 - trainer.progress.fraction) / done)
 
-    def _note(self, trainer: Trainer, state: str) -> None:
+    def _write_status(self, trainer: Trainer, state: str) -> None:
         progress = trainer.progress
         status = {
             "state": state,
@@ -107,13 +121,14 @@ class ProgressReport(Hook):
             "reason": trainer.stop_reason,
             "pid": os.getpid(),
         }
-        self._files.write(self._status.name, partial(write_json, self._status, status))
+        with self._files.writing(self._status.name):
+            write_json(self._status, status)
 
 
 def _mean_terms(reports: Iterable[StepReport]) -> dict[str, float]:
-    """Each over the steps that have it: not all have every phase."""
+    """Return the mean of each loss term over the steps that have it: not all have every phase."""
     values: dict[str, list[float]] = {}
     for report in reports:
         for name, value in report.terms.items():
             values.setdefault(name, []).append(value)
-    return {name: statistics.fmean(mine) for name, mine in values.items()}
+    return {name: statistics.fmean(of_term) for name, of_term in values.items()}

@@ -1,13 +1,13 @@
-"""Checkpoints at their times, written beside the loop."""
+"""Checkpoints, written when due in a thread beside the loop."""
 
 from __future__ import annotations
 
 import math
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,27 +24,36 @@ from boxcrew.train.loop.checkpoint import (
 )
 from boxcrew.train.loop.trainer import Hook, StepReport, Trainer
 
-SHARE = 0.02  # of the run's time that saving may take where no interval is set
+TIME_FRACTION = 0.02  # of the run that saving may take where no interval is set
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Written:
-    """How a write went."""
+    """The cost of a write, and the reason if it failed."""
 
     cpu_seconds: float
     trouble: str | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class _SaverState:
+    step: int = -1  # of the last checkpoint
+    planned: bool = True  # the last checkpoint
+    planned_steps: Sequence[int] = (0,)  # of the planned ones that are kept, in order
+    planned_epoch: float = 0.0  # of the last planned one
+    for_good: Sequence[int] = ()  # steps kept by `keep_every_hours`
+    for_good_hours: float = 0.0  # of training at the last of these
+
+
 class Saver(Hook):
-    """Copies the state in the loop's thread and writes it in another, one at a time. Last of the hooks, so
-    that all of them have done their part of the step that is saved.
+    """Copies the state in the loop's thread and writes it in another, one checkpoint at a time. It runs after
+    the hooks whose state it saves.
 
-    A checkpoint is *planned* if it is there because its time came, not because the run was stopped. Those
-    are what the guard goes back to, so the last of them are kept as well: they are the same however often a
-    run was stopped.
+    A checkpoint is *planned* if it was due, not made because the run was stopped. The guard rolls back to
+    planned ones, which are the same however often a run was stopped; so the last of them are kept as well.
 
-    `sync` is called before each write, in the thread that writes: who goes on from a checkpoint must find on
-    the disk what the run had written until then.
+    `sync` is called before each write, in the writing thread: a run resumed from a checkpoint must find on
+    disk what was written before it.
     """
 
     name = "saver"
@@ -59,8 +68,8 @@ class Saver(Hook):
         sync: Callable[[], None] = lambda: None,
     ) -> None:
         self.trouble: str | None = None  # why the newest checkpoint could not be written
-        self.loop_seconds = 0.0  # that the loop has waited for its savings
-        self.cpu_seconds = 0.0  # that the other thread has worked
+        self.loop_seconds = 0.0  # that the loop has spent on saving
+        self.cpu_seconds = 0.0  # that the writing thread has spent
         self._folder = folder
         self._config = config
         self._warn = warn
@@ -69,72 +78,55 @@ class Saver(Hook):
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="saver")
         self._writing: Future[_Written] | None = None
         self._saved_at = time.monotonic()
-        self._cost = 0.0  # seconds that the last one took of both threads
-        self._saved_step = -1
-        self._is_planned = True  # the last one
-        self._planned_steps: tuple[int, ...] = (0,)  # of the planned ones that are kept, the last at the end
-        self._planned_epoch = 0.0  # of the last planned one
-        self._for_good: tuple[int, ...] = ()  # steps kept by `keep_every_hours`
-        self._for_good_hours = 0.0
+        self._cost = 0.0  # seconds of both threads for the last checkpoint
+        self._state = _SaverState()
 
     def begin(self, trainer: Trainer) -> None:
-        """The first checkpoint is that of the start: there is always one to go back to."""
+        """Save the start of a run, so that there is always a checkpoint to roll back to."""
         self._saved_at = time.monotonic()
         if not list_checkpoints(self._folder):
             self._save(trainer, planned=True)
 
     def after_step(self, trainer: Trainer, report: StepReport) -> None:
         if self._writing is not None and self._writing.done():
-            self._settle()
+            self._finish_writing()
         if report.fault is None and self._is_due(trainer):
             self._save(trainer, planned=True)
 
-    def went_back(self, trainer: Trainer) -> None:
+    def after_rollback(self, trainer: Trainer) -> None:
         remove_newer(self._folder, than=trainer.step)
 
     def end(self, trainer: Trainer) -> None:
-        self._settle()
-        if trainer.step != self._saved_step or self.trouble:
+        self._finish_writing()
+        if trainer.step != self._state.step or self.trouble:
             self._save(trainer, planned=False)
-            self._settle()
+            self._finish_writing()
 
     def close(self) -> None:
-        """Waits for what is being written."""
-        self._settle()
+        """Wait for the last write and end the thread."""
+        self._finish_writing()
         self._thread.shutdown()
 
     def last_good(self, before: int | None = None) -> Checkpoint | None:
-        """The newest whole one that was planned, of a step below `before` if that is given."""
-        self._settle()
-        for place in reversed(list_checkpoints(self._folder)):
-            if before is not None and int(place.name) >= before:
+        """Return the newest undamaged planned checkpoint, of a step below `before` if that is given."""
+        self._finish_writing()
+        for path in reversed(list_checkpoints(self._folder)):
+            if before is not None and int(path.name) >= before:
                 continue
             try:
-                found = read_checkpoint(place)
+                checkpoint = read_checkpoint(path)
             except ModelError as error:
                 self._warn(error.message)
                 continue
-            if found.state["hooks"][self.name].get("planned", True):
-                return found
+            if checkpoint.hook_state(self.name)["planned"]:
+                return checkpoint
         return None
 
     def state(self) -> dict[str, Any]:
-        return {
-            "step": self._saved_step,
-            "planned": self._is_planned,
-            "planned_steps": list(self._planned_steps),
-            "planned_epoch": self._planned_epoch,
-            "for_good": list(self._for_good),
-            "for_good_hours": self._for_good_hours,
-        }
+        return asdict(self._state)
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        self._saved_step = state["step"]
-        self._is_planned = state.get("planned", True)
-        self._planned_steps = tuple(state.get("planned_steps", (state.get("planned_step", state["step"]),)))
-        self._planned_epoch = state.get("planned_epoch", state.get("epoch", 0.0))
-        self._for_good = tuple(state.get("for_good", ()))
-        self._for_good_hours = state.get("for_good_hours", 0.0)
+        self._state = _SaverState(**state)
 
     def _is_due(self, trainer: Trainer) -> bool:
         config = self._config
@@ -143,27 +135,31 @@ class Saver(Hook):
         steps, epochs, seconds = config.every_steps, config.every_epochs, config.every_seconds
         since = time.monotonic() - self._saved_at
         if steps is None and epochs is None and seconds is None:
-            return self._passed_epoch(trainer, 1.0) and self._writing is None and since * SHARE >= self._cost
+            return (
+                self._passed_epoch(trainer, 1.0)
+                and self._writing is None
+                and since * TIME_FRACTION >= self._cost
+            )
         return (
-            (steps is not None and trainer.step // steps > self._planned_steps[-1] // steps)
+            (steps is not None and trainer.step // steps > self._state.planned_steps[-1] // steps)
             or (epochs is not None and self._passed_epoch(trainer, epochs))
             or (seconds is not None and since >= seconds)
         )
 
     def _passed_epoch(self, trainer: Trainer, every: float) -> bool:
-        return math.floor(trainer.progress.epoch / every) > math.floor(self._planned_epoch / every)
+        return math.floor(trainer.progress.epoch / every) > math.floor(self._state.planned_epoch / every)
 
     def _save(self, trainer: Trainer, *, planned: bool) -> None:
         begun = time.monotonic()
-        self._settle()
-        self._saved_step, self._is_planned = trainer.step, planned
+        self._finish_writing()
+        self._state = replace(self._state, step=trainer.step, planned=planned)
         if planned:
-            self._planned_steps = (*self._planned_steps, trainer.step)[-self._config.keep :]
-            self._planned_epoch = trainer.progress.epoch
-            self._keep_for_good(trainer)
-        # One that comes to its end has no need of more than the last.
+            steps = (*self._state.planned_steps, trainer.step)[-self._config.keep :]
+            self._state = replace(self._state, planned_steps=steps, planned_epoch=trainer.progress.epoch)
+            self._keep_for_good_if_due(trainer)
+        # A run that has ended needs only the last planned one.
         is_last = not planned and not trainer.interrupted
-        spare = {*self._planned_steps[-1 if is_last else 0 :], *self._for_good}
+        spare = {*self._state.planned_steps[-1 if is_last else 0 :], *self._state.for_good}
         best = self._best_step()
         if self._config.keep_best and best is not None:
             spare.add(best)
@@ -172,14 +168,15 @@ class Saver(Hook):
         self._cost = self._saved_at - begun
         self.loop_seconds += self._cost
 
-    def _keep_for_good(self, trainer: Trainer) -> None:
-        """By hours of training, which no clock on the wall can turn back."""
+    def _keep_for_good_if_due(self, trainer: Trainer) -> None:
+        """Keep this step for good every so many hours of training. The wall clock may be set back."""
         every, hours = self._config.keep_every_hours, trainer.elapsed / 3600
-        if every is not None and math.floor(hours / every) > math.floor(self._for_good_hours / every):
-            self._for_good, self._for_good_hours = (*self._for_good, trainer.step), hours
+        if every is not None and math.floor(hours / every) > math.floor(self._state.for_good_hours / every):
+            steps = (*self._state.for_good, trainer.step)
+            self._state = replace(self._state, for_good=steps, for_good_hours=hours)
 
     def _write(self, checkpoint: Checkpoint, spare: set[int]) -> _Written:
-        """In the other thread."""
+        """Write a checkpoint and remove old ones, in the writing thread."""
         begun = time.thread_time()
         trouble = None
         try:
@@ -193,13 +190,13 @@ class Saver(Hook):
     def _describe(self, checkpoint: Checkpoint, error: OSError) -> str:
         text = f"{self._folder}: the checkpoint of step {checkpoint.step} could not be written: "
         text += f"{error.strerror or error}; it needs {format_bytes(checkpoint.num_bytes())}"
-        place = next((p for p in (self._folder, *self._folder.parents) if p.is_dir()), None)
-        if place is not None:
-            text += f", free are {format_bytes(shutil.disk_usage(place).free)}"
+        existing = next((p for p in (self._folder, *self._folder.parents) if p.is_dir()), None)
+        if existing is not None:
+            text += f", and {format_bytes(shutil.disk_usage(existing).free)} are free"
         return text
 
-    def _settle(self) -> None:
-        """Waits for the write at hand, if any, and says how it went where that is news."""
+    def _finish_writing(self) -> None:
+        """Wait for the current write, if any, and warn if its outcome differs from the last one's."""
         if self._writing is None:
             return
         written = self._writing.result()
@@ -208,6 +205,6 @@ class Saver(Hook):
         self.cpu_seconds += written.cpu_seconds
         before, self.trouble = self.trouble, written.trouble
         if written.trouble and not before:
-            self._warn(f"{written.trouble}; the run goes on, and the checkpoints before it stay")
+            self._warn(f"{written.trouble}; the run continues, and earlier checkpoints stay")
         elif before and not written.trouble:
             self._warn(f"{self._folder}: checkpoints are written again")

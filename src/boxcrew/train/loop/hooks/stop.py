@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: finish the step, save, leave; a second one leaves at once."""
+"""Ctrl-C and SIGTERM finish the step, save and end the run; a second signal ends it at once."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from types import FrameType
 from boxcrew.train.loop.trainer import Hook, Trainer
 from boxcrew.train.output.screen import Screen
 
-GRACE = 5.0
+GRACE = 5.0  # seconds in which a second signal is taken for the first one
 
 
 @contextmanager
-def left_to_others() -> Iterator[None]:
-    """For a process that ends when others do, who get the same signals: here they are not heard."""
-    kinds = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in kinds}
+def ignore_stop_signals() -> Iterator[None]:
+    """Ignore SIGINT and SIGTERM, in a process that ends when others do, which get the same signals."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
@@ -28,8 +27,8 @@ def left_to_others() -> Iterator[None]:
 
 
 class StopOnSignal(Hook):
-    """Of several replicas each may be told twice, by the system and by who started them: a second signal
-    within `grace` seconds of the first is the same one.
+    """Interrupts the run on SIGINT or SIGTERM. Each of several replicas may get a signal twice, from the
+    system and from its launcher: a second one within `grace` seconds is ignored.
     """
 
     name = "stop"
@@ -42,7 +41,7 @@ class StopOnSignal(Hook):
 
     def begin(self, trainer: Trainer) -> None:
         if threading.current_thread() is not threading.main_thread():
-            return  # only the main thread may handle signals: the embedding program keeps its own ways
+            return  # only the main thread may handle signals: an embedding program keeps its own handlers
 
         def stop(number: int, _: FrameType | None) -> None:
             if self._first is not None:
@@ -54,7 +53,7 @@ class StopOnSignal(Hook):
             if not self._grace:
                 self.restore()
             name = signal.Signals(number).name
-            self._screen.say(f"{name}: finishing the step and saving; once more stops at once")
+            self._screen.say(f"{name}: finishing the step and saving; a second signal stops at once")
             trainer.interrupt(f"stopped by {name}")
 
         for number in (signal.SIGINT, signal.SIGTERM):

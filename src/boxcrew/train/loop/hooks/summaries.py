@@ -1,4 +1,4 @@
-"""The numbers of training, every so many steps."""
+"""The numbers of training, written every `summaries.every_steps` steps."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from boxcrew.train.output.metrics import Metrics
 
 
 class Summaries(Hook):
-    """Means over the steps since the last line, and sums over the whole run for its summary. Both are kept
-    over a stop: a resumed run writes the lines that it would have written anyway.
+    """Writes means over the steps since the last line, and keeps sums over the full run for its summary. Both
+    survive a stop: a resumed run writes the same lines as one that was never stopped.
     """
 
     name = "summaries"
@@ -20,7 +20,7 @@ class Summaries(Hook):
         self._metrics = metrics
         self._every = every_steps
         self._sums: dict[str, float] = {}  # since the last line
-        self._counts: dict[str, int] = {}  # steps that each is of: not all have every term of the loss
+        self._counts: dict[str, int] = {}  # steps in each sum: not all have every loss term
         self._rate = 0.0
         self.num_images = 0
         self.seconds = 0.0
@@ -47,7 +47,7 @@ class Summaries(Hook):
         if trainer.step % self._every == 0:
             self._write(trainer)
 
-    def went_back(self, trainer: Trainer) -> None:
+    def after_rollback(self, trainer: Trainer) -> None:
         self._metrics.forget_after(trainer.step)
 
     def end(self, trainer: Trainer) -> None:
@@ -65,17 +65,15 @@ class Summaries(Hook):
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        self._sums, self._rate = dict(state["sums"]), state["rate"]
-        steps = self._sums.pop("steps", 0)  # as older runs have counted them, of all numbers alike
-        self._counts = dict(state.get("counts", dict.fromkeys(self._sums, int(steps))))
-        self.num_images = state["num_images"]
+        self._sums, self._counts = dict(state["sums"]), dict(state["counts"])
+        self._rate, self.num_images = state["rate"], state["num_images"]
         self.seconds, self.data_wait = state["seconds"], state["data_wait"]
 
     def _write(self, trainer: Trainer) -> None:
         sums, counts = self._sums, self._counts
         self._sums, self._counts = {}, {}
         means = [name for name in sums if name.partition("/")[0] in {"loss", "gradient_norm"}]
-        numbers = {name: sums[name] / counts[name] for name in means}  # none, where every step failed
+        numbers = {name: sums[name] / counts[name] for name in means}  # none if every step failed
         numbers |= {
             "rate": self._rate,
             "images_per_second": sums["images"] / sums["seconds"],

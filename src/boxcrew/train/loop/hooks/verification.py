@@ -1,4 +1,4 @@
-"""Predicted against measured: the first steps of a run show whether its plan was right."""
+"""Verification of the plan: the time and memory of the first steps against the prediction."""
 
 from __future__ import annotations
 
@@ -11,30 +11,32 @@ from boxcrew.plan.prediction import Prediction
 from boxcrew.train.loop.trainer import Hook, StepReport, Trainer
 from boxcrew.train.planning.planner import FirstSteps
 
-LEFT_OUT = 3  # of the first steps: they also make room and load libraries
-ENOUGH_STEPS, ENOUGH_SECONDS = 12, 10.0  # watched: as many, or three in at least that time
-FEWEST = 3
+WARM_UP_STEPS = 3  # not measured: they also allocate memory and load libraries
+ENOUGH_STEPS, ENOUGH_SECONDS = 12, 10.0  # measured: as many steps, or MIN_STEPS in at least that time
+MIN_STEPS = 3
 
 
 class Verification(Hook):
+    """Measures the first steps of this process and calls `on_measured` once."""
+
     name = "verification"
 
-    def __init__(self, judge: Callable[[Trainer, FirstSteps], None]) -> None:
-        self._judge = judge
+    def __init__(self, on_measured: Callable[[Trainer, FirstSteps], None]) -> None:
+        self._on_measured = on_measured
         self._reports: list[StepReport] = []
         self._num_seen = 0
-        self.found: FirstSteps | None = None
-        self._predicted: Prediction | None = None  # before anything was planned anew
+        self._measured: FirstSteps | None = None
+        self._predicted: Prediction | None = None
         self._device = "cpu"
 
     def to_json(self) -> dict[str, Any] | None:
-        """None where there were too few steps."""
-        if self.found is None:
+        """Return the prediction and the measurement; None if there were too few steps."""
+        if self._measured is None:
             return None
         measured = {
-            "step_seconds": self.found.step_seconds,
+            "step_seconds": self._measured.step_seconds,
             "mean_step_seconds": statistics.mean(report.seconds for report in self._reports),
-            "peak_bytes": self.found.peak_bytes,
+            "peak_bytes": self._measured.peak_bytes,
         }
         if self._predicted is None:
             return {"measured": measured}
@@ -48,35 +50,35 @@ class Verification(Hook):
 
     def after_step(self, trainer: Trainer, report: StepReport) -> None:
         self._num_seen += 1
-        if self.found is not None or self._num_seen <= LEFT_OUT or report.fault:
+        if self._measured is not None or self._num_seen <= WARM_UP_STEPS or report.fault:
             return
         self._reports.append(report)
         if self._has_enough:
-            self._end(trainer)
+            self._finish(trainer)
 
     def end(self, trainer: Trainer) -> None:
-        if self.found is None and len(self._reports) >= FEWEST:
-            self._end(trainer)
+        if self._measured is None and len(self._reports) >= MIN_STEPS:
+            self._finish(trainer)
 
     @property
     def _has_enough(self) -> bool:
         seconds = sum(report.seconds for report in self._reports)
         num = len(self._reports)
-        return num >= ENOUGH_STEPS or (num >= FEWEST and seconds >= ENOUGH_SECONDS)
+        return num >= ENOUGH_STEPS or (num >= MIN_STEPS and seconds >= ENOUGH_SECONDS)
 
-    def _end(self, trainer: Trainer) -> None:
-        self.found = FirstSteps(
-            step_seconds=_usual([report.seconds for report in self._reports], trainer.task.cycle),
-            wait_seconds=_usual([report.data_wait for report in self._reports], trainer.task.cycle),
+    def _finish(self, trainer: Trainer) -> None:
+        self._measured = FirstSteps(
+            step_seconds=_typical([report.seconds for report in self._reports], trainer.task.cycle),
+            wait_seconds=_typical([report.data_wait for report in self._reports], trainer.task.cycle),
             peak_bytes=peak_memory(trainer.deployment.own_clones[0].device),
         )
         plan = trainer.deployment.plan
-        self._predicted = plan.predicted if plan.num_processes == 1 else None  # else it is of all of them
+        self._predicted = plan.predicted if plan.num_processes == 1 else None  # else it is that of all
         self._device = trainer.deployment.own_clones[0].device
-        self._judge(trainer, self.found)
+        self._on_measured(trainer, self._measured)
 
 
-def _usual(seconds: Sequence[float], cycle: int) -> float:
-    """Of a step: the median of the means over as many steps as have all phases."""
-    whole = [seconds[start : start + cycle] for start in range(0, len(seconds) - cycle + 1, cycle)]
-    return statistics.median(statistics.fmean(part) for part in whole or [seconds])
+def _typical(seconds: Sequence[float], cycle: int) -> float:
+    """Return the median over cycles of the mean of their steps. A cycle has all phases of the task."""
+    cycles = [seconds[start : start + cycle] for start in range(0, len(seconds) - cycle + 1, cycle)]
+    return statistics.median(statistics.fmean(steps) for steps in cycles or [seconds])

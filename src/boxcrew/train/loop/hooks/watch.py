@@ -1,4 +1,4 @@
-"""Looks, while a network learns, whether it still learns what is of use."""
+"""A watch for overfitting: advice while training, if the evaluations no longer improve."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from boxcrew.train.output.screen import Screen
 
 
 @dataclass(frozen=True, kw_only=True)
-class _State:
-    total: float = 0.0  # of the losses since the last evaluation
+class _WatchState:
+    total: float = 0.0  # sum of the training losses since the last evaluation
     count: int = 0
     best_step: int = 0
-    best_loss: float | None = None  # in training, before the evaluation that was best
+    best_loss: float | None = None  # mean training loss before the best evaluation
     without_gain: int = 0  # evaluations since then
-    told: Mapping[str, Any] | None = None  # advice, once it was given
+    told: Mapping[str, Any] | None = None  # the advice, once it was given
 
 
 class Watch(Hook):
-    """Says once if the loss keeps falling in training while evaluations get no better; of a task whose loss
-    tells nothing, if evaluations get no better for longer.
+    """Warns once if the training loss keeps falling while evaluations get no better. For a task whose loss
+    says nothing about quality it warns if evaluations get no better for longer.
     """
 
     name = "watch"
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
-        self._state = _State()
+        self._state = _WatchState()
 
     @property
     def advice(self) -> tuple[Advice, ...]:
-        """That was given up to now."""
+        """The advice given so far."""
         return () if self._state.told is None else (Advice(**self._state.told),)
 
     def after_step(self, trainer: Trainer, report: StepReport) -> None:  # noqa: ARG002
@@ -53,21 +53,21 @@ class Watch(Hook):
             self._state = replace(state, best_step=trainer.step, best_loss=loss, without_gain=0)
             return
         state = replace(state, without_gain=state.without_gain + 1)
-        found = _advice(state, loss, loss_shows_progress=trainer.task.loss_shows_progress)
-        if found and state.told is None:
-            self._screen.say(f"advice: {found[0]}")
-            state = replace(state, told=found[0].to_json())
+        advice = _advice(state, loss, loss_shows_progress=trainer.task.loss_shows_progress)
+        if advice and state.told is None:
+            self._screen.say(f"advice: {advice[0]}")
+            state = replace(state, told=advice[0].to_json())
         self._state = state
 
     def state(self) -> dict[str, Any]:
         return asdict(self._state)
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        self._state = _State(**state)
+        self._state = _WatchState(**state)
 
 
-def _advice(state: _State, loss: float, *, loss_shows_progress: bool) -> tuple[Advice, ...]:
-    place = {"best_step": state.best_step, "evaluations": state.without_gain}
+def _advice(state: _WatchState, loss: float, *, loss_shows_progress: bool) -> tuple[Advice, ...]:
+    since = {"best_step": state.best_step, "evaluations": state.without_gain}
     if not loss_shows_progress:
-        return stalled(**place)
-    return overfitting_trend(**place, loss_then=state.best_loss or 0.0, loss_now=loss)
+        return stalled(**since)
+    return overfitting_trend(**since, loss_then=state.best_loss or 0.0, loss_now=loss)

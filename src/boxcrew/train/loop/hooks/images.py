@@ -1,17 +1,15 @@
-"""What people would rather look at: batches, predictions, histograms and curves."""
+"""Summaries to look at: images of batches and predictions, histograms, curves and the graph."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from boxcrew.core.types import Image
 from boxcrew.data.images.drawing import grid
 from boxcrew.data.images.reading import write_image
 from boxcrew.evaluate.evaluation import Evaluation
@@ -34,11 +32,11 @@ FILES = {
     "val/predictions": "val_batch0_pred.jpg",
     "val/made": "made.jpg",
 }
-"""Sheets that are also written to plots/; the others only TensorBoard shows."""
+"""The image sheets that are also written to plots/; the others are only in TensorBoard."""
 
 
-class Pictures(Hook):
-    """Draws the first batch, and what each examination found."""
+class ImageSummaries(Hook):
+    """Draws the first batch and the results of each evaluation."""
 
     name = "pictures"
 
@@ -48,56 +46,49 @@ class Pictures(Hook):
         config: SummariesConfig,
         task_data: TaskData,
         *,
-        board: TensorBoardLog,
+        tensorboard: TensorBoardLog,
         files: BestEffort,
     ) -> None:
         self._folder = folder
         self._config = config
-        self._subject = task_data
-        self._board = board
+        self._task_data = task_data
+        self._tensorboard = tensorboard
         self._files = files
 
     def after_step(self, trainer: Trainer, report: StepReport) -> None:  # noqa: ARG002
         if trainer.step != 1 or trainer.batch is None or trainer.batch.is_blank:
             return
         if self._config.images:
-            self._show(self._subject.draw_batch(trainer.batch, self._config.images), step=1)
+            self._show(self._task_data.draw_batch(trainer.batch, self._config.images), step=1)
         if self._config.graph:
-            task = on_cpu(trainer.learnt())
-            inputs = task.network_inputs(trainer.batch)[:1]
-            with eval_mode(task):  # being looked at must not move the BatchNorms' statistics
-                self._board.show(lambda writer: writer.add_graph(task.network, inputs))
+            task = on_cpu(trainer.eval_copy())
+            inputs = task.network_inputs(trainer.batch.select([0]))
+            with eval_mode(task):  # tracing must not update the statistics of BatchNorms
+                self._tensorboard.show(lambda writer: writer.add_graph(task.network, inputs))
 
     def on_result(self, trainer: Trainer, evaluation: Evaluation, is_best: bool) -> None:  # noqa: ARG002, FBT001
         if self._config.images:
-            self._show(self._subject.draw_detections(evaluation, self._config.images), step=trainer.step)
-        self._board.show(lambda writer: evaluation.show(writer, trainer.step))
-        if self._config.histograms and self._board.is_open:
-            task = on_cpu(trainer.learnt())
+            self._show(self._task_data.draw_detections(evaluation, self._config.images), step=trainer.step)
+        self._tensorboard.show(lambda writer: evaluation.show(writer, trainer.step))
+        if self._config.histograms and self._tensorboard.is_open:
+            task = on_cpu(trainer.eval_copy())
             outputs = _activations(trainer, task)
-            self._board.show(lambda writer: _add_histograms(writer, trainer.step, task, outputs))
+            self._tensorboard.show(lambda writer: _add_histograms(writer, trainer.step, task, outputs))
 
     def _show(self, sheets: ImageSheets, *, step: int) -> None:
         for name, images in sheets.items():
-            # One that is a sheet by itself stays as it is, to the pixel.
-            sheet = (
-                images[0] if len(images) == 1 else grid(images, columns=min(COLUMNS, len(images)), gap=GAP)
-            )
-            self._board.show(partial(_add_image, name=name, sheet=sheet, step=step))
+            sheet = images[0]  # a single image stays the same to the pixel
+            if len(images) != 1:
+                sheet = grid(images, columns=min(COLUMNS, len(images)), gap=GAP)
+            self._tensorboard.add_image(name, sheet, step)
             if name in FILES:
-                self._files.write(f"plots/{FILES[name]}", partial(self._store, FILES[name], sheet))
-
-    def _store(self, file: str, sheet: Image) -> None:
-        (self._folder / "plots").mkdir(exist_ok=True)
-        write_image(self._folder / "plots" / file, sheet)
-
-
-def _add_image(writer: SummaryWriter, *, name: str, sheet: Image, step: int) -> None:
-    writer.add_image(name, sheet, step, dataformats="HWC")
+                with self._files.writing(f"plots/{FILES[name]}"):
+                    (self._folder / "plots").mkdir(exist_ok=True)
+                    write_image(self._folder / "plots" / FILES[name], sheet)
 
 
 def on_cpu(task: Task) -> Task:
-    """Accelerators have better to do than summaries."""
+    """Return the task, or a copy of it, on the CPU: accelerators have better to do than summaries."""
     devices = {parameter.device.type for parameter in task.parameters()}
     return task if devices <= {"cpu"} else copy.deepcopy(task).cpu()
 
@@ -111,24 +102,24 @@ def _add_histograms(writer: SummaryWriter, step: int, task: Task, outputs: Mappi
 
 
 def _activations(trainer: Trainer, task: Task) -> Mapping[str, Tensor]:
-    """Outputs of the network's parts (two levels deep) for a few samples, in evaluation mode."""
+    """Return outputs of the network's modules, two levels deep, for a few samples in evaluation mode."""
     if trainer.batch is None:
         return {}
-    inputs = task.network_inputs(trainer.batch)[:4]
-    parts = {name: part for name, part in task.network.named_modules() if name and name.count(".") <= 1}
+    inputs = tuple(value[:4] for value in task.network_inputs(trainer.batch))
+    modules = {name: m for name, m in task.network.named_modules() if name and name.count(".") <= 1}
     outputs: dict[str, Tensor] = {}
 
     def keep(name: str) -> object:
-        def hook(module: nn.Module, given: object, output: object) -> None:  # noqa: ARG001
+        def hook(module: nn.Module, inputs: object, output: object) -> None:  # noqa: ARG001
             if isinstance(output, Tensor):
                 outputs[name] = output.detach().float().cpu()
 
         return hook
 
-    handles = [part.register_forward_hook(keep(name)) for name, part in parts.items()]
+    handles = [module.register_forward_hook(keep(name)) for name, module in modules.items()]
     try:
         with torch.no_grad(), eval_mode(task):
-            task.network(inputs)
+            task.network(*inputs)
     finally:
         for handle in handles:
             handle.remove()

@@ -1,4 +1,4 @@
-"""What fills the parameters before step 0, and the record of what it did."""
+"""The initialization of parameters before step 0: from scratch, published weights, or an earlier run."""
 
 from __future__ import annotations
 
@@ -34,29 +34,30 @@ from boxcrew.nets.weights import (
 
 @dataclass(frozen=True, kw_only=True)
 class InitReport:
-    """What was loaded, left out and missing; stored in the run and shown in short."""
+    """The tensors that were loaded, not used, and missing. It is written to `init.json`."""
 
     kind: str
     source: str
     how: str = ""
     loaded: tuple[str, ...] = ()
-    remade: tuple[str, ...] = ()  # carried over for the classes or characters that both sets have
-    left_out: tuple[str, ...] = ()  # in the file, not used; counters of BatchNorms are not worth a word
+    remade: tuple[str, ...] = ()  # copied row by row for the classes or characters that both sets have
+    left_out: tuple[str, ...] = ()  # in the file, not used; without the counters of BatchNorms
     missing: tuple[str, ...] = ()  # in the network, not in the file: they keep their random start
     kept_classes: tuple[str, ...] = ()
     kept_characters: str = ""
 
     def sentence(self) -> str:
+        """Return the line for the screen."""
         if not self.loaded and not self.remade:
             return f"init: {self.source}"
-        parts = [f"init: {self.kind} from {self.source}: {len(self.loaded)} tensors loaded {self.how}"]
+        texts = [f"init: {self.kind} from {self.source}: {len(self.loaded)} tensors loaded {self.how}"]
         if self.remade:
             characters = [counted(len(self.kept_characters), "character")] if self.kept_characters else []
             kept = ", ".join([*self.kept_classes, *characters]) or "none"
-            parts.append(f"{len(self.remade)} re-made for the data here (kept: {kept})")
-        parts.append(f"{len(self.left_out)} left out")
-        parts.append(f"{len(self.missing)} not in the file (random start)")
-        return ", ".join(parts)
+            texts.append(f"{len(self.remade)} adapted to the new data (kept: {kept})")
+        texts.append(f"{len(self.left_out)} not used")
+        texts.append(f"{len(self.missing)} not in the file (random start)")
+        return ", ".join(texts)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -68,6 +69,7 @@ class InitConfig(Config, ABC):
     kinds: ClassVar[dict[str, type[InitConfig]]] = {}
 
     kind: str
+    """What fills the weights before step 0."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -75,34 +77,37 @@ class InitConfig(Config, ABC):
 
     @abstractmethod
     def fill(self, network: Network) -> InitReport:
-        """Fills the network's parameters in place, and says what it did."""
+        """Initialize the network's parameters in place and report what was done."""
 
 
 def init_config_class(kind: str) -> type[InitConfig]:
     if kind not in InitConfig.kinds:
-        raise UsageError(f"init={kind}: no such way to begin; {suggest(kind, list(InitConfig.kinds))}")
+        raise UsageError(f"init={kind}: no such initialization; {suggest(kind, list(InitConfig.kinds))}")
     return InitConfig.kinds[kind]
 
 
 class Scratch(InitConfig):
-    """Random numbers, from the run's seed."""
+    """Random weights from the seed of the run."""
 
     kind: Literal["scratch"] = "scratch"
 
-    def fill(self, network: Network) -> InitReport:  # noqa: ARG002 - networks are made filled
+    def fill(self, network: Network) -> InitReport:  # noqa: ARG002 - networks are built with random weights
         return InitReport(kind=self.kind, source="scratch: random weights from the seed")
 
 
-Colour = Annotated[tuple[float, float, float], commas]
+Color = Annotated[tuple[float, float, float], commas]
 
 
 class Pretrained(InitConfig):
-    """A backbone's published weights."""
+    """Published weights for the backbone; the rest is random."""
 
     kind: Literal["pretrained"] = "pretrained"
-    weights: str = "efficientnet_lite0"  # that package, a weight file, or a timm name (downloads)
-    mean: Colour | None = None  # of 0..1 pixels, where the file's differ from the usual
-    std: Colour | None = None
+    weights: str = "efficientnet_lite0"
+    """efficientnet_lite0 (a Python package), a weight file, or a timm name, which is downloaded."""
+    mean: Color | None = None
+    """Mean of 0..1 pixels that the weights expect, if it is not the usual one."""
+    std: Color | None = None
+    """Standard deviation of 0..1 pixels that the weights expect, if it is not the usual one."""
 
     def fill(self, network: Network) -> InitReport:
         prefix, normalize = network.backbone_prefix(), network.normalization()
@@ -112,28 +117,28 @@ class Pretrained(InitConfig):
                 advice="init=scratch, or init=finetune init.checkpoint= with weights of the same network",
             )
         weights = self._weights(features_only=not network.full_backbone)
-        is_grey = normalize is not None and len(normalize.mean) == 1
-        found = summed_over_colours(weights.state) if is_grey else weights.state
+        is_gray = normalize is not None and len(normalize.mean) == 1
+        state = summed_over_colours(weights.state) if is_gray else weights.state
         wanted = {n.removeprefix(prefix): t for n, t in _floats(network).items() if n.startswith(prefix)}
-        fitted, how = match_state(wanted, found)
+        fitted, how = match_state(wanted, state)
         if len(fitted) < len(wanted) / 2:  # a few shapes agree by chance in any two networks
             raise ModelError(
-                f"init.weights={self.weights}: only {len(fitted)} of its {len(found)} tensors fit "
+                f"init.weights={self.weights}: only {len(fitted)} of its {len(state)} tensors fit "
                 f"the backbone, which has {len(wanted)}",
-                advice=f"its first is {_describe(found)}; the backbone's is {_describe(wanted)}",
+                advice=f"its first is {_describe(state)}; the backbone's is {_describe(wanted)}",
             )
         _load(network, {prefix + name: value for name, value in fitted.items()})
         if normalize is not None:
             usual_mean, usual_std = network.expected_normalization()
-            colours = (self.mean or weights.mean or usual_mean, self.std or weights.std or usual_std)
-            normalize.set(*((fmean(values),) if is_grey else values for values in colours))
+            statistics = (self.mean or weights.mean or usual_mean, self.std or weights.std or usual_std)
+            normalize.set(*((fmean(values),) if is_gray else values for values in statistics))
         used = {id(value) for value in fitted.values()}
         return InitReport(
             kind=self.kind,
             source=weights.source,
             how=how,
             loaded=tuple(prefix + name for name in fitted),
-            left_out=tuple(name for name, t in found.items() if id(t) not in used and t.is_floating_point()),
+            left_out=tuple(name for name, t in state.items() if id(t) not in used and t.is_floating_point()),
             missing=tuple(prefix + name for name in wanted if name not in fitted),
         )
 
@@ -146,24 +151,28 @@ class Pretrained(InitConfig):
 
 
 class Resume(InitConfig):
-    """Everything of another run: it goes on in a directory of its own. (A run goes on in its own directory by
-    itself.)
+    """The full state of another run, continued in a new directory. (In its own directory a run is resumed
+    without this.)
     """
 
     kind: Literal["resume"] = "resume"
     run: Path
+    """Run directory to continue in a new directory."""
 
     def fill(self, network: Network) -> InitReport:  # noqa: ARG002 - the trainer loads more than weights
         return InitReport(kind=self.kind, source=f"resume: the newest checkpoint of {self.run}")
 
 
 class Finetune(InitConfig):
-    """A whole network trained before, for these classes or others; torchvision's `ssd300_vgg16` too."""
+    """The weights of a trained network, for the same or other classes; also torchvision's `ssd300_vgg16`."""
 
     kind: Literal["finetune"] = "finetune"
-    checkpoint: Path  # a run directory, or a weight file
-    exclude: Names = ()  # patterns of names to leave out
-    rename: dict[str, str] = Field(default_factory=dict)  # beginnings in the file -> what they are here
+    checkpoint: Path
+    """Run directory or weight file to start from."""
+    exclude: Names = ()
+    """Patterns of tensor names to leave out."""
+    rename: dict[str, str] = Field(default_factory=dict)
+    """Prefixes in the file, and what they are called here."""
 
     def fill(self, network: Network) -> InitReport:
         weights = read_weights(find_weights(self.checkpoint, which="best"))
@@ -183,21 +192,18 @@ class Finetune(InitConfig):
                 f"{weights.source}: none of its tensors fits this network",
                 advice=f"its first is {_describe(state)}; the network's is {_describe(wanted)}",
             )
-        _load(network, same | rows)
+        used = same | rows
+        _load(network, used)
         return InitReport(
             kind=self.kind,
             source=weights.source,
             how="by name",
             loaded=tuple(same),
             remade=tuple(rows),
-            left_out=tuple(
-                name
-                for name, t in state.items()
-                if name not in same and name not in rows and t.is_floating_point()
-            ),
-            missing=tuple(name for name in wanted if name not in same and name not in rows),
+            left_out=tuple(n for n, t in state.items() if n not in used and t.is_floating_point()),
+            missing=tuple(name for name in wanted if name not in used),
             kept_classes=tuple(name for name in network.classes if name in old_classes) if rows else (),
-            kept_characters=_shared(network.meaning["alphabet"], facts["meaning"]["alphabet"])
+            kept_characters=_common(network.meaning["alphabet"], facts["meaning"]["alphabet"])
             if tokens
             else "",
         )
@@ -220,8 +226,8 @@ class Finetune(InitConfig):
 
 
 def matching(names: Sequence[str] | State, patterns: Sequence[str], setting: str) -> set[str]:
-    """The names that any pattern matches; a pattern that matches none is an error."""
-    found: set[str] = set()
+    """Return the names that any pattern matches; raise `UsageError` for a pattern that matches none."""
+    matched: set[str] = set()
     for pattern in patterns:
         hits = {name for name in names if fnmatchcase(name, pattern)}
         if not hits:
@@ -229,26 +235,21 @@ def matching(names: Sequence[str] | State, patterns: Sequence[str], setting: str
                 f"{setting}: {pattern!r} matches no parameter",
                 advice=f"names look like {', '.join(list(names)[:3])}",
             )
-        found |= hits
-    return found
+        matched |= hits
+    return matched
 
 
 def remake_class_rows(network: Network, offered: State, old_classes: tuple[str, ...]) -> State:
-    """The class heads for this network's classes: rows of the background and of classes known by name come
-    from `offered`, the others keep their random start. Empty where the classes are the same, in order.
+    """Return the class heads for this network's classes: rows of the background and of classes with the same
+    name come from `offered`, the others keep their random start. Empty if the classes are the same, in order.
     """
     background = range(network.background_rows)
-    return _remade(
-        network,
-        offered,
-        network.class_tensors(),
-        (*background, *old_classes),
-        (*background, *network.classes),
-    )
+    old_names, new_names = (*background, *old_classes), (*background, *network.classes)
+    return _remade(network, offered, network.class_tensors(), old_names, new_names)
 
 
 def remake_token_rows(network: Network, offered: State, old_meaning: Mapping[str, Any]) -> State:
-    """The same for what has a row for each character."""
+    """Return the tensors with a row for each character, with the rows of known characters from `offered`."""
     tensors = dict.fromkeys(network.token_tensors(), 1)
     if not tensors or "alphabet" not in old_meaning:
         return {}
@@ -256,11 +257,11 @@ def remake_token_rows(network: Network, offered: State, old_meaning: Mapping[str
 
 
 RowNames = tuple[str | int, ...]
-"""Numbers are of rows that are the same in any set."""
+"""The names of rows; numbers are those of rows that every data set has."""
 
 
-def _shared(ours: str, theirs: str) -> str:
-    return "".join(one for one in ours if one in theirs)
+def _common(ours: str, theirs: str) -> str:
+    return "".join(character for character in ours if character in theirs)
 
 
 def _token_names(meaning: Mapping[str, Any]) -> RowNames:
@@ -270,12 +271,12 @@ def _token_names(meaning: Mapping[str, Any]) -> RowNames:
 def _remade(
     network: Network, offered: State, tensors: Mapping[str, int], old_names: RowNames, new_names: RowNames
 ) -> State:
-    """`tensors`: how many blocks of these rows each has."""
+    """Return the named tensors with known rows copied. `tensors` says how many blocks of rows each has."""
     if old_names == new_names:
         return {}
-    old_places = {name: row for row, name in enumerate(old_names)}
-    new_rows = [row for row, name in enumerate(new_names) if name in old_places]
-    old_rows = [old_places[new_names[row]] for row in new_rows]
+    row_of = {name: row for row, name in enumerate(old_names)}
+    new_rows = [row for row, name in enumerate(new_names) if name in row_of]
+    old_rows = [row_of[new_names[row]] for row in new_rows]
     state = network.state_dict()
     remade: State = {}
     for name, blocks in tensors.items():

@@ -1,4 +1,4 @@
-"""What may be different when a run goes on."""
+"""Settings that may change when a run is resumed."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from boxcrew.core.config import to_yaml
 from boxcrew.core.errors import UsageError
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.schedule import ScheduleConfig
-from boxcrew.train.run.changes import (
+from boxcrew.train.run.resuming import (
     FREE,
-    PLACES,
-    as_settled,
+    PATHS,
     changes_since,
-    record,
+    describe_changes,
+    record_changes,
     require_same_batch,
-    sentences,
+    with_resolved_auto,
 )
 from tests.helpers.plans import plan_of
 
@@ -35,24 +35,24 @@ def test_what_is_left_to_the_data_stays_as_it_was_settled(tmp_path: Path) -> Non
     auto = RunConfig(epochs=7).changed({"detector": {"min_scale": "auto", "max_scale": "auto"}})
     settled = auto.changed({"detector": {"min_scale": 0.21, "max_scale": 0.7}})
     (tmp_path / "config.yaml").write_text(to_yaml(settled))
-    assert as_settled(tmp_path, auto).task == settled.task
+    assert with_resolved_auto(tmp_path, auto).task == settled.task
     other = auto.changed({"detector": {"min_scale": 0.3}})
     assert (
-        as_settled(tmp_path, other).tree()["detector"]["min_scale"] == 0.3
+        with_resolved_auto(tmp_path, other).tree()["detector"]["min_scale"] == 0.3
     )  # given: for `changes_since` to refuse
 
 
 def test_of_another_detector_nothing_is_taken(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(to_yaml(RunConfig(epochs=7).changed({"detector": "ssd"})))
     auto = RunConfig(epochs=7).changed({"detector": {"min_scale": "auto"}})
-    assert as_settled(tmp_path, auto) == auto
+    assert with_resolved_auto(tmp_path, auto) == auto
 
 
 def test_nothing(tmp_path: Path, begun: RunConfig) -> None:
     changes = changes_since(tmp_path, begun.changed({"out": "elsewhere", "name": "other"}))
     assert changes == {}
-    assert sentences(changes, begun) == []
-    record(tmp_path, changes, step=3)
+    assert describe_changes(changes, begun) == []
+    record_changes(tmp_path, changes, step=3)
     assert not (tmp_path / "changes.jsonl").exists()
 
 
@@ -78,12 +78,12 @@ def test_what_says_nothing_about_the_past_is_allowed_and_recorded(
     assert {key: changes[key][1] for key in expected} == {key: new for key, (_, new) in expected.items()}
     assert changes.keys() == expected.keys()
     for step in (3, 8):
-        record(tmp_path, changes, step=step)
+        record_changes(tmp_path, changes, step=step)
     lines = [json.loads(line) for line in (tmp_path / "changes.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [3, 8]
     for key, (_, new) in expected.items():
         assert lines[0]["changes"][key]["to"] == new
-        assert key in sentences(changes, begun)[0]
+        assert key in describe_changes(changes, begun)[0]
 
 
 @pytest.mark.parametrize(
@@ -115,14 +115,14 @@ def test_what_would_change_the_past_is_refused_by_name(
 
 def test_every_group_is_one_or_the_other() -> None:
     """A new setting is refused until somebody has thought about it."""
-    assert set(RunConfig.model_fields) >= FREE | PLACES
+    assert set(RunConfig.model_fields) >= FREE | PATHS
 
 
 @pytest.mark.parametrize(
     ("schedule", "said"),
     [
-        ({"name": "cosine", "warmup": 0}, "cosine are shares"),
-        ({"name": "fixed", "warmup": 0.1}, "warmup are shares"),
+        ({"name": "cosine", "warmup": 0}, "cosine are relative"),
+        ({"name": "fixed", "warmup": 0.1}, "warmup are relative"),
         ({"name": "fixed", "warmup": 0}, None),
         ({"name": "exponential", "warmup": 0}, None),
     ],
@@ -132,7 +132,7 @@ def test_a_longer_run_is_told_about_its_schedule(
 ) -> None:
     changes = changes_since(tmp_path, begun.changed({"epochs": 9}))
     config = begun.model_copy(update={"schedule": ScheduleConfig.of(schedule)})
-    lines = sentences(changes, config)
+    lines = describe_changes(changes, config)
     assert len(lines) == (1 if said is None else 2)
     assert said is None or said in lines[1]
 

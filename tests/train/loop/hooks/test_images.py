@@ -1,4 +1,4 @@
-"""What a run shows of its pictures."""
+"""Images that a run shows in TensorBoard and writes to plots/."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from boxcrew.core.types import Image
 from boxcrew.data.images.reading import read_image
 from boxcrew.tasks import frechet_features
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.run.run import train
+from boxcrew.train.run import train
 from tests.helpers.made_examples import write_classes
 
 
@@ -35,7 +35,7 @@ def test_a_gan_shows_what_it_makes_after_each_epoch(tmp_path: Path, monkeypatch:
         "batch": 8,
         "task": {"width": 4, "latent": 6, "fill": "he"},
         "optim": {"rate": 0.01},
-        "probe": False,
+        "trial": False,
         "loader": {"workers": 0},
         "deploy": {"threads": 1},
         "summaries": {"images": 1, "histograms": False},

@@ -1,4 +1,4 @@
-"""What fills a network before the first step, seen by what the network then says."""
+"""The initialization of a network, seen by its outputs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from boxcrew.nets.weights import save_weights
 from boxcrew.tasks.data import DataFacts
 from boxcrew.tasks.net_configs import RnnConfig, TimmConfig
 from boxcrew.tasks.sequence import SequenceConfig, SequenceData
-from boxcrew.train.run.init import Finetune, Pretrained, Scratch, init_config_class, matching
+from boxcrew.train.init import Finetune, Pretrained, Scratch, init_config_class, matching
 
 BACKBONE = "mobilenetv3_small_050"
 OLD = ("cup", "pot", "jug")
@@ -77,7 +77,7 @@ def test_the_same_classes_give_the_same_network(old: SsdLite, old_file: Path) ->
     assert len(report.loaded) == num_floats(net)
     assert report.remade == report.left_out == report.missing == report.kept_classes == ()
     assert f"{num_floats(net)} tensors loaded by name" in report.sentence()
-    assert "0 left out" in report.sentence()
+    assert "0 not used" in report.sentence()
 
 
 @pytest.mark.parametrize(

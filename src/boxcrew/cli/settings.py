@@ -1,0 +1,39 @@
+"""The command `boxcrew settings`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from fnmatch import fnmatch
+
+from boxcrew.cli.output import make_screen, parse_settings, print_json
+from boxcrew.core.errors import UsageError
+from boxcrew.core.registry import suggest
+from boxcrew.train.settings import Setting, list_settings
+
+
+def settings_command(words: list[str], *, as_json: bool) -> None:
+    """Print all settings, or those whose key or documentation matches a pattern."""
+    positional, _ = parse_settings(words, positional=1)
+    every = list_settings()
+    matching = [setting for setting in every if not positional or _matches(setting, positional[0])]
+    if not matching:
+        keys = sorted({setting.key for setting in every})
+        raise UsageError(f"{positional[0]}: no such setting; {suggest(positional[0], keys)}")
+    if as_json:
+        print_json([asdict(setting) for setting in matching])
+        return
+    rows = [
+        (setting.key, setting.default, setting.type, " ".join((setting.text, _only_with(setting))).strip())
+        for setting in matching
+    ]
+    make_screen(as_json=False).table("settings", ("setting", "default", "type", ""), rows, numbers=False)
+
+
+def _matches(setting: Setting, pattern: str) -> bool:
+    if any(sign in pattern for sign in "*?["):
+        return fnmatch(setting.key, pattern)
+    return pattern.lower() in setting.key.lower() or pattern.lower() in setting.text.lower()
+
+
+def _only_with(setting: Setting) -> str:
+    return f"({', '.join(setting.choices)})" if setting.choices else ""

@@ -1,0 +1,79 @@
+"""The plan of a run: made once from what is known, and once more after a trial of real steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from boxcrew.core.errors import UsageError
+from boxcrew.hardware.machine import Host, Machine
+from boxcrew.plan.plan import Plan
+from boxcrew.tasks.base import Task
+from boxcrew.tasks.data import LoaderOptions, TaskData
+from boxcrew.train.config import RunConfig
+from boxcrew.train.loop.schedule import RunLimits
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.planning.planner import Planner
+from boxcrew.train.planning.trial import is_trial_worthwhile
+from boxcrew.train.planning.workload import account_for, workload_for
+
+
+def propose_plan(
+    config: RunConfig,
+    machine: Machine,
+    task_data: TaskData,
+    task: Task,
+    *,
+    hosts: Sequence[Host] = (),
+    is_here: bool = True,
+) -> tuple[Planner, Plan]:
+    """Return a planner with all that is known before training, and its plan.
+
+    What recomputing activations would cost takes long to find out: that is done only if the settings ask for
+    it, or if no other plan has enough memory.
+    """
+    recompute = config.deploy.recompute is True or config.plan is not None or config.goal.kind == "smallest"
+    workload = workload_for(config, task_data, task, recompute=recompute)
+    num_samples = task_data.num_train
+    planner = Planner.of(config, machine, workload, num_samples=num_samples, hosts=hosts, is_here=is_here)
+    if recompute:
+        return planner, planner.plan()
+    with suppress(UsageError):
+        plan = planner.plan()
+        if plan.predicted is None or all(memory.is_enough for memory in plan.predicted.memory):
+            return planner, plan
+    recomputed = account_for(config, task, task_data.largest_batch, recompute=True).recomputed
+    planner = replace(planner, workload=workload.model_copy(update={"recomputed": recomputed}))
+    return planner, planner.plan()
+
+
+def can_try(config: RunConfig, plan: Plan) -> bool:
+    """Return whether steps of a plan can be tried: one that was given is not changed, and a TPU has no room
+    for a second process.
+    """
+    on_xla = any(clone.device.startswith("xla") for clone in plan.clones)
+    return config.plan is None and plan.num_processes == 1 and not on_xla
+
+
+def wants_trial(config: RunConfig, plan: Plan, limits: RunLimits) -> bool:
+    """Return whether a run tries steps first; `trial=auto` does if the run is long."""
+    wanted = is_trial_worthwhile(limits) if config.trial == "auto" else config.trial
+    return wanted and can_try(config, plan)
+
+
+def plan_after_trial(
+    planner: Planner, plan: Plan, task_data: TaskData, screen: Screen
+) -> tuple[Planner, Plan]:
+    """Try a few steps of a plan; return a planner that knows what they took, and its plan."""
+    screen.say("measuring a few steps in a separate process")
+    options = LoaderOptions(batch=plan.micro_batches(plan.batch)[0], seed=planner.config.seed)
+    batch = next(task_data.loader(options).batches())
+    planner = planner.with_trial(plan, task_data.facts, batch)
+    for failure in planner.observed.failures:
+        screen.warn(failure)
+    try:
+        return planner, planner.plan()
+    except UsageError as error:  # the first plan was predicted to have enough memory, and may have
+        screen.warn(f"no plan has enough memory by the measured steps: {error.message}")
+        return planner, plan

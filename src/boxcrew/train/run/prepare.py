@@ -1,0 +1,118 @@
+"""The preparation of a run: everything is decided here, before anything is written or trained."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from boxcrew.core.version import VERSION
+from boxcrew.deploy.processes.collectives import ReplicaGroup
+from boxcrew.evaluate.advice import MAX_LINES_BEFORE, worst
+from boxcrew.hardware.machine import Host
+from boxcrew.hardware.probe import probe_machine
+from boxcrew.plan.explain import expectations
+from boxcrew.plan.plan import Plan
+from boxcrew.tasks.base import Task
+from boxcrew.train.config import RunConfig
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.planning.from_settings import require_replicas, resumed_plan
+from boxcrew.train.planning.propose import plan_after_trial, propose_plan, wants_trial
+from boxcrew.train.run.data import open_task
+from boxcrew.train.run.directory import stored_advice
+from boxcrew.train.run.resuming import (
+    Resumed,
+    changes_since,
+    describe_changes,
+    find_resumed,
+    require_resumable,
+    with_resolved_auto,
+)
+from boxcrew.train.run.session import Session
+from boxcrew.train.run.setup import RunSetup
+
+
+def prepare(config: RunConfig, folder: Path, screen: Screen, group: ReplicaGroup) -> Session:
+    """Return a session that is ready to run in `folder`, with its data, task, plan and start decided."""
+    resumed = find_resumed(folder, config, screen)
+    if resumed is not None:
+        config = with_resolved_auto(resumed.folder, config)
+    changes = changes_since(folder, config) if resumed is not None and resumed.is_own else {}
+    machine = probe_machine()
+    screen.say(f"boxcrew {VERSION}, torch {torch.__version__}, Python {platform.python_version()}")
+    screen.say(f"machine: {machine.headline()}")
+    config, task_data, task = open_task(config, screen)
+    screen.say(task_data.describe(task))
+    hosts = group.hosts or (Host(name="", machine=machine, ranks=(0,)),)
+    planner, plan = propose_plan(config, machine, task_data, task, hosts=hosts)
+    require_replicas(plan, group.size)
+    setup = RunSetup.of(config, plan, task_data, task=task, folder=folder, screen=screen)
+    init = _initialize(config, task, resumed, screen)
+    if resumed is None:
+        advice = _advice(setup)
+        _warn_of_random_layers(setup, plan, init)
+        if wants_trial(config, plan, setup.limits):
+            planner, plan = plan_after_trial(planner, plan, task_data, screen)
+    else:
+        advice = stored_advice(folder)
+        require_resumable(setup, resumed, plan)
+        plan = planner.with_prediction(resumed_plan(plan, resumed.folder, machine, config))
+    for line in (*describe_changes(changes, config), *_describe_plan(config, plan)):
+        screen.say(line)
+    return Session(
+        setup=setup,
+        planner=planner,
+        plan=plan,
+        group=group,
+        checkpoint=resumed.checkpoint if resumed is not None else None,
+        machine=machine,
+        init=init,
+        advice=advice,
+        changes=changes,
+    )
+
+
+def _initialize(config: RunConfig, task: Task, resumed: Resumed | None, screen: Screen) -> Mapping[str, Any]:
+    """Initialize the parameters and return a report. A checkpoint of the run itself precedes `init=`."""
+    if resumed is not None and resumed.is_own:
+        step = resumed.checkpoint.step
+        ignored = f"; init={config.init.kind} is ignored" if config.init.kind != "scratch" else ""
+        screen.say(f"init: continuing from this run's own checkpoint at step {step}{ignored}")
+        return {"kind": "own checkpoint", "step": step, "passed_over": config.init.kind}
+    report = config.init.fill(task.network)
+    screen.say(report.sentence())
+    return report.to_json()
+
+
+def _advice(setup: RunSetup) -> list[dict[str, Any]]:
+    """Return all advice on the data and the network; print the most important."""
+    from_scratch = setup.config.init.kind == "scratch"
+    advice = setup.task_data.advice(setup.task, from_scratch=from_scratch)
+    for item in worst(advice, limit=MAX_LINES_BEFORE):
+        setup.screen.say(f"advice: {item}")
+    return [item.to_json() for item in worst(advice, limit=len(advice))]
+
+
+def _warn_of_random_layers(setup: RunSetup, plan: Plan, init: Mapping[str, Any]) -> None:
+    """Warn of layers that stay at their random start: they spoil all layers after them."""
+    task = setup.task
+    remade = init["remade"] if set(task.network.classes) <= set(init["kept_classes"]) else ()
+    loaded = {f"{task.network_name}.{name}" for name in (*init["loaded"], *remade)}
+    random = sorted(setup.freeze.never_learn - loaded)
+    if random:
+        setup.screen.warn(
+            f"{len(random)} tensors are frozen at their random start, such as {random[0]}; "
+            "add them to trainable=, or load weights for them (init=)"
+        )
+    if plan.batch_norm == "frozen" and setup.config.init.kind == "scratch":
+        setup.screen.warn("deploy.batch_norm=frozen with init=scratch: BatchNorms never learn any statistics")
+
+
+def _describe_plan(config: RunConfig, plan: Plan) -> list[str]:
+    lines = [*plan.explain(), *expectations(plan), *config.optim.explain(plan.batch)]
+    if config.plan is not None:
+        lines.insert(0, f"{config.plan} is used as it is: batch=, device= and deploy.* are ignored")
+    return [f"plan: {line}" for line in lines]

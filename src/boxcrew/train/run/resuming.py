@@ -1,0 +1,215 @@
+"""Resuming a run: the checkpoint to continue from, the settings that may change, and what must not."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from boxcrew.core.config import Tree, read_yaml
+from boxcrew.core.errors import ModelError, UsageError
+from boxcrew.deploy.optimizer_state import check_slots
+from boxcrew.plan.plan import Plan
+from boxcrew.train.config import LIMITS, RunConfig
+from boxcrew.train.init import Resume
+from boxcrew.train.loop.checkpoint import Checkpoint, newest_checkpoint
+from boxcrew.train.loop.hooks.evaluation import EvaluationState, forget_best
+from boxcrew.train.loop.optim import optimizer_of
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.run.directory import read_record, require_run
+from boxcrew.train.run.setup import RunSetup
+
+FREE = {
+    *LIMITS,
+    "device",
+    "plan",
+    "goal",
+    "trial",
+    "loader",
+    "deploy",
+    "saver",
+    "evaluation",
+    "summaries",
+    "guard",
+}
+"""Settings, and groups of them, that may change: they do not affect the steps already done."""
+
+FIXED = {"evaluation.metric"}  # it decides the best weights: values of two metrics cannot be compared
+PATHS = {"out", "name"}  # not settings of the training
+
+Changes = dict[str, tuple[Any, Any]]
+"""Dotted key -> value before and now."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Resumed:
+    """The run to continue: this run itself (`is_own`), or the one that `init=resume` names."""
+
+    folder: Path
+    checkpoint: Checkpoint
+    is_own: bool
+
+
+def find_resumed(folder: Path, config: RunConfig, screen: Screen) -> Resumed | None:
+    """Return what a run in `folder` continues from, or None if it is new."""
+    checkpoint, problems = newest_checkpoint(folder / "checkpoints")
+    if checkpoint is not None:
+        for problem in problems:
+            screen.warn(f"{problem}; an older checkpoint is used")
+        return Resumed(folder=folder, checkpoint=checkpoint, is_own=True)
+    if problems:
+        raise ModelError(
+            f"{folder}: none of its checkpoints can be used: {problems[0]}",
+            advice="start a new run with another out=; its weights, if any, can be the start: init=finetune",
+        )
+    if any((folder / "weights").glob("*.safetensors")):
+        raise UsageError(
+            f"out={folder}: has weights, but no checkpoint to continue from",
+            advice="give a directory that does not exist yet",
+        )
+    return _other_run(config.init) if isinstance(config.init, Resume) else None
+
+
+def _other_run(init: Resume) -> Resumed:
+    folder = require_run(init.run)
+    checkpoint, problems = newest_checkpoint(folder / "checkpoints")
+    if checkpoint is None:
+        reason = problems[0] if problems else "it has no finished checkpoint"
+        raise ModelError(f"init.run={init.run}: cannot be resumed: {reason}")
+    # The best weights so far are in the other directory.
+    return Resumed(folder=folder, checkpoint=forget_best(checkpoint), is_own=False)
+
+
+def require_resumable(setup: RunSetup, resumed: Resumed, plan: Plan) -> None:
+    """Raise an error, before anything is written, if a run cannot continue with these settings and data."""
+    _require_same_model(setup, resumed.checkpoint)
+    if resumed.is_own:
+        require_same_batch(setup.folder, plan)
+        _refuse_finished(setup, resumed.checkpoint)
+
+
+def _require_same_model(setup: RunSetup, checkpoint: Checkpoint) -> None:
+    """Raise `ModelError` if the checkpoint is of another network, other classes or another optimizer."""
+    advice = "give the settings and the data that the run began with, or another out="
+    try:
+        setup.task.load_state_dict(checkpoint.tensors_by_owner()["task"])
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())
+        raise ModelError(f"{setup.folder}: its checkpoint does not fit: {reason}", advice=advice) from None
+    before = read_record(setup.folder, "data_report.json")
+    classes, now = before.get("classes", []), setup.task_data.facts["classes"]
+    if classes and classes != now:
+        raise ModelError(
+            f"{setup.folder}: was begun with the classes {', '.join(classes)}; the data has {', '.join(now)}",
+            advice=advice,
+        )
+    digest = setup.task_data.digest()
+    if before.get("digest", digest) != digest:
+        setup.screen.warn(
+            "the data has changed since this run began: it continues with the data as it is now, and will "
+            "not be the same as a run without a stop"
+        )
+    check_slots(optimizer_of(setup.task, setup.config.optim), checkpoint.state["optimizer"])
+
+
+def _refuse_finished(setup: RunSetup, checkpoint: Checkpoint) -> None:
+    """Raise `UsageError` if the run has ended. One that was killed before it wrote its summary has not."""
+    summary = read_record(setup.folder, "summary.json")
+    if (summary.get("state"), summary.get("steps")) != ("finished", checkpoint.step):
+        return
+    patience = setup.config.evaluation.patience
+    if setup.limits.progress(checkpoint.step, checkpoint.state["elapsed"]).fraction >= 1:
+        advice = "to train longer give more epochs=, steps= or time="
+    elif patience and EvaluationState.of(checkpoint).without_gain >= patience:
+        advice = "to train longer give a higher evaluation.patience="
+    else:
+        return
+    raise UsageError(f"run={setup.folder}: already finished at step {checkpoint.step}", advice=advice)
+
+
+def changes_since(folder: Path, config: RunConfig) -> Changes:
+    """Return the settings that differ from those of the stored run; raise `UsageError` if one must not."""
+    stored = RunConfig.of(read_yaml(folder / "config.yaml"))
+    before, now = _flat(stored.tree()), _flat(config.tree())
+    changes = {
+        key: (before.get(key), now.get(key))
+        for key in sorted({*before, *now} - PATHS)
+        if before.get(key) != now.get(key)
+    }
+    for key, (old, new) in changes.items():
+        if key in FIXED or key.partition(".")[0] not in FREE:
+            raise UsageError(
+                f"{key}={new}: the run in {folder} was begun with {old}: changing it would change the past",
+                advice="start a new run with another out=, and init=resume init.run=… (all of its state) "
+                "or init=finetune init.checkpoint=… (its weights)",
+            )
+    return changes
+
+
+def with_resolved_auto(folder: Path, config: RunConfig) -> RunConfig:
+    """Return the settings with each `auto` that depends on the data as it was resolved when the run began."""
+    stored = RunConfig.of(read_yaml(folder / "config.yaml")).task.tree()
+    task = type(config.task).of(_fill_auto(config.task.tree(), stored))
+    return config.model_copy(update={"task": task})
+
+
+def _fill_auto(tree: Tree, stored: Tree) -> Tree:
+    filled: Tree = {}
+    for name, value in tree.items():
+        before = stored.get(name)
+        if isinstance(value, dict):
+            filled[name] = _fill_auto(value, before if isinstance(before, dict) else {})
+        else:
+            filled[name] = before if value == "auto" and name in stored else value
+    return filled
+
+
+def require_same_batch(folder: Path, plan: Plan) -> None:
+    """Raise `UsageError` if the plan has another batch than the run in `folder`: steps would differ."""
+    batch = read_record(folder, "plan.json")["batch"]
+    if batch != plan.batch:
+        raise UsageError(
+            f"plan: batch {plan.batch}: the run in {folder} was begun with {batch}",
+            advice="give a plan with the same batch, or start a new run with another out=",
+        )
+
+
+def describe_changes(changes: Changes, config: RunConfig) -> list[str]:
+    """Return lines about changed settings and what they do to the schedule."""
+    if not changes:
+        return []
+    lines = ["changed: " + ", ".join(f"{key} {old} -> {new}" for key, (old, new) in changes.items())]
+    relative: list[str] = [name for name in ("cosine", "polynomial", "step") if name == config.schedule.name]
+    relative += ["warmup"] if config.schedule.warmup > 0 else []
+    relative += ["unfreeze"] if config.unfreeze else []
+    if relative and changes.keys() & set(LIMITS):
+        lines.append(
+            f"the length of the run has changed, and {', '.join(relative)} are relative to it: the learning "
+            "rate continues from where it would be in a run of the new length"
+        )
+    return lines
+
+
+def record_changes(folder: Path, changes: Changes, *, step: int) -> None:
+    """Append the changes, if any, to `changes.jsonl`."""
+    if not changes:
+        return
+    line = {
+        "step": step,
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S"),
+        "changes": {key: {"from": old, "to": new} for key, (old, new) in changes.items()},
+    }
+    with (folder / "changes.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def _flat(tree: Tree, prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[f"{prefix}{name}"] = value
+    return flat

@@ -1,0 +1,219 @@
+"""A small two-stage detector: what future ones need of `Batch.draws`, `Batch.extra` and `Losses`.
+
+An RPN-like head scores anchors and shifts them into proposals; a region head classifies proposals, true boxes
+and extra regions. Both learn from a few candidates, chosen by each sample's own draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from boxcrew.core.types import Batch, Detections, Losses
+from boxcrew.detectors._base import DETECTORS, DetectorConfig, DetectorNet
+from boxcrew.nets.anchors import BoxCode, Level, default_boxes, to_xyxy
+from boxcrew.nets.layers import Normalize
+from boxcrew.nets.static import Chosen, hashed_keys, indices_of, nms_top_k, sample_balanced
+
+NAME = "two_headed"
+STRIDE = 8
+SHAPES = ((0.2, 0.2), (0.4, 0.4), (0.3, 0.6))  # of a cell's anchors, as fractions of the input
+NUM_PROPOSALS, NUM_ANCHORS, NUM_REGIONS = 12, 16, 8
+MEAN, STD = (0.5, 0.5, 0.5), (0.25, 0.25, 0.25)
+
+
+class TwoHeadedConfig(DetectorConfig):
+    name: Literal["two_headed"] = "two_headed"
+    size: int = 64
+
+
+class TwoHeaded(DetectorNet):
+    """`chosen`, where it is a dictionary, gets for each draw the numbers of the anchors learnt from."""
+
+    config_class = TwoHeadedConfig
+    chosen: ClassVar[dict[int, list[int]] | None] = None
+    anchors: Tensor  # (A, 4) center and size
+
+    def __init__(self, config: TwoHeadedConfig, classes: tuple[str, ...]) -> None:
+        super().__init__(config, classes)
+        self.normalize = Normalize(MEAN, STD)
+        widths = (3, 8, 16, 16)
+        self.backbone = nn.Sequential()
+        for inputs, outputs in pairwise(widths):
+            self.backbone.extend([nn.Conv2d(inputs, outputs, 3, stride=2, padding=1), nn.ReLU()])
+        self.rpn = nn.Conv2d(16, 5 * len(SHAPES), 3, padding=1)
+        self.hidden = nn.Linear(16 * 9, 32)
+        self.scores = nn.Linear(32, 1 + len(classes))
+        self.offsets = nn.Linear(32, 4)
+        self.code = BoxCode()
+        side = -(-config.size // STRIDE)
+        level = Level(height=side, width=side, step=(1 / side, 1 / side), shapes=SHAPES)
+        self.register_buffer("anchors", default_boxes([level], size=config.size), persistent=False)
+
+    def forward(self, images: Tensor, *extra: Tensor) -> tuple[Tensor, ...]:
+        """Scores (B, K, 1 + C), offsets, boxes and whether they are valid of K proposals and regions."""
+        maps, objectness, shifts = self._rpn(images)
+        boxes, chosen = self._proposals(objectness, shifts)
+        valid = chosen.valid
+        if extra:
+            boxes = torch.cat((boxes, extra[0].to(boxes.dtype)), dim=1)
+            valid = torch.cat((valid, extra[1]), dim=1)
+        return (*self._head(maps, boxes), boxes, valid.to(boxes.dtype))
+
+    def losses(self, batch: Batch) -> Losses:
+        maps, objectness, shifts = self._rpn(batch.inputs)
+        boxes = batch.targets["boxes"].to(shifts.dtype)
+        labels = batch.targets["labels"]
+        terms = self._anchor_terms(objectness, shifts, boxes, labels, batch.draws)
+        regions, valid, keys = self._candidates(batch, objectness, shifts, boxes)
+        overlap, owner = _best_object(regions, boxes, labels)
+        positive, negative = valid & (overlap >= 0.5), valid & (overlap < 0.5)
+        mask = sample_balanced(positive, negative, keys, count=NUM_REGIONS, max_positive=NUM_REGIONS // 2)
+        picked = indices_of(mask, count=NUM_REGIONS)
+        regions, owner, positive = picked.gather(regions), picked.gather(owner), picked.gather(positive)
+        scores, offsets = self._head(maps, regions)
+        wanted = torch.where(positive, labels.gather(1, owner) + 1, 0)
+        class_loss = F.cross_entropy(scores.flatten(0, 1), wanted.flatten(), reduction="none")
+        counts = picked.valid.sum(dim=1).clamp(min=1)
+        shift_loss = _shift_loss(self.code, offsets, _of_owner(boxes, owner), _to_centers(regions), positive)
+        # Each image's sums are divided by its own counts, so that one weight serves both heads.
+        terms["class"] = ((class_loss.reshape_as(wanted) * picked.valid).sum(dim=1) / counts).sum()
+        terms["box"] = (shift_loss / counts).sum()
+        return Losses(terms=terms, weight=objectness.new_tensor(float(len(batch))))
+
+    def _anchor_terms(
+        self, objectness: Tensor, shifts: Tensor, boxes: Tensor, labels: Tensor, draws: Tensor
+    ) -> dict[str, Tensor]:
+        anchors = to_xyxy(self.anchors).expand(len(boxes), -1, 4)
+        overlap, owner = _best_object(anchors, boxes, labels)
+        positive, negative = overlap >= 0.5, overlap < 0.3
+        keys = hashed_keys(draws, len(self.anchors))
+        mask = sample_balanced(positive, negative, keys, count=NUM_ANCHORS, max_positive=NUM_ANCHORS // 2)
+        if self.chosen is not None and not mask.is_meta:
+            numbers = [row.nonzero().flatten().tolist() for row in mask]
+            self.chosen.update(zip(draws.tolist(), numbers, strict=True))
+        counts = mask.sum(dim=1).clamp(min=1)
+        wanted = positive.to(objectness.dtype)
+        object_loss = F.binary_cross_entropy_with_logits(objectness, wanted, reduction="none")
+        shift_loss = _shift_loss(self.code, shifts, _of_owner(boxes, owner), self.anchors, mask & positive)
+        return {
+            "objectness": ((object_loss * mask).sum(dim=1) / counts).sum(),
+            "shift": (shift_loss / counts).sum(),
+        }
+
+    def _candidates(
+        self, batch: Batch, objectness: Tensor, shifts: Tensor, boxes: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Proposals, true boxes and extra regions (B, N, 4), which of them are valid, and their keys."""
+        proposals, chosen = self._proposals(objectness, shifts)
+        found = [
+            (
+                proposals,
+                chosen.valid,
+                hashed_keys(batch.draws + 1, len(self.anchors)).gather(1, chosen.index),
+            ),
+            (boxes, batch.targets["labels"] >= 0, hashed_keys(batch.draws + 2, boxes.shape[1])),
+        ]
+        if batch.extra:
+            regions, valid = batch.extra["regions"], batch.extra["regions_valid"]
+            found.append((regions.to(boxes.dtype), valid, hashed_keys(batch.draws + 3, regions.shape[1])))
+        joined, valid, keys = (torch.cat(parts, dim=1) for parts in zip(*found, strict=True))
+        return joined, valid, keys
+
+    def _rpn(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The map, and of each anchor its objectness (B, A) and shift (B, A, 4)."""
+        maps = self.backbone(self.normalize(images))
+        rows = self.rpn(maps).permute(0, 2, 3, 1).reshape(len(images), -1, 5)
+        return maps, rows[..., 0], rows[..., 1:]
+
+    def _proposals(self, objectness: Tensor, shifts: Tensor) -> tuple[Tensor, Chosen]:
+        boxes = self.code.decode(shifts.detach(), self.anchors).clamp(0, self.config.size)
+        valid = (boxes[..., 2:] - boxes[..., :2] >= 1).all(dim=-1)
+        groups = torch.zeros_like(valid, dtype=torch.int64)
+        chosen = nms_top_k(boxes, objectness, groups, valid, iou=0.7, count=NUM_PROPOSALS)
+        return chosen.gather(boxes), chosen
+
+    def _head(self, maps: Tensor, boxes: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores (B, K, 1 + C) and offsets (B, K, 4) of boxes (B, K, 4)."""
+        from torchvision.ops import roi_align
+
+        images = torch.arange(len(boxes), device=boxes.device).to(boxes.dtype)
+        rows = torch.cat((images[:, None, None].expand(*boxes.shape[:2], 1), boxes), dim=-1).flatten(0, 1)
+        pooled = roi_align(maps, rows.to(maps.dtype), 3, 1 / STRIDE, 2, aligned=True)
+        hidden = self.hidden(pooled.flatten(1)).relu().unflatten(0, boxes.shape[:2])
+        return self.scores(hidden), self.offsets(hidden)
+
+    def decode(self, raw: tuple[Tensor, ...]) -> list[Detections]:
+        scores, offsets, boxes, valid = raw
+        best, labels = scores.softmax(dim=-1)[..., 1:].max(dim=-1)
+        moved = self.code.decode(offsets, _to_centers(boxes)).clamp(0, self.config.size)
+        valid = (valid > 0) & (best > self.config.score_threshold)
+        count = min(self.config.max_detections, best.shape[1])
+        chosen = nms_top_k(moved, best, labels, valid, iou=self.config.nms_iou, count=count)
+        found = zip(*(chosen.gather(value) for value in (moved, best, labels)), chosen.valid, strict=True)
+        return [Detections(boxes=b[keep], scores=s[keep], labels=n[keep]) for b, s, n, keep in found]
+
+    def class_tensors(self) -> Mapping[str, int]:
+        return {"scores.weight": 1, "scores.bias": 1}
+
+    def backbone_prefix(self) -> str:
+        return "backbone."
+
+    def expected_normalization(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        return MEAN, STD
+
+
+def _best_object(boxes: Tensor, objects: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """(B, N) the greatest IoU of each box (B, N, 4) with an object (B, M, 4), and the number of that."""
+    low = boxes[:, :, None, :2].maximum(objects[:, None, :, :2])
+    high = boxes[:, :, None, 2:].minimum(objects[:, None, :, 2:])
+    shared = (high - low).clamp(min=0).prod(dim=-1)
+    areas = [(corners[..., 2:] - corners[..., :2]).prod(dim=-1) for corners in (boxes, objects)]
+    iou = shared / (areas[0][:, :, None] + areas[1][:, None] - shared).clamp(min=1e-6)
+    overlap, owner = iou.masked_fill((labels < 0)[:, None], -1).max(dim=-1)
+    return overlap, owner
+
+
+def _of_owner(objects: Tensor, owner: Tensor) -> Tensor:
+    return objects.gather(1, owner[..., None].expand(-1, -1, 4))
+
+
+def _to_centers(boxes: Tensor) -> Tensor:
+    """Boxes of no extent get one pixel, so that no logarithm is infinite."""
+    sides = (boxes[..., 2:] - boxes[..., :2]).clamp(min=1)
+    return torch.cat(((boxes[..., :2] + boxes[..., 2:]) / 2, sides), dim=-1)
+
+
+def _shift_loss(code: BoxCode, offsets: Tensor, boxes: Tensor, anchors: Tensor, positive: Tensor) -> Tensor:
+    """(B,) the sum over the positive of N boxes."""
+    wanted = code.encode(torch.where(positive[..., None], boxes, to_xyxy(anchors)), anchors)
+    distance = F.smooth_l1_loss(offsets, wanted, reduction="none").sum(dim=-1)
+    return (distance * positive).sum(dim=1)
+
+
+@contextmanager
+def registered() -> Iterator[str]:
+    """The name under which runs find the detector until the end; other tests do not know it."""
+    DETECTORS.names()  # all others first
+    DETECTORS.register(NAME)(TwoHeaded)
+    try:
+        yield NAME
+    finally:
+        del DETECTORS._members[NAME]
+
+
+@contextmanager
+def recorded() -> Iterator[dict[int, list[int]]]:
+    """By the draw of every sample that is learnt from: the numbers of the anchors chosen for it."""
+    chosen: dict[int, list[int]] = {}
+    TwoHeaded.chosen = chosen
+    try:
+        yield chosen
+    finally:
+        TwoHeaded.chosen = None
