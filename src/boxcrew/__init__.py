@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from boxcrew.core.version import VERSION
 
 if TYPE_CHECKING:
-    from boxcrew.api import Detector
+    from boxcrew.api import Classifier, Detector, Generator, TextModel
 
 __version__ = VERSION
-__all__ = ["Detector", "__version__"]
+__all__ = ["Classifier", "Detector", "Generator", "TextModel", "__version__"]
 
 
 def __getattr__(name: str) -> object:
-    """Import `Detector`, which needs torch, only when it is used, so that `--help` is quick."""
-    if name == "Detector":
-        from boxcrew.api import Detector
+    """Import the classes, which need torch, only when one is used, so that `--help` is quick."""
+    if name in __all__:
+        from boxcrew import api
 
-        return Detector
+        return getattr(api, name)
     raise AttributeError(f"module 'boxcrew' has no attribute {name!r}")

@@ -8,13 +8,13 @@ from torch import nn
 
 from boxcrew.core.errors import UsageError
 from boxcrew.core.torch_tools.tracked_weights import track_weights
-from boxcrew.nets.dcgan import Critic, Generator
+from boxcrew.nets.dcgan import Critic, GeneratorNet
 
 
 @pytest.mark.parametrize("size", [28, 32, 64])
 @pytest.mark.parametrize("channels", [1, 3])
 def test_pictures_are_made_and_judged(size: int, channels: int) -> None:
-    made = Generator(10, channels, size, width=4)(100 * torch.randn(5, 10))
+    made = GeneratorNet(10, channels, size, width=4)(100 * torch.randn(5, 10))
     assert made.shape == (5, channels, size, size)
     assert made.abs().max() <= 1
     assert Critic(channels, size, width=4)(made).shape == (5,)
@@ -33,7 +33,7 @@ def test_maps_grow_twice_as_deep_where_they_are_half_as_large() -> None:
 @pytest.mark.parametrize("size", [0, 7, 30, 128])
 def test_other_sizes_are_refused(size: int) -> None:
     with pytest.raises(UsageError, match=f"size={size}"):
-        Generator(10, 1, size)
+        GeneratorNet(10, 1, size)
     with pytest.raises(UsageError, match=f"size={size}"):
         Critic(1, size)
 
@@ -84,7 +84,7 @@ def test_a_spectral_norm_limits_the_slope() -> None:
 
 
 def test_the_generator_normalises_by_the_batch() -> None:
-    generator = Generator(10, 1, 28, width=4)
+    generator = GeneratorNet(10, 1, 28, width=4)
     latent = torch.randn(8, 10)
     assert not torch.allclose(generator(latent)[:3], generator(latent[:3]))
     generator.eval()

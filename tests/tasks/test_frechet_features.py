@@ -13,7 +13,7 @@ import torch
 from boxcrew.data.examples.example_set import Examples, InMemory
 from boxcrew.data.loading.collate import as_tensor
 from boxcrew.evaluate.frechet import Moments, frechet_distance
-from boxcrew.nets.classifier import Classifier
+from boxcrew.nets.classifier import ClassifierNet
 from boxcrew.tasks import frechet_features
 from boxcrew.tasks.facts import ExampleFacts
 from boxcrew.tasks.frechet_features import FeatureExtractor, feature_network
@@ -55,7 +55,7 @@ def trainings(monkeypatch: pytest.MonkeyPatch) -> Trainings:
     """The examples of each training so far."""
     found: Trainings = []
 
-    def train(net: Classifier, examples: Examples, *, steps: int) -> None:
+    def train(net: ClassifierNet, examples: Examples, *, steps: int) -> None:
         found.append(examples)
         train_quickly(net, examples, steps=steps)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from boxcrew.api import plan_run, resume_run, run_config, serve_run, train_run, work_for_run
+from boxcrew.api import plan_run, resume_run, run_config, train_run
 from boxcrew.cli.output import make_screen, parse_settings, print_json, require
 from boxcrew.core.config import Tree, read_yaml
 from boxcrew.core.errors import BoxcrewError
@@ -17,7 +17,9 @@ from boxcrew.deploy.processes.collectives import DistributedGroup, ReplicaGroup
 from boxcrew.deploy.processes.environments import read_environment
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.outcome import Outcome
+from boxcrew.train.output.screen import Screen
 from boxcrew.train.planning.from_settings import planned_processes, planned_servers
+from boxcrew.train.run.replicas import serve, track
 
 
 def train_command(words: list[str], *, as_json: bool, only_explain: bool = False) -> None:
@@ -71,9 +73,9 @@ def _run(
         if group.is_chief:
             _finish(work(group), as_json=as_json)
         elif group.is_server:
-            serve_run(group)
+            serve(group, Screen())
         else:
-            work_for_run(group)
+            track(group, Screen())
     except (Exception, KeyboardInterrupt) as error:
         group.report_failure(str(error) if isinstance(error, BoxcrewError) else repr(error))
         raise

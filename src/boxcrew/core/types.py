@@ -188,6 +188,11 @@ class Detections:
     def __len__(self) -> int:
         return len(self.scores)
 
+    def above(self, score: float) -> Detections:
+        """Return the detections with at least this score."""
+        keep = self.scores >= score
+        return Detections(boxes=self.boxes[keep], scores=self.scores[keep], labels=self.labels[keep])
+
     def cpu(self) -> Detections:
         return Detections(boxes=self.boxes.cpu(), scores=self.scores.cpu(), labels=self.labels.cpu())
 

@@ -15,7 +15,7 @@ from boxcrew.nets.layers import Normalize
 from boxcrew.nets.network import ClassRows, Network
 
 
-class Classifier(Network):
+class ClassifierNet(Network):
     """A `body` with `features` and a linear `head`; images, uint8 (B, C, H, W), are normalized first."""
 
     full_backbone = True

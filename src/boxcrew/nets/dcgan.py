@@ -16,7 +16,7 @@ Norm = Literal["none", "batch", "layer"]
 _COARSEST = {28: 7, 32: 4, 64: 4}  # side of an image -> side of the smallest map; it doubles in between
 
 
-class Generator(nn.Module):
+class GeneratorNet(nn.Module):
     """A network from random vectors to images; each layer doubles a map's side and halves its depth."""
 
     def __init__(self, latent: int, channels: int, size: int, *, width: int = 64) -> None:

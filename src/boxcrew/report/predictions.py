@@ -1,19 +1,24 @@
-"""The predictions of a detector as images with boxes, JSON, COCO and YOLO files."""
+"""The predictions of networks as values and files: those of a detector as images, JSON, COCO and YOLO."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
+from torch import Tensor
 
 from boxcrew.core.errors import UsageError
 from boxcrew.core.files import write_json
 from boxcrew.core.types import Detections, Floats, Image, Ints
 from boxcrew.data.images.drawing import draw_boxes
 from boxcrew.data.images.reading import write_image
+from boxcrew.tasks.example_drawing import enlarged
+from boxcrew.tasks.gan import contact_sheet
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,6 +70,64 @@ class Result:
                 )
             ],
         }
+
+    def to_supervision(self) -> Any:
+        """Return `supervision.Detections` with class names; only here is that package imported."""
+        try:
+            supervision = importlib.import_module("supervision")
+        except ModuleNotFoundError as error:
+            raise UsageError(f"to_supervision: {error}: pip install supervision") from None
+        return supervision.Detections(
+            xyxy=self.boxes,
+            confidence=self.scores,
+            class_id=self.labels,
+            data={"class_name": np.array(self.names, dtype=np.str_)},
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ClassResult:
+    """The probabilities (C,) of one sample's classes, in the order of `classes`."""
+
+    source: str | None  # FILE or FILE:LINE; None for a sample from memory
+    probabilities: Floats
+    classes: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The most probable class."""
+        return self.classes[int(self.probabilities.argmax())]
+
+    @property
+    def probability(self) -> float:
+        """The probability of the most probable class."""
+        return float(self.probabilities.max())
+
+    def to_json(self, *, num: int = 5) -> dict[str, Any]:
+        """Return the `num` most probable classes, best first."""
+        order = np.argsort(-self.probabilities, kind="stable")[:num]
+        classes = [{"name": self.classes[i], "probability": float(self.probabilities[i])} for i in order]
+        return {"source": self.source, "classes": classes}
+
+
+@dataclass(frozen=True, eq=False)
+class GeneratedImages:
+    """Images of a generator."""
+
+    pixels: Tensor  # uint8 (n, C, H, W), C 1 or 3
+
+    @property
+    def images(self) -> list[Image]:
+        return [enlarged(image, side=1) for image in self.pixels]
+
+    def save(self, folder: str | Path) -> Path:
+        """Write `images/0000.png` and so on, and all of them as `sheet.png`; return the folder."""
+        folder = Path(folder)
+        (folder / "images").mkdir(parents=True, exist_ok=True)
+        for number, image in enumerate(self.images):
+            write_image(folder / "images" / f"{number:04}.png", image)
+        write_image(folder / "sheet.png", contact_sheet(self.pixels))
+        return folder
 
 
 class PredictionFolder:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from torch import Tensor, nn
 
@@ -78,6 +78,9 @@ def learning_in(task: Task, phase: str) -> Iterator[None]:
             parameter.requires_grad = True
 
 
+Prediction = Literal["boxes", "classes", "text", "images"]
+
+
 class TaskConfig(Config):
     """The settings of a kind of task. Its `hoisted` groups stand at the top of a run's settings."""
 
@@ -90,6 +93,7 @@ class TaskConfig(Config):
     metrics: ClassVar[Mapping[str, bool]]  # name -> whether higher is better; the default first
     folder: ClassVar[str]  # of runs, under runs/
     sample: ClassVar[str] = "a sample"
+    predicts: ClassVar[Prediction | None] = None  # what its networks predict; None: the data decides
 
     name: str
     """Kind of task."""

@@ -30,11 +30,11 @@ from boxcrew.evaluate.classification import ClassificationEvaluation, evaluate_c
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.evaluate.label_noise import label_noise
 from boxcrew.nets.class_losses import Summed, cross_entropy, focal_loss, mixed_loss
-from boxcrew.nets.classifier import Classifier
+from boxcrew.nets.classifier import ClassifierNet
 from boxcrew.nets.regularise import l1, limit_norms_
 from boxcrew.tasks.augmentation import AugmentConfig
 from boxcrew.tasks.base import TASKS, Task
-from boxcrew.tasks.data import EvalOptions, ImageSheets, OpenOptions, Prediction, ScoreTable
+from boxcrew.tasks.data import EvalOptions, ImageSheets, OpenOptions, ScoreTable
 from boxcrew.tasks.example_data import ExampleConfig, ExampleData
 from boxcrew.tasks.example_drawing import draw_examples
 from boxcrew.tasks.facts import ExampleFacts
@@ -122,6 +122,7 @@ class ClassesConfig(ExampleConfig):
 class ClassificationConfig(ClassesConfig):
     default_data = "products"
     folder = "classify"
+    predicts = "classes"
     kinds = frozenset[InputKind]({"pictures", "numbers"})
 
     name: Literal["classification"] = "classification"
@@ -131,7 +132,7 @@ class ClassificationConfig(ClassesConfig):
 class ClassificationTask(Task):
     network_name = "net"
 
-    def __init__(self, net: Classifier, config: ClassesConfig, counts: Tensor) -> None:
+    def __init__(self, net: ClassifierNet, config: ClassesConfig, counts: Tensor) -> None:
         """Build the task; `counts` (C,) are the training examples of each class."""
         super().__init__()
         self.net = net
@@ -180,10 +181,6 @@ class ClassData(ExampleData[ClassesConfigT], Generic[ClassesConfigT]):
     def build(cls, config: ClassesConfigT, facts: ExampleFacts) -> Task:
         counts = torch.tensor(facts.counts, dtype=torch.float32)
         return ClassificationTask(config.net.build(facts), config, counts)
-
-    @classmethod
-    def predicts(cls, facts: ExampleFacts) -> Prediction:
-        return "classes" if facts.classes else "text"
 
     @property
     def facts(self) -> ExampleFacts:

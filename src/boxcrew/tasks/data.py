@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Literal, Protocol, Self
+from typing import Any, ClassVar, Generic, Protocol, Self
 
 from torch import Tensor
 from typing_extensions import TypeVar
@@ -18,7 +18,7 @@ from boxcrew.data.loading.workers import Workers
 from boxcrew.evaluate.advice import Advice, imbalance, missing_data, too_complex
 from boxcrew.evaluate.detection.predictor import Predictor
 from boxcrew.evaluate.evaluation import Evaluation
-from boxcrew.tasks.base import Task, TaskConfig
+from boxcrew.tasks.base import Prediction, Task, TaskConfig
 from boxcrew.tasks.facts import DataFacts
 
 ConfigT = TypeVar("ConfigT", bound=TaskConfig, default=Any)
@@ -27,8 +27,6 @@ EvaluationT = TypeVar("EvaluationT", bound=Evaluation, default=Any)
 
 ImageSheets = Mapping[str, Sequence[Image]]
 """Images to show together, by a name such as val/predictions."""
-
-Prediction = Literal["boxes", "classes", "text", "images"]
 
 ALL_SPLITS = "all"  # as the split to evaluate a network on; never in training
 
@@ -197,9 +195,9 @@ class TaskData(TrainData, EvalData[EvaluationT], DataSummary, Generic[ConfigT, F
         """Return the task with its network, initialized from torch's random numbers."""
 
     @classmethod
-    @abstractmethod
     def predicts(cls, facts: FactsT) -> Prediction:
         """Return what a network for data with these facts predicts."""
+        return cls.config_class.predicts or ("classes" if facts.classes else "text")
 
     @classmethod
     def predictor(

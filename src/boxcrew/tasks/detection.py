@@ -47,7 +47,6 @@ from boxcrew.tasks.data import (
     Loader,
     LoaderOptions,
     OpenOptions,
-    Prediction,
     ScoreTable,
     TaskData,
 )
@@ -81,6 +80,7 @@ class DetectionConfig(TaskConfig):
     default_data = "shelf"
     metrics: ClassVar[Mapping[str, bool]] = dict.fromkeys(METRICS, True)
     folder = "detect"
+    predicts = "boxes"
     sample = "an image"
 
     name: Literal["detection"] = "detection"
@@ -141,10 +141,6 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
     @classmethod
     def build(cls, config: DetectionConfig, facts: DataFacts) -> DetectionTask:
         return DetectionTask(build_detector(config.detector, facts.classes))
-
-    @classmethod
-    def predicts(cls, facts: DataFacts) -> Prediction:  # noqa: ARG003
-        return "boxes"
 
     @classmethod
     def predictor(cls, config: DetectionConfig, task: Task, move: Callable[[Tensor], Tensor]) -> Predictor:

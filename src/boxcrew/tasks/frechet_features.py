@@ -20,7 +20,7 @@ from torch import Tensor
 from boxcrew.core.cache import cache_folder
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.data.examples.example_set import Examples
-from boxcrew.nets.classifier import Classifier
+from boxcrew.nets.classifier import ClassifierNet
 from boxcrew.nets.small_cnn import SmallCnn, Stages
 from boxcrew.nets.weights import read_weights, save_weights
 from boxcrew.tasks.facts import ExampleFacts
@@ -63,15 +63,15 @@ def _key(examples: Examples, facts: ExampleFacts) -> str:
     return digest.hexdigest()
 
 
-def _network(facts: ExampleFacts) -> Classifier:
+def _network(facts: ExampleFacts) -> ClassifierNet:
     size, _, channels = facts.shape
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         body = SmallCnn(channels, size, max(2, len(facts.classes)), Stages(width=WIDTH))
-    return Classifier(body, facts.classes, facts.normalization())
+    return ClassifierNet(body, facts.classes, facts.normalization())
 
 
-def _load(net: Classifier, file: Path | None) -> bool:
+def _load(net: ClassifierNet, file: Path | None) -> bool:
     if file is None or not file.is_file():
         return False
     with suppress(BoxcrewError, RuntimeError):
@@ -80,13 +80,13 @@ def _load(net: Classifier, file: Path | None) -> bool:
     return False
 
 
-def _store(net: Classifier, file: Path | None) -> None:
+def _store(net: ClassifierNet, file: Path | None) -> None:
     with suppress(OSError):
         if file is not None:
             file.parent.mkdir(parents=True, exist_ok=True)
             save_weights(file, net.state_dict(), {"format": 2})
 
 
-def _extract(net: Classifier, images: Tensor) -> npt.NDArray[np.float64]:
+def _extract(net: ClassifierNet, images: Tensor) -> npt.NDArray[np.float64]:
     with torch.inference_mode():
         return net.features(images).double().numpy()

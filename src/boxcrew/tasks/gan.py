@@ -23,14 +23,14 @@ from boxcrew.data.loading.example_samples import Augmentation, eval_example_batc
 from boxcrew.data.transforms.draws import draws
 from boxcrew.evaluate.evaluation import Evaluation, diverged
 from boxcrew.evaluate.frechet import Moments, frechet_distance
-from boxcrew.nets.dcgan import Critic, Generator, Norm
+from boxcrew.nets.dcgan import Critic, GeneratorNet, Norm
 from boxcrew.nets.gan_losses import GanLoss, critic_loss, generator_loss
 from boxcrew.nets.initialization import Scheme, initialize
 from boxcrew.nets.network import Network
 from boxcrew.nets.regularise import gradient_penalty
 from boxcrew.tasks.augmentation import AugmentConfig
 from boxcrew.tasks.base import TASKS, Task
-from boxcrew.tasks.data import EvalOptions, ImageSheets, Prediction, ScoreTable
+from boxcrew.tasks.data import EvalOptions, ImageSheets, ScoreTable
 from boxcrew.tasks.example_data import ExampleConfig, ExampleData
 from boxcrew.tasks.example_drawing import enlarged
 from boxcrew.tasks.facts import ExampleFacts
@@ -46,6 +46,7 @@ class GanConfig(ExampleConfig):
     choices: ClassVar[Mapping[str, str]] = {}
     default_data = "products"
     folder = "gan"
+    predicts = "images"
     metrics: ClassVar[Mapping[str, bool]] = {"frechet": False}
     kinds = frozenset[InputKind]({"pictures"})
 
@@ -107,7 +108,7 @@ class GanConfig(ExampleConfig):
 class Gan(Network):
     """A generator with its critic. `forward` is that of the generator."""
 
-    def __init__(self, generator: Generator, critic: Critic) -> None:
+    def __init__(self, generator: GeneratorNet, critic: Critic) -> None:
         super().__init__()
         self.generator = generator
         self.critic = critic
@@ -218,17 +219,13 @@ class GanData(ExampleData[GanConfig, GanEvaluation]):
             raise UsageError(
                 f"the images are {width} x {size} pixels, but a gan needs squares", advice="size=32, 28 or 64"
             )
-        generator = Generator(config.latent, channels, size, width=config.width)
+        generator = GeneratorNet(config.latent, channels, size, width=config.width)
         critic = Critic(
             channels, size, width=config.width, spectral_norm=config.spectral_norm, norm=config.norm
         )
         net = Gan(generator, critic)
         initialize(net, config.fill)
         return GanTask(net, config)
-
-    @classmethod
-    def predicts(cls, facts: ExampleFacts) -> Prediction:  # noqa: ARG003
-        return "images"
 
     def largest_batch(self, num_samples: int) -> Batch:
         batch = super().largest_batch(num_samples)

@@ -14,7 +14,7 @@ from boxcrew.core.errors import UsageError
 from boxcrew.core.registry import suggest
 from boxcrew.data.examples.alphabet import num_tokens
 from boxcrew.nets.activations import Activation
-from boxcrew.nets.classifier import Classifier, Rows, TimmBody
+from boxcrew.nets.classifier import ClassifierNet, Rows, TimmBody
 from boxcrew.nets.initialization import Scheme, initialize
 from boxcrew.nets.perceptron import Perceptron
 from boxcrew.nets.recurrent import Cells, SequenceClassifier
@@ -37,10 +37,10 @@ class NetConfig(Config):
     dropout: Fraction = 0.0
     """Dropout probability."""
 
-    def build(self, facts: ExampleFacts) -> Classifier:
+    def build(self, facts: ExampleFacts) -> ClassifierNet:
         body = self.body(facts)
         initialize(body, self.fill)
-        return Classifier(body, facts.classes, facts.normalization(), facts.encoding)
+        return ClassifierNet(body, facts.classes, facts.normalization(), facts.encoding)
 
     @abstractmethod
     def body(self, facts: ExampleFacts) -> nn.Module:

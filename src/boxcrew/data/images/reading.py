@@ -83,6 +83,12 @@ def read_image(path: Path, *, reduction: int = 1) -> Image:
     return _decode(path, _read(path), reduction=reduction)
 
 
+def convert_pillow(image: Pillow.Image) -> Image:
+    """Return a Pillow image as `read_image` returns that of a file: upright, without transparency, 8 bits."""
+    path = Path(getattr(image, "filename", "") or "Pillow image")
+    return _upright(_decode_with_pillow(path, image), _orientation(image))
+
+
 def read_header(path: Path) -> Header:
     """Return the header of an image without reading its pixels."""
     for num_bytes in _HEAD_BYTES:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Literal
@@ -36,9 +36,21 @@ class Loaded(Generic[ConfigT, FactsT]):
     seed: int  # of the run that trained them
 
 
-def load_task(source: Path, *, which: Which = "best", device: str = "auto", batch: int = 1) -> Loaded:
-    """Load a task from a run directory, or from a weight file that boxcrew wrote."""
+def load_task(
+    source: Path,
+    *,
+    which: Which = "best",
+    device: str = "auto",
+    batch: int = 1,
+    check: Callable[[Mapping[str, Any]], None] | None = None,
+) -> Loaded:
+    """Load a task from a run directory, or from a weight file that boxcrew wrote.
+
+    `check` may refuse its description, by an error, before the network is built.
+    """
     weights, meta = read_task_weights(source, which=which)
+    if check is not None:
+        check(meta)
     path = Path(weights.source)
     kind = TASKS.get(meta["task"]["name"])
     config = kind.config_class.of(meta["task"])

@@ -1,0 +1,75 @@
+"""A trained detector, which finds objects in images."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import overload
+
+from boxcrew.api.images import ImageLike, as_many, find_images, load_image, read_ahead
+from boxcrew.api.model import Model
+from boxcrew.core.types import Image
+from boxcrew.evaluate.detection.predictor import Predictor
+from boxcrew.recipes import DEFAULT
+from boxcrew.report.predictions import Result
+from boxcrew.tasks.base import TASKS
+
+BATCH = 8
+
+
+class Detector(Model):
+    """A trained detector.
+    `Detector.load("runs/detect/train").predict("shelf.jpg").plot()`
+    """
+
+    predicts = "boxes"
+    default_recipe = DEFAULT
+
+    @overload  # a str, itself an iterable, is one image
+    def predict(self, image: ImageLike, *, score: float = 0.25) -> Result: ...  # type: ignore[overload-overlap]
+    @overload
+    def predict(self, image: Iterable[ImageLike], *, score: float = 0.25) -> list[Result]: ...
+    def predict(self, image: object, *, score: float = 0.25) -> Result | list[Result]:
+        """Detect objects in an image, or in each of a list or generator of images.
+
+        An image is a file, a Pillow image, or an RGB array (H, W, 3) of uint8.
+        """
+        many = as_many(image)
+        if many is None:
+            return self._detect([load_image(image)], score)[0]
+        batches = read_ahead(many, load_image, batch=BATCH)
+        return [result for images in batches for result in self._detect(images, score)]
+
+    __call__ = predict
+
+    def predict_many(
+        self,
+        source: str | Path | Iterable[ImageLike],
+        *,
+        score: float = 0.25,
+        batch: int = BATCH,
+        warn: Callable[[str], None] = warnings.warn,
+    ) -> Iterator[Result]:
+        """Yield the result of each image of a file, folder, glob pattern, list or generator, in order.
+
+        While `batch` images are computed together, the next are read. Files that cannot be read are left out,
+        and `warn` is called.
+        """
+        images = find_images(source) if isinstance(source, str | Path) else source
+        for loaded in read_ahead(images, load_image, batch=batch, warn=warn):
+            yield from self._detect(loaded, score)
+
+    def _detect(self, images: Sequence[tuple[Path | None, Image]], score: float) -> list[Result]:
+        with self.loaded.deployment:
+            predictions, _ = self._predictor([image for _, image in images])
+        return [
+            Result(path=path, image=image, detections=detections.above(score), classes=self.classes)
+            for (path, image), detections in zip(images, predictions, strict=True)
+        ]
+
+    @cached_property
+    def _predictor(self) -> Predictor:
+        kind, loaded = TASKS.get(self.loaded.config.name), self.loaded
+        return kind.predictor(loaded.config, loaded.task, loaded.deployment.to_device)

@@ -1,0 +1,91 @@
+"""Runs as the command line and Python start them: settings from a recipe, training with plots, plans."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from boxcrew.core.config import Tree, read_yaml
+from boxcrew.core.errors import BoxcrewError, UsageError
+from boxcrew.deploy.processes.collectives import ReplicaGroup
+from boxcrew.hardware.machine import Machine
+from boxcrew.plan.plan import Plan
+from boxcrew.recipes import DEFAULT, RECIPES
+from boxcrew.report.plots.labels import plot_labels
+from boxcrew.report.plots.plan import plot_plan
+from boxcrew.report.plots.run import write_plots
+from boxcrew.train.config import RunConfig
+from boxcrew.train.output.best_effort import BestEffort
+from boxcrew.train.output.outcome import Outcome
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.run import explain, resume, train
+
+
+def run_config(start: str | None, settings: Tree) -> RunConfig:
+    """Return the settings of a run: those of a recipe (or a YAML file), overridden by `settings`."""
+    settings = dict(settings)
+    named = settings.pop("recipe", None)
+    if start and named and start != named:
+        raise UsageError(f"two recipes: {start} and recipe={named}")
+    start = start or named
+    if start is not None and Path(start).suffix in {".yaml", ".yml"}:
+        stored = read_yaml(Path(start))
+        return run_config(stored.pop("recipe", None), stored).changed(settings)
+    return RECIPES.get(start or DEFAULT)().changed(settings)
+
+
+def train_run(config: RunConfig, screen: Screen, group: ReplicaGroup | None = None) -> Outcome:
+    """Train, and draw the plots."""
+    return _with_plots(train(config, screen, group), screen)
+
+
+def plan_run(
+    config: RunConfig,
+    screen: Screen,
+    machine: Machine | None = None,
+    *,
+    with_steps: bool = False,
+    drawing: Path | None = None,
+) -> dict[str, Any]:
+    """Return the plan of a run with explanations; nothing is trained, and only `drawing` is written.
+    The plan is for `machine`, or for this one, on which `with_steps` measures a few steps first.
+    """
+    plan, explained = explain(config, screen, machine, with_steps=with_steps)
+    if drawing is not None and plan.predicted is not None:
+        plot_plan(plan.predicted, drawing, title=plan.explain()[0])
+        screen.say(f"drawing: {drawing}")
+    return explained
+
+
+def resume_run(folder: Path, changes: Tree, screen: Screen, group: ReplicaGroup | None = None) -> Outcome:
+    return _with_plots(resume(folder, changes, screen, group), screen)
+
+
+def _with_plots(outcome: Outcome, screen: Screen) -> Outcome:
+    files = BestEffort(screen.warn)
+    with files.writing("plots"):
+        _draw(outcome)
+    screen.say(f"results: {outcome.folder} (weights/best.safetensors, plots/, summary.json)")
+    board = outcome.folder / "tensorboard"
+    if board.is_dir():
+        screen.say(f"curves: tensorboard --logdir {board}")
+    trouble = [*([outcome.trouble] if outcome.trouble else []), *files.problems()]
+    if trouble:
+        raise BoxcrewError(
+            f"{outcome.folder}: not all files could be written: {'; '.join(trouble)}",
+            advice="free some disk space, then: boxcrew resume run=" + str(outcome.folder),
+        )
+    return outcome
+
+
+def _draw(outcome: Outcome) -> None:
+    for folder in (outcome.folder, *outcome.stage_folders):
+        write_plots(folder)
+    plan = Plan.read(outcome.folder / "plan.json", setting="plan")
+    if plan.predicted is not None:
+        plot_plan(plan.predicted, outcome.folder / "plots" / "plan.png", title=plan.explain()[0])
+    objects = outcome.task_data.train_objects()
+    if objects is not None:
+        targets, sizes = objects
+        file = outcome.folder / "plots" / "labels.png"
+        plot_labels(targets, outcome.task_data.facts.classes, sizes, file)
