@@ -130,7 +130,7 @@ class TwoHeaded(DetectorNet):
     def _rpn(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The map, and of each anchor its objectness (B, A) and shift (B, A, 4)."""
         maps = self.backbone(self.normalize(images))
-        rows = self.rpn(maps).permute(0, 2, 3, 1).reshape(len(images), -1, 5)
+        rows = self.rpn(maps).permute(0, 2, 3, 1).reshape(images.shape[0], -1, 5)
         return maps, rows[..., 0], rows[..., 1:]
 
     def _proposals(self, objectness: Tensor, shifts: Tensor) -> tuple[Tensor, Chosen]:
@@ -144,7 +144,7 @@ class TwoHeaded(DetectorNet):
         """Scores (B, K, 1 + C) and offsets (B, K, 4) of boxes (B, K, 4)."""
         from torchvision.ops import roi_align
 
-        images = torch.arange(len(boxes), device=boxes.device).to(boxes.dtype)
+        images = torch.arange(boxes.shape[0], device=boxes.device).to(boxes.dtype)
         rows = torch.cat((images[:, None, None].expand(*boxes.shape[:2], 1), boxes), dim=-1).flatten(0, 1)
         pooled = roi_align(maps, rows.to(maps.dtype), 3, 1 / STRIDE, 2, aligned=True)
         hidden = self.hidden(pooled.flatten(1)).relu().unflatten(0, boxes.shape[:2])

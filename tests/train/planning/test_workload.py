@@ -22,6 +22,7 @@ from boxcrew.train.planning.workload import measure_inputs, num_slots, workload_
 from tests.helpers.workloads import a_workload
 
 OBJECT_BYTES = 4 * 4 + 8 + 1  # a box, its label, whether it is difficult
+DRAW_BYTES = 8  # one integer a sample
 
 
 @pytest.fixture(autouse=True)
@@ -107,8 +108,8 @@ def test_what_is_computed_again_is_looked_at_if_asked_for(data: DetectionData) -
 def test_the_batch_is_of_images_with_as_many_objects_as_any_has(data: DetectionData) -> None:
     most = max(len(record.target) for record in data.train)
     few, many = account(SSD, data), account(SSD, crowded(data, 40))
-    assert few.batch.each == 3 * 300 * 300 + most * OBJECT_BYTES
-    assert many.batch.each == 3 * 300 * 300 + 40 * OBJECT_BYTES
+    assert few.batch.each == 3 * 300 * 300 + DRAW_BYTES + most * OBJECT_BYTES
+    assert many.batch.each == 3 * 300 * 300 + DRAW_BYTES + 40 * OBJECT_BYTES
     assert few.batch.fixed == many.batch.fixed == 0
     assert many.whole.traffic > few.whole.traffic  # of matching
 
