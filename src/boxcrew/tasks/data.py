@@ -148,7 +148,7 @@ class EvalData(ABC, Generic[EvaluationT]):
 
 
 class DataSummary(ABC):
-    """What the data holds and what is wrong with it, for people and reports."""
+    """A description of the data and its defects, for people and reports."""
 
     @property
     @abstractmethod

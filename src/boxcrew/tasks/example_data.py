@@ -212,10 +212,7 @@ def _data_facts(opened: ExampleSet) -> ExampleFacts:
     facts = ExampleFacts(
         classes=opened.classes, kind=opened.kind, shape=opened.shape, encoding=dict(opened.encoding)
     )
-    if opened.kind != "pictures":
-        return facts
-    mean, std = _color_statistics(opened.split("train"))
-    return replace(facts, mean=mean, std=std)
+    return _with_colors(facts, opened.split("train")) if opened.kind == "pictures" else facts
 
 
 def _require_like(opened: ExampleSet, facts: ExampleFacts) -> None:
@@ -241,13 +238,14 @@ def _noun(kind: InputKind, classes: Sequence[str]) -> str:
     return "texts of classes" if classes else "running text"
 
 
-def _color_statistics(examples: Examples) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return mean and standard deviation of each channel, of pixels 0..1, for the network to normalize by."""
+def _with_colors(facts: ExampleFacts, examples: Examples) -> ExampleFacts:
+    """Add mean and standard deviation of each channel, of pixels 0..1, for the network to normalize by."""
     indices = range(0, len(examples), -(-len(examples) // _MEASURED))
     images = examples.fetch(indices).inputs
     pixels = images.reshape(-1, images.shape[-1]).astype(np.float64) / 255
     deviation = np.maximum(pixels.std(axis=0), 0.05)  # images may be of one color
-    return tuple(pixels.mean(axis=0).round(6).tolist()), tuple(deviation.round(6).tolist())
+    mean, std = (tuple(values.round(6).tolist()) for values in (pixels.mean(axis=0), deviation))
+    return replace(facts, mean=mean, std=std)
 
 
 def known_only(opened: ExampleSet, classes: tuple[str, ...]) -> ExampleSet:
