@@ -26,6 +26,9 @@ EvaluationT = TypeVar("EvaluationT", bound=Evaluation, default=Any)
 ImageSheets = Mapping[str, Sequence[Image]]
 """Images to show together, by a name such as val/predictions."""
 
+ToDevice = Callable[[Tensor], Tensor]
+"""Brings inputs to the device of a task."""
+
 ALL_SPLITS = "all"  # as the split to evaluate a network on; never in training
 
 
@@ -87,9 +90,9 @@ class TrainData(ABC):
     def largest_batch(self, num_samples: int) -> Batch:
         """Return a batch that is as large in every respect as any that training can meet."""
 
-    @abstractmethod
     def cost_key(self) -> Mapping[str, Any]:
         """Return all that decides the cost of a step besides the settings and the network."""
+        return {}
 
     @abstractmethod
     def with_cache(self, num_bytes: int) -> Self:
@@ -106,9 +109,9 @@ class TrainData(ABC):
         """The mean size of a sample after reading, in bytes; 0 if nothing has to be read."""
 
     @property
-    @abstractmethod
     def max_sample_bytes(self) -> int:
         """The largest size of a sample after reading, in bytes."""
+        return self.sample_bytes
 
 
 class EvalData(ABC, Generic[EvaluationT]):
@@ -120,13 +123,13 @@ class EvalData(ABC, Generic[EvaluationT]):
         """The metrics that can be measured on this data: name -> whether higher is better."""
 
     @abstractmethod
-    def evaluate(self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions) -> EvaluationT:
-        """Evaluate a task, which is in evaluation mode. `move` brings inputs to its device."""
+    def evaluate(self, task: Task, move: ToDevice, options: EvalOptions) -> EvaluationT:
+        """Evaluate a task, which is in evaluation mode."""
 
     def advice_after(
         self,
         task: Task,  # noqa: ARG002
-        move: Callable[[Tensor], Tensor],  # noqa: ARG002
+        move: ToDevice,  # noqa: ARG002
         options: EvalOptions,  # noqa: ARG002
         last: EvaluationT,  # noqa: ARG002
     ) -> tuple[Advice, ...]:

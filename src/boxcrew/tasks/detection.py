@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
 from pydantic import SerializeAsAny
-from torch import Tensor
 
 from boxcrew.core.config import chosen_by
 from boxcrew.core.errors import DataError, UsageError
@@ -48,6 +47,7 @@ from boxcrew.tasks.data import (
     OpenOptions,
     ScoreTable,
     TaskData,
+    ToDevice,
 )
 from boxcrew.tasks.detection_drawing import draw_batch, draw_predictions
 from boxcrew.tasks.facts import DataFacts
@@ -227,9 +227,7 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
             positions=options.positions,
         )
 
-    def evaluate(
-        self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions
-    ) -> DetectionEvaluation:
+    def evaluate(self, task: Task, move: ToDevice, options: EvalOptions) -> DetectionEvaluation:
         evaluator = Evaluator(
             source=self.source,
             images=self.images,
@@ -240,7 +238,7 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
         return evaluator(predictor(self.config, task, move), progress=options.progress)
 
     def advice_after(
-        self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions, last: DetectionEvaluation
+        self, task: Task, move: ToDevice, options: EvalOptions, last: DetectionEvaluation
     ) -> tuple[Advice, ...]:
         """Check for overfitting, on some training images, missed rare classes, and wrong labels."""
         some = replace(self, val=self.train[:: -(-len(self.train) // NUM_TRAIN_EVALUATED)])
@@ -269,7 +267,7 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
         return ScoreTable(columns=("class", "objects", "precision", "recall", "AP50", "AP"), rows=tuple(rows))
 
 
-def predictor(config: DetectionConfig, task: Task, move: Callable[[Tensor], Tensor]) -> Predictor:
+def predictor(config: DetectionConfig, task: Task, move: ToDevice) -> Predictor:
     """Return a predictor with a task's detector. `move` brings inputs to its device."""
     assert isinstance(task.network, DetectorNet)
     pipeline = eval_pipeline(config.transforms, config.detector.size, config.detector.size)

@@ -151,9 +151,6 @@ class ExampleData(TaskData[ExampleConfigT, ExampleFacts, EvaluationT], Generic[E
             inputs=as_tensor(self._zeros(num_samples)), targets={"labels": labels}, keys=("",) * num_samples
         )
 
-    def cost_key(self) -> Mapping[str, Any]:
-        return {}
-
     def with_cache(self, num_bytes: int) -> Self:
         train = self.train.with_cache(num_bytes)
         return replace(self, train=train, val=self.val.with_cache(num_bytes - train.cached_bytes))
@@ -164,10 +161,6 @@ class ExampleData(TaskData[ExampleConfigT, ExampleFacts, EvaluationT], Generic[E
 
     @property
     def sample_bytes(self) -> int:
-        return self.train.input_bytes
-
-    @property
-    def max_sample_bytes(self) -> int:
         return self.train.input_bytes
 
     def loader(self, options: LoaderOptions) -> Loader:
