@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self
@@ -34,7 +34,7 @@ from boxcrew.nets.classifier import ClassifierNet
 from boxcrew.nets.regularise import l1, limit_norms_
 from boxcrew.tasks.augmentation import AugmentConfig
 from boxcrew.tasks.base import TASKS, Task
-from boxcrew.tasks.data import EvalOptions, ImageSheets, OpenOptions, ScoreTable
+from boxcrew.tasks.data import EvalOptions, ImageSheets, OpenOptions, ScoreTable, ToDevice
 from boxcrew.tasks.example_data import ExampleConfig, ExampleData
 from boxcrew.tasks.example_drawing import draw_examples
 from boxcrew.tasks.facts import ExampleFacts
@@ -203,11 +203,11 @@ class ClassData(ExampleData[ClassesConfigT], Generic[ClassesConfigT]):
     def augmentation(self) -> Augmentation:
         return self.config.augment.augmentation(self.examples.kind, self.examples.encoding.get("unknown", 0))
 
-    def evaluate(self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions) -> Evaluation:
+    def evaluate(self, task: Task, move: ToDevice, options: EvalOptions) -> Evaluation:
         return self._evaluate(self.val, task, move, options)
 
     def _evaluate(
-        self, examples: Examples, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions
+        self, examples: Examples, task: Task, move: ToDevice, options: EvalOptions
     ) -> ClassificationEvaluation:
         begun, network_seconds = time.monotonic(), 0.0
         probabilities: list[Tensor] = []
@@ -251,11 +251,7 @@ class ClassData(ExampleData[ClassesConfigT], Generic[ClassesConfigT]):
         return (*advice, *suspected)
 
     def advice_after(
-        self,
-        task: Task,
-        move: Callable[[Tensor], Tensor],
-        options: EvalOptions,
-        last: ClassificationEvaluation,
+        self, task: Task, move: ToDevice, options: EvalOptions, last: ClassificationEvaluation
     ) -> tuple[Advice, ...]:
         """Check for overfitting (on equally many training examples), missed rare classes and wrong labels."""
         trained = self._evaluate(self.train.subset(len(self.val)), task, move, options).report.numbers

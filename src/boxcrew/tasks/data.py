@@ -28,6 +28,9 @@ EvaluationT = TypeVar("EvaluationT", bound=Evaluation, default=Any)
 ImageSheets = Mapping[str, Sequence[Image]]
 """Images to show together, by a name such as val/predictions."""
 
+ToDevice = Callable[[Tensor], Tensor]
+"""Brings inputs to the device of a task."""
+
 ALL_SPLITS = "all"  # as the split to evaluate a network on; never in training
 
 
@@ -89,9 +92,9 @@ class TrainData(ABC):
     def largest_batch(self, num_samples: int) -> Batch:
         """Return a batch that is as large in every respect as any that training can meet."""
 
-    @abstractmethod
     def cost_key(self) -> Mapping[str, Any]:
         """Return all that decides the cost of a step besides the settings and the network."""
+        return {}
 
     @abstractmethod
     def with_cache(self, num_bytes: int) -> Self:
@@ -108,9 +111,9 @@ class TrainData(ABC):
         """The mean size of a sample after reading, in bytes; 0 if nothing has to be read."""
 
     @property
-    @abstractmethod
     def max_sample_bytes(self) -> int:
         """The largest size of a sample after reading, in bytes."""
+        return self.sample_bytes
 
 
 class EvalData(ABC, Generic[EvaluationT]):
@@ -122,13 +125,13 @@ class EvalData(ABC, Generic[EvaluationT]):
         """The metrics that can be measured on this data: name -> whether higher is better."""
 
     @abstractmethod
-    def evaluate(self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions) -> EvaluationT:
-        """Evaluate a task, which is in evaluation mode. `move` brings inputs to its device."""
+    def evaluate(self, task: Task, move: ToDevice, options: EvalOptions) -> EvaluationT:
+        """Evaluate a task, which is in evaluation mode."""
 
     def advice_after(
         self,
         task: Task,  # noqa: ARG002
-        move: Callable[[Tensor], Tensor],  # noqa: ARG002
+        move: ToDevice,  # noqa: ARG002
         options: EvalOptions,  # noqa: ARG002
         last: EvaluationT,  # noqa: ARG002
     ) -> tuple[Advice, ...]:
@@ -150,7 +153,7 @@ class EvalData(ABC, Generic[EvaluationT]):
 
 
 class DataSummary(ABC):
-    """What the data holds and what is wrong with it, for people and reports."""
+    """A description of the data and its defects, for people and reports."""
 
     @property
     @abstractmethod
@@ -204,7 +207,7 @@ class TaskData(TrainData, EvalData[EvaluationT], DataSummary, Generic[ConfigT, F
         cls,
         config: ConfigT,
         task: Task,  # noqa: ARG003
-        move: Callable[[Tensor], Tensor],  # noqa: ARG003
+        move: ToDevice,  # noqa: ARG003
     ) -> Predictor:
         """Return what finds boxes by a task's network; `UsageError` if it predicts something else.
         `move` brings inputs to the device of the network.

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import SerializeAsAny
-from torch import Tensor
 
 from boxcrew.core.config import ChosenBy
 from boxcrew.core.errors import DataError, UsageError
@@ -49,6 +48,7 @@ from boxcrew.tasks.data import (
     OpenOptions,
     ScoreTable,
     TaskData,
+    ToDevice,
 )
 from boxcrew.tasks.detection_drawing import draw_batch, draw_predictions
 from boxcrew.tasks.facts import DataFacts
@@ -143,7 +143,7 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
         return DetectionTask(build_detector(config.detector, facts.classes))
 
     @classmethod
-    def predictor(cls, config: DetectionConfig, task: Task, move: Callable[[Tensor], Tensor]) -> Predictor:
+    def predictor(cls, config: DetectionConfig, task: Task, move: ToDevice) -> Predictor:
         assert isinstance(task.network, DetectorNet)
         pipeline = eval_pipeline(config.transforms, config.detector.size, config.detector.size)
         return Predictor(detector=task.network, pipeline=pipeline, move=move)
@@ -242,9 +242,7 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
             positions=options.positions,
         )
 
-    def evaluate(
-        self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions
-    ) -> DetectionEvaluation:
+    def evaluate(self, task: Task, move: ToDevice, options: EvalOptions) -> DetectionEvaluation:
         evaluator = Evaluator(
             source=self.source,
             images=self.images,
@@ -256,7 +254,7 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
         return evaluator(self.predictor(self.config, task, move), progress=options.progress)
 
     def advice_after(
-        self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions, last: DetectionEvaluation
+        self, task: Task, move: ToDevice, options: EvalOptions, last: DetectionEvaluation
     ) -> tuple[Advice, ...]:
         """Check for overfitting, on some training images, missed rare classes, and wrong labels."""
         some = replace(self, val=self.train[:: -(-len(self.train) // NUM_TRAIN_EVALUATED)])

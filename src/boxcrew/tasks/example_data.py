@@ -154,9 +154,6 @@ class ExampleData(TaskData[ExampleConfigT, ExampleFacts, EvaluationT], Generic[E
             inputs=as_tensor(self._zeros(num_samples)), targets={"labels": labels}, keys=("",) * num_samples
         )
 
-    def cost_key(self) -> Mapping[str, Any]:
-        return {}
-
     def with_cache(self, num_bytes: int) -> Self:
         train = self.train.with_cache(num_bytes)
         return replace(self, train=train, val=self.val.with_cache(num_bytes - train.cached_bytes))
@@ -167,10 +164,6 @@ class ExampleData(TaskData[ExampleConfigT, ExampleFacts, EvaluationT], Generic[E
 
     @property
     def sample_bytes(self) -> int:
-        return self.train.input_bytes
-
-    @property
-    def max_sample_bytes(self) -> int:
         return self.train.input_bytes
 
     def loader(self, options: LoaderOptions) -> Loader:
@@ -215,10 +208,7 @@ def _data_facts(opened: ExampleSet) -> ExampleFacts:
     facts = ExampleFacts(
         classes=opened.classes, kind=opened.kind, shape=opened.shape, encoding=dict(opened.encoding)
     )
-    if opened.kind != "pictures":
-        return facts
-    mean, std = _color_statistics(opened.split("train"))
-    return replace(facts, mean=mean, std=std)
+    return _with_colors(facts, opened.split("train")) if opened.kind == "pictures" else facts
 
 
 def _require_like(opened: ExampleSet, facts: ExampleFacts) -> None:
@@ -244,13 +234,14 @@ def _noun(kind: InputKind, classes: Sequence[str]) -> str:
     return "texts of classes" if classes else "running text"
 
 
-def _color_statistics(examples: Examples) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return mean and standard deviation of each channel, of pixels 0..1, for the network to normalize by."""
+def _with_colors(facts: ExampleFacts, examples: Examples) -> ExampleFacts:
+    """Add mean and standard deviation of each channel, of pixels 0..1, for the network to normalize by."""
     indices = range(0, len(examples), -(-len(examples) // _MEASURED))
     images = examples.fetch(indices).inputs
     pixels = images.reshape(-1, images.shape[-1]).astype(np.float64) / 255
     deviation = np.maximum(pixels.std(axis=0), 0.05)  # images may be of one color
-    return tuple(pixels.mean(axis=0).round(6).tolist()), tuple(deviation.round(6).tolist())
+    mean, std = (tuple(values.round(6).tolist()) for values in (pixels.mean(axis=0), deviation))
+    return replace(facts, mean=mean, std=std)
 
 
 def known_only(opened: ExampleSet, classes: tuple[str, ...]) -> ExampleSet:

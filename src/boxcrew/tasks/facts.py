@@ -4,40 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from boxcrew.data.examples.example_set import InputKind
 from boxcrew.nets.layers import Normalize
+
+_JSON_KEYS = {"encoding": "meaning"}  # of fields whose key in JSON is not their name
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataFacts:
     """The facts that every kind of data has."""
 
-    json_keys: ClassVar[Mapping[str, str]] = {}  # of fields whose key in JSON is not their name
-
     classes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return the known facts; `from_json` makes equal ones of them."""
-        known = {name: value for name, value in vars(self).items() if value is not None}
-        return {
-            self.json_keys.get(name, name): list(value) if isinstance(value, tuple) else value
-            for name, value in known.items()
-        }
+        known = {_JSON_KEYS.get(name, name): value for name, value in vars(self).items() if value is not None}
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in known.items()}
 
     @classmethod
     def from_json(cls, facts: Mapping[str, Any]) -> Self:
-        keys = {field.name: cls.json_keys.get(field.name, field.name) for field in fields(cls)}
-        values = {name: facts[key] for name, key in keys.items() if key in facts}
-        return cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()})
+        keys = {field.name: _JSON_KEYS.get(field.name, field.name) for field in fields(cls)}
+        known = {name: facts[key] for name, key in keys.items() if key in facts}
+        return cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in known.items()})
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExampleFacts(DataFacts):
     """The facts about examples."""
-
-    json_keys = {"encoding": "meaning"}  # noqa: RUF012, the base class says that it belongs to the class
 
     kind: InputKind
     shape: tuple[int, ...]  # of an input

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -30,7 +30,7 @@ from boxcrew.nets.network import Network
 from boxcrew.nets.regularise import gradient_penalty
 from boxcrew.tasks.augmentation import AugmentConfig
 from boxcrew.tasks.base import TASKS, Task
-from boxcrew.tasks.data import EvalOptions, ImageSheets, ScoreTable
+from boxcrew.tasks.data import EvalOptions, ImageSheets, ScoreTable, ToDevice
 from boxcrew.tasks.example_data import ExampleConfig, ExampleData
 from boxcrew.tasks.example_drawing import enlarged
 from boxcrew.tasks.facts import ExampleFacts
@@ -249,7 +249,7 @@ class GanData(ExampleData[GanConfig, GanEvaluation]):
         """Return no counts: a GAN does not learn classes, so they need no balance."""
         return {}
 
-    def evaluate(self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions) -> GanEvaluation:
+    def evaluate(self, task: Task, move: ToDevice, options: EvalOptions) -> GanEvaluation:
         """Measure the Fréchet distance by features trained on this data: compare it on the same only."""
         begun = time.monotonic()
         features = feature_network(self.train, replace(self.facts, classes=self.examples.classes))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
@@ -27,7 +27,7 @@ from boxcrew.nets.recurrent import LanguageModel
 from boxcrew.nets.regularise import limit_norms_
 from boxcrew.tasks.base import TASKS, Task
 from boxcrew.tasks.classification import ClassData, ClassesConfig
-from boxcrew.tasks.data import EvalOptions, OpenOptions, ScoreTable
+from boxcrew.tasks.data import EvalOptions, OpenOptions, ScoreTable, ToDevice
 from boxcrew.tasks.facts import ExampleFacts
 from boxcrew.tasks.net_configs import NetConfig, RnnConfig, net_chosen
 
@@ -189,7 +189,7 @@ class SequenceData(ClassData[SequenceConfig]):
         initialize(model, net.fill)
         return LanguageTask(LanguageNetwork(model, facts.encoding), config)
 
-    def evaluate(self, task: Task, move: Callable[[Tensor], Tensor], options: EvalOptions) -> Evaluation:
+    def evaluate(self, task: Task, move: ToDevice, options: EvalOptions) -> Evaluation:
         if not self.is_text:
             return super().evaluate(task, move, options)
         net = task.network
@@ -215,7 +215,7 @@ class SequenceData(ClassData[SequenceConfig]):
     def advice_after(
         self,
         task: Task,
-        move: Callable[[Tensor], Tensor],
+        move: ToDevice,
         options: EvalOptions,
         last: ClassificationEvaluation | LanguageEvaluation,
     ) -> tuple[Advice, ...]:
