@@ -105,7 +105,8 @@ class Model:
 
 def _trained_kind(config: RunConfig) -> str:
     """Return the kind that a run will train. Only the data shows whether sequences have classes."""
-    name, facts = config.task.name, {}
-    if name == "sequence":
-        facts = TASKS.get(name).open(config.task, OpenOptions(data=config.data, seed=config.seed)).facts
-    return kind_of(name, facts)
+    name = config.task.name
+    if name != "sequence":
+        return kind_of(name, {})
+    opened = TASKS.get(name).open(config.task, OpenOptions(data=config.data, seed=config.seed))
+    return kind_of(name, opened.facts)

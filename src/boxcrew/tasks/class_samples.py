@@ -44,7 +44,7 @@ def encode_sample(sample: object, facts: DataFacts) -> Array:
 
 
 def read_samples(path: Path, facts: DataFacts, warn: Callable[[str], None]) -> Iterator[NamedSample]:
-    """Yield the rows of a CSV file, or the texts of a file or folder: lines or complete files, as in training.
+    """Yield the rows of a CSV file, or the texts of a file or folder: lines or full files, as in training.
 
     `warn` is called for what is doubtful, and for files that are left out.
     """
