@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 import torch
 
-from boxcrew.api.images import ImageLike, as_many, find_images, load_image, read_ahead
+from boxcrew.api.images import ImageLike, Warn, as_many, find_images, load_image, read_ahead
 from boxcrew.api.model import Model
 from boxcrew.data.examples.example_set import Array
 from boxcrew.data.loading.collate import as_tensor
@@ -45,11 +45,7 @@ class Classifier(Model):
     __call__ = predict
 
     def predict_many(
-        self,
-        source: str | Path | Iterable[SampleLike],
-        *,
-        batch: int = BATCH,
-        warn: Callable[[str], None] = warnings.warn,
+        self, source: str | Path | Iterable[SampleLike], *, batch: int = BATCH, warn: Warn = warnings.warn
     ) -> Iterator[ClassResult]:
         """Yield the result of each image of a folder or glob pattern, row of a CSV file, text of a file or
         folder, or sample of a list or generator, in order.
@@ -57,11 +53,12 @@ class Classifier(Model):
         Samples that cannot be read are left out; `warn` is called for them and for doubtful values.
         """
         samples: Iterable[NamedSample]
-        if isinstance(source, str | Path) and not self._takes_images:
-            samples = read_samples(Path(source), self.loaded.facts, warn)
+        if not isinstance(source, str | Path):
+            samples = ((None, sample) for sample in source)
+        elif self._takes_images:
+            samples = ((None, file) for file in find_images(source))
         else:
-            given = find_images(source) if isinstance(source, str | Path) else source
-            samples = ((None, sample) for sample in given)
+            samples = read_samples(Path(source), self.loaded.facts, warn)
         for inputs in read_ahead(samples, self._encode, batch=batch, warn=warn):
             yield from self._classify(inputs)
 

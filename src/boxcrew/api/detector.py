@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import overload
 
-from boxcrew.api.images import ImageLike, as_many, find_images, load_image, read_ahead
+from boxcrew.api.images import ImageLike, Warn, as_many, find_images, load_image, read_ahead
 from boxcrew.api.model import Model
 from boxcrew.core.types import Image
 from boxcrew.evaluate.detection.predictor import Predictor
@@ -50,7 +50,7 @@ class Detector(Model):
         *,
         score: float = 0.25,
         batch: int = BATCH,
-        warn: Callable[[str], None] = warnings.warn,
+        warn: Warn = warnings.warn,
     ) -> Iterator[Result]:
         """Yield the result of each image of a file, folder, glob pattern, list or generator, in order.
 

@@ -20,6 +20,7 @@ from boxcrew.data.images.reading import IMAGE_SUFFIXES, convert_pillow, read_ima
 ImageLike = str | Path | Pillow.Image | Image
 """A file, a Pillow image, or an RGB array (height, width, 3) of uint8."""
 
+Warn = Callable[[str], None]
 _Item = TypeVar("_Item")
 _Read = TypeVar("_Read")
 
@@ -62,11 +63,7 @@ def find_images(source: str | Path) -> list[Path]:
 
 
 def read_ahead(
-    items: Iterable[_Item],
-    read: Callable[[_Item], _Read],
-    *,
-    batch: int,
-    warn: Callable[[str], None] | None = None,
+    items: Iterable[_Item], read: Callable[[_Item], _Read], *, batch: int, warn: Warn | None = None
 ) -> Iterator[list[_Read]]:
     """Yield batches of what `read` returns, while a thread reads the next: decoding releases the interpreter.
 

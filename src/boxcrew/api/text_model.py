@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 
+from boxcrew.api.images import Warn
 from boxcrew.api.model import Model
 from boxcrew.core.units import counted
 from boxcrew.data.examples.alphabet import unknown_characters
@@ -28,7 +28,7 @@ class TextModel(Model):
         num: int = 400,
         temperature: float = 0.8,
         seed: int = 0,
-        warn: Callable[[str], None] = warnings.warn,
+        warn: Warn = warnings.warn,
     ) -> str:
         """Return `num` characters that may follow a text, which is not repeated.
 

@@ -5,23 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 from boxcrew.cli.output import make_screen, parse_settings, print_json
-from boxcrew.core.config import Tree
-from boxcrew.core.errors import UsageError
-from boxcrew.core.registry import suggest
+from boxcrew.core.config import Config
 from boxcrew.core.units import format_bytes
 from boxcrew.hardware.machine import Device, Machine
 from boxcrew.hardware.probe import probe_machine
 from boxcrew.hardware.speed import with_speeds
 
-KNOWN = ("machine",)
+
+class DevicesConfig(Config):
+    machine: Path | None = None  # a file that describes another machine
 
 
 def devices_command(words: list[str], *, as_json: bool) -> None:
     _, tree = parse_settings(words)
-    for name in tree:
-        if name not in KNOWN:
-            raise UsageError(f"{name}: no such setting; {suggest(name, KNOWN)}")
-    machine = _machine(tree)
+    file = DevicesConfig.of(tree).machine
+    machine = with_speeds(probe_machine()) if file is None else Machine.read(file, setting="machine")
     if as_json:
         print_json(machine.tree())
         return
@@ -35,13 +33,6 @@ def devices_command(words: list[str], *, as_json: bool) -> None:
     screen.table("speed per second", columns, [_row(device) for device in machine.devices])
     if machine.decoded_pixels is not None:
         screen.say(f"one core decodes {machine.decoded_pixels / 1e6:.0f} million pixels of JPEGs a second")
-
-
-def _machine(tree: Tree) -> Machine:
-    """Return this machine, measured, or the one that a file describes."""
-    if "machine" in tree:
-        return Machine.read(Path(str(tree["machine"])), setting="machine")
-    return with_speeds(probe_machine())
 
 
 def _row(device: Device) -> tuple[str, ...]:
