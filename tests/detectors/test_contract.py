@@ -175,4 +175,4 @@ def test_forgotten_devices_and_read_values_are_noticed() -> None:
     check_devices(DetectionTask(toy(SsdLite)), batch)
     assert "device" in fails(lambda: check_devices(DetectionTask(toy(ForgetsDevice)), batch))
     fails(lambda: check_devices(DetectionTask(toy(KeepsConstant)), batch))
-    assert "item" in fails(lambda: check_devices(DetectionTask(toy(ReadsValue)), batch))
+    assert "_local_scalar_dense" in fails(lambda: check_devices(DetectionTask(toy(ReadsValue)), batch))
