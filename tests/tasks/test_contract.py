@@ -182,8 +182,9 @@ def test_a_step_of_a_recipe_stays_on_its_device(
     config = RECIPES.get(name)()
     kind = TASKS.get(config.task.name)
     path = tiny_set if config.task.predicts == "boxes" else write_pictures(tmp_path)
-    square = {"size": 16} if config.task.predicts == "images" else {}  # a GAN makes squares
-    opened = kind.open(config.task.model_copy(update=square), OpenOptions(data=DataConfig(path=str(path)), seed=0))
+    size = {"size": 28} if config.task.predicts == "images" else {}  # a GAN makes squares
+    options = OpenOptions(data=DataConfig(path=str(path)), seed=0)
+    opened = kind.open(config.task.model_copy(update=size), options)
     check_devices(opened.task(), opened.largest_batch(2), lambda task: optim.optimizer_of(task, config.optim))
 
 
