@@ -150,7 +150,7 @@ def _unusable(files: Iterable[ScannedFile], results: dict[str, ScanResult]) -> d
     for file in files:
         result = results[file.key]
         if result.kind is not None:
-            problems[file.key] = Problem(kind=result.kind, file=file.key, what=result.what, action="left out")
+            problems[file.key] = Problem(result.kind, file.key, result.what, "left out")
     return problems
 
 
@@ -173,7 +173,5 @@ def _leaks(files: Sequence[ScannedFile], results: dict[str, ScanResult]) -> dict
         action: Action = "noted" if is_entire_split else "left out"
         for file, original in pairs:
             message = f"the image of {split} is the same file as {original.key} of {original.split}"
-            problems[file.key] = Problem(
-                kind="leak", file=file.key, what=message, value=original.key, action=action
-            )
+            problems[file.key] = Problem("leak", file.key, message, action, value=original.key)
     return problems

@@ -111,12 +111,10 @@ class AnnotationCollector:
         self._folders: dict[str, str] = {}  # relative to the root: `os.path.relpath` is slow
 
     def leave_out(self, kind: Kind, file: str, message: str, *, at: str = "", value: str = "") -> None:
-        self._entries.append(
-            Problem(kind=kind, file=file, at=at, what=message, value=value, action="left out")
-        )
+        self._entries.append(Problem(kind, file, message, "left out", at=at, value=value))
 
     def note(self, kind: Kind, file: str, message: str, *, at: str = "", value: str = "") -> None:
-        self._entries.append(Problem(kind=kind, file=file, at=at, what=message, value=value, action="noted"))
+        self._entries.append(Problem(kind, file, message, "noted", at=at, value=value))
 
     def note_gaps(self, file: str, class_ids: Sequence[int], message: str) -> None:
         """Note the ids that are missing among ascending class ids, if any."""
@@ -180,7 +178,7 @@ class AnnotationCollector:
                 f"has no validation split; {len(splits['val'])} of its {len(train)} training images are used"
                 f" for validation (seed {seed})"
             )
-            problems.append(Problem(kind="made-split", file=str(self.root), what=message, action="noted"))
+            problems.append(Problem("made-split", str(self.root), message, "noted"))
         ordered = {name: tuple(splits[name]) for name in SPLITS if name in splits}
         return ordered, tuple(problems)
 
@@ -210,7 +208,7 @@ def _make_records(
             problems.append(_duplicate_problem(entry, records[key][0]))
         elif isinstance(header, ImageError):
             message = header.message.removeprefix(f"{image}: ")
-            problems.append(Problem(kind=header.kind, file=key, what=message, action="left out"))
+            problems.append(Problem(header.kind, key, message, "left out"))
         else:
             if target is None:
                 target, faults = _repaired_target(entry.annotation, header)
@@ -276,16 +274,16 @@ def _duplicate_problem(entry: _Pending, first_split: str | None) -> Problem:
     where = f"in {entry.split}, and was in {first_split}" if kind == "leak" else "again"
     message = f"image {entry.key} is listed {where}; only the first is kept"
     file, at = entry.annotation.file, entry.annotation.at
-    return Problem(kind=kind, file=file, at=at, what=message, value=entry.key, action="left out")
+    return Problem(kind, file, message, "left out", at=at, value=entry.key)
 
 
 def _background_problem(entry: _Pending) -> Problem:
     if entry.annotation.objects is None:
         message = "has no annotation; used as background"
-        return Problem(kind="image-without-annotation", file=entry.key, what=message, action="noted")
+        return Problem("image-without-annotation", entry.key, message, "noted")
     message = "has no usable object; used as background"
     file, at = entry.annotation.file, entry.annotation.at
-    return Problem(kind="empty-annotation", file=file, at=at, what=message, action="noted")
+    return Problem("empty-annotation", file, message, "noted", at=at)
 
 
 def _repaired_target(annotation: Annotation, header: Header) -> tuple[Target, list[Problem]]:
@@ -297,9 +295,7 @@ def _repaired_target(annotation: Annotation, header: Header) -> tuple[Target, li
         repaired, faults = repair(box, header.width, header.height)
         action: Action = "left out" if repaired is None else "repaired"
         problems += [
-            Problem(
-                kind=kind, file=annotation.file, at=obj.at, what=message, value=show_box(box), action=action
-            )
+            Problem(kind, annotation.file, message, action, at=obj.at, value=show_box(box))
             for kind, message in faults
         ]
         if repaired is not None:
@@ -338,9 +334,7 @@ def _rotate_to_upright(
         if boxes and all(is_inside(box, *annotated) for box in boxes):
             action, message = "repaired", f"{message}, so its boxes are rotated too"
             boxes = [rotate_box(box, header.orientation, *real) for box in boxes]
-    problem = Problem(
-        kind=kind, file=annotation.file, at=annotation.at, what=message, value=value, action=action
-    )
+    problem = Problem(kind, annotation.file, message, action, at=annotation.at, value=value)
     return boxes, [problem]
 
 

@@ -53,7 +53,7 @@ def outside_problems(
         parents += splits
         message = "lies in none of the set's split folders"
         problems = [
-            Problem(kind="no-split", file=folder.name, what=message, action="left out")
+            Problem("no-split", folder.name, message, "left out")
             for folder in _folders_in(root)
             if folder not in splits
         ]
@@ -67,16 +67,7 @@ def outside_problems(
     if names:
         count, listed = len(names), list_names(names)
         message = f"{counted(count, noun)} outside of every class folder: {listed}"
-        problems.append(
-            Problem(
-                kind="label-missing",
-                file=names[0],
-                what=message,
-                value=listed,
-                action="left out",
-                count=count,
-            )
-        )
+        problems.append(Problem("label-missing", names[0], message, "left out", value=listed, count=count))
     return problems
 
 
@@ -119,10 +110,10 @@ def unlistable_problems(root: Path, kind: Kind) -> list[Problem]:
         pass
     return [
         Problem(
-            kind=kind,
-            file=Path(error.filename).relative_to(root).as_posix(),
-            what=f"cannot be listed: {error.strerror}",
-            action="left out",
+            kind,
+            Path(error.filename).relative_to(root).as_posix(),
+            f"cannot be listed: {error.strerror}",
+            "left out",
         )
         for error in sorted(errors, key=lambda error: str(error.filename))
     ]

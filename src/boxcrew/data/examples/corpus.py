@@ -83,7 +83,7 @@ def _hold_out(
     _require_windows(f"{root}: the text", text, length, count=2)
     num_held = max(round(len(text) * VAL_SHARE), length + 1)
     message = f"has no validation text; the last {num_held} of its {len(text)} characters are held out"
-    problem = Problem(kind="made-split", file=str(root), what=message, action="noted")
+    problem = Problem("made-split", str(root), message, "noted")
     return {**texts, "train": text[:-num_held], "val": text[-num_held:]}, (problem,)
 
 
@@ -95,11 +95,11 @@ def _long_enough(
     short = [split for split in others if len(texts[split]) <= length]
     problems = (
         Problem(
-            kind="text-short",
-            file=str(root),
+            "text-short",
+            str(root),
+            f"has only {len(texts[split])} characters, but length={length} needs {length + 1}",
+            "left out",
             at=split,
-            what=f"has only {len(texts[split])} characters, but length={length} needs {length + 1}",
-            action="left out",
         )
         for split in short
     )

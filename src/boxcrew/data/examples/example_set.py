@@ -235,18 +235,6 @@ class ExampleFormat(Format):
     def open(cls, path: Path, options: ExampleOptions) -> ExampleSet: ...
 
 
-class EmbeddedFormat(ExampleFormat):
-    """A data set that is part of the program, opened by its name and never by a path."""
-
-    @classmethod
-    def detect(cls, path: Path) -> bool:  # noqa: ARG003
-        return False
-
-    @classmethod
-    def looked_for(cls) -> str:
-        return f"the word {cls.name!r} (an embedded set)"
-
-
 EXAMPLE_FORMATS: Registry[type[ExampleFormat]] = Registry("data format", "boxcrew.data.examples.formats")
 """A file in `data/examples/formats/` registers its class: `@EXAMPLE_FORMATS.register("idx")`."""
 

@@ -25,7 +25,7 @@ Item = TypeVar("Item")
 def unusable_split(split: str, file: Path, message: str, kind: Kind, *, count: int = 1) -> Problem:
     """Report a split that is left out because of `file`. `message` may begin with the file's path."""
     message = message.removeprefix(f"{file}: ")
-    return Problem(kind=kind, file=file.name, at=split, what=message, action="left out", count=count)
+    return Problem(kind, file.name, message, "left out", at=split, count=count)
 
 
 def hold_out_mask(keys: Sequence[str], labels: Ints, *, seed: int, share: float = VAL_SHARE) -> Bools:
@@ -61,7 +61,7 @@ def made_split_problem(root: Path, mask: Bools, *, seed: int) -> tuple[Problem, 
         return ()
     share = f"{mask.sum()} of its {len(mask)} training examples"
     message = f"has no validation split; {share} are held out (seed {seed})"
-    return (Problem(kind="made-split", file=str(root), what=message, action="noted"),)
+    return (Problem("made-split", str(root), message, "noted"),)
 
 
 def hold_out(
@@ -148,4 +148,4 @@ def _absent_classes(root: Path, absent: Sequence[str], num_lost: int) -> Problem
     names = ", ".join(absent)
     lost = f"; {num_lost} of other splits are left out" if num_lost else ""
     message = f"training has no example of {names}{lost}"
-    return Problem(kind="class-empty", file=str(root), what=message, value=names, action=action)
+    return Problem("class-empty", str(root), message, action, value=names)

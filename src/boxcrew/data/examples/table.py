@@ -57,12 +57,12 @@ def problem_at(
 ) -> Problem:
     """Report a problem of the rows in `mask`, with the line of the first."""
     return Problem(
-        kind=kind,
-        file=table.file.name,
+        kind,
+        table.file.name,
+        message,
+        action,
         at=f"from line {table.lines[int(np.argmax(mask))]}",
-        what=message,
         value=value,
-        action=action,
         count=int(mask.sum()),
     )
 
@@ -129,12 +129,12 @@ def _with_point(word: str) -> str:
 
 def _malformed(file: Path, line: int, expected: int, row: Sequence[str], separator: str) -> Problem:
     return Problem(
-        kind="row-malformed",
-        file=file.name,
+        "row-malformed",
+        file.name,
+        f"has {len(row)} values, not the {expected} of the header",
+        "left out",
         at=f"line {line}",
-        what=f"has {len(row)} values, not the {expected} of the header",
         value=separator.join(row)[:80],
-        action="left out",
     )
 
 

@@ -45,16 +45,13 @@ class CocoSource(Source):
     """
 
     format = "coco"
+    looked_for = "a .json file, annotations/instances_{train,val,test}*.json or train/_annotations.coco.json"
 
     @classmethod
     def detect(cls, path: Path) -> bool:
         if path.is_file():
             return path.suffix.lower() == ".json"
         return any(_looks_like_coco(file) for file in _candidates(path))
-
-    @classmethod
-    def looked_for(cls) -> str:
-        return "a .json file, annotations/instances_{train,val,test}*.json or train/_annotations.coco.json"
 
     @classmethod
     @garbage_collection_paused()
@@ -113,7 +110,7 @@ def _locate(path: Path) -> tuple[Path, list[Path]]:
     files = [file for file in _candidates(path) if _looks_like_coco(file)]
     if not files:
         problem = "has no COCO annotations" if path.is_dir() else "no such file or folder"
-        raise DataError(f"{path}: {problem}", advice=f"looked for {CocoSource.looked_for()}")
+        raise DataError(f"{path}: {problem}", advice=f"looked for {CocoSource.looked_for}")
     return path, files
 
 

@@ -78,14 +78,11 @@ class VocSource(Source):
     """
 
     format = "voc"
+    looked_for = "Annotations/*.xml with JPEGImages/, or an .xml next to each image"
 
     @classmethod
     def detect(cls, path: Path) -> bool:
         return bool(_roots(path))
-
-    @classmethod
-    def looked_for(cls) -> str:
-        return "Annotations/*.xml with JPEGImages/, or an .xml next to each image"
 
     @classmethod
     @garbage_collection_paused()
@@ -126,7 +123,7 @@ def _only_root(path: Path) -> Path:
         raise DataError(
             f"{path}: contains several VOC data sets: {names}", advice="give the path of one of them"
         )
-    raise DataError(f"{path}: has no VOC annotations", advice=f"looked for {VocSource.looked_for()}")
+    raise DataError(f"{path}: has no VOC annotations", advice=f"looked for {VocSource.looked_for}")
 
 
 def _candidate_folders(root: Path) -> Iterator[Path]:

@@ -46,14 +46,11 @@ class YoloSource(Source):
     """
 
     format = "yolo"
+    looked_for = "data.yaml with names and train, or images/ with labels/*.txt, or a .txt next to each image"
 
     @classmethod
     def detect(cls, path: Path) -> bool:
         return bool(find_yamls(path)) or (path.is_dir() and any(map(_has_labels, _likely_folders(path))))
-
-    @classmethod
-    def looked_for(cls) -> str:
-        return "data.yaml with names and train, or images/ with labels/*.txt, or a .txt next to each image"
 
     @classmethod
     @garbage_collection_paused()
@@ -75,7 +72,7 @@ class YoloSource(Source):
             folder = path / "images"
             images = collector.assign_splits(files_below(folder if folder.is_dir() else path, IMAGE_SUFFIXES))
         else:
-            raise DataError(f"{path}: is not a YOLO data set", advice=f"looked for {cls.looked_for()}")
+            raise DataError(f"{path}: is not a YOLO data set", advice=f"looked for {cls.looked_for}")
         classes = _collect(images, names, collector)
         splits, problems = collector.finish(seed=seed)
         return cls(root=collector.root, classes=classes, splits=splits, problems=problems)

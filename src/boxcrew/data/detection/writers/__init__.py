@@ -81,11 +81,7 @@ def lost_flags(source: Source, out: Path, *flags: str) -> tuple[Problem, ...]:
     counts = {flag: sum(int(getattr(record.target, flag).sum()) for record in records) for flag in flags}
     return tuple(
         Problem(
-            kind="lost-flag",
-            file=str(out),
-            what=f"{count} {flag} objects: the format has no such flag",
-            value=flag,
-            action="noted",
+            "lost-flag", str(out), f"{count} {flag} objects: the format has no such flag", "noted", value=flag
         )
         for flag, count in counts.items()
         if count

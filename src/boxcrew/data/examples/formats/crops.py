@@ -36,14 +36,11 @@ class CropsFormat(ExampleFormat):
     """Crops of all objects that are neither crowds nor difficult."""
 
     name = "crops"
+    looked_for = "any set for detection: VOC, COCO or YOLO"
 
     @classmethod
     def detect(cls, path: Path) -> bool:
         return is_annotated(path)
-
-    @classmethod
-    def looked_for(cls) -> str:
-        return "any set for detection: VOC, COCO or YOLO"
 
     @classmethod
     def open(cls, path: Path, options: ExampleOptions) -> ExampleSet:
@@ -114,7 +111,7 @@ def _small_objects(source: Source) -> list[Problem]:
     if not count:
         return []
     message = f"{count} objects have a side under {SMALLEST_SIDE} pixels, too small for a crop"
-    return [Problem(kind="box-small", file=str(source.root), what=message, action="left out", count=count)]
+    return [Problem("box-small", str(source.root), message, "left out", count=count)]
 
 
 def _read_splits(
@@ -128,8 +125,7 @@ def _read_splits(
         if len(crops):
             examples[split] = crops
         problems += [
-            Problem(kind="unreadable-image", file=str(source.root), what=message, action="left out")
-            for message in skipped
+            Problem("unreadable-image", str(source.root), message, "left out") for message in skipped
         ]
     if "train" not in examples:
         raise DataError(f"{source.root}: has nothing to train on", advice=f"the first problem: {problems[0]}")

@@ -50,16 +50,13 @@ class CsvFormat(ExampleFormat):
     """
 
     name = "csv"
+    looked_for = "a .csv file with a header, or train.csv"
 
     @classmethod
     def detect(cls, path: Path) -> bool:
         if path.is_file():
             return suffix_of(path.name) == ".csv"
         return any(file.is_file() for files in _files(path).values() for file in files)
-
-    @classmethod
-    def looked_for(cls) -> str:
-        return "a .csv file with a header, or train.csv"
 
     @classmethod
     def open(cls, path: Path, options: ExampleOptions) -> ExampleSet:
@@ -145,7 +142,7 @@ def _read(path: Path, label: str | None, *, eval_only: bool) -> tuple[dict[str, 
     files = {"train": path} if path.is_file() else _one_each(path, _files(path))
     first = next(iter(files), None)
     if first is None or (first != "train" and not eval_only):
-        raise DataError(f"{path}: has no CSV file to train on", advice=f"looked for {CsvFormat.looked_for()}")
+        raise DataError(f"{path}: has no CSV file to train on", advice=f"looked for {CsvFormat.looked_for}")
     main, problems = read_table(files.pop(first))
     label = _label_column(main, label)
     main, unlabelled = _labelled_rows(main, label)
@@ -329,4 +326,4 @@ def _useless_column(train: Table, name: str, *, is_row_index: bool) -> Problem:
     kind: Kind = "column-numbering" if is_row_index else "column-constant"
     constant = f"is the same in all training rows: {train.column(name)[0] or 'empty'}"
     message = f"column {name!r} {'only counts the rows' if is_row_index else constant}"
-    return Problem(kind=kind, file=train.file.name, what=message, value=name, action="left out")
+    return Problem(kind, train.file.name, message, "left out", value=name)

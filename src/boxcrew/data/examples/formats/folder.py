@@ -38,6 +38,7 @@ class FolderFormat(ExampleFormat):
     """Images of any size, which are all resized to one shape; the aspect ratio is not kept."""
 
     name = "folder"
+    looked_for = "images in one folder, or in a folder for each class, with or without train/ and val/ above"
 
     @classmethod
     def detect(cls, path: Path) -> bool:
@@ -46,15 +47,11 @@ class FolderFormat(ExampleFormat):
         return has_class_folders(path, IMAGE_SUFFIXES) or _holds_images(path)
 
     @classmethod
-    def looked_for(cls) -> str:
-        return "images in one folder, or in a folder for each class, with or without train/ and val/ above"
-
-    @classmethod
     def open(cls, path: Path, options: ExampleOptions) -> ExampleSet:
         require_folder(path, "image folder")
         names, splits, problems = _find(path)
         if not splits:
-            advice = f"the first problem: {problems[0]}" if problems else f"looked for {cls.looked_for()}"
+            advice = f"the first problem: {problems[0]}" if problems else f"looked for {cls.looked_for}"
             raise DataError(f"{path}: has no usable image in a folder of its class", advice=advice)
         splits, made = _hold_out(path, splits, seed=options.seed)
         splits, unusable = _readable(path, splits, workers=options.workers)
@@ -99,7 +96,7 @@ def _find(root: Path) -> tuple[list[str], Splits, list[Problem]]:
                 image = _entire_image(file, key, names.index(folder.label))
             except ImageError as error:
                 message = error.message.removeprefix(f"{file}: ")
-                problems.append(Problem(kind=error.kind, file=key, what=message, action="left out"))
+                problems.append(Problem(error.kind, key, message, "left out"))
             else:
                 splits.setdefault(folder.split or "train", []).append(image)
     return names, splits, problems
@@ -143,7 +140,7 @@ def _other_files(root: Path, folder: ClassFolder) -> list[Problem]:
     listed = list_names(names)
     message = f"holds {len(names)} files whose names are not those of images: {listed}"
     folder_name = folder.path.relative_to(root).as_posix()
-    return [Problem(kind="not-an-image", file=folder_name, what=message, value=listed, action="noted")]
+    return [Problem("not-an-image", folder_name, message, "noted", value=listed)]
 
 
 def _hold_out(root: Path, splits: Splits, *, seed: int) -> tuple[Splits, tuple[Problem, ...]]:
@@ -176,6 +173,4 @@ def _resized(root: Path, sizes: Counter[tuple[int, int]], shape: Shape) -> list[
     count, (first_height, first_width) = sizes.total(), min(sizes)
     old = f"{len(sizes)} sizes" if len(sizes) > 1 else f"{first_width} x {first_height} pixels"
     message = f"{counted(count, 'image')} of {old} become {width} x {height}; size= sets another side"
-    return [
-        Problem(kind="image-resized", file=str(root), what=message, value=old, action="repaired", count=count)
-    ]
+    return [Problem("image-resized", str(root), message, "repaired", value=old, count=count)]

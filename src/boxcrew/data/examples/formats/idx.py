@@ -47,21 +47,18 @@ class IdxFormat(ExampleFormat):
     """
 
     name = "idx"
+    looked_for = "train-images-idx3-ubyte with train-labels-idx1-ubyte, with or without .gz"
 
     @classmethod
     def detect(cls, path: Path) -> bool:
         return path.is_dir() and _find(path, "train", "images", 3) is not None
 
     @classmethod
-    def looked_for(cls) -> str:
-        return "train-images-idx3-ubyte with train-labels-idx1-ubyte, with or without .gz"
-
-    @classmethod
     def open(cls, path: Path, options: ExampleOptions) -> ExampleSet:
         require_folder(path, "IDX")
         splits, unread = _read_splits(path)
         if "train" not in splits:
-            raise DataError(f"{path}: has no IDX files to train on", advice=f"looked for {cls.looked_for()}")
+            raise DataError(f"{path}: has no IDX files to train on", advice=f"looked for {cls.looked_for}")
         names, train = _names(path, splits), splits["train"]
         keys = [train.key(index) for index in range(len(train))]
         mask = hold_out_mask(keys, train.labels, seed=options.seed, share=VAL_SHARE)

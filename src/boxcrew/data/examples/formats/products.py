@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from boxcrew.data.detection.formats.shelf import ShelfSource
-from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, EmbeddedFormat, ExampleOptions, ExampleSet
+from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleFormat, ExampleOptions, ExampleSet
 from boxcrew.data.examples.formats.crops import open_crops
+from boxcrew.data.formats import EmbeddedFormat
 
 
 class ProductScenes(ShelfSource):
@@ -18,7 +19,7 @@ class ProductScenes(ShelfSource):
 
 
 @EXAMPLE_FORMATS.register("products")
-class ProductsFormat(EmbeddedFormat):
+class ProductsFormat(EmbeddedFormat, ExampleFormat):
     """Color images of eight classes, 32 x 32 by default."""
 
     name = "products"

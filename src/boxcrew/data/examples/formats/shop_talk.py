@@ -9,11 +9,12 @@ from typing import ClassVar
 from boxcrew.data.detection.source import SPLITS
 from boxcrew.data.embedded.shop_talk import write_shop_talk
 from boxcrew.data.examples.corpus import open_corpus
-from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, EmbeddedFormat, ExampleOptions, ExampleSet
+from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleFormat, ExampleOptions, ExampleSet
+from boxcrew.data.formats import EmbeddedFormat
 
 
 @EXAMPLE_FORMATS.register("shop_talk")
-class ShopTalkFormat(EmbeddedFormat):
+class ShopTalkFormat(EmbeddedFormat, ExampleFormat):
     """Generated running text, the same for every seed of a run."""
 
     name = "shop_talk"

@@ -49,6 +49,7 @@ class TextFormat(ExampleFormat):
     """
 
     name = "text"
+    looked_for = "a .txt file, or .txt files for each class"
 
     @classmethod
     def detect(cls, path: Path) -> bool:
@@ -62,10 +63,6 @@ class TextFormat(ExampleFormat):
         return not has_images and not any(other.detect(path) for other in others)
 
     @classmethod
-    def looked_for(cls) -> str:
-        return "a .txt file, or .txt files for each class"
-
-    @classmethod
     def open(cls, path: Path, options: ExampleOptions) -> ExampleSet:
         files = _files_to_read(path)
         splits = {split_of_file(file.stem): file for file in files}
@@ -76,7 +73,7 @@ class TextFormat(ExampleFormat):
             opened = open_corpus(path, texts, options, format=cls.name)
             return replace(opened, problems=(*unread, *opened.problems))
         if not files and not has_class_folders(path, TEXT_SUFFIXES):
-            raise DataError(f"{path}: has no text files", advice=f"looked for {cls.looked_for()}")
+            raise DataError(f"{path}: has no text files", advice=f"looked for {cls.looked_for}")
         return _open_classes(path, files, options)
 
 
@@ -205,7 +202,7 @@ def _read(root: Path, file: Path, problems: list[Problem]) -> str:
         message = error.message.removeprefix(f"{file}: ")
     if not text.strip():
         name = file.relative_to(root).as_posix()
-        problems.append(Problem(kind="text-unreadable", file=name, what=message, action="left out"))
+        problems.append(Problem("text-unreadable", name, message, "left out"))
     return text
 
 
@@ -216,6 +213,4 @@ def truncated_texts(source: str, texts: Iterable[tuple[str, str]], length: int) 
         return ()
     count = len(keys)
     message = f"{counted(count, 'text')} cut to length={length}; the first: {keys[0]}"
-    return (
-        Problem(kind="text-cut", file=source, what=message, value=str(count), action="repaired", count=count),
-    )
+    return (Problem("text-cut", source, message, "repaired", value=str(count), count=count),)
