@@ -6,11 +6,12 @@ import gc
 import hashlib
 import itertools
 import os
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, overload
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from boxcrew.core.errors import DataError
 from boxcrew.core.types import Bools, Ints, Target
 from boxcrew.data.checks.box_repair import Box, Floats64, clip_clean, is_inside, repair, rotate_box, show_box
 from boxcrew.data.checks.problem import Action, Kind, Problem
-from boxcrew.data.detection.source import SPLITS, Record
+from boxcrew.data.detection.source import SPLITS, Record, Source
 from boxcrew.data.folders import split_of_path
 from boxcrew.data.images.reading import Header, ImageError, read_header
 
@@ -51,30 +52,23 @@ class Object(NamedTuple):
     crowd: bool = False
 
 
-class ObjectTable(Sequence[Object]):
-    """The objects of a YOLO label file as arrays: object i is on line i + 1.
+@dataclass(frozen=True, slots=True, eq=False)
+class ObjectTable:
+    """The objects of a YOLO label file as arrays: the first object is on line 1.
 
-    A set may have millions of objects; only the faulty ones are ever accessed one by one.
+    A set may have millions of objects; only those of files with a faulty one are ever made one by one.
     """
 
-    def __init__(self, labels: Ints, boxes: Floats64) -> None:
-        self.labels = labels  # (N,)
-        self.boxes = boxes  # (N, 4)
+    labels: Ints  # (N,)
+    boxes: Floats64  # (N, 4)
 
     def __len__(self) -> int:
         return len(self.labels)
 
-    @overload
-    def __getitem__(self, index: int) -> Object: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Object]: ...
-
-    def __getitem__(self, index: int | slice) -> Object | Sequence[Object]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        x0, y0, x1, y1 = self.boxes[index].tolist()
-        return Object(at=f"line {index + 1}", box=(x0, y0, x1, y1), label=int(self.labels[index]))
+    def __iter__(self) -> Iterator[Object]:
+        rows = zip(self.labels.tolist(), self.boxes.tolist(), strict=True)
+        for number, (label, (x0, y0, x1, y1)) in enumerate(rows, 1):
+            yield Object(at=f"line {number}", box=(x0, y0, x1, y1), label=label)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,13 +78,12 @@ class Annotation:
     file: str  # the annotation file
     at: str = ""  # position in the file
     image: Path
-    objects: Sequence[Object] | None  # None where there is no annotation: a background image
+    objects: Sequence[Object] | ObjectTable | None  # None where there is no annotation: a background image
     relative: bool = False  # boxes are in fractions of the upright image, not in pixels
     size: tuple[int, int] | None = None  # (width, height) as annotated; None or zeros if unknown
 
 
-@dataclass(frozen=True, slots=True)
-class _Pending:
+class _Pending(NamedTuple):
     """An annotation that waits to become a record, together with all others."""
 
     annotation: Annotation
@@ -183,6 +176,22 @@ class AnnotationCollector:
         return ordered, tuple(problems)
 
 
+class AnnotatedSource(Source):
+    """A set whose annotations are read from files."""
+
+    @classmethod
+    @garbage_collection_paused()
+    def open(cls, path: Path, *, seed: int = 0) -> Self:
+        collector, classes = cls.collect(path)
+        splits, problems = collector.finish(seed=seed)
+        return cls(root=collector.root, classes=classes, splits=splits, problems=problems)
+
+    @classmethod
+    @abstractmethod
+    def collect(cls, path: Path) -> tuple[AnnotationCollector, tuple[str, ...]]:
+        """Read the annotations at `path`. Return all of them, and the classes."""
+
+
 def _no_train_advice(available: Sequence[str], problems: Sequence[Problem]) -> str:
     splits = f"it has images only for {' and '.join(available)}; " if available else ""
     first = f"first of {len(problems)} problems: {problems[0]}" if problems else ""
@@ -253,7 +262,7 @@ def _clean_targets(
         yield all_targets.select(slice(start, end)) if is_clean else None
 
 
-def _concatenate(per_image: Sequence[Sequence[Object]]) -> tuple[Floats64, Ints, Bools]:
+def _concatenate(per_image: Sequence[Sequence[Object] | ObjectTable]) -> tuple[Floats64, Ints, Bools]:
     """Return boxes (N, 4), labels (N,) and flags (N, 2: difficult, crowd) of all objects."""
     boxes, labels = [np.empty((0, 4))], [np.empty(0, dtype=np.int64)]
     flags: list[tuple[bool, bool]] = []
@@ -273,23 +282,20 @@ def _duplicate_problem(entry: _Pending, first_split: str | None) -> Problem:
     kind: Kind = "duplicate-image" if first_split == entry.split else "leak"
     where = f"in {entry.split}, and was in {first_split}" if kind == "leak" else "again"
     message = f"image {entry.key} is listed {where}; only the first is kept"
-    file, at = entry.annotation.file, entry.annotation.at
-    return Problem(kind, file, message, "left out", at=at, value=entry.key)
+    annotation = entry.annotation
+    return Problem(kind, annotation.file, message, "left out", at=annotation.at, value=entry.key)
 
 
 def _background_problem(entry: _Pending) -> Problem:
-    if entry.annotation.objects is None:
-        message = "has no annotation; used as background"
-        return Problem("image-without-annotation", entry.key, message, "noted")
-    message = "has no usable object; used as background"
-    file, at = entry.annotation.file, entry.annotation.at
-    return Problem("empty-annotation", file, message, "noted", at=at)
+    annotation, ending = entry.annotation, "; used as background"
+    if annotation.objects is None:
+        return Problem("image-without-annotation", entry.key, f"has no annotation{ending}", "noted")
+    message = f"has no usable object{ending}"
+    return Problem("empty-annotation", annotation.file, message, "noted", at=annotation.at)
 
 
 def _repaired_target(annotation: Annotation, header: Header) -> tuple[Target, list[Problem]]:
-    boxes, problems = _in_pixels(annotation, header), list[Problem]()
-    if annotation.size is not None and min(annotation.size) > 0:
-        boxes, problems = _rotate_to_upright(annotation, boxes, header)
+    boxes, problems = _rotate_to_upright(annotation, header)
     kept, kept_boxes = [], []
     for obj, box in zip(annotation.objects or (), boxes, strict=True):
         repaired, faults = repair(box, header.width, header.height)
@@ -310,20 +316,14 @@ def _repaired_target(annotation: Annotation, header: Header) -> tuple[Target, li
     return target, problems
 
 
-def _in_pixels(annotation: Annotation, header: Header) -> list[Box]:
-    boxes = [obj.box for obj in annotation.objects or ()]
-    if not annotation.relative:
-        return boxes
-    width, height = header.width, header.height
-    return [(x0 * width, y0 * height, x1 * width, y1 * height) for x0, y0, x1, y1 in boxes]
-
-
-def _rotate_to_upright(
-    annotation: Annotation, boxes: list[Box], header: Header
-) -> tuple[list[Box], list[Problem]]:
-    """Rotate boxes that were drawn on the image as stored, before its EXIF rotation."""
+def _rotate_to_upright(annotation: Annotation, header: Header) -> tuple[list[Box], list[Problem]]:
+    """Return the boxes in pixels, rotated if they were drawn on the image as stored, before EXIF rotation."""
     annotated, real = annotation.size, (header.width, header.height)
-    if annotated is None or annotated == real:
+    boxes = [obj.box for obj in annotation.objects or ()]
+    if annotation.relative:
+        width, height = real
+        boxes = [(x0 * width, y0 * height, x1 * width, y1 * height) for x0, y0, x1, y1 in boxes]
+    if annotated is None or min(annotated) <= 0 or annotated == real:
         return boxes, []
     value = f"{annotated[0]} x {annotated[1]}"
     message = f"says the image is {value}, but upright it is {real[0]} x {real[1]}"
@@ -338,18 +338,18 @@ def _rotate_to_upright(
     return boxes, [problem]
 
 
+def seeded_draw(seed: int, key: str) -> bytes:
+    """Return 16 random bytes that depend on the seed and the key only."""
+    return hashlib.blake2b(f"{seed}:{key}".encode(errors="surrogateescape"), digest_size=16).digest()
+
+
 def split_by_seed(records: Sequence[Record], *, seed: int) -> tuple[list[Record], list[Record]]:
     """Return (train, val), each in the original order, at least one record in both if there are two or more.
 
     The split depends only on the keys and the seed, and adding an image hardly moves the others.
     """
-
-    def draw(record: Record) -> bytes:
-        return hashlib.blake2b(
-            f"{seed}:{record.key}".encode(errors="surrogateescape"), digest_size=16
-        ).digest()
-
     num_val = max(1, round(len(records) * VAL_SHARE))
-    chosen = {record.key for record in sorted(records, key=draw)[:num_val]}
+    keys = sorted((record.key for record in records), key=lambda key: seeded_draw(seed, key))
+    chosen = set(keys[:num_val])
     train = [record for record in records if record.key not in chosen]
     return train, [record for record in records if record.key in chosen]

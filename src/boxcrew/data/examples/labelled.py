@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ import numpy as np
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Bools, Ints
 from boxcrew.data.checks.problem import Action, Kind, Problem
-from boxcrew.data.detection.annotations import VAL_SHARE
+from boxcrew.data.detection.annotations import VAL_SHARE, seeded_draw
 from boxcrew.data.detection.source import SPLITS
 from boxcrew.data.examples.example_set import InMemory
 
@@ -40,7 +39,7 @@ def hold_out_mask(keys: Sequence[str], labels: Ints, *, seed: int, share: float 
     classes = labels.tolist()
     remaining, num_held = Counter(classes), 0
     mask = np.zeros(len(keys), dtype=np.bool_)
-    for key in sorted(groups, key=lambda key: _draw(seed, key)):
+    for key in sorted(groups, key=lambda key: seeded_draw(seed, key)):
         if num_held >= max(1, round(len(keys) * share)):
             break
         group = Counter(classes[index] for index in groups[key])
@@ -49,10 +48,6 @@ def hold_out_mask(keys: Sequence[str], labels: Ints, *, seed: int, share: float 
             num_held += len(groups[key])
             mask[groups[key]] = True
     return mask
-
-
-def _draw(seed: int, key: str) -> bytes:
-    return hashlib.blake2b(f"{seed}:{key}".encode(errors="surrogateescape"), digest_size=16).digest()
 
 
 def made_split_problem(root: Path, mask: Bools, *, seed: int) -> tuple[Problem, ...]:

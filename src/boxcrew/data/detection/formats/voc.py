@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PureWindowsPath
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple
 from xml.etree import ElementTree as ET
 
 import defusedxml.ElementTree
@@ -23,13 +22,8 @@ from boxcrew.core.registry import suggest
 from boxcrew.core.units import counted
 from boxcrew.data.checks.box_repair import Box
 from boxcrew.data.checks.problem import Kind
-from boxcrew.data.detection.annotations import (
-    Annotation,
-    AnnotationCollector,
-    Object,
-    garbage_collection_paused,
-)
-from boxcrew.data.detection.source import SOURCES, SPLITS, Source
+from boxcrew.data.detection.annotations import AnnotatedSource, Annotation, AnnotationCollector, Object
+from boxcrew.data.detection.source import SOURCES, SPLITS
 from boxcrew.data.folders import (
     ImageFinder,
     files_below,
@@ -49,8 +43,7 @@ _ASCII_ENCODINGS = frozenset({b"utf-8", b"us-ascii", b"iso-8859-1"})  # superset
 _IMAGE_FOLDERS = ("JPEGImages", "images", "Images")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _XmlObject:
+class _XmlObject(NamedTuple):
     """One <object> element, with its class still a name."""
 
     at: str
@@ -59,8 +52,7 @@ class _XmlObject:
     difficult: bool
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _XmlFile:
+class _XmlFile(NamedTuple):
     """A parsed annotation file."""
 
     file: Path
@@ -70,7 +62,7 @@ class _XmlFile:
 
 
 @SOURCES.register("voc")
-class VocSource(Source):
+class VocSource(AnnotatedSource):
     """A Pascal VOC data set.
 
     Splits come from `ImageSets/Main`, else from folders named train, val, test. Classes come from
@@ -85,13 +77,17 @@ class VocSource(Source):
         return bool(_roots(path))
 
     @classmethod
-    @garbage_collection_paused()
-    def open(cls, path: Path, *, seed: int = 0) -> Self:
+    def collect(cls, path: Path) -> tuple[AnnotationCollector, tuple[str, ...]]:
         require_folder(path, "VOC")
         root = _only_root(path)
-        collector = AnnotationCollector(root)
-        files = _files(root)
-        assigned = _assign_splits(root, files, collector)
+        collector, folders = AnnotationCollector(root), _annotation_folders(root)
+        files = files_below(folders[0] if folders else root, {".xml"})
+        lists = _split_lists(root) if folders else {}
+        assigned: Iterable[tuple[str | None, Path]]
+        if lists:
+            assigned = _by_split_lists(folders[0], files, lists, collector)
+        else:
+            assigned = collector.assign_splits(files)
         parsed = [(split, xml) for split, file in assigned if (xml := _parse(file, collector))]
         classes = _classes(root, [xml for _, xml in parsed])
         finder = ImageFinder()
@@ -100,8 +96,7 @@ class VocSource(Source):
             if annotation:
                 collector.add(annotation, split)
         _report_unannotated_images(root, files, collector)
-        splits, problems = collector.finish(seed=seed)
-        return cls(root=root, classes=classes, splits=splits, problems=problems)
+        return collector, classes
 
 
 def _roots(path: Path) -> list[Path]:
@@ -119,10 +114,8 @@ def _only_root(path: Path) -> Path:
     if len(roots) == 1:
         return roots[0]
     if roots:
-        names = ", ".join(root.name for root in roots)
-        raise DataError(
-            f"{path}: contains several VOC data sets: {names}", advice="give the path of one of them"
-        )
+        message = f"{path}: contains several VOC data sets: {', '.join(root.name for root in roots)}"
+        raise DataError(message, advice="give the path of one of them")
     raise DataError(f"{path}: has no VOC annotations", advice=f"looked for {VocSource.looked_for}")
 
 
@@ -146,21 +139,6 @@ def _has_annotations(folder: Path) -> bool:
         return False
     with (folder / first).open("rb") as file:
         return b"<annotation" in file.read(4096)
-
-
-def _files(root: Path) -> list[Path]:
-    folders = _annotation_folders(root)
-    return files_below(folders[0] if folders else root, {".xml"})
-
-
-def _assign_splits(
-    root: Path, files: list[Path], collector: AnnotationCollector
-) -> list[tuple[str | None, Path]]:
-    """Return the XML files with their splits."""
-    folders, lists = _annotation_folders(root), _split_lists(root)
-    if lists and folders:
-        return list(_by_split_lists(folders[0], files, lists, collector))
-    return collector.assign_splits(files)
 
 
 def _split_lists(root: Path) -> dict[str, list[str]]:

@@ -8,20 +8,14 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Self
 
 from boxcrew.core.errors import DataError
 from boxcrew.data.checks.box_repair import Box
 from boxcrew.data.checks.problem import Kind
-from boxcrew.data.detection.annotations import (
-    Annotation,
-    AnnotationCollector,
-    Object,
-    garbage_collection_paused,
-)
+from boxcrew.data.detection.annotations import AnnotatedSource, Annotation, AnnotationCollector, Object
 from boxcrew.data.detection.data_yaml import find_images, find_yamls, read_data_yaml
 from boxcrew.data.detection.label_tables import read_tables
-from boxcrew.data.detection.source import SOURCES, Source
+from boxcrew.data.detection.source import SOURCES
 from boxcrew.data.folders import (
     ImageFinder,
     files_below,
@@ -39,7 +33,7 @@ _MAX_UNNAMED_CLASSES = 10_000  # without class names, a larger class id is an er
 
 
 @SOURCES.register("yolo")
-class YoloSource(Source):
+class YoloSource(AnnotatedSource):
     """A YOLO data set. The labels of an image in `images` are in `labels`, else next to the image.
 
     An image with no label file, or an empty one, is background.
@@ -53,14 +47,11 @@ class YoloSource(Source):
         return bool(find_yamls(path)) or (path.is_dir() and any(map(_has_labels, _likely_folders(path))))
 
     @classmethod
-    @garbage_collection_paused()
-    def open(cls, path: Path, *, seed: int = 0) -> Self:
+    def collect(cls, path: Path) -> tuple[AnnotationCollector, tuple[str, ...]]:
         yamls = find_yamls(path)
         if len(yamls) > 1:
-            files = ", ".join(file.name for file in yamls)
-            raise DataError(
-                f"{path}: contains several data files: {files}", advice="give the path of one of them"
-            )
+            message = f"{path}: contains several data files: {', '.join(file.name for file in yamls)}"
+            raise DataError(message, advice="give the path of one of them")
         if yamls:
             data = read_data_yaml(yamls[0])
             collector = AnnotationCollector(data.root)
@@ -73,9 +64,7 @@ class YoloSource(Source):
             images = collector.assign_splits(files_below(folder if folder.is_dir() else path, IMAGE_SUFFIXES))
         else:
             raise DataError(f"{path}: is not a YOLO data set", advice=f"looked for {cls.looked_for}")
-        classes = _collect(images, names, collector)
-        splits, problems = collector.finish(seed=seed)
-        return cls(root=collector.root, classes=classes, splits=splits, problems=problems)
+        return collector, _collect(images, names, collector)
 
 
 def _likely_folders(root: Path) -> Iterator[Path]:
