@@ -56,4 +56,4 @@ def test_what_was_looked_for_is_told(tmp_path: Path) -> None:
     with pytest.raises(DataError) as raised:
         open_examples(tmp_path, ExampleOptions())
     assert "idx: train-images-idx3-ubyte" in raised.value.advice
-    assert "the word 'products'" in raised.value.advice
+    assert "products: its name" in raised.value.advice

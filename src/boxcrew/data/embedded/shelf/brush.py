@@ -87,15 +87,7 @@ class Brush:
         """Draw open lines, `width` units wide but at least one pixel."""
         pen = max(1, round(width * self._pose.scale))
         fixed = [_fixed_point(self._pose.apply(line)) for line in lines]
-        cv2.polylines(
-            self._patch,
-            fixed,
-            isClosed=False,
-            color=colour,
-            thickness=pen,
-            lineType=cv2.LINE_AA,
-            shift=_SHIFT,
-        )
+        cv2.polylines(self._patch, fixed, False, colour, pen, cv2.LINE_AA, _SHIFT)  # noqa: FBT003 - not closed
 
     def moved(self, x: float, y: float) -> Brush:
         """Return a brush for the same patch whose drawing is moved by x, y units."""

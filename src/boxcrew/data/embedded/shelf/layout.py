@@ -204,8 +204,7 @@ def _place(rng: np.random.Generator, plan: _ItemPlan, canvas: _Canvas) -> bool:
 def _length(rng: np.random.Generator, design: Design, zoom: float, size: int) -> float:
     far, jitter = rng.random(2).tolist()
     if far < _FAR_SHARE:
-        result: float = 17 + 9 * jitter
-        return result
+        return float(17 + 9 * jitter)
     return float(np.clip(size / 2 * design.size * zoom * (0.75 + 0.55 * jitter), 22, size / 2 - 3))
 
 
@@ -245,6 +244,5 @@ def lay_out(rng: np.random.Generator, size: int) -> ShelfScene:
             _place(rng, plan, canvas)
         target = canvas.target()
         if len(target):
-            return ShelfScene(
-                size=size, setting=setting, items=tuple(canvas.items), owner=canvas.owner, target=target
-            )
+            items = tuple(canvas.items)
+            return ShelfScene(size=size, setting=setting, items=items, owner=canvas.owner, target=target)

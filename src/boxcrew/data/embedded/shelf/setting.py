@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -59,15 +58,7 @@ def _flat(rng: np.random.Generator) -> Setting:  # noqa: ARG001  all makers have
     return Setting(kind="flat", lines=(), rows=(Row(stance="flat", near=0.92, far=0.08, room=0.5),))
 
 
-_MAKERS: tuple[tuple[float, Callable[[np.random.Generator], Setting]], ...] = (
-    (0.35, _shelf),
-    (0.65, _table),
-    (0.8, _rail),
-    (1.0, _flat),
-)
-
-
 def choose_setting(rng: np.random.Generator) -> Setting:
+    makers = {0.35: _shelf, 0.65: _table, 0.8: _rail, 1.0: _flat}  # by the upper limit of the drawn number
     drawn = rng.random()
-    maker = next(maker for limit, maker in _MAKERS if drawn < limit)
-    return maker(rng)
+    return next(maker for limit, maker in makers.items() if drawn < limit)(rng)

@@ -39,9 +39,8 @@ def _wood() -> Texture:
     rows = np.arange(_SIDE, dtype=np.float32)
     x, y = np.meshgrid(rows, rows)
     bent = y + 9 * np.sin(x / 90) + 6 * _clouds(rng, 3, 4)
-    return _normalize(
-        cv2.remap(streaks, x, bent.astype(np.float32), cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT)
-    )
+    moved = cv2.remap(streaks, x, bent.astype(np.float32), cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT)
+    return _normalize(moved)
 
 
 @lru_cache(maxsize=1)
@@ -53,8 +52,8 @@ def _plaster() -> Texture:
 @lru_cache(maxsize=1)
 def _cloth() -> Texture:
     rng = np.random.default_rng(13)
-    rows = np.arange(_SIDE, dtype=np.float32)
-    threads = np.sin(rows * 1.9)[:, None] + np.sin(rows * 1.9)[None, :]
+    waves = np.sin(np.arange(_SIDE, dtype=np.float32) * 1.9)
+    threads = waves[:, None] + waves[None, :]
     return _normalize(threads + 0.8 * _clouds(rng, 300, 300) + 0.6 * _clouds(rng, 12, 12))
 
 
@@ -109,11 +108,11 @@ def _paint_wall(area: Image, rng: np.random.Generator) -> None:
         for x in range(step // 2, width, 2 * step):
             cv2.line(area, (x, 0), (x, height), dark, 1)
     elif kind == 2:
+        dark = tuple(0.8 * channel for channel in colour)
+        light = tuple(min(255.0, 1.08 * channel) for channel in colour)
         for x in range(step // 2, width, 2 * step):
-            cv2.line(area, (x, 0), (x, height), tuple(0.8 * channel for channel in colour), 2)
-            cv2.line(
-                area, (x + 2, 0), (x + 2, height), tuple(min(255.0, 1.08 * channel) for channel in colour), 1
-            )
+            cv2.line(area, (x, 0), (x, height), dark, 2)
+            cv2.line(area, (x + 2, 0), (x + 2, height), light, 1)
 
 
 def _paint_top(area: Image, rng: np.random.Generator) -> None:
@@ -129,13 +128,10 @@ def _paint_top(area: Image, rng: np.random.Generator) -> None:
         colour = _wall_colour(rng)
         _tint(_cloth(), area, rng, colour, 0.09)
         step = 12 + int(18 * rng.random())
-        if rng.random() < 0.5:
-            for y in range(0, len(area), 2 * step):
-                area[y : y + step] = cv2.convertScaleAbs(area[y : y + step], alpha=0.88)
-            for x in range(0, area.shape[1], 2 * step):
-                area[:, x : x + step] = cv2.convertScaleAbs(
-                    np.ascontiguousarray(area[:, x : x + step]), alpha=0.88
-                )
+        for lines in (area, area.transpose(1, 0, 2)) if rng.random() < 0.5 else ():
+            for start in range(0, len(lines), 2 * step):
+                stripe = np.ascontiguousarray(lines[start : start + step])
+                lines[start : start + step] = cv2.convertScaleAbs(stripe, alpha=0.88)
     elif kind == 3:
         _tint(_marble(), area, rng, hsv(rng.random(), 0.06, 0.92 - 0.35 * rng.random()), 0.11)
     else:
@@ -149,11 +145,11 @@ def _paint_shelf(image: Image, setting: Setting, rng: np.random.Generator) -> No
     thick = round(size * (0.022 + 0.014 * rng.random()))
     for line in setting.lines:
         y = round(line * size)
-        board = image[y : y + thick + 4]
-        _tint(_wood(), board, rng, colour, 0.16)
+        bottom = y + thick + 4
+        _tint(_wood(), image[y:bottom], rng, colour, 0.16)
         shade_rows(image[y : y + 4], 1.12, 1.05)
-        shade_rows(image[y + 4 : y + thick + 4], 0.9, 0.72)
-        shade_rows(image[y + thick + 4 : y + thick + 4 + size // 11], 0.6, 1.0)
+        shade_rows(image[y + 4 : bottom], 0.9, 0.72)
+        shade_rows(image[bottom : bottom + size // 11], 0.6, 1.0)
         shade_rows(image[y - size // 20 : y], 1.0, 0.86)
     if rng.random() < 0.5:
         side = round(size * (0.015 + 0.02 * rng.random()))
