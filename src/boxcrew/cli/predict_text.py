@@ -11,7 +11,7 @@ from boxcrew.core.config import Config, Tree
 from boxcrew.core.errors import UsageError
 from boxcrew.core.units import counted
 from boxcrew.data.examples.alphabet import unknown_characters
-from boxcrew.data.examples.plain_text import read_utf8
+from boxcrew.data.folders import read_utf8
 from boxcrew.tasks.sequence import LanguageNetwork
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.loading import Which, load_task

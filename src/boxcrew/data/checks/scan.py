@@ -6,15 +6,14 @@ import hashlib
 import itertools
 import os
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from boxcrew.core.cache import cache_folder
 from boxcrew.data.checks.problem import Action, Problem
 from boxcrew.data.checks.scan_cache import FileStamp, ScanCache, ScanResult, file_stamp
-from boxcrew.data.checks.threads import ProgressCallback, map_chunks
+from boxcrew.data.checks.threads import ProgressCallback, map_in_threads
 from boxcrew.data.detection.source import Source
 from boxcrew.data.images.reading import ImageError, verify_image
 
@@ -63,9 +62,14 @@ def scan_files(
     results = _scan_all(files, stored, workers, progress)
     results |= _add_digests([file for file in files if results[file.key].kind is None], results, workers)
     stored.save(results)
-    unusable = _unusable(files, results)
-    leaks = _leaks([file for file in files if file.key not in unusable], results)
-    return (*unusable.values(), *leaks.values())
+    usable, unusable = list[ScannedFile](), list[Problem]()
+    for file in files:
+        result = results[file.key]
+        if result.kind is None:
+            usable.append(file)
+        else:
+            unusable.append(Problem(result.kind, file.key, result.what, "left out"))
+    return (*unusable, *_leaks(usable, results))
 
 
 def _scan_all(
@@ -75,16 +79,21 @@ def _scan_all(
         stamp = file_stamp(file.path)  # before reading: a change meanwhile makes the next scan read it again
         return stored.get(file.key, stamp) or _verify(file.path, stamp or (0, 0, 0))
 
-    results: dict[str, ScanResult] = {}
-    done = 0
-    for chunk, scanned in map_chunks(
-        scan_one, files, workers=workers, chunk_size=_CHUNK, quick_seconds=_QUICK_SECONDS
-    ):
-        results |= zip((file.key for file in chunk), scanned, strict=True)
-        done += len(chunk)
-        if progress:
-            progress(done, len(files))
-    return results
+    return _map_files(scan_one, files, workers, progress)
+
+
+def _map_files(
+    work: Callable[[ScannedFile], ScanResult],
+    files: Sequence[ScannedFile],
+    workers: int,
+    progress: ProgressCallback | None = None,
+) -> dict[str, ScanResult]:
+    """Return the results of all files, by key."""
+    quick = _QUICK_SECONDS
+    results = map_in_threads(
+        work, files, workers=workers, chunk_size=_CHUNK, quick_seconds=quick, progress=progress
+    )
+    return dict(zip((file.key for file in files), results, strict=True))
 
 
 def _verify(path: Path, stamp: FileStamp) -> ScanResult:
@@ -105,15 +114,7 @@ def _add_digests(
     alike = _in_several_splits(files, lambda file: results[file.key].stamp[0])
     alike = _in_several_splits(alike, lambda file: (results[file.key].stamp[0], _ending(file.path)))
     missing = [file for file in alike if not results[file.key].digest]
-    chunks = map_chunks(
-        lambda file: replace(results[file.key], digest=_digest(file.path)),
-        missing,
-        workers=workers,
-        chunk_size=_CHUNK,
-        quick_seconds=_QUICK_SECONDS,
-    )
-    digested = itertools.chain.from_iterable(done for _, done in chunks)
-    return dict(zip((file.key for file in missing), digested, strict=True))
+    return _map_files(lambda file: results[file.key]._replace(digest=_digest(file.path)), missing, workers)
 
 
 def _in_several_splits(
@@ -145,17 +146,8 @@ def _digest(path: Path) -> str:
         return ""
 
 
-def _unusable(files: Iterable[ScannedFile], results: dict[str, ScanResult]) -> dict[str, Problem]:
-    problems = {}
-    for file in files:
-        result = results[file.key]
-        if result.kind is not None:
-            problems[file.key] = Problem(result.kind, file.key, result.what, "left out")
-    return problems
-
-
-def _leaks(files: Sequence[ScannedFile], results: dict[str, ScanResult]) -> dict[str, Problem]:
-    """Return a problem for each image whose content an earlier split has too.
+def _leaks(files: Sequence[ScannedFile], results: dict[str, ScanResult]) -> Iterator[Problem]:
+    """Yield a problem for each image whose content an earlier split has too.
 
     It is left out of the later split, so that nothing is evaluated that was trained on; but a split of which
     nothing would remain is kept and only noted.
@@ -167,11 +159,9 @@ def _leaks(files: Sequence[ScannedFile], results: dict[str, ScanResult]) -> dict
         original = first.setdefault(digest, file) if digest else file
         if original.split != file.split:
             copies[file.split].append((file, original))
-    problems: dict[str, Problem] = {}
     for split, pairs in copies.items():
         is_entire_split = len(pairs) == sum(file.split == split for file in files)
         action: Action = "noted" if is_entire_split else "left out"
         for file, original in pairs:
             message = f"the image of {split} is the same file as {original.key} of {original.split}"
-            problems[file.key] = Problem("leak", file.key, message, action, value=original.key)
-    return problems
+            yield Problem("leak", file.key, message, action, value=original.key)

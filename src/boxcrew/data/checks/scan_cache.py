@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import cv2
 import PIL
@@ -21,8 +21,7 @@ FileStamp = tuple[int, int, int]
 """(size in bytes, mtime, ctime), times in nanoseconds. The ctime reveals an edit that sets the mtime back."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScanResult:
+class ScanResult(NamedTuple):
     """The outcome of verifying one image file."""
 
     stamp: FileStamp
@@ -47,9 +46,8 @@ class ScanCache:
     """
 
     def __init__(self, root: Path, folder: Path | None) -> None:
-        name = hashlib.blake2b(
-            str(root.resolve()).encode(errors="surrogateescape"), digest_size=16
-        ).hexdigest()
+        resolved = str(root.resolve()).encode(errors="surrogateescape")
+        name = hashlib.blake2b(resolved, digest_size=16).hexdigest()
         self._file = folder / f"{name}.json" if folder else None
         self._results = self._read()
 
@@ -62,10 +60,7 @@ class ScanCache:
         """Replace everything stored for the set by `results`."""
         if self._file is None or results == self._results:
             return
-        rows = {
-            key: [result.stamp, result.kind, result.what, result.digest] for key, result in results.items()
-        }
-        content = {"version": _VERSION, "looks": rows}
+        content = {"version": _VERSION, "looks": results}  # results are written as lists
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             write_text(self._file, json.dumps(content, separators=(",", ":")))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -116,16 +117,16 @@ class InMemory(Examples):
     def key(self, index: int) -> str:
         return f"{self.keys}[{index}]" if isinstance(self.keys, str) else self.keys[index]
 
+    def all_keys(self) -> list[str]:
+        return [self.key(index) for index in range(len(self))]
+
     def select(self, mask: Bools) -> InMemory:
         if mask.all():
             return self
-        keys = [self.key(index) for index in np.flatnonzero(mask).tolist()]
-        return InMemory(self.inputs[mask], self.labels[mask], keys)
+        return InMemory(self.inputs[mask], self.labels[mask], [*compress(self.all_keys(), mask)])
 
-    def relabeled(self, numbers: Ints) -> InMemory:
-        """Map every label by `numbers` and drop the samples mapped to -1."""
-        kept = self.select(numbers[self.labels] >= 0)
-        return InMemory(kept.inputs, numbers[kept.labels], kept.keys)
+    def with_labels(self, labels: Ints) -> InMemory:
+        return InMemory(self.inputs, labels, self.keys)
 
     def fetch(self, indices: Sequence[int] | Ints) -> Fetched:
         chosen = np.asarray(indices, dtype=np.int64)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -16,9 +15,22 @@ from boxcrew.core.types import Bools, Ints
 from boxcrew.data.checks.problem import Action, Kind, Problem
 from boxcrew.data.detection.annotations import VAL_SHARE, seeded_draw
 from boxcrew.data.detection.source import SPLITS
-from boxcrew.data.examples.example_set import InMemory
 
-Item = TypeVar("Item")
+
+class LabelledSamples(Protocol):
+    """The N samples of one split."""
+
+    @property
+    def labels(self) -> Ints: ...  # (N,)
+
+    def __len__(self) -> int: ...
+
+    def select(self, mask: Bools) -> Self: ...
+
+    def with_labels(self, labels: Ints) -> Self: ...
+
+
+Samples = TypeVar("Samples", bound=LabelledSamples)
 
 
 def unusable_split(split: str, file: Path, message: str, kind: Kind, *, count: int = 1) -> Problem:
@@ -50,33 +62,25 @@ def hold_out_mask(keys: Sequence[str], labels: Ints, *, seed: int, share: float 
     return mask
 
 
-def made_split_problem(root: Path, mask: Bools, *, seed: int) -> tuple[Problem, ...]:
-    """Report how many training samples were held out; nothing if none were."""
-    if not mask.any():
-        return ()
-    share = f"{mask.sum()} of its {len(mask)} training examples"
-    message = f"has no validation split; {share} are held out (seed {seed})"
-    return (Problem("made-split", str(root), message, "noted"),)
-
-
 def hold_out(
     root: Path,
-    splits: Mapping[str, list[Item]],
-    key: Callable[[Item], str],
-    label: Callable[[Item], int],
+    splits: Mapping[str, Samples],
+    keys: Callable[[Samples], Sequence[str]],
     *,
     seed: int,
-) -> tuple[dict[str, list[Item]], tuple[Problem, ...]]:
-    """Move training items, chosen by `hold_out_mask`, to a validation split if there is none."""
-    train = splits.get("train", [])
-    if not train or "val" in splits:
+    share: float = VAL_SHARE,
+) -> tuple[dict[str, Samples], tuple[Problem, ...]]:
+    """Move training samples, chosen by `hold_out_mask`, to a validation split if there is none."""
+    train = splits.get("train")
+    if train is None or not len(train) or "val" in splits:
         return dict(splits), ()
-    labels = np.array([label(item) for item in train], dtype=np.int64)
-    mask = hold_out_mask([key(item) for item in train], labels, seed=seed)
+    mask = hold_out_mask(keys(train), train.labels, seed=seed, share=share)
     if not mask.any():
         return dict(splits), ()
-    divided = {"train": [*compress(train, ~mask)], "val": [*compress(train, mask)]}
-    return {**splits, **divided}, made_split_problem(root, mask, seed=seed)
+    held = f"{mask.sum()} of its {len(mask)} training examples"
+    message = f"has no validation split; {held} are held out (seed {seed})"
+    divided = {"train": train.select(~mask), "val": train.select(mask)}
+    return {**splits, **divided}, (Problem("made-split", str(root), message, "noted"),)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -126,16 +130,20 @@ def first_problem(problems: Sequence[Problem]) -> str:
 def resolve_splits(
     root: Path,
     names: Sequence[str],
-    splits: Mapping[str, InMemory],
+    splits: Mapping[str, Samples],
     problems: Sequence[Problem],
     *,
     eval_only: bool = False,
-) -> tuple[ResolvedClasses, dict[str, InMemory]]:
+) -> tuple[ResolvedClasses, dict[str, Samples]]:
     """Apply `resolve_classes`, and return the relabeled splits that are not empty, in their usual order."""
-    labels = {split: examples.labels for split, examples in splits.items()}
+    labels = {split: samples.labels for split, samples in splits.items()}
     resolved = resolve_classes(root, names, labels, problems, eval_only=eval_only)
-    ordered = {split: splits[split].relabeled(resolved.numbers) for split in SPLITS if split in splits}
-    return resolved, {split: examples for split, examples in ordered.items() if len(examples)}
+    relabeled: dict[str, Samples] = {}
+    for split in (split for split in SPLITS if split in splits):
+        kept = splits[split].select(resolved.numbers[labels[split]] >= 0)
+        if len(kept):
+            relabeled[split] = kept.with_labels(resolved.numbers[kept.labels])
+    return resolved, relabeled
 
 
 def _absent_classes(root: Path, absent: Sequence[str], num_lost: int) -> Problem:

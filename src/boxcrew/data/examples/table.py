@@ -6,9 +6,10 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain, pairwise
+from dataclasses import dataclass, replace
+from itertools import chain, compress, pairwise
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from boxcrew.core.errors import DataError
 from boxcrew.core.types import Bools
 from boxcrew.data.checks.problem import Action, Kind, Problem
 from boxcrew.data.examples.label_parser import number_of
-from boxcrew.data.examples.plain_text import read_utf8
+from boxcrew.data.folders import read_utf8
 
 _SEPARATORS = ",;\t"
 _LONGEST_HEADER = 100_000  # characters that are searched for the separator
@@ -46,10 +47,8 @@ class Table:
         for line, row in zip(self.lines, self.rows, strict=True):
             yield line, dict(zip(self.names, row, strict=True))
 
-    def select(self, mask: Bools) -> Table:
-        indices = np.flatnonzero(mask).tolist()
-        rows, lines = [self.rows[index] for index in indices], [self.lines[index] for index in indices]
-        return Table(file=self.file, names=self.names, rows=rows, lines=lines)
+    def select(self, mask: Bools) -> Self:
+        return replace(self, rows=[*compress(self.rows, mask)], lines=[*compress(self.lines, mask)])
 
 
 def problem_at(

@@ -14,7 +14,7 @@ from boxcrew.data.checks.problem import Problem
 from boxcrew.data.checks.scan import scan
 from boxcrew.data.detection.source import Record, Source, open_source
 from boxcrew.data.examples.class_folders import is_annotated
-from boxcrew.data.examples.crops import ImageCrops, lazy_crops, read_crops, resolve_crops
+from boxcrew.data.examples.crops import CropList, ImageCrops, lazy_crops, read_crops
 from boxcrew.data.examples.example_set import (
     EXAMPLE_FORMATS,
     ExampleFormat,
@@ -22,6 +22,7 @@ from boxcrew.data.examples.example_set import (
     Examples,
     ExampleSet,
 )
+from boxcrew.data.examples.labelled import resolve_splits
 from boxcrew.data.examples.shapes import Shape, choose_shape
 
 MARGIN = 0.1
@@ -51,11 +52,11 @@ class CropsFormat(ExampleFormat):
 def open_crops(source: Source, options: ExampleOptions, *, format: str) -> ExampleSet:
     """Open the crops of a detection set. They are read here if they fit into memory, else when fetched."""
     splits = {
-        name: [crops for record in records if (crops := _crops(record))]
+        name: CropList(crops for record in records if (crops := _crops(record)))
         for name, records in source.splits.items()
     }
     problems = [*source.problems, *_small_objects(source)]
-    resolved, splits = resolve_crops(
+    resolved, splits = resolve_splits(
         source.root, source.classes, splits, problems, eval_only=options.eval_only
     )
     shape = choose_shape(options, None)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -34,7 +35,7 @@ from boxcrew.data.examples.example_set import (
     InMemory,
 )
 from boxcrew.data.examples.label_parser import LabelParser, are_few, number_of
-from boxcrew.data.examples.labelled import hold_out_mask, made_split_problem, resolve_classes, unusable_split
+from boxcrew.data.examples.labelled import hold_out, resolve_splits, unusable_split
 from boxcrew.data.examples.table import Table, problem_at, read_table
 from boxcrew.data.folders import names_in, split_of_folder, stem_of, suffix_of
 
@@ -67,29 +68,24 @@ class CsvFormat(ExampleFormat):
         parser = _label_parser(tables[main], label, known)
         tables, mistakes = _without_mistakes(tables, label, parser)
         problems += mistakes
-        names, labels = _classes(tables, label, parser)
+        names, labelled = _classes(tables, label, parser)
         row_indices = _row_index_columns(tables[main], label, known)
-        if "val" not in tables and main == "train":
-            contents = _contents(tables["train"], row_indices)
-            mask = hold_out_mask(contents, labels["train"], seed=options.seed)
-            tables, labels = _hold_out(tables, labels, mask)
-            problems += made_split_problem(path, mask, seed=options.seed)
-        resolved = resolve_classes(path, names, labels, problems, eval_only=options.eval_only)
+        labelled, made = hold_out(
+            path, labelled, lambda train: _contents(train, row_indices), seed=options.seed
+        )
+        problems += made
+        resolved, labelled = resolve_splits(path, names, labelled, problems, eval_only=options.eval_only)
         if known:
             columns = known["columns"]
-            require_columns(tables[main], columns)
+            require_columns(labelled[main], columns)
         else:
-            columns = _learn_columns(tables[main], label, row_indices, problems)
+            columns = _learn_columns(labelled[main], label, row_indices, problems)
         splits = {}
-        for split in (split for split in SPLITS if split in tables):
-            kept = resolved.numbers[labels[split]] >= 0
-            table = tables[split].select(kept)
-            if len(table):
-                problems += value_problems(table, columns)
-                words = {column["name"]: table.column(column["name"]) for column in columns}
-                keys = [f"{table.file.name}:{line}" for line in table.lines]
-                inputs = encode_columns(columns, words, len(table))
-                splits[split] = InMemory(inputs, resolved.numbers[labels[split][kept]], keys)
+        for split, table in labelled.items():
+            problems += value_problems(table, columns)
+            words = {column["name"]: table.column(column["name"]) for column in columns}
+            keys = [f"{table.file.name}:{line}" for line in table.lines]
+            splits[split] = InMemory(encode_columns(columns, words, len(table)), table.labels, keys)
         return ExampleSet(
             root=path,
             format=cls.name,
@@ -102,17 +98,15 @@ class CsvFormat(ExampleFormat):
         )
 
 
-def _hold_out(
-    tables: dict[str, Table], labels: dict[str, Ints], mask: Bools
-) -> tuple[dict[str, Table], dict[str, Ints]]:
-    """Move the training rows of `mask`, if any, to a validation split."""
-    if not mask.any():
-        return tables, labels
-    masks = {"train": ~mask, "val": mask}
-    return (
-        tables | {split: tables["train"].select(rows) for split, rows in masks.items()},
-        labels | {split: labels["train"][rows] for split, rows in masks.items()},
-    )
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _LabelledTable(Table):
+    labels: Ints  # (N,) of the rows
+
+    def select(self, mask: Bools) -> Self:
+        return replace(super().select(mask), labels=self.labels[mask])
+
+    def with_labels(self, labels: Ints) -> Self:
+        return replace(self, labels=labels)
 
 
 def _contents(table: Table, row_indices: Collection[str]) -> list[str]:
@@ -281,8 +275,8 @@ def _mask(table: Table, rows: Sequence[int]) -> Bools:
 
 def _classes(
     tables: Mapping[str, Table], label: str, parser: LabelParser
-) -> tuple[list[str], dict[str, Ints]]:
-    """Return the class names, sorted, and the labels by split. Raises `DataError` if names hardly repeat."""
+) -> tuple[list[str], dict[str, _LabelledTable]]:
+    """Return the class names, sorted, and the labelled tables. Raises `DataError` if names hardly repeat."""
     names = {split: [*map(parser.class_name, table.column(label))] for split, table in tables.items()}
     main = next(iter(tables))
     num_classes, num_rows = len(set(names[main])), len(names[main])
@@ -293,10 +287,11 @@ def _classes(
         raise DataError(f"{tables[main].file}: {message}", advice=_CHOOSE)
     classes = sorted({name for of_split in names.values() for name in of_split}, key=parser.sort_key)
     numbers = {name: number for number, name in enumerate(classes)}
-    return classes, {
-        split: np.array([numbers[name] for name in of_split], dtype=np.int64)
-        for split, of_split in names.items()
-    }
+    labelled = {}
+    for split, table in tables.items():
+        labels = np.array([numbers[name] for name in names[split]], dtype=np.int64)
+        labelled[split] = _LabelledTable(**vars(table), labels=labels)
+    return classes, labelled
 
 
 def _learn_columns(

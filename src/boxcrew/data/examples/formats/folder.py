@@ -22,15 +22,15 @@ from boxcrew.data.examples.class_folders import (
     outside_problems,
     unlistable_problems,
 )
-from boxcrew.data.examples.crops import ImageCrops, lazy_crops, resolve_crops
+from boxcrew.data.examples.crops import CropList, ImageCrops, lazy_crops
 from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleFormat, ExampleOptions, ExampleSet
-from boxcrew.data.examples.labelled import hold_out
+from boxcrew.data.examples.labelled import hold_out, resolve_splits
 from boxcrew.data.examples.shapes import Shape, choose_shape
 from boxcrew.data.folders import files_below, names_in, require_folder, split_of_folder, suffix_of
 from boxcrew.data.images.reading import IMAGE_SUFFIXES, ImageError, read_header, read_image
 
 _NO_BOXES = Target.of([], [])
-Splits = dict[str, list[ImageCrops]]
+Splits = dict[str, CropList]
 
 
 @EXAMPLE_FORMATS.register("folder")
@@ -57,7 +57,7 @@ class FolderFormat(ExampleFormat):
         splits, unusable = _readable(path, splits, workers=options.workers)
         splits, made_again = _hold_out(path, splits, seed=options.seed)  # if no validation image was readable
         problems += (*made, *unusable, *made_again)
-        resolved, splits = resolve_crops(path, names, splits, problems, eval_only=options.eval_only)
+        resolved, splits = resolve_splits(path, names, splits, problems, eval_only=options.eval_only)
         sizes = Counter(
             (image.record.height, image.record.width) for images in splits.values() for image in images
         )
@@ -98,7 +98,7 @@ def _find(root: Path) -> tuple[list[str], Splits, list[Problem]]:
                 message = error.message.removeprefix(f"{file}: ")
                 problems.append(Problem(error.kind, key, message, "left out"))
             else:
-                splits.setdefault(folder.split or "train", []).append(image)
+                splits.setdefault(folder.split or "train", CropList()).append(image)
     return names, splits, problems
 
 
@@ -144,9 +144,7 @@ def _other_files(root: Path, folder: ClassFolder) -> list[Problem]:
 
 
 def _hold_out(root: Path, splits: Splits, *, seed: int) -> tuple[Splits, tuple[Problem, ...]]:
-    return hold_out(
-        root, splits, lambda image: image.record.key, lambda image: int(image.labels[0]), seed=seed
-    )
+    return hold_out(root, splits, lambda train: [image.record.key for image in train], seed=seed)
 
 
 def _readable(root: Path, splits: Splits, *, workers: int) -> tuple[Splits, tuple[Problem, ...]]:
@@ -160,7 +158,8 @@ def _readable(root: Path, splits: Splits, *, workers: int) -> tuple[Splits, tupl
     problems = scan_files(root, files, workers=workers)
     lost = {problem.file for problem in problems if problem.action == "left out"}
     readable = {
-        split: [image for image in images if image.record.key not in lost] for split, images in splits.items()
+        split: CropList(image for image in images if image.record.key not in lost)
+        for split, images in splits.items()
     }
     return {split: images for split, images in readable.items() if images}, problems
 

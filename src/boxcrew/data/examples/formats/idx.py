@@ -22,12 +22,7 @@ from boxcrew.data.examples.example_set import (
     ExampleSet,
     InMemory,
 )
-from boxcrew.data.examples.labelled import (
-    hold_out_mask,
-    made_split_problem,
-    resolve_splits,
-    unusable_split,
-)
+from boxcrew.data.examples.labelled import hold_out, resolve_splits, unusable_split
 from boxcrew.data.examples.shapes import Shape, choose_shape, resize_to
 from boxcrew.data.folders import numbered_lines, require_folder
 from boxcrew.data.images.cache import Pixels
@@ -59,18 +54,15 @@ class IdxFormat(ExampleFormat):
         splits, unread = _read_splits(path)
         if "train" not in splits:
             raise DataError(f"{path}: has no IDX files to train on", advice=f"looked for {cls.looked_for}")
-        names, train = _names(path, splits), splits["train"]
-        keys = [train.key(index) for index in range(len(train))]
-        mask = hold_out_mask(keys, train.labels, seed=options.seed, share=VAL_SHARE)
-        if mask.any():
-            splits |= {"train": train.select(~mask), "val": train.select(mask)}
-        height, width = train.inputs.shape[1:]
+        names = _names(path, splits)
+        splits, made = hold_out(path, splits, InMemory.all_keys, seed=options.seed, share=VAL_SHARE)
+        height, width = splits["train"].inputs.shape[1:]
         shape = choose_shape(options, (height, width, 1))
         splits = {
             split: InMemory(_resized(examples.inputs, shape), examples.labels, examples.keys)
             for split, examples in splits.items()
         }
-        problems = (*unread, *made_split_problem(path, mask, seed=options.seed))
+        problems = (*unread, *made)
         resolved, splits = resolve_splits(path, names, splits, problems, eval_only=options.eval_only)
         return ExampleSet(
             root=path,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,13 +28,8 @@ from boxcrew.data.examples.example_set import (
     ExampleSet,
     InMemory,
 )
-from boxcrew.data.examples.labelled import (
-    hold_out,
-    resolve_splits,
-    unusable_split,
-)
-from boxcrew.data.examples.plain_text import read_utf8
-from boxcrew.data.folders import files_below, names_in, split_of_file, stem_of, suffix_of
+from boxcrew.data.examples.labelled import hold_out, resolve_splits, unusable_split
+from boxcrew.data.folders import files_below, names_in, read_utf8, split_of_file, stem_of, suffix_of
 from boxcrew.data.images.reading import IMAGE_SUFFIXES
 
 TEXT_SUFFIXES = frozenset({".txt"})
@@ -126,30 +121,23 @@ def split_texts(content: str, unit: Unit) -> Iterator[tuple[int, str]]:
 def _open_classes(root: Path, files: Sequence[Path], options: ExampleOptions) -> ExampleSet:
     problems: list[Problem] = []
     unit: Unit = "line" if files else "file"
-    if files:
-        names = [file.stem for file in files]
-        texts = list(_lines(root, files, problems))
-    else:
-        names = sorted({folder.label for folder in class_folders(root)})
-        texts = list(_files_of_classes(root, problems))
-    splits = {split: [text for text in texts if text.split == split] for split in {t.split for t in texts}}
-    length = _length([text.text for text in texts], options)
-    numbers = {name: number for number, name in enumerate(names)}
+    texts = list(_lines(root, files, problems) if files else _files_of_classes(root, problems))
+    names = [file.stem for file in files] or sorted({folder.label for folder in class_folders(root)})
+    known = options.encoding if options.encoding and "length" in options.encoding else None
+    longest = max((len(text.text) for text in texts), default=0)
+    length = int(known["length"]) if known else min(longest, options.length)
+
+    def cut(samples: InMemory) -> list[str]:
+        return [text[:length] for text in samples.inputs]
+
     # Keyed by their truncated text, so that texts which become equal inputs stay in one split.
-    splits, made = hold_out(
-        root, splits, lambda text: text.text[:length], lambda text: numbers[text.label], seed=options.seed
-    )
-    vocabulary = _known_vocabulary(options) or fixed_length_vocabulary(
-        (text.text[:length] for text in splits.get("train", ())), length=length, unit=unit
-    )
+    splits, made = hold_out(root, _by_split(texts, names), cut, seed=options.seed)
+    train = cut(splits["train"]) if "train" in splits else ()
+    vocabulary = known or fixed_length_vocabulary(train, length=length, unit=unit)
     problems += (*made, *truncated_texts(str(root), ((t.key, t.text) for t in texts), length))
     encoded = {
-        split: InMemory(
-            encode_texts(vocabulary, [text.text for text in of_split]),
-            np.array([numbers[text.label] for text in of_split], dtype=np.int64),
-            [text.key for text in of_split],
-        )
-        for split, of_split in splits.items()
+        split: InMemory(encode_texts(vocabulary, samples.inputs.tolist()), samples.labels, samples.keys)
+        for split, samples in splits.items()
     }
     resolved, examples = resolve_splits(root, names, encoded, problems, eval_only=options.eval_only)
     return ExampleSet(
@@ -164,14 +152,15 @@ def _open_classes(root: Path, files: Sequence[Path], options: ExampleOptions) ->
     )
 
 
-def _known_vocabulary(options: ExampleOptions) -> Mapping[str, Any] | None:
-    return options.encoding if options.encoding and "length" in options.encoding else None
-
-
-def _length(texts: Sequence[str], options: ExampleOptions) -> int:
-    """Return the length a network was trained with, or that of the longest text, at most `options.length`."""
-    known = _known_vocabulary(options)
-    return int(known["length"]) if known else min(max(map(len, texts), default=0), options.length)
+def _by_split(texts: Sequence[_Text], names: Sequence[str]) -> dict[str, InMemory]:
+    """Return the samples of each split; their inputs are the texts themselves."""
+    splits, numbers = {}, {name: number for number, name in enumerate(names)}
+    for split in sorted({text.split for text in texts}):
+        chosen = [text for text in texts if text.split == split]
+        labels = np.array([numbers[text.label] for text in chosen], dtype=np.int64)
+        inputs = np.array([text.text for text in chosen], dtype=np.object_)
+        splits[split] = InMemory(inputs, labels, [text.key for text in chosen])
+    return splits
 
 
 def _lines(root: Path, files: Iterable[Path], problems: list[Problem]) -> Iterator[_Text]:
