@@ -60,9 +60,8 @@ def _load(file: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
         raise DataError(f"{file}: cannot be read as YAML: {error}") from error
     if not isinstance(content, dict):
-        raise DataError(
-            f"{file}: is not a data file: it has no keys", advice="use a file with train and names"
-        )
+        message = f"{file}: is not a data file: it has no keys"
+        raise DataError(message, advice="use a file with train and names")
     return content
 
 
@@ -129,10 +128,8 @@ def find_images(data: DataYaml, collector: AnnotationCollector) -> list[tuple[st
             message = f"{split}: {missing} does not exist"
             collector.leave_out("missing-file", file, message, value=missing)
         else:
-            raise DataError(
-                f"{data.file}: {split}: {missing} does not exist",
-                advice=f"paths are relative to {data.root}",
-            )
+            message = f"{data.file}: {split}: {missing} does not exist"
+            raise DataError(message, advice=f"paths are relative to {data.root}")
     if "val" in images and set(map(str, images["val"])) == set(map(str, images.get("train", ()))):
         message = "val has the same images as train, which would measure nothing; it is not used"
         collector.note("leak", file, message)

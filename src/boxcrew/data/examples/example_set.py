@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import compress
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -176,7 +176,7 @@ class ExampleOptions:
     eval_only: bool = False  # the set is only evaluated: it needs no training split
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ExampleSet:
     """An opened data set. Samples that cannot be used are `problems`; a set with no usable sample raises
     `DataError`.
@@ -188,6 +188,7 @@ class ExampleSet:
     classes: tuple[str, ...]  # empty if samples have no classes
     shape: tuple[int, ...]  # of one input
     splits: Mapping[str, Examples]  # the keys are among SPLITS; "train" is one of them
+    _: KW_ONLY
     problems: tuple[Problem, ...] = ()
     encoding: Mapping[str, Any] = field(default_factory=dict)
     """JSON values that turn new data into the same inputs: table columns with means and deviations, or a
@@ -196,10 +197,8 @@ class ExampleSet:
     def split(self, name: str) -> Examples:
         if name not in self.splits:
             reasons = [str(problem) for problem in self.problems if problem.at == name]
-            raise DataError(
-                f"{self.root}: has no split {name!r}",
-                advice="; ".join([f"it has: {', '.join(self.splits)}", *reasons]),
-            )
+            message = f"{self.root}: has no split {name!r}"
+            raise DataError(message, advice="; ".join([f"it has: {', '.join(self.splits)}", *reasons]))
         return self.splits[name]
 
     def all_examples(self) -> Examples:

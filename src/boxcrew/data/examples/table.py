@@ -139,10 +139,8 @@ def _malformed(file: Path, line: int, expected: int, row: Sequence[str], separat
 
 def _check_names(file: Path, names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     if _are_data(names, rows):
-        raise DataError(
-            f"{file}: its first line is data, not a header: {', '.join(names)[:80]}",
-            advice="put a line with the names of the columns first",
-        )
+        message = f"{file}: its first line is data, not a header: {', '.join(names)[:80]}"
+        raise DataError(message, advice="put a line with the names of the columns first")
     for index, name in enumerate(names):
         if not name:
             raise DataError(
@@ -150,10 +148,8 @@ def _check_names(file: Path, names: Sequence[str], rows: Sequence[Sequence[str]]
                 advice="name it, or remove it (pandas writes such a column unless index=False)",
             )
         if name in names[:index]:
-            raise DataError(
-                f"{file}: columns {names.index(name) + 1} and {index + 1} are both called {name!r}",
-                advice="give each column its own name",
-            )
+            message = f"{file}: columns {names.index(name) + 1} and {index + 1} are both called {name!r}"
+            raise DataError(message, advice="give each column its own name")
 
 
 def _are_data(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:

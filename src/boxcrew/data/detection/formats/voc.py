@@ -24,15 +24,7 @@ from boxcrew.data.checks.box_repair import Box
 from boxcrew.data.checks.problem import Kind
 from boxcrew.data.detection.annotations import AnnotatedSource, Annotation, AnnotationCollector, Object
 from boxcrew.data.detection.source import SOURCES, SPLITS
-from boxcrew.data.folders import (
-    ImageFinder,
-    files_below,
-    names_in,
-    read_lines,
-    require_folder,
-    split_of_folder,
-    stem_of,
-)
+from boxcrew.data.folders import ImageFinder, files_below, names_in, read_lines, split_of_folder, stem_of
 from boxcrew.data.images.reading import IMAGE_SUFFIXES
 
 if TYPE_CHECKING:
@@ -78,7 +70,6 @@ class VocSource(AnnotatedSource):
 
     @classmethod
     def collect(cls, path: Path) -> tuple[AnnotationCollector, tuple[str, ...]]:
-        require_folder(path, "VOC")
         root = _only_root(path)
         collector, folders = AnnotationCollector(root), _annotation_folders(root)
         files = files_below(folders[0] if folders else root, {".xml"})
@@ -116,7 +107,8 @@ def _only_root(path: Path) -> Path:
     if roots:
         message = f"{path}: contains several VOC data sets: {', '.join(root.name for root in roots)}"
         raise DataError(message, advice="give the path of one of them")
-    raise DataError(f"{path}: has no VOC annotations", advice=f"looked for {VocSource.looked_for}")
+    problem = "has no VOC annotations" if path.is_dir() else "no such folder"
+    raise DataError(f"{path}: {problem}", advice=f"looked for {VocSource.looked_for}")
 
 
 def _candidate_folders(root: Path) -> Iterator[Path]:

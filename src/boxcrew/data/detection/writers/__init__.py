@@ -27,9 +27,8 @@ def write_source(source: Source, out: Path, *, format: str) -> tuple[Problem, ..
     """Write the set with its images into `out`, which must be new or empty. Return what was lost."""
     writer = WRITERS.get(format)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(
-            f"{out}: exists already; nothing is overwritten", advice="choose a new or empty folder"
-        )
+        message = f"{out}: exists already; nothing is overwritten"
+        raise UsageError(message, advice="choose a new or empty folder")
     out.mkdir(parents=True, exist_ok=True)
     return writer(source, out)
 

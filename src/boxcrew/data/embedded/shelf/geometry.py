@@ -90,6 +90,11 @@ def smooth(vertices: Points, rounds: int = 2) -> Points:
     return _corner_cutter(len(vertices), rounds) @ vertices
 
 
+def symmetric(half: Vertices) -> Points:
+    """Return `smooth` of the shape whose left half is given, as for `mirrored`."""
+    return smooth(mirrored(half))
+
+
 def curve(*vertices: tuple[float, float], rounds: int = 2) -> Points:
     """Return `smooth` of these vertices."""
     return smooth(points(*vertices), rounds)

@@ -11,11 +11,10 @@ from boxcrew.data.embedded.shelf.geometry import (
     Points,
     curve,
     ellipse,
-    mirrored,
     points,
     rect,
     rounded,
-    smooth,
+    symmetric,
 )
 
 
@@ -185,7 +184,7 @@ def _open_book_outline(t: Traits) -> Outline:
     rise, high = span(t[0], 4, 10), span(t[1], 54, 68)
     top = [(50, 8), (38, 8 - rise), (16, 8 - rise * 0.6), (1, 10), (1, 10)]
     bottom = [(1, high), (1, high), (20, high - 4), (42, high - 2), (50, high + 5)]
-    return (smooth(mirrored([*top, *bottom])),)
+    return (symmetric([*top, *bottom]),)
 
 
 def _paint_open_book(brush: Brush, outline: Outline, t: Traits) -> None:

@@ -6,17 +6,7 @@ import numpy as np
 
 from boxcrew.data.embedded.shelf.brush import INK, WHITE, Brush, Colour, darker, lighter, luminance
 from boxcrew.data.embedded.shelf.design import Design, Traits, span
-from boxcrew.data.embedded.shelf.geometry import (
-    Outline,
-    Points,
-    band,
-    curve,
-    ellipse,
-    mirrored,
-    points,
-    rect,
-    smooth,
-)
+from boxcrew.data.embedded.shelf.geometry import Outline, band, curve, ellipse, points, rect, symmetric
 
 
 def _contrast(colour: Colour) -> Colour:
@@ -58,7 +48,7 @@ def _tshirt_outline(t: Traits) -> Outline:
     neck = [(46, 12), (41, 7), (37, 4), (33, 6), (19, 13), (15, 17)]
     sleeve = [(wrist, drop), (wrist, drop), (cuff, drop + 5), (cuff, drop + 5)]
     side = [(waist, 36), (waist, 36), (waist, 60), (waist - 1, hem), (waist, hem + 1)]
-    return (smooth(mirrored([*neck, *sleeve, *side])),)
+    return (symmetric([*neck, *sleeve, *side]),)
 
 
 def _paint_tshirt(brush: Brush, outline: Outline, t: Traits) -> None:
@@ -88,7 +78,7 @@ def _hoodie_outline(t: Traits) -> Outline:
     hood = [(44, 1), (36, 4), (31, 12), (19, 18), (14, 24)]
     sleeve = [(wrist, drop), (wrist, drop), (wrist + 11, drop + 4), (wrist + 11, drop + 4)]
     side = [(waist, 42), (waist, 44), (waist - 1, hem - 8), (waist + 1, hem), (waist + 2, hem)]
-    return (smooth(mirrored([*hood, *sleeve, *side])),)
+    return (symmetric([*hood, *sleeve, *side]),)
 
 
 def _paint_hoodie(brush: Brush, outline: Outline, t: Traits) -> None:
@@ -115,7 +105,7 @@ def _dress_outline(t: Traits) -> Outline:
     sleeve = [(17, 14), (17, 14), (23, 24)] if t[2] > 0.5 else [(32, 8)]
     top = [(44, 14), (37, 2), (33, 2), *sleeve, (30, 24), (31, 30)]
     skirt = [(waist, 42), (waist, 44), (flare + 6, 78), (flare, 98), (flare, 99), (flare + 14, 103)]
-    return (smooth(mirrored([*top, *skirt])),)
+    return (symmetric([*top, *skirt]),)
 
 
 def _paint_dress(brush: Brush, outline: Outline, t: Traits) -> None:
@@ -131,20 +121,20 @@ def _paint_dress(brush: Brush, outline: Outline, t: Traits) -> None:
     brush.fill(belt, rect(waist - 4, 40, 104 - waist, 46))
 
 
-def _legs(waist: float, hip: float, ankle: tuple[float, float], length: float, crotch: float) -> Points:
+def _legs(waist: float, hip: float, ankle: tuple[float, float], length: float, crotch: float) -> Outline:
     """A pair of legs; `ankle` gives the outer and inner x of the left one."""
     outer, inner = ankle
     outside = [(waist, 0), (waist, 0), (waist - 1, 9), (hip, 26), (outer, length), (outer, length)]
     inside = [(inner, length + 1), (inner, length + 1), (49, crotch + 2), (49.5, crotch)]
-    return smooth(mirrored([*outside, *inside]))
+    return (symmetric([*outside, *inside]),)
 
 
 def _trousers_outline(t: Traits) -> Outline:
     """Straight, slim or wide legs, sometimes shorts."""
     if t[3] < 0.25:
-        return (_legs(28, 24, (span(t[1], 14, 20), 46), span(t[0], 56, 68), 36),)
+        return _legs(28, 24, (span(t[1], 14, 20), 46), span(t[0], 56, 68), 36)
     slim = span(t[1], 0, 10)
-    return (_legs(30, 26, (span(t[2], 14, 26) + slim * 0.4, 46 - slim * 0.5), 104, 36),)
+    return _legs(30, 26, (span(t[2], 14, 26) + slim * 0.4, 46 - slim * 0.5), 104, 36)
 
 
 def _paint_trousers(brush: Brush, outline: Outline, t: Traits) -> None:
@@ -178,7 +168,7 @@ def _joggers_outline(t: Traits) -> Outline:
     cuff = loose + 6
     outside = [(29, 0), (29, 0), (27, 8), (23, 26), (loose, 78), (cuff, 92), (cuff, 92)]
     inside = [(cuff, 103), (cuff, 103), (42, 103), (42, 103), (42, 92), (45, 80), (49, 42), (49.5, 38)]
-    return (smooth(mirrored([*outside, *inside])),)
+    return (symmetric([*outside, *inside]),)
 
 
 def _paint_joggers(brush: Brush, outline: Outline, t: Traits) -> None:

@@ -67,15 +67,8 @@ def open_crops(source: Source, options: ExampleOptions, *, format: str) -> Examp
         problems += unread
     else:
         examples = lazy_crops(source, splits, shape)
-    return ExampleSet(
-        root=source.root,
-        format=format,
-        kind="pictures",
-        classes=resolved.classes,
-        shape=shape,
-        splits=examples,
-        problems=(*problems, *resolved.problems),
-    )
+    reported = (*problems, *resolved.problems)
+    return ExampleSet(source.root, format, "pictures", resolved.classes, shape, examples, problems=reported)
 
 
 def _crops(record: Record) -> ImageCrops | None:

@@ -86,15 +86,10 @@ class CsvFormat(ExampleFormat):
             words = {column["name"]: table.column(column["name"]) for column in columns}
             keys = [f"{table.file.name}:{line}" for line in table.lines]
             splits[split] = InMemory(encode_columns(columns, words, len(table)), table.labels, keys)
+        encoding = {"columns": list(columns), "label": label, "reading": parser.to_json()}
+        classes, shape, reported = resolved.classes, (num_features(columns),), (*problems, *resolved.problems)
         return ExampleSet(
-            root=path,
-            format=cls.name,
-            kind="numbers",
-            classes=resolved.classes,
-            shape=(num_features(columns),),
-            splits=splits,
-            problems=(*problems, *resolved.problems),
-            encoding={"columns": list(columns), "label": label, "reading": parser.to_json()},
+            path, cls.name, "numbers", classes, shape, splits, problems=reported, encoding=encoding
         )
 
 
@@ -310,10 +305,8 @@ def _learn_columns(
             continue
         problems.append(_useless_column(train, name, is_row_index=name in row_indices))
     if not columns:
-        raise DataError(
-            f"{train.file}: has no column besides {label!r} to learn from",
-            advice="give columns that differ between rows",
-        )
+        message = f"{train.file}: has no column besides {label!r} to learn from"
+        raise DataError(message, advice="give columns that differ between rows")
     return columns
 
 

@@ -64,15 +64,8 @@ class FolderFormat(ExampleFormat):
         shape = choose_shape(options, (*next(iter(sizes)), 3) if len(sizes) == 1 else None)
         if options.size is None and options.shape is None:
             problems += _resized(path, sizes, shape)
-        return ExampleSet(
-            root=path,
-            format=cls.name,
-            kind="pictures",
-            classes=resolved.classes,
-            shape=shape,
-            splits=lazy_crops(_FileReader(), splits, shape),
-            problems=(*problems, *resolved.problems),
-        )
+        examples, reported = lazy_crops(_FileReader(), splits, shape), (*problems, *resolved.problems)
+        return ExampleSet(path, cls.name, "pictures", resolved.classes, shape, examples, problems=reported)
 
 
 class _FileReader:

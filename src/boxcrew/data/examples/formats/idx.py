@@ -64,15 +64,8 @@ class IdxFormat(ExampleFormat):
         }
         problems = (*unread, *made)
         resolved, splits = resolve_splits(path, names, splits, problems, eval_only=options.eval_only)
-        return ExampleSet(
-            root=path,
-            format=cls.name,
-            kind="pictures",
-            classes=resolved.classes,
-            shape=shape,
-            splits=splits,
-            problems=(*problems, *resolved.problems),
-        )
+        reported = (*problems, *resolved.problems)
+        return ExampleSet(path, cls.name, "pictures", resolved.classes, shape, splits, problems=reported)
 
 
 def _find(root: Path, prefix: str, content: str, num_axes: int) -> Path | None:
@@ -110,10 +103,8 @@ def _read_split(split: str, file: Path, labels_file: Path) -> InMemory:
         raise DataError(message, advice="put it into the same folder")
     images, labels = read_idx(file, num_axes=3), read_idx(labels_file, num_axes=1)
     if len(images) != len(labels):
-        raise DataError(
-            f"{labels_file}: has {len(labels)} labels, but {file.name} has {len(images)} images",
-            advice="take both files from the same release",
-        )
+        message = f"{labels_file}: has {len(labels)} labels, but {file.name} has {len(images)} images"
+        raise DataError(message, advice="take both files from the same release")
     if not images.size:
         raise DataError(f"{file}: has no images", advice=_GET_AGAIN)
     return InMemory(images, labels.astype(np.int64), split)
@@ -143,9 +134,8 @@ def _read_shape(file: Path, opened: IO[bytes], num_axes: int) -> tuple[int, ...]
         type_ = _TYPES.get(start[2], hex(start[2]))
         raise DataError(f"{file}: holds numbers of type {type_}, not bytes", advice="save them as uint8")
     if start[3] != num_axes:
-        raise DataError(
-            f"{file}: has {start[3]} axes, not {num_axes}", advice="are image and label files swapped?"
-        )
+        message = f"{file}: has {start[3]} axes, not {num_axes}"
+        raise DataError(message, advice="are image and label files swapped?")
     sizes = opened.read(4 * num_axes)
     if len(sizes) < 4 * num_axes:
         raise DataError(f"{file}: ends within its header", advice=_GET_AGAIN)
@@ -158,10 +148,8 @@ def _names(root: Path, splits: Mapping[str, InMemory]) -> list[str]:
     file = root / "classes.txt"
     names = _read_names(file) if file.is_file() else []
     if file.is_file() and len(names) <= largest["train"]:
-        raise DataError(
-            f"{file}: names {len(names)} classes, but there are labels up to {largest['train']}",
-            advice="give one name a line, the first for label 0",
-        )
+        message = f"{file}: names {len(names)} classes, but there are labels up to {largest['train']}"
+        raise DataError(message, advice="give one name a line, the first for label 0")
     return [*names, *map(str, range(len(names), max(largest.values()) + 1))]
 
 
@@ -169,10 +157,8 @@ def _read_names(file: Path) -> list[str]:
     first: dict[str, int] = {}
     for number, name in numbered_lines(file).items():
         if name in first:
-            raise DataError(
-                f"{file}: names {name!r} twice, in lines {first[name]} and {number}",
-                advice="give each class its own name",
-            )
+            message = f"{file}: names {name!r} twice, in lines {first[name]} and {number}"
+            raise DataError(message, advice="give each class its own name")
         first[name] = number
     return list(first)
 

@@ -140,15 +140,9 @@ def _open_classes(root: Path, files: Sequence[Path], options: ExampleOptions) ->
         for split, samples in splits.items()
     }
     resolved, examples = resolve_splits(root, names, encoded, problems, eval_only=options.eval_only)
+    name, classes, reported = TextFormat.name, resolved.classes, (*problems, *resolved.problems)
     return ExampleSet(
-        root=root,
-        format=TextFormat.name,
-        kind="tokens",
-        classes=resolved.classes,
-        shape=(length,),
-        splits=examples,
-        problems=(*problems, *resolved.problems),
-        encoding=vocabulary,
+        root, name, "tokens", classes, (length,), examples, problems=reported, encoding=vocabulary
     )
 
 
