@@ -17,9 +17,9 @@ from boxcrew.core.errors import DataError
 from boxcrew.core.files import write_json
 from boxcrew.data.examples.alphabet import Unit, encode_text
 from boxcrew.data.examples.columns import encode_rows, require_columns, value_problems
+from boxcrew.data.examples.crops import resize_to
 from boxcrew.data.examples.example_set import Array
 from boxcrew.data.examples.formats.text import TEXT_SUFFIXES, split_texts, truncated_texts
-from boxcrew.data.examples.shapes import resize_to
 from boxcrew.data.examples.table import read_table
 from boxcrew.data.folders import files_below, read_utf8
 from boxcrew.data.images.reading import read_image

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import cv2
@@ -78,13 +79,8 @@ def near_duplicates(
     then the few most similar pairs by their thumbnails.
     """
     records = [record for of_split in source.splits.values() for record in of_split]
-    loaded = map_in_threads(
-        lambda record: _thumbnail(source, record),
-        records,
-        workers=workers,
-        chunk_size=_CHUNK,
-        progress=progress,
-    )
+    load = partial(_thumbnail, source)
+    loaded = map_in_threads(load, records, workers=workers, chunk_size=_CHUNK, progress=progress)
     thumbnails = dict(zip((record.key for record in records), loaded, strict=True))
     splits = [_comparable(split, of_split, thumbnails) for split, of_split in source.splits.items()]
     pairs: list[NearDuplicate] = []

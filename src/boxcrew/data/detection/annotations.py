@@ -307,13 +307,8 @@ def _repaired_target(annotation: Annotation, header: Header) -> tuple[Target, li
         if repaired is not None:
             kept.append(obj)
             kept_boxes.append(repaired)
-    target = Target.of(
-        boxes=kept_boxes,
-        labels=[obj.label for obj in kept],
-        difficult=[obj.difficult for obj in kept],
-        crowd=[obj.crowd for obj in kept],
-    )
-    return target, problems
+    difficult, crowd = [obj.difficult for obj in kept], [obj.crowd for obj in kept]
+    return Target.of(kept_boxes, [obj.label for obj in kept], difficult=difficult, crowd=crowd), problems
 
 
 def _rotate_to_upright(annotation: Annotation, header: Header) -> tuple[list[Box], list[Problem]]:

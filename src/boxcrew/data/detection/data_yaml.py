@@ -138,10 +138,8 @@ def find_images(data: DataYaml, collector: AnnotationCollector) -> list[tuple[st
 
 
 def _resolve(entry: str, data: DataYaml) -> Path | None:
-    candidates = [data.root / entry, data.file.parent / entry]
-    candidates += [
-        data.root / entry.removeprefix("../")
-    ]  # some exporters mean `train/images` by `../train/images`
+    # Some exporters mean `train/images` by `../train/images`.
+    candidates = [data.root / entry, data.file.parent / entry, data.root / entry.removeprefix("../")]
     return next((path for path in candidates if path.exists()), None)
 
 

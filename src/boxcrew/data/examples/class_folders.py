@@ -108,15 +108,11 @@ def unlistable_problems(root: Path, kind: Kind) -> list[Problem]:
     errors: list[OSError] = []
     for _ in walk(root, on_error=errors.append):
         pass
-    return [
-        Problem(
-            kind,
-            Path(error.filename).relative_to(root).as_posix(),
-            f"cannot be listed: {error.strerror}",
-            "left out",
-        )
-        for error in sorted(errors, key=lambda error: str(error.filename))
-    ]
+    problems = []
+    for error in sorted(errors, key=lambda error: str(error.filename)):
+        folder = Path(error.filename).relative_to(root).as_posix()
+        problems.append(Problem(kind, folder, f"cannot be listed: {error.strerror}", "left out"))
+    return problems
 
 
 def is_annotated(path: Path) -> bool:

@@ -41,25 +41,18 @@ def learn_column(name: str, words: Sequence[str]) -> Column | None:
     usable = _is_usable(numbers)
     present = ~_among(words, _MISSING_NUMBERS if len({*numbers[usable].tolist()}) > 1 else MISSING)
     if (np.isnan(numbers) & present).sum() <= (1 - _NUMERIC_SHARE) * present.sum():
-        return _learn_numeric(name, numbers[usable])
+        values = numbers[usable]
+        if not len(values) or values.min() == values.max():
+            return None
+        deviation = max(float(values.std()), _SMALLEST_DEVIATION)
+        return {"name": name, "mean": float(values.mean()), "deviation": deviation}
     missing = missing_mask(words)
     counts = Counter(word for word, is_missing in zip(words, missing, strict=True) if not is_missing)
     if len(counts) + missing.any() < 2:
         return None
     common = sorted(counts, key=lambda word: (-counts[word], word))[:MOST_CATEGORIES]
-    return {
-        "name": name,
-        "categories": sorted(common),
-        "other": len(counts) > len(common),
-        "missing": bool(missing.any()),
-    }
-
-
-def _learn_numeric(name: str, numbers: npt.NDArray[np.float64]) -> Column | None:
-    if not len(numbers) or numbers.min() == numbers.max():
-        return None
-    deviation = max(float(numbers.std()), _SMALLEST_DEVIATION)
-    return {"name": name, "mean": float(numbers.mean()), "deviation": deviation}
+    other, any_missing = len(counts) > len(common), bool(missing.any())
+    return {"name": name, "categories": sorted(common), "other": other, "missing": any_missing}
 
 
 def missing_mask(words: Sequence[str]) -> Bools:
@@ -82,14 +75,6 @@ def _steps(words: Sequence[str]) -> npt.NDArray[np.float64]:
     """Return the differences of successive values; NaN beside a value that is no number."""
     with np.errstate(invalid="ignore"):
         return np.diff(_numbers(words))
-
-
-def _unknown_mask(column: Column, words: Sequence[str]) -> Bools:
-    """Return a mask of categories that training did not have; empty if rare ones share a feature."""
-    if "categories" not in column or column["other"]:
-        return np.zeros(len(words), dtype=np.bool_)
-    known = {*column["categories"]}
-    return np.array([word not in known for word in words], dtype=np.bool_) & ~missing_mask(words)
 
 
 def num_features(columns: Sequence[Column]) -> int:
@@ -120,13 +105,16 @@ def value_problems(table: Table, columns: Sequence[Column]) -> Iterator[Problem]
     """Report missing, unusable and unknown values, at most once each for a column."""
     for column in columns:
         words = table.column(column["name"])
-        unusable = missing_mask(words) if "categories" in column else ~_is_usable(_numbers(words))
-        unknown = _unknown_mask(column, words)
+        has_categories = "categories" in column
+        unusable = missing_mask(words) if has_categories else ~_is_usable(_numbers(words))
         if unusable.any():
             ending = f"; taken as {_stand_in(column)}"
             yield _value_problem(table, column, unusable, "value-missing", "missing or no numbers", ending)
-        if unknown.any():
-            yield _value_problem(table, column, unknown, "value-unknown", "not among those of training")
+        if has_categories and not column["other"]:  # else rare categories share a feature
+            known = {*column["categories"]}
+            unknown = np.array([word not in known for word in words], dtype=np.bool_) & ~unusable
+            if unknown.any():
+                yield _value_problem(table, column, unknown, "value-unknown", "not among those of training")
 
 
 def _value_problem(

@@ -55,15 +55,8 @@ def problem_at(
     table: Table, mask: Bools, kind: Kind, message: str, *, value: str = "", action: Action = "left out"
 ) -> Problem:
     """Report a problem of the rows in `mask`, with the line of the first."""
-    return Problem(
-        kind,
-        table.file.name,
-        message,
-        action,
-        at=f"from line {table.lines[int(np.argmax(mask))]}",
-        value=value,
-        count=int(mask.sum()),
-    )
+    at = f"from line {table.lines[int(np.argmax(mask))]}"
+    return Problem(kind, table.file.name, message, action, at=at, value=value, count=int(mask.sum()))
 
 
 def read_table(file: Path) -> tuple[Table, list[Problem]]:
@@ -107,17 +100,14 @@ def _rows(file: Path, text: str, separator: str) -> Iterator[tuple[int, list[str
     try:
         for words in reader:
             if reader.line_num > num_lines and words:
-                raise _unclosed(file, num_lines + 1 - words[-1].count("\n"))
+                line = num_lines + 1 - words[-1].count("\n")
+                message = f"{file}: line {line}: a quotation begins here and is never closed"
+                raise DataError(message, advice="close the quotation mark")
             row, start, line = [word.strip() for word in words], line, reader.line_num + 1
             if any(row):
                 yield start, row if separator == "," else [*map(_with_point, row)]
     except csv.Error as error:
         raise DataError(f"{file}: line {line}: {error}", advice="is a quotation mark missing?") from error
-
-
-def _unclosed(file: Path, line: int) -> DataError:
-    message = f"{file}: line {line}: a quotation begins here and is never closed"
-    return DataError(message, advice="close the quotation mark")
 
 
 def _with_point(word: str) -> str:
@@ -127,14 +117,8 @@ def _with_point(word: str) -> str:
 
 
 def _malformed(file: Path, line: int, expected: int, row: Sequence[str], separator: str) -> Problem:
-    return Problem(
-        "row-malformed",
-        file.name,
-        f"has {len(row)} values, not the {expected} of the header",
-        "left out",
-        at=f"line {line}",
-        value=separator.join(row)[:80],
-    )
+    message, value = f"has {len(row)} values, not the {expected} of the header", separator.join(row)[:80]
+    return Problem("row-malformed", file.name, message, "left out", at=f"line {line}", value=value)
 
 
 def _check_names(file: Path, names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -143,10 +127,8 @@ def _check_names(file: Path, names: Sequence[str], rows: Sequence[Sequence[str]]
         raise DataError(message, advice="put a line with the names of the columns first")
     for index, name in enumerate(names):
         if not name:
-            raise DataError(
-                f"{file}: column {index + 1} has no name in the header",
-                advice="name it, or remove it (pandas writes such a column unless index=False)",
-            )
+            advice = "name it, or remove it (pandas writes such a column unless index=False)"
+            raise DataError(f"{file}: column {index + 1} has no name in the header", advice=advice)
         if name in names[:index]:
             message = f"{file}: columns {names.index(name) + 1} and {index + 1} are both called {name!r}"
             raise DataError(message, advice="give each column its own name")
@@ -164,14 +146,9 @@ def _are_data(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
         return True
     if not numbers or _increase(numbers):
         return False
-    numeric = _numeric_columns(rows, len(names))
+    counts = [sum(number_of(row[index]) is not None for row in rows) for index in range(len(names))]
+    numeric = {index for index, count in enumerate(counts) if count > len(rows) / 2}
     return len(numbers) >= len(names) / 2 or (bool(numeric) and numeric <= {*indices})
-
-
-def _numeric_columns(rows: Sequence[Sequence[str]], num_columns: int) -> set[int]:
-    """Return the indices of columns that have numbers in most rows."""
-    counts = [sum(number_of(row[index]) is not None for row in rows) for index in range(num_columns)]
-    return {index for index, count in enumerate(counts) if count > len(rows) / 2}
 
 
 def _increase(numbers: Sequence[float]) -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 from boxcrew.core.errors import DataError
 from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleOptions, open_examples
-from boxcrew.data.examples.formats.products import ProductScenes
+from boxcrew.data.examples.formats.embedded import ProductScenes
 from boxcrew.testing.examples import check_invariants, check_opens_the_same, check_refuses
 from tests.helpers.made_examples import MAKERS
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import cv2
@@ -15,8 +15,25 @@ from boxcrew.data.embedded.shelf.brush import Mask, silhouette
 from boxcrew.data.embedded.shelf.design import Design, Stance, Traits
 from boxcrew.data.embedded.shelf.distractors import DISTRACTORS
 from boxcrew.data.embedded.shelf.geometry import Outline, Pose, Tilt, unit_pose
-from boxcrew.data.embedded.shelf.products import CLASSES, PRODUCTS
-from boxcrew.data.embedded.shelf.setting import Row, Setting, choose_setting
+from boxcrew.data.embedded.shelf.products_audio import AUDIO
+from boxcrew.data.embedded.shelf.products_desk import BOOKS, COMPUTER
+from boxcrew.data.embedded.shelf.products_small import PHONE, SHOES, WATCH
+from boxcrew.data.embedded.shelf.products_wear import CLOTHES, PANTS
+from boxcrew.data.embedded.shelf.surfaces import Row, Setting, choose_setting
+
+PRODUCTS: Mapping[str, tuple[Design, ...]] = {
+    "clothes": CLOTHES,
+    "pants": PANTS,
+    "shoes": SHOES,
+    "watch": WATCH,
+    "phone": PHONE,
+    "audio": AUDIO,
+    "computer": COMPUTER,
+    "books": BOOKS,
+}
+
+CLASSES = tuple(PRODUCTS)
+
 
 MIN_SIDE = 16  # pixels of the longer side of a labeled box
 MIN_SHORT_SIDE = 6

@@ -14,7 +14,7 @@ from boxcrew.data.checks.problem import Problem
 from boxcrew.data.checks.scan import scan
 from boxcrew.data.detection.source import Record, Source, open_source
 from boxcrew.data.examples.class_folders import is_annotated
-from boxcrew.data.examples.crops import CropList, ImageCrops, lazy_crops, read_crops
+from boxcrew.data.examples.crops import CropList, ImageCrops, Shape, choose_shape, lazy_crops, read_crops
 from boxcrew.data.examples.example_set import (
     EXAMPLE_FORMATS,
     ExampleFormat,
@@ -23,7 +23,6 @@ from boxcrew.data.examples.example_set import (
     ExampleSet,
 )
 from boxcrew.data.examples.labelled import resolve_splits
-from boxcrew.data.examples.shapes import Shape, choose_shape
 
 MARGIN = 0.1
 """The share of a box's side that a crop shows beyond each edge."""

@@ -133,7 +133,9 @@ def _read(path: Path, label: str | None, *, eval_only: bool) -> tuple[dict[str, 
     if first is None or (first != "train" and not eval_only):
         raise DataError(f"{path}: has no CSV file to train on", advice=f"looked for {CsvFormat.looked_for}")
     main, problems = read_table(files.pop(first))
-    label = _label_column(main, label)
+    label = main.names[-1] if label is None else label
+    if label not in main.names:
+        raise DataError(f"{main.file}: has no column {label!r}", advice=suggest(label, main.names))
     main, unlabelled = _labelled_rows(main, label)
     problems += unlabelled
     _require_rows(main, problems)
@@ -200,14 +202,6 @@ def _require_rows(train: Table, problems: Sequence[Problem]) -> None:
         raise DataError(f"{train.file}: has no rows to train on", advice=first)
 
 
-def _label_column(table: Table, name: str | None) -> str:
-    if name is None:
-        return table.names[-1]
-    if name not in table.names:
-        raise DataError(f"{table.file}: has no column {name!r}", advice=suggest(name, table.names))
-    return name
-
-
 def _labelled_rows(table: Table, label: str) -> tuple[Table, list[Problem]]:
     missing = missing_mask(table.column(label))
     if not missing.any():
@@ -232,15 +226,12 @@ def _refuse_measurements(train: Table, label: str) -> None:
     fractional = [row for row, value in enumerate(values) if value is not None and not value.is_integer()]
     if not fractional or not are_few(len(values) - len(numbers), len(values)):
         return
-    num_different = len({*numbers})
+    num_different, first = len({*numbers}), fractional[0]
     if num_different > min(_MOST_CLASSES, len(numbers) * _MEASURED):
-        first = fractional[0]
-        raise DataError(
-            f"{train.file}: column {label!r} has labels that are not integers, such as {values[first]:g}"
-            f" (line {train.lines[first]}), and {num_different} different ones in {len(numbers)} rows;"
-            " regression is not supported",
-            advice=f"{_CHOOSE}, or turn ranges into classes",
-        )
+        labels = f"labels that are not integers, such as {values[first]:g} (line {train.lines[first]})"
+        counts = f"{num_different} different ones in {len(numbers)} rows"
+        message = f"column {label!r} has {labels}, and {counts}; regression is not supported"
+        raise DataError(f"{train.file}: {message}", advice=f"{_CHOOSE}, or turn ranges into classes")
 
 
 def _without_mistakes(

@@ -22,10 +22,9 @@ from boxcrew.data.examples.class_folders import (
     outside_problems,
     unlistable_problems,
 )
-from boxcrew.data.examples.crops import CropList, ImageCrops, lazy_crops
+from boxcrew.data.examples.crops import CropList, ImageCrops, Shape, choose_shape, lazy_crops
 from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleFormat, ExampleOptions, ExampleSet
 from boxcrew.data.examples.labelled import hold_out, resolve_splits
-from boxcrew.data.examples.shapes import Shape, choose_shape
 from boxcrew.data.folders import files_below, names_in, require_folder, split_of_folder, suffix_of
 from boxcrew.data.images.reading import IMAGE_SUFFIXES, ImageError, read_header, read_image
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from boxcrew.core.errors import DataError
 from boxcrew.data.checks.problem import Problem
+from boxcrew.data.examples.crops import Shape, choose_shape, resize_to
 from boxcrew.data.examples.example_set import (
     EXAMPLE_FORMATS,
     Array,
@@ -23,7 +24,6 @@ from boxcrew.data.examples.example_set import (
     InMemory,
 )
 from boxcrew.data.examples.labelled import hold_out, resolve_splits, unusable_split
-from boxcrew.data.examples.shapes import Shape, choose_shape, resize_to
 from boxcrew.data.folders import numbered_lines, require_folder
 from boxcrew.data.images.cache import Pixels
 

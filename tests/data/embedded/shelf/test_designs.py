@@ -7,7 +7,7 @@ from boxcrew.data.embedded.shelf.brush import Brush, silhouette
 from boxcrew.data.embedded.shelf.design import Design, Traits
 from boxcrew.data.embedded.shelf.distractors import DISTRACTORS
 from boxcrew.data.embedded.shelf.geometry import Tilt, unit_pose
-from boxcrew.data.embedded.shelf.products import CLASSES, PRODUCTS
+from boxcrew.data.embedded.shelf.layout import CLASSES, PRODUCTS
 
 DESIGNS = [pytest.param(d, id=f"{name}{k}") for name, ds in PRODUCTS.items() for k, d in enumerate(ds)]
 DESIGNS += [pytest.param(d, id=f"distractor{k}") for k, d in enumerate(DISTRACTORS)]
