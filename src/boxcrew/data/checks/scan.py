@@ -21,7 +21,7 @@ from boxcrew.core.cache import cache_folder
 from boxcrew.core.files import write_text
 from boxcrew.data.checks.problem import Action, Kind, Problem
 from boxcrew.data.checks.threads import ProgressCallback, map_in_threads
-from boxcrew.data.detection.source import Source
+from boxcrew.data.detection.source import Record, Source
 from boxcrew.data.images.reading import ImageError, verify_image
 
 _CHUNK = 32  # files that a thread scans at once
@@ -29,7 +29,7 @@ _QUICK_SECONDS = 1e-4  # per file; slower files are worth threads
 _ENDING_BYTES = 64  # of compressed data: two images hardly ever share them
 
 
-class ScannedFile(NamedTuple):
+class _ScannedFile(NamedTuple):
     key: str  # unique in the set
     path: Path
     split: str
@@ -43,33 +43,33 @@ def scan(
     `workers` threads each hold one image at a time. Results are stored in the folder `cache`, by default the
     user's. Images that are drawn, not read from files, are not scanned.
     """
-    files = [
-        ScannedFile(record.key, record.path, split)
-        for split, records in source.splits.items()
-        for record in records
-        if record.path
-    ]
-    problems = scan_files(source.root, files, workers=workers, cache=cache, progress=progress)
+    problems = scan_records(source.root, source.splits, workers=workers, cache=cache, progress=progress)
     left_out = {problem.file for problem in problems if problem.action == "left out"}
     return source.without(left_out, problems) if problems else source
 
 
-def scan_files(
+def scan_records(
     root: Path,
-    files: Sequence[ScannedFile],
+    splits: Mapping[str, Sequence[Record]],
     *,
     workers: int,
     cache: Path | None = None,
     progress: ProgressCallback | None = None,
 ) -> tuple[Problem, ...]:
-    """Return the problems of image files of the set at `root`; `Problem.file` is a file's key."""
+    """Return the problems of the image files of the set at `root`; `Problem.file` is a record's key."""
+    files = [
+        _ScannedFile(record.key, record.path, split)
+        for split, records in splits.items()
+        for record in records
+        if record.path
+    ]
     if not files:
         return ()
     stored = ScanCache(root, cache or cache_folder("scan"))
     results = _scan_all(files, stored, workers, progress)
     results |= _add_digests([file for file in files if results[file.key].kind is None], results, workers)
     stored.save(results)
-    usable, unusable = list[ScannedFile](), list[Problem]()
+    usable, unusable = list[_ScannedFile](), list[Problem]()
     for file in files:
         result = results[file.key]
         if result.kind is None:
@@ -80,9 +80,9 @@ def scan_files(
 
 
 def _scan_all(
-    files: Sequence[ScannedFile], stored: ScanCache, workers: int, progress: ProgressCallback | None
+    files: Sequence[_ScannedFile], stored: ScanCache, workers: int, progress: ProgressCallback | None
 ) -> dict[str, ScanResult]:
-    def scan_one(file: ScannedFile) -> ScanResult:
+    def scan_one(file: _ScannedFile) -> ScanResult:
         stamp = file_stamp(file.path)  # before reading: a change meanwhile makes the next scan read it again
         return stored.get(file.key, stamp) or _verify(file.path, stamp or (0, 0, 0))
 
@@ -90,8 +90,8 @@ def _scan_all(
 
 
 def _map_files(
-    work: Callable[[ScannedFile], ScanResult],
-    files: Sequence[ScannedFile],
+    work: Callable[[_ScannedFile], ScanResult],
+    files: Sequence[_ScannedFile],
     workers: int,
     progress: ProgressCallback | None = None,
 ) -> dict[str, ScanResult]:
@@ -112,7 +112,7 @@ def _verify(path: Path, stamp: FileStamp) -> ScanResult:
 
 
 def _add_digests(
-    files: Sequence[ScannedFile], results: dict[str, ScanResult], workers: int
+    files: Sequence[_ScannedFile], results: dict[str, ScanResult], workers: int
 ) -> dict[str, ScanResult]:
     """Return results with a digest for the files that may equal one of another split.
 
@@ -125,10 +125,10 @@ def _add_digests(
 
 
 def _in_several_splits(
-    files: Sequence[ScannedFile], trait: Callable[[ScannedFile], Hashable]
-) -> list[ScannedFile]:
+    files: Sequence[_ScannedFile], trait: Callable[[_ScannedFile], Hashable]
+) -> list[_ScannedFile]:
     """Return the files that share a trait with a file of another split."""
-    groups: dict[Hashable, list[ScannedFile]] = defaultdict(list)
+    groups: dict[Hashable, list[_ScannedFile]] = defaultdict(list)
     for file in files:
         groups[trait(file)].append(file)
     several = (group for group in groups.values() if len({file.split for file in group}) > 1)
@@ -153,14 +153,14 @@ def _digest(path: Path) -> str:
         return ""
 
 
-def _leaks(files: Sequence[ScannedFile], results: dict[str, ScanResult]) -> Iterator[Problem]:
+def _leaks(files: Sequence[_ScannedFile], results: dict[str, ScanResult]) -> Iterator[Problem]:
     """Yield a problem for each image whose content an earlier split has too.
 
     It is left out of the later split, so that nothing is evaluated that was trained on; but a split of which
     nothing would remain is kept and only noted.
     """
-    first: dict[str, ScannedFile] = {}
-    copies: dict[str, list[tuple[ScannedFile, ScannedFile]]] = defaultdict(list)
+    first: dict[str, _ScannedFile] = {}
+    copies: dict[str, list[tuple[_ScannedFile, _ScannedFile]]] = defaultdict(list)
     for file in files:
         digest = results[file.key].digest
         original = first.setdefault(digest, file) if digest else file

@@ -20,7 +20,6 @@ from defusedxml import DefusedXmlException, EntitiesForbidden, ExternalReference
 from boxcrew.core.errors import DataError
 from boxcrew.core.registry import suggest
 from boxcrew.core.units import counted
-from boxcrew.data.checks.box_repair import Box
 from boxcrew.data.checks.problem import Kind
 from boxcrew.data.detection.annotations import AnnotatedSource, Annotation, AnnotationCollector, Object
 from boxcrew.data.detection.source import SOURCES, SPLITS
@@ -35,22 +34,13 @@ _ASCII_ENCODINGS = frozenset({b"utf-8", b"us-ascii", b"iso-8859-1"})  # superset
 _IMAGE_FOLDERS = ("JPEGImages", "images", "Images")
 
 
-class _XmlObject(NamedTuple):
-    """One <object> element, with its class still a name."""
-
-    at: str
-    name: str
-    box: Box
-    difficult: bool
-
-
 class _XmlFile(NamedTuple):
     """A parsed annotation file."""
 
     file: Path
     filename: str
     size: tuple[int, int] | None
-    objects: tuple[_XmlObject, ...]
+    objects: tuple[tuple[str, Object], ...]  # with the names of their classes; labels are not known yet
 
 
 @SOURCES.register("voc")
@@ -73,14 +63,15 @@ class VocSource(AnnotatedSource):
         root = _only_root(path)
         collector, folders = AnnotationCollector(root), _annotation_folders(root)
         files = files_below(folders[0] if folders else root, {".xml"})
-        lists = _split_lists(root) if folders else {}
-        assigned: Iterable[tuple[str | None, Path]]
-        if lists:
-            assigned = _by_split_lists(folders[0], files, lists, collector)
+        if folders and (lists := _split_lists(root)):
+            assigned: list[tuple[str | None, Path]] = [*_by_split_lists(folders[0], files, lists, collector)]
         else:
             assigned = collector.assign_splits(files)
         parsed = [(split, xml) for split, file in assigned if (xml := _parse(file, collector))]
-        classes = _classes(root, [xml for _, xml in parsed])
+        if (root / "classes.txt").is_file():
+            classes = tuple(dict.fromkeys(read_lines(root / "classes.txt")))
+        else:
+            classes = tuple(sorted({name for _, xml in parsed for name, _ in xml.objects}))
         finder = ImageFinder()
         for split, xml in parsed:
             annotation = _annotation(xml, classes, finder, collector)
@@ -224,7 +215,9 @@ def _kind_of(error: Exception) -> Kind:
     return "xml-bomb" if isinstance(error, EntitiesForbidden) else "unreadable-annotation"
 
 
-def _parse_object(number: int, item: Element, file: str, collector: AnnotationCollector) -> _XmlObject | None:
+def _parse_object(
+    number: int, item: Element, file: str, collector: AnnotationCollector
+) -> tuple[str, Object] | None:
     children = {child.tag: child for child in reversed(item)}  # the first of several with one tag
     name = _text(children, "name")
     at = f"object {number} ({name or 'no name'})"
@@ -240,7 +233,7 @@ def _parse_object(number: int, item: Element, file: str, collector: AnnotationCo
         collector.leave_out("unknown-class", file, "has no <name>", at=at)
         return None
     difficult = _text(children, "difficult").lower() not in {"", "0", "false"}
-    return _XmlObject(at=at, name=name, box=(x0, y0, x1, y1), difficult=difficult)
+    return name, Object(at=at, box=(x0, y0, x1, y1), label=-1, difficult=difficult)
 
 
 def _text(children: Mapping[str, Element], tag: str) -> str:
@@ -255,13 +248,6 @@ def _size(tree: Element) -> tuple[int, int] | None:
     return width, height
 
 
-def _classes(root: Path, parsed: Iterable[_XmlFile]) -> tuple[str, ...]:
-    file = root / "classes.txt"
-    if file.is_file():
-        return tuple(dict.fromkeys(read_lines(file)))
-    return tuple(sorted({item.name for xml in parsed for item in xml.objects}))
-
-
 def _annotation(
     xml: _XmlFile, classes: tuple[str, ...], finder: ImageFinder, collector: AnnotationCollector
 ) -> Annotation | None:
@@ -274,13 +260,12 @@ def _annotation(
         collector.leave_out("annotation-without-image", file, message, value=xml.filename)
         return None
     objects = []
-    for item in xml.objects:
-        if item.name in classes:
-            label = classes.index(item.name)
-            objects.append(Object(at=item.at, box=item.box, label=label, difficult=item.difficult))
+    for class_name, obj in xml.objects:
+        if class_name in classes:
+            objects.append(obj._replace(label=classes.index(class_name)))
         else:
-            message = f"class {item.name!r} is not in classes.txt; {suggest(item.name, list(classes))}"
-            collector.leave_out("unknown-class", file, message, at=item.at, value=item.name)
+            message = f"class {class_name!r} is not in classes.txt; {suggest(class_name, list(classes))}"
+            collector.leave_out("unknown-class", file, message, at=obj.at, value=class_name)
     return Annotation(file=file, image=image, objects=tuple(objects), size=xml.size)
 
 

@@ -28,15 +28,12 @@ def _paint_pair(brush: Brush, leathers: _Leathers, shoe: Callable[[Brush, _Leath
     shoe(brush, leathers)
 
 
-def _sneaker_upper(t: Traits) -> Points:
-    top = span(t[0], 8, 20)
-    heel = [(4, 52), (4, 52), (3, 32), (6, top), (12, top - 3), (30, top), (36, top + 2)]
-    return curve(*heel, (52, 25), (70, 31), (92, 36), (99, 46), (98, 52), (98, 52))
-
-
 def _sneaker_outline(t: Traits) -> Outline:
     """A low or ankle-high trainer on a thick sole."""
-    return _pair(_sneaker_upper(t), rounded(1, 47, 101, span(t[1], 55, 60), 4))
+    top = span(t[0], 8, 20)
+    heel = [(4, 52), (4, 52), (3, 32), (6, top), (12, top - 3), (30, top), (36, top + 2)]
+    upper = curve(*heel, (52, 25), (70, 31), (92, 36), (99, 46), (98, 52), (98, 52))
+    return _pair(upper, rounded(1, 47, 101, span(t[1], 55, 60), 4))
 
 
 def _paint_sneaker(brush: Brush, outline: Outline, t: Traits) -> None:
@@ -63,15 +60,12 @@ def _paint_sneaker(brush: Brush, outline: Outline, t: Traits) -> None:
     _paint_pair(brush, (cloth, sole, brush.fabric() if brush.chance(0.7) else WHITE), shoe)
 
 
-def _boot_upper(t: Traits) -> Points:
-    shaft = span(t[0], 34, 44)
-    back = [(6, 88), (4, 70), (6, 40), (4, 2), (4, 2), (shaft, 2), (shaft, 2), (shaft - 1, 40)]
-    return curve(*back, (shaft + 4, 54), (72, 64), (86, 76), (86, 89), (86, 89), (6, 89), (6, 89))
-
-
 def _boot_outline(t: Traits) -> Outline:
     """A boot with a shaft to the calf."""
-    return _pair(_boot_upper(t), points((4, 86), (88, 86), (88, 94), (36, 94), (34, 98), (4, 98)))
+    shaft = span(t[0], 34, 44)
+    back = [(6, 88), (4, 70), (6, 40), (4, 2), (4, 2), (shaft, 2), (shaft, 2), (shaft - 1, 40)]
+    upper = curve(*back, (shaft + 4, 54), (72, 64), (86, 76), (86, 89), (86, 89), (6, 89), (6, 89))
+    return _pair(upper, points((4, 86), (88, 86), (88, 94), (36, 94), (34, 98), (4, 98)))
 
 
 def _paint_boot(brush: Brush, outline: Outline, t: Traits) -> None:
@@ -100,16 +94,12 @@ def _paint_boot(brush: Brush, outline: Outline, t: Traits) -> None:
     _paint_pair(brush, (leather, sole, lighter(leather, 0.6)), shoe)
 
 
-def _heel_shape(t: Traits) -> Points:
+def _heel_outline(t: Traits) -> Outline:
+    """A court shoe on a high heel."""
     height = span(t[0], 8, 20)
     back = [(6, 62), (8, 62), (12, 34), (8, 24), (8, height), (10, height - 2)]
     front = [(22, 26), (40, 38), (62, 47), (74, 46), (92, 54), (98, 60), (96, 64), (70, 64)]
-    return curve(*back, *front, (44, 54), (22, 40), (17, 38), (11, 63))
-
-
-def _heel_outline(t: Traits) -> Outline:
-    """A court shoe on a high heel."""
-    return _pair(_heel_shape(t))
+    return _pair(curve(*back, *front, (44, 54), (22, 40), (17, 38), (11, 63)))
 
 
 def _paint_heel(brush: Brush, outline: Outline, t: Traits) -> None:

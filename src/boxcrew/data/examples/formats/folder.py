@@ -11,7 +11,7 @@ from boxcrew.core.errors import DataError
 from boxcrew.core.types import Image, Target
 from boxcrew.core.units import counted
 from boxcrew.data.checks.problem import Problem
-from boxcrew.data.checks.scan import ScannedFile, scan_files
+from boxcrew.data.checks.scan import scan_records
 from boxcrew.data.detection.source import SPLITS, Record
 from boxcrew.data.examples.class_folders import (
     ClassFolder,
@@ -98,12 +98,10 @@ def _folders(root: Path) -> list[ClassFolder]:
     """Return the class folders. Images without any are all of one class, named after the root."""
     folders = class_folders(root)
     if _holds_images(root) and not has_class_folders(root, IMAGE_SUFFIXES):
-        return [ClassFolder(split=None, label=root.resolve().name, path=root)]
+        return [ClassFolder(None, root.resolve().name, root)]
     if all(folder.split is None and split_of_folder(folder.label) for folder in folders):
-        return [
-            ClassFolder(split=split_of_folder(folder.label), label=root.resolve().name, path=folder.path)
-            for folder in folders
-        ]
+        label = root.resolve().name
+        return [ClassFolder(split_of_folder(folder.label), label, folder.path) for folder in folders]
     return folders
 
 
@@ -141,13 +139,8 @@ def _hold_out(root: Path, splits: Splits, *, seed: int) -> tuple[Splits, tuple[P
 
 def _readable(root: Path, splits: Splits, *, workers: int) -> tuple[Splits, tuple[Problem, ...]]:
     """Leave out unreadable images, copies of images in an earlier split, and splits that are then empty."""
-    files = [
-        ScannedFile(image.record.key, image.record.path, split)
-        for split in SPLITS
-        for image in splits.get(split, ())
-        if image.record.path
-    ]
-    problems = scan_files(root, files, workers=workers)
+    records = {split: [image.record for image in splits.get(split, ())] for split in SPLITS}
+    problems = scan_records(root, records, workers=workers)
     lost = {problem.file for problem in problems if problem.action == "left out"}
     readable = {
         split: CropList(image for image in images if image.record.key not in lost)

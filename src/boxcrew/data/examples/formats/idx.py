@@ -88,11 +88,10 @@ def _read_splits(root: Path) -> tuple[dict[str, InMemory], list[Problem]]:
         except DataError as error:
             if split == "train":
                 raise
-            problems.append(
-                unusable_split(split, file, error.message, "unreadable-image")
-                if error.message.startswith(f"{file}: ")
-                else unusable_split(split, labels_file, error.message, "label-missing")
-            )
+            if error.message.startswith(f"{file}: "):
+                problems.append(unusable_split(split, file, error.message, "unreadable-image"))
+            else:
+                problems.append(unusable_split(split, labels_file, error.message, "label-missing"))
     return splits, problems
 
 
@@ -145,22 +144,16 @@ def _read_shape(file: Path, opened: IO[bytes], num_axes: int) -> tuple[int, ...]
 def _names(root: Path, splits: Mapping[str, InMemory]) -> list[str]:
     """Return the class names of the labels 0, 1, 2, … The file must name all labels of training."""
     largest = {split: int(examples.labels.max()) for split, examples in splits.items()}
-    file = root / "classes.txt"
-    names = _read_names(file) if file.is_file() else []
+    file, names = root / "classes.txt", dict[str, int]()  # by name, its line
+    for number, name in numbered_lines(file).items() if file.is_file() else ():
+        if name in names:
+            message = f"{file}: names {name!r} twice, in lines {names[name]} and {number}"
+            raise DataError(message, advice="give each class its own name")
+        names[name] = number
     if file.is_file() and len(names) <= largest["train"]:
         message = f"{file}: names {len(names)} classes, but there are labels up to {largest['train']}"
         raise DataError(message, advice="give one name a line, the first for label 0")
     return [*names, *map(str, range(len(names), max(largest.values()) + 1))]
-
-
-def _read_names(file: Path) -> list[str]:
-    first: dict[str, int] = {}
-    for number, name in numbered_lines(file).items():
-        if name in first:
-            message = f"{file}: names {name!r} twice, in lines {first[name]} and {number}"
-            raise DataError(message, advice="give each class its own name")
-        first[name] = number
-    return list(first)
 
 
 def _resized(images: Array, shape: Shape) -> Array:
@@ -168,7 +161,4 @@ def _resized(images: Array, shape: Shape) -> Array:
     with_channel = images[..., None]
     if with_channel.shape[1:] == shape:
         return with_channel
-    resized = np.empty((len(images), *shape), dtype=np.uint8)
-    for index, image in enumerate(with_channel):
-        resized[index] = resize_to(image, shape)
-    return resized
+    return np.stack([resize_to(image, shape) for image in with_channel])
