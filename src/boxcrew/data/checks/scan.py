@@ -235,14 +235,12 @@ class ScanCache:
             content = json.loads(self._file.read_bytes())
             if content["version"] != _VERSION:
                 return {}
-            return {key: _from_row(*values) for key, values in content["looks"].items()}
+            rows = content["looks"].items()
+            return {
+                key: ScanResult((size, mtime, ctime), *rest) for key, ((size, mtime, ctime), *rest) in rows
+            }
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return {}
-
-
-def _from_row(stamp: list[int], kind: Kind | None, what: str, digest: str) -> ScanResult:
-    size, mtime, ctime = stamp
-    return ScanResult((size, mtime, ctime), kind, what, digest)
 
 
 def _delete_oldest(folder: Path) -> None:

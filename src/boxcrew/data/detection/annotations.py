@@ -162,15 +162,17 @@ class AnnotationCollector:
             splits.setdefault(split or "train", []).append(record)
         train = splits.get("train", [])
         if not train:
-            available = sorted({split for split, _ in records if split})
-            advice = _no_train_advice(available, problems)
+            available = " and ".join(sorted({split for split, _ in records if split}))
+            advice = f"it has images only for {available}; " if available else ""
+            if problems:
+                advice += f"first of {len(problems)} problems: {problems[0]}"
+            else:
+                advice += "name a split 'train', or define no splits at all"
             raise DataError(f"{self.root}: has no usable training image", advice=advice)
         if "val" not in splits and len(train) > 1:
             splits["train"], splits["val"] = split_by_seed(train, seed=seed)
-            message = (
-                f"has no validation split; {len(splits['val'])} of its {len(train)} training images are used"
-                f" for validation (seed {seed})"
-            )
+            held = f"{len(splits['val'])} of its {len(train)} training images"
+            message = f"has no validation split; {held} are used for validation (seed {seed})"
             problems.append(Problem("made-split", str(self.root), message, "noted"))
         ordered = {name: tuple(splits[name]) for name in SPLITS if name in splits}
         return ordered, tuple(problems)
@@ -190,12 +192,6 @@ class AnnotatedSource(Source):
     @abstractmethod
     def collect(cls, path: Path) -> tuple[AnnotationCollector, tuple[str, ...]]:
         """Read the annotations at `path`. Return all of them, and the classes."""
-
-
-def _no_train_advice(available: Sequence[str], problems: Sequence[Problem]) -> str:
-    splits = f"it has images only for {' and '.join(available)}; " if available else ""
-    first = f"first of {len(problems)} problems: {problems[0]}" if problems else ""
-    return splits + (first or "name a split 'train', or define no splits at all")
 
 
 def _make_records(

@@ -67,7 +67,12 @@ def _load(file: Path) -> dict[str, Any]:
 
 def read_data_yaml(file: Path) -> DataYaml:
     content = _load(file)
-    root, notes = _root(file, content.get("path"))
+    notes: list[tuple[Kind, str]] = []
+    root, path = file.parent, content.get("path")
+    if path and (file.parent / str(path)).is_dir():
+        root = (file.parent / str(path)).resolve()
+    elif path:
+        notes.append(("data-yaml", f"its path {path} does not exist; the folder of the file is used"))
     entries = {split: _entries(file, split, content[split]) for split in SPLITS if content.get(split)}
     classes, gaps = _classes(file, content)
     notes += [("class-id-gap", f"names has no {i}; the class is called {classes[i]}") for i in gaps]
@@ -76,15 +81,6 @@ def read_data_yaml(file: Path) -> DataYaml:
         message = f"nc is {num_classes}, but there are {len(classes)} names; the names are used"
         notes.append(("data-yaml", message))
     return DataYaml(file=file, root=root, classes=classes, entries=entries, notes=tuple(notes))
-
-
-def _root(file: Path, path: object) -> tuple[Path, list[tuple[Kind, str]]]:
-    if not path:
-        return file.parent, []
-    root = file.parent / str(path)
-    if root.is_dir():
-        return root.resolve(), []
-    return file.parent, [("data-yaml", f"its path {path} does not exist; the folder of the file is used")]
 
 
 def _entries(file: Path, split: str, value: object) -> tuple[str, ...]:

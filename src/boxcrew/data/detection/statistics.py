@@ -79,11 +79,10 @@ class DatasetAdvice:
 
 
 def split_statistics(records: Sequence[Record], classes: tuple[str, ...]) -> SplitStatistics:
-    labels = np.concatenate([*(record.target.labels for record in records), np.zeros(0, dtype=np.int64)])
-    boxes = np.concatenate([*(record.target.boxes for record in records), np.zeros((0, 4), dtype=np.float32)])
-    seen = np.concatenate(
-        [*(np.unique(record.target.labels) for record in records), np.zeros(0, dtype=np.int64)]
-    )
+    targets, none = [record.target for record in records], np.zeros(0, dtype=np.int64)
+    labels = np.concatenate([*(target.labels for target in targets), none])
+    seen = np.concatenate([*(np.unique(target.labels) for target in targets), none])
+    boxes = np.concatenate([*(target.boxes for target in targets), np.zeros((0, 4), dtype=np.float32)])
     counts = tuple(len(record.target) for record in records)
     return SplitStatistics(
         num_images=len(records),
@@ -95,8 +94,8 @@ def split_statistics(records: Sequence[Record], classes: tuple[str, ...]) -> Spl
         image_sizes=tuple((record.width, record.height) for record in records),
         box_sizes=boxes[:, 2:] - boxes[:, :2],
         box_labels=labels,
-        difficult=sum(int(record.target.difficult.sum()) for record in records),
-        crowd=sum(int(record.target.crowd.sum()) for record in records),
+        difficult=sum(int(target.difficult.sum()) for target in targets),
+        crowd=sum(int(target.crowd.sum()) for target in targets),
     )
 
 
@@ -114,8 +113,7 @@ def advise(
     train, val = statistics.get("train"), statistics.get("val")
     advice: list[DatasetAdvice] = []
     if train is not None:
-        advice += _about_classes(train, val, classes)
-        advice += _about_empty(train)
+        advice += _about_train(train, val, classes)
     advice += _about_val(train, val)
     advice += _about_boxes(statistics)
     advice += _about_image_sizes(statistics, keeps_shape=keeps_shape)
@@ -126,7 +124,7 @@ def _advice(kind: str, **values: object) -> DatasetAdvice:
     return DatasetAdvice(kind=kind, text=_TEXTS[kind].format(**values))
 
 
-def _about_classes(
+def _about_train(
     train: SplitStatistics, val: SplitStatistics | None, classes: tuple[str, ...]
 ) -> Iterator[DatasetAdvice]:
     boxes = train.boxes_by_class
@@ -148,9 +146,6 @@ def _about_classes(
         if (ratio := boxes[most] / boxes[least]) >= _IMBALANCE:
             values = {"most": boxes[most], "least": boxes[least], "common": most, "rare": least}
             yield _advice("imbalance", ratio=ratio, **values)
-
-
-def _about_empty(train: SplitStatistics) -> Iterator[DatasetAdvice]:
     share = train.num_empty_images / max(1, train.num_images)
     if share > _EMPTY_SHARE:
         yield _advice("empty-images", empty=train.num_empty_images, total=train.num_images, share=share)

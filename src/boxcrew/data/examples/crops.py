@@ -5,7 +5,7 @@ read all at once, or when they are needed.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import compress
@@ -138,12 +138,6 @@ def read_crops(
         readable = np.repeat(np.array([not failure for failure in failures]), counts)
         inputs, labels = inputs[readable], labels[readable]
     return InMemory(inputs, labels, keys), skipped
-
-
-def lazy_crops(
-    images: ImageReader, splits: Mapping[str, Sequence[ImageCrops]], shape: Shape
-) -> dict[str, LazyCrops]:
-    return {split: LazyCrops(images, cuts, shape) for split, cuts in splits.items()}
 
 
 class LazyCrops(Examples):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +17,6 @@ import numpy as np
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Bools
 from boxcrew.data.checks.problem import Action, Kind, Problem
-from boxcrew.data.examples.label_parser import number_of
 from boxcrew.data.folders import read_utf8
 
 _SEPARATORS = ",;\t"
@@ -24,6 +24,15 @@ _LONGEST_HEADER = 100_000  # characters that are searched for the separator
 _QUOTED = re.compile(r'"[^"]*"')
 _DECIMAL_COMMA = re.compile(r"([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)")
 _FIRST_ROWS = 1000  # rows that decide whether a column has numbers
+
+
+def number_of(word: str) -> float | None:
+    """Return the finite number that a word is, or None. 1_0, which Python reads as 10, is no number."""
+    try:
+        number = float(word)
+    except ValueError:
+        return None
+    return number + 0.0 if math.isfinite(number) and "_" not in word else None  # -0 is 0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -77,11 +77,10 @@ def lost_flags(source: Source, out: Path, *flags: str) -> tuple[Problem, ...]:
     Called by writers whose format cannot store these flags.
     """
     records = [record for split in source.splits.values() for record in split]
-    counts = {flag: sum(int(getattr(record.target, flag).sum()) for record in records) for flag in flags}
-    return tuple(
-        Problem(
-            "lost-flag", str(out), f"{count} {flag} objects: the format has no such flag", "noted", value=flag
-        )
-        for flag, count in counts.items()
-        if count
-    )
+    problems = []
+    for flag in flags:
+        count = sum(int(getattr(record.target, flag).sum()) for record in records)
+        if count:
+            message = f"{count} {flag} objects: the format has no such flag"
+            problems.append(Problem("lost-flag", str(out), message, "noted", value=flag))
+    return tuple(problems)

@@ -62,6 +62,14 @@ class Item:
     stance: Stance
     hook_y: float = 0.0  # of hanging items, in pixels of the image
 
+    def window(self, size: int, margin: int = 0) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
+        """Return the slices of the image that the patch (with a margin) covers, and those of the patch."""
+        height, width = self.mask.shape
+        x, y = self.x - margin, self.y - margin
+        x0, y0 = max(x, 0), max(y, 0)
+        x1, y1 = max(min(x + width + 2 * margin, size), x0), max(min(y + height + 2 * margin, size), y0)
+        return (slice(y0, y1), slice(x0, x1)), (slice(y0 - y, y1 - y), slice(x0 - x, x1 - x))
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ShelfScene:
@@ -97,10 +105,9 @@ class _Canvas:
 
     def try_place(self, item: Item) -> bool:
         """Place the item in front of all others, unless that hides too much of a product or of itself."""
-        rows, columns = self._window(item)
+        (rows, columns), in_patch = item.window(len(self.owner))
         solid = item.mask >= 128
-        left, top = columns.start - item.x, rows.start - item.y
-        cover = solid[top : rows.stop - item.y, left : columns.stop - item.x]
+        cover = solid[in_patch]
         area, visible = int(np.count_nonzero(solid)), int(np.count_nonzero(cover))
         if visible < _MIN_INSIDE * area or self._touches_same_class(item):
             return False
@@ -122,19 +129,13 @@ class _Canvas:
 
     def visible_box(self, number: int) -> tuple[int, int, int, int]:
         """Return the extent of an item's visible pixels; empty if there are none."""
-        rows, columns = self._window(self.items[number])
+        (rows, columns), _ = self.items[number].window(len(self.owner))
         return _extent(self.owner[rows, columns] == number + 1, columns.start, rows.start)
 
     def target(self) -> Target:
         products = [k for k, item in enumerate(self.items) if item.label != NO_LABEL]
         boxes = [self._boxes[k] for k in products]
         return Target.of(boxes, [self.items[k].label for k in products])
-
-    def _window(self, item: Item) -> tuple[slice, slice]:
-        """Return the rows and columns of the image under the item's patch."""
-        size, (height, width) = len(self.owner), item.mask.shape
-        x, y = max(item.x, 0), max(item.y, 0)
-        return slice(y, max(min(item.y + height, size), y)), slice(x, max(min(item.x + width, size), x))
 
     def _products_in(self, owners: npt.NDArray[np.uint8]) -> dict[int, int]:
         """Return the products among `owners`, and how many pixels each has there."""
@@ -192,7 +193,7 @@ def _shape(rng: np.random.Generator, plan: _ItemPlan, size: int) -> Item | None:
     if max(width, height) * scale < MIN_SIDE + 1 or min(width, height) * scale < MIN_SHORT_SIDE + 1:
         return None
     shift = (1 + shift_x, 1 + shift_y) - low * scale
-    pixels, lengths = placed * scale + shift, map(len, outline)
+    pixels, lengths = placed * scale + shift, [*map(len, outline)]
     mask = silhouette(pixels, lengths, math.ceil(width * scale) + 3, math.ceil(height * scale) + 3)
     return Item(
         design=plan.design, label=plan.label, traits=traits, outline=outline, pose=pose.scaled(scale, shift),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -14,8 +13,6 @@ import numpy.typing as npt
 from boxcrew.core.types import Image
 from boxcrew.data.embedded.shelf.brush import Colour, darker, hsv
 from boxcrew.data.embedded.shelf.design import Stance
-
-SettingKind = Literal["shelf", "table", "rail", "flat"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +28,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    kind: SettingKind
+    kind: Literal["shelf", "table", "rail", "flat"]
     lines: tuple[float, ...]  # y of the boards' tops, the table's back edge, or the floor and the rail
     rows: tuple[Row, ...]
 
@@ -60,14 +57,12 @@ def _rail(rng: np.random.Generator) -> Setting:
     return Setting(kind="rail", lines=(floor, rail), rows=(stand, hang))
 
 
-def _flat(rng: np.random.Generator) -> Setting:  # noqa: ARG001  all makers have one signature
-    return Setting(kind="flat", lines=(), rows=(Row(stance="flat", near=0.92, far=0.08, room=0.5),))
-
-
 def choose_setting(rng: np.random.Generator) -> Setting:
-    makers = {0.35: _shelf, 0.65: _table, 0.8: _rail, 1.0: _flat}  # by the upper limit of the drawn number
     drawn = rng.random()
-    return next(maker for limit, maker in makers.items() if drawn < limit)(rng)
+    for limit, maker in ((0.35, _shelf), (0.65, _table), (0.8, _rail)):
+        if drawn < limit:
+            return maker(rng)
+    return Setting(kind="flat", lines=(), rows=(Row(stance="flat", near=0.92, far=0.08, room=0.5),))
 
 
 Texture = npt.NDArray[np.uint8]
@@ -234,20 +229,11 @@ def _paint_rail(image: Image, setting: Setting, rng: np.random.Generator) -> Non
     cv2.line(image, (0, y - 1), (size, y - 1), tuple(min(255.0, channel + 50) for channel in metal), 1)
 
 
-def _paint_flat(image: Image, setting: Setting, rng: np.random.Generator) -> None:  # noqa: ARG001
-    _paint_top(image, rng)
-
-
-_PAINTERS: dict[SettingKind, Callable[[Image, Setting, np.random.Generator], None]] = {
-    "shelf": _paint_shelf,
-    "table": _paint_table,
-    "rail": _paint_rail,
-    "flat": _paint_flat,
-}
-
-
 def paint_surfaces(setting: Setting, size: int, rng: np.random.Generator) -> Image:
     """Paint the setting without items."""
     image = np.zeros((size, size, 3), dtype=np.uint8)
-    _PAINTERS[setting.kind](image, setting, rng)
+    if setting.kind == "flat":
+        _paint_top(image, rng)
+    else:
+        {"shelf": _paint_shelf, "table": _paint_table, "rail": _paint_rail}[setting.kind](image, setting, rng)
     return image

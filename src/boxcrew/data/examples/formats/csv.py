@@ -18,6 +18,8 @@ from boxcrew.data.checks.problem import Kind, Problem
 from boxcrew.data.detection.source import SPLITS
 from boxcrew.data.examples.columns import (
     Column,
+    LabelParser,
+    are_few,
     column_doubts,
     encode_columns,
     is_row_index,
@@ -34,9 +36,8 @@ from boxcrew.data.examples.example_set import (
     ExampleSet,
     InMemory,
 )
-from boxcrew.data.examples.label_parser import LabelParser, are_few, number_of
 from boxcrew.data.examples.labelled import hold_out, resolve_splits, unusable_split
-from boxcrew.data.examples.table import Table, problem_at, read_table
+from boxcrew.data.examples.table import Table, number_of, problem_at, read_table
 from boxcrew.data.folders import names_in, split_of_folder, stem_of, suffix_of
 
 _MOST_CLASSES = 100  # up to so many different labels are always classes, unless they are measurements
@@ -128,7 +129,12 @@ def _read(path: Path, label: str | None, *, eval_only: bool) -> tuple[dict[str, 
 
     The training table comes first; with `eval_only` it may be absent.
     """
-    files = {"train": path} if path.is_file() else _one_each(path, _files(path))
+    by_split = {"train": [path]} if path.is_file() else _files(path)
+    for split, of_split in by_split.items():
+        if len(of_split) > 1:
+            names = " and ".join(file.name for file in of_split)
+            raise DataError(f"{path}: {names} are both files of split {split}", advice="remove one of them")
+    files = {split: file for split, (file,) in by_split.items()}
     first = next(iter(files), None)
     if first is None or (first != "train" and not eval_only):
         raise DataError(f"{path}: has no CSV file to train on", advice=f"looked for {CsvFormat.looked_for}")
@@ -155,14 +161,6 @@ def _files(folder: Path) -> dict[str, list[Path]]:
         if suffix_of(name) == ".csv" and (split := split_of_folder(stem_of(name))):
             files[split].append(folder / name)
     return {split: files[split] for split in SPLITS if split in files}
-
-
-def _one_each(folder: Path, files: Mapping[str, Sequence[Path]]) -> dict[str, Path]:
-    for split, of_split in files.items():
-        if len(of_split) > 1:
-            names = " and ".join(file.name for file in of_split)
-            raise DataError(f"{folder}: {names} are both files of split {split}", advice="remove one of them")
-    return {split: file for split, (file,) in files.items()}
 
 
 def _read_split(split: str, file: Path, train: Table, label: str) -> tuple[Table | None, list[Problem]]:

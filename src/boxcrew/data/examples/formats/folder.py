@@ -22,7 +22,7 @@ from boxcrew.data.examples.class_folders import (
     outside_problems,
     unlistable_problems,
 )
-from boxcrew.data.examples.crops import CropList, ImageCrops, Shape, choose_shape, lazy_crops
+from boxcrew.data.examples.crops import CropList, ImageCrops, LazyCrops, Shape, choose_shape
 from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleFormat, ExampleOptions, ExampleSet
 from boxcrew.data.examples.labelled import hold_out, resolve_splits
 from boxcrew.data.folders import files_below, names_in, require_folder, split_of_folder, suffix_of
@@ -63,7 +63,8 @@ class FolderFormat(ExampleFormat):
         shape = choose_shape(options, (*next(iter(sizes)), 3) if len(sizes) == 1 else None)
         if options.size is None and options.shape is None:
             problems += _resized(path, sizes, shape)
-        examples, reported = lazy_crops(_FileReader(), splits, shape), (*problems, *resolved.problems)
+        examples = {split: LazyCrops(_FileReader(), images, shape) for split, images in splits.items()}
+        reported = (*problems, *resolved.problems)
         return ExampleSet(path, cls.name, "pictures", resolved.classes, shape, examples, problems=reported)
 
 

@@ -161,4 +161,7 @@ def _resized(images: Array, shape: Shape) -> Array:
     with_channel = images[..., None]
     if with_channel.shape[1:] == shape:
         return with_channel
-    return np.stack([resize_to(image, shape) for image in with_channel])
+    resized = np.empty((len(images), *shape), dtype=np.uint8)
+    for index, image in enumerate(with_channel):
+        resized[index] = resize_to(image, shape)
+    return resized

@@ -59,7 +59,8 @@ class TextFormat(ExampleFormat):
 
     @classmethod
     def open(cls, path: Path, options: ExampleOptions) -> ExampleSet:
-        files = _files_to_read(path)
+        in_class_folders = path.is_dir() and has_several_classes(path, TEXT_SUFFIXES)
+        files = [path] if path.is_file() else [] if in_class_folders else _files(path)
         splits = {split_of_file(file.stem): file for file in files}
         if len(files) == 1:
             return open_corpus(path, {"train": read_utf8(files[0])}, options, format=cls.name)
@@ -77,13 +78,6 @@ class _Text(NamedTuple):
     label: str
     key: str
     text: str  # not empty
-
-
-def _files_to_read(path: Path) -> list[Path]:
-    """Return the text files, or none if the texts are in class folders."""
-    if path.is_file():
-        return [path]
-    return [] if has_several_classes(path, TEXT_SUFFIXES) else _files(path)
 
 
 def _files(folder: Path) -> list[Path]:
