@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
-from typing import Protocol, Self, TypeVar
+from typing import NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -83,48 +83,11 @@ def hold_out(
     return {**splits, **divided}, (Problem("made-split", str(root), message, "noted"),)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ResolvedClasses:
-    """The classes that have training samples, renumbered."""
+class ResolvedClasses(NamedTuple):
+    """The classes that have training samples, and the problem that others have none, if so."""
 
     classes: tuple[str, ...]
-    numbers: Ints  # new label by old label; -1 for classes without training samples
     problems: tuple[Problem, ...]
-
-
-def resolve_classes(
-    root: Path,
-    names: Sequence[str],
-    labels: Mapping[str, Ints],
-    problems: Sequence[Problem],
-    *,
-    eval_only: bool = False,
-) -> ResolvedClasses:
-    """Keep the classes of `names` that training has samples of. `labels` (indices into `names`) are by split.
-
-    With `eval_only` the samples of any split count, because another set was trained on. Raises `DataError`
-    with the first of `problems` if no class is left.
-    """
-    counts = {split: np.bincount(indices, minlength=len(names)) for split, indices in labels.items()}
-    counted = [count for split, count in counts.items() if eval_only or split == "train"]
-    trained = np.sum([np.zeros(len(names), dtype=np.int64), *counted], axis=0) > 0
-    classes = tuple(name for name, is_trained in zip(names, trained, strict=True) if is_trained)
-    if not classes:
-        advice = first_problem(problems) or "it needs examples to train on"
-        raise DataError(f"{root}: has nothing to train on", advice=advice)
-    absent = [name for name, is_trained in zip(names, trained, strict=True) if not is_trained]
-    num_lost = sum(int(count[~trained].sum()) for count in counts.values())
-    return ResolvedClasses(
-        classes=classes,
-        numbers=np.where(trained, np.cumsum(trained) - 1, -1).astype(np.int64),
-        problems=(_absent_classes(root, absent, num_lost),) if absent else (),
-    )
-
-
-def first_problem(problems: Sequence[Problem]) -> str:
-    """Return the first problem that left something out, as advice; empty if there is none."""
-    lost = [problem for problem in problems if problem.action == "left out"]
-    return f"the first of {len(lost)} problems: {lost[0]}" if lost else ""
 
 
 def resolve_splits(
@@ -135,15 +98,35 @@ def resolve_splits(
     *,
     eval_only: bool = False,
 ) -> tuple[ResolvedClasses, dict[str, Samples]]:
-    """Apply `resolve_classes`, and return the relabeled splits that are not empty, in their usual order."""
-    labels = {split: samples.labels for split, samples in splits.items()}
-    resolved = resolve_classes(root, names, labels, problems, eval_only=eval_only)
+    """Keep the classes of `names` that training has samples of, and return them with the relabeled splits
+    that are not empty, in their usual order. Labels are indices into `names`.
+
+    With `eval_only` the samples of any split count, because another set was trained on. Raises `DataError`
+    with the first of `problems` if no class is left.
+    """
+    labels = {split: splits[split].labels for split in SPLITS if split in splits}
+    counts = {split: np.bincount(indices, minlength=len(names)) for split, indices in labels.items()}
+    counted = [count for split, count in counts.items() if eval_only or split == "train"]
+    trained = np.sum([np.zeros(len(names), dtype=np.int64), *counted], axis=0) > 0
+    if not trained.any():
+        advice = first_problem(problems) or "it needs examples to train on"
+        raise DataError(f"{root}: has nothing to train on", advice=advice)
+    numbers = np.where(trained, np.cumsum(trained) - 1, -1).astype(np.int64)  # new label by old label
     relabeled: dict[str, Samples] = {}
-    for split in (split for split in SPLITS if split in splits):
-        kept = splits[split].select(resolved.numbers[labels[split]] >= 0)
+    for split, indices in labels.items():
+        kept = splits[split].select(numbers[indices] >= 0)
         if len(kept):
-            relabeled[split] = kept.with_labels(resolved.numbers[kept.labels])
-    return resolved, relabeled
+            relabeled[split] = kept.with_labels(numbers[kept.labels])
+    absent = tuple(compress(names, ~trained))
+    num_lost = sum(int(count[~trained].sum()) for count in counts.values())
+    lacking = (_absent_classes(root, absent, num_lost),) if absent else ()
+    return ResolvedClasses(tuple(compress(names, trained)), lacking), relabeled
+
+
+def first_problem(problems: Sequence[Problem]) -> str:
+    """Return the first problem that left something out, as advice; empty if there is none."""
+    lost = [problem for problem in problems if problem.action == "left out"]
+    return f"the first of {len(lost)} problems: {lost[0]}" if lost else ""
 
 
 def _absent_classes(root: Path, absent: Sequence[str], num_lost: int) -> Problem:

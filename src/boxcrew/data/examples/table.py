@@ -21,7 +21,7 @@ from boxcrew.data.folders import read_utf8
 
 _SEPARATORS = ",;\t"
 _LONGEST_HEADER = 100_000  # characters that are searched for the separator
-_QUOTED = re.compile(r'"[^"]*"')
+_QUOTED = re.compile(r'"[^"]*"')  # separators within quotation marks do not count
 _DECIMAL_COMMA = re.compile(r"([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)")
 _FIRST_ROWS = 1000  # rows that decide whether a column has numbers
 
@@ -75,7 +75,8 @@ def read_table(file: Path) -> tuple[Table, list[Problem]]:
     may have decimal commas: 3,94 is read as 3.94. Empty lines are skipped.
     """
     text = read_utf8(file)
-    separator = _separator(text)
+    header = _QUOTED.sub("", text.lstrip()[:_LONGEST_HEADER]).split("\n", 1)[0]
+    separator = max(_SEPARATORS, key=header.count)
     rows, lines, problems = [], [], []
     names: list[str] = []
     for line, row in _rows(file, text, separator):
@@ -85,17 +86,13 @@ def read_table(file: Path) -> tuple[Table, list[Problem]]:
             rows.append(row)
             lines.append(line)
         else:
-            problems.append(_malformed(file, line, len(names), row, separator))
+            message = f"has {len(row)} values, not the {len(names)} of the header"
+            at, value = f"line {line}", separator.join(row)[:80]
+            problems.append(Problem("row-malformed", file.name, message, "left out", at=at, value=value))
     if not names:
         raise DataError(f"{file}: is empty", advice="give a file with a header and rows")
     _check_names(file, names, rows[:_FIRST_ROWS])
     return Table(file=file, names=tuple(names), rows=rows, lines=lines), problems
-
-
-def _separator(text: str) -> str:
-    # Separators within quotation marks do not count.
-    header = _QUOTED.sub("", text.lstrip()[:_LONGEST_HEADER]).split("\n", 1)[0]
-    return max(_SEPARATORS, key=header.count)
 
 
 def _rows(file: Path, text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
@@ -123,11 +120,6 @@ def _with_point(word: str) -> str:
     """Replace a decimal comma by a point; other words stay as they are."""
     number = _DECIMAL_COMMA.fullmatch(word)
     return f"{number[1]}.{number[2]}" if number else word
-
-
-def _malformed(file: Path, line: int, expected: int, row: Sequence[str], separator: str) -> Problem:
-    message, value = f"has {len(row)} values, not the {expected} of the header", separator.join(row)[:80]
-    return Problem("row-malformed", file.name, message, "left out", at=f"line {line}", value=value)
 
 
 def _check_names(file: Path, names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -71,20 +71,17 @@ class CocoSource(AnnotatedSource):
         return collector, classes
 
 
-def _json_files(folder: Path) -> list[Path]:
-    return [folder / name for name in names_in(folder) if name.endswith(".json")]
-
-
 def _candidates(root: Path) -> list[Path]:
     """Return JSON files that may be COCO's, by their names alone."""
     if not root.is_dir():
         return []
     folders = [name for name in names_in(root) if name.lower() == "annotations" or split_of_folder(name)]
-    inner = [file for name in folders for file in _json_files(root / name)]
-    outer = _json_files(root)
-    instances = [file for file in [*inner, *outer] if file.stem.startswith("instances")]
-    named = [file for file in outer if file.stem in _KNOWN_STEMS or split_of_file(file.stem)]
-    return instances or [*inner, *named]  # next to instances, COCO itself has captions and keypoints
+    parents = [*(root / folder for folder in folders), root]
+    files = [parent / name for parent in parents for name in names_in(parent) if name.endswith(".json")]
+    # Next to instances, COCO itself has captions and keypoints.
+    return [file for file in files if file.stem.startswith("instances")] or [
+        file for file in files if file.parent != root or file.stem in _KNOWN_STEMS or split_of_file(file.stem)
+    ]
 
 
 def _looks_like_coco(file: Path) -> bool:
@@ -165,11 +162,12 @@ def _annotations(
     objects = _objects_by_image(coco, images, labels, collector)
     folders = list(_image_folders(coco.file, collector.root))
     for image_id, image in images.items():
-        at = f"image {image_id}"
+        at, width, height = f"image {image_id}", image.get("width"), image.get("height")
         path = _find(image["file_name"], folders, collector)
         if isinstance(path, Path):
             annotated = tuple(objects.get(image_id, ()))
-            yield Annotation(file=file, at=at, image=path, objects=annotated, size=_size(image))
+            size = (width, height) if isinstance(width, int) and isinstance(height, int) else None
+            yield Annotation(file=file, at=at, image=path, objects=annotated, size=size)
         else:
             kind, message = path
             collector.leave_out(kind, file, message, at=at, value=image["file_name"])
@@ -212,11 +210,6 @@ def _corners(xywh: object) -> Box | None:
     except (TypeError, ValueError, OverflowError):
         return None
     return x, y, x + width, y + height
-
-
-def _size(image: Mapping[str, Any]) -> tuple[int, int] | None:
-    width, height = image.get("width"), image.get("height")
-    return (width, height) if isinstance(width, int) and isinstance(height, int) else None
 
 
 def _image_folders(file: Path, root: Path) -> Iterator[Path]:

@@ -114,9 +114,8 @@ class _LabelFinder:
         # image folder -> (label folder, file names in it, file names in the image folder)
         self._listings: dict[str, tuple[str, frozenset[str], frozenset[str]]] = {}
 
-    @property
     def image_folders(self) -> list[Path]:
-        """The folders of all images looked up so far."""
+        """Return the folders of all images looked up so far."""
         return sorted(map(Path, self._listings))
 
     def find(self, image: Path) -> str:
@@ -149,7 +148,7 @@ def _collect(
         objects = table or _read_labels(text, source, num_classes, collector)
         used.update(table.labels.tolist() if table else [obj.label for obj in objects or ()])
         collector.add(Annotation(file=source, image=image, objects=objects, relative=True), split)
-    _report_labels_without_image(finder.image_folders, collector)
+    _report_labels_without_image(finder.image_folders(), collector)
     if names:
         return names
     num_classes = max(used, default=-1) + 1

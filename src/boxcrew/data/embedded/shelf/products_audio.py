@@ -87,10 +87,9 @@ def _earbuds_outline(t: Traits) -> Outline:
 
 def _paint_earbuds(brush: Brush, outline: Outline, _: Traits) -> None:
     body = WHITE if brush.chance(0.5) else brush.casing()
-    lid, case = outline
-    brush.fill(darker(body, 0.12), lid)
+    brush.fill(darker(body, 0.12), outline[0])
     brush.fill(darker(body, 0.5), rounded(17, 7, 83, 50, 9))
-    brush.fill(body, case)
+    brush.fill(body, outline[1])
     brush.fill(darker(body, 0.3), rounded(15, 41, 85, 50, 3))
     bud = WHITE if luminance(body) > 120 or brush.chance(0.4) else lighter(body, 0.3)
     for x in (33, 67):

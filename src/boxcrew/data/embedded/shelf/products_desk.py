@@ -140,15 +140,12 @@ def _paint_book_row(brush: Brush, outline: Outline, _: Traits) -> None:
         brush.fill(cover, book)
         brush.line(darker(cover, 0.4), 1.0, np.concatenate([book, book[:1]]))
         across, down = book[1] - book[0], book[3] - book[0]
-        gilt = lighter(cover, 0.65) if brush.chance(0.7) else _GILT
+        gilt = lighter(cover, 0.65) if brush.chance(0.7) else (222.0, 190.0, 110.0)
         left = book[0] + across * 0.22 + down * brush.between(0.1, 0.3)
         right, tall = left + across * 0.56, down * brush.between(0.18, 0.35)
         brush.fill(gilt, np.stack([left, right, right + tall, left + tall]))
         for share in (0.05, 0.88, 0.93):
             brush.line(gilt, 1.4, np.stack([book[0] + down * share, book[1] + down * share]))
-
-
-_GILT: Colour = (222.0, 190.0, 110.0)
 
 
 def _book_stack_outline(t: Traits) -> Outline:

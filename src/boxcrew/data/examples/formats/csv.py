@@ -292,15 +292,11 @@ def _learn_columns(
             columns.append(column)
             problems += column_doubts(train, column)
             continue
-        problems.append(_useless_column(train, name, is_row_index=name in row_indices))
+        constant = f"is the same in all training rows: {words[0] or 'empty'}"
+        message = f"column {name!r} {'only counts the rows' if name in row_indices else constant}"
+        kind: Kind = "column-numbering" if name in row_indices else "column-constant"
+        problems.append(Problem(kind, train.file.name, message, "left out", value=name))
     if not columns:
         message = f"{train.file}: has no column besides {label!r} to learn from"
         raise DataError(message, advice="give columns that differ between rows")
     return columns
-
-
-def _useless_column(train: Table, name: str, *, is_row_index: bool) -> Problem:
-    kind: Kind = "column-numbering" if is_row_index else "column-constant"
-    constant = f"is the same in all training rows: {train.column(name)[0] or 'empty'}"
-    message = f"column {name!r} {'only counts the rows' if is_row_index else constant}"
-    return Problem(kind, train.file.name, message, "left out", value=name)
