@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from boxcrew.cli.main import main
-from boxcrew.data.examples.formats.products import ProductScenes
+from boxcrew.data.examples.formats.embedded import ProductScenes
 from boxcrew.tasks import frechet_features
 from tests.helpers.tiny import TINY
 

@@ -14,7 +14,7 @@ from boxcrew.cli.output import make_screen, parse_settings, print_json, require
 from boxcrew.core.config import Config, Tree
 from boxcrew.core.errors import DataError, UsageError
 from boxcrew.core.files import write_json
-from boxcrew.data.examples.plain_text import read_utf8
+from boxcrew.data.folders import read_utf8
 from boxcrew.report.predictions import PredictionFolder
 from boxcrew.train.run.directory import choose_folder
 from boxcrew.train.run.loading import Which, read_task_weights

@@ -10,15 +10,12 @@ from pathlib import Path
 from boxcrew.core.errors import DataError
 from boxcrew.data.images.reading import IMAGE_SUFFIXES
 
-_SPLIT_NAMES = {
-    "train": "train",
-    "training": "train",
-    "val": "val",
-    "valid": "val",
-    "validation": "val",
-    "test": "test",
-    "testing": "test",
+_SPLIT_WORDS = {
+    "train": ("train", "training"),
+    "val": ("val", "valid", "validation"),
+    "test": ("test", "testing"),
 }
+_SPLIT_NAMES = {word: split for split, words in _SPLIT_WORDS.items() for word in words}
 
 
 def split_of_folder(name: str) -> str | None:
@@ -114,12 +111,22 @@ def read_lines(path: Path) -> list[str]:
 
 def numbered_lines(path: Path) -> dict[int, str]:
     """Return the lines of `read_lines` by their line numbers, which start at 1."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read as text: {error}") from error
-    lines = enumerate(map(str.strip, text.splitlines()), start=1)
+    lines = enumerate(map(str.strip, read_utf8(path).splitlines()), start=1)
     return {number: line for number, line in lines if line}
+
+
+def read_utf8(path: Path) -> str:
+    """Return the content without byte order mark, every line end as a newline; `DataError` if not UTF-8."""
+    try:
+        data = path.read_bytes()
+        text = data.decode("utf-8")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise DataError(f"{path}: cannot be read: {reason}", advice="give a text file") from error
+    except UnicodeDecodeError as error:
+        byte = f"byte {error.object[error.start]:#04x} at offset {error.start}"
+        raise DataError(f"{path}: is not UTF-8: {byte}", advice="save it as UTF-8") from error
+    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def require_folder(path: Path, format: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.registry import Registry
@@ -13,15 +13,22 @@ from boxcrew.core.registry import Registry
 class Format(ABC):
     """A way to store data sets on disk. Base of all readers."""
 
+    looked_for: ClassVar[str]  # what `detect` looks for, in one line for the error that no format matches
+
     @classmethod
     @abstractmethod
     def detect(cls, path: Path) -> bool:
         """Return whether `path`, an existing file or directory, looks like this format. Must be cheap."""
 
+
+class EmbeddedFormat(Format):
+    """A data set that is part of the program, opened by its name and never by a path."""
+
+    looked_for = "its name (an embedded set)"
+
     @classmethod
-    @abstractmethod
-    def looked_for(cls) -> str:
-        """Return what `detect` looks for, in one line for the error that no format matches."""
+    def detect(cls, path: Path) -> bool:  # noqa: ARG003
+        return False
 
 
 AnyFormat = TypeVar("AnyFormat", bound=Format)
@@ -44,5 +51,5 @@ def format_of(
     if matches:
         names = " and ".join(matches)
         raise DataError(f"{path}: looks like {names}", advice=f"choose one: data.format={matches[0]}")
-    looked = "; ".join(f"{name}: {formats.get(name).looked_for()}" for name in formats.names())
+    looked = "; ".join(f"{name}: {formats.get(name).looked_for}" for name in formats.names())
     raise DataError(f"{path}: not a data set in any known format", advice=f"looked for {looked}")

@@ -10,12 +10,11 @@ import numpy as np
 from boxcrew.core.errors import DataError, UsageError
 from boxcrew.data.examples.alphabet import Unit, encode_text
 from boxcrew.data.examples.columns import encode_rows, require_columns, value_problems
+from boxcrew.data.examples.crops import resize_to
 from boxcrew.data.examples.example_set import Array
 from boxcrew.data.examples.formats.text import TEXT_SUFFIXES, split_texts, truncated_texts
-from boxcrew.data.examples.plain_text import read_utf8
-from boxcrew.data.examples.shapes import resize_to
 from boxcrew.data.examples.table import read_table
-from boxcrew.data.folders import files_below
+from boxcrew.data.folders import files_below, read_utf8
 from boxcrew.tasks.facts import ExampleFacts
 
 NamedSample = tuple[str | None, object]

@@ -11,23 +11,16 @@ from boxcrew.core.errors import DataError
 from boxcrew.core.types import Image, Target
 from boxcrew.data.detection.source import SOURCES, SPLITS, Record, Source, open_source
 from boxcrew.data.detection.writers import file_stems, write_source
+from boxcrew.data.formats import EmbeddedFormat
 
 
-class DrawnSource(Source):
+class DrawnSource(EmbeddedFormat, Source):
     """A small set for tests, made of noise: four images in each split, with 0, 1, 2 and 3 boxes.
 
     Some boxes are difficult or crowds, at fractions of pixels and at the very edges.
     """
 
     format = "drawn"
-
-    @classmethod
-    def detect(cls, path: Path) -> bool:  # noqa: ARG003
-        return False
-
-    @classmethod
-    def looked_for(cls) -> str:
-        return "nothing on disk"
 
     @classmethod
     def open(cls, path: Path, *, seed: int = 0) -> Self:

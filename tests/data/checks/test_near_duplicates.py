@@ -16,21 +16,14 @@ from boxcrew.core.types import Image, Target
 from boxcrew.data.checks import near_duplicates as module
 from boxcrew.data.checks.near_duplicates import LIMIT, NearDuplicate, near_duplicates
 from boxcrew.data.detection.source import Record, Source, open_source
+from boxcrew.data.formats import EmbeddedFormat
 from boxcrew.data.images.reading import Header, read_header, read_image, write_image
 
 
-class Folder(Source):
+class Folder(EmbeddedFormat, Source):
     """Images of folders named like splits, with nothing annotated."""
 
     format = "folder"
-
-    @classmethod
-    def detect(cls, path: Path) -> bool:
-        return False
-
-    @classmethod
-    def looked_for(cls) -> str:
-        return "nothing"
 
     @classmethod
     def open(cls, path: Path, *, seed: int = 0) -> Self:

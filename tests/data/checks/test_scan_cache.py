@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from boxcrew.core.cache import cache_folder
-from boxcrew.data.checks import scan_cache
-from boxcrew.data.checks.scan_cache import ScanCache, ScanResult, file_stamp
+from boxcrew.data.checks import scan as scan_module
+from boxcrew.data.checks.scan import ScanCache, ScanResult, file_stamp
 
 RESULTS = {
     "images/a.jpg": ScanResult((10, 20, 30)),
@@ -47,7 +47,7 @@ def test_a_spoilt_cache_counts_as_empty(content: bytes, tmp_path: Path) -> None:
 
 def test_a_cache_of_other_libraries_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ScanCache(tmp_path, tmp_path / "cache").save(RESULTS)
-    monkeypatch.setattr(scan_cache, "_VERSION", [1, "99.0", "99.0"])
+    monkeypatch.setattr(scan_module, "_VERSION", [1, "99.0", "99.0"])
     assert ScanCache(tmp_path, tmp_path / "cache").get("images/a.jpg", (10, 20, 30)) is None
 
 
@@ -60,7 +60,7 @@ def test_a_folder_that_cannot_be_is_no_hindrance(tmp_path: Path) -> None:
 
 
 def test_the_oldest_sets_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan_cache, "_MAX_SETS", 3)
+    monkeypatch.setattr(scan_module, "_MAX_SETS", 3)
     for i in range(6):
         ScanCache(tmp_path / str(i), tmp_path / "cache").save(RESULTS)
     assert len(list((tmp_path / "cache").iterdir())) == 3

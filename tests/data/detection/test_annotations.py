@@ -117,7 +117,7 @@ def test_boxes_that_are_inside_only_the_upright_image_are_not_rotated(tmp_path: 
 def test_a_table_is_read_like_its_objects(tmp_path: Path) -> None:
     boxes = np.array([[0.1, 0.1, 0.5, 0.5], [0.5, 0.5, 0.4, 0.9], [0.2, 0.3, 1.01, 0.8], [np.nan, 0, 1, 1]])
     table = ObjectTable(np.array([2, 0, 1, 0]), boxes)
-    assert table[1:3] == [table[1], table[2]]
+    assert [obj.at for obj in table] == ["line 1", "line 2", "line 3", "line 4"]
     outcomes = []
     for objects in (table, tuple(table)):
         collector = AnnotationCollector(tmp_path)

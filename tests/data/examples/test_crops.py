@@ -7,7 +7,7 @@ import pytest
 
 from boxcrew.core.types import Image, Target
 from boxcrew.data.detection.source import Record
-from boxcrew.data.examples.crops import ImageCrops, LazyCrops, crop_image, read_crops
+from boxcrew.data.examples.crops import CropList, ImageCrops, LazyCrops, crop_image, read_crops
 from boxcrew.data.images.reading import read_image, write_image
 from tests.helpers.made_examples import draw_blocks
 
@@ -99,8 +99,8 @@ def test_what_cannot_be_read_at_once_is_told(tmp_path: Path) -> None:
 
 def test_parts_of_classes_that_are_left_out(tmp_path: Path) -> None:
     image_crops = make_crops(tmp_path, "a.png", [[0, 0, 9, 9], [0, 0, 20, 20], [0, 0, 30, 30]])
-    left = image_crops.relabeled(np.array([1, -1, 0]))
-    assert left is not None
+    crops = CropList([image_crops])
+    (left,) = crops.select(np.array([True, False, True])).with_labels(np.array([1, 0]))
     assert (left.labels.tolist(), left.keys) == ([1, 0], ("a.png#0", "a.png#2"))
     assert left.boxes.tolist() == [[0, 0, 9, 9], [0, 0, 30, 30]]
-    assert image_crops.relabeled(np.array([-1, -1, -1])) is None
+    assert crops.select(np.zeros(3, dtype=np.bool_)) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from boxcrew.data.examples.label_parser import LabelParser
+from boxcrew.data.examples.columns import LabelParser
 
 
 @pytest.mark.parametrize(

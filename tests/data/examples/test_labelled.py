@@ -7,7 +7,7 @@ import pytest
 
 from boxcrew.core.errors import DataError
 from boxcrew.data.examples.example_set import InMemory
-from boxcrew.data.examples.labelled import hold_out_mask, resolve_classes, resolve_splits
+from boxcrew.data.examples.labelled import hold_out_mask, resolve_splits
 
 ROOT = Path("some/set")
 
@@ -76,6 +76,7 @@ def test_a_split_of_which_nothing_is_left_is_none() -> None:
 
 def test_there_must_be_a_class() -> None:
     with pytest.raises(DataError, match="nothing to train on") as raised:
-        resolve_classes(ROOT, ("a", "b"), {"train": ints()}, [])
+        resolve_splits(ROOT, ("a", "b"), {"train": InMemory(ints(), ints(), [])}, [])
     assert str(ROOT) in raised.value.message
-    assert resolve_classes(ROOT, ("a", "b"), {"train": ints(1)}, []).classes == ("b",)
+    resolved, _ = resolve_splits(ROOT, ("a", "b"), {"train": InMemory(ints(1), ints(1), ["x"])}, [])
+    assert resolved.classes == ("b",)

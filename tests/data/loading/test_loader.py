@@ -31,14 +31,11 @@ class Pictures(Source):
     """A few JPEG files drawn for a test."""
 
     format = "pictures"
+    looked_for = "pictures"
 
     @classmethod
     def detect(cls, path: Path) -> bool:
         return path.is_dir()
-
-    @classmethod
-    def looked_for(cls) -> str:
-        return "pictures"
 
     @classmethod
     def open(cls, path: Path, *, seed: int = 0) -> Self:

@@ -2,6 +2,6 @@
 
 `problem` is the vocabulary: every defect is a `Problem` with a kind, a file and an action. Readers of
 annotations mend boxes with `box_repair` while a set is opened. `scan` then opens every image file once
-(`scan_cache` remembers the results between runs), drops what cannot be read and what leaks between splits.
+(`ScanCache` stores the results between runs), drops what cannot be read and what leaks between splits.
 `near_duplicates` finds altered copies across splits for `boxcrew doctor`. `threads` runs both in parallel.
 """

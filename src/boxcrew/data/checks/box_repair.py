@@ -49,7 +49,8 @@ def repair(box: Box, width: int, height: int) -> tuple[Box | None, Faults]:
     empty = x0 == x1 or y0 == y1
     if not empty and (inside[0] >= inside[2] or inside[1] >= inside[3]):
         return None, (("box-outside", f"box {show_box(box)} lies outside the image of {width} x {height}"),)
-    if empty or not _has_area(inside):
+    # Targets store float32.
+    if empty or not (np.array(inside[:2], np.float32) < np.array(inside[2:], np.float32)).all():
         return None, (("box-empty", f"box {show_box(box)} is empty"),)
     faults: list[tuple[Kind, str]] = []
     if (x0, y0) != (box[0], box[1]):
@@ -77,16 +78,9 @@ def rotate_box(box: Box, orientation: int, width: int, height: int) -> Box:
 
 def is_inside(box: Box, width: int, height: int) -> bool:
     """Return whether the box lies in an image of that size, with a pixel of tolerance."""
-    low, high = -_SILENT_OVERHANG, _SILENT_OVERHANG
-    return all(low <= x <= width + high for x in box[::2]) and all(
-        low <= y <= height + high for y in box[1::2]
-    )
+    sides = zip(box, (width, height, width, height), strict=True)
+    return all(-_SILENT_OVERHANG <= value <= side + _SILENT_OVERHANG for value, side in sides)
 
 
 def show_box(box: Box) -> str:
     return f"[{', '.join(f'{value:g}' for value in box)}]"
-
-
-def _has_area(box: Box) -> bool:
-    low, high = np.array(box, dtype=np.float32).reshape(2, 2)  # targets store float32
-    return bool((low < high).all())

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
@@ -12,7 +13,7 @@ import numpy.typing as npt
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Floats, Ints
-from boxcrew.data.checks.threads import ProgressCallback, map_chunks
+from boxcrew.data.checks.threads import ProgressCallback, map_in_threads
 from boxcrew.data.detection.source import Record, Source
 
 Gray = npt.NDArray[np.uint8]
@@ -61,8 +62,7 @@ class _SplitImages:
     fingerprints: Floats  # (N, _COARSE ** 2), mean 0 and length 1: dot products are correlations
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
+class _Candidate(NamedTuple):
     second: int  # index in the later split
     first: int  # index in the earlier split
     mirrored: bool
@@ -78,8 +78,11 @@ def near_duplicates(
     skipped, as `scan` reports it. Two splits are compared all with all by small fingerprints, block by block,
     then the few most similar pairs by their thumbnails.
     """
-    counter = _Counter(sum(len(records) for records in source.splits.values()), progress)
-    splits = [_load_split(source, split, workers, counter) for split in source.splits]
+    records = [record for of_split in source.splits.values() for record in of_split]
+    load = partial(_thumbnail, source)
+    loaded = map_in_threads(load, records, workers=workers, chunk_size=_CHUNK, progress=progress)
+    thumbnails = dict(zip((record.key for record in records), loaded, strict=True))
+    splits = [_comparable(split, of_split, thumbnails) for split, of_split in source.splits.items()]
     pairs: list[NearDuplicate] = []
     for number, later in enumerate(splits):
         nearest: dict[str, NearDuplicate] = {}
@@ -92,30 +95,12 @@ def near_duplicates(
     return tuple(sorted(pairs, key=lambda pair: (pair.distance, pair.first, pair.second)))
 
 
-class _Counter:
-    def __init__(self, total: int, progress: ProgressCallback | None) -> None:
-        self._done, self._total, self._progress = 0, total, progress
-
-    def add(self, count: int) -> None:
-        self._done += count
-        if self._progress:
-            self._progress(self._done, self._total)
-
-
-def _load_split(source: Source, split: str, workers: int, counter: _Counter) -> _SplitImages:
-    keys: list[str] = []
-    thumbnails: list[Gray] = []
-    for records, loaded in map_chunks(
-        lambda record: _thumbnail(source, record), source.split(split), workers=workers, chunk_size=_CHUNK
-    ):
-        for record, thumbnail in zip(records, loaded, strict=True):
-            if thumbnail is not None and thumbnail.std() >= _PLAIN:
-                keys.append(record.key)
-                thumbnails.append(thumbnail)
-        counter.add(len(records))
-    stacked = np.array(thumbnails, dtype=np.uint8).reshape(-1, _SIDE, _SIDE)
+def _comparable(split: str, records: Sequence[Record], thumbnails: Mapping[str, Gray | None]) -> _SplitImages:
+    pairs = [(record.key, thumbnails[record.key]) for record in records]
+    used = {key: gray for key, gray in pairs if gray is not None and gray.std() >= _PLAIN}
+    stacked = np.array([*used.values()], dtype=np.uint8).reshape(-1, _SIDE, _SIDE)
     return _SplitImages(
-        split=split, keys=tuple(keys), thumbnails=stacked, fingerprints=_fingerprints(stacked)
+        split=split, keys=tuple(used), thumbnails=stacked, fingerprints=_fingerprints(stacked)
     )
 
 
@@ -133,9 +118,7 @@ def _thumbnail(source: Source, record: Record) -> Gray | None:
 
 def _reduced_jpeg(record: Record) -> Gray | None:
     """Decode a JPEG at a fraction of its size, several times faster; None for other file types."""
-    if record.path is None:
-        return None
-    data = record.path.read_bytes()
+    data = record.path.read_bytes() if record.path else b""
     if not data.startswith(b"\xff\xd8"):
         return None
     factor = next((n for n in (8, 4, 2) if min(record.width, record.height) // _SIDE >= n), 1)
@@ -159,16 +142,16 @@ def _compare_splits(earlier: _SplitImages, later: _SplitImages, workers: int) ->
         return _distance(np.ascontiguousarray(first[:, ::-1]) if candidate.mirrored else first, second)
 
     candidates = list(_candidates(earlier, later))
-    for chunk, distances in map_chunks(measure, candidates, workers=workers, chunk_size=_CHUNK):
-        for candidate, distance in zip(chunk, distances, strict=True):
-            if distance <= LIMIT:
-                yield NearDuplicate(
-                    first=earlier.keys[candidate.first],
-                    first_split=earlier.split,
-                    second=later.keys[candidate.second],
-                    second_split=later.split,
-                    distance=max(0.0, distance),
-                )
+    distances = map_in_threads(measure, candidates, workers=workers, chunk_size=_CHUNK)
+    for candidate, distance in zip(candidates, distances, strict=True):
+        if distance <= LIMIT:
+            yield NearDuplicate(
+                first=earlier.keys[candidate.first],
+                first_split=earlier.split,
+                second=later.keys[candidate.second],
+                second_split=later.split,
+                distance=max(0.0, distance),
+            )
 
 
 def _candidates(earlier: _SplitImages, later: _SplitImages) -> Iterator[_Candidate]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass
 from typing import Any, Literal, get_args
 
 Kind = Literal[
@@ -30,7 +30,7 @@ Action = Literal["repaired", "left out", "noted"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Problem:
     """A defect of a data set, and what was done about it."""
 
@@ -38,6 +38,7 @@ class Problem:
     file: str  # relative to the set's root, with forward slashes; the root itself for the set as a whole
     what: str  # the message, with the value
     action: Action
+    _: KW_ONLY
     at: str = ""  # where in the file: "line 3", "object 2 (tea)", "annotation 17"
     value: str = ""  # the offending value, if a single one is to blame
     count: int = 1  # number of samples, values or objects concerned

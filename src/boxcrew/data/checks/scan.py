@@ -1,21 +1,27 @@
-"""A scan of every image file before training: which cannot be read, and which are in two splits."""
+"""A scan of every image file before training: which cannot be read, and which are in two splits.
+
+Results are stored between runs, so that only changed files are scanned again.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import os
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import cv2
+import PIL
+
 from boxcrew.core.cache import cache_folder
-from boxcrew.data.checks.problem import Action, Problem
-from boxcrew.data.checks.scan_cache import FileStamp, ScanCache, ScanResult, file_stamp
-from boxcrew.data.checks.threads import ProgressCallback, map_chunks
-from boxcrew.data.detection.source import Source
+from boxcrew.core.files import write_text
+from boxcrew.data.checks.problem import Action, Kind, Problem
+from boxcrew.data.checks.threads import ProgressCallback, map_in_threads
+from boxcrew.data.detection.source import Record, Source
 from boxcrew.data.images.reading import ImageError, verify_image
 
 _CHUNK = 32  # files that a thread scans at once
@@ -23,7 +29,7 @@ _QUICK_SECONDS = 1e-4  # per file; slower files are worth threads
 _ENDING_BYTES = 64  # of compressed data: two images hardly ever share them
 
 
-class ScannedFile(NamedTuple):
+class _ScannedFile(NamedTuple):
     key: str  # unique in the set
     path: Path
     split: str
@@ -37,54 +43,64 @@ def scan(
     `workers` threads each hold one image at a time. Results are stored in the folder `cache`, by default the
     user's. Images that are drawn, not read from files, are not scanned.
     """
-    files = [
-        ScannedFile(record.key, record.path, split)
-        for split, records in source.splits.items()
-        for record in records
-        if record.path
-    ]
-    problems = scan_files(source.root, files, workers=workers, cache=cache, progress=progress)
+    problems = scan_records(source.root, source.splits, workers=workers, cache=cache, progress=progress)
     left_out = {problem.file for problem in problems if problem.action == "left out"}
     return source.without(left_out, problems) if problems else source
 
 
-def scan_files(
+def scan_records(
     root: Path,
-    files: Sequence[ScannedFile],
+    splits: Mapping[str, Sequence[Record]],
     *,
     workers: int,
     cache: Path | None = None,
     progress: ProgressCallback | None = None,
 ) -> tuple[Problem, ...]:
-    """Return the problems of image files of the set at `root`; `Problem.file` is a file's key."""
+    """Return the problems of the image files of the set at `root`; `Problem.file` is a record's key."""
+    files = [
+        _ScannedFile(record.key, record.path, split)
+        for split, records in splits.items()
+        for record in records
+        if record.path
+    ]
     if not files:
         return ()
     stored = ScanCache(root, cache or cache_folder("scan"))
     results = _scan_all(files, stored, workers, progress)
     results |= _add_digests([file for file in files if results[file.key].kind is None], results, workers)
     stored.save(results)
-    unusable = _unusable(files, results)
-    leaks = _leaks([file for file in files if file.key not in unusable], results)
-    return (*unusable.values(), *leaks.values())
+    usable, unusable = list[_ScannedFile](), list[Problem]()
+    for file in files:
+        result = results[file.key]
+        if result.kind is None:
+            usable.append(file)
+        else:
+            unusable.append(Problem(result.kind, file.key, result.what, "left out"))
+    return (*unusable, *_leaks(usable, results))
 
 
 def _scan_all(
-    files: Sequence[ScannedFile], stored: ScanCache, workers: int, progress: ProgressCallback | None
+    files: Sequence[_ScannedFile], stored: ScanCache, workers: int, progress: ProgressCallback | None
 ) -> dict[str, ScanResult]:
-    def scan_one(file: ScannedFile) -> ScanResult:
+    def scan_one(file: _ScannedFile) -> ScanResult:
         stamp = file_stamp(file.path)  # before reading: a change meanwhile makes the next scan read it again
         return stored.get(file.key, stamp) or _verify(file.path, stamp or (0, 0, 0))
 
-    results: dict[str, ScanResult] = {}
-    done = 0
-    for chunk, scanned in map_chunks(
-        scan_one, files, workers=workers, chunk_size=_CHUNK, quick_seconds=_QUICK_SECONDS
-    ):
-        results |= zip((file.key for file in chunk), scanned, strict=True)
-        done += len(chunk)
-        if progress:
-            progress(done, len(files))
-    return results
+    return _map_files(scan_one, files, workers, progress)
+
+
+def _map_files(
+    work: Callable[[_ScannedFile], ScanResult],
+    files: Sequence[_ScannedFile],
+    workers: int,
+    progress: ProgressCallback | None = None,
+) -> dict[str, ScanResult]:
+    """Return the results of all files, by key."""
+    quick = _QUICK_SECONDS
+    results = map_in_threads(
+        work, files, workers=workers, chunk_size=_CHUNK, quick_seconds=quick, progress=progress
+    )
+    return dict(zip((file.key for file in files), results, strict=True))
 
 
 def _verify(path: Path, stamp: FileStamp) -> ScanResult:
@@ -96,7 +112,7 @@ def _verify(path: Path, stamp: FileStamp) -> ScanResult:
 
 
 def _add_digests(
-    files: Sequence[ScannedFile], results: dict[str, ScanResult], workers: int
+    files: Sequence[_ScannedFile], results: dict[str, ScanResult], workers: int
 ) -> dict[str, ScanResult]:
     """Return results with a digest for the files that may equal one of another split.
 
@@ -105,22 +121,14 @@ def _add_digests(
     alike = _in_several_splits(files, lambda file: results[file.key].stamp[0])
     alike = _in_several_splits(alike, lambda file: (results[file.key].stamp[0], _ending(file.path)))
     missing = [file for file in alike if not results[file.key].digest]
-    chunks = map_chunks(
-        lambda file: replace(results[file.key], digest=_digest(file.path)),
-        missing,
-        workers=workers,
-        chunk_size=_CHUNK,
-        quick_seconds=_QUICK_SECONDS,
-    )
-    digested = itertools.chain.from_iterable(done for _, done in chunks)
-    return dict(zip((file.key for file in missing), digested, strict=True))
+    return _map_files(lambda file: results[file.key]._replace(digest=_digest(file.path)), missing, workers)
 
 
 def _in_several_splits(
-    files: Sequence[ScannedFile], trait: Callable[[ScannedFile], Hashable]
-) -> list[ScannedFile]:
+    files: Sequence[_ScannedFile], trait: Callable[[_ScannedFile], Hashable]
+) -> list[_ScannedFile]:
     """Return the files that share a trait with a file of another split."""
-    groups: dict[Hashable, list[ScannedFile]] = defaultdict(list)
+    groups: dict[Hashable, list[_ScannedFile]] = defaultdict(list)
     for file in files:
         groups[trait(file)].append(file)
     several = (group for group in groups.values() if len({file.split for file in group}) > 1)
@@ -145,35 +153,98 @@ def _digest(path: Path) -> str:
         return ""
 
 
-def _unusable(files: Iterable[ScannedFile], results: dict[str, ScanResult]) -> dict[str, Problem]:
-    problems = {}
-    for file in files:
-        result = results[file.key]
-        if result.kind is not None:
-            problems[file.key] = Problem(kind=result.kind, file=file.key, what=result.what, action="left out")
-    return problems
-
-
-def _leaks(files: Sequence[ScannedFile], results: dict[str, ScanResult]) -> dict[str, Problem]:
-    """Return a problem for each image whose content an earlier split has too.
+def _leaks(files: Sequence[_ScannedFile], results: dict[str, ScanResult]) -> Iterator[Problem]:
+    """Yield a problem for each image whose content an earlier split has too.
 
     It is left out of the later split, so that nothing is evaluated that was trained on; but a split of which
     nothing would remain is kept and only noted.
     """
-    first: dict[str, ScannedFile] = {}
-    copies: dict[str, list[tuple[ScannedFile, ScannedFile]]] = defaultdict(list)
+    first: dict[str, _ScannedFile] = {}
+    copies: dict[str, list[tuple[_ScannedFile, _ScannedFile]]] = defaultdict(list)
     for file in files:
         digest = results[file.key].digest
         original = first.setdefault(digest, file) if digest else file
         if original.split != file.split:
             copies[file.split].append((file, original))
-    problems: dict[str, Problem] = {}
     for split, pairs in copies.items():
         is_entire_split = len(pairs) == sum(file.split == split for file in files)
         action: Action = "noted" if is_entire_split else "left out"
         for file, original in pairs:
             message = f"the image of {split} is the same file as {original.key} of {original.split}"
-            problems[file.key] = Problem(
-                kind="leak", file=file.key, what=message, value=original.key, action=action
-            )
-    return problems
+            yield Problem("leak", file.key, message, action, value=original.key)
+
+
+_VERSION = [1, PIL.__version__, cv2.__version__]  # of the file format, and of the libraries that decoded
+_MAX_SETS = 100
+
+FileStamp = tuple[int, int, int]
+"""(size in bytes, mtime, ctime), times in nanoseconds. The ctime reveals an edit that sets the mtime back."""
+
+
+class ScanResult(NamedTuple):
+    """The outcome of verifying one image file."""
+
+    stamp: FileStamp
+    kind: Kind | None = None  # None: the image can be read
+    what: str = ""
+    digest: str = ""  # of the content; empty where it was not needed yet
+
+
+def file_stamp(path: Path) -> FileStamp | None:
+    """Return the stamp of a file, or None if it does not exist or may not be read."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+class ScanCache:
+    """The scan results of one data set, by image key.
+
+    A cache that cannot be read counts as empty; failure to write one is ignored.
+    """
+
+    def __init__(self, root: Path, folder: Path | None) -> None:
+        resolved = str(root.resolve()).encode(errors="surrogateescape")
+        name = hashlib.blake2b(resolved, digest_size=16).hexdigest()
+        self._file = folder / f"{name}.json" if folder else None
+        self._results = self._read()
+
+    def get(self, key: str, stamp: FileStamp | None) -> ScanResult | None:
+        """Return the stored result of a file, if its stamp has not changed."""
+        result = self._results.get(key)
+        return result if result is not None and result.stamp == stamp else None
+
+    def save(self, results: Mapping[str, ScanResult]) -> None:
+        """Replace everything stored for the set by `results`."""
+        if self._file is None or results == self._results:
+            return
+        content = {"version": _VERSION, "looks": results}  # results are written as lists
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            write_text(self._file, json.dumps(content, separators=(",", ":")))
+            _delete_oldest(self._file.parent)
+        except OSError:
+            return
+
+    def _read(self) -> dict[str, ScanResult]:
+        if self._file is None:
+            return {}
+        try:
+            content = json.loads(self._file.read_bytes())
+            if content["version"] != _VERSION:
+                return {}
+            rows = content["looks"].items()
+            return {
+                key: ScanResult((size, mtime, ctime), *rest) for key, ((size, mtime, ctime), *rest) in rows
+            }
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return {}
+
+
+def _delete_oldest(folder: Path) -> None:
+    """Delete all but the newest files, so that sets that are gone do not fill the disk."""
+    files = sorted(folder.glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
+    for file in files[:-_MAX_SETS]:
+        file.unlink(missing_ok=True)

@@ -2,6 +2,6 @@
 
 `source.open_source` detects the format and opens a path. One file in `formats/` for each format parses its
 files into annotations; `annotations.AnnotationCollector` reads image headers, repairs boxes and makes splits,
-so that every `Source` holds the same `Record`s and a list of `Problem`s. `data_yaml` and `label_tables` serve
-the YOLO format. `statistics` counts a set and gives advice. `writers/` writes a source in another format.
+so that every `Source` holds the same `Record`s and a list of `Problem`s. `data_yaml` serves the YOLO
+format. `statistics` counts a set and gives advice. `writers/` writes a source in another format.
 """

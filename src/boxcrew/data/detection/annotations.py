@@ -6,11 +6,12 @@ import gc
 import hashlib
 import itertools
 import os
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, overload
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from boxcrew.core.errors import DataError
 from boxcrew.core.types import Bools, Ints, Target
 from boxcrew.data.checks.box_repair import Box, Floats64, clip_clean, is_inside, repair, rotate_box, show_box
 from boxcrew.data.checks.problem import Action, Kind, Problem
-from boxcrew.data.detection.source import SPLITS, Record
+from boxcrew.data.detection.source import SPLITS, Record, Source
 from boxcrew.data.folders import split_of_path
 from boxcrew.data.images.reading import Header, ImageError, read_header
 
@@ -51,30 +52,23 @@ class Object(NamedTuple):
     crowd: bool = False
 
 
-class ObjectTable(Sequence[Object]):
-    """The objects of a YOLO label file as arrays: object i is on line i + 1.
+@dataclass(frozen=True, slots=True, eq=False)
+class ObjectTable:
+    """The objects of a YOLO label file as arrays: the first object is on line 1.
 
-    A set may have millions of objects; only the faulty ones are ever accessed one by one.
+    A set may have millions of objects; only those of files with a faulty one are ever made one by one.
     """
 
-    def __init__(self, labels: Ints, boxes: Floats64) -> None:
-        self.labels = labels  # (N,)
-        self.boxes = boxes  # (N, 4)
+    labels: Ints  # (N,)
+    boxes: Floats64  # (N, 4)
 
     def __len__(self) -> int:
         return len(self.labels)
 
-    @overload
-    def __getitem__(self, index: int) -> Object: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Object]: ...
-
-    def __getitem__(self, index: int | slice) -> Object | Sequence[Object]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        x0, y0, x1, y1 = self.boxes[index].tolist()
-        return Object(at=f"line {index + 1}", box=(x0, y0, x1, y1), label=int(self.labels[index]))
+    def __iter__(self) -> Iterator[Object]:
+        rows = zip(self.labels.tolist(), self.boxes.tolist(), strict=True)
+        for number, (label, (x0, y0, x1, y1)) in enumerate(rows, 1):
+            yield Object(at=f"line {number}", box=(x0, y0, x1, y1), label=label)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,13 +78,12 @@ class Annotation:
     file: str  # the annotation file
     at: str = ""  # position in the file
     image: Path
-    objects: Sequence[Object] | None  # None where there is no annotation: a background image
+    objects: Sequence[Object] | ObjectTable | None  # None where there is no annotation: a background image
     relative: bool = False  # boxes are in fractions of the upright image, not in pixels
     size: tuple[int, int] | None = None  # (width, height) as annotated; None or zeros if unknown
 
 
-@dataclass(frozen=True, slots=True)
-class _Pending:
+class _Pending(NamedTuple):
     """An annotation that waits to become a record, together with all others."""
 
     annotation: Annotation
@@ -111,12 +104,10 @@ class AnnotationCollector:
         self._folders: dict[str, str] = {}  # relative to the root: `os.path.relpath` is slow
 
     def leave_out(self, kind: Kind, file: str, message: str, *, at: str = "", value: str = "") -> None:
-        self._entries.append(
-            Problem(kind=kind, file=file, at=at, what=message, value=value, action="left out")
-        )
+        self._entries.append(Problem(kind, file, message, "left out", at=at, value=value))
 
     def note(self, kind: Kind, file: str, message: str, *, at: str = "", value: str = "") -> None:
-        self._entries.append(Problem(kind=kind, file=file, at=at, what=message, value=value, action="noted"))
+        self._entries.append(Problem(kind, file, message, "noted", at=at, value=value))
 
     def note_gaps(self, file: str, class_ids: Sequence[int], message: str) -> None:
         """Note the ids that are missing among ascending class ids, if any."""
@@ -171,24 +162,36 @@ class AnnotationCollector:
             splits.setdefault(split or "train", []).append(record)
         train = splits.get("train", [])
         if not train:
-            available = sorted({split for split, _ in records if split})
-            advice = _no_train_advice(available, problems)
+            available = " and ".join(sorted({split for split, _ in records if split}))
+            advice = f"it has images only for {available}; " if available else ""
+            if problems:
+                advice += f"first of {len(problems)} problems: {problems[0]}"
+            else:
+                advice += "name a split 'train', or define no splits at all"
             raise DataError(f"{self.root}: has no usable training image", advice=advice)
         if "val" not in splits and len(train) > 1:
             splits["train"], splits["val"] = split_by_seed(train, seed=seed)
-            message = (
-                f"has no validation split; {len(splits['val'])} of its {len(train)} training images are used"
-                f" for validation (seed {seed})"
-            )
-            problems.append(Problem(kind="made-split", file=str(self.root), what=message, action="noted"))
+            held = f"{len(splits['val'])} of its {len(train)} training images"
+            message = f"has no validation split; {held} are used for validation (seed {seed})"
+            problems.append(Problem("made-split", str(self.root), message, "noted"))
         ordered = {name: tuple(splits[name]) for name in SPLITS if name in splits}
         return ordered, tuple(problems)
 
 
-def _no_train_advice(available: Sequence[str], problems: Sequence[Problem]) -> str:
-    splits = f"it has images only for {' and '.join(available)}; " if available else ""
-    first = f"first of {len(problems)} problems: {problems[0]}" if problems else ""
-    return splits + (first or "name a split 'train', or define no splits at all")
+class AnnotatedSource(Source):
+    """A set whose annotations are read from files."""
+
+    @classmethod
+    @garbage_collection_paused()
+    def open(cls, path: Path, *, seed: int = 0) -> Self:
+        collector, classes = cls.collect(path)
+        splits, problems = collector.finish(seed=seed)
+        return cls(root=collector.root, classes=classes, splits=splits, problems=problems)
+
+    @classmethod
+    @abstractmethod
+    def collect(cls, path: Path) -> tuple[AnnotationCollector, tuple[str, ...]]:
+        """Read the annotations at `path`. Return all of them, and the classes."""
 
 
 def _make_records(
@@ -210,7 +213,7 @@ def _make_records(
             problems.append(_duplicate_problem(entry, records[key][0]))
         elif isinstance(header, ImageError):
             message = header.message.removeprefix(f"{image}: ")
-            problems.append(Problem(kind=header.kind, file=key, what=message, action="left out"))
+            problems.append(Problem(header.kind, key, message, "left out"))
         else:
             if target is None:
                 target, faults = _repaired_target(entry.annotation, header)
@@ -255,7 +258,7 @@ def _clean_targets(
         yield all_targets.select(slice(start, end)) if is_clean else None
 
 
-def _concatenate(per_image: Sequence[Sequence[Object]]) -> tuple[Floats64, Ints, Bools]:
+def _concatenate(per_image: Sequence[Sequence[Object] | ObjectTable]) -> tuple[Floats64, Ints, Bools]:
     """Return boxes (N, 4), labels (N,) and flags (N, 2: difficult, crowd) of all objects."""
     boxes, labels = [np.empty((0, 4))], [np.empty(0, dtype=np.int64)]
     flags: list[tuple[bool, bool]] = []
@@ -275,59 +278,43 @@ def _duplicate_problem(entry: _Pending, first_split: str | None) -> Problem:
     kind: Kind = "duplicate-image" if first_split == entry.split else "leak"
     where = f"in {entry.split}, and was in {first_split}" if kind == "leak" else "again"
     message = f"image {entry.key} is listed {where}; only the first is kept"
-    file, at = entry.annotation.file, entry.annotation.at
-    return Problem(kind=kind, file=file, at=at, what=message, value=entry.key, action="left out")
+    annotation = entry.annotation
+    return Problem(kind, annotation.file, message, "left out", at=annotation.at, value=entry.key)
 
 
 def _background_problem(entry: _Pending) -> Problem:
-    if entry.annotation.objects is None:
-        message = "has no annotation; used as background"
-        return Problem(kind="image-without-annotation", file=entry.key, what=message, action="noted")
-    message = "has no usable object; used as background"
-    file, at = entry.annotation.file, entry.annotation.at
-    return Problem(kind="empty-annotation", file=file, at=at, what=message, action="noted")
+    annotation, ending = entry.annotation, "; used as background"
+    if annotation.objects is None:
+        return Problem("image-without-annotation", entry.key, f"has no annotation{ending}", "noted")
+    message = f"has no usable object{ending}"
+    return Problem("empty-annotation", annotation.file, message, "noted", at=annotation.at)
 
 
 def _repaired_target(annotation: Annotation, header: Header) -> tuple[Target, list[Problem]]:
-    boxes, problems = _in_pixels(annotation, header), list[Problem]()
-    if annotation.size is not None and min(annotation.size) > 0:
-        boxes, problems = _rotate_to_upright(annotation, boxes, header)
+    boxes, problems = _rotate_to_upright(annotation, header)
     kept, kept_boxes = [], []
     for obj, box in zip(annotation.objects or (), boxes, strict=True):
         repaired, faults = repair(box, header.width, header.height)
         action: Action = "left out" if repaired is None else "repaired"
         problems += [
-            Problem(
-                kind=kind, file=annotation.file, at=obj.at, what=message, value=show_box(box), action=action
-            )
+            Problem(kind, annotation.file, message, action, at=obj.at, value=show_box(box))
             for kind, message in faults
         ]
         if repaired is not None:
             kept.append(obj)
             kept_boxes.append(repaired)
-    target = Target.of(
-        boxes=kept_boxes,
-        labels=[obj.label for obj in kept],
-        difficult=[obj.difficult for obj in kept],
-        crowd=[obj.crowd for obj in kept],
-    )
-    return target, problems
+    difficult, crowd = [obj.difficult for obj in kept], [obj.crowd for obj in kept]
+    return Target.of(kept_boxes, [obj.label for obj in kept], difficult=difficult, crowd=crowd), problems
 
 
-def _in_pixels(annotation: Annotation, header: Header) -> list[Box]:
-    boxes = [obj.box for obj in annotation.objects or ()]
-    if not annotation.relative:
-        return boxes
-    width, height = header.width, header.height
-    return [(x0 * width, y0 * height, x1 * width, y1 * height) for x0, y0, x1, y1 in boxes]
-
-
-def _rotate_to_upright(
-    annotation: Annotation, boxes: list[Box], header: Header
-) -> tuple[list[Box], list[Problem]]:
-    """Rotate boxes that were drawn on the image as stored, before its EXIF rotation."""
+def _rotate_to_upright(annotation: Annotation, header: Header) -> tuple[list[Box], list[Problem]]:
+    """Return the boxes in pixels, rotated if they were drawn on the image as stored, before EXIF rotation."""
     annotated, real = annotation.size, (header.width, header.height)
-    if annotated is None or annotated == real:
+    boxes = [obj.box for obj in annotation.objects or ()]
+    if annotation.relative:
+        width, height = real
+        boxes = [(x0 * width, y0 * height, x1 * width, y1 * height) for x0, y0, x1, y1 in boxes]
+    if annotated is None or min(annotated) <= 0 or annotated == real:
         return boxes, []
     value = f"{annotated[0]} x {annotated[1]}"
     message = f"says the image is {value}, but upright it is {real[0]} x {real[1]}"
@@ -338,10 +325,13 @@ def _rotate_to_upright(
         if boxes and all(is_inside(box, *annotated) for box in boxes):
             action, message = "repaired", f"{message}, so its boxes are rotated too"
             boxes = [rotate_box(box, header.orientation, *real) for box in boxes]
-    problem = Problem(
-        kind=kind, file=annotation.file, at=annotation.at, what=message, value=value, action=action
-    )
+    problem = Problem(kind, annotation.file, message, action, at=annotation.at, value=value)
     return boxes, [problem]
+
+
+def seeded_draw(seed: int, key: str) -> bytes:
+    """Return 16 random bytes that depend on the seed and the key only."""
+    return hashlib.blake2b(f"{seed}:{key}".encode(errors="surrogateescape"), digest_size=16).digest()
 
 
 def split_by_seed(records: Sequence[Record], *, seed: int) -> tuple[list[Record], list[Record]]:
@@ -349,13 +339,8 @@ def split_by_seed(records: Sequence[Record], *, seed: int) -> tuple[list[Record]
 
     The split depends only on the keys and the seed, and adding an image hardly moves the others.
     """
-
-    def draw(record: Record) -> bytes:
-        return hashlib.blake2b(
-            f"{seed}:{record.key}".encode(errors="surrogateescape"), digest_size=16
-        ).digest()
-
     num_val = max(1, round(len(records) * VAL_SHARE))
-    chosen = {record.key for record in sorted(records, key=draw)[:num_val]}
+    keys = sorted((record.key for record in records), key=lambda key: seeded_draw(seed, key))
+    chosen = set(keys[:num_val])
     train = [record for record in records if record.key not in chosen]
     return train, [record for record in records if record.key in chosen]

@@ -60,15 +60,19 @@ def _load(file: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
         raise DataError(f"{file}: cannot be read as YAML: {error}") from error
     if not isinstance(content, dict):
-        raise DataError(
-            f"{file}: is not a data file: it has no keys", advice="use a file with train and names"
-        )
+        message = f"{file}: is not a data file: it has no keys"
+        raise DataError(message, advice="use a file with train and names")
     return content
 
 
 def read_data_yaml(file: Path) -> DataYaml:
     content = _load(file)
-    root, notes = _root(file, content.get("path"))
+    notes: list[tuple[Kind, str]] = []
+    root, path = file.parent, content.get("path")
+    if path and (file.parent / str(path)).is_dir():
+        root = (file.parent / str(path)).resolve()
+    elif path:
+        notes.append(("data-yaml", f"its path {path} does not exist; the folder of the file is used"))
     entries = {split: _entries(file, split, content[split]) for split in SPLITS if content.get(split)}
     classes, gaps = _classes(file, content)
     notes += [("class-id-gap", f"names has no {i}; the class is called {classes[i]}") for i in gaps]
@@ -77,15 +81,6 @@ def read_data_yaml(file: Path) -> DataYaml:
         message = f"nc is {num_classes}, but there are {len(classes)} names; the names are used"
         notes.append(("data-yaml", message))
     return DataYaml(file=file, root=root, classes=classes, entries=entries, notes=tuple(notes))
-
-
-def _root(file: Path, path: object) -> tuple[Path, list[tuple[Kind, str]]]:
-    if not path:
-        return file.parent, []
-    root = file.parent / str(path)
-    if root.is_dir():
-        return root.resolve(), []
-    return file.parent, [("data-yaml", f"its path {path} does not exist; the folder of the file is used")]
 
 
 def _entries(file: Path, split: str, value: object) -> tuple[str, ...]:
@@ -129,10 +124,8 @@ def find_images(data: DataYaml, collector: AnnotationCollector) -> list[tuple[st
             message = f"{split}: {missing} does not exist"
             collector.leave_out("missing-file", file, message, value=missing)
         else:
-            raise DataError(
-                f"{data.file}: {split}: {missing} does not exist",
-                advice=f"paths are relative to {data.root}",
-            )
+            message = f"{data.file}: {split}: {missing} does not exist"
+            raise DataError(message, advice=f"paths are relative to {data.root}")
     if "val" in images and set(map(str, images["val"])) == set(map(str, images.get("train", ()))):
         message = "val has the same images as train, which would measure nothing; it is not used"
         collector.note("leak", file, message)
@@ -141,10 +134,8 @@ def find_images(data: DataYaml, collector: AnnotationCollector) -> list[tuple[st
 
 
 def _resolve(entry: str, data: DataYaml) -> Path | None:
-    candidates = [data.root / entry, data.file.parent / entry]
-    candidates += [
-        data.root / entry.removeprefix("../")
-    ]  # some exporters mean `train/images` by `../train/images`
+    # Some exporters mean `train/images` by `../train/images`.
+    candidates = [data.root / entry, data.file.parent / entry, data.root / entry.removeprefix("../")]
     return next((path for path in candidates if path.exists()), None)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from abc import abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -39,6 +38,7 @@ class ImageReader(Protocol):
         """Return the image, as `Source.read` does."""
 
 
+@dataclass(kw_only=True, eq=False)
 class Source(Format):
     """An open data set: classes, the records of each split, and the problems found while opening.
 
@@ -48,18 +48,10 @@ class Source(Format):
 
     format: ClassVar[str]  # the name it is registered under
 
-    def __init__(
-        self,
-        *,
-        root: Path,
-        classes: tuple[str, ...],
-        splits: Mapping[str, tuple[Record, ...]],
-        problems: tuple[Problem, ...] = (),
-    ) -> None:
-        self.root = root
-        self.classes = classes
-        self.splits = splits  # the keys are among SPLITS
-        self.problems = problems
+    root: Path
+    classes: tuple[str, ...]
+    splits: Mapping[str, tuple[Record, ...]]  # the keys are among SPLITS
+    problems: tuple[Problem, ...] = ()
 
     @classmethod
     @abstractmethod
@@ -82,42 +74,36 @@ class Source(Format):
 
     def without(self, keys: Collection[str], problems: tuple[Problem, ...] = ()) -> Self:
         """Return the set without the records of these keys, and with `problems` added."""
-        reduced = copy.copy(self)
         splits = {
-            name: tuple(record for record in records if record.key not in keys)
+            name: kept
             for name, records in self.splits.items()
+            if (kept := tuple(record for record in records if record.key not in keys))
         }
-        reduced.splits = {name: records for name, records in splits.items() if records}
-        reduced.problems = (*self.problems, *problems)
-        if "train" not in reduced.splits:
-            first = f"the first problem: {reduced.problems[0]}" if reduced.problems else ""
+        problems = (*self.problems, *problems)
+        if "train" not in splits:
+            first = f"the first problem: {problems[0]}" if problems else ""
             raise DataError(f"{self.root}: has no usable training image", advice=first)
-        return reduced
+        return replace(self, splits=splits, problems=problems)
 
     def with_classes(self, classes: tuple[str, ...]) -> Self:
         """Return the set with its labels renumbered to `classes`.
 
         Objects of other classes are left out, with a problem; a set that shares no class is an error.
         """
-        shared = [name for name in self.classes if name in classes]
-        if not shared:
-            raise DataError(
-                f"{self.root}: has none of the classes {', '.join(classes)}",
-                advice=f"it has: {', '.join(self.classes)}",
-            )
+        unknown = [name for name in self.classes if name not in classes]
+        if len(unknown) == len(self.classes):
+            message = f"{self.root}: has none of the classes {', '.join(classes)}"
+            raise DataError(message, advice=f"it has: {', '.join(self.classes)}")
         numbers = np.array([classes.index(c) if c in classes else -1 for c in self.classes], dtype=np.int64)
-        renumbered = copy.copy(self)
-        renumbered.classes = classes
-        renumbered.splits = {
+        splits = {
             name: tuple(_renumber(record, numbers) for record in records)
             for name, records in self.splits.items()
         }
-        unknown = [name for name in self.classes if name not in classes]
+        problems = self.problems
         if unknown:
             message = f"classes the detector does not know: {', '.join(unknown)}"
-            problem = Problem(kind="unknown-class", file=str(self.root), what=message, action="left out")
-            renumbered.problems = (*self.problems, problem)
-        return renumbered
+            problems += (Problem("unknown-class", str(self.root), message, "left out"),)
+        return replace(self, classes=classes, splits=splits, problems=problems)
 
 
 def _renumber(record: Record, numbers: Ints) -> Record:

@@ -26,6 +26,29 @@ _SIZE_RATIO = 4.0  # largest to smallest image side, ignoring the extreme 5 % at
 _SHAPE_RATIO = 2.0  # largest to smallest ratio of width to height, likewise
 _MAX_NAMES = 6  # class names listed in a sentence
 
+_TEXTS = {
+    "class-missing-in-train": "val has {names}, train does not: that cannot be learned. Move images to train",
+    "unused-class": "no box in {where} is of {names}. Label some, or remove the class",
+    "class-missing-in-val": "train has {names}, val does not: its AP cannot be measured. Move images to val",
+    "rare-class": "train has fewer than {few} boxes of {names}. Collect and label more of them",
+    "imbalance": "train has {most} boxes of {common} and {least} of {rare}, {ratio:.0f} to 1: rare classes "
+    "will be missed more often. Add images of them, and compare the AP of each class, not the mean",
+    "empty-images": "{empty} of {total} training images ({share:.0%}) have no box. If they show objects, "
+    "label them; if not, remove some: an SSD learns nothing from them, and they cost as much time",
+    "no-val": "there is no val split, so accuracy cannot be measured. Set aside a fifth of the images",
+    "few-val-images": "val has only {images}: its AP varies by chance between runs. Label at least {few}",
+    "val-share": "val has {val} images, train {train}: {trouble}; a fifth for val is usual",
+    "crowded-images": "{images} with more than {limit} objects (the most: {most}); AP counts only {limit} "
+    "detections per image. Cut such images into tiles",
+    "elongated-boxes": "{long} of {total} boxes ({share:.0%}) are more than {limit:.0f} times as long as "
+    "wide; default boxes are at most 3 times, so these are detected less well. If only a section of "
+    "such an object matters, label that section",
+    "mixed-sizes": "image sizes differ a lot: from {extremes}. All are resized to one size, so cut large "
+    "ones into tiles if their objects become too small",
+    "mixed-shapes": "image shapes differ a lot: from {extremes}. transforms.resize=letterbox keeps them",
+}
+"""The sentences of advice, by kind."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SplitStatistics:
@@ -56,11 +79,10 @@ class DatasetAdvice:
 
 
 def split_statistics(records: Sequence[Record], classes: tuple[str, ...]) -> SplitStatistics:
-    labels = np.concatenate([*(record.target.labels for record in records), np.zeros(0, dtype=np.int64)])
-    boxes = np.concatenate([*(record.target.boxes for record in records), np.zeros((0, 4), dtype=np.float32)])
-    seen = np.concatenate(
-        [*(np.unique(record.target.labels) for record in records), np.zeros(0, dtype=np.int64)]
-    )
+    targets, none = [record.target for record in records], np.zeros(0, dtype=np.int64)
+    labels = np.concatenate([*(target.labels for target in targets), none])
+    seen = np.concatenate([*(np.unique(target.labels) for target in targets), none])
+    boxes = np.concatenate([*(target.boxes for target in targets), np.zeros((0, 4), dtype=np.float32)])
     counts = tuple(len(record.target) for record in records)
     return SplitStatistics(
         num_images=len(records),
@@ -72,8 +94,8 @@ def split_statistics(records: Sequence[Record], classes: tuple[str, ...]) -> Spl
         image_sizes=tuple((record.width, record.height) for record in records),
         box_sizes=boxes[:, 2:] - boxes[:, :2],
         box_labels=labels,
-        difficult=sum(int(record.target.difficult.sum()) for record in records),
-        crowd=sum(int(record.target.crowd.sum()) for record in records),
+        difficult=sum(int(target.difficult.sum()) for target in targets),
+        crowd=sum(int(target.crowd.sum()) for target in targets),
     )
 
 
@@ -91,143 +113,86 @@ def advise(
     train, val = statistics.get("train"), statistics.get("val")
     advice: list[DatasetAdvice] = []
     if train is not None:
-        advice += _about_classes(train, val, classes)
-        advice += _about_empty(train)
+        advice += _about_train(train, val, classes)
     advice += _about_val(train, val)
-    advice += _about_crowds(statistics)
     advice += _about_boxes(statistics)
-    advice += _about_sizes(statistics)
-    advice += () if keeps_shape else _about_shapes(statistics)
+    advice += _about_image_sizes(statistics, keeps_shape=keeps_shape)
     return tuple(advice)
 
 
-def _about_classes(
+def _advice(kind: str, **values: object) -> DatasetAdvice:
+    return DatasetAdvice(kind=kind, text=_TEXTS[kind].format(**values))
+
+
+def _about_train(
     train: SplitStatistics, val: SplitStatistics | None, classes: tuple[str, ...]
 ) -> Iterator[DatasetAdvice]:
     boxes = train.boxes_by_class
     val_boxes = val.boxes_by_class if val is not None else dict.fromkeys(classes, 0)
-    unseen = [name for name in classes if not boxes[name] and val_boxes[name]]
-    if unseen:
-        text = f"val has {_names(unseen)}, train does not: that cannot be learned. Move images to train"
-        yield DatasetAdvice(kind="class-missing-in-train", text=text)
-    unused = [name for name in classes if not boxes[name] and not val_boxes[name]]
-    if unused:
-        where = "train" if val is None else "train and val"
-        text = f"no box in {where} is of {_names(unused)}. Label some, or remove the class"
-        yield DatasetAdvice(kind="unused-class", text=text)
-    unmeasured = [name for name in classes if boxes[name] and val is not None and not val_boxes[name]]
-    if unmeasured:
-        text = f"train has {_names(unmeasured)}, val does not: its AP cannot be measured. Move images to val"
-        yield DatasetAdvice(kind="class-missing-in-val", text=text)
     rare = sorted((name for name in classes if 0 < boxes[name] < _FEW_BOXES), key=lambda name: boxes[name])
-    if rare:
-        counts = _names([f"{name} ({boxes[name]})" for name in rare])
-        text = f"train has fewer than {_FEW_BOXES} boxes of {counts}. Collect and label more of them"
-        yield DatasetAdvice(kind="rare-class", text=text)
-    yield from _about_imbalance({name: count for name, count in boxes.items() if count})
-
-
-def _about_imbalance(boxes: Mapping[str, int]) -> Iterator[DatasetAdvice]:
-    if len(boxes) < 2:
-        return
-    commonest, rarest = max(boxes, key=lambda name: boxes[name]), min(boxes, key=lambda name: boxes[name])
-    ratio = boxes[commonest] / boxes[rarest]
-    if ratio >= _IMBALANCE:
-        yield DatasetAdvice(
-            kind="imbalance",
-            text=f"train has {boxes[commonest]} boxes of {commonest} and {boxes[rarest]} of {rarest}, "
-            f"{ratio:.0f} to 1: rare classes will be missed more often. Add images of them, and "
-            "compare the AP of each class, not the mean",
-        )
-
-
-def _about_empty(train: SplitStatistics) -> Iterator[DatasetAdvice]:
+    affected = {
+        "class-missing-in-train": [name for name in classes if not boxes[name] and val_boxes[name]],
+        "unused-class": [name for name in classes if not boxes[name] and not val_boxes[name]],
+        "class-missing-in-val": [name for name in classes if boxes[name] and val and not val_boxes[name]],
+        "rare-class": [f"{name} ({boxes[name]})" for name in rare],
+    }
+    where = "train" if val is None else "train and val"
+    for kind, names in affected.items():
+        if names:
+            yield _advice(kind, names=_names(names), where=where, few=_FEW_BOXES)
+    used = [name for name in boxes if boxes[name]]
+    if used:
+        most, least = max(used, key=lambda name: boxes[name]), min(used, key=lambda name: boxes[name])
+        if (ratio := boxes[most] / boxes[least]) >= _IMBALANCE:
+            values = {"most": boxes[most], "least": boxes[least], "common": most, "rare": least}
+            yield _advice("imbalance", ratio=ratio, **values)
     share = train.num_empty_images / max(1, train.num_images)
     if share > _EMPTY_SHARE:
-        yield DatasetAdvice(
-            kind="empty-images",
-            text=f"{train.num_empty_images} of {train.num_images} training images ({share:.0%}) have no box. "
-            "If they show objects, label them; if not, remove some: an SSD learns nothing from them, and "
-            "they cost as much time",
-        )
+        yield _advice("empty-images", empty=train.num_empty_images, total=train.num_images, share=share)
 
 
 def _about_val(train: SplitStatistics | None, val: SplitStatistics | None) -> Iterator[DatasetAdvice]:
     if val is None:
-        text = "there is no val split, so accuracy cannot be measured. Set aside a fifth of the images"
-        yield DatasetAdvice(kind="no-val", text=text)
+        yield _advice("no-val")
         return
     if val.num_images < _FEW_VAL_IMAGES:
-        yield DatasetAdvice(
-            kind="few-val-images",
-            text=f"val has only {counted(val.num_images, 'image')}: its AP varies by chance between runs. "
-            f"Label more, at least {_FEW_VAL_IMAGES}",
-        )
+        yield _advice("few-val-images", images=counted(val.num_images, "image"), few=_FEW_VAL_IMAGES)
     if train is None:
         return
     share = val.num_images / (train.num_images + val.num_images)
     low, high = _VAL_SHARES
+    trouble = ""
     if share > high:
-        yield DatasetAdvice(
-            kind="val-share",
-            text=f"val has {val.num_images} images, train {train.num_images}: {share:.0%} of the "
-            "labels are not trained on. Move some to train; a fifth for val is usual",
-        )
+        trouble = f"{share:.0%} of the labels are not trained on. Move some to train"
     elif share < low and _FEW_VAL_IMAGES <= val.num_images < _ENOUGH_VAL_IMAGES:
-        yield DatasetAdvice(
-            kind="val-share",
-            text=f"val has {val.num_images} images, train {train.num_images}: {share:.1%} is too little "
-            "to measure with. Move some to val; a fifth is usual",
-        )
-
-
-def _about_crowds(statistics: Mapping[str, SplitStatistics]) -> Iterator[DatasetAdvice]:
-    counts = np.array([count for split in statistics.values() for count in split.objects_per_image])
-    crowded, most = int((counts > _CROWDED).sum()), int(counts.max(initial=0))
-    if crowded:
-        yield DatasetAdvice(
-            kind="crowded-images",
-            text=f"{counted(crowded, 'image')} with more than {_CROWDED} objects (the most: {most}); AP "
-            f"counts only {_CROWDED} detections per image. Cut such images into tiles",
-        )
+        trouble = f"{share:.1%} is too little to measure with. Move some to val"
+    if trouble:
+        yield _advice("val-share", val=val.num_images, train=train.num_images, trouble=trouble)
 
 
 def _about_boxes(statistics: Mapping[str, SplitStatistics]) -> Iterator[DatasetAdvice]:
+    counts = np.array([count for split in statistics.values() for count in split.objects_per_image])
+    crowded, most = int((counts > _CROWDED).sum()), int(counts.max(initial=0))
+    if crowded:
+        yield _advice("crowded-images", images=counted(crowded, "image"), limit=_CROWDED, most=most)
     sizes = np.concatenate([*(split.box_sizes for split in statistics.values()), np.ones((0, 2))])
     shape = sizes.max(axis=1) / np.maximum(sizes.min(axis=1), 1e-6) if len(sizes) else np.zeros(0)
     long = int((shape > _ELONGATED).sum())
     if long > _ELONGATED_SHARE * len(sizes):
-        yield DatasetAdvice(
-            kind="elongated-boxes",
-            text=f"{long} of {len(sizes)} boxes ({long / len(sizes):.0%}) are more than {_ELONGATED:.0f} "
-            "times as long as wide; default boxes are at most 3 times, so these are detected less well. If "
-            "only a section of such an object matters, label that section",
-        )
+        share = long / len(sizes)
+        yield _advice("elongated-boxes", long=long, total=len(sizes), share=share, limit=_ELONGATED)
 
 
-def _about_sizes(statistics: Mapping[str, SplitStatistics]) -> Iterator[DatasetAdvice]:
-    sizes = _image_sizes(statistics)
-    extremes = _extremes(sizes, np.sqrt(sizes[:, 0] * sizes[:, 1]), _SIZE_RATIO)
-    if extremes:
-        yield DatasetAdvice(
-            kind="mixed-sizes",
-            text=f"image sizes differ a lot: from {extremes}. All are resized to one size, so cut large ones "
-            "into tiles if their objects become too small",
-        )
-
-
-def _about_shapes(statistics: Mapping[str, SplitStatistics]) -> Iterator[DatasetAdvice]:
-    sizes = _image_sizes(statistics)
+def _about_image_sizes(
+    statistics: Mapping[str, SplitStatistics], *, keeps_shape: bool
+) -> Iterator[DatasetAdvice]:
+    listed = [size for split in statistics.values() for size in split.image_sizes]
+    sizes = np.array(listed, dtype=np.float64).reshape(-1, 2)
+    if extremes := _extremes(sizes, np.sqrt(sizes[:, 0] * sizes[:, 1]), _SIZE_RATIO):
+        yield _advice("mixed-sizes", extremes=extremes)
     extremes = _extremes(sizes, sizes[:, 0] / sizes[:, 1], _SHAPE_RATIO)
-    if extremes:
-        text = f"image shapes differ a lot: from {extremes}. Set transforms.resize=letterbox to keep them"
-        yield DatasetAdvice(kind="mixed-shapes", text=text)
-
-
-def _image_sizes(statistics: Mapping[str, SplitStatistics]) -> Floats64:
-    """Return the (N, 2) widths and heights of all images."""
-    sizes = [size for split in statistics.values() for size in split.image_sizes]
-    return np.array(sizes, dtype=np.float64).reshape(-1, 2)
+    if extremes and not keeps_shape:
+        yield _advice("mixed-shapes", extremes=extremes)
 
 
 def _extremes(sizes: Floats64, values: Floats64, ratio: float) -> str:

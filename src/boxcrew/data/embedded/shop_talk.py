@@ -5,16 +5,14 @@ always the same, so there is something to learn besides spelling.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Product:
+class Product(NamedTuple):
     singular: str
     plural: str
     price: int  # euros each
@@ -22,25 +20,19 @@ class Product:
     colours: tuple[str, ...]
 
 
-def _product(singular: str, plural: str, price: int, location: str, colours: str) -> Product:
-    return Product(
-        singular=singular, plural=plural, price=price, location=location, colours=tuple(colours.split())
-    )
-
-
 PRODUCTS = (
-    _product("shirt", "shirts", 15, "on the first rail", "white blue black"),
-    _product("jacket", "jackets", 60, "on the second rail", "green black"),
-    _product("scarf", "scarves", 9, "on the hooks at the door", "red yellow blue"),
-    _product("umbrella", "umbrellas", 14, "in the basket at the door", "black red"),
-    _product("watch", "watches", 85, "under the glass", "black white"),
-    _product("phone", "phones", 240, "under the glass", "black white blue"),
-    _product("speaker", "speakers", 45, "on the top shelf", "black red"),
-    _product("keyboard", "keyboards", 35, "on the top shelf", "white black"),
-    _product("lamp", "lamps", 22, "on the second shelf", "green yellow white"),
-    _product("mug", "mugs", 6, "on the second shelf", "red blue green yellow"),
-    _product("kettle", "kettles", 28, "on the lowest shelf", "white red"),
-    _product("notebook", "notebooks", 4, "on the table in the middle", "red green black"),
+    Product("shirt", "shirts", 15, "on the first rail", ("white", "blue", "black")),
+    Product("jacket", "jackets", 60, "on the second rail", ("green", "black")),
+    Product("scarf", "scarves", 9, "on the hooks at the door", ("red", "yellow", "blue")),
+    Product("umbrella", "umbrellas", 14, "in the basket at the door", ("black", "red")),
+    Product("watch", "watches", 85, "under the glass", ("black", "white")),
+    Product("phone", "phones", 240, "under the glass", ("black", "white", "blue")),
+    Product("speaker", "speakers", 45, "on the top shelf", ("black", "red")),
+    Product("keyboard", "keyboards", 35, "on the top shelf", ("white", "black")),
+    Product("lamp", "lamps", 22, "on the second shelf", ("green", "yellow", "white")),
+    Product("mug", "mugs", 6, "on the second shelf", ("red", "blue", "green", "yellow")),
+    Product("kettle", "kettles", 28, "on the lowest shelf", ("white", "red")),
+    Product("notebook", "notebooks", 4, "on the table in the middle", ("red", "green", "black")),
 )
 COLOURS = ("red", "blue", "green", "yellow", "black", "white")
 _NUMBERS = ("no", "one", "two", "three", "four", "five")
@@ -67,7 +59,7 @@ def _dialog(rng: np.random.Generator) -> Iterator[str]:
     product, colour = _pick(rng, PRODUCTS), _pick(rng, COLOURS)
     yield f"Customer: {_pick(rng, _GREETINGS)} {_question(rng, product, colour)}"
     if colour not in product.colours:
-        colours = _list(product.colours)
+        colours = f"{', '.join(product.colours[:-1])} and {product.colours[-1]}"
         yield f"Clerk: I am sorry, we have no {colour} {product.plural}. They come in {colours}."
         if rng.random() < 0.4:
             yield "Customer: What a pity. Goodbye."
@@ -109,10 +101,6 @@ def _sale(rng: np.random.Generator, product: Product, colour: str) -> Iterator[s
         yield f"Clerk: {_NUMBERS[count].capitalize()} {noun} {verb} {count * product.price} euros."
         yield f"Customer: {_pick(rng, _PAYMENTS)} {_pick(rng, _THANKS)}"
     yield f"Clerk: {_pick(rng, _FAREWELLS)}"
-
-
-def _list(words: tuple[str, ...]) -> str:
-    return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def _pick(rng: np.random.Generator, options: tuple[T, ...] | list[T]) -> T:

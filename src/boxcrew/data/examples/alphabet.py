@@ -21,10 +21,7 @@ Unit = Literal["line", "file"]
 
 def alphabet_of(texts: Iterable[str]) -> str:
     """Return all characters of the texts, sorted."""
-    characters: set[str] = set()
-    for text in texts:
-        characters |= set(text)
-    return "".join(sorted(characters))
+    return "".join(sorted(set[str]().union(*texts)))
 
 
 def text_vocabulary(texts: Iterable[str]) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from boxcrew.core.units import counted
 from boxcrew.data.checks.problem import Kind, Problem
@@ -15,8 +15,7 @@ from boxcrew.data.folders import names_in, split_of_file, split_of_folder, suffi
 _NUM_NAMED = 3  # files that a message names
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClassFolder:
+class ClassFolder(NamedTuple):
     split: str | None  # None if the set has no split folders
     label: str
     path: Path
@@ -28,12 +27,12 @@ def class_folders(root: Path) -> list[ClassFolder]:
     """
     folders = _folders_in(root)
     in_splits = [
-        ClassFolder(split=split, label=inner.name, path=inner)
+        ClassFolder(split, inner.name, inner)
         for folder in folders
         if (split := split_of_folder(folder.name))
         for inner in _folders_in(folder)
     ]
-    return in_splits or [ClassFolder(split=None, label=folder.name, path=folder) for folder in folders]
+    return in_splits or [ClassFolder(None, folder.name, folder) for folder in folders]
 
 
 def outside_problems(
@@ -47,16 +46,14 @@ def outside_problems(
     """Report what is left out because it lies beside the class folders: folders beside the split folders, if
     there are any, and files with one of the suffixes (lower case) whose names are not `ignored`.
     """
-    problems, parents = [], [root]
+    problems, parents = list[Problem](), [root]
     if any(folder.split for folder in folders):
-        splits = [folder for folder in _folders_in(root) if split_of_folder(folder.name)]
-        parents += splits
-        message = "lies in none of the set's split folders"
-        problems = [
-            Problem(kind="no-split", file=folder.name, what=message, action="left out")
-            for folder in _folders_in(root)
-            if folder not in splits
-        ]
+        for folder in _folders_in(root):
+            if split_of_folder(folder.name):
+                parents.append(folder)
+            else:
+                message = "lies in none of the set's split folders"
+                problems.append(Problem("no-split", folder.name, message, "left out"))
     names = [
         (parent / name).relative_to(root).as_posix()
         for parent in parents
@@ -67,16 +64,7 @@ def outside_problems(
     if names:
         count, listed = len(names), list_names(names)
         message = f"{counted(count, noun)} outside of every class folder: {listed}"
-        problems.append(
-            Problem(
-                kind="label-missing",
-                file=names[0],
-                what=message,
-                value=listed,
-                action="left out",
-                count=count,
-            )
-        )
+        problems.append(Problem("label-missing", names[0], message, "left out", value=listed, count=count))
     return problems
 
 
@@ -117,15 +105,11 @@ def unlistable_problems(root: Path, kind: Kind) -> list[Problem]:
     errors: list[OSError] = []
     for _ in walk(root, on_error=errors.append):
         pass
-    return [
-        Problem(
-            kind=kind,
-            file=Path(error.filename).relative_to(root).as_posix(),
-            what=f"cannot be listed: {error.strerror}",
-            action="left out",
-        )
-        for error in sorted(errors, key=lambda error: str(error.filename))
-    ]
+    problems = []
+    for error in sorted(errors, key=lambda error: str(error.filename)):
+        folder = Path(error.filename).relative_to(root).as_posix()
+        problems.append(Problem(kind, folder, f"cannot be listed: {error.strerror}", "left out"))
+    return problems
 
 
 def is_annotated(path: Path) -> bool:

@@ -1,4 +1,5 @@
-"""Encodes table columns as features: numbers are standardized, categories are one-hot.
+"""Encodes table columns as features: numbers are standardized, categories are one-hot. The column of labels
+is read as classes by a `LabelParser`, which says which words are mistakes.
 
 A `Column` is a mapping of JSON values, so that new rows can be encoded alike: `name`, `mean` and `deviation`
 if it is numeric, else `name`, `categories`, `other` (whether rare categories share a feature) and `missing`
@@ -10,7 +11,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +21,7 @@ from boxcrew.core.errors import DataError
 from boxcrew.core.registry import suggest
 from boxcrew.core.types import Bools, Floats
 from boxcrew.data.checks.problem import Action, Kind, Problem
-from boxcrew.data.examples.table import Table, problem_at
+from boxcrew.data.examples.table import Table, number_of, problem_at
 
 Column = Mapping[str, Any]
 MISSING = frozenset({"", "?", "na", "n/a", "nan", "null", "#n/a", "#na", "<na>"})
@@ -33,6 +35,9 @@ _FARTHEST = 1e4  # deviations from the mean at which new values are clipped
 _SMALLEST_DEVIATION = 1e-30
 _FEWEST_INDEXED = 10  # rows: fewer increasing values may be measurements
 _INDEXED_SHARE = 0.9  # of the steps from row to row that must be 1
+_FEW = 0.1  # of the training labels: this share with another type may be mistakes
+
+LabelType = Literal["whole numbers", "numbers", "names"]
 
 
 def learn_column(name: str, words: Sequence[str]) -> Column | None:
@@ -41,25 +46,18 @@ def learn_column(name: str, words: Sequence[str]) -> Column | None:
     usable = _is_usable(numbers)
     present = ~_among(words, _MISSING_NUMBERS if len({*numbers[usable].tolist()}) > 1 else MISSING)
     if (np.isnan(numbers) & present).sum() <= (1 - _NUMERIC_SHARE) * present.sum():
-        return _learn_numeric(name, numbers[usable])
+        values = numbers[usable]
+        if not len(values) or values.min() == values.max():
+            return None
+        deviation = max(float(values.std()), _SMALLEST_DEVIATION)
+        return {"name": name, "mean": float(values.mean()), "deviation": deviation}
     missing = missing_mask(words)
     counts = Counter(word for word, is_missing in zip(words, missing, strict=True) if not is_missing)
     if len(counts) + missing.any() < 2:
         return None
     common = sorted(counts, key=lambda word: (-counts[word], word))[:MOST_CATEGORIES]
-    return {
-        "name": name,
-        "categories": sorted(common),
-        "other": len(counts) > len(common),
-        "missing": bool(missing.any()),
-    }
-
-
-def _learn_numeric(name: str, numbers: npt.NDArray[np.float64]) -> Column | None:
-    if not len(numbers) or numbers.min() == numbers.max():
-        return None
-    deviation = max(float(numbers.std()), _SMALLEST_DEVIATION)
-    return {"name": name, "mean": float(numbers.mean()), "deviation": deviation}
+    other, any_missing = len(counts) > len(common), bool(missing.any())
+    return {"name": name, "categories": sorted(common), "other": other, "missing": any_missing}
 
 
 def missing_mask(words: Sequence[str]) -> Bools:
@@ -84,14 +82,6 @@ def _steps(words: Sequence[str]) -> npt.NDArray[np.float64]:
         return np.diff(_numbers(words))
 
 
-def _unknown_mask(column: Column, words: Sequence[str]) -> Bools:
-    """Return a mask of categories that training did not have; empty if rare ones share a feature."""
-    if "categories" not in column or column["other"]:
-        return np.zeros(len(words), dtype=np.bool_)
-    known = {*column["categories"]}
-    return np.array([word not in known for word in words], dtype=np.bool_) & ~missing_mask(words)
-
-
 def num_features(columns: Sequence[Column]) -> int:
     return sum(_width(column) for column in columns)
 
@@ -112,23 +102,24 @@ def require_columns(table: Table, columns: Sequence[Column]) -> None:
     absent = [column["name"] for column in columns if column["name"] not in table.names]
     if absent:
         noun, were = ("column", "was") if len(absent) == 1 else ("columns", "were")
-        raise DataError(
-            f"{table.file}: has no {noun} {', '.join(map(repr, absent))}, which {were} learnt from",
-            advice=suggest(absent[0], table.names),
-        )
+        message = f"{table.file}: has no {noun} {', '.join(map(repr, absent))}, which {were} learnt from"
+        raise DataError(message, advice=suggest(absent[0], table.names))
 
 
 def value_problems(table: Table, columns: Sequence[Column]) -> Iterator[Problem]:
     """Report missing, unusable and unknown values, at most once each for a column."""
     for column in columns:
         words = table.column(column["name"])
-        unusable = missing_mask(words) if "categories" in column else ~_is_usable(_numbers(words))
-        unknown = _unknown_mask(column, words)
+        has_categories = "categories" in column
+        unusable = missing_mask(words) if has_categories else ~_is_usable(_numbers(words))
         if unusable.any():
             ending = f"; taken as {_stand_in(column)}"
             yield _value_problem(table, column, unusable, "value-missing", "missing or no numbers", ending)
-        if unknown.any():
-            yield _value_problem(table, column, unknown, "value-unknown", "not among those of training")
+        if has_categories and not column["other"]:  # else rare categories share a feature
+            known = {*column["categories"]}
+            unknown = np.array([word not in known for word in words], dtype=np.bool_) & ~unusable
+            if unknown.any():
+                yield _value_problem(table, column, unknown, "value-unknown", "not among those of training")
 
 
 def _value_problem(
@@ -198,7 +189,12 @@ def _width(column: Column) -> int:
 def _encode(column: Column, words: Sequence[str], into: Floats) -> None:
     """Encode one column into `into`, which is zero: the mean, or no known category."""
     if "categories" in column:
-        features = _features(column, words)
+        features_by_word = {word: feature for feature, word in enumerate(column["categories"])}
+        count = len(features_by_word)
+        other = count if column["other"] else -1  # -1: no feature is 1
+        missing = count + column["other"] if column["missing"] else -1
+        listed = np.array([features_by_word.get(word, other) for word in words], dtype=np.int64)
+        features = np.where(missing_mask(words), missing, listed)
         known = np.flatnonzero(features >= 0)
         into[known, features[known]] = 1
         return
@@ -206,16 +202,6 @@ def _encode(column: Column, words: Sequence[str], into: Floats) -> None:
     usable = _is_usable(numbers)
     standard = (numbers[usable] - column["mean"]) / column["deviation"]
     into[usable, 0] = np.clip(standard, -_FARTHEST, _FARTHEST)
-
-
-def _features(column: Column, words: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Return the index of the feature that is 1 for each word; -1 for none."""
-    features_by_word = {word: feature for feature, word in enumerate(column["categories"])}
-    count = len(features_by_word)
-    other = count if column["other"] else -1
-    missing = count + column["other"] if column["missing"] else -1
-    features = np.array([features_by_word.get(word, other) for word in words], dtype=np.int64)
-    return np.where(missing_mask(words), missing, features)
 
 
 def _numbers(words: Sequence[str]) -> npt.NDArray[np.float64]:
@@ -236,3 +222,73 @@ def _number(word: str) -> float:
 def _is_usable(numbers: npt.NDArray[np.float64]) -> Bools:
     usable: Bools = np.abs(numbers) < _LARGEST  # false for NaN
     return usable
+
+
+def are_few(count: int, total: int) -> bool:
+    """Return whether `count` labels are at most one, or at most a tenth of the total."""
+    return count <= max(1, total * _FEW)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelParser:
+    """The rule by which words become classes. Numbers count by value, so 1 and 1.0 are one class; a few words
+    among numbers, or a few fractions among whole numbers, are mistakes.
+    """
+
+    label_type: LabelType
+    others: tuple[str, ...] = ()  # classes of another type, too common to be mistakes
+
+    @classmethod
+    def learn(cls, words: Sequence[str]) -> LabelParser:
+        """Learn from the labels of training. A label of a rare type is a mistake if it has at most half as
+        many samples as a class of the usual type has on average.
+        """
+        parser = cls(label_type=_label_type(words))
+        counts = Counter(map(parser.class_name, words))
+        others = sorted(name for name in counts if not parser.matches(name))
+        num_usual = (len(words) - sum(counts[name] for name in others)) / max(1, len(counts) - len(others))
+        return replace(parser, others=tuple(name for name in others if counts[name] > num_usual / 2))
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> LabelParser:
+        return cls(label_type=value["sort"], others=tuple(value["others"]))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"sort": self.label_type, "others": list(self.others)}
+
+    def matches(self, word: str) -> bool:
+        return self.label_type == "names" or _matches(number_of(word), self.label_type)
+
+    def is_mistake(self, word: str) -> bool:
+        return not self.matches(word) and self.class_name(word) not in self.others
+
+    def class_name(self, word: str) -> str:
+        """Return the name of a word's class, the same for all spellings of one number."""
+        number = self._number(word)
+        if number is None:
+            return word
+        return f"{number:.0f}" if number.is_integer() else repr(number)
+
+    def sort_key(self, name: str) -> tuple[bool, float, str]:
+        """Return a key that sorts class names: numbers by value, then words."""
+        number = self._number(name)
+        return number is None, number or 0.0, name
+
+    def _number(self, word: str) -> float | None:
+        return None if self.label_type == "names" else number_of(word)
+
+
+def _matches(number: float | None, label_type: LabelType) -> bool:
+    return number is not None and (label_type == "numbers" or number.is_integer())
+
+
+def _label_type(words: Sequence[str]) -> LabelType:
+    """Return the narrowest type of all labels, or of all but a few if the rest make two classes."""
+    numbers = [*map(number_of, words)]
+    numeric_types: tuple[LabelType, ...] = ("whole numbers", "numbers")
+    for label_type in numeric_types:
+        matching = [number for number in numbers if _matches(number, label_type)]
+        num_others = len(numbers) - len(matching)
+        if not num_others or (are_few(num_others, len(numbers)) and len({*matching}) > 1):
+            return label_type
+    return "names"

@@ -53,22 +53,12 @@ def open_corpus(root: Path, texts: Mapping[str, str], options: ExampleOptions, *
     known = options.encoding if options.encoding and is_running_text(options.encoding) else None
     vocabulary = known or text_vocabulary([texts["train"]])
     strides = dict.fromkeys(texts, options.length) | {"train": max(1, options.length // 2)}
-    return ExampleSet(
-        root=root,
-        format=format,
-        kind="tokens",
-        classes=(),
-        shape=(options.length + 1,),
-        splits={
-            split: TextWindows(
-                encode_text(vocabulary, texts[split]), split, length=options.length, stride=strides[split]
-            )
-            for split in SPLITS
-            if split in texts
-        },
-        problems=(*short, *made),
-        encoding=vocabulary,
-    )
+    splits = {}
+    for split in (split for split in SPLITS if split in texts):
+        tokens = encode_text(vocabulary, texts[split])
+        splits[split] = TextWindows(tokens, split, length=options.length, stride=strides[split])
+    shape, problems = (options.length + 1,), (*short, *made)
+    return ExampleSet(root, format, "tokens", (), shape, splits, problems=problems, encoding=vocabulary)
 
 
 def _hold_out(
@@ -83,7 +73,7 @@ def _hold_out(
     _require_windows(f"{root}: the text", text, length, count=2)
     num_held = max(round(len(text) * VAL_SHARE), length + 1)
     message = f"has no validation text; the last {num_held} of its {len(text)} characters are held out"
-    problem = Problem(kind="made-split", file=str(root), what=message, action="noted")
+    problem = Problem("made-split", str(root), message, "noted")
     return {**texts, "train": text[:-num_held], "val": text[-num_held:]}, (problem,)
 
 
@@ -93,16 +83,10 @@ def _long_enough(
     """Leave out splits other than training that are shorter than a window."""
     others = [split for split in SPLITS if split in texts and split != "train"]
     short = [split for split in others if len(texts[split]) <= length]
-    problems = (
-        Problem(
-            kind="text-short",
-            file=str(root),
-            at=split,
-            what=f"has only {len(texts[split])} characters, but length={length} needs {length + 1}",
-            action="left out",
-        )
-        for split in short
-    )
+    problems = []
+    for split in short:
+        message = f"has only {len(texts[split])} characters, but length={length} needs {length + 1}"
+        problems.append(Problem("text-short", str(root), message, "left out", at=split))
     return {split: text for split, text in texts.items() if split not in short}, tuple(problems)
 
 
@@ -111,7 +95,5 @@ def _require_windows(subject: str, text: str, length: int, *, count: int) -> Non
         return
     most = len(text) // count - 1
     shorter = f", or use shorter windows: length={most} at most" if most > 0 else ""
-    raise DataError(
-        f"{subject} has only {len(text)} characters, but length={length} needs {count * (length + 1)}",
-        advice=f"give more text{shorter}",
-    )
+    message = f"{subject} has only {len(text)} characters, but length={length} needs {count * (length + 1)}"
+    raise DataError(message, advice=f"give more text{shorter}")

@@ -1,23 +1,60 @@
-"""Samples that are crops of images, or entire images: read all at once, or when they are needed."""
+"""Samples that are crops of images, or entire images, resized to the one shape that all inputs of a set have:
+read all at once, or when they are needed.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
+from itertools import compress
+from typing import Any
 
+import cv2
 import numpy as np
+import numpy.typing as npt
 
 from boxcrew.core.errors import DataError
-from boxcrew.core.types import Ints
-from boxcrew.data.checks.problem import Problem
-from boxcrew.data.detection.source import SPLITS, ImageReader, Record
-from boxcrew.data.examples.example_set import Examples, Fetched, InMemory
-from boxcrew.data.examples.labelled import ResolvedClasses, resolve_classes
-from boxcrew.data.examples.shapes import Shape, resize_to
+from boxcrew.core.types import Bools, Ints
+from boxcrew.data.detection.source import ImageReader, Record
+from boxcrew.data.examples.example_set import ExampleOptions, Examples, Fetched, InMemory
 from boxcrew.data.images.cache import Pixels, SampleCache
+
+DEFAULT_SIDE = 32
+LARGEST_OWN_SIDE = 256
+"""Images that all have one size up to this keep it, unless a size is set."""
+
+Shape = tuple[int, int, int]
+"""(height, width, channels), of 1 or 3 channels."""
+
+
+def choose_shape(options: ExampleOptions, common: Shape | None) -> Shape:
+    """Return the shape of all inputs of a set. `common` is the shape its images have if they all agree."""
+    if options.shape is not None:
+        return options.shape
+    height, width, channels = common or (DEFAULT_SIDE, DEFAULT_SIDE, 3)
+    if max(height, width) > LARGEST_OWN_SIDE:
+        height = width = DEFAULT_SIDE
+    if options.size is not None:
+        height = width = options.size
+    return height, width, channels
+
+
+def resize_to(image: Pixels, shape: Shape) -> Pixels:
+    """Resize an image (height, width, 1 or 3) and convert its channels. The aspect ratio is not kept."""
+    height, width, channels = shape
+    if image.shape[:2] != (height, width):
+        shrinks = image.shape[0] >= height and image.shape[1] >= width
+        method = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR  # enlarging by area shows blocks
+        resized: Pixels = cv2.resize(image, (width, height), interpolation=method)
+        image = resized.reshape(height, width, -1)  # OpenCV drops a single channel
+    if image.shape[2] == channels:
+        return image
+    if channels == 3:
+        return np.repeat(image, 3, axis=2)
+    gray: Pixels = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
+    return gray[..., None]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -29,37 +66,30 @@ class ImageCrops:
     labels: Ints  # (M,)
     keys: tuple[str, ...]
 
-    def relabeled(self, numbers: Ints) -> ImageCrops | None:
-        """Map every label by `numbers` and drop the crops mapped to -1; None if no crop is left."""
-        labels = numbers[self.labels]
-        kept = np.flatnonzero(labels >= 0)
-        if not len(kept):
-            return None
-        keys = tuple(self.keys[index] for index in kept.tolist())
-        return replace(self, boxes=self.boxes[kept], labels=labels[kept], keys=keys)
+    def select(self, mask: Bools) -> ImageCrops:
+        keys = tuple(compress(self.keys, mask))
+        return replace(self, boxes=self.boxes[mask], labels=self.labels[mask], keys=keys)
 
 
-def labels_of(images: Sequence[ImageCrops]) -> Ints:
-    return np.concatenate([np.empty(0, dtype=np.int64), *(crops.labels for crops in images)])
+class CropList(list[ImageCrops]):
+    """The samples of several images, one image after the other."""
 
+    @property
+    def labels(self) -> Ints:
+        return np.concatenate([np.empty(0, dtype=np.int64), *(crops.labels for crops in self)])
 
-def resolve_crops(
-    root: Path,
-    names: Sequence[str],
-    splits: Mapping[str, Sequence[ImageCrops]],
-    problems: Sequence[Problem],
-    *,
-    eval_only: bool = False,
-) -> tuple[ResolvedClasses, dict[str, list[ImageCrops]]]:
-    """Apply `resolve_classes` to crops by split, and return the splits that are not empty afterwards."""
-    labels = {split: labels_of(images) for split, images in splits.items()}
-    resolved = resolve_classes(root, names, labels, problems, eval_only=eval_only)
-    kept = {
-        split: [crops for image in splits[split] if (crops := image.relabeled(resolved.numbers))]
-        for split in SPLITS
-        if split in splits
-    }
-    return resolved, {split: images for split, images in kept.items() if images}
+    def select(self, mask: Bools) -> CropList:
+        """Return the samples of the mask, without the images of which none is left."""
+        divided = self._divide(mask)
+        return CropList(crops if kept.all() else crops.select(kept) for crops, kept in divided if kept.any())
+
+    def with_labels(self, labels: Ints) -> CropList:
+        return CropList(replace(crops, labels=of_image) for crops, of_image in self._divide(labels))
+
+    def _divide(self, values: npt.NDArray[Any]) -> Iterator[tuple[ImageCrops, npt.NDArray[Any]]]:
+        """Yield each image with the values (N,) of its samples."""
+        ends = np.cumsum([len(crops.labels) for crops in self])
+        return zip(self, np.split(values, ends[:-1]), strict=False)  # np.split gives one of no images
 
 
 def crop_image(reader: ImageReader, crops: ImageCrops, shape: Shape) -> Pixels:
@@ -103,17 +133,11 @@ def read_crops(
     with ThreadPoolExecutor(max_workers=workers) as pool:
         failures = list(pool.map(read, images, ends))
     keys = [key for crops, failure in zip(images, failures, strict=True) if not failure for key in crops.keys]
-    labels, skipped = labels_of(images), tuple(filter(None, failures))
+    labels, skipped = CropList(images).labels, tuple(filter(None, failures))
     if skipped:
         readable = np.repeat(np.array([not failure for failure in failures]), counts)
         inputs, labels = inputs[readable], labels[readable]
     return InMemory(inputs, labels, keys), skipped
-
-
-def lazy_crops(
-    images: ImageReader, splits: Mapping[str, Sequence[ImageCrops]], shape: Shape
-) -> dict[str, LazyCrops]:
-    return {split: LazyCrops(images, cuts, shape) for split, cuts in splits.items()}
 
 
 class LazyCrops(Examples):
@@ -124,7 +148,7 @@ class LazyCrops(Examples):
     def __init__(
         self, images: ImageReader, cuts: Sequence[ImageCrops], shape: Shape, *, budget: int = 0
     ) -> None:
-        self.labels = labels_of(cuts)
+        self.labels = CropList(cuts).labels
         self._images = images
         self._cuts = cuts
         self._shape = shape

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
+from itertools import compress
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -116,16 +117,16 @@ class InMemory(Examples):
     def key(self, index: int) -> str:
         return f"{self.keys}[{index}]" if isinstance(self.keys, str) else self.keys[index]
 
+    def all_keys(self) -> list[str]:
+        return [self.key(index) for index in range(len(self))]
+
     def select(self, mask: Bools) -> InMemory:
         if mask.all():
             return self
-        keys = [self.key(index) for index in np.flatnonzero(mask).tolist()]
-        return InMemory(self.inputs[mask], self.labels[mask], keys)
+        return InMemory(self.inputs[mask], self.labels[mask], [*compress(self.all_keys(), mask)])
 
-    def relabeled(self, numbers: Ints) -> InMemory:
-        """Map every label by `numbers` and drop the samples mapped to -1."""
-        kept = self.select(numbers[self.labels] >= 0)
-        return InMemory(kept.inputs, numbers[kept.labels], kept.keys)
+    def with_labels(self, labels: Ints) -> InMemory:
+        return InMemory(self.inputs, labels, self.keys)
 
     def fetch(self, indices: Sequence[int] | Ints) -> Fetched:
         chosen = np.asarray(indices, dtype=np.int64)
@@ -175,7 +176,7 @@ class ExampleOptions:
     eval_only: bool = False  # the set is only evaluated: it needs no training split
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ExampleSet:
     """An opened data set. Samples that cannot be used are `problems`; a set with no usable sample raises
     `DataError`.
@@ -187,6 +188,7 @@ class ExampleSet:
     classes: tuple[str, ...]  # empty if samples have no classes
     shape: tuple[int, ...]  # of one input
     splits: Mapping[str, Examples]  # the keys are among SPLITS; "train" is one of them
+    _: KW_ONLY
     problems: tuple[Problem, ...] = ()
     encoding: Mapping[str, Any] = field(default_factory=dict)
     """JSON values that turn new data into the same inputs: table columns with means and deviations, or a
@@ -195,10 +197,8 @@ class ExampleSet:
     def split(self, name: str) -> Examples:
         if name not in self.splits:
             reasons = [str(problem) for problem in self.problems if problem.at == name]
-            raise DataError(
-                f"{self.root}: has no split {name!r}",
-                advice="; ".join([f"it has: {', '.join(self.splits)}", *reasons]),
-            )
+            message = f"{self.root}: has no split {name!r}"
+            raise DataError(message, advice="; ".join([f"it has: {', '.join(self.splits)}", *reasons]))
         return self.splits[name]
 
     def all_examples(self) -> Examples:
@@ -233,18 +233,6 @@ class ExampleFormat(Format):
     @classmethod
     @abstractmethod
     def open(cls, path: Path, options: ExampleOptions) -> ExampleSet: ...
-
-
-class EmbeddedFormat(ExampleFormat):
-    """A data set that is part of the program, opened by its name and never by a path."""
-
-    @classmethod
-    def detect(cls, path: Path) -> bool:  # noqa: ARG003
-        return False
-
-    @classmethod
-    def looked_for(cls) -> str:
-        return f"the word {cls.name!r} (an embedded set)"
 
 
 EXAMPLE_FORMATS: Registry[type[ExampleFormat]] = Registry("data format", "boxcrew.data.examples.formats")

@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Bools, Ints
 from boxcrew.data.checks.problem import Action, Kind, Problem
-from boxcrew.data.detection.annotations import VAL_SHARE
+from boxcrew.data.detection.annotations import VAL_SHARE, seeded_draw
 from boxcrew.data.detection.source import SPLITS
-from boxcrew.data.examples.example_set import InMemory
 
-Item = TypeVar("Item")
+
+class LabelledSamples(Protocol):
+    """The N samples of one split."""
+
+    @property
+    def labels(self) -> Ints: ...  # (N,)
+
+    def __len__(self) -> int: ...
+
+    def select(self, mask: Bools) -> Self: ...
+
+    def with_labels(self, labels: Ints) -> Self: ...
+
+
+Samples = TypeVar("Samples", bound=LabelledSamples)
 
 
 def unusable_split(split: str, file: Path, message: str, kind: Kind, *, count: int = 1) -> Problem:
     """Report a split that is left out because of `file`. `message` may begin with the file's path."""
     message = message.removeprefix(f"{file}: ")
-    return Problem(kind=kind, file=file.name, at=split, what=message, action="left out", count=count)
+    return Problem(kind, file.name, message, "left out", at=split, count=count)
 
 
 def hold_out_mask(keys: Sequence[str], labels: Ints, *, seed: int, share: float = VAL_SHARE) -> Bools:
@@ -40,7 +51,7 @@ def hold_out_mask(keys: Sequence[str], labels: Ints, *, seed: int, share: float 
     classes = labels.tolist()
     remaining, num_held = Counter(classes), 0
     mask = np.zeros(len(keys), dtype=np.bool_)
-    for key in sorted(groups, key=lambda key: _draw(seed, key)):
+    for key in sorted(groups, key=lambda key: seeded_draw(seed, key)):
         if num_held >= max(1, round(len(keys) * share)):
             break
         group = Counter(classes[index] for index in groups[key])
@@ -51,75 +62,65 @@ def hold_out_mask(keys: Sequence[str], labels: Ints, *, seed: int, share: float 
     return mask
 
 
-def _draw(seed: int, key: str) -> bytes:
-    return hashlib.blake2b(f"{seed}:{key}".encode(errors="surrogateescape"), digest_size=16).digest()
-
-
-def made_split_problem(root: Path, mask: Bools, *, seed: int) -> tuple[Problem, ...]:
-    """Report how many training samples were held out; nothing if none were."""
-    if not mask.any():
-        return ()
-    share = f"{mask.sum()} of its {len(mask)} training examples"
-    message = f"has no validation split; {share} are held out (seed {seed})"
-    return (Problem(kind="made-split", file=str(root), what=message, action="noted"),)
-
-
 def hold_out(
     root: Path,
-    splits: Mapping[str, list[Item]],
-    key: Callable[[Item], str],
-    label: Callable[[Item], int],
+    splits: Mapping[str, Samples],
+    keys: Callable[[Samples], Sequence[str]],
     *,
     seed: int,
-) -> tuple[dict[str, list[Item]], tuple[Problem, ...]]:
-    """Move training items, chosen by `hold_out_mask`, to a validation split if there is none."""
-    train = splits.get("train", [])
-    if not train or "val" in splits:
+    share: float = VAL_SHARE,
+) -> tuple[dict[str, Samples], tuple[Problem, ...]]:
+    """Move training samples, chosen by `hold_out_mask`, to a validation split if there is none."""
+    train = splits.get("train")
+    if train is None or not len(train) or "val" in splits:
         return dict(splits), ()
-    labels = np.array([label(item) for item in train], dtype=np.int64)
-    mask = hold_out_mask([key(item) for item in train], labels, seed=seed)
+    mask = hold_out_mask(keys(train), train.labels, seed=seed, share=share)
     if not mask.any():
         return dict(splits), ()
-    divided = {"train": [*compress(train, ~mask)], "val": [*compress(train, mask)]}
-    return {**splits, **divided}, made_split_problem(root, mask, seed=seed)
+    held = f"{mask.sum()} of its {len(mask)} training examples"
+    message = f"has no validation split; {held} are held out (seed {seed})"
+    divided = {"train": train.select(~mask), "val": train.select(mask)}
+    return {**splits, **divided}, (Problem("made-split", str(root), message, "noted"),)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ResolvedClasses:
-    """The classes that have training samples, renumbered."""
+class ResolvedClasses(NamedTuple):
+    """The classes that have training samples, and the problem that others have none, if so."""
 
     classes: tuple[str, ...]
-    numbers: Ints  # new label by old label; -1 for classes without training samples
     problems: tuple[Problem, ...]
 
 
-def resolve_classes(
+def resolve_splits(
     root: Path,
     names: Sequence[str],
-    labels: Mapping[str, Ints],
+    splits: Mapping[str, Samples],
     problems: Sequence[Problem],
     *,
     eval_only: bool = False,
-) -> ResolvedClasses:
-    """Keep the classes of `names` that training has samples of. `labels` (indices into `names`) are by split.
+) -> tuple[ResolvedClasses, dict[str, Samples]]:
+    """Keep the classes of `names` that training has samples of, and return them with the relabeled splits
+    that are not empty, in their usual order. Labels are indices into `names`.
 
     With `eval_only` the samples of any split count, because another set was trained on. Raises `DataError`
     with the first of `problems` if no class is left.
     """
+    labels = {split: splits[split].labels for split in SPLITS if split in splits}
     counts = {split: np.bincount(indices, minlength=len(names)) for split, indices in labels.items()}
     counted = [count for split, count in counts.items() if eval_only or split == "train"]
     trained = np.sum([np.zeros(len(names), dtype=np.int64), *counted], axis=0) > 0
-    classes = tuple(name for name, is_trained in zip(names, trained, strict=True) if is_trained)
-    if not classes:
+    if not trained.any():
         advice = first_problem(problems) or "it needs examples to train on"
         raise DataError(f"{root}: has nothing to train on", advice=advice)
-    absent = [name for name, is_trained in zip(names, trained, strict=True) if not is_trained]
+    numbers = np.where(trained, np.cumsum(trained) - 1, -1).astype(np.int64)  # new label by old label
+    relabeled: dict[str, Samples] = {}
+    for split, indices in labels.items():
+        kept = splits[split].select(numbers[indices] >= 0)
+        if len(kept):
+            relabeled[split] = kept.with_labels(numbers[kept.labels])
+    absent = tuple(compress(names, ~trained))
     num_lost = sum(int(count[~trained].sum()) for count in counts.values())
-    return ResolvedClasses(
-        classes=classes,
-        numbers=np.where(trained, np.cumsum(trained) - 1, -1).astype(np.int64),
-        problems=(_absent_classes(root, absent, num_lost),) if absent else (),
-    )
+    lacking = (_absent_classes(root, absent, num_lost),) if absent else ()
+    return ResolvedClasses(tuple(compress(names, trained)), lacking), relabeled
 
 
 def first_problem(problems: Sequence[Problem]) -> str:
@@ -128,24 +129,9 @@ def first_problem(problems: Sequence[Problem]) -> str:
     return f"the first of {len(lost)} problems: {lost[0]}" if lost else ""
 
 
-def resolve_splits(
-    root: Path,
-    names: Sequence[str],
-    splits: Mapping[str, InMemory],
-    problems: Sequence[Problem],
-    *,
-    eval_only: bool = False,
-) -> tuple[ResolvedClasses, dict[str, InMemory]]:
-    """Apply `resolve_classes`, and return the relabeled splits that are not empty, in their usual order."""
-    labels = {split: examples.labels for split, examples in splits.items()}
-    resolved = resolve_classes(root, names, labels, problems, eval_only=eval_only)
-    ordered = {split: splits[split].relabeled(resolved.numbers) for split in SPLITS if split in splits}
-    return resolved, {split: examples for split, examples in ordered.items() if len(examples)}
-
-
 def _absent_classes(root: Path, absent: Sequence[str], num_lost: int) -> Problem:
     action: Action = "left out" if num_lost else "noted"
     names = ", ".join(absent)
     lost = f"; {num_lost} of other splits are left out" if num_lost else ""
     message = f"training has no example of {names}{lost}"
-    return Problem(kind="class-empty", file=str(root), what=message, value=names, action=action)
+    return Problem("class-empty", str(root), message, action, value=names)

@@ -4,25 +4,35 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain, pairwise
+from dataclasses import dataclass, replace
+from itertools import chain, compress, pairwise
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Bools
 from boxcrew.data.checks.problem import Action, Kind, Problem
-from boxcrew.data.examples.label_parser import number_of
-from boxcrew.data.examples.plain_text import read_utf8
+from boxcrew.data.folders import read_utf8
 
 _SEPARATORS = ",;\t"
 _LONGEST_HEADER = 100_000  # characters that are searched for the separator
-_QUOTED = re.compile(r'"[^"]*"')
+_QUOTED = re.compile(r'"[^"]*"')  # separators within quotation marks do not count
 _DECIMAL_COMMA = re.compile(r"([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)")
 _FIRST_ROWS = 1000  # rows that decide whether a column has numbers
+
+
+def number_of(word: str) -> float | None:
+    """Return the finite number that a word is, or None. 1_0, which Python reads as 10, is no number."""
+    try:
+        number = float(word)
+    except ValueError:
+        return None
+    return number + 0.0 if math.isfinite(number) and "_" not in word else None  # -0 is 0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,25 +56,16 @@ class Table:
         for line, row in zip(self.lines, self.rows, strict=True):
             yield line, dict(zip(self.names, row, strict=True))
 
-    def select(self, mask: Bools) -> Table:
-        indices = np.flatnonzero(mask).tolist()
-        rows, lines = [self.rows[index] for index in indices], [self.lines[index] for index in indices]
-        return Table(file=self.file, names=self.names, rows=rows, lines=lines)
+    def select(self, mask: Bools) -> Self:
+        return replace(self, rows=[*compress(self.rows, mask)], lines=[*compress(self.lines, mask)])
 
 
 def problem_at(
     table: Table, mask: Bools, kind: Kind, message: str, *, value: str = "", action: Action = "left out"
 ) -> Problem:
     """Report a problem of the rows in `mask`, with the line of the first."""
-    return Problem(
-        kind=kind,
-        file=table.file.name,
-        at=f"from line {table.lines[int(np.argmax(mask))]}",
-        what=message,
-        value=value,
-        action=action,
-        count=int(mask.sum()),
-    )
+    at = f"from line {table.lines[int(np.argmax(mask))]}"
+    return Problem(kind, table.file.name, message, action, at=at, value=value, count=int(mask.sum()))
 
 
 def read_table(file: Path) -> tuple[Table, list[Problem]]:
@@ -74,7 +75,8 @@ def read_table(file: Path) -> tuple[Table, list[Problem]]:
     may have decimal commas: 3,94 is read as 3.94. Empty lines are skipped.
     """
     text = read_utf8(file)
-    separator = _separator(text)
+    header = _QUOTED.sub("", text.lstrip()[:_LONGEST_HEADER]).split("\n", 1)[0]
+    separator = max(_SEPARATORS, key=header.count)
     rows, lines, problems = [], [], []
     names: list[str] = []
     for line, row in _rows(file, text, separator):
@@ -84,17 +86,13 @@ def read_table(file: Path) -> tuple[Table, list[Problem]]:
             rows.append(row)
             lines.append(line)
         else:
-            problems.append(_malformed(file, line, len(names), row, separator))
+            message = f"has {len(row)} values, not the {len(names)} of the header"
+            at, value = f"line {line}", separator.join(row)[:80]
+            problems.append(Problem("row-malformed", file.name, message, "left out", at=at, value=value))
     if not names:
         raise DataError(f"{file}: is empty", advice="give a file with a header and rows")
     _check_names(file, names, rows[:_FIRST_ROWS])
     return Table(file=file, names=tuple(names), rows=rows, lines=lines), problems
-
-
-def _separator(text: str) -> str:
-    # Separators within quotation marks do not count.
-    header = _QUOTED.sub("", text.lstrip()[:_LONGEST_HEADER]).split("\n", 1)[0]
-    return max(_SEPARATORS, key=header.count)
 
 
 def _rows(file: Path, text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
@@ -108,17 +106,14 @@ def _rows(file: Path, text: str, separator: str) -> Iterator[tuple[int, list[str
     try:
         for words in reader:
             if reader.line_num > num_lines and words:
-                raise _unclosed(file, num_lines + 1 - words[-1].count("\n"))
+                line = num_lines + 1 - words[-1].count("\n")
+                message = f"{file}: line {line}: a quotation begins here and is never closed"
+                raise DataError(message, advice="close the quotation mark")
             row, start, line = [word.strip() for word in words], line, reader.line_num + 1
             if any(row):
                 yield start, row if separator == "," else [*map(_with_point, row)]
     except csv.Error as error:
         raise DataError(f"{file}: line {line}: {error}", advice="is a quotation mark missing?") from error
-
-
-def _unclosed(file: Path, line: int) -> DataError:
-    message = f"{file}: line {line}: a quotation begins here and is never closed"
-    return DataError(message, advice="close the quotation mark")
 
 
 def _with_point(word: str) -> str:
@@ -127,34 +122,17 @@ def _with_point(word: str) -> str:
     return f"{number[1]}.{number[2]}" if number else word
 
 
-def _malformed(file: Path, line: int, expected: int, row: Sequence[str], separator: str) -> Problem:
-    return Problem(
-        kind="row-malformed",
-        file=file.name,
-        at=f"line {line}",
-        what=f"has {len(row)} values, not the {expected} of the header",
-        value=separator.join(row)[:80],
-        action="left out",
-    )
-
-
 def _check_names(file: Path, names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     if _are_data(names, rows):
-        raise DataError(
-            f"{file}: its first line is data, not a header: {', '.join(names)[:80]}",
-            advice="put a line with the names of the columns first",
-        )
+        message = f"{file}: its first line is data, not a header: {', '.join(names)[:80]}"
+        raise DataError(message, advice="put a line with the names of the columns first")
     for index, name in enumerate(names):
         if not name:
-            raise DataError(
-                f"{file}: column {index + 1} has no name in the header",
-                advice="name it, or remove it (pandas writes such a column unless index=False)",
-            )
+            advice = "name it, or remove it (pandas writes such a column unless index=False)"
+            raise DataError(f"{file}: column {index + 1} has no name in the header", advice=advice)
         if name in names[:index]:
-            raise DataError(
-                f"{file}: columns {names.index(name) + 1} and {index + 1} are both called {name!r}",
-                advice="give each column its own name",
-            )
+            message = f"{file}: columns {names.index(name) + 1} and {index + 1} are both called {name!r}"
+            raise DataError(message, advice="give each column its own name")
 
 
 def _are_data(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
@@ -169,14 +147,9 @@ def _are_data(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
         return True
     if not numbers or _increase(numbers):
         return False
-    numeric = _numeric_columns(rows, len(names))
+    counts = [sum(number_of(row[index]) is not None for row in rows) for index in range(len(names))]
+    numeric = {index for index, count in enumerate(counts) if count > len(rows) / 2}
     return len(numbers) >= len(names) / 2 or (bool(numeric) and numeric <= {*indices})
-
-
-def _numeric_columns(rows: Sequence[Sequence[str]], num_columns: int) -> set[int]:
-    """Return the indices of columns that have numbers in most rows."""
-    counts = [sum(number_of(row[index]) is not None for row in rows) for index in range(num_columns)]
-    return {index for index, count in enumerate(counts) if count > len(rows) / 2}
 
 
 def _increase(numbers: Sequence[float]) -> bool:

@@ -18,20 +18,13 @@ Colour = tuple[int, int, int]
 # The first classes get the seven colors of Okabe and Ito and a dark red, which people with any kind of color
 # vision can distinguish.
 _FIRST: tuple[Colour, ...] = (
-    (230, 159, 0),
-    (86, 180, 233),
-    (0, 158, 115),
-    (240, 228, 66),
-    (0, 114, 178),
-    (213, 94, 0),
-    (204, 121, 167),
-    (136, 34, 85),
-)
+    (230, 159, 0), (86, 180, 233), (0, 158, 115), (240, 228, 66),
+    (0, 114, 178), (213, 94, 0), (204, 121, 167), (136, 34, 85),
+)  # fmt: skip
 _LIGHTNESS = (72.0, 45.0, 86.0, 58.0)  # of further classes, in rotation: not everyone distinguishes hues
 _GOLDEN_ANGLE = 137.508  # degrees: successive hues stay far apart however many there are
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
 _CELL = 640  # longest side of a cell of a sheet, in pixels
-_WHITE = 255
 _SMALLEST_SCALE = 0.35  # of the font: smaller letters are not readable
 
 
@@ -91,7 +84,7 @@ def grid(images: Sequence[Image], *, columns: int, gap: int) -> Image:
     width, height = round(width * shrink), round(height * shrink)
     rows = -(-len(images) // columns)
     size = (rows * (height + gap) + gap, columns * (width + gap) + gap, 3)
-    sheet = np.full(size, _WHITE, dtype=np.uint8)
+    sheet = np.full(size, 255, dtype=np.uint8)
     for i, image in enumerate(images):
         top, left = gap + (i // columns) * (height + gap), gap + (i % columns) * (width + gap)
         sheet[top : top + height, left : left + width] = _letterbox(image, width, height)
@@ -197,8 +190,7 @@ def _pixels(box: Floats, canvas: Image) -> tuple[int, int, int, int]:
 def _luminance(colour: Colour) -> float:
     """Return the relative luminance, 0..1; above 0.18 black has more contrast than white (WCAG 2)."""
     red, green, blue = ((value / 255) ** 2.2 for value in colour)
-    result: float = 0.2126 * red + 0.7152 * green + 0.0722 * blue
-    return result
+    return float(0.2126 * red + 0.7152 * green + 0.0722 * blue)
 
 
 def _letterbox(image: Image, width: int, height: int) -> Image:

@@ -23,8 +23,7 @@ TAIL_BYTES = 1024
 _SOI, _EOI, _SOS, _DQT, _DHT, _DRI, _COM = 0xD8, 0xD9, 0xDA, 0xDB, 0xC4, 0xDD, 0xFE
 _BASELINE, _EXTENDED, _PROGRESSIVE = 0xC0, 0xC1, 0xC2
 _FRAMES = frozenset({_BASELINE, _EXTENDED, _PROGRESSIVE})
-_RESTARTS = range(0xD0, 0xD8)
-_APPS = range(0xE0, 0xF0)
+_RESTARTS, _APPS = range(0xD0, 0xD8), range(0xE0, 0xF0)
 _APP1, _APP2 = 0xE1, 0xE2
 _SAMPLINGS = frozenset({(1, 1), (2, 1), (1, 2), (2, 2), (4, 1)})  # of luma; chroma has 1 x 1
 _ORIENTATION_TAG, _SHORT = 0x0112, 3
@@ -168,7 +167,9 @@ class _Parser:
         _require(ok=len(named) == count and named <= self.components.keys())
         _require(ok=all(self.components[identity] in self.quantization for identity in named))
         if self.frame == _PROGRESSIVE:
-            _require(ok=_is_progression(first, last, approximation, count))
+            high, low = approximation >> 4, approximation & 15
+            _require(ok=last == 0 if first == 0 else first <= last < 64 and count == 1)
+            _require(ok=low <= 13 and high in {0, low + 1})
             needs_dc, needs_ac = first == 0 and approximation < 0x10, first > 0
         else:
             _require(ok=(first, last, approximation) == (0, 63, 0) and count == len(self.components))
@@ -238,12 +239,6 @@ def _is_prefix_code(counts: bytes) -> bool:
             return False
         code <<= 1
     return True
-
-
-def _is_progression(first: int, last: int, approximation: int, count: int) -> bool:
-    high, low = approximation >> 4, approximation & 15
-    band = last == 0 if first == 0 else first <= last < 64 and count == 1
-    return band and low <= 13 and (high in {0, low + 1})
 
 
 def _exif_orientation(tiff: bytes) -> int:

@@ -30,26 +30,14 @@ IMAGE_SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".t
 _ORIENTATION = 0x0112  # the EXIF tag; 1 is upright, 5 to 8 swap width and height
 _OPENCV_FORMATS = frozenset({"JPEG", "MPO", "PNG", "WEBP", "BMP"})
 _ENDINGS = {"JPEG": b"\xff\xd9", "MPO": b"\xff\xd9", "PNG": b"IEND"}
-_REDUCED = {
-    1: cv2.IMREAD_COLOR,
-    2: cv2.IMREAD_REDUCED_COLOR_2,
-    4: cv2.IMREAD_REDUCED_COLOR_4,
-    8: cv2.IMREAD_REDUCED_COLOR_8,
-}
+_REDUCED = {1: cv2.IMREAD_COLOR} | {by: getattr(cv2, f"IMREAD_REDUCED_COLOR_{by}") for by in (2, 4, 8)}
 _HEAD_BYTES = (4096, 65536)  # the first is enough for most JPEGs, the second if they have a preview
 _READ_ONLY = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # O_BINARY exists on Windows only
 _SIXTEEN_BIT_MODES = frozenset({"I;16", "I;16L", "I;16B"})
 _UNSUPPORTED_MODES = frozenset({"I", "F"})  # without a known range
 DECODING_FAULTS = (
-    OSError,
-    SyntaxError,
-    ValueError,
-    EOFError,
-    IndexError,
-    TypeError,
-    struct.error,
-    zlib.error,
-)
+    OSError, SyntaxError, ValueError, EOFError, IndexError, TypeError, struct.error, zlib.error,
+)  # fmt: skip
 
 # Both libraries would print warnings about files that the errors here report.
 warnings.filterwarnings("ignore", category=Pillow.DecompressionBombWarning)
@@ -187,9 +175,8 @@ def _decode(path: Path, data: bytes, *, reduction: int = 1) -> Image:
 
 def _is_truncated(data: bytes) -> bool:
     """Return whether data begins like a JPEG or PNG file, but does not end like one."""
-    beginnings = {b"\xff\xd8": _ENDINGS["JPEG"], b"\x89PNG": _ENDINGS["PNG"]}
-    endings = (end for start, end in beginnings.items() if data.startswith(start))
-    return any(end not in data[-TAIL_BYTES:] for end in endings)
+    starts = {b"\xff\xd8": _ENDINGS["JPEG"], b"\x89PNG": _ENDINGS["PNG"]}
+    return any(data.startswith(start) and end not in data[-TAIL_BYTES:] for start, end in starts.items())
 
 
 def write_image(path: Path, image: Image, *, quality: int = 95) -> None:
@@ -230,13 +217,11 @@ def _orientation(file: Pillow.Image) -> int:
 
 def _decode_with_opencv(file: Pillow.Image, data: bytes, reduction: int) -> Image | None:
     """Return None for an image that OpenCV cannot decode, or would decode wrongly."""
-    ordinary = (
-        file.format in _OPENCV_FORMATS and file.mode in {"RGB", "L"} and "transparency" not in file.info
-    )
+    if file.format not in _OPENCV_FORMATS or file.mode not in {"RGB", "L"} or "transparency" in file.info:
+        return None
     animated = getattr(file, "is_animated", False) and file.format != "MPO"
     # Some versions of OpenCV decode a truncated file to a half gray image, and its libraries print to stderr.
-    is_complete = _ENDINGS.get(str(file.format), b"") in data[-TAIL_BYTES:]
-    if animated or not (ordinary and is_complete):
+    if animated or _ENDINGS.get(str(file.format), b"") not in data[-TAIL_BYTES:]:
         return None
     if file.format != "JPEG" or not _can_be_reduced(file.size, _orientation(file), reduction):
         reduction = 1  # OpenCV would decode all of another kind of file, then skip pixels
@@ -261,26 +246,19 @@ def _imdecode(data: bytes, size: tuple[int, int], reduction: int) -> Image | Non
 
 def _decode_with_pillow(path: Path, file: Pillow.Image) -> Image:
     if file.mode in _UNSUPPORTED_MODES:
-        raise ImageError(
-            f"{path}: has 32-bit pixels without a known range (mode {file.mode})",
-            kind="unreadable-image",
-            advice="save the image with 8 or 16 bits",
-        )
+        message = f"{path}: has 32-bit pixels without a known range (mode {file.mode})"
+        raise ImageError(message, advice="save the image with 8 or 16 bits")
     try:
         file.load()
         if file.mode in _SIXTEEN_BIT_MODES:
             gray = np.asarray(file).astype(np.uint16)
             return np.repeat(((gray + np.uint32(128)) // 257).astype(np.uint8)[..., None], 3, axis=2)
         if file.has_transparency_data:
-            file = _on_white(file)
+            white = Pillow.new("RGBA", file.size, "white")
+            return np.array(Pillow.alpha_composite(white, file.convert("RGBA")).convert("RGB"))
         return np.array(file.convert("RGB"))
     except DECODING_FAULTS as error:
         raise _unreadable(path, error) from error
-
-
-def _on_white(file: Pillow.Image) -> Pillow.Image:
-    rgba = file.convert("RGBA")
-    return Pillow.alpha_composite(Pillow.new("RGBA", rgba.size, "white"), rgba)
 
 
 def _upright(pixels: Image, orientation: int) -> Image:

@@ -27,7 +27,7 @@ def test_no_path_is_detected_as_it(tmp_path: Path) -> None:
     assert not ShelfSource.detect(tmp_path)
     with pytest.raises(DataError) as raised:
         open_source(tmp_path)
-    assert "the word 'shelf'" in raised.value.advice
+    assert "shelf: its name" in raised.value.advice
 
 
 def test_opening_paints_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

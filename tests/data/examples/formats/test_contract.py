@@ -8,7 +8,7 @@ import pytest
 
 from boxcrew.core.errors import DataError
 from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleOptions, open_examples
-from boxcrew.data.examples.formats.products import ProductScenes
+from boxcrew.data.examples.formats.embedded import ProductScenes
 from boxcrew.testing.examples import check_invariants, check_opens_the_same, check_refuses
 from tests.helpers.made_examples import MAKERS
 
@@ -56,4 +56,4 @@ def test_what_was_looked_for_is_told(tmp_path: Path) -> None:
     with pytest.raises(DataError) as raised:
         open_examples(tmp_path, ExampleOptions())
     assert "idx: train-images-idx3-ubyte" in raised.value.advice
-    assert "the word 'products'" in raised.value.advice
+    assert "products: its name" in raised.value.advice

@@ -7,7 +7,7 @@ import pytest
 
 from boxcrew.data.detection.source import open_source
 from boxcrew.data.examples.example_set import ExampleOptions, open_examples
-from boxcrew.data.examples.formats.products import ProductScenes
+from boxcrew.data.examples.formats.embedded import ProductScenes
 
 
 def test_there_are_enough_of_every_class() -> None:

@@ -5,20 +5,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple
 
 from boxcrew.core.errors import DataError
 from boxcrew.data.checks.box_repair import Box
 from boxcrew.data.checks.problem import Kind
-from boxcrew.data.detection.annotations import (
-    Annotation,
-    AnnotationCollector,
-    Object,
-    garbage_collection_paused,
-)
-from boxcrew.data.detection.source import SOURCES, Source
+from boxcrew.data.detection.annotations import AnnotatedSource, Annotation, AnnotationCollector, Object
+from boxcrew.data.detection.source import SOURCES
 from boxcrew.data.folders import names_in, split_of_file, split_of_folder, suffix_of
 from boxcrew.data.images.reading import IMAGE_SUFFIXES
 
@@ -26,8 +20,7 @@ _KNOWN_STEMS = frozenset({"annotations", "coco", "_annotations.coco"})  # beside
 _PEEK_BYTES = 65536
 
 
-@dataclass(frozen=True, kw_only=True)
-class _CocoFile:
+class _CocoFile(NamedTuple):
     """A parsed JSON file. Its lists hold dictionaries whose content is not checked yet."""
 
     file: Path
@@ -38,13 +31,14 @@ class _CocoFile:
 
 
 @SOURCES.register("coco")
-class CocoSource(Source):
+class CocoSource(AnnotatedSource):
     """A COCO data set. Category ids become labels 0..C-1 in ascending order, unused ones included.
 
     Several files must have the same categories. `iscrowd` is kept, and the `difficult` that our writer adds.
     """
 
     format = "coco"
+    looked_for = "a .json file, annotations/instances_{train,val,test}*.json or train/_annotations.coco.json"
 
     @classmethod
     def detect(cls, path: Path) -> bool:
@@ -53,12 +47,7 @@ class CocoSource(Source):
         return any(_looks_like_coco(file) for file in _candidates(path))
 
     @classmethod
-    def looked_for(cls) -> str:
-        return "a .json file, annotations/instances_{train,val,test}*.json or train/_annotations.coco.json"
-
-    @classmethod
-    @garbage_collection_paused()
-    def open(cls, path: Path, *, seed: int = 0) -> Self:
+    def collect(cls, path: Path) -> tuple[AnnotationCollector, tuple[str, ...]]:
         root, files = _locate(path)
         collector = AnnotationCollector(root)
         parsed = [_parse(file, None if path.is_file() else _split(file, root), collector) for file in files]
@@ -79,12 +68,7 @@ class CocoSource(Source):
                 collector.add(annotation, coco.split)
         if path.is_dir():  # a single file may leave images of its folder to other files
             _report_unlisted(collector)
-        splits, problems = collector.finish(seed=seed)
-        return cls(root=root, classes=classes, splits=splits, problems=problems)
-
-
-def _json_files(folder: Path) -> list[Path]:
-    return [folder / name for name in names_in(folder) if name.endswith(".json")]
+        return collector, classes
 
 
 def _candidates(root: Path) -> list[Path]:
@@ -92,11 +76,12 @@ def _candidates(root: Path) -> list[Path]:
     if not root.is_dir():
         return []
     folders = [name for name in names_in(root) if name.lower() == "annotations" or split_of_folder(name)]
-    inner = [file for name in folders for file in _json_files(root / name)]
-    outer = _json_files(root)
-    instances = [file for file in [*inner, *outer] if file.stem.startswith("instances")]
-    named = [file for file in outer if file.stem in _KNOWN_STEMS or split_of_file(file.stem)]
-    return instances or [*inner, *named]  # next to instances, COCO itself has captions and keypoints
+    parents = [*(root / folder for folder in folders), root]
+    files = [parent / name for parent in parents for name in names_in(parent) if name.endswith(".json")]
+    # Next to instances, COCO itself has captions and keypoints.
+    return [file for file in files if file.stem.startswith("instances")] or [
+        file for file in files if file.parent != root or file.stem in _KNOWN_STEMS or split_of_file(file.stem)
+    ]
 
 
 def _looks_like_coco(file: Path) -> bool:
@@ -113,7 +98,7 @@ def _locate(path: Path) -> tuple[Path, list[Path]]:
     files = [file for file in _candidates(path) if _looks_like_coco(file)]
     if not files:
         problem = "has no COCO annotations" if path.is_dir() else "no such file or folder"
-        raise DataError(f"{path}: {problem}", advice=f"looked for {CocoSource.looked_for()}")
+        raise DataError(f"{path}: {problem}", advice=f"looked for {CocoSource.looked_for}")
     return path, files
 
 
@@ -140,10 +125,8 @@ def _parse(file: Path, split: str | None, collector: AnnotationCollector) -> _Co
     for i, (category, name) in enumerate(pairs):
         if name != names[category]:
             message = f"category id {category} is used again, for {name}; it stays {names[category]}"
-            at = f"category number {i}"
-            collector.leave_out(
-                "duplicate-id", collector.relative_path(file), message, at=at, value=str(category)
-            )
+            where, at = collector.relative_path(file), f"category number {i}"
+            collector.leave_out("duplicate-id", where, message, at=at, value=str(category))
     return _CocoFile(file=file, split=split, categories=dict(sorted(names.items())), **lists)
 
 
@@ -167,25 +150,24 @@ def _annotations(
     file = collector.relative_path(coco.file)
     images: dict[Any, dict[str, Any]] = {}
     for number, image in enumerate(coco.images):
-        image_id = image.get("id")
+        image_id, at = image.get("id"), f"image number {number}"
         if not isinstance(image_id, int | str) or not isinstance(image.get("file_name"), str):
             message = f"an image has no id or file_name: {image}"
-            collector.leave_out("unreadable-annotation", file, message, at=f"image number {number}")
+            collector.leave_out("unreadable-annotation", file, message, at=at)
         elif image_id in images:
             message = f"image id {image_id} is used again; the first is kept"
-            collector.leave_out(
-                "duplicate-id", file, message, at=f"image number {number}", value=str(image_id)
-            )
+            collector.leave_out("duplicate-id", file, message, at=at, value=str(image_id))
         else:
             images[image_id] = image
     objects = _objects_by_image(coco, images, labels, collector)
     folders = list(_image_folders(coco.file, collector.root))
     for image_id, image in images.items():
-        at = f"image {image_id}"
+        at, width, height = f"image {image_id}", image.get("width"), image.get("height")
         path = _find(image["file_name"], folders, collector)
         if isinstance(path, Path):
             annotated = tuple(objects.get(image_id, ()))
-            yield Annotation(file=file, at=at, image=path, objects=annotated, size=_size(image))
+            size = (width, height) if isinstance(width, int) and isinstance(height, int) else None
+            yield Annotation(file=file, at=at, image=path, objects=annotated, size=size)
         else:
             kind, message = path
             collector.leave_out(kind, file, message, at=at, value=image["file_name"])
@@ -214,14 +196,8 @@ def _objects_by_image(
             message = f"bbox is not four numbers: {item.get('bbox')}"
             collector.leave_out("box-malformed", file, message, at=at, value=str(item.get("bbox")))
         else:
-            obj = Object(
-                at=at,
-                box=box,
-                label=labels[category],
-                difficult=bool(item.get("difficult", 0)),
-                crowd=bool(item.get("iscrowd", 0)),
-            )
-            objects.setdefault(image, []).append(obj)
+            difficult, crowd = bool(item.get("difficult", 0)), bool(item.get("iscrowd", 0))
+            objects.setdefault(image, []).append(Object(at, box, labels[category], difficult, crowd))
     return objects
 
 
@@ -234,11 +210,6 @@ def _corners(xywh: object) -> Box | None:
     except (TypeError, ValueError, OverflowError):
         return None
     return x, y, x + width, y + height
-
-
-def _size(image: Mapping[str, Any]) -> tuple[int, int] | None:
-    width, height = image.get("width"), image.get("height")
-    return (width, height) if isinstance(width, int) and isinstance(height, int) else None
 
 
 def _image_folders(file: Path, root: Path) -> Iterator[Path]:
@@ -275,10 +246,8 @@ def _find(name: str, folders: Iterable[Path], collector: AnnotationCollector) ->
 
 def _report_unlisted(collector: AnnotationCollector) -> None:
     """Report images in the folders of the listed ones that no file lists."""
-    for folder in collector.image_folders():
-        for name in names_in(folder):
-            if suffix_of(name) in IMAGE_SUFFIXES and not collector.has_image(folder / name):
-                message = "is listed in no annotation file"
-                collector.leave_out(
-                    "image-without-annotation", collector.relative_path(folder / name), message
-                )
+    images = (folder / name for folder in collector.image_folders() for name in names_in(folder))
+    for image in (image for image in images if suffix_of(image.name) in IMAGE_SUFFIXES):
+        if not collector.has_image(image):
+            message = "is listed in no annotation file"
+            collector.leave_out("image-without-annotation", collector.relative_path(image), message)

@@ -9,12 +9,13 @@ from typing import ClassVar, Self
 
 from boxcrew.core.types import Image
 from boxcrew.data.detection.source import SOURCES, Record, Source
-from boxcrew.data.embedded.shelf.products import CLASSES
+from boxcrew.data.embedded.shelf.layout import CLASSES
 from boxcrew.data.embedded.shelf.scene import draw_scene, make_scene
+from boxcrew.data.formats import EmbeddedFormat
 
 
 @SOURCES.register("shelf")
-class ShelfSource(Source):
+class ShelfSource(EmbeddedFormat, Source):
     """Eight classes of products on shelves, tables, rails and floors.
 
     Opening computes the boxes; reading a record draws its image.
@@ -24,14 +25,6 @@ class ShelfSource(Source):
     seed: ClassVar[int] = 2024  # of the data; a run's seed does not change them
     size: ClassVar[int] = 320  # side of the images, in pixels
     num_images: ClassVar[Mapping[str, int]] = {"train": 480, "val": 160, "test": 160}
-
-    @classmethod
-    def detect(cls, path: Path) -> bool:  # noqa: ARG003  opened by name only
-        return False
-
-    @classmethod
-    def looked_for(cls) -> str:
-        return "the word 'shelf' (the embedded set)"
 
     @classmethod
     def open(cls, path: Path, *, seed: int = 0) -> Self:  # noqa: ARG003  the set is always the same
@@ -47,10 +40,9 @@ class ShelfSource(Source):
 @lru_cache(maxsize=8)
 def _records(split: str, count: int) -> tuple[Record, ...]:
     """Return the records of a split. Cached: computing the boxes of the whole set takes a second or two."""
-    return tuple(_record(split, index) for index in range(count))
-
-
-def _record(split: str, index: int) -> Record:
-    size = ShelfSource.size
-    scene = make_scene(seed=ShelfSource.seed, split=split, index=index, size=size)
-    return Record(key=f"shelf/{split}/{index:04d}", path=None, width=size, height=size, target=scene.target)
+    size, records = ShelfSource.size, list[Record]()
+    for index in range(count):
+        target = make_scene(seed=ShelfSource.seed, split=split, index=index, size=size).target
+        key = f"shelf/{split}/{index:04d}"
+        records.append(Record(key=key, path=None, width=size, height=size, target=target))
+    return tuple(records)

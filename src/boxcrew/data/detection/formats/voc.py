@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PureWindowsPath
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple
 from xml.etree import ElementTree as ET
 
 import defusedxml.ElementTree
@@ -21,24 +20,10 @@ from defusedxml import DefusedXmlException, EntitiesForbidden, ExternalReference
 from boxcrew.core.errors import DataError
 from boxcrew.core.registry import suggest
 from boxcrew.core.units import counted
-from boxcrew.data.checks.box_repair import Box
 from boxcrew.data.checks.problem import Kind
-from boxcrew.data.detection.annotations import (
-    Annotation,
-    AnnotationCollector,
-    Object,
-    garbage_collection_paused,
-)
-from boxcrew.data.detection.source import SOURCES, SPLITS, Source
-from boxcrew.data.folders import (
-    ImageFinder,
-    files_below,
-    names_in,
-    read_lines,
-    require_folder,
-    split_of_folder,
-    stem_of,
-)
+from boxcrew.data.detection.annotations import AnnotatedSource, Annotation, AnnotationCollector, Object
+from boxcrew.data.detection.source import SOURCES, SPLITS
+from boxcrew.data.folders import ImageFinder, files_below, names_in, read_lines, split_of_folder, stem_of
 from boxcrew.data.images.reading import IMAGE_SUFFIXES
 
 if TYPE_CHECKING:
@@ -49,28 +34,17 @@ _ASCII_ENCODINGS = frozenset({b"utf-8", b"us-ascii", b"iso-8859-1"})  # superset
 _IMAGE_FOLDERS = ("JPEGImages", "images", "Images")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _XmlObject:
-    """One <object> element, with its class still a name."""
-
-    at: str
-    name: str
-    box: Box
-    difficult: bool
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _XmlFile:
+class _XmlFile(NamedTuple):
     """A parsed annotation file."""
 
     file: Path
     filename: str
     size: tuple[int, int] | None
-    objects: tuple[_XmlObject, ...]
+    objects: tuple[tuple[str, Object], ...]  # with the names of their classes; labels are not known yet
 
 
 @SOURCES.register("voc")
-class VocSource(Source):
+class VocSource(AnnotatedSource):
     """A Pascal VOC data set.
 
     Splits come from `ImageSets/Main`, else from folders named train, val, test. Classes come from
@@ -78,33 +52,33 @@ class VocSource(Source):
     """
 
     format = "voc"
+    looked_for = "Annotations/*.xml with JPEGImages/, or an .xml next to each image"
 
     @classmethod
     def detect(cls, path: Path) -> bool:
         return bool(_roots(path))
 
     @classmethod
-    def looked_for(cls) -> str:
-        return "Annotations/*.xml with JPEGImages/, or an .xml next to each image"
-
-    @classmethod
-    @garbage_collection_paused()
-    def open(cls, path: Path, *, seed: int = 0) -> Self:
-        require_folder(path, "VOC")
+    def collect(cls, path: Path) -> tuple[AnnotationCollector, tuple[str, ...]]:
         root = _only_root(path)
-        collector = AnnotationCollector(root)
-        files = _files(root)
-        assigned = _assign_splits(root, files, collector)
+        collector, folders = AnnotationCollector(root), _annotation_folders(root)
+        files = files_below(folders[0] if folders else root, {".xml"})
+        if folders and (lists := _split_lists(root)):
+            assigned: list[tuple[str | None, Path]] = [*_by_split_lists(folders[0], files, lists, collector)]
+        else:
+            assigned = collector.assign_splits(files)
         parsed = [(split, xml) for split, file in assigned if (xml := _parse(file, collector))]
-        classes = _classes(root, [xml for _, xml in parsed])
+        if (root / "classes.txt").is_file():
+            classes = tuple(dict.fromkeys(read_lines(root / "classes.txt")))
+        else:
+            classes = tuple(sorted({name for _, xml in parsed for name, _ in xml.objects}))
         finder = ImageFinder()
         for split, xml in parsed:
             annotation = _annotation(xml, classes, finder, collector)
             if annotation:
                 collector.add(annotation, split)
         _report_unannotated_images(root, files, collector)
-        splits, problems = collector.finish(seed=seed)
-        return cls(root=root, classes=classes, splits=splits, problems=problems)
+        return collector, classes
 
 
 def _roots(path: Path) -> list[Path]:
@@ -122,11 +96,10 @@ def _only_root(path: Path) -> Path:
     if len(roots) == 1:
         return roots[0]
     if roots:
-        names = ", ".join(root.name for root in roots)
-        raise DataError(
-            f"{path}: contains several VOC data sets: {names}", advice="give the path of one of them"
-        )
-    raise DataError(f"{path}: has no VOC annotations", advice=f"looked for {VocSource.looked_for()}")
+        message = f"{path}: contains several VOC data sets: {', '.join(root.name for root in roots)}"
+        raise DataError(message, advice="give the path of one of them")
+    problem = "has no VOC annotations" if path.is_dir() else "no such folder"
+    raise DataError(f"{path}: {problem}", advice=f"looked for {VocSource.looked_for}")
 
 
 def _candidate_folders(root: Path) -> Iterator[Path]:
@@ -149,21 +122,6 @@ def _has_annotations(folder: Path) -> bool:
         return False
     with (folder / first).open("rb") as file:
         return b"<annotation" in file.read(4096)
-
-
-def _files(root: Path) -> list[Path]:
-    folders = _annotation_folders(root)
-    return files_below(folders[0] if folders else root, {".xml"})
-
-
-def _assign_splits(
-    root: Path, files: list[Path], collector: AnnotationCollector
-) -> list[tuple[str | None, Path]]:
-    """Return the XML files with their splits."""
-    folders, lists = _annotation_folders(root), _split_lists(root)
-    if lists and folders:
-        return list(_by_split_lists(folders[0], files, lists, collector))
-    return collector.assign_splits(files)
 
 
 def _split_lists(root: Path) -> dict[str, list[str]]:
@@ -257,7 +215,9 @@ def _kind_of(error: Exception) -> Kind:
     return "xml-bomb" if isinstance(error, EntitiesForbidden) else "unreadable-annotation"
 
 
-def _parse_object(number: int, item: Element, file: str, collector: AnnotationCollector) -> _XmlObject | None:
+def _parse_object(
+    number: int, item: Element, file: str, collector: AnnotationCollector
+) -> tuple[str, Object] | None:
     children = {child.tag: child for child in reversed(item)}  # the first of several with one tag
     name = _text(children, "name")
     at = f"object {number} ({name or 'no name'})"
@@ -273,7 +233,7 @@ def _parse_object(number: int, item: Element, file: str, collector: AnnotationCo
         collector.leave_out("unknown-class", file, "has no <name>", at=at)
         return None
     difficult = _text(children, "difficult").lower() not in {"", "0", "false"}
-    return _XmlObject(at=at, name=name, box=(x0, y0, x1, y1), difficult=difficult)
+    return name, Object(at=at, box=(x0, y0, x1, y1), label=-1, difficult=difficult)
 
 
 def _text(children: Mapping[str, Element], tag: str) -> str:
@@ -288,13 +248,6 @@ def _size(tree: Element) -> tuple[int, int] | None:
     return width, height
 
 
-def _classes(root: Path, parsed: Iterable[_XmlFile]) -> tuple[str, ...]:
-    file = root / "classes.txt"
-    if file.is_file():
-        return tuple(dict.fromkeys(read_lines(file)))
-    return tuple(sorted({item.name for xml in parsed for item in xml.objects}))
-
-
 def _annotation(
     xml: _XmlFile, classes: tuple[str, ...], finder: ImageFinder, collector: AnnotationCollector
 ) -> Annotation | None:
@@ -307,13 +260,12 @@ def _annotation(
         collector.leave_out("annotation-without-image", file, message, value=xml.filename)
         return None
     objects = []
-    for item in xml.objects:
-        if item.name in classes:
-            label = classes.index(item.name)
-            objects.append(Object(at=item.at, box=item.box, label=label, difficult=item.difficult))
+    for class_name, obj in xml.objects:
+        if class_name in classes:
+            objects.append(obj._replace(label=classes.index(class_name)))
         else:
-            message = f"class {item.name!r} is not in classes.txt; {suggest(item.name, list(classes))}"
-            collector.leave_out("unknown-class", file, message, at=item.at, value=item.name)
+            message = f"class {class_name!r} is not in classes.txt; {suggest(class_name, list(classes))}"
+            collector.leave_out("unknown-class", file, message, at=obj.at, value=class_name)
     return Annotation(file=file, image=image, objects=tuple(objects), size=xml.size)
 
 

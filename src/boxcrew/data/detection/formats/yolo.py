@@ -4,24 +4,26 @@ data.yaml or without. Segmentation polygons become their bounding boxes.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Self
+
+import numpy as np
 
 from boxcrew.core.errors import DataError
 from boxcrew.data.checks.box_repair import Box
 from boxcrew.data.checks.problem import Kind
 from boxcrew.data.detection.annotations import (
+    AnnotatedSource,
     Annotation,
     AnnotationCollector,
     Object,
-    garbage_collection_paused,
+    ObjectTable,
 )
 from boxcrew.data.detection.data_yaml import find_images, find_yamls, read_data_yaml
-from boxcrew.data.detection.label_tables import read_tables
-from boxcrew.data.detection.source import SOURCES, Source
+from boxcrew.data.detection.source import SOURCES
 from boxcrew.data.folders import (
     ImageFinder,
     files_below,
@@ -36,34 +38,32 @@ from boxcrew.data.images.reading import IMAGE_SUFFIXES, read_start
 _NAME_FILES = ("classes.txt", "obj.names", "labels/classes.txt", "labels/obj.names")
 _LABEL_BYTES = 65_536  # most label files are shorter
 _MAX_UNNAMED_CLASSES = 10_000  # without class names, a larger class id is an error
+_COLUMNS = 5
+_WORD, _SPACE, _NEWLINE, _OTHER = range(4)
+_KIND_OF = dict.fromkeys(b"0123456789.+-eE", _WORD) | dict.fromkeys(b" \t", _SPACE) | {ord("\n"): _NEWLINE}
+_KINDS = bytes(_KIND_OF.get(code, _OTHER) for code in range(256))
 
 
 @SOURCES.register("yolo")
-class YoloSource(Source):
+class YoloSource(AnnotatedSource):
     """A YOLO data set. The labels of an image in `images` are in `labels`, else next to the image.
 
     An image with no label file, or an empty one, is background.
     """
 
     format = "yolo"
+    looked_for = "data.yaml with names and train, or images/ with labels/*.txt, or a .txt next to each image"
 
     @classmethod
     def detect(cls, path: Path) -> bool:
         return bool(find_yamls(path)) or (path.is_dir() and any(map(_has_labels, _likely_folders(path))))
 
     @classmethod
-    def looked_for(cls) -> str:
-        return "data.yaml with names and train, or images/ with labels/*.txt, or a .txt next to each image"
-
-    @classmethod
-    @garbage_collection_paused()
-    def open(cls, path: Path, *, seed: int = 0) -> Self:
+    def collect(cls, path: Path) -> tuple[AnnotationCollector, tuple[str, ...]]:
         yamls = find_yamls(path)
         if len(yamls) > 1:
-            files = ", ".join(file.name for file in yamls)
-            raise DataError(
-                f"{path}: contains several data files: {files}", advice="give the path of one of them"
-            )
+            message = f"{path}: contains several data files: {', '.join(file.name for file in yamls)}"
+            raise DataError(message, advice="give the path of one of them")
         if yamls:
             data = read_data_yaml(yamls[0])
             collector = AnnotationCollector(data.root)
@@ -71,14 +71,13 @@ class YoloSource(Source):
             images: list[tuple[str | None, Path]] = [*find_images(data, collector)]
         elif path.is_dir() and cls.detect(path):
             collector = AnnotationCollector(path)
-            names = _class_names(path)
+            files = [file for name in _NAME_FILES if (file := path / name).is_file()]
+            names = tuple(read_lines(files[0])) if files else None
             folder = path / "images"
             images = collector.assign_splits(files_below(folder if folder.is_dir() else path, IMAGE_SUFFIXES))
         else:
-            raise DataError(f"{path}: is not a YOLO data set", advice=f"looked for {cls.looked_for()}")
-        classes = _collect(images, names, collector)
-        splits, problems = collector.finish(seed=seed)
-        return cls(root=collector.root, classes=classes, splits=splits, problems=problems)
+            raise DataError(f"{path}: is not a YOLO data set", advice=f"looked for {cls.looked_for}")
+        return collector, _collect(images, names, collector)
 
 
 def _likely_folders(root: Path) -> Iterator[Path]:
@@ -115,9 +114,8 @@ class _LabelFinder:
         # image folder -> (label folder, file names in it, file names in the image folder)
         self._listings: dict[str, tuple[str, frozenset[str], frozenset[str]]] = {}
 
-    @property
     def image_folders(self) -> list[Path]:
-        """The folders of all images looked up so far."""
+        """Return the folders of all images looked up so far."""
         return sorted(map(Path, self._listings))
 
     def find(self, image: Path) -> str:
@@ -135,11 +133,6 @@ class _LabelFinder:
         return f"{folder if is_beside else labels}{os.sep}{label}"
 
 
-def _class_names(root: Path) -> tuple[str, ...] | None:
-    file = next((root / name for name in _NAME_FILES if (root / name).is_file()), None)
-    return tuple(read_lines(file)) if file else None
-
-
 def _collect(
     images: Sequence[tuple[str | None, Path]], names: tuple[str, ...] | None, collector: AnnotationCollector
 ) -> tuple[str, ...]:
@@ -155,7 +148,7 @@ def _collect(
         objects = table or _read_labels(text, source, num_classes, collector)
         used.update(table.labels.tolist() if table else [obj.label for obj in objects or ()])
         collector.add(Annotation(file=source, image=image, objects=objects, relative=True), split)
-    _report_labels_without_image(finder.image_folders, collector)
+    _report_labels_without_image(finder.image_folders(), collector)
     if names:
         return names
     num_classes = max(used, default=-1) + 1
@@ -240,3 +233,50 @@ def _report_labels_without_image(image_folders: Iterable[Path], collector: Annot
             if name.endswith(".txt") and name != "classes.txt" and stem_of(name) not in stems:
                 file = collector.relative_path(labels / name)
                 collector.leave_out("annotation-without-image", file, "has no image")
+
+
+def read_tables(texts: Sequence[bytes], num_classes: int) -> list[ObjectTable | None]:
+    """Return the objects of label files that are plain tables, boxes in fractions of the image.
+
+    Nearly all are, and parsing them line by line would take most of the time of opening a set. None stands
+    for a file that is empty or not a plain table of `class x y width height`, classes below `num_classes`.
+    """
+    texts = [text.replace(b"\r\n", b"\n").removesuffix(b"\n") + b"\n" for text in texts]
+    are_tables = _are_tables(texts)
+    numbers = [_numbers(text) if is_table else [] for text, is_table in zip(texts, are_tables, strict=True)]
+    rows = np.array(list(itertools.chain.from_iterable(numbers)), dtype=np.float64).reshape(-1, _COLUMNS)
+    classes, centers, halves = rows[:, 0], rows[:, 1:3], rows[:, 3:] / 2
+    known = (classes >= 0) & (classes < num_classes) & (classes == np.floor(classes))
+    num_unknown = np.cumsum(np.append(0, ~known)).tolist()
+    labels = np.where(known, classes, 0).astype(np.int64)
+    with np.errstate(invalid="ignore"):  # an infinite side is reported when the box is repaired
+        boxes = np.concatenate([centers - halves, centers + halves], axis=1)
+    ends = itertools.accumulate((len(values) // _COLUMNS for values in numbers), initial=0)
+    return [
+        ObjectTable(labels[start:end], boxes[start:end])
+        if start < end and num_unknown[start] == num_unknown[end]
+        else None
+        for start, end in itertools.pairwise(ends)
+    ]
+
+
+def _are_tables(texts: Sequence[bytes]) -> list[bool]:
+    """Check that each text has lines of five words with one space between, and ends with a newline."""
+    kinds = np.frombuffer(b"".join(texts).translate(_KINDS), dtype=np.uint8)
+    at = np.flatnonzero(kinds)  # positions where words end
+    ends = np.cumsum([len(text) for text in texts])
+    last = np.searchsorted(at, ends)  # for each text, the first word end after it
+    first = np.append(0, last)[:-1]
+    column = (np.arange(len(at)) - np.repeat(first, last - first)) % _COLUMNS
+    wanted = np.where(column == _COLUMNS - 1, _NEWLINE, _SPACE)
+    empty = np.diff(at, prepend=-1) == 1
+    num_wrong = np.cumsum(np.append(0, (kinds[at] != wanted) | empty))
+    good: list[bool] = ((num_wrong[last] == num_wrong[first]) & ((last - first) % _COLUMNS == 0)).tolist()
+    return good
+
+
+def _numbers(text: bytes) -> list[float]:
+    try:
+        return list(map(float, text.split()))
+    except ValueError:
+        return []

@@ -27,9 +27,8 @@ def write_source(source: Source, out: Path, *, format: str) -> tuple[Problem, ..
     """Write the set with its images into `out`, which must be new or empty. Return what was lost."""
     writer = WRITERS.get(format)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(
-            f"{out}: exists already; nothing is overwritten", advice="choose a new or empty folder"
-        )
+        message = f"{out}: exists already; nothing is overwritten"
+        raise UsageError(message, advice="choose a new or empty folder")
     out.mkdir(parents=True, exist_ok=True)
     return writer(source, out)
 
@@ -78,15 +77,10 @@ def lost_flags(source: Source, out: Path, *flags: str) -> tuple[Problem, ...]:
     Called by writers whose format cannot store these flags.
     """
     records = [record for split in source.splits.values() for record in split]
-    counts = {flag: sum(int(getattr(record.target, flag).sum()) for record in records) for flag in flags}
-    return tuple(
-        Problem(
-            kind="lost-flag",
-            file=str(out),
-            what=f"{count} {flag} objects: the format has no such flag",
-            value=flag,
-            action="noted",
-        )
-        for flag, count in counts.items()
-        if count
-    )
+    problems = []
+    for flag in flags:
+        count = sum(int(getattr(record.target, flag).sum()) for record in records)
+        if count:
+            message = f"{count} {flag} objects: the format has no such flag"
+            problems.append(Problem("lost-flag", str(out), message, "noted", value=flag))
+    return tuple(problems)

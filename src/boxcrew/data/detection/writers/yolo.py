@@ -23,12 +23,9 @@ def write_yolo(source: Source, out: Path) -> tuple[Problem, ...]:
             stem = stems[record.key]
             write_record_image(source, record, out / "images" / split, stem)
             (labels / f"{stem}.txt").write_text("".join(_lines(record)), encoding="utf-8")
-    content = {split: f"images/{split}" for split in source.splits} | {
-        "names": dict(enumerate(source.classes))
-    }
-    (out / "data.yaml").write_text(
-        yaml.safe_dump(content, sort_keys=False, allow_unicode=True), encoding="utf-8"
-    )
+    folders, names = {split: f"images/{split}" for split in source.splits}, dict(enumerate(source.classes))
+    text = yaml.safe_dump({**folders, "names": names}, sort_keys=False, allow_unicode=True)
+    (out / "data.yaml").write_text(text, encoding="utf-8")
     return lost_flags(source, out, "difficult", "crowd")
 
 

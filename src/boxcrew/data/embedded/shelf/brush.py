@@ -60,14 +60,11 @@ def fill(canvas: npt.NDArray[np.uint8], polygons: Iterable[Points], colour: Sequ
         cv2.fillPoly(canvas, [_fixed_point(polygon)], colour, lineType=cv2.LINE_AA, shift=_SHIFT)
 
 
-def silhouette(vertices: Points, lengths: Iterable[int], width: int, height: int) -> Mask:
+def silhouette(vertices: Points, lengths: Sequence[int], width: int, height: int) -> Mask:
     """Return the coverage of the union of polygons: all vertices in pixels, and how many each has."""
     mask = np.zeros((height, width), dtype=np.uint8)
-    fixed, start = _fixed_point(vertices), 0
-    for length in lengths:
-        polygon = fixed[start : start + length]
+    for polygon in np.split(_fixed_point(vertices), np.cumsum(lengths)[:-1]):
         cv2.fillPoly(mask, [polygon], 255, lineType=cv2.LINE_AA, shift=_SHIFT)
-        start += length
     return mask
 
 
@@ -87,15 +84,7 @@ class Brush:
         """Draw open lines, `width` units wide but at least one pixel."""
         pen = max(1, round(width * self._pose.scale))
         fixed = [_fixed_point(self._pose.apply(line)) for line in lines]
-        cv2.polylines(
-            self._patch,
-            fixed,
-            isClosed=False,
-            color=colour,
-            thickness=pen,
-            lineType=cv2.LINE_AA,
-            shift=_SHIFT,
-        )
+        cv2.polylines(self._patch, fixed, False, colour, pen, cv2.LINE_AA, _SHIFT)  # noqa: FBT003 - not closed
 
     def moved(self, x: float, y: float) -> Brush:
         """Return a brush for the same patch whose drawing is moved by x, y units."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 from boxcrew.data.embedded.shelf.brush import Brush
@@ -16,14 +16,15 @@ Stance = Literal["stand", "hang", "flat"]
 """Standing on a support, hanging from a hook, or lying flat, seen from above."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Design:
     """One appearance of a class. The outline alone determines the box, so boxes need no painting."""
 
     outline: Callable[[Traits], Outline]
     paint: Callable[[Brush, Outline, Traits], None]
     stances: tuple[Stance, ...]
-    size: float = 0.6  # usual length of the longer side, as a share of half an image
+    size: float  # usual length of the longer side, as a share of half an image
+    _: KW_ONLY
     upright: bool = False  # drawn as seen from the front; rotated only a little
 
 

@@ -90,6 +90,11 @@ def smooth(vertices: Points, rounds: int = 2) -> Points:
     return _corner_cutter(len(vertices), rounds) @ vertices
 
 
+def symmetric(half: Vertices) -> Points:
+    """Return `smooth` of the shape whose left half is given, as for `mirrored`."""
+    return smooth(mirrored(half))
+
+
 def curve(*vertices: tuple[float, float], rounds: int = 2) -> Points:
     """Return `smooth` of these vertices."""
     return smooth(points(*vertices), rounds)
@@ -106,27 +111,24 @@ def ellipse(x: float, y: float, radius_x: float, radius_y: float | None = None) 
     return _circle(28) * radii + (x, y)
 
 
-def rectangle(x0: float, y0: float, x1: float, y1: float) -> Points:
+def rect(x0: float, y0: float, x1: float, y1: float) -> Points:
     return points((x0, y0), (x1, y0), (x1, y1), (x0, y1))
 
 
 @lru_cache(maxsize=1)
 def _round_corners() -> tuple[Points, Points]:
     """Return the corners (0 or 1 in x and y) and circle points of the 20 points of a rounded rectangle."""
-    angles = (
-        np.concatenate([np.linspace(start, start + 90, 5) for start in (180, 270, 0, 90)]) * math.pi / 180
-    )
-    circle = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    degrees = np.concatenate([np.linspace(start, start + 90, 5) for start in (180, 270, 0, 90)])
+    angles = degrees * math.pi / 180
     corner = np.repeat(np.array([(0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (0.0, 1.0)]), 5, axis=0)
-    return corner, circle
+    return corner, np.stack([np.cos(angles), np.sin(angles)], axis=1)
 
 
 def rounded(x0: float, y0: float, x1: float, y1: float, radius: float) -> Points:
     """Return a rectangle with round corners."""
     corner, circle = _round_corners()
-    return (
-        circle * radius + corner * (x1 - x0 - 2 * radius, y1 - y0 - 2 * radius) + (x0 + radius, y0 + radius)
-    )
+    straight = (x1 - x0 - 2 * radius, y1 - y0 - 2 * radius)
+    return circle * radius + corner * straight + (x0 + radius, y0 + radius)
 
 
 def arc(x: float, y: float, radius: tuple[float, float], degrees: tuple[float, float]) -> Points:

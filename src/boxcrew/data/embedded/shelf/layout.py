@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import cv2
@@ -15,8 +15,25 @@ from boxcrew.data.embedded.shelf.brush import Mask, silhouette
 from boxcrew.data.embedded.shelf.design import Design, Stance, Traits
 from boxcrew.data.embedded.shelf.distractors import DISTRACTORS
 from boxcrew.data.embedded.shelf.geometry import Outline, Pose, Tilt, unit_pose
-from boxcrew.data.embedded.shelf.products import CLASSES, PRODUCTS
-from boxcrew.data.embedded.shelf.setting import Row, Setting, choose_setting
+from boxcrew.data.embedded.shelf.products_audio import AUDIO
+from boxcrew.data.embedded.shelf.products_desk import BOOKS, COMPUTER
+from boxcrew.data.embedded.shelf.products_small import PHONE, SHOES, WATCH
+from boxcrew.data.embedded.shelf.products_wear import CLOTHES, PANTS
+from boxcrew.data.embedded.shelf.surfaces import Row, Setting, choose_setting
+
+PRODUCTS: Mapping[str, tuple[Design, ...]] = {
+    "clothes": CLOTHES,
+    "pants": PANTS,
+    "shoes": SHOES,
+    "watch": WATCH,
+    "phone": PHONE,
+    "audio": AUDIO,
+    "computer": COMPUTER,
+    "books": BOOKS,
+}
+
+CLASSES = tuple(PRODUCTS)
+
 
 MIN_SIDE = 16  # pixels of the longer side of a labeled box
 MIN_SHORT_SIDE = 6
@@ -44,6 +61,14 @@ class Item:
     y: int  # top edge
     stance: Stance
     hook_y: float = 0.0  # of hanging items, in pixels of the image
+
+    def window(self, size: int, margin: int = 0) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
+        """Return the slices of the image that the patch (with a margin) covers, and those of the patch."""
+        height, width = self.mask.shape
+        x, y = self.x - margin, self.y - margin
+        x0, y0 = max(x, 0), max(y, 0)
+        x1, y1 = max(min(x + width + 2 * margin, size), x0), max(min(y + height + 2 * margin, size), y0)
+        return (slice(y0, y1), slice(x0, x1)), (slice(y0 - y, y1 - y), slice(x0 - x, x1 - x))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -80,10 +105,9 @@ class _Canvas:
 
     def try_place(self, item: Item) -> bool:
         """Place the item in front of all others, unless that hides too much of a product or of itself."""
-        rows, columns = self._window(item)
+        (rows, columns), in_patch = item.window(len(self.owner))
         solid = item.mask >= 128
-        left, top = columns.start - item.x, rows.start - item.y
-        cover = solid[top : rows.stop - item.y, left : columns.stop - item.x]
+        cover = solid[in_patch]
         area, visible = int(np.count_nonzero(solid)), int(np.count_nonzero(cover))
         if visible < _MIN_INSIDE * area or self._touches_same_class(item):
             return False
@@ -105,19 +129,13 @@ class _Canvas:
 
     def visible_box(self, number: int) -> tuple[int, int, int, int]:
         """Return the extent of an item's visible pixels; empty if there are none."""
-        rows, columns = self._window(self.items[number])
+        (rows, columns), _ = self.items[number].window(len(self.owner))
         return _extent(self.owner[rows, columns] == number + 1, columns.start, rows.start)
 
     def target(self) -> Target:
         products = [k for k, item in enumerate(self.items) if item.label != NO_LABEL]
         boxes = [self._boxes[k] for k in products]
         return Target.of(boxes, [self.items[k].label for k in products])
-
-    def _window(self, item: Item) -> tuple[slice, slice]:
-        """Return the rows and columns of the image under the item's patch."""
-        size, (height, width) = len(self.owner), item.mask.shape
-        x, y = max(item.x, 0), max(item.y, 0)
-        return slice(y, max(min(item.y + height, size), y)), slice(x, max(min(item.x + width, size), x))
 
     def _products_in(self, owners: npt.NDArray[np.uint8]) -> dict[int, int]:
         """Return the products among `owners`, and how many pixels each has there."""
@@ -175,7 +193,7 @@ def _shape(rng: np.random.Generator, plan: _ItemPlan, size: int) -> Item | None:
     if max(width, height) * scale < MIN_SIDE + 1 or min(width, height) * scale < MIN_SHORT_SIDE + 1:
         return None
     shift = (1 + shift_x, 1 + shift_y) - low * scale
-    pixels, lengths = placed * scale + shift, map(len, outline)
+    pixels, lengths = placed * scale + shift, [*map(len, outline)]
     mask = silhouette(pixels, lengths, math.ceil(width * scale) + 3, math.ceil(height * scale) + 3)
     return Item(
         design=plan.design, label=plan.label, traits=traits, outline=outline, pose=pose.scaled(scale, shift),
@@ -204,8 +222,7 @@ def _place(rng: np.random.Generator, plan: _ItemPlan, canvas: _Canvas) -> bool:
 def _length(rng: np.random.Generator, design: Design, zoom: float, size: int) -> float:
     far, jitter = rng.random(2).tolist()
     if far < _FAR_SHARE:
-        result: float = 17 + 9 * jitter
-        return result
+        return float(17 + 9 * jitter)
     return float(np.clip(size / 2 * design.size * zoom * (0.75 + 0.55 * jitter), 22, size / 2 - 3))
 
 
@@ -245,6 +262,5 @@ def lay_out(rng: np.random.Generator, size: int) -> ShelfScene:
             _place(rng, plan, canvas)
         target = canvas.target()
         if len(target):
-            return ShelfScene(
-                size=size, setting=setting, items=tuple(canvas.items), owner=canvas.owner, target=target
-            )
+            items = tuple(canvas.items)
+            return ShelfScene(size=size, setting=setting, items=items, owner=canvas.owner, target=target)

@@ -11,11 +11,8 @@ def _headphones_outline(t: Traits) -> Outline:
     """A band over the head between two cups; what lies behind shows through."""
     width, top = span(t[0], 34, 40), span(t[1], 2, 8)
     arch = band(arc(50, 52, (width, 50 - top), (180, 360)), span(t[2], 7, 10))
-    cup = span(t[3], 18, 23)
-    x = 50 - width
-    left = curve(
-        (x - 9, 48), (x + 8, 44), (x + 13, 66), (x + 8, 48 + 2 * cup), (x - 9, 44 + 2 * cup), (x - 13, 66)
-    )
+    x, cup = 50 - width, 2 * span(t[3], 18, 23)
+    left = curve((x - 9, 48), (x + 8, 44), (x + 13, 66), (x + 8, 48 + cup), (x - 9, 44 + cup), (x - 13, 66))
     return (arch, left, left * (-1, 1) + (100, 0))
 
 
@@ -41,16 +38,14 @@ def _speaker_outline(t: Traits) -> Outline:
 
 def _cone(brush: Brush, y: float, radius: float, tone: Colour) -> None:
     brush.fill(darker(tone, 0.2), ellipse(50, y, radius + 2.5))
-    brush.fill((24.0, 24.0, 28.0), ellipse(50, y, radius))
-    brush.fill(mix(tone, (60.0, 60.0, 66.0), 0.4), ellipse(50, y, radius * 0.84))
-    brush.fill((44.0, 44.0, 50.0), ellipse(50, y, radius * 0.62))
-    brush.fill(lighter(tone, 0.2), ellipse(50, y, radius * 0.28))
+    rings = {1.0: (24.0, 24.0, 28.0), 0.84: mix(tone, (60.0, 60.0, 66.0), 0.4), 0.62: (44.0, 44.0, 50.0)}
+    for share, colour in (rings | {0.28: lighter(tone, 0.2)}).items():
+        brush.fill(colour, ellipse(50, y, radius * share))
 
 
 def _paint_speaker(brush: Brush, outline: Outline, t: Traits) -> None:
     half = span(t[0], 27, 33)
-    wooden = brush.chance(0.5)
-    tone = brush.between(0.8, 1.2)
+    wooden, tone = brush.chance(0.5), brush.between(0.8, 1.2)
     body = (150 * tone, 100 * tone, 62 * tone) if wooden else brush.casing()
     brush.fill(body, outline[0])
     if wooden:
@@ -75,34 +70,26 @@ def _paint_portable(brush: Brush, outline: Outline, t: Traits) -> None:
     body = brush.colour((0.4, 0.85), (0.4, 0.95)) if brush.chance(0.7) else brush.casing()
     brush.fill(darker(body, 0.5), outline[0])
     brush.fill(body, outline[1])
-    bottom = 12 + high
-    brush.fill(
-        darker(body, 0.3), ellipse(9, 12 + high / 2, 9, high / 2), ellipse(91, 12 + high / 2, 9, high / 2)
-    )
-    brush.fill(
-        (40.0, 40.0, 46.0),
-        ellipse(9, 12 + high / 2, 6, high * 0.36),
-        ellipse(91, 12 + high / 2, 6, high * 0.36),
-    )
+    middle, bottom = 12 + high / 2, 12 + high
+    brush.fill(darker(body, 0.3), *(ellipse(x, middle, 9, high / 2) for x in (9, 91)))
+    brush.fill((40.0, 40.0, 46.0), *(ellipse(x, middle, 6, high * 0.36) for x in (9, 91)))
     if brush.fine:
-        soft = darker(body, 0.2)
-        brush.line(soft, 0.9, *(points((x, 14), (x, bottom - 2)) for x in range(22, 82, 4)))
+        grill = (points((x, 14), (x, bottom - 2)) for x in range(22, 82, 4))
+        brush.line(darker(body, 0.2), 0.9, *grill)
     brush.fill(WHITE, rounded(38, 8 + high / 2, 62, 16 + high / 2, 2))
 
 
 def _earbuds_outline(t: Traits) -> Outline:
     """A small open case with two buds in it."""
-    lid = rounded(10, 0, 90, 46, span(t[0], 12, 18))
     case = rounded(8, 40, 92, span(t[1], 88, 96), span(t[2], 16, 22))
-    return (lid, case)
+    return (rounded(10, 0, 90, 46, span(t[0], 12, 18)), case)
 
 
 def _paint_earbuds(brush: Brush, outline: Outline, _: Traits) -> None:
     body = WHITE if brush.chance(0.5) else brush.casing()
-    lid, case = outline
-    brush.fill(darker(body, 0.12), lid)
+    brush.fill(darker(body, 0.12), outline[0])
     brush.fill(darker(body, 0.5), rounded(17, 7, 83, 50, 9))
-    brush.fill(body, case)
+    brush.fill(body, outline[1])
     brush.fill(darker(body, 0.3), rounded(15, 41, 85, 50, 3))
     bud = WHITE if luminance(body) > 120 or brush.chance(0.4) else lighter(body, 0.3)
     for x in (33, 67):
@@ -114,12 +101,8 @@ def _paint_earbuds(brush: Brush, outline: Outline, _: Traits) -> None:
 
 
 AUDIO = (
-    Design(
-        outline=_headphones_outline, paint=_paint_headphones, stances=("stand", "hang", "flat"), size=0.58
-    ),
-    Design(outline=_speaker_outline, paint=_paint_speaker, stances=("stand",), size=0.62, upright=True),
-    Design(
-        outline=_portable_outline, paint=_paint_portable, stances=("stand", "flat"), size=0.6, upright=True
-    ),
-    Design(outline=_earbuds_outline, paint=_paint_earbuds, stances=("stand", "flat"), size=0.42),
+    Design(_headphones_outline, _paint_headphones, ("stand", "hang", "flat"), 0.58),
+    Design(_speaker_outline, _paint_speaker, ("stand",), 0.62, upright=True),
+    Design(_portable_outline, _paint_portable, ("stand", "flat"), 0.6, upright=True),
+    Design(_earbuds_outline, _paint_earbuds, ("stand", "flat"), 0.42),
 )

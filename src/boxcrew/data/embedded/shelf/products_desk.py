@@ -12,9 +12,9 @@ from boxcrew.data.embedded.shelf.geometry import (
     curve,
     ellipse,
     points,
-    rectangle,
+    rect,
     rounded,
-    smooth,
+    symmetric,
 )
 
 
@@ -38,12 +38,9 @@ def _screen(brush: Brush, corners: Points) -> None:
         for number, v in enumerate(np.linspace(0.14, 0.86, 6)):
             brush.line(inks[number % 3], 2.0, points(at(0.08, v), at(brush.between(0.3, 0.8), v)))
     elif kind == 1:
-        brush.fill(
-            lighter(back, 0.3),
-            points(at(0, 1), at(0, 0.7), at(0.35, 0.35), at(0.6, 0.75), at(0.8, 0.5), at(1, 0.8), at(1, 1)),
-        )
-        sun_x, sun_y = at(0.75, 0.25)
-        brush.fill((250.0, 226.0, 150.0), ellipse(sun_x, sun_y, 4))
+        hills = ((0, 1), (0, 0.7), (0.35, 0.35), (0.6, 0.75), (0.8, 0.5), (1, 0.8), (1, 1))
+        brush.fill(lighter(back, 0.3), points(*(at(u, v) for u, v in hills)))
+        brush.fill((250.0, 226.0, 150.0), ellipse(*at(0.75, 0.25), 4))
     else:
         brush.fill(WHITE, window(0.1, 0.14, 0.6, 0.8))
         brush.fill(brush.colour(), window(0.1, 0.14, 0.6, 0.25))
@@ -56,18 +53,8 @@ def _laptop_outline(t: Traits) -> Outline:
     lean, deep, lid = span(t[0], 2, 6), span(t[1], 74, 82), span(t[2], 0, 6)
     left, right = (12 + lean, lid), (88 - lean, lid)
     screen = curve(left, left, right, right, (88, 56), (88, 56), (12, 56), (12, 56), rounds=1)
-    base = curve(
-        (12, 55),
-        (12, 55),
-        (88, 55),
-        (88, 55),
-        (100, deep),
-        (100, deep + 3),
-        (0, deep + 3),
-        (0, deep),
-        rounds=1,
-    )
-    return (screen, base)
+    front = [(100, deep), (100, deep + 3), (0, deep + 3), (0, deep)]
+    return (screen, curve((12, 55), (12, 55), (88, 55), (88, 55), *front, rounds=1))
 
 
 def _paint_laptop(brush: Brush, outline: Outline, t: Traits) -> None:
@@ -77,22 +64,15 @@ def _paint_laptop(brush: Brush, outline: Outline, t: Traits) -> None:
     brush.fill(INK if brush.chance(0.6) else darker(metal, 0.3), screen)
     _screen(brush, points((15 + lean, lid + 3), (85 - lean, lid + 3), (85, 51), (15, 51)))
     brush.fill(metal, base)
-    keys = darker(metal, 0.65)
-    span_y = deep - 58
-    left, right = 14 - 8 * 0.5, 86 + 8 * 0.5
-    brush.fill(keys, points((15, 58), (85, 58), (right, 58 + span_y * 0.55), (left, 58 + span_y * 0.55)))
+    keys, tall = darker(metal, 0.65), (deep - 58) * 0.55
+    front, pad = 58 + tall, 58 + (deep - 58) * 0.66
+    brush.fill(keys, points((15, 58), (85, 58), (90, front), (10, front)))
     if brush.fine:
-        rows = [58 + span_y * 0.55 * share for share in (0.25, 0.5, 0.75)]
-        brush.line(lighter(keys, 0.3), 0.7, *(points((11, y), (89, y)) for y in rows))
-        brush.line(
-            lighter(keys, 0.3),
-            0.7,
-            *(points((x, 58), (50 + (x - 50) * 1.12, 58 + span_y * 0.55)) for x in range(22, 85, 8)),
-        )
-    brush.fill(
-        darker(metal, 0.15),
-        points((39, 58 + span_y * 0.66), (61, 58 + span_y * 0.66), (62, deep - 1), (38, deep - 1)),
-    )
+        rows = (points((11, y), (89, y)) for y in (58 + tall * share for share in (0.25, 0.5, 0.75)))
+        columns = (points((x, 58), (50 + (x - 50) * 1.12, front)) for x in range(22, 85, 8))
+        brush.line(lighter(keys, 0.3), 0.7, *rows)
+        brush.line(lighter(keys, 0.3), 0.7, *columns)
+    brush.fill(darker(metal, 0.15), points((39, pad), (61, pad), (62, deep - 1), (38, deep - 1)))
     brush.line(darker(metal, 0.4), 1.6, points((0, deep + 2), (100, deep + 2)))
 
 
@@ -108,35 +88,30 @@ def _paint_monitor(brush: Brush, outline: Outline, t: Traits) -> None:
     low = span(t[0], 56, 64)
     stand = brush.grey(0.55, 0.85) if brush.chance(0.5) else brush.grey(0.15, 0.3)
     bezel = INK if brush.chance(0.6) else brush.grey(0.75, 0.95)
-    neck, foot, panel = outline
-    brush.fill(darker(stand, 0.2), neck)
-    brush.fill(stand, foot)
-    brush.fill(bezel, panel)
+    for colour, shape in zip((darker(stand, 0.2), stand, bezel), outline, strict=True):
+        brush.fill(colour, shape)
     chin = 4 if t[1] < 0.6 else 10
-    _screen(brush, rectangle(3, 3, 97, low - chin))
+    _screen(brush, rect(3, 3, 97, low - chin))
     if chin > 4:
         brush.fill(mix(bezel, WHITE if luminance(bezel) < 120 else INK, 0.5), ellipse(50, low - 5, 2.2))
 
 
 def _desktop_outline(t: Traits) -> Outline:
     """A screen with its keyboard before it."""
-    monitor = _monitor_outline(t)
-    lifted = tuple(shape * (0.84, 0.9) + (8, 0) for shape in monitor)
+    lifted = (shape * (0.84, 0.9) + (8, 0) for shape in _monitor_outline(t))
     keyboard = curve((10, 80), (90, 80), (90, 80), (98, 94), (97, 96), (3, 96), (2, 94), (10, 80), rounds=1)
     return (*lifted, keyboard)
 
 
 def _paint_desktop(brush: Brush, outline: Outline, t: Traits) -> None:
     low = span(t[0], 56, 64) * 0.9
-    neck, foot, panel, keyboard = outline
     stand = brush.grey(0.6, 0.9)
     bezel = INK if brush.chance(0.5) else WHITE
-    brush.fill(darker(stand, 0.2), neck)
-    brush.fill(stand, foot)
-    brush.fill(bezel, panel)
-    _screen(brush, rectangle(11, 3, 89, low - 5))
+    for colour, shape in zip((darker(stand, 0.2), stand, bezel), outline[:3], strict=True):
+        brush.fill(colour, shape)
+    _screen(brush, rect(11, 3, 89, low - 5))
     board = WHITE if brush.chance(0.6) else brush.grey(0.15, 0.3)
-    brush.fill(board, keyboard)
+    brush.fill(board, outline[3])
     keys = darker(board, 0.35) if luminance(board) > 120 else lighter(board, 0.4)
     brush.line(keys, 1.6, *(points((9 - k * 1.5, 84 + k * 4), (91 + k * 1.5, 84 + k * 4)) for k in range(3)))
 
@@ -147,13 +122,11 @@ def _book_row_outline(t: Traits) -> Outline:
     widths = [9 + 7 * ((t[1] * 7.3 + k * 0.618) % 1.0) for k in range(count)]
     heights = [70 + 28 * ((t[2] * 5.7 + k * 0.414) % 1.0) for k in range(count)]
     edges = np.cumsum([0.0, *widths])
-    books = [rectangle(edges[k], 100 - heights[k], edges[k + 1], 100) for k in range(count)]
+    books = [rect(edges[k], 100 - heights[k], edges[k + 1], 100) for k in range(count)]
     if t[3] > 0.5:
-        end = edges[-1]
-        books[-1] = points(
-            (end - 6, 24), (end + 4, 22), (end + widths[-1] + 8, 99), (end + widths[-1] - 2, 100)
-        )
-        books[-1] = books[-1] - (widths[-1] - 2, 0)
+        end, wide = edges[-1], widths[-1]
+        leaning = points((end - 6, 24), (end + 4, 22), (end + wide + 8, 99), (end + wide - 2, 100))
+        books[-1] = leaning - (wide - 2, 0)
     return tuple(books)
 
 
@@ -167,21 +140,12 @@ def _paint_book_row(brush: Brush, outline: Outline, _: Traits) -> None:
         brush.fill(cover, book)
         brush.line(darker(cover, 0.4), 1.0, np.concatenate([book, book[:1]]))
         across, down = book[1] - book[0], book[3] - book[0]
-        gilt = lighter(cover, 0.65) if brush.chance(0.7) else _GILT
-        start = brush.between(0.1, 0.3)
-        label = book[0] + across * 0.22 + down * start
-        tall = brush.between(0.18, 0.35)
-        brush.fill(
-            gilt,
-            np.stack(
-                [label, label + across * 0.56, label + across * 0.56 + down * tall, label + down * tall]
-            ),
-        )
+        gilt = lighter(cover, 0.65) if brush.chance(0.7) else (222.0, 190.0, 110.0)
+        left = book[0] + across * 0.22 + down * brush.between(0.1, 0.3)
+        right, tall = left + across * 0.56, down * brush.between(0.18, 0.35)
+        brush.fill(gilt, np.stack([left, right, right + tall, left + tall]))
         for share in (0.05, 0.88, 0.93):
             brush.line(gilt, 1.4, np.stack([book[0] + down * share, book[1] + down * share]))
-
-
-_GILT: Colour = (222.0, 190.0, 110.0)
 
 
 def _book_stack_outline(t: Traits) -> Outline:
@@ -203,61 +167,52 @@ def _paint_book_stack(brush: Brush, outline: Outline, _: Traits) -> None:
         cover = _cover(brush)
         brush.fill(cover, book)
         if brush.chance(0.45):
-            brush.fill((238.0, 228.0, 205.0), rectangle(x0 + 4, y0 + 2, x1 + 1, y1 - 2))
+            brush.fill((238.0, 228.0, 205.0), rect(x0 + 4, y0 + 2, x1 + 1, y1 - 2))
             brush.line((196.0, 184.0, 160.0), 0.7, *(points((x0 + 4, y), (x1, y)) for y in (y0 + 5, y1 - 5)))
         else:
             gilt = lighter(cover, 0.6)
-            brush.fill(gilt, rectangle(x0 + 6, y0, x0 + 8, y1), rectangle(x1 - 9, y0, x1 - 7, y1))
-            brush.fill(gilt, rectangle(x0 + 22, y0 + 4, x0 + 22 + brush.between(20, 40), y1 - 4))
+            brush.fill(gilt, rect(x0 + 6, y0, x0 + 8, y1), rect(x1 - 9, y0, x1 - 7, y1))
+            brush.fill(gilt, rect(x0 + 22, y0 + 4, x0 + 22 + brush.between(20, 40), y1 - 4))
         brush.line(darker(cover, 0.5), 1.2, points((x0, y1), (x1, y1)))
 
 
 def _open_book_outline(t: Traits) -> Outline:
     """A book lying open, its pages bent up from the fold."""
     rise, high = span(t[0], 4, 10), span(t[1], 54, 68)
-    edge = [
-        (50, 8), (38, 8 - rise), (16, 8 - rise * 0.6), (1, 10), (1, 10), (1, high), (1, high), (20, high - 4),
-        (42, high - 2),
-    ]  # fmt: skip
-    left = points(*edge, (50, high + 5))
-    right = left[::-1] * (-1, 1) + (100, 0)
-    return (smooth(np.concatenate([left, right]), 2),)
+    top = [(50, 8), (38, 8 - rise), (16, 8 - rise * 0.6), (1, 10), (1, 10)]
+    bottom = [(1, high), (1, high), (20, high - 4), (42, high - 2), (50, high + 5)]
+    return (symmetric([*top, *bottom]),)
 
 
 def _paint_open_book(brush: Brush, outline: Outline, t: Traits) -> None:
     high, rise = span(t[1], 54, 68), span(t[0], 4, 10)
-    cover = _cover(brush)
-    brush.fill(cover, outline[0])
+    brush.fill(_cover(brush), outline[0])
     page = (244.0, 238.0, 222.0)
+    top = [(0, 9), (-13, 11 - rise), (-32, 11 - rise * 0.6), (-45, 13), (-45, 13)]
+    bottom = [(-45, high - 4), (-45, high - 4), (-28, high - 7), (-8, high - 5), (0, high + 1)]
+    sheet = curve(*top, *bottom)
     for side in (-1, 1):
-        line = points(
-            (0, 9), (-13, 11 - rise), (-32, 11 - rise * 0.6), (-45, 13), (-45, 13), (-45, high - 4),
-            (-45, high - 4),
-        )  # fmt: skip
-        sheet = smooth(np.concatenate([line, points((-28, high - 7), (-8, high - 5), (0, high + 1))]))
         brush.fill(page, sheet * (side, 1) + (50, 0))
         ends = [brush.between(10, 16) if brush.chance(0.25) else 41 for _ in range(7)]
         rows = np.linspace(17, high - 13, 7)
         if brush.chance(0.3):
-            brush.fill(brush.colour(), rectangle(50 + side * 41, 14, 50 + side * 9, high * 0.5))
+            brush.fill(brush.colour(), rect(50 + side * 41, 14, 50 + side * 9, high * 0.5))
             rows = rows[4:]
-        lines = (
-            points((50 + side * 7, y), (50 + side * end, y - 1)) for y, end in zip(rows, ends, strict=False)
-        )
+        texts = zip(rows, ends, strict=False)
+        lines = (points((50 + side * 7, y), (50 + side * end, y - 1)) for y, end in texts)
         brush.line((160.0, 154.0, 146.0), 1.4, *lines)
-        brush.fill(
-            darker(page, 0.18), points((50, 9), (50 + side * 4, 10), (50 + side * 3, high - 2), (50, high))
-        )
+        fold = points((50, 9), (50 + side * 4, 10), (50 + side * 3, high - 2), (50, high))
+        brush.fill(darker(page, 0.18), fold)
 
 
 COMPUTER = (
-    Design(outline=_laptop_outline, paint=_paint_laptop, stances=("stand", "flat"), size=0.78, upright=True),
-    Design(outline=_monitor_outline, paint=_paint_monitor, stances=("stand",), size=0.85, upright=True),
-    Design(outline=_desktop_outline, paint=_paint_desktop, stances=("stand",), size=0.85, upright=True),
+    Design(_laptop_outline, _paint_laptop, ("stand", "flat"), 0.78, upright=True),
+    Design(_monitor_outline, _paint_monitor, ("stand",), 0.85, upright=True),
+    Design(_desktop_outline, _paint_desktop, ("stand",), 0.85, upright=True),
 )
 
 BOOKS = (
-    Design(outline=_book_row_outline, paint=_paint_book_row, stances=("stand",), size=0.65, upright=True),
-    Design(outline=_book_stack_outline, paint=_paint_book_stack, stances=("stand",), size=0.6, upright=True),
-    Design(outline=_open_book_outline, paint=_paint_open_book, stances=("flat", "stand"), size=0.65),
+    Design(_book_row_outline, _paint_book_row, ("stand",), 0.65, upright=True),
+    Design(_book_stack_outline, _paint_book_stack, ("stand",), 0.6, upright=True),
+    Design(_open_book_outline, _paint_open_book, ("flat", "stand"), 0.65),
 )

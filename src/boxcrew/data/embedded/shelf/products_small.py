@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from boxcrew.data.embedded.shelf.brush import INK, WHITE, Brush, Colour, darker, lighter, mix
 from boxcrew.data.embedded.shelf.design import Design, Traits, span
-from boxcrew.data.embedded.shelf.geometry import Outline, Points, curve, ellipse, points, rectangle, rounded
+from boxcrew.data.embedded.shelf.geometry import Outline, Points, curve, ellipse, points, rect, rounded
 
 _STEEL: Colour = (196.0, 200.0, 206.0)
 _GOLD: Colour = (214.0, 176.0, 92.0)
@@ -28,15 +28,12 @@ def _paint_pair(brush: Brush, leathers: _Leathers, shoe: Callable[[Brush, _Leath
     shoe(brush, leathers)
 
 
-def _sneaker_upper(t: Traits) -> Points:
-    top = span(t[0], 8, 20)
-    heel = [(4, 52), (4, 52), (3, 32), (6, top), (12, top - 3), (30, top), (36, top + 2)]
-    return curve(*heel, (52, 25), (70, 31), (92, 36), (99, 46), (98, 52), (98, 52))
-
-
 def _sneaker_outline(t: Traits) -> Outline:
     """A low or ankle-high trainer on a thick sole."""
-    return _pair(_sneaker_upper(t), rounded(1, 47, 101, span(t[1], 55, 60), 4))
+    top = span(t[0], 8, 20)
+    heel = [(4, 52), (4, 52), (3, 32), (6, top), (12, top - 3), (30, top), (36, top + 2)]
+    upper = curve(*heel, (52, 25), (70, 31), (92, 36), (99, 46), (98, 52), (98, 52))
+    return _pair(upper, rounded(1, 47, 101, span(t[1], 55, 60), 4))
 
 
 def _paint_sneaker(brush: Brush, outline: Outline, t: Traits) -> None:
@@ -63,18 +60,12 @@ def _paint_sneaker(brush: Brush, outline: Outline, t: Traits) -> None:
     _paint_pair(brush, (cloth, sole, brush.fabric() if brush.chance(0.7) else WHITE), shoe)
 
 
-def _boot_upper(t: Traits) -> Points:
-    shaft = span(t[0], 34, 44)
-    back = [(6, 88), (4, 70), (6, 40), (4, 2), (4, 2), (shaft, 2), (shaft, 2)]
-    return curve(
-        *back, (shaft - 1, 40), (shaft + 4, 54), (72, 64), (86, 76), (86, 89), (86, 89), (6, 89), (6, 89)
-    )
-
-
 def _boot_outline(t: Traits) -> Outline:
     """A boot with a shaft to the calf."""
-    heel = points((4, 86), (88, 86), (88, 94), (36, 94), (34, 98), (4, 98))
-    return _pair(_boot_upper(t), heel)
+    shaft = span(t[0], 34, 44)
+    back = [(6, 88), (4, 70), (6, 40), (4, 2), (4, 2), (shaft, 2), (shaft, 2), (shaft - 1, 40)]
+    upper = curve(*back, (shaft + 4, 54), (72, 64), (86, 76), (86, 89), (86, 89), (6, 89), (6, 89))
+    return _pair(upper, points((4, 86), (88, 86), (88, 94), (36, 94), (34, 98), (4, 98)))
 
 
 def _paint_boot(brush: Brush, outline: Outline, t: Traits) -> None:
@@ -84,11 +75,10 @@ def _paint_boot(brush: Brush, outline: Outline, t: Traits) -> None:
     def shoe(brush: Brush, leathers: _Leathers) -> None:
         leather, sole, trim = leathers
         brush.fill(leather, upper)
-        brush.fill(darker(leather, 0.3), rectangle(0, 0, shaft + 6, 9))
+        brush.fill(darker(leather, 0.3), rect(0, 0, shaft + 6, 9))
         brush.fill(lighter(leather, 0.14), curve((48, 86), (58, 64), (74, 66), (88, 78), (88, 88)))
-        brush.line(
-            darker(leather, 0.4), 1.4, points((shaft - 10, 8), (shaft - 9, 46), (shaft + 2, 62), (50, 86))
-        )
+        seam = points((shaft - 10, 8), (shaft - 9, 46), (shaft + 2, 62), (50, 86))
+        brush.line(darker(leather, 0.4), 1.4, seam)
         if laced:
             brush.line(trim, 2.2, *(points((shaft - 9, y), (shaft, y + 3)) for y in (16, 25, 34, 43, 52)))
         else:
@@ -104,21 +94,16 @@ def _paint_boot(brush: Brush, outline: Outline, t: Traits) -> None:
     _paint_pair(brush, (leather, sole, lighter(leather, 0.6)), shoe)
 
 
-def _heel_shape(t: Traits) -> Points:
+def _heel_outline(t: Traits) -> Outline:
+    """A court shoe on a high heel."""
     height = span(t[0], 8, 20)
     back = [(6, 62), (8, 62), (12, 34), (8, 24), (8, height), (10, height - 2)]
     front = [(22, 26), (40, 38), (62, 47), (74, 46), (92, 54), (98, 60), (96, 64), (70, 64)]
-    return curve(*back, *front, (44, 54), (22, 40), (17, 38), (11, 63))
-
-
-def _heel_outline(t: Traits) -> Outline:
-    """A court shoe on a high heel."""
-    return _pair(_heel_shape(t))
+    return _pair(curve(*back, *front, (44, 54), (22, 40), (17, 38), (11, 63)))
 
 
 def _paint_heel(brush: Brush, outline: Outline, t: Traits) -> None:
-    bow = brush.chance(0.5)
-    height = span(t[0], 8, 20)
+    bow, height = brush.chance(0.5), span(t[0], 8, 20)
 
     def shoe(brush: Brush, leathers: _Leathers) -> None:
         leather, sole, trim = leathers
@@ -137,9 +122,8 @@ def _paint_heel(brush: Brush, outline: Outline, t: Traits) -> None:
 def _strap(t: Traits) -> tuple[Points, Points]:
     wide, narrow = span(t[0], 13, 17), span(t[0], 9, 12)
     left, right = 50 - narrow, 50 + narrow
-    top = curve(
-        (50 - wide, 36), (left, 3), (left + 2, 0), (48 + narrow, 0), (right, 3), (50 + wide, 36), rounds=1
-    )
+    end = [(left, 3), (left + 2, 0), (48 + narrow, 0), (right, 3)]
+    top = curve((50 - wide, 36), *end, (50 + wide, 36), rounds=1)
     bottom = curve((50 - wide, 64), (left, 96), (46, 103), (54, 103), (right, 96), (50 + wide, 64), rounds=1)
     return top, bottom
 
@@ -160,16 +144,11 @@ def _paint_strap(brush: Brush, outline: Outline) -> None:
         return
     leather = brush.colour((0.4, 0.8), (0.25, 0.7)) if brush.chance(0.7) else brush.grey(0.12, 0.3)
     brush.fill(leather, *outline[:2])
-    stitch = lighter(leather, 0.45)
-    for side in (-1, 1):
-        brush.line(
-            stitch,
-            1.0,
-            points((50 + side * 8, 3), (50 + side * 11, 36)),
-            points((50 + side * 11, 64), (50 + side * 8, 96)),
-        )
+    for inner, outer in ((42, 39), (58, 61)):
+        stitches = points((inner, 3), (outer, 36)), points((outer, 64), (inner, 96))
+        brush.line(lighter(leather, 0.45), 1.0, *stitches)
     brush.fill(darker(leather, 0.6), *(ellipse(50, y, 1.5) for y in (80, 86, 92)))
-    brush.fill(_STEEL, rectangle(38, 2, 62, 6))
+    brush.fill(_STEEL, rect(38, 2, 62, 6))
 
 
 def _paint_round_watch(brush: Brush, outline: Outline, t: Traits) -> None:
@@ -183,17 +162,16 @@ def _paint_round_watch(brush: Brush, outline: Outline, t: Traits) -> None:
     dial = brush.colour((0.3, 0.9), (0.15, 0.4)) if dark else brush.grey(0.85, 0.98)
     brush.fill(dial, ellipse(50, 50, radius - 4.5))
     ink = WHITE if dark else INK
-    angles = [math.pi / 6 * hour for hour in range(12)]
     outer = radius - 6.5
     inner = outer - 3
-    marks = [(math.cos(a), math.sin(a)) for a in angles]
+    marks = ((math.cos(math.pi / 6 * hour), math.sin(math.pi / 6 * hour)) for hour in range(12))
     lines = (points((50 + c * inner, 50 + s * inner), (50 + c * outer, 50 + s * outer)) for c, s in marks)
     brush.line(ink, 1.6, *lines)
     if brush.chance(0.4):
         brush.fill(mix(dial, ink, 0.25), ellipse(43, 52, 3.5), ellipse(57, 52, 3.5))
-    minute, hour = brush.between(0, 6.3), brush.between(0, 6.3)
-    brush.line(ink, 1.8, points((50, 50), (50 + 12.5 * math.cos(minute), 50 + 12.5 * math.sin(minute))))
-    brush.line(ink, 2.4, points((50, 50), (50 + 8.5 * math.cos(hour), 50 + 8.5 * math.sin(hour))))
+    for long, width in ((12.5, 1.8), (8.5, 2.4)):
+        angle = brush.between(0, 6.3)
+        brush.line(ink, width, points((50, 50), (50 + long * math.cos(angle), 50 + long * math.sin(angle))))
     brush.fill((200.0, 60.0, 50.0), ellipse(50, 50, 1.6))
 
 
@@ -211,17 +189,15 @@ def _paint_smart_watch(brush: Brush, outline: Outline, t: Traits) -> None:
     metal = INK if brush.chance(0.5) else _STEEL
     brush.fill(darker(metal, 0.2), outline[2])
     brush.fill(metal, outline[3])
-    half = span(t[1], 19, 22)
-    brush.fill(
-        (14.0, 15.0, 20.0), rounded(52.5 - half, 50.5 - half * 1.15, 47.5 + half, 49.5 + half * 1.15, 6)
-    )
+    half, black = span(t[1], 19, 22), (14.0, 15.0, 20.0)
+    brush.fill(black, rounded(52.5 - half, 50.5 - half * 1.15, 47.5 + half, 49.5 + half * 1.15, 6))
     if brush.chance(0.5):
         for radius in (12.5, 9.0, 5.5):
             brush.fill(brush.colour((0.7, 1.0), (0.8, 1.0)), ellipse(50, 50, radius))
-            brush.fill((14.0, 15.0, 20.0), ellipse(50, 50, radius - 2.2))
+            brush.fill(black, ellipse(50, 50, radius - 2.2))
     else:
         glow = brush.colour((0.3, 0.8), (0.85, 1.0))
-        brush.fill(glow, rectangle(38, 40, 48, 48), rectangle(52, 40, 62, 48))
+        brush.fill(glow, rect(38, 40, 48, 48), rect(52, 40, 62, 48))
         brush.line(lighter(glow), 2.2, points((38, 55), (62, 55)), points((38, 60), (54, 60)))
 
 
@@ -233,24 +209,19 @@ def _slab_outline(t: Traits) -> Outline:
 
 def _paint_phone_front(brush: Brush, outline: Outline, t: Traits) -> None:
     half = span(t[0], 22, 26)
-    brush.fill(brush.casing(), outline[0])
-    screen = rounded(52.5 - half, 3, 47.5 + half, 97, span(t[1], 3.5, 7))
-    wallpaper = brush.colour((0.35, 0.8), (0.35, 0.95))
-    brush.fill(wallpaper, screen)
-    second = brush.colour((0.3, 0.8), (0.5, 1.0))
-    middle = brush.between(30, 70)
     left, right = 52.5 - half, 47.5 + half
-    brush.fill(
-        second, curve((left, 94), (left, middle), (50, middle + 14), (right, middle - 12), (right, 94))
-    )
+    brush.fill(brush.casing(), outline[0])
+    wallpaper = brush.colour((0.35, 0.8), (0.35, 0.95))
+    brush.fill(wallpaper, rounded(left, 3, right, 97, span(t[1], 3.5, 7)))
+    second, middle = brush.colour((0.3, 0.8), (0.5, 1.0)), brush.between(30, 70)
+    hill = curve((left, 94), (left, middle), (50, middle + 14), (right, middle - 12), (right, 94))
+    brush.fill(second, hill)
     brush.fill(INK, rounded(44, 4.5, 56, 8, 1.6))
     if brush.chance(0.65):
-        for row in range(brush.pick(3) + 2):
-            y = 26 + row * 13
-            brush.fill(
-                brush.colour((0.4, 0.9), (0.7, 1.0)), *(rectangle(x, y, x + 7, y + 7) for x in (34, 46.5, 59))
-            )
-        brush.fill(lighter(wallpaper, 0.5), rounded(52.5 - half + 3, 84, 47.5 + half - 3, 94, 3))
+        for y in range(26, 26 + 13 * (brush.pick(3) + 2), 13):
+            icons = (rect(x, y, x + 7, y + 7) for x in (34, 46.5, 59))
+            brush.fill(brush.colour((0.4, 0.9), (0.7, 1.0)), *icons)
+        brush.fill(lighter(wallpaper, 0.5), rounded(left + 3, 84, right - 3, 94, 3))
     else:
         brush.line(WHITE, 3.0, points((40, 22), (60, 22)))
         brush.line(WHITE, 1.6, points((43, 29), (57, 29)))
@@ -261,9 +232,8 @@ def _paint_phone_back(brush: Brush, outline: Outline, t: Traits) -> None:
     body = brush.casing()
     brush.fill(darker(body, 0.3), outline[0])
     brush.fill(body, rounded(51.5 - half, 1.5, 48.5 + half, 98.5, span(t[1], 4, 8)))
-    brush.fill(
-        lighter(body, 0.2), points((50 + half, 20), (50 + half, 50), (50 - half, 100), (50 - half, 76))
-    )
+    shine = points((50 + half, 20), (50 + half, 50), (50 - half, 100), (50 - half, 76))
+    brush.fill(lighter(body, 0.2), shine)
     brush.fill(darker(body, 0.25), rounded(54 - half, 4, 74 - half, 30, 5))
     lenses = ((60.0, 11.0), (60.0, 22.5), (68.5, 16.0))[: 2 + brush.pick(2)]
     brush.fill(INK, *(ellipse(x - half, y, 4.6) for x, y in lenses))
@@ -285,7 +255,7 @@ def _paint_keypad_phone(brush: Brush, outline: Outline, t: Traits) -> None:
     brush.fill(body, outline[1])
     brush.fill(INK, rounded(55 - half, 10, 45 + half, 46, 3))
     glow = (170.0, 205.0, 140.0) if brush.chance(0.5) else brush.colour((0.3, 0.6), (0.7, 0.95))
-    brush.fill(glow, rectangle(58 - half, 13, 42 + half, 43))
+    brush.fill(glow, rect(58 - half, 13, 42 + half, 43))
     brush.line(darker(glow, 0.6), 2.0, points((36, 22), (56, 22)), points((36, 30), (62, 30)))
     key = WHITE if sum(body) < 330 else darker(body, 0.5)
     keys = [(x, y) for y in (54, 64, 74, 84) for x in (51 - half * 0.62, 50, 49 + half * 0.62)]
@@ -293,24 +263,18 @@ def _paint_keypad_phone(brush: Brush, outline: Outline, t: Traits) -> None:
 
 
 SHOES = (
-    Design(
-        outline=_sneaker_outline, paint=_paint_sneaker, stances=("stand", "flat"), size=0.62, upright=True
-    ),
-    Design(outline=_boot_outline, paint=_paint_boot, stances=("stand",), size=0.62, upright=True),
-    Design(outline=_heel_outline, paint=_paint_heel, stances=("stand", "flat"), size=0.55, upright=True),
+    Design(_sneaker_outline, _paint_sneaker, ("stand", "flat"), 0.62, upright=True),
+    Design(_boot_outline, _paint_boot, ("stand",), 0.62, upright=True),
+    Design(_heel_outline, _paint_heel, ("stand", "flat"), 0.55, upright=True),
 )
 
 WATCH = (
-    Design(
-        outline=_round_watch_outline, paint=_paint_round_watch, stances=("stand", "hang", "flat"), size=0.5
-    ),
-    Design(
-        outline=_smart_watch_outline, paint=_paint_smart_watch, stances=("stand", "hang", "flat"), size=0.5
-    ),
+    Design(_round_watch_outline, _paint_round_watch, ("stand", "hang", "flat"), 0.5),
+    Design(_smart_watch_outline, _paint_smart_watch, ("stand", "hang", "flat"), 0.5),
 )
 
 PHONE = (
-    Design(outline=_slab_outline, paint=_paint_phone_front, stances=("stand", "flat"), size=0.5),
-    Design(outline=_slab_outline, paint=_paint_phone_back, stances=("stand", "flat"), size=0.5),
-    Design(outline=_keypad_phone_outline, paint=_paint_keypad_phone, stances=("stand", "flat"), size=0.48),
+    Design(_slab_outline, _paint_phone_front, ("stand", "flat"), 0.5),
+    Design(_slab_outline, _paint_phone_back, ("stand", "flat"), 0.5),
+    Design(_keypad_phone_outline, _paint_keypad_phone, ("stand", "flat"), 0.48),
 )

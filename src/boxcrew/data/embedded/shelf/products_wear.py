@@ -6,17 +6,7 @@ import numpy as np
 
 from boxcrew.data.embedded.shelf.brush import INK, WHITE, Brush, Colour, darker, lighter, luminance
 from boxcrew.data.embedded.shelf.design import Design, Traits, span
-from boxcrew.data.embedded.shelf.geometry import (
-    Outline,
-    Points,
-    band,
-    curve,
-    ellipse,
-    mirrored,
-    points,
-    rectangle,
-    smooth,
-)
+from boxcrew.data.embedded.shelf.geometry import Outline, band, curve, ellipse, points, rect, symmetric
 
 
 def _contrast(colour: Colour) -> Colour:
@@ -29,15 +19,15 @@ def _print_fabric(brush: Brush, base: Colour) -> None:
     second = brush.fabric() if brush.chance(0.6) else _contrast(base)
     step = brush.between(9, 17)
     if kind == 0:
-        brush.fill(second, *(rectangle(0, y, 100, y + step * 0.45) for y in np.arange(18, 100, step)))
+        brush.fill(second, *(rect(0, y, 100, y + step * 0.45) for y in np.arange(18, 100, step)))
     elif kind == 1:
-        brush.fill(second, *(rectangle(x, 0, x + step * 0.3, 110) for x in np.arange(4, 98, step)))
+        brush.fill(second, *(rect(x, 0, x + step * 0.3, 110) for x in np.arange(4, 98, step)))
     elif kind == 2:
         spots = [(x, y) for x in np.arange(6, 98, step * 1.3) for y in np.arange(8, 104, step * 1.3)]
         brush.fill(second, *(ellipse(x, y, step * 0.22) for x, y in spots))
     elif kind == 3:
         soft = darker(base, 0.22)
-        brush.fill(soft, *(rectangle(0, y, 100, y + step * 0.4) for y in np.arange(4, 106, step)))
+        brush.fill(soft, *(rect(0, y, 100, y + step * 0.4) for y in np.arange(4, 106, step)))
         brush.line(lighter(base, 0.45), 1.2, *(points((x, 0), (x, 110)) for x in np.arange(6, 98, step)))
 
 
@@ -54,15 +44,11 @@ def _tshirt_outline(t: Traits) -> Outline:
     """A body with sleeves from short to long."""
     long = t[0] > 0.6
     wrist, drop = (span(t[1], 3, 7), span(t[1], 80, 70)) if long else (span(t[1], 1, 6), span(t[0], 36, 46))
-    waist = span(t[2], 25, 30)
-    hem = span(t[3], 88, 100)
-    cuff = 12 if long else 14
-    half = [
-        (41, 7), (37, 4), (33, 6), (19, 13), (15, 17), (wrist, drop), (wrist, drop), (wrist + cuff, drop + 5),
-        (wrist + cuff, drop + 5), (waist, 36), (waist, 36), (waist, 60), (waist - 1, hem), (waist, hem + 1),
-    ]  # fmt: skip
-    neck = [(46, 12)]
-    return (smooth(mirrored([*neck, *half])),)
+    waist, hem, cuff = span(t[2], 25, 30), span(t[3], 88, 100), wrist + (12 if long else 14)
+    neck = [(46, 12), (41, 7), (37, 4), (33, 6), (19, 13), (15, 17)]
+    sleeve = [(wrist, drop), (wrist, drop), (cuff, drop + 5), (cuff, drop + 5)]
+    side = [(waist, 36), (waist, 36), (waist, 60), (waist - 1, hem), (waist, hem + 1)]
+    return (symmetric([*neck, *sleeve, *side]),)
 
 
 def _paint_tshirt(brush: Brush, outline: Outline, t: Traits) -> None:
@@ -83,20 +69,16 @@ def _paint_tshirt(brush: Brush, outline: Outline, t: Traits) -> None:
         brush.fill(brush.colour(), ellipse(50, 44, brush.between(9, 14)))
         brush.fill(WHITE, ellipse(50, 44, 5))
     elif style == 2:
-        brush.fill(darker(base, 0.18), rectangle(57, 32, 70, 46))
+        brush.fill(darker(base, 0.18), rect(57, 32, 70, 46))
 
 
 def _hoodie_outline(t: Traits) -> Outline:
     """Long sleeves, a hood, a broad band at the hem."""
-    wrist, drop = span(t[0], 2, 8), span(t[1], 76, 86)
-    waist = span(t[2], 23, 27)
-    hem = span(t[3], 92, 100)
-    half = [
-        (44, 1), (36, 4), (31, 12), (19, 18), (14, 24), (wrist, drop), (wrist, drop), (wrist + 11, drop + 4),
-        (wrist + 11, drop + 4), (waist, 42), (waist, 44), (waist - 1, hem - 8), (waist + 1, hem),
-        (waist + 2, hem),
-    ]  # fmt: skip
-    return (smooth(mirrored(half)),)
+    wrist, drop, waist, hem = span(t[0], 2, 8), span(t[1], 76, 86), span(t[2], 23, 27), span(t[3], 92, 100)
+    hood = [(44, 1), (36, 4), (31, 12), (19, 18), (14, 24)]
+    sleeve = [(wrist, drop), (wrist, drop), (wrist + 11, drop + 4), (wrist + 11, drop + 4)]
+    side = [(waist, 42), (waist, 44), (waist - 1, hem - 8), (waist + 1, hem), (waist + 2, hem)]
+    return (symmetric([*hood, *sleeve, *side]),)
 
 
 def _paint_hoodie(brush: Brush, outline: Outline, t: Traits) -> None:
@@ -104,15 +86,14 @@ def _paint_hoodie(brush: Brush, outline: Outline, t: Traits) -> None:
     trim = darker(base, 0.3)
     brush.fill(base, outline[0])
     if brush.chance(0.35):
-        brush.fill(brush.fabric(), rectangle(0, 48, 100, 62))
+        brush.fill(brush.fabric(), rect(0, 48, 100, 62))
     _folds(brush, base)
     waist = span(t[2], 23, 27)
-    brush.fill(trim, rectangle(waist, hem - 7, 100 - waist, hem + 2))
+    brush.fill(trim, rect(waist, hem - 7, 100 - waist, hem + 2))
     brush.line(trim, 1.4, points((24, 18), (waist, 42)), points((76, 18), (100 - waist, 42)))
     brush.fill(darker(base, 0.6), curve((50, 22), (37, 15), (40, 5), (50, 4), (60, 5), (63, 15)))
-    brush.fill(
-        darker(base, 0.15), curve((34, 66), (66, 66), (66, 66), (72, 86), (28, 86), (34, 66), rounds=1)
-    )
+    pocket = curve((34, 66), (66, 66), (66, 66), (72, 86), (28, 86), (34, 66), rounds=1)
+    brush.fill(darker(base, 0.15), pocket)
     if brush.chance(0.5):
         brush.line(lighter(base, 0.6), 1.8, points((50, 22), (50, hem)))
     brush.line(lighter(base, 0.7), 1.2, points((45, 21), (44, 36)), points((55, 21), (56, 36)))
@@ -121,13 +102,10 @@ def _paint_hoodie(brush: Brush, outline: Outline, t: Traits) -> None:
 def _dress_outline(t: Traits) -> Outline:
     """A narrow waist over a wide skirt, with straps or short sleeves."""
     flare, waist = span(t[0], 2, 18), span(t[1], 33, 38)
-    half: list[tuple[float, float]] = [(44, 14), (37, 2), (33, 2)]
-    half += [(17, 14), (17, 14), (23, 24)] if t[2] > 0.5 else [(32, 8)]
-    half += [
-        (30, 24), (31, 30), (waist, 42), (waist, 44), (flare + 6, 78), (flare, 98), (flare, 99),
-        (flare + 14, 103),
-    ]  # fmt: skip
-    return (smooth(mirrored(half)),)
+    sleeve = [(17, 14), (17, 14), (23, 24)] if t[2] > 0.5 else [(32, 8)]
+    top = [(44, 14), (37, 2), (33, 2), *sleeve, (30, 24), (31, 30)]
+    skirt = [(waist, 42), (waist, 44), (flare + 6, 78), (flare, 98), (flare, 99), (flare + 14, 103)]
+    return (symmetric([*top, *skirt]),)
 
 
 def _paint_dress(brush: Brush, outline: Outline, t: Traits) -> None:
@@ -140,62 +118,57 @@ def _paint_dress(brush: Brush, outline: Outline, t: Traits) -> None:
         top, bottom = span(share, waist, 100 - waist), span(share, flare, 100 - flare)
         brush.line(soft, 1.4, points((top, 46), (bottom, 102)))
     belt = _contrast(base) if brush.chance(0.5) else darker(base, 0.4)
-    brush.fill(belt, rectangle(waist - 4, 40, 104 - waist, 46))
+    brush.fill(belt, rect(waist - 4, 40, 104 - waist, 46))
 
 
-def _legs(waist: float, hip: float, ankle: tuple[float, float], length: float, crotch: float) -> Points:
+def _legs(waist: float, hip: float, ankle: tuple[float, float], length: float, crotch: float) -> Outline:
     """A pair of legs; `ankle` gives the outer and inner x of the left one."""
     outer, inner = ankle
-    left = [
-        (waist, 0), (waist, 0), (waist - 1, 9), (hip, 26), (outer, length), (outer, length),
-        (inner, length + 1), (inner, length + 1), (49, crotch + 2), (49.5, crotch),
-    ]  # fmt: skip
-    return smooth(mirrored(left))
+    outside = [(waist, 0), (waist, 0), (waist - 1, 9), (hip, 26), (outer, length), (outer, length)]
+    inside = [(inner, length + 1), (inner, length + 1), (49, crotch + 2), (49.5, crotch)]
+    return (symmetric([*outside, *inside]),)
 
 
 def _trousers_outline(t: Traits) -> Outline:
     """Straight, slim or wide legs, sometimes shorts."""
     if t[3] < 0.25:
-        outer = span(t[1], 14, 20)
-        return (_legs(28, 24, (outer, 46), span(t[0], 56, 68), 36),)
+        return _legs(28, 24, (span(t[1], 14, 20), 46), span(t[0], 56, 68), 36)
     slim = span(t[1], 0, 10)
-    return (_legs(30, 26, (span(t[2], 14, 26) + slim * 0.4, 46 - slim * 0.5), 104, 36),)
+    return _legs(30, 26, (span(t[2], 14, 26) + slim * 0.4, 46 - slim * 0.5), 104, 36)
 
 
 def _paint_trousers(brush: Brush, outline: Outline, t: Traits) -> None:
     denim = brush.chance(0.45)
-    base = (
-        brush.colour((0.3, 0.6), (0.3, 0.75))
-        if not denim
-        else (brush.between(50, 100), brush.between(85, 130), brush.between(130, 185))
-    )
-    if not denim and brush.chance(0.5):
-        base = (brush.between(150, 200), brush.between(130, 170), brush.between(95, 130))
+    if denim:
+        base = (brush.between(50, 100), brush.between(85, 130), brush.between(130, 185))
+    else:
+        base = brush.colour((0.3, 0.6), (0.3, 0.75))
+        if brush.chance(0.5):
+            base = (brush.between(150, 200), brush.between(130, 170), brush.between(95, 130))
     brush.fill(base, outline[0])
     seam = lighter(base, 0.45) if denim else darker(base, 0.3)
     if denim:
         brush.fill(lighter(base, 0.22), ellipse(36, 42, 6, 22), ellipse(64, 42, 6, 22))
     elif brush.chance(0.35):
         brush.line(lighter(base, 0.3), 1.0, *(points((x, 0), (x, 110)) for x in range(10, 95, 9)))
-    brush.fill(darker(base, 0.3), rectangle(20, 0, 80, 8))
+    brush.fill(darker(base, 0.3), rect(20, 0, 80, 8))
     brush.line(seam, 1.2, points((50, 8), (50, 36)), points((50, 24), (45, 29), (46, 9)))
     brush.line(seam, 1.2, points((38, 8), (36, 16), (25, 20)), points((62, 8), (64, 16), (75, 20)))
     brush.line(darker(base, 0.35), 1.6, points((50, 36), (48, 52)), points((50, 36), (52, 52)))
     if brush.fine:
-        brush.fill(seam, *(rectangle(x, -1, x + 2.4, 9) for x in (35, 62)))
+        brush.fill(seam, *(rect(x, -1, x + 2.4, 9) for x in (35, 62)))
         brush.fill((205.0, 170.0, 90.0), ellipse(50, 4, 2))
     hem = 104 if t[3] >= 0.25 else span(t[0], 56, 68)
-    brush.fill(darker(base, 0.2), rectangle(0, hem - 3, 100, hem + 4))
+    brush.fill(darker(base, 0.2), rect(0, hem - 3, 100, hem + 4))
 
 
 def _joggers_outline(t: Traits) -> Outline:
     """Loose legs drawn together above the feet."""
     loose = span(t[0], 14, 22)
-    left = [
-        (29, 0), (29, 0), (27, 8), (23, 26), (loose, 78), (loose + 6, 92), (loose + 6, 92), (loose + 6, 103),
-        (loose + 6, 103), (42, 103), (42, 103), (42, 92), (45, 80), (49, 42), (49.5, 38),
-    ]  # fmt: skip
-    return (smooth(mirrored(left)),)
+    cuff = loose + 6
+    outside = [(29, 0), (29, 0), (27, 8), (23, 26), (loose, 78), (cuff, 92), (cuff, 92)]
+    inside = [(cuff, 103), (cuff, 103), (42, 103), (42, 103), (42, 92), (45, 80), (49, 42), (49.5, 38)]
+    return (symmetric([*outside, *inside]),)
 
 
 def _paint_joggers(brush: Brush, outline: Outline, t: Traits) -> None:
@@ -206,21 +179,20 @@ def _paint_joggers(brush: Brush, outline: Outline, t: Traits) -> None:
         edge = points((27, 8), (24, 26), (loose + 3, 78), (loose + 8, 92))
         brush.line(stripe, 3.0, edge, edge * (-1, 1) + (100, 0))
     trim = darker(base, 0.3)
-    brush.fill(trim, rectangle(20, -1, 80, 8), rectangle(0, 93, 100, 105))
-    brush.line(
-        WHITE if luminance(base) < 150 else INK, 1.3, points((48, 6), (46, 20)), points((52, 6), (54, 20))
-    )
+    brush.fill(trim, rect(20, -1, 80, 8), rect(0, 93, 100, 105))
+    cord = WHITE if luminance(base) < 150 else INK
+    brush.line(cord, 1.3, points((48, 6), (46, 20)), points((52, 6), (54, 20)))
     brush.line(trim, 1.4, points((33, 12), (27, 28)), points((67, 12), (73, 28)), points((50, 8), (50, 38)))
     brush.fill(darker(base, 0.12), band(points((40, 50), (36, 88)), 2), band(points((60, 50), (64, 88)), 2))
 
 
 CLOTHES = (
-    Design(outline=_tshirt_outline, paint=_paint_tshirt, stances=("hang", "flat"), size=0.75),
-    Design(outline=_hoodie_outline, paint=_paint_hoodie, stances=("hang", "flat"), size=0.8),
-    Design(outline=_dress_outline, paint=_paint_dress, stances=("hang", "flat"), size=0.85),
+    Design(_tshirt_outline, _paint_tshirt, ("hang", "flat"), 0.75),
+    Design(_hoodie_outline, _paint_hoodie, ("hang", "flat"), 0.8),
+    Design(_dress_outline, _paint_dress, ("hang", "flat"), 0.85),
 )
 
 PANTS = (
-    Design(outline=_trousers_outline, paint=_paint_trousers, stances=("hang", "flat"), size=0.8),
-    Design(outline=_joggers_outline, paint=_paint_joggers, stances=("hang", "flat"), size=0.8),
+    Design(_trousers_outline, _paint_trousers, ("hang", "flat"), 0.8),
+    Design(_joggers_outline, _paint_joggers, ("hang", "flat"), 0.8),
 )

@@ -55,15 +55,6 @@ def paint_scene(scene: ShelfScene, rng: np.random.Generator) -> Image:
     return _expose(image, rng)
 
 
-def _window(item: Item, size: int, margin: int = 0) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
-    """Return the slices of the image that an item's patch (with a margin) covers, and those of the patch."""
-    height, width = item.mask.shape
-    x, y = item.x - margin, item.y - margin
-    x0, y0 = max(x, 0), max(y, 0)
-    x1, y1 = min(x + width + 2 * margin, size), min(y + height + 2 * margin, size)
-    return (slice(y0, y1), slice(x0, x1)), (slice(y0 - y, y1 - y), slice(x0 - x, x1 - x))
-
-
 def _cast_shadow(image: Image, item: Item, light: Light) -> None:
     """Darken the background around the item and under its foot."""
     height, width = item.mask.shape
@@ -76,7 +67,7 @@ def _cast_shadow(image: Image, item: Item, light: Light) -> None:
         foot = (width // 2 + margin - round(light.x * radius), margin + height - 3)
         cv2.ellipse(shadow, foot, (round(width * 0.52), max(2, radius)), 0, 0, 360, 255, -1)
     shadow = cv2.blur(cv2.blur(shadow, (2 * radius + 1,) * 2), (radius + 1,) * 2)
-    in_image, in_patch = _window(item, len(image), margin)
+    in_image, in_patch = item.window(len(image), margin)
     keep = cv2.convertScaleAbs(shadow[in_patch], alpha=-light.shadow, beta=255)
     image[in_image] = cv2.multiply(image[in_image], cv2.merge([keep, keep, keep]), scale=1 / 255)
 
@@ -88,9 +79,7 @@ def _draw_hook(image: Image, item: Item) -> None:
     bend = arc(x - 3.5, item.hook_y + 1, (3.5, 4.5), (-180, 0))
     wire = np.rint(np.concatenate([bend, [(x, bottom)]]) * 16).astype(np.int32)
     for colour, thickness in (((70, 68, 70), 2), ((190, 188, 186), 1)):
-        cv2.polylines(
-            image, [wire], isClosed=False, color=colour, thickness=thickness, lineType=cv2.LINE_AA, shift=4
-        )
+        cv2.polylines(image, [wire], False, colour, thickness, cv2.LINE_AA, 4)  # noqa: FBT003 - not closed
 
 
 def paint_item(image: Image, item: Item, rng: np.random.Generator, light: Light) -> None:
@@ -98,7 +87,7 @@ def paint_item(image: Image, item: Item, rng: np.random.Generator, light: Light)
     height, width = item.mask.shape
     patch = np.full((height, width, 3), 72, dtype=np.uint8)  # shows faintly as a line around the item
     item.design.paint(Brush(patch, item.pose, rng), item.outline, item.traits)
-    in_image, in_patch = _window(item, len(image))
+    in_image, in_patch = item.window(len(image))
     lit = patch[in_patch] * _relief(item, light)[in_patch][..., None]
     cover = (item.mask[in_patch].astype(np.float32) / 255)[..., None]
     behind = image[in_image]

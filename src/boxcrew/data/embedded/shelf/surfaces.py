@@ -1,9 +1,10 @@
-"""The furniture and walls of a scene, painted with a few textures that each process makes once."""
+"""The setting of a scene: its furniture as numbers, and furniture and walls painted with a few textures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 import cv2
 import numpy as np
@@ -11,7 +12,58 @@ import numpy.typing as npt
 
 from boxcrew.core.types import Image
 from boxcrew.data.embedded.shelf.brush import Colour, darker, hsv
-from boxcrew.data.embedded.shelf.setting import Setting, SettingKind
+from boxcrew.data.embedded.shelf.design import Stance
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A row of items. Numbers are fractions of the image's side."""
+
+    stance: Stance
+    near: float  # y of the feet (stand), the hook (hang) or the middle (flat) of the nearest item
+    far: float  # the same of the farthest item
+    room: float  # maximum height of an item
+    depth: float = 1.0  # size of a far item relative to a near one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    kind: Literal["shelf", "table", "rail", "flat"]
+    lines: tuple[float, ...]  # y of the boards' tops, the table's back edge, or the floor and the rail
+    rows: tuple[Row, ...]
+
+
+def _shelf(rng: np.random.Generator) -> Setting:
+    num_boards = 2 + int(rng.random() < 0.5)
+    lowest = 0.9 + 0.07 * rng.random()
+    gap = (lowest - 0.02) / num_boards * (0.92 + 0.08 * rng.random())
+    boards = tuple(lowest - gap * k for k in range(num_boards))
+    stand = [Row(stance="stand", near=y + 0.012, far=y, room=gap * 0.86) for y in boards]
+    hang = [Row(stance="hang", near=y - gap + 0.06, far=y - gap + 0.045, room=gap * 0.84) for y in boards]
+    return Setting(kind="shelf", lines=boards, rows=(*stand, *hang))
+
+
+def _table(rng: np.random.Generator) -> Setting:
+    edge = 0.4 + 0.22 * rng.random()
+    stand = Row(stance="stand", near=0.97, far=edge + 0.03, room=0.5, depth=0.6)
+    hang = Row(stance="hang", near=0.1, far=0.02, room=0.5)
+    return Setting(kind="table", lines=(edge,), rows=(stand, hang))
+
+
+def _rail(rng: np.random.Generator) -> Setting:
+    floor, rail = 0.66 + 0.12 * rng.random(), 0.04 + 0.06 * rng.random()
+    stand = Row(stance="stand", near=0.97, far=floor + 0.02, room=0.5, depth=0.75)
+    hang = Row(stance="hang", near=rail, far=rail, room=0.5)
+    return Setting(kind="rail", lines=(floor, rail), rows=(stand, hang))
+
+
+def choose_setting(rng: np.random.Generator) -> Setting:
+    drawn = rng.random()
+    for limit, maker in ((0.35, _shelf), (0.65, _table), (0.8, _rail)):
+        if drawn < limit:
+            return maker(rng)
+    return Setting(kind="flat", lines=(), rows=(Row(stance="flat", near=0.92, far=0.08, room=0.5),))
+
 
 Texture = npt.NDArray[np.uint8]
 """(512, 512) gray levels with a mean near 128."""
@@ -39,9 +91,8 @@ def _wood() -> Texture:
     rows = np.arange(_SIDE, dtype=np.float32)
     x, y = np.meshgrid(rows, rows)
     bent = y + 9 * np.sin(x / 90) + 6 * _clouds(rng, 3, 4)
-    return _normalize(
-        cv2.remap(streaks, x, bent.astype(np.float32), cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT)
-    )
+    moved = cv2.remap(streaks, x, bent.astype(np.float32), cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT)
+    return _normalize(moved)
 
 
 @lru_cache(maxsize=1)
@@ -53,8 +104,8 @@ def _plaster() -> Texture:
 @lru_cache(maxsize=1)
 def _cloth() -> Texture:
     rng = np.random.default_rng(13)
-    rows = np.arange(_SIDE, dtype=np.float32)
-    threads = np.sin(rows * 1.9)[:, None] + np.sin(rows * 1.9)[None, :]
+    waves = np.sin(np.arange(_SIDE, dtype=np.float32) * 1.9)
+    threads = waves[:, None] + waves[None, :]
     return _normalize(threads + 0.8 * _clouds(rng, 300, 300) + 0.6 * _clouds(rng, 12, 12))
 
 
@@ -109,11 +160,11 @@ def _paint_wall(area: Image, rng: np.random.Generator) -> None:
         for x in range(step // 2, width, 2 * step):
             cv2.line(area, (x, 0), (x, height), dark, 1)
     elif kind == 2:
+        dark = tuple(0.8 * channel for channel in colour)
+        light = tuple(min(255.0, 1.08 * channel) for channel in colour)
         for x in range(step // 2, width, 2 * step):
-            cv2.line(area, (x, 0), (x, height), tuple(0.8 * channel for channel in colour), 2)
-            cv2.line(
-                area, (x + 2, 0), (x + 2, height), tuple(min(255.0, 1.08 * channel) for channel in colour), 1
-            )
+            cv2.line(area, (x, 0), (x, height), dark, 2)
+            cv2.line(area, (x + 2, 0), (x + 2, height), light, 1)
 
 
 def _paint_top(area: Image, rng: np.random.Generator) -> None:
@@ -129,13 +180,10 @@ def _paint_top(area: Image, rng: np.random.Generator) -> None:
         colour = _wall_colour(rng)
         _tint(_cloth(), area, rng, colour, 0.09)
         step = 12 + int(18 * rng.random())
-        if rng.random() < 0.5:
-            for y in range(0, len(area), 2 * step):
-                area[y : y + step] = cv2.convertScaleAbs(area[y : y + step], alpha=0.88)
-            for x in range(0, area.shape[1], 2 * step):
-                area[:, x : x + step] = cv2.convertScaleAbs(
-                    np.ascontiguousarray(area[:, x : x + step]), alpha=0.88
-                )
+        for lines in (area, area.transpose(1, 0, 2)) if rng.random() < 0.5 else ():
+            for start in range(0, len(lines), 2 * step):
+                stripe = np.ascontiguousarray(lines[start : start + step])
+                lines[start : start + step] = cv2.convertScaleAbs(stripe, alpha=0.88)
     elif kind == 3:
         _tint(_marble(), area, rng, hsv(rng.random(), 0.06, 0.92 - 0.35 * rng.random()), 0.11)
     else:
@@ -149,11 +197,11 @@ def _paint_shelf(image: Image, setting: Setting, rng: np.random.Generator) -> No
     thick = round(size * (0.022 + 0.014 * rng.random()))
     for line in setting.lines:
         y = round(line * size)
-        board = image[y : y + thick + 4]
-        _tint(_wood(), board, rng, colour, 0.16)
+        bottom = y + thick + 4
+        _tint(_wood(), image[y:bottom], rng, colour, 0.16)
         shade_rows(image[y : y + 4], 1.12, 1.05)
-        shade_rows(image[y + 4 : y + thick + 4], 0.9, 0.72)
-        shade_rows(image[y + thick + 4 : y + thick + 4 + size // 11], 0.6, 1.0)
+        shade_rows(image[y + 4 : bottom], 0.9, 0.72)
+        shade_rows(image[bottom : bottom + size // 11], 0.6, 1.0)
         shade_rows(image[y - size // 20 : y], 1.0, 0.86)
     if rng.random() < 0.5:
         side = round(size * (0.015 + 0.02 * rng.random()))
@@ -181,20 +229,11 @@ def _paint_rail(image: Image, setting: Setting, rng: np.random.Generator) -> Non
     cv2.line(image, (0, y - 1), (size, y - 1), tuple(min(255.0, channel + 50) for channel in metal), 1)
 
 
-def _paint_flat(image: Image, setting: Setting, rng: np.random.Generator) -> None:  # noqa: ARG001
-    _paint_top(image, rng)
-
-
-_PAINTERS: dict[SettingKind, Callable[[Image, Setting, np.random.Generator], None]] = {
-    "shelf": _paint_shelf,
-    "table": _paint_table,
-    "rail": _paint_rail,
-    "flat": _paint_flat,
-}
-
-
 def paint_surfaces(setting: Setting, size: int, rng: np.random.Generator) -> Image:
     """Paint the setting without items."""
     image = np.zeros((size, size, 3), dtype=np.uint8)
-    _PAINTERS[setting.kind](image, setting, rng)
+    if setting.kind == "flat":
+        _paint_top(image, rng)
+    else:
+        {"shelf": _paint_shelf, "table": _paint_table, "rail": _paint_rail}[setting.kind](image, setting, rng)
     return image

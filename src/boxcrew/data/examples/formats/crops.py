@@ -14,7 +14,7 @@ from boxcrew.data.checks.problem import Problem
 from boxcrew.data.checks.scan import scan
 from boxcrew.data.detection.source import Record, Source, open_source
 from boxcrew.data.examples.class_folders import is_annotated
-from boxcrew.data.examples.crops import ImageCrops, lazy_crops, read_crops, resolve_crops
+from boxcrew.data.examples.crops import CropList, ImageCrops, LazyCrops, Shape, choose_shape, read_crops
 from boxcrew.data.examples.example_set import (
     EXAMPLE_FORMATS,
     ExampleFormat,
@@ -22,7 +22,7 @@ from boxcrew.data.examples.example_set import (
     Examples,
     ExampleSet,
 )
-from boxcrew.data.examples.shapes import Shape, choose_shape
+from boxcrew.data.examples.labelled import resolve_splits
 
 MARGIN = 0.1
 """The share of a box's side that a crop shows beyond each edge."""
@@ -36,14 +36,11 @@ class CropsFormat(ExampleFormat):
     """Crops of all objects that are neither crowds nor difficult."""
 
     name = "crops"
+    looked_for = "any set for detection: VOC, COCO or YOLO"
 
     @classmethod
     def detect(cls, path: Path) -> bool:
         return is_annotated(path)
-
-    @classmethod
-    def looked_for(cls) -> str:
-        return "any set for detection: VOC, COCO or YOLO"
 
     @classmethod
     def open(cls, path: Path, options: ExampleOptions) -> ExampleSet:
@@ -54,11 +51,11 @@ class CropsFormat(ExampleFormat):
 def open_crops(source: Source, options: ExampleOptions, *, format: str) -> ExampleSet:
     """Open the crops of a detection set. They are read here if they fit into memory, else when fetched."""
     splits = {
-        name: [crops for record in records if (crops := _crops(record))]
+        name: CropList(crops for record in records if (crops := _crops(record)))
         for name, records in source.splits.items()
     }
     problems = [*source.problems, *_small_objects(source)]
-    resolved, splits = resolve_crops(
+    resolved, splits = resolve_splits(
         source.root, source.classes, splits, problems, eval_only=options.eval_only
     )
     shape = choose_shape(options, None)
@@ -68,53 +65,39 @@ def open_crops(source: Source, options: ExampleOptions, *, format: str) -> Examp
         examples, unread = _read_splits(source, splits, shape, workers=options.workers)
         problems += unread
     else:
-        examples = lazy_crops(source, splits, shape)
-    return ExampleSet(
-        root=source.root,
-        format=format,
-        kind="pictures",
-        classes=resolved.classes,
-        shape=shape,
-        splits=examples,
-        problems=(*problems, *resolved.problems),
-    )
+        examples = {split: LazyCrops(source, images, shape) for split, images in splits.items()}
+    reported = (*problems, *resolved.problems)
+    return ExampleSet(source.root, format, "pictures", resolved.classes, shape, examples, problems=reported)
 
 
 def _crops(record: Record) -> ImageCrops | None:
     """Return the crops of an image; None if it has no usable object."""
-    usable = np.flatnonzero(_candidates(record) & ~_is_small(record))
+    usable = np.flatnonzero(_usable_and_small(record)[0])
     if not len(usable):
         return None
     keys = tuple(f"{record.key}#{index}" for index in usable.tolist())
-    labels = record.target.labels[usable]
-    return ImageCrops(record=record, boxes=_with_margin(record)[usable], labels=labels, keys=keys)
-
-
-def _candidates(record: Record) -> Bools:
-    return ~record.target.crowd & ~record.target.difficult
-
-
-def _is_small(record: Record) -> Bools:
-    boxes = record.target.boxes
-    small: Bools = (boxes[:, 2:] - boxes[:, :2]).min(axis=1) < SMALLEST_SIDE
-    return small
-
-
-def _with_margin(record: Record) -> Ints:
-    boxes = record.target.boxes.astype(np.float64)
+    boxes = record.target.boxes[usable].astype(np.float64)
     margin = MARGIN * (boxes[:, 2:] - boxes[:, :2])
     wide = np.concatenate([np.floor(boxes[:, :2] - margin), np.ceil(boxes[:, 2:] + margin)], axis=1)
     clipped: Ints = np.clip(wide, 0, [record.width, record.height] * 2).astype(np.int64)
-    return clipped
+    return ImageCrops(record=record, boxes=clipped, labels=record.target.labels[usable], keys=keys)
+
+
+def _usable_and_small(record: Record) -> tuple[Bools, Bools]:
+    """Return masks of the objects that are used, and of those that would be if they were not too small."""
+    target = record.target
+    candidates = ~target.crowd & ~target.difficult
+    small = (target.boxes[:, 2:] - target.boxes[:, :2]).min(axis=1) < SMALLEST_SIDE
+    return candidates & ~small, candidates & small
 
 
 def _small_objects(source: Source) -> list[Problem]:
     records = [record for split in source.splits.values() for record in split]
-    count = sum(int((_candidates(record) & _is_small(record)).sum()) for record in records)
+    count = sum(int(_usable_and_small(record)[1].sum()) for record in records)
     if not count:
         return []
     message = f"{count} objects have a side under {SMALLEST_SIDE} pixels, too small for a crop"
-    return [Problem(kind="box-small", file=str(source.root), what=message, action="left out", count=count)]
+    return [Problem("box-small", str(source.root), message, "left out", count=count)]
 
 
 def _read_splits(
@@ -128,8 +111,7 @@ def _read_splits(
         if len(crops):
             examples[split] = crops
         problems += [
-            Problem(kind="unreadable-image", file=str(source.root), what=message, action="left out")
-            for message in skipped
+            Problem("unreadable-image", str(source.root), message, "left out") for message in skipped
         ]
     if "train" not in examples:
         raise DataError(f"{source.root}: has nothing to train on", advice=f"the first problem: {problems[0]}")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from boxcrew.data.checks.problem import Kind, Problem
 from boxcrew.data.detection.source import SPLITS
 from boxcrew.data.examples.columns import (
     Column,
+    LabelParser,
+    are_few,
     column_doubts,
     encode_columns,
     is_row_index,
@@ -33,9 +36,8 @@ from boxcrew.data.examples.example_set import (
     ExampleSet,
     InMemory,
 )
-from boxcrew.data.examples.label_parser import LabelParser, are_few, number_of
-from boxcrew.data.examples.labelled import hold_out_mask, made_split_problem, resolve_classes, unusable_split
-from boxcrew.data.examples.table import Table, problem_at, read_table
+from boxcrew.data.examples.labelled import hold_out, resolve_splits, unusable_split
+from boxcrew.data.examples.table import Table, number_of, problem_at, read_table
 from boxcrew.data.folders import names_in, split_of_folder, stem_of, suffix_of
 
 _MOST_CLASSES = 100  # up to so many different labels are always classes, unless they are measurements
@@ -50,16 +52,13 @@ class CsvFormat(ExampleFormat):
     """
 
     name = "csv"
+    looked_for = "a .csv file with a header, or train.csv"
 
     @classmethod
     def detect(cls, path: Path) -> bool:
         if path.is_file():
             return suffix_of(path.name) == ".csv"
         return any(file.is_file() for files in _files(path).values() for file in files)
-
-    @classmethod
-    def looked_for(cls) -> str:
-        return "a .csv file with a header, or train.csv"
 
     @classmethod
     def open(cls, path: Path, options: ExampleOptions) -> ExampleSet:
@@ -70,52 +69,40 @@ class CsvFormat(ExampleFormat):
         parser = _label_parser(tables[main], label, known)
         tables, mistakes = _without_mistakes(tables, label, parser)
         problems += mistakes
-        names, labels = _classes(tables, label, parser)
+        names, labelled = _classes(tables, label, parser)
         row_indices = _row_index_columns(tables[main], label, known)
-        if "val" not in tables and main == "train":
-            contents = _contents(tables["train"], row_indices)
-            mask = hold_out_mask(contents, labels["train"], seed=options.seed)
-            tables, labels = _hold_out(tables, labels, mask)
-            problems += made_split_problem(path, mask, seed=options.seed)
-        resolved = resolve_classes(path, names, labels, problems, eval_only=options.eval_only)
+        labelled, made = hold_out(
+            path, labelled, lambda train: _contents(train, row_indices), seed=options.seed
+        )
+        problems += made
+        resolved, labelled = resolve_splits(path, names, labelled, problems, eval_only=options.eval_only)
         if known:
             columns = known["columns"]
-            require_columns(tables[main], columns)
+            require_columns(labelled[main], columns)
         else:
-            columns = _learn_columns(tables[main], label, row_indices, problems)
+            columns = _learn_columns(labelled[main], label, row_indices, problems)
         splits = {}
-        for split in (split for split in SPLITS if split in tables):
-            kept = resolved.numbers[labels[split]] >= 0
-            table = tables[split].select(kept)
-            if len(table):
-                problems += value_problems(table, columns)
-                words = {column["name"]: table.column(column["name"]) for column in columns}
-                keys = [f"{table.file.name}:{line}" for line in table.lines]
-                inputs = encode_columns(columns, words, len(table))
-                splits[split] = InMemory(inputs, resolved.numbers[labels[split][kept]], keys)
+        for split, table in labelled.items():
+            problems += value_problems(table, columns)
+            words = {column["name"]: table.column(column["name"]) for column in columns}
+            keys = [f"{table.file.name}:{line}" for line in table.lines]
+            splits[split] = InMemory(encode_columns(columns, words, len(table)), table.labels, keys)
+        encoding = {"columns": list(columns), "label": label, "reading": parser.to_json()}
+        classes, shape, reported = resolved.classes, (num_features(columns),), (*problems, *resolved.problems)
         return ExampleSet(
-            root=path,
-            format=cls.name,
-            kind="numbers",
-            classes=resolved.classes,
-            shape=(num_features(columns),),
-            splits=splits,
-            problems=(*problems, *resolved.problems),
-            encoding={"columns": list(columns), "label": label, "reading": parser.to_json()},
+            path, cls.name, "numbers", classes, shape, splits, problems=reported, encoding=encoding
         )
 
 
-def _hold_out(
-    tables: dict[str, Table], labels: dict[str, Ints], mask: Bools
-) -> tuple[dict[str, Table], dict[str, Ints]]:
-    """Move the training rows of `mask`, if any, to a validation split."""
-    if not mask.any():
-        return tables, labels
-    masks = {"train": ~mask, "val": mask}
-    return (
-        tables | {split: tables["train"].select(rows) for split, rows in masks.items()},
-        labels | {split: labels["train"][rows] for split, rows in masks.items()},
-    )
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _LabelledTable(Table):
+    labels: Ints  # (N,) of the rows
+
+    def select(self, mask: Bools) -> Self:
+        return replace(super().select(mask), labels=self.labels[mask])
+
+    def with_labels(self, labels: Ints) -> Self:
+        return replace(self, labels=labels)
 
 
 def _contents(table: Table, row_indices: Collection[str]) -> list[str]:
@@ -142,12 +129,19 @@ def _read(path: Path, label: str | None, *, eval_only: bool) -> tuple[dict[str, 
 
     The training table comes first; with `eval_only` it may be absent.
     """
-    files = {"train": path} if path.is_file() else _one_each(path, _files(path))
+    by_split = {"train": [path]} if path.is_file() else _files(path)
+    for split, of_split in by_split.items():
+        if len(of_split) > 1:
+            names = " and ".join(file.name for file in of_split)
+            raise DataError(f"{path}: {names} are both files of split {split}", advice="remove one of them")
+    files = {split: file for split, (file,) in by_split.items()}
     first = next(iter(files), None)
     if first is None or (first != "train" and not eval_only):
-        raise DataError(f"{path}: has no CSV file to train on", advice=f"looked for {CsvFormat.looked_for()}")
+        raise DataError(f"{path}: has no CSV file to train on", advice=f"looked for {CsvFormat.looked_for}")
     main, problems = read_table(files.pop(first))
-    label = _label_column(main, label)
+    label = main.names[-1] if label is None else label
+    if label not in main.names:
+        raise DataError(f"{main.file}: has no column {label!r}", advice=suggest(label, main.names))
     main, unlabelled = _labelled_rows(main, label)
     problems += unlabelled
     _require_rows(main, problems)
@@ -167,14 +161,6 @@ def _files(folder: Path) -> dict[str, list[Path]]:
         if suffix_of(name) == ".csv" and (split := split_of_folder(stem_of(name))):
             files[split].append(folder / name)
     return {split: files[split] for split in SPLITS if split in files}
-
-
-def _one_each(folder: Path, files: Mapping[str, Sequence[Path]]) -> dict[str, Path]:
-    for split, of_split in files.items():
-        if len(of_split) > 1:
-            names = " and ".join(file.name for file in of_split)
-            raise DataError(f"{folder}: {names} are both files of split {split}", advice="remove one of them")
-    return {split: file for split, (file,) in files.items()}
 
 
 def _read_split(split: str, file: Path, train: Table, label: str) -> tuple[Table | None, list[Problem]]:
@@ -214,14 +200,6 @@ def _require_rows(train: Table, problems: Sequence[Problem]) -> None:
         raise DataError(f"{train.file}: has no rows to train on", advice=first)
 
 
-def _label_column(table: Table, name: str | None) -> str:
-    if name is None:
-        return table.names[-1]
-    if name not in table.names:
-        raise DataError(f"{table.file}: has no column {name!r}", advice=suggest(name, table.names))
-    return name
-
-
 def _labelled_rows(table: Table, label: str) -> tuple[Table, list[Problem]]:
     missing = missing_mask(table.column(label))
     if not missing.any():
@@ -246,15 +224,12 @@ def _refuse_measurements(train: Table, label: str) -> None:
     fractional = [row for row, value in enumerate(values) if value is not None and not value.is_integer()]
     if not fractional or not are_few(len(values) - len(numbers), len(values)):
         return
-    num_different = len({*numbers})
+    num_different, first = len({*numbers}), fractional[0]
     if num_different > min(_MOST_CLASSES, len(numbers) * _MEASURED):
-        first = fractional[0]
-        raise DataError(
-            f"{train.file}: column {label!r} has labels that are not integers, such as {values[first]:g}"
-            f" (line {train.lines[first]}), and {num_different} different ones in {len(numbers)} rows;"
-            " regression is not supported",
-            advice=f"{_CHOOSE}, or turn ranges into classes",
-        )
+        labels = f"labels that are not integers, such as {values[first]:g} (line {train.lines[first]})"
+        counts = f"{num_different} different ones in {len(numbers)} rows"
+        message = f"column {label!r} has {labels}, and {counts}; regression is not supported"
+        raise DataError(f"{train.file}: {message}", advice=f"{_CHOOSE}, or turn ranges into classes")
 
 
 def _without_mistakes(
@@ -284,8 +259,8 @@ def _mask(table: Table, rows: Sequence[int]) -> Bools:
 
 def _classes(
     tables: Mapping[str, Table], label: str, parser: LabelParser
-) -> tuple[list[str], dict[str, Ints]]:
-    """Return the class names, sorted, and the labels by split. Raises `DataError` if names hardly repeat."""
+) -> tuple[list[str], dict[str, _LabelledTable]]:
+    """Return the class names, sorted, and the labelled tables. Raises `DataError` if names hardly repeat."""
     names = {split: [*map(parser.class_name, table.column(label))] for split, table in tables.items()}
     main = next(iter(tables))
     num_classes, num_rows = len(set(names[main])), len(names[main])
@@ -296,10 +271,11 @@ def _classes(
         raise DataError(f"{tables[main].file}: {message}", advice=_CHOOSE)
     classes = sorted({name for of_split in names.values() for name in of_split}, key=parser.sort_key)
     numbers = {name: number for number, name in enumerate(classes)}
-    return classes, {
-        split: np.array([numbers[name] for name in of_split], dtype=np.int64)
-        for split, of_split in names.items()
-    }
+    labelled = {}
+    for split, table in tables.items():
+        labels = np.array([numbers[name] for name in names[split]], dtype=np.int64)
+        labelled[split] = _LabelledTable(**vars(table), labels=labels)
+    return classes, labelled
 
 
 def _learn_columns(
@@ -316,17 +292,11 @@ def _learn_columns(
             columns.append(column)
             problems += column_doubts(train, column)
             continue
-        problems.append(_useless_column(train, name, is_row_index=name in row_indices))
+        constant = f"is the same in all training rows: {words[0] or 'empty'}"
+        message = f"column {name!r} {'only counts the rows' if name in row_indices else constant}"
+        kind: Kind = "column-numbering" if name in row_indices else "column-constant"
+        problems.append(Problem(kind, train.file.name, message, "left out", value=name))
     if not columns:
-        raise DataError(
-            f"{train.file}: has no column besides {label!r} to learn from",
-            advice="give columns that differ between rows",
-        )
+        message = f"{train.file}: has no column besides {label!r} to learn from"
+        raise DataError(message, advice="give columns that differ between rows")
     return columns
-
-
-def _useless_column(train: Table, name: str, *, is_row_index: bool) -> Problem:
-    kind: Kind = "column-numbering" if is_row_index else "column-constant"
-    constant = f"is the same in all training rows: {train.column(name)[0] or 'empty'}"
-    message = f"column {name!r} {'only counts the rows' if is_row_index else constant}"
-    return Problem(kind=kind, file=train.file.name, what=message, value=name, action="left out")

@@ -11,7 +11,7 @@ from boxcrew.core.errors import DataError
 from boxcrew.core.types import Image, Target
 from boxcrew.core.units import counted
 from boxcrew.data.checks.problem import Problem
-from boxcrew.data.checks.scan import ScannedFile, scan_files
+from boxcrew.data.checks.scan import scan_records
 from boxcrew.data.detection.source import SPLITS, Record
 from boxcrew.data.examples.class_folders import (
     ClassFolder,
@@ -22,15 +22,14 @@ from boxcrew.data.examples.class_folders import (
     outside_problems,
     unlistable_problems,
 )
-from boxcrew.data.examples.crops import ImageCrops, lazy_crops, resolve_crops
+from boxcrew.data.examples.crops import CropList, ImageCrops, LazyCrops, Shape, choose_shape
 from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleFormat, ExampleOptions, ExampleSet
-from boxcrew.data.examples.labelled import hold_out
-from boxcrew.data.examples.shapes import Shape, choose_shape
+from boxcrew.data.examples.labelled import hold_out, resolve_splits
 from boxcrew.data.folders import files_below, names_in, require_folder, split_of_folder, suffix_of
 from boxcrew.data.images.reading import IMAGE_SUFFIXES, ImageError, read_header, read_image
 
 _NO_BOXES = Target.of([], [])
-Splits = dict[str, list[ImageCrops]]
+Splits = dict[str, CropList]
 
 
 @EXAMPLE_FORMATS.register("folder")
@@ -38,6 +37,7 @@ class FolderFormat(ExampleFormat):
     """Images of any size, which are all resized to one shape; the aspect ratio is not kept."""
 
     name = "folder"
+    looked_for = "images in one folder, or in a folder for each class, with or without train/ and val/ above"
 
     @classmethod
     def detect(cls, path: Path) -> bool:
@@ -46,36 +46,26 @@ class FolderFormat(ExampleFormat):
         return has_class_folders(path, IMAGE_SUFFIXES) or _holds_images(path)
 
     @classmethod
-    def looked_for(cls) -> str:
-        return "images in one folder, or in a folder for each class, with or without train/ and val/ above"
-
-    @classmethod
     def open(cls, path: Path, options: ExampleOptions) -> ExampleSet:
         require_folder(path, "image folder")
         names, splits, problems = _find(path)
         if not splits:
-            advice = f"the first problem: {problems[0]}" if problems else f"looked for {cls.looked_for()}"
+            advice = f"the first problem: {problems[0]}" if problems else f"looked for {cls.looked_for}"
             raise DataError(f"{path}: has no usable image in a folder of its class", advice=advice)
         splits, made = _hold_out(path, splits, seed=options.seed)
         splits, unusable = _readable(path, splits, workers=options.workers)
         splits, made_again = _hold_out(path, splits, seed=options.seed)  # if no validation image was readable
         problems += (*made, *unusable, *made_again)
-        resolved, splits = resolve_crops(path, names, splits, problems, eval_only=options.eval_only)
+        resolved, splits = resolve_splits(path, names, splits, problems, eval_only=options.eval_only)
         sizes = Counter(
             (image.record.height, image.record.width) for images in splits.values() for image in images
         )
         shape = choose_shape(options, (*next(iter(sizes)), 3) if len(sizes) == 1 else None)
         if options.size is None and options.shape is None:
             problems += _resized(path, sizes, shape)
-        return ExampleSet(
-            root=path,
-            format=cls.name,
-            kind="pictures",
-            classes=resolved.classes,
-            shape=shape,
-            splits=lazy_crops(_FileReader(), splits, shape),
-            problems=(*problems, *resolved.problems),
-        )
+        examples = {split: LazyCrops(_FileReader(), images, shape) for split, images in splits.items()}
+        reported = (*problems, *resolved.problems)
+        return ExampleSet(path, cls.name, "pictures", resolved.classes, shape, examples, problems=reported)
 
 
 class _FileReader:
@@ -99,9 +89,9 @@ def _find(root: Path) -> tuple[list[str], Splits, list[Problem]]:
                 image = _entire_image(file, key, names.index(folder.label))
             except ImageError as error:
                 message = error.message.removeprefix(f"{file}: ")
-                problems.append(Problem(kind=error.kind, file=key, what=message, action="left out"))
+                problems.append(Problem(error.kind, key, message, "left out"))
             else:
-                splits.setdefault(folder.split or "train", []).append(image)
+                splits.setdefault(folder.split or "train", CropList()).append(image)
     return names, splits, problems
 
 
@@ -109,12 +99,10 @@ def _folders(root: Path) -> list[ClassFolder]:
     """Return the class folders. Images without any are all of one class, named after the root."""
     folders = class_folders(root)
     if _holds_images(root) and not has_class_folders(root, IMAGE_SUFFIXES):
-        return [ClassFolder(split=None, label=root.resolve().name, path=root)]
+        return [ClassFolder(None, root.resolve().name, root)]
     if all(folder.split is None and split_of_folder(folder.label) for folder in folders):
-        return [
-            ClassFolder(split=split_of_folder(folder.label), label=root.resolve().name, path=folder.path)
-            for folder in folders
-        ]
+        label = root.resolve().name
+        return [ClassFolder(split_of_folder(folder.label), label, folder.path) for folder in folders]
     return folders
 
 
@@ -143,27 +131,21 @@ def _other_files(root: Path, folder: ClassFolder) -> list[Problem]:
     listed = list_names(names)
     message = f"holds {len(names)} files whose names are not those of images: {listed}"
     folder_name = folder.path.relative_to(root).as_posix()
-    return [Problem(kind="not-an-image", file=folder_name, what=message, value=listed, action="noted")]
+    return [Problem("not-an-image", folder_name, message, "noted", value=listed)]
 
 
 def _hold_out(root: Path, splits: Splits, *, seed: int) -> tuple[Splits, tuple[Problem, ...]]:
-    return hold_out(
-        root, splits, lambda image: image.record.key, lambda image: int(image.labels[0]), seed=seed
-    )
+    return hold_out(root, splits, lambda train: [image.record.key for image in train], seed=seed)
 
 
 def _readable(root: Path, splits: Splits, *, workers: int) -> tuple[Splits, tuple[Problem, ...]]:
     """Leave out unreadable images, copies of images in an earlier split, and splits that are then empty."""
-    files = [
-        ScannedFile(image.record.key, image.record.path, split)
-        for split in SPLITS
-        for image in splits.get(split, ())
-        if image.record.path
-    ]
-    problems = scan_files(root, files, workers=workers)
+    records = {split: [image.record for image in splits.get(split, ())] for split in SPLITS}
+    problems = scan_records(root, records, workers=workers)
     lost = {problem.file for problem in problems if problem.action == "left out"}
     readable = {
-        split: [image for image in images if image.record.key not in lost] for split, images in splits.items()
+        split: CropList(image for image in images if image.record.key not in lost)
+        for split, images in splits.items()
     }
     return {split: images for split, images in readable.items() if images}, problems
 
@@ -176,6 +158,4 @@ def _resized(root: Path, sizes: Counter[tuple[int, int]], shape: Shape) -> list[
     count, (first_height, first_width) = sizes.total(), min(sizes)
     old = f"{len(sizes)} sizes" if len(sizes) > 1 else f"{first_width} x {first_height} pixels"
     message = f"{counted(count, 'image')} of {old} become {width} x {height}; size= sets another side"
-    return [
-        Problem(kind="image-resized", file=str(root), what=message, value=old, action="repaired", count=count)
-    ]
+    return [Problem("image-resized", str(root), message, "repaired", value=old, count=count)]

@@ -14,6 +14,7 @@ import numpy as np
 
 from boxcrew.core.errors import DataError
 from boxcrew.data.checks.problem import Problem
+from boxcrew.data.examples.crops import Shape, choose_shape, resize_to
 from boxcrew.data.examples.example_set import (
     EXAMPLE_FORMATS,
     Array,
@@ -22,13 +23,7 @@ from boxcrew.data.examples.example_set import (
     ExampleSet,
     InMemory,
 )
-from boxcrew.data.examples.labelled import (
-    hold_out_mask,
-    made_split_problem,
-    resolve_splits,
-    unusable_split,
-)
-from boxcrew.data.examples.shapes import Shape, choose_shape, resize_to
+from boxcrew.data.examples.labelled import hold_out, resolve_splits, unusable_split
 from boxcrew.data.folders import numbered_lines, require_folder
 from boxcrew.data.images.cache import Pixels
 
@@ -47,43 +42,30 @@ class IdxFormat(ExampleFormat):
     """
 
     name = "idx"
+    looked_for = "train-images-idx3-ubyte with train-labels-idx1-ubyte, with or without .gz"
 
     @classmethod
     def detect(cls, path: Path) -> bool:
         return path.is_dir() and _find(path, "train", "images", 3) is not None
 
     @classmethod
-    def looked_for(cls) -> str:
-        return "train-images-idx3-ubyte with train-labels-idx1-ubyte, with or without .gz"
-
-    @classmethod
     def open(cls, path: Path, options: ExampleOptions) -> ExampleSet:
         require_folder(path, "IDX")
         splits, unread = _read_splits(path)
         if "train" not in splits:
-            raise DataError(f"{path}: has no IDX files to train on", advice=f"looked for {cls.looked_for()}")
-        names, train = _names(path, splits), splits["train"]
-        keys = [train.key(index) for index in range(len(train))]
-        mask = hold_out_mask(keys, train.labels, seed=options.seed, share=VAL_SHARE)
-        if mask.any():
-            splits |= {"train": train.select(~mask), "val": train.select(mask)}
-        height, width = train.inputs.shape[1:]
+            raise DataError(f"{path}: has no IDX files to train on", advice=f"looked for {cls.looked_for}")
+        names = _names(path, splits)
+        splits, made = hold_out(path, splits, InMemory.all_keys, seed=options.seed, share=VAL_SHARE)
+        height, width = splits["train"].inputs.shape[1:]
         shape = choose_shape(options, (height, width, 1))
         splits = {
             split: InMemory(_resized(examples.inputs, shape), examples.labels, examples.keys)
             for split, examples in splits.items()
         }
-        problems = (*unread, *made_split_problem(path, mask, seed=options.seed))
+        problems = (*unread, *made)
         resolved, splits = resolve_splits(path, names, splits, problems, eval_only=options.eval_only)
-        return ExampleSet(
-            root=path,
-            format=cls.name,
-            kind="pictures",
-            classes=resolved.classes,
-            shape=shape,
-            splits=splits,
-            problems=(*problems, *resolved.problems),
-        )
+        reported = (*problems, *resolved.problems)
+        return ExampleSet(path, cls.name, "pictures", resolved.classes, shape, splits, problems=reported)
 
 
 def _find(root: Path, prefix: str, content: str, num_axes: int) -> Path | None:
@@ -106,11 +88,10 @@ def _read_splits(root: Path) -> tuple[dict[str, InMemory], list[Problem]]:
         except DataError as error:
             if split == "train":
                 raise
-            problems.append(
-                unusable_split(split, file, error.message, "unreadable-image")
-                if error.message.startswith(f"{file}: ")
-                else unusable_split(split, labels_file, error.message, "label-missing")
-            )
+            if error.message.startswith(f"{file}: "):
+                problems.append(unusable_split(split, file, error.message, "unreadable-image"))
+            else:
+                problems.append(unusable_split(split, labels_file, error.message, "label-missing"))
     return splits, problems
 
 
@@ -121,10 +102,8 @@ def _read_split(split: str, file: Path, labels_file: Path) -> InMemory:
         raise DataError(message, advice="put it into the same folder")
     images, labels = read_idx(file, num_axes=3), read_idx(labels_file, num_axes=1)
     if len(images) != len(labels):
-        raise DataError(
-            f"{labels_file}: has {len(labels)} labels, but {file.name} has {len(images)} images",
-            advice="take both files from the same release",
-        )
+        message = f"{labels_file}: has {len(labels)} labels, but {file.name} has {len(images)} images"
+        raise DataError(message, advice="take both files from the same release")
     if not images.size:
         raise DataError(f"{file}: has no images", advice=_GET_AGAIN)
     return InMemory(images, labels.astype(np.int64), split)
@@ -154,9 +133,8 @@ def _read_shape(file: Path, opened: IO[bytes], num_axes: int) -> tuple[int, ...]
         type_ = _TYPES.get(start[2], hex(start[2]))
         raise DataError(f"{file}: holds numbers of type {type_}, not bytes", advice="save them as uint8")
     if start[3] != num_axes:
-        raise DataError(
-            f"{file}: has {start[3]} axes, not {num_axes}", advice="are image and label files swapped?"
-        )
+        message = f"{file}: has {start[3]} axes, not {num_axes}"
+        raise DataError(message, advice="are image and label files swapped?")
     sizes = opened.read(4 * num_axes)
     if len(sizes) < 4 * num_axes:
         raise DataError(f"{file}: ends within its header", advice=_GET_AGAIN)
@@ -166,26 +144,16 @@ def _read_shape(file: Path, opened: IO[bytes], num_axes: int) -> tuple[int, ...]
 def _names(root: Path, splits: Mapping[str, InMemory]) -> list[str]:
     """Return the class names of the labels 0, 1, 2, … The file must name all labels of training."""
     largest = {split: int(examples.labels.max()) for split, examples in splits.items()}
-    file = root / "classes.txt"
-    names = _read_names(file) if file.is_file() else []
+    file, names = root / "classes.txt", dict[str, int]()  # by name, its line
+    for number, name in numbered_lines(file).items() if file.is_file() else ():
+        if name in names:
+            message = f"{file}: names {name!r} twice, in lines {names[name]} and {number}"
+            raise DataError(message, advice="give each class its own name")
+        names[name] = number
     if file.is_file() and len(names) <= largest["train"]:
-        raise DataError(
-            f"{file}: names {len(names)} classes, but there are labels up to {largest['train']}",
-            advice="give one name a line, the first for label 0",
-        )
+        message = f"{file}: names {len(names)} classes, but there are labels up to {largest['train']}"
+        raise DataError(message, advice="give one name a line, the first for label 0")
     return [*names, *map(str, range(len(names), max(largest.values()) + 1))]
-
-
-def _read_names(file: Path) -> list[str]:
-    first: dict[str, int] = {}
-    for number, name in numbered_lines(file).items():
-        if name in first:
-            raise DataError(
-                f"{file}: names {name!r} twice, in lines {first[name]} and {number}",
-                advice="give each class its own name",
-            )
-        first[name] = number
-    return list(first)
 
 
 def _resized(images: Array, shape: Shape) -> Array:

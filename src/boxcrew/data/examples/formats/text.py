@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,13 +28,8 @@ from boxcrew.data.examples.example_set import (
     ExampleSet,
     InMemory,
 )
-from boxcrew.data.examples.labelled import (
-    hold_out,
-    resolve_splits,
-    unusable_split,
-)
-from boxcrew.data.examples.plain_text import read_utf8
-from boxcrew.data.folders import files_below, names_in, split_of_file, stem_of, suffix_of
+from boxcrew.data.examples.labelled import hold_out, resolve_splits, unusable_split
+from boxcrew.data.folders import files_below, names_in, read_utf8, split_of_file, stem_of, suffix_of
 from boxcrew.data.images.reading import IMAGE_SUFFIXES
 
 TEXT_SUFFIXES = frozenset({".txt"})
@@ -49,6 +44,7 @@ class TextFormat(ExampleFormat):
     """
 
     name = "text"
+    looked_for = "a .txt file, or .txt files for each class"
 
     @classmethod
     def detect(cls, path: Path) -> bool:
@@ -62,12 +58,9 @@ class TextFormat(ExampleFormat):
         return not has_images and not any(other.detect(path) for other in others)
 
     @classmethod
-    def looked_for(cls) -> str:
-        return "a .txt file, or .txt files for each class"
-
-    @classmethod
     def open(cls, path: Path, options: ExampleOptions) -> ExampleSet:
-        files = _files_to_read(path)
+        in_class_folders = path.is_dir() and has_several_classes(path, TEXT_SUFFIXES)
+        files = [path] if path.is_file() else [] if in_class_folders else _files(path)
         splits = {split_of_file(file.stem): file for file in files}
         if len(files) == 1:
             return open_corpus(path, {"train": read_utf8(files[0])}, options, format=cls.name)
@@ -76,7 +69,7 @@ class TextFormat(ExampleFormat):
             opened = open_corpus(path, texts, options, format=cls.name)
             return replace(opened, problems=(*unread, *opened.problems))
         if not files and not has_class_folders(path, TEXT_SUFFIXES):
-            raise DataError(f"{path}: has no text files", advice=f"looked for {cls.looked_for()}")
+            raise DataError(f"{path}: has no text files", advice=f"looked for {cls.looked_for}")
         return _open_classes(path, files, options)
 
 
@@ -85,13 +78,6 @@ class _Text(NamedTuple):
     label: str
     key: str
     text: str  # not empty
-
-
-def _files_to_read(path: Path) -> list[Path]:
-    """Return the text files, or none if the texts are in class folders."""
-    if path.is_file():
-        return [path]
-    return [] if has_several_classes(path, TEXT_SUFFIXES) else _files(path)
 
 
 def _files(folder: Path) -> list[Path]:
@@ -129,52 +115,40 @@ def split_texts(content: str, unit: Unit) -> Iterator[tuple[int, str]]:
 def _open_classes(root: Path, files: Sequence[Path], options: ExampleOptions) -> ExampleSet:
     problems: list[Problem] = []
     unit: Unit = "line" if files else "file"
-    if files:
-        names = [file.stem for file in files]
-        texts = list(_lines(root, files, problems))
-    else:
-        names = sorted({folder.label for folder in class_folders(root)})
-        texts = list(_files_of_classes(root, problems))
-    splits = {split: [text for text in texts if text.split == split] for split in {t.split for t in texts}}
-    length = _length([text.text for text in texts], options)
-    numbers = {name: number for number, name in enumerate(names)}
+    texts = list(_lines(root, files, problems) if files else _files_of_classes(root, problems))
+    names = [file.stem for file in files] or sorted({folder.label for folder in class_folders(root)})
+    known = options.encoding if options.encoding and "length" in options.encoding else None
+    longest = max((len(text.text) for text in texts), default=0)
+    length = int(known["length"]) if known else min(longest, options.length)
+
+    def cut(samples: InMemory) -> list[str]:
+        return [text[:length] for text in samples.inputs]
+
     # Keyed by their truncated text, so that texts which become equal inputs stay in one split.
-    splits, made = hold_out(
-        root, splits, lambda text: text.text[:length], lambda text: numbers[text.label], seed=options.seed
-    )
-    vocabulary = _known_vocabulary(options) or fixed_length_vocabulary(
-        (text.text[:length] for text in splits.get("train", ())), length=length, unit=unit
-    )
+    splits, made = hold_out(root, _by_split(texts, names), cut, seed=options.seed)
+    train = cut(splits["train"]) if "train" in splits else ()
+    vocabulary = known or fixed_length_vocabulary(train, length=length, unit=unit)
     problems += (*made, *truncated_texts(str(root), ((t.key, t.text) for t in texts), length))
     encoded = {
-        split: InMemory(
-            encode_texts(vocabulary, [text.text for text in of_split]),
-            np.array([numbers[text.label] for text in of_split], dtype=np.int64),
-            [text.key for text in of_split],
-        )
-        for split, of_split in splits.items()
+        split: InMemory(encode_texts(vocabulary, samples.inputs.tolist()), samples.labels, samples.keys)
+        for split, samples in splits.items()
     }
     resolved, examples = resolve_splits(root, names, encoded, problems, eval_only=options.eval_only)
+    name, classes, reported = TextFormat.name, resolved.classes, (*problems, *resolved.problems)
     return ExampleSet(
-        root=root,
-        format=TextFormat.name,
-        kind="tokens",
-        classes=resolved.classes,
-        shape=(length,),
-        splits=examples,
-        problems=(*problems, *resolved.problems),
-        encoding=vocabulary,
+        root, name, "tokens", classes, (length,), examples, problems=reported, encoding=vocabulary
     )
 
 
-def _known_vocabulary(options: ExampleOptions) -> Mapping[str, Any] | None:
-    return options.encoding if options.encoding and "length" in options.encoding else None
-
-
-def _length(texts: Sequence[str], options: ExampleOptions) -> int:
-    """Return the length a network was trained with, or that of the longest text, at most `options.length`."""
-    known = _known_vocabulary(options)
-    return int(known["length"]) if known else min(max(map(len, texts), default=0), options.length)
+def _by_split(texts: Sequence[_Text], names: Sequence[str]) -> dict[str, InMemory]:
+    """Return the samples of each split; their inputs are the texts themselves."""
+    splits, numbers = {}, {name: number for number, name in enumerate(names)}
+    for split in sorted({text.split for text in texts}):
+        chosen = [text for text in texts if text.split == split]
+        labels = np.array([numbers[text.label] for text in chosen], dtype=np.int64)
+        inputs = np.array([text.text for text in chosen], dtype=np.object_)
+        splits[split] = InMemory(inputs, labels, [text.key for text in chosen])
+    return splits
 
 
 def _lines(root: Path, files: Iterable[Path], problems: list[Problem]) -> Iterator[_Text]:
@@ -205,7 +179,7 @@ def _read(root: Path, file: Path, problems: list[Problem]) -> str:
         message = error.message.removeprefix(f"{file}: ")
     if not text.strip():
         name = file.relative_to(root).as_posix()
-        problems.append(Problem(kind="text-unreadable", file=name, what=message, action="left out"))
+        problems.append(Problem("text-unreadable", name, message, "left out"))
     return text
 
 
@@ -216,6 +190,4 @@ def truncated_texts(source: str, texts: Iterable[tuple[str, str]], length: int) 
         return ()
     count = len(keys)
     message = f"{counted(count, 'text')} cut to length={length}; the first: {keys[0]}"
-    return (
-        Problem(kind="text-cut", file=source, what=message, value=str(count), action="repaired", count=count),
-    )
+    return (Problem("text-cut", source, message, "repaired", value=str(count), count=count),)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boxcrew.data.detection.annotations import Object
-from boxcrew.data.detection.label_tables import read_tables
+from boxcrew.data.detection.formats.yolo import read_tables
 
 NUMBERS = st.floats(-2, 2).map(repr) | st.sampled_from(["0", "1e-3", "+.5", "7.", "1E0"])
 LINES = st.tuples(st.integers(0, 9).map(str), NUMBERS, NUMBERS, NUMBERS, NUMBERS)

@@ -7,7 +7,7 @@ from boxcrew.data.embedded.shelf.brush import Brush, silhouette
 from boxcrew.data.embedded.shelf.design import Design, Traits
 from boxcrew.data.embedded.shelf.distractors import DISTRACTORS
 from boxcrew.data.embedded.shelf.geometry import Tilt, unit_pose
-from boxcrew.data.embedded.shelf.products import CLASSES, PRODUCTS
+from boxcrew.data.embedded.shelf.layout import CLASSES, PRODUCTS
 
 DESIGNS = [pytest.param(d, id=f"{name}{k}") for name, ds in PRODUCTS.items() for k, d in enumerate(ds)]
 DESIGNS += [pytest.param(d, id=f"distractor{k}") for k, d in enumerate(DISTRACTORS)]
@@ -37,7 +37,7 @@ def test_the_painting_fills_the_outline(design: Design) -> None:
         vertices = np.concatenate(outline)
         low, high = vertices.min(axis=0), vertices.max(axis=0)
         pose = unit_pose(low, high, Tilt()).scaled(120, np.array([64.0, 64.0]))
-        mask = silhouette(pose.apply(vertices), map(len, outline), 128, 128)
+        mask = silhouette(pose.apply(vertices), [len(part) for part in outline], 128, 128)
         patches = [np.full((128, 128, 3), ground, dtype=np.uint8) for ground in (0, 255)]
         for patch in patches:
             design.paint(Brush(patch, pose, np.random.default_rng(seed)), outline, traits)

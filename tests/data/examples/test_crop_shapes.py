@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from boxcrew.data.examples.crops import Shape, choose_shape, resize_to
 from boxcrew.data.examples.example_set import ExampleOptions
-from boxcrew.data.examples.shapes import Shape, choose_shape, resize_to
 
 
 @pytest.mark.parametrize(
