@@ -1,34 +1,25 @@
-"""Layouts: which devices compute, in how many processes, and where the parameters live."""
+"""Layouts: which devices compute what share of a step, in how many processes, and where parameters live."""
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from boxcrew.core.errors import UsageError
 from boxcrew.hardware.machine import Device, Machine
+from boxcrew.plan.candidate import Candidate
 from boxcrew.plan.plan import Strategy
 from boxcrew.plan.request import DeployConfig, PlanRequest
-from boxcrew.plan.shares import by_speed
 
 REPLICA_MEMORY = 2 << 30  # bytes of main memory that a replica on the CPU should have
 COMMUNICATING = ("cuda", "xpu")  # kinds of accelerators whose replicas can send each other gradients
 
 
-@dataclass(frozen=True, kw_only=True)
-class Layout:
-    """Clones on devices, and the device of the parameters."""
+def layouts_of(machine: Machine, request: PlanRequest) -> list[Candidate]:
+    """Return candidates whose choices beyond the layout are open, the usual one first.
 
-    strategy: Strategy
-    devices: tuple[Device, ...]
-    replicas: int
-    servers: int
-    parameter_device: str
-    reason: str
-
-
-def layouts_of(machine: Machine, request: PlanRequest) -> list[Layout]:
-    """Return the possible layouts, the usual one first; the others are for models that need more memory."""
+    The others are for models that need more memory.
+    """
     deploy = request.deploy
     several = _several(machine, request) if deploy.replicas == "auto" else None
     if several is not None:
@@ -38,9 +29,10 @@ def layouts_of(machine: Machine, request: PlanRequest) -> list[Layout]:
         num = 1 if deploy.replicas == "auto" else deploy.replicas
         devices, reason = _devices(machine, deploy, request.device, num)
     return [
-        Layout(
+        Candidate(
             strategy=strategy,
             devices=tuple(devices),
+            shares=(1,) * len(devices),
             replicas=num,
             servers=num_servers(deploy) if strategy == "parameter_server" else 0,
             parameter_device=parameter_device,
@@ -228,3 +220,46 @@ def _why_first(accelerators: Sequence[Device]) -> str:
     if first.kind not in COMMUNICATING:
         reason += f": replicas on {first.kind} cannot communicate"
     return reason
+
+
+def shares_of(
+    deploy: DeployConfig,
+    batch: int,
+    num_clones: int,
+    speeds: Sequence[float] | None = None,
+    *,
+    least: int = 1,
+) -> list[int]:
+    """Return `deploy.shares`, or shares by the speeds of the clones, or equal ones.
+
+    Every share has `least` samples if the batch has enough.
+    """
+    if deploy.shares is None:
+        if num_clones > batch:
+            raise UsageError(f"{num_clones} clones: more than batch={batch} has samples")
+        enough = batch >= least * num_clones
+        return by_speed(batch, speeds or [1.0] * num_clones, least=least if enough else 1)
+    text = ",".join(map(str, deploy.shares))
+    if len(deploy.shares) != num_clones:
+        raise UsageError(f"deploy.shares={text}: {len(deploy.shares)} shares for {num_clones} clones")
+    if sum(deploy.shares) != batch:
+        raise UsageError(
+            f"deploy.shares={text}: add up to {sum(deploy.shares)}, but batch={batch}",
+            advice="a share is how many of the batch's samples a clone computes",
+        )
+    return list(deploy.shares)
+
+
+def by_speed(batch: int, speeds: Sequence[float], *, least: int = 1) -> list[int]:
+    """Divide the batch by speed: each next sample goes to the clone that would finish it first.
+
+    Every clone gets at least `least` samples, and a faster one never fewer than a slower one.
+    """
+    shares = [least] * len(speeds)
+    waiting = [((least + 1) / speed, -speed, i) for i, speed in enumerate(speeds)]
+    heapq.heapify(waiting)
+    for _ in range(batch - least * len(shares)):
+        _, slowness, first = waiting[0]
+        shares[first] += 1
+        heapq.heapreplace(waiting, ((shares[first] + 1) / speeds[first], slowness, first))
+    return shares

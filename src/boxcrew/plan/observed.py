@@ -21,10 +21,8 @@ from boxcrew.hardware.speed import fingerprint
 from boxcrew.plan.plan import MemoryFormat, Precision
 
 
-class Timing(Config):
+class Timing(Config, group="timings"):
     """Measured steps with one number of samples at once, on one device."""
-
-    group = "timings"
 
     device: str
     memory_format: MemoryFormat
@@ -37,10 +35,8 @@ class Timing(Config):
     alone: bool = False  # measured in a trial, not in a run
 
 
-class ObservedRatio(Config):
+class ObservedRatio(Config, group="residuals"):
     """The ratio measured / predicted of the last run with one compute mode."""
-
-    group = "residuals"
 
     device: str
     memory_format: MemoryFormat
@@ -53,10 +49,8 @@ class ObservedRatio(Config):
         return self.device, self.memory_format, self.precision
 
 
-class Observed(Config):
+class Observed(Config, group="knowledge"):
     """Everything that was measured of one task on one machine."""
-
-    group = "knowledge"
 
     timings: tuple[Timing, ...] = ()
     failures: tuple[str, ...] = ()  # trial settings that failed, and why

@@ -16,10 +16,8 @@ Count = Annotated[int, Field(ge=1)]
 GoalKind = Literal["fastest", "smallest", "deadline", "budget"]
 
 
-class DeployConfig(Config):
+class DeployConfig(Config, group="deploy"):
     """Settings of the deployment; the planner chooses all that is `auto`."""
-
-    group = "deploy"
 
     strategy: Strategy | Literal["auto"] = "auto"
     replicas: Count | Literal["auto"] = "auto"  # processes that compute; auto: one for each accelerator
@@ -40,10 +38,8 @@ class DeployConfig(Config):
     memory_fraction: float | None = Field(default=None, gt=0, le=1)  # of each device's memory, at most
 
 
-class Goal(Config):
+class Goal(Config, group="goal"):
     """The goal that a plan is optimized for."""
-
-    group = "goal"
 
     kind: GoalKind = "fastest"
     seconds: float | None = Field(default=None, gt=0)  # of the whole training, for a deadline

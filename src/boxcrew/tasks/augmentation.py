@@ -35,10 +35,8 @@ _KINDS_OF: dict[str, tuple[InputKind, ...]] = {
 }
 
 
-class AugmentConfig(Config):
+class AugmentConfig(Config, group="augment"):
     """The settings of augmentation. Each works on some kinds of data only."""
-
-    group = "augment"
 
     flip: Probability = 0.0  # pictures: mirrored, left to right
     shift: int = Field(default=0, ge=0)  # pictures: by at most this many pixels

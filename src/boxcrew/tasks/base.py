@@ -77,11 +77,9 @@ def learning_in(task: Task, phase: str) -> Iterator[None]:
             parameter.requires_grad = True
 
 
-class TaskConfig(Config):
+class TaskConfig(Config, group="task", shorthand="name"):
     """The settings of a kind of task. Its `hoisted` groups stand at the top of a run's settings."""
 
-    group = "task"
-    shorthand = "name"
     hoisted: ClassVar[tuple[str, ...]] = ()
     aliases: ClassVar[Mapping[str, str]] = {}  # short keys at the top of a run's settings -> dotted keys
     choices: ClassVar[Mapping[str, str]] = {}  # hoisted group -> the setting that selects its class

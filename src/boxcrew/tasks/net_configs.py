@@ -25,11 +25,8 @@ from boxcrew.tasks.data import DataFacts
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
-class NetConfig(Config):
+class NetConfig(Config, group="net", shorthand="name"):
     """The settings that all networks have."""
-
-    group = "net"
-    shorthand = "name"
 
     name: str
     fill: Scheme = "auto"  # how weights are initialized
