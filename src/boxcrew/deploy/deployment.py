@@ -17,8 +17,7 @@ from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.registry import Registry
 from boxcrew.core.types import Batch, Losses
 from boxcrew.core.units import format_bytes
-from boxcrew.deploy.cores import on_own_cores
-from boxcrew.deploy.devices import Devices
+from boxcrew.deploy.devices import Devices, on_own_cores
 from boxcrew.deploy.memory import data_memory, keep_freed_memory, memory_limit
 from boxcrew.deploy.optimizer_state import Slots, load_slots, slots_of
 from boxcrew.deploy.processes.collectives import ReplicaGroup
