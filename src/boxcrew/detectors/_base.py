@@ -18,8 +18,11 @@ from boxcrew.nets.network import Network
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class DetectorConfig(Config, group="detector", shorthand="name"):
+class DetectorConfig(Config):
     """Settings common to all detectors."""
+
+    group = "detector"
+    shorthand = "name"
 
     name: str
     size: int = Field(default=300, ge=64, le=2048)  # the side of the square input, in pixels

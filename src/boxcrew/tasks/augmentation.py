@@ -35,8 +35,10 @@ _KINDS_OF: dict[str, tuple[InputKind, ...]] = {
 }
 
 
-class AugmentConfig(Config, group="augment"):
+class AugmentConfig(Config):
     """The settings of augmentation. Each works on some kinds of data only."""
+
+    group = "augment"
 
     flip: Probability = 0.0  # pictures: mirrored, left to right
     shift: int = Field(default=0, ge=0)  # pictures: by at most this many pixels

@@ -77,9 +77,11 @@ def learning_in(task: Task, phase: str) -> Iterator[None]:
             parameter.requires_grad = True
 
 
-class TaskConfig(Config, group="task", shorthand="name"):
+class TaskConfig(Config):
     """The settings of a kind of task. Its `hoisted` groups stand at the top of a run's settings."""
 
+    group = "task"
+    shorthand = "name"
     hoisted: ClassVar[tuple[str, ...]] = ()
     aliases: ClassVar[Mapping[str, str]] = {}  # short keys at the top of a run's settings -> dotted keys
     choices: ClassVar[Mapping[str, str]] = {}  # hoisted group -> the setting that selects its class

@@ -25,8 +25,11 @@ from boxcrew.tasks.data import DataFacts
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
-class NetConfig(Config, group="net", shorthand="name"):
+class NetConfig(Config):
     """The settings that all networks have."""
+
+    group = "net"
+    shorthand = "name"
 
     name: str
     fill: Scheme = "auto"  # how weights are initialized

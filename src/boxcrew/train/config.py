@@ -34,10 +34,12 @@ def _duration(value: object) -> object:
         raise ValueError(f"not a duration above zero ({error.advice or 'such as 90s'})") from None
 
 
-class SaverConfig(Config, group="saver"):
+class SaverConfig(Config):
     """When to save, each of the three by itself; none of them: every epoch, but in no more than 2 % of the
     run's time. And what to keep.
     """
+
+    group = "saver"
 
     every_epochs: float | None = Field(default=None, gt=0)
     every_steps: int | None = Field(default=None, ge=1)
@@ -47,14 +49,18 @@ class SaverConfig(Config, group="saver"):
     keep_every_hours: float | None = Field(default=None, gt=0)  # one of each n hours of training, for good
 
 
-class EvaluationConfig(Config, group="evaluation"):
+class EvaluationConfig(Config):
+    group = "evaluation"
+
     every_epochs: float | None = Field(default=None, gt=0)  # None: five times in the run and at the end
     batch: int = Field(default=16, ge=1)
     metric: str = "auto"  # what `best` means; auto: the task's first
     patience: int | None = Field(default=None, ge=1)  # evaluations without a better one before stopping
 
 
-class SummariesConfig(Config, group="summaries"):
+class SummariesConfig(Config):
+    group = "summaries"
+
     every_steps: int = Field(default=10, ge=1)
     tensorboard: bool = True
     histograms: bool = True  # of parameters and activations, at evaluations

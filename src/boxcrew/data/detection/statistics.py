@@ -11,10 +11,10 @@ import numpy as np
 from boxcrew.core.types import Floats, Ints
 from boxcrew.core.units import counted
 from boxcrew.data.checks.box_repair import Floats64
+from boxcrew.data.checks.problem import MAX_IMBALANCE
 from boxcrew.data.detection.source import Record
 
 _FEW_BOXES = 20  # of a class in train; with fewer, AP is mostly chance
-_IMBALANCE = 10.0
 _FEW_VAL_IMAGES = 50
 _ENOUGH_VAL_IMAGES = 500  # from here on, a small share of val is no problem
 _VAL_SHARES = (0.05, 0.4)  # lowest and highest share of train and val together
@@ -132,7 +132,7 @@ def _about_imbalance(boxes: Mapping[str, int]) -> Iterator[DatasetAdvice]:
         return
     commonest, rarest = max(boxes, key=lambda name: boxes[name]), min(boxes, key=lambda name: boxes[name])
     ratio = boxes[commonest] / boxes[rarest]
-    if ratio >= _IMBALANCE:
+    if ratio > MAX_IMBALANCE:
         yield DatasetAdvice(
             kind="imbalance",
             text=f"train has {boxes[commonest]} boxes of {commonest} and {boxes[rarest]} of {rarest}, "

@@ -20,7 +20,9 @@ SLOWER = 0.5  # what each rollback multiplies the rate by
 MAX_OVERFLOWS = 20  # in a row that are usual with a gradient scaler, which halves its scale after each
 
 
-class GuardConfig(Config, group="guard"):
+class GuardConfig(Config):
+    group = "guard"
+
     failures: int = Field(default=5, ge=1)  # bad steps in a row before the run goes back to a checkpoint
     spike: float | None = Field(default=20.0, gt=1)  # a loss this many times the usual is bad; none: no limit
     window: int = Field(default=50, ge=2)  # steps whose median loss is the usual

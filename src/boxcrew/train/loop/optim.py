@@ -31,15 +31,20 @@ _RATES = {"sgd": 1e-2, "adagrad": 1e-2, "adadelta": 1.0, "ftrl": 0.05}
 FUSED_ON = {"cpu", "cuda"}  # kinds of devices that have kernels for it
 
 
-class PhaseConfig(Config, group="optim.phases"):
+class PhaseConfig(Config):
     """What is otherwise for the parameters that learn in one phase of a step."""
+
+    group = "optim.phases"
 
     rate: float | None = Field(default=None, gt=0)
     momentum: float | None = Field(default=None, ge=0, lt=1)
     weight_decay: float | None = Field(default=None, ge=0)
 
 
-class OptimConfig(Config, group="optim", shorthand="name"):
+class OptimConfig(Config):
+    group = "optim"
+    shorthand = "name"
+
     name: OptimizerName = "momentum"
     rate: float = Field(default_factory=lambda settings: _RATES.get(settings["name"], 1e-3), gt=0)
     """At its height; the schedule scales it."""

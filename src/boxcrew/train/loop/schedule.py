@@ -60,10 +60,13 @@ class Progress:
     fraction: float  # of the whole run, 0..1
 
 
-class ScheduleConfig(Config, group="schedule", shorthand="name"):
+class ScheduleConfig(Config):
     """The rate over a run, as a factor of `optim.rate`. Lengths are shares of the run, so that no schedule
     ends early or rounds to nothing on a small set.
     """
+
+    group = "schedule"
+    shorthand = "name"
 
     name: Literal["fixed", "exponential", "polynomial", "cosine", "step"] = "cosine"
     warmup: float = Field(default=0.03, ge=0, lt=1)  # share of the run in which the rate rises linearly

@@ -62,7 +62,9 @@ class InitReport:
         return asdict(self)
 
 
-class InitConfig(Config, ABC, group="init", shorthand="kind"):
+class InitConfig(Config, ABC):
+    group = "init"
+    shorthand = "kind"
     kinds: ClassVar[dict[str, type[InitConfig]]] = {}
 
     kind: str
