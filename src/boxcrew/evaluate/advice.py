@@ -170,7 +170,7 @@ def overfitting_trend(
     if evaluations < _WITHOUT_GAIN or not 0 < loss_now < _STILL_FALLING * loss_then:
         return ()
     what = f"no improvement in {evaluations} evaluations since step {best_step}"
-    what += f", training loss fell from {loss_then:.3g} to {loss_now:.3g}"
+    what += f"; train loss fell from {loss_then:.3g} to {loss_now:.3g}"
     remedy = f"try evaluation.patience={_WITHOUT_GAIN}, augmentation"
     weight = evaluations / _WITHOUT_GAIN
     return (Advice(cause="too complex", what=what, remedy=remedy, weight=weight),)

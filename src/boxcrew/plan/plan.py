@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -144,6 +144,13 @@ class Plan(Config):
                     f"and needs one with strategy {self.strategy}, batch_norm {self.batch_norm}",
                     "use a larger batch=, other deploy.shares=, or a lower deploy.accumulation=",
                 )
+
+    @classmethod
+    def on_one_device(cls, device: str, *, batch: int, **choices: Any) -> Self:
+        """Return a plan for one clone that keeps the parameters itself."""
+        replicas = (Replica(clones=(Clone(device=device, share=batch),)),)
+        home = {"parameter_device": device, "optimizer_device": device}
+        return cls(replicas=replicas, batch=batch, **home, **choices)
 
     @property
     def clones(self) -> tuple[Clone, ...]:
