@@ -34,9 +34,7 @@ class Pass(Config, group="pass"):
 
     activations: Line  # bytes that forward keeps for backward
     peak: Peak  # bytes at most, gradients and activations included
-    operations: int = Field(
-        ge=0
-    )  # per sample, in convolutions and matrix products; two for each multiply-add
+    operations: int = Field(ge=0)  # per sample, in convolutions and matrix products; a multiply-add is two
     traffic: int = Field(ge=0)  # bytes per sample that operations read and write
 
 

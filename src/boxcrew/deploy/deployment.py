@@ -95,9 +95,8 @@ class Deployment(ABC):
     @property
     def positions(self) -> list[int]:
         """The positions in a step of the samples that this process computes: `gradients` gets just these."""
-        return [
-            position for piece in self.execution.plan.replica_ranges(self.group.rank) for position in piece
-        ]
+        ranges = self.execution.plan.replica_ranges(self.group.rank)
+        return [position for piece in ranges for position in piece]
 
     @property
     def num_remote_samples(self) -> int:

@@ -56,12 +56,15 @@ class Advice:
         return asdict(self)
 
 
-def _advise(cause: Cause, weight: float, what: str, remedy: str) -> tuple[Advice, ...]:
+Advices = tuple[Advice, ...]
+
+
+def _advise(cause: Cause, weight: float, what: str, remedy: str) -> Advices:
     """Return the advice if its weight is above 1, which NaN is not."""
     return (Advice(cause=cause, what=what, remedy=remedy, weight=weight),) if weight > 1 else ()
 
 
-def worst(advice: Iterable[Advice], limit: int = MAX_LINES) -> tuple[Advice, ...]:
+def worst(advice: Iterable[Advice], limit: int = MAX_LINES) -> Advices:
     """Return the advice to show: heaviest first, but a second of one cause after the first of all others."""
     seen: Counter[Cause] = Counter()
     ranked = []
@@ -75,11 +78,9 @@ ADD_EXAMPLES = "add examples of the rare ones"
 """The remedy against imbalance that helps with any settings."""
 
 
-def imbalance(
-    counts: Sequence[int], classes: Sequence[str], *, remedy: str = ADD_EXAMPLES
-) -> tuple[Advice, ...]:
+def imbalance(counts: Sequence[int], classes: Sequence[str], *, remedy: str = ADD_EXAMPLES) -> Advices:
     """Check the training examples of each class; classes without any get advice of their own."""
-    advice: tuple[Advice, ...] = ()
+    advice: Advices = ()
     present = sorted((count, name) for count, name in zip(counts, classes, strict=True) if count)
     absent = [_start(name) for count, name in zip(counts, classes, strict=True) if not count]
     if absent:
@@ -97,7 +98,7 @@ def imbalance(
 
 def rare_class_missed(
     counts: Sequence[int], rates: Sequence[ClassRates], *, remedy: str = ADD_EXAMPLES
-) -> tuple[Advice, ...]:
+) -> Advices:
     """Check after training whether a rare class has a low recall, and name the one with the lowest.
 
     `counts` are those of training examples, `rates` those of the validation split.
@@ -116,9 +117,7 @@ def rare_class_missed(
     return _advise("imbalance", (mean - recall) / _RECALL_GAP, what, remedy)
 
 
-def too_complex(
-    num_parameters: int, num_examples: int, *, from_scratch: bool, has_backbone: bool
-) -> tuple[Advice, ...]:
+def too_complex(num_parameters: int, num_examples: int, *, from_scratch: bool, has_backbone: bool) -> Advices:
     """Check before training whether a network is too large for its data (of running text: characters).
 
     This is a guess, so it has the least weight: what is measured comes first. `has_backbone`: whether
@@ -138,7 +137,7 @@ def generalization_gap(
     val_loss: float,
     train_accuracy: float | None = None,
     val_accuracy: float | None = None,
-) -> tuple[Advice, ...]:
+) -> Advices:
     """Compare training with validation examples, both measured in evaluation mode; losses in nats."""
     gaps: list[tuple[float, str]] = []
     if val_loss > _LOSS_RATIO * train_loss:
@@ -153,16 +152,14 @@ def generalization_gap(
     return _advise("too complex", weight, what, remedy)
 
 
-def detection_gap(*, learnt: float, new: float) -> tuple[Advice, ...]:
+def detection_gap(*, learnt: float, new: float) -> Advices:
     """Compare a detector's AP50 on training images (`learnt`) with that on validation images (`new`)."""
     what = f"AP50 is {learnt:.3f} on training images, {new:.3f} on validation images"
     remedy = "add images, or try stronger transforms.*, evaluation.patience=5"
     return _advise("too complex", (learnt - new) / _AP_GAP, what, remedy)
 
 
-def overfitting_trend(
-    *, best_step: int, loss_then: float, loss_now: float, evaluations: int
-) -> tuple[Advice, ...]:
+def overfitting_trend(*, best_step: int, loss_then: float, loss_now: float, evaluations: int) -> Advices:
     """Check during training whether the training loss falls while evaluations do not improve.
 
     `evaluations`: those since the best one, which was at `best_step`.
@@ -176,7 +173,7 @@ def overfitting_trend(
     return (Advice(cause="too complex", what=what, remedy=remedy, weight=weight),)
 
 
-def stalled(*, best_step: int, evaluations: int) -> tuple[Advice, ...]:
+def stalled(*, best_step: int, evaluations: int) -> Advices:
     """Check during training whether evaluations stopped improving, for a loss that shows no progress."""
     if evaluations < _STALLED:
         return ()
@@ -185,7 +182,7 @@ def stalled(*, best_step: int, evaluations: int) -> tuple[Advice, ...]:
     return (Advice(cause="too complex", what=what, remedy=remedy, weight=evaluations / _STALLED),)
 
 
-def noisy_labels(noise: LabelNoise, key: Callable[[int], str] = str) -> tuple[Advice, ...]:
+def noisy_labels(noise: LabelNoise, key: Callable[[int], str] = str) -> Advices:
     """Check the labels of training. `key` names a suspect, as `Examples.key` does."""
     what = f"about {noise.rate:.0%} of the labels seem wrong"
     remedy = "task.smoothing=0.1 makes them matter less"
@@ -197,7 +194,7 @@ def noisy_labels(noise: LabelNoise, key: Callable[[int], str] = str) -> tuple[Ad
 
 def contradicted_labels(
     probabilities: Probabilities, labels: Ints, *, key: Callable[[int], str] | None, remedy: str = ""
-) -> tuple[Advice, ...]:
+) -> Advices:
     """Check the labels of the validation split by a trained network, if it is accurate enough to doubt them.
 
     `key` names a suspect, None if they have no names; `remedy` is for the labels of training.
@@ -213,11 +210,9 @@ def contradicted_labels(
     return _advise("noise", rate / _CONTRADICTED, what, f"{check}; {remedy}" if remedy else check)
 
 
-def doubted_objects(suspects: Sequence[Suspect], num_objects: int) -> tuple[Advice, ...]:
+def doubted_objects(suspects: Sequence[Suspect], num_objects: int) -> Advices:
     """Check the labels of objects by the suspects that a trained detector is confident about."""
-    confident = [
-        suspect for suspect in suspects if suspect.kind in _LABEL_KINDS and suspect.score >= _MIN_SCORE
-    ]
+    confident = [each for each in suspects if each.kind in _LABEL_KINDS and each.score >= _MIN_SCORE]
     if not confident:
         return ()
     rate = len(confident) / max(1, num_objects)
@@ -254,7 +249,7 @@ _DEFECT_GROUPS = (
 )
 
 
-def missing_data(problems: Sequence[Problem], num_examples: int) -> tuple[Advice, ...]:
+def missing_data(problems: Sequence[Problem], num_examples: int) -> Advices:
     """Check what of the data is missing or cannot be read; `num_examples` are those of training."""
     advice = []
     for group in _DEFECT_GROUPS:

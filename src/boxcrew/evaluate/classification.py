@@ -122,13 +122,13 @@ def _numbers(probabilities: Probabilities, labels: Ints) -> dict[str, float]:
 
 def _class_rates(confusion: Ints, classes: Sequence[str]) -> tuple[ClassRates, ...]:
     correct, num_predicted, num_true = np.diag(confusion), confusion.sum(axis=0), confusion.sum(axis=1)
-    precision = np.divide(correct, num_predicted, out=np.zeros(len(classes)), where=num_predicted > 0)
-    recall = np.divide(correct, num_true, out=np.zeros(len(classes)), where=num_true > 0)
+    precision, recall = (
+        np.divide(correct, num, out=np.zeros(len(classes)), where=num > 0).tolist()
+        for num in (num_predicted, num_true)
+    )
     return tuple(
         ClassRates(name=name, num_examples=num, precision=p, recall=r, F1=f1(p, r))
-        for name, num, p, r in zip(
-            classes, num_true.tolist(), precision.tolist(), recall.tolist(), strict=True
-        )
+        for name, num, p, r in zip(classes, num_true.tolist(), precision, recall, strict=True)
     )
 
 

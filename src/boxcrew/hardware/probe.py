@@ -156,9 +156,7 @@ def _accelerators() -> tuple[Device, ...]:
     if current is None:
         return ()
     module = torch.get_device_module(current.type)
-    return tuple(
-        accelerator(module, current.type, index) for index in range(torch.accelerator.device_count())
-    )
+    return tuple(accelerator(module, current.type, i) for i in range(torch.accelerator.device_count()))
 
 
 def accelerator(module: Any, kind: str, index: int) -> Device:

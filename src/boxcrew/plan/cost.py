@@ -73,7 +73,8 @@ class Costs(PlanInputs):
         inputs = self._inputs(candidate, cached=cached)
         busy = max(compute) + messages + update
         making = inputs / max(1, candidate.loader_workers) / candidate.replicas
-        evenly = self._spread_over_cores(candidate, paces, compute, inputs)
+        work = inputs + self._core_seconds(candidate, compute, paces[0].parallel)
+        evenly = work / self.machine.cores  # a lower bound: all work is spread over the cores
         wall = max(self._wall(candidate, busy, making, inputs / candidate.replicas), evenly)
         return StepTime(
             compute=tuple(compute),
@@ -116,7 +117,9 @@ class Costs(PlanInputs):
 
     def _messages(self, candidate: Candidate, compute: float) -> float:
         """Return the seconds of messages between clones and processes that computing does not hide."""
-        link = min(self._link(device) for device in candidate.devices)
+        speeds = [speeds_of(device, self.machine)[0] for device in candidate.devices]
+        # Bytes per second between a device and the others.
+        link = min(each.from_host_bytes or each.copy_bytes / COPIES_PER_BYTE for each in speeds)
         num, gradients, parameters = candidate.replicas, self.workload.gradients, self.workload.parameters
         backward = compute * (1 - self._forward_share()) / candidate.accumulation
         if candidate.strategy == "ddp" and num > 1:
@@ -128,11 +131,6 @@ class Costs(PlanInputs):
         if candidate.strategy == "parameter_server" or candidate.offloaded:
             return (gradients + parameters) / link
         return 0.0
-
-    def _link(self, device: Device) -> float:
-        """Return the bytes per second between a device and the others."""
-        speeds = speeds_of(device, self.machine)[0]
-        return speeds.from_host_bytes or speeds.copy_bytes / COPIES_PER_BYTE
 
     def _forward_share(self) -> float:
         return self.workload.forward_operations / max(1, self.workload.whole.operations)
@@ -150,15 +148,12 @@ class Costs(PlanInputs):
         )
         return self.request.batch * (held * inputs.kept_seconds + (1 - held) * inputs.seconds)
 
-    def _spread_over_cores(
-        self, candidate: Candidate, paces: list[Pace], compute: list[float], inputs: float
-    ) -> float:
-        """Return the seconds of a step if all its work were spread evenly over the cores: a lower bound."""
-        work = inputs
-        if candidate.on_cpu:
-            per_replica = compute[:: max(1, len(compute) // candidate.replicas)]
-            work += sum(seconds * candidate.threads * paces[0].parallel for seconds in per_replica)
-        return work / self.machine.cores
+    def _core_seconds(self, candidate: Candidate, compute: list[float], parallel: float) -> float:
+        """Return the work of computing on the CPU. `parallel`: the share of time in which threads work."""
+        if not candidate.on_cpu:
+            return 0.0
+        per_replica = compute[:: max(1, len(compute) // candidate.replicas)]
+        return sum(seconds * candidate.threads * parallel for seconds in per_replica)
 
     def predict(self, candidate: Candidate) -> Prediction:
         step = self.step(candidate)

@@ -102,26 +102,24 @@ def num_servers(deploy: DeployConfig) -> int:
     return 1 if deploy.strategy == "parameter_server" else 0
 
 
-def _devices(
-    machine: Machine, deploy: DeployConfig, wanted: str, num_replicas: int
-) -> tuple[list[Device], str]:
+def _devices(machine: Machine, deploy: DeployConfig, wanted: str, num: int) -> tuple[list[Device], str]:
     """Return one device for each clone, and why these."""
     if deploy.clone_on_cpu and wanted not in {"auto", "cpu"}:
         raise UsageError(f"deploy.clone_on_cpu=true: but device={wanted}", advice="leave one of them out")
-    if num_replicas > 1:
-        return _replica_devices(machine, deploy, wanted, num_replicas)
+    if num > 1:
+        return _replica_devices(machine, deploy, wanted, num)
     if "," in wanted:
         names = wanted.split(",")
         if deploy.clones not in {"auto", len(names)}:
             raise UsageError(f"deploy.clones={deploy.clones}: device= names {len(names)} devices")
         return _listed(machine, names)
-    num = 1 if deploy.clones == "auto" else deploy.clones
+    clones = 1 if deploy.clones == "auto" else deploy.clones
     if deploy.clone_on_cpu:
-        return [machine.devices[0]] * num, "deploy.clone_on_cpu: all clones are on the CPU"
-    if num == 1:
+        return [machine.devices[0]] * clones, "deploy.clone_on_cpu: all clones are on the CPU"
+    if clones == 1:
         device, reason = _device(machine, wanted)
         return [device], reason
-    return _accelerators(machine, wanted, num, f"deploy.clones={num}")
+    return _accelerators(machine, wanted, clones, f"deploy.clones={clones}")
 
 
 def _replica_devices(
@@ -163,10 +161,14 @@ def _listed(machine: Machine, names: Sequence[str]) -> tuple[list[Device], str]:
 
 def _device(machine: Machine, wanted: str) -> tuple[Device, str]:
     names = [device.name for device in machine.devices]
-    if wanted == "auto":
-        if machine.accelerators:
-            return machine.accelerators[0], _why_first(machine.accelerators)
+    if wanted == "auto" and not machine.accelerators:
         return machine.devices[0], "no accelerator found: training on the CPU"
+    if wanted == "auto":
+        first, num = machine.accelerators[0], len(machine.accelerators)
+        which = "only accelerator" if num == 1 else f"first of {num} accelerators"
+        alone = num > 1 and first.kind not in COMMUNICATING
+        why = f": replicas on {first.kind} cannot communicate" if alone else ""
+        return first, f"training on the {which}{why}"
     for device in machine.devices:
         if wanted in {device.name, device.kind} or (wanted == "gpu" and device.kind != "cpu"):
             return device, f"device={wanted} was requested"
@@ -210,16 +212,6 @@ def _strategies(deploy: DeployConfig, devices: Sequence[Device], num: int) -> li
             advice=f"use deploy.strategy={usual[0][0]}",
         )
     return matching[:1]
-
-
-def _why_first(accelerators: Sequence[Device]) -> str:
-    first = accelerators[0]
-    if len(accelerators) == 1:
-        return "training on the only accelerator"
-    reason = f"training on the first of {len(accelerators)} accelerators"
-    if first.kind not in COMMUNICATING:
-        reason += f": replicas on {first.kind} cannot communicate"
-    return reason
 
 
 def shares_of(

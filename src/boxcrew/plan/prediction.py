@@ -28,9 +28,8 @@ class Interval(Config, group="seconds"):
         return Interval(low=self.low * num, likely=self.likely * num, high=self.high * num)
 
     def plus(self, other: Interval) -> Interval:
-        return Interval(
-            low=self.low + other.low, likely=self.likely + other.likely, high=self.high + other.high
-        )
+        low, likely, high = self.low + other.low, self.likely + other.likely, self.high + other.high
+        return Interval(low=low, likely=likely, high=high)
 
     def __contains__(self, seconds: float) -> bool:
         return self.low <= seconds <= self.high

@@ -64,7 +64,10 @@ def _candidates(costs: Costs, layout: Candidate) -> Iterator[Candidate]:
     precision = fast_precision(layout.devices) if deploy.precision == "auto" else deploy.precision
     if (deploy.precision, precision, layout.strategy) == ("auto", "fp16", "fsdp"):  # it has no fp16
         precision = "fp32"
-    usual = replace(layout, precision=precision, loader_workers=_usual_workers(costs, layout))
+    workers = costs.request.workers
+    if workers == "auto":
+        workers = usual_workers(costs.machine.cores // layout.replicas, layout.devices)
+    usual = replace(layout, precision=precision, loader_workers=workers)
     also_recomputed = [False, True] if costs.workload.recomputed else [False]
     for recompute in also_recomputed if deploy.recompute == "auto" else [deploy.recompute]:
         for memory_format, threads in _compute_modes(costs, usual):
@@ -155,7 +158,9 @@ def _choose(costs: Costs, feasible: Sequence[Candidate]) -> Candidate:
         lean = [_smallest(costs, candidate) for candidate in feasible]
         return min(lean, key=lambda candidate: _smallness(costs, candidate))
     same_strategy = [candidate for candidate in feasible if candidate.strategy == feasible[0].strategy]
-    fastest = _clearly_fastest(costs, same_strategy)
+    fastest = min(same_strategy, key=lambda candidate: costs.step(candidate).wall)
+    if costs.step(feasible[0]).wall <= CLEARLY * costs.step(fastest).wall:
+        fastest = feasible[0]
     if goal.seconds is None:
         return fastest
     lean = [_smallest(costs, candidate) for candidate in feasible]
@@ -173,13 +178,6 @@ def _choose(costs: Costs, feasible: Sequence[Candidate]) -> Candidate:
             "size=, or more devices",
         )
     return min(in_time, key=lambda candidate: _smallness(costs, candidate))
-
-
-def _clearly_fastest(costs: Costs, feasible: Sequence[Candidate]) -> Candidate:
-    """Return the first candidate, or one that is clearly faster."""
-    best = min(feasible, key=lambda candidate: costs.step(candidate).wall)
-    usual = feasible[0]
-    return usual if costs.step(usual).wall <= CLEARLY * costs.step(best).wall else best
 
 
 def _smallest(costs: Costs, candidate: Candidate) -> Candidate:
@@ -216,12 +214,6 @@ def _waits(costs: Costs, candidate: Candidate) -> bool:
     """Tell whether steps wait for samples that no worker makes ahead: disks are not always equally fast."""
     step = costs.step(candidate)
     return candidate.loader_workers == 0 and step.inputs > NEGLIGIBLE * step.wall
-
-
-def _usual_workers(costs: Costs, layout: Candidate) -> int:
-    if costs.request.workers != "auto":
-        return costs.request.workers
-    return usual_workers(costs.machine.cores // layout.replicas, layout.devices)
 
 
 def usual_workers(cores: float, devices: Sequence[Device]) -> int:
@@ -269,16 +261,12 @@ def _not_enough_memory(costs: Costs, candidates: Sequence[Candidate]) -> UsageEr
 
 def _plan(costs: Costs, chosen: Candidate) -> Plan:
     request, deploy = costs.request, costs.request.deploy
-    clones = [
-        Clone(device=device.name, share=share)
-        for device, share in zip(chosen.devices, chosen.shares, strict=True)
-    ]
+    pairs = zip(chosen.devices, chosen.shares, strict=True)
+    clones = [Clone(device=device.name, share=share) for device, share in pairs]
     each = len(clones) // chosen.replicas
     return Plan(
         goal=str(request.goal),
-        replicas=tuple(
-            Replica(clones=tuple(clones[i * each : (i + 1) * each])) for i in range(chosen.replicas)
-        ),
+        replicas=tuple(Replica(clones=tuple(clones[i : i + each])) for i in range(0, len(clones), each)),
         staleness=deploy.staleness,
         optimizer_device=chosen.parameter_device,
         batch=request.batch,

@@ -92,9 +92,8 @@ def _read_slurm(environment: Mapping[str, str]) -> ProcessEnvironment | None:
         return None
     hosts = environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_JOB_NODELIST") or LOCALHOST
     job = f"{environment.get('SLURM_JOB_ID')}.{environment.get('SLURM_STEP_ID')}"
-    return ProcessEnvironment.read(
-        environment, rank="SLURM_PROCID", size=size, host=first_host(hosts), job=job
-    )
+    rank, host = "SLURM_PROCID", first_host(hosts)
+    return ProcessEnvironment.read(environment, rank=rank, size=size, host=host, job=job)
 
 
 def first_host(hosts: str) -> str:

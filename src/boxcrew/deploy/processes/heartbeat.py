@@ -75,9 +75,8 @@ class Heartbeat:
         self._checked_at = time.monotonic()
         self._ended = threading.Event()
         store.set(self._key(rank), self._next_beat())
-        self._threads = [
-            threading.Thread(target=work, name="heartbeat", daemon=True) for work in (self._run, self._watch)
-        ]
+        works = (self._run, self._watch)
+        self._threads = [threading.Thread(target=work, name="heartbeat", daemon=True) for work in works]
         for thread in self._threads:
             thread.start()
 

@@ -86,9 +86,8 @@ class Clones(Local):
     def set_up(self, undo: ExitStack) -> None:
         super().set_up(undo)
         on_cpu = sum(clone.device == "cpu" for clone in self.own_clones)
-        self._pool = _start_threads(
-            len(self.own_clones), compute_threads=max(1, self.plan.threads // max(1, on_cpu))
-        )
+        threads = max(1, self.plan.threads // max(1, on_cpu))
+        self._pool = _start_threads(len(self.own_clones), compute_threads=threads)
         undo.callback(self._pool.shutdown)
         torch.set_num_threads(self.plan.threads)  # MKL uses the number that was set last in all threads
 

@@ -32,9 +32,8 @@ class Ddp(OneClone):
             reducer.begin()
         losses.append(self.compute_one(task, last, phase))
         reducer.send_rest()
-        total, used = self.all_reduce_losses(
-            reduce(operator.add, losses), num_samples(micro_batches), reducer.used()
-        )
+        own, num = reduce(operator.add, losses), num_samples(micro_batches)
+        total, used = self.all_reduce_losses(own, num, reducer.used())
         reducer.finish()
         reducer.clear_unused(used)
         return total

@@ -72,9 +72,8 @@ def at_threshold(curves: Curves, threshold: float) -> list[tuple[float, float, f
     """Return precision, recall and F1 of each class at a threshold of the grid; None without objects."""
     index = round(threshold * 100)
     pairs = zip(curves.precision_at, curves.recall_at, strict=True)
-    return [
-        None if p is None or r is None else (p[index], r[index], f1(p[index], r[index])) for p, r in pairs
-    ]
+    rates = [None if p is None or r is None else (p[index], r[index]) for p, r in pairs]
+    return [None if pair is None else (*pair, f1(*pair)) for pair in rates]
 
 
 def mean_curve(class_curves: Sequence[tuple[float, ...] | None]) -> tuple[float, ...]:

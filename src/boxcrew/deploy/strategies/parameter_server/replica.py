@@ -87,9 +87,8 @@ class ParameterServer(Clones):
         """Raise an error if this replica has no sample for a micro-batch with synced BatchNorms."""
         if self.plan.batch_norm != "synced" or len(self.plan.replicas) == 1:
             return
-        if batch.is_blank or not all(
-            map(any, self.execution.plan.replica_split(self.group.rank, len(batch)))
-        ):
+        split = self.execution.plan.replica_split(self.group.rank, len(batch))
+        if batch.is_blank or not all(map(any, split)):
             raise BoxcrewError(
                 f"replica {self.group.rank} could not read a sample for a part of this step, and "
                 "deploy.batch_norm=synced needs one for each",
@@ -127,9 +126,7 @@ class ParameterServer(Clones):
         self._is_open, self._slots = False, None
         data = {"rates": rates, "max_norm": max_norm}
         for server in range(self.plan.servers):
-            mine = {
-                name: value for name, value in gradients.items() if self.plan.server_of(int(name)) == server
-            }
+            mine = {name: g for name, g in gradients.items() if self.plan.server_of(int(name)) == server}
             self._send(server, Message(kind="push", data=data, tensors=mine))
         answers = [self.group.messages.receive(self._rank_of(server)) for server in range(self.plan.servers)]
         for answer in answers:
