@@ -63,15 +63,13 @@ def rejected(costs: Costs, chosen: Candidate, others: Sequence[Candidate]) -> li
 
 def _difference(chosen: Candidate, other: Candidate) -> str:
     """Name the difference between two candidates; empty if there is none, or more than one."""
-    differences: list[str] = []
-    if other.strategy != chosen.strategy:
-        differences.append(other.strategy)
-    if other.memory_format != chosen.memory_format:
-        differences.append(other.memory_format)
-    if other.threads != chosen.threads:
-        differences.append(counted(other.threads, "thread"))
-    if other.recompute != chosen.recompute:
-        differences.append("activations recomputed" if other.recompute else "activations kept")
+    names = {
+        "strategy": other.strategy,
+        "memory_format": other.memory_format,
+        "threads": counted(other.threads, "thread"),
+        "recompute": "activations recomputed" if other.recompute else "activations kept",
+    }
+    differences = [name for key, name in names.items() if getattr(other, key) != getattr(chosen, key)]
     if not differences and other.accumulation != chosen.accumulation:
         differences.append(f"deploy.accumulation={other.accumulation}")
     return differences[0] if len(differences) == 1 else ""

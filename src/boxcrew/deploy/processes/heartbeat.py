@@ -211,6 +211,5 @@ class Heartbeat:
 
 def end_process(message: str) -> None:
     """Print an error and end this process at once, whatever the main thread is waiting for."""
-    print(f"error: {message}", file=sys.stderr)
-    print(f"  {RESUME_ADVICE}", file=sys.stderr, flush=True)
+    print(f"error: {message}\n  {RESUME_ADVICE}", file=sys.stderr, flush=True)
     os._exit(1)
