@@ -104,7 +104,7 @@ def test_where_nothing_can_be_kept_nothing_fails(tmp_path: Path, monkeypatch: py
     def refuse(path: Path, text: str) -> None:  # as a read-only folder does, but root may write anywhere
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr("boxcrew.plan.observed.write_text", refuse)
+    monkeypatch.setattr("boxcrew.core.cache.write_text", refuse)
     store_ratio(HERE, TASK, ratio(), tmp_path)
     assert load_ratios(HERE, TASK, tmp_path) == ()
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from boxcrew.core.errors import UsageError
 from boxcrew.core.workload import Inputs, Workload
 from boxcrew.hardware.inventory import assumed_machine
+from boxcrew.plan.layouts import by_speed
 from boxcrew.plan.plan import Plan
 from boxcrew.plan.prediction import Prediction
 from boxcrew.plan.request import DeployConfig, Goal, PlanRequest
 from boxcrew.plan.search import make_plan
-from boxcrew.plan.shares import by_speed
 from tests.helpers.workloads import MIB, a_workload
 
 GB = 10**9

@@ -47,6 +47,10 @@ class Config(BaseModel):
     group: ClassVar[str] = ""  # the key of this group; empty at the top
     shorthand: ClassVar[str | None] = None
 
+    def __init_subclass__(cls, *, group: str = "", shorthand: str = "", **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.group, cls.shorthand = group or cls.group, shorthand or cls.shorthand
+
     @classmethod
     def of(cls, value: object) -> Self:
         """Validate a tree (or pass on an instance): the only way settings from outside become a Config."""

@@ -45,17 +45,16 @@ def counted(num: float, noun: str) -> str:
 
 def format_bytes(count: float) -> str:
     """Return a size such as `812 B`, `3.4 MiB` or `23.4 GiB`."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(count) < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"
+    return _scaled(count, 1024, (" B", " KiB", " MiB", " GiB", " TiB"))
 
 
 def format_count(count: float) -> str:
     """Return a count such as `812`, `3.4 k` or `35.6 M`."""
-    for unit in ("", " k", " M"):
-        if abs(count) < 1000:
-            return f"{count:.0f}" if not unit else f"{count:.1f}{unit}"
-        count /= 1000
-    return f"{count:.1f} G"
+    return _scaled(count, 1000, ("", " k", " M", " G"))
+
+
+def _scaled(count: float, base: int, units: tuple[str, ...]) -> str:
+    power = 0
+    while abs(count) >= base and power < len(units) - 1:
+        count, power = count / base, power + 1
+    return f"{count:.{min(power, 1)}f}{units[power]}"

@@ -7,10 +7,8 @@ from pydantic import Field
 from boxcrew.core.config import Config
 
 
-class Line(Config):
+class Line(Config, group="line"):
     """A number of bytes that grows linearly with the number of samples."""
-
-    group = "line"
 
     fixed: int
     each: int = Field(ge=0)  # per sample
@@ -19,10 +17,8 @@ class Line(Config):
         return self.fixed + self.each * num_samples
 
 
-class Peak(Config):
+class Peak(Config, group="peak"):
     """The most bytes at any moment of a step. Which moment that is depends on the number of samples."""
-
-    group = "peak"
 
     moments: tuple[Line, ...] = Field(min_length=1)
 
@@ -33,33 +29,25 @@ class Peak(Config):
 NOTHING = Peak(moments=(Line(fixed=0, each=0),))
 
 
-class Pass(Config):
+class Pass(Config, group="pass"):
     """The cost of forward and backward of some samples at once."""
-
-    group = "pass"
 
     activations: Line  # bytes that forward keeps for backward
     peak: Peak  # bytes at most, gradients and activations included
-    operations: int = Field(
-        ge=0
-    )  # per sample, in convolutions and matrix products; two for each multiply-add
+    operations: int = Field(ge=0)  # per sample, in convolutions and matrix products; a multiply-add is two
     traffic: int = Field(ge=0)  # bytes per sample that operations read and write
 
 
-class Inputs(Config):
+class Inputs(Config, group="inputs"):
     """The cost of making samples, measured on one core."""
-
-    group = "inputs"
 
     seconds: float = Field(gt=0)  # per sample: read, decode, transform
     kept_seconds: float = Field(gt=0)  # per sample whose decoded image is cached
     image_bytes: int = Field(ge=0)  # of a decoded image; 0: nothing has to be decoded
 
 
-class Workload(Config):
+class Workload(Config, group="workload"):
     """The cost of one step of a task. Bytes are those of tensors; allocators and libraries need more."""
-
-    group = "workload"
 
     parameters: int = Field(ge=0)  # bytes
     gradients: int = Field(ge=0)  # bytes of the parameters that learn

@@ -17,8 +17,7 @@ from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.registry import Registry
 from boxcrew.core.types import Batch, Losses
 from boxcrew.core.units import format_bytes
-from boxcrew.deploy.cores import on_own_cores
-from boxcrew.deploy.devices import Devices
+from boxcrew.deploy.devices import Devices, on_own_cores
 from boxcrew.deploy.memory import data_memory, keep_freed_memory, memory_limit
 from boxcrew.deploy.optimizer_state import Slots, load_slots, slots_of
 from boxcrew.deploy.processes.collectives import ReplicaGroup
@@ -96,9 +95,8 @@ class Deployment(ABC):
     @property
     def positions(self) -> list[int]:
         """The positions in a step of the samples that this process computes: `gradients` gets just these."""
-        return [
-            position for piece in self.execution.plan.replica_ranges(self.group.rank) for position in piece
-        ]
+        ranges = self.execution.plan.replica_ranges(self.group.rank)
+        return [position for piece in ranges for position in piece]
 
     @property
     def num_remote_samples(self) -> int:

@@ -84,9 +84,8 @@ class SyncedNorms(TorchFunctionMode):
         if not call.training:
             return None
         normed: Tensor
-        normed, mean, var, count = _Normalize.apply(
-            call.input, call.eps, self._all_reduce, float(self._counts)
-        )
+        weight = float(self._counts)
+        normed, mean, var, count = _Normalize.apply(call.input, call.eps, self._all_reduce, weight)
         if call.input.numel() == call.input.shape[1] and count.item() == 1:
             return None
         if call.running_mean is not None and call.running_var is not None:

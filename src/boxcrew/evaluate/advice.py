@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from boxcrew.core.types import Ints
 from boxcrew.core.units import counted, format_count
-from boxcrew.data.checks.problem import ACTIONS, Action, Kind, Problem
+from boxcrew.data.checks.problem import ACTIONS, MAX_IMBALANCE, Action, Kind, Problem
 from boxcrew.evaluate.classification import Probabilities
 from boxcrew.evaluate.detection.metric import ClassRates
 from boxcrew.evaluate.detection.suspects import Suspect
@@ -22,7 +22,6 @@ MAX_LINES, MAX_LINES_BEFORE = 3, 2
 what training brings to light."""
 
 # Limits above which advice is given.
-_IMBALANCE = 5.0  # times as many examples of the commonest class as of the rarest
 _PARAMETERS = 100.0  # for each example
 _ACCURACY_GAP = 0.1
 _AP_GAP = 0.2
@@ -32,10 +31,8 @@ _WITHOUT_GAIN, _STILL_FALLING = 3, 0.9  # evaluations without gain while the los
 _STALLED = 5  # evaluations without gain, if the loss does not show progress
 _RECALL_GAP, _MIN_EXAMPLES = 0.2, 3  # below the mean; of fewer examples, recall is chance
 _NOISE = 0.02  # of the labels
-_MIN_ACCURACY, _CONTRADICTED = (
-    0.7,
-    0.05,
-)  # of a network whose contradictions count; share of contradicted labels
+_MIN_ACCURACY = 0.7  # of a network whose contradictions count
+_CONTRADICTED = 0.05  # share of contradicted labels
 _LABEL_KINDS, _MIN_SCORE = ("wrong-class", "missing-label"), 0.8  # of suspects that count against labels
 _DEFECTS = 0.01  # of the examples; only the unit of the weight: any defect is reported
 
@@ -59,7 +56,15 @@ class Advice:
         return asdict(self)
 
 
-def worst(advice: Iterable[Advice], limit: int = MAX_LINES) -> tuple[Advice, ...]:
+Advices = tuple[Advice, ...]
+
+
+def _advise(cause: Cause, weight: float, what: str, remedy: str) -> Advices:
+    """Return the advice if its weight is above 1, which NaN is not."""
+    return (Advice(cause=cause, what=what, remedy=remedy, weight=weight),) if weight > 1 else ()
+
+
+def worst(advice: Iterable[Advice], limit: int = MAX_LINES) -> Advices:
     """Return the advice to show: heaviest first, but a second of one cause after the first of all others."""
     seen: Counter[Cause] = Counter()
     ranked = []
@@ -73,29 +78,27 @@ ADD_EXAMPLES = "add examples of the rare ones"
 """The remedy against imbalance that helps with any settings."""
 
 
-def imbalance(
-    counts: Sequence[int], classes: Sequence[str], *, remedy: str = ADD_EXAMPLES
-) -> tuple[Advice, ...]:
+def imbalance(counts: Sequence[int], classes: Sequence[str], *, remedy: str = ADD_EXAMPLES) -> Advices:
     """Check the training examples of each class; classes without any get advice of their own."""
-    advice: list[Advice] = []
+    advice: Advices = ()
     present = sorted((count, name) for count, name in zip(counts, classes, strict=True) if count)
     absent = [_start(name) for count, name in zip(counts, classes, strict=True) if not count]
     if absent:
         more = f" and {len(absent) - _MAX_NAMED} more" if len(absent) > _MAX_NAMED else ""
         what = f"training data has no example of {', '.join(absent[:_MAX_NAMED])}{more}"
-        weight = max(counts) / _IMBALANCE  # as if there were one
+        weight = max(counts) / MAX_IMBALANCE  # as if there were one
         remove = "add some, or remove the class"
-        advice.append(Advice(cause="imbalance", what=what, remedy=remove, weight=weight))
-    if present and (ratio := present[-1][0] / present[0][0]) > _IMBALANCE:
+        advice = (Advice(cause="imbalance", what=what, remedy=remove, weight=weight),)
+    if present:
         (few, rare), (many, common) = present[0], present[-1]
-        what = f"{many} examples of {_start(common)}, {few} of {_start(rare)} ({ratio:.0f} to 1)"
-        advice.append(Advice(cause="imbalance", what=what, remedy=remedy, weight=ratio / _IMBALANCE))
-    return tuple(advice)
+        what = f"{many} examples of {_start(common)}, {few} of {_start(rare)} ({many / few:.0f} to 1)"
+        advice += _advise("imbalance", many / few / MAX_IMBALANCE, what, remedy)
+    return advice
 
 
 def rare_class_missed(
     counts: Sequence[int], rates: Sequence[ClassRates], *, remedy: str = ADD_EXAMPLES
-) -> tuple[Advice, ...]:
+) -> Advices:
     """Check after training whether a rare class has a low recall, and name the one with the lowest.
 
     `counts` are those of training examples, `rates` those of the validation split.
@@ -104,22 +107,17 @@ def rare_class_missed(
     rare = [
         (rate.recall, count, rate.name)
         for rate, count in measured
-        if count * _IMBALANCE < max(counts) and rate.num_examples >= _MIN_EXAMPLES
+        if count * MAX_IMBALANCE < max(counts) and rate.num_examples >= _MIN_EXAMPLES
     ]
     if not rare:
         return ()
     mean = sum(rate.recall for rate, _ in measured) / len(measured)
     recall, count, name = min(rare)
-    weight = (mean - recall) / _RECALL_GAP
-    if weight <= 1:
-        return ()
     what = f"recall of {_start(name)} ({count} examples) is {recall:.2f}, mean {mean:.2f}"
-    return (Advice(cause="imbalance", what=what, remedy=remedy, weight=weight),)
+    return _advise("imbalance", (mean - recall) / _RECALL_GAP, what, remedy)
 
 
-def too_complex(
-    num_parameters: int, num_examples: int, *, from_scratch: bool, has_backbone: bool
-) -> tuple[Advice, ...]:
+def too_complex(num_parameters: int, num_examples: int, *, from_scratch: bool, has_backbone: bool) -> Advices:
     """Check before training whether a network is too large for its data (of running text: characters).
 
     This is a guess, so it has the least weight: what is measured comes first. `has_backbone`: whether
@@ -139,7 +137,7 @@ def generalization_gap(
     val_loss: float,
     train_accuracy: float | None = None,
     val_accuracy: float | None = None,
-) -> tuple[Advice, ...]:
+) -> Advices:
     """Compare training with validation examples, both measured in evaluation mode; losses in nats."""
     gaps: list[tuple[float, str]] = []
     if val_loss > _LOSS_RATIO * train_loss:
@@ -150,41 +148,32 @@ def generalization_gap(
         values = f"{train_accuracy:.3f} on training data, {val_accuracy:.3f} on validation data"
         gaps.append((weight, f"accuracy is {values}"))
     weight, what = max(gaps, default=(0.0, ""))
-    if not weight > 1:  # NaN is no gap either
-        return ()
     remedy = "try dropout, optim.weight_decay=, augmentation, evaluation.patience=5"
-    return (Advice(cause="too complex", what=what, remedy=remedy, weight=weight),)
+    return _advise("too complex", weight, what, remedy)
 
 
-def detection_gap(*, learnt: float, new: float) -> tuple[Advice, ...]:
+def detection_gap(*, learnt: float, new: float) -> Advices:
     """Compare a detector's AP50 on training images (`learnt`) with that on validation images (`new`)."""
-    weight = (learnt - new) / _AP_GAP
-    if not weight > 1:
-        return ()
     what = f"AP50 is {learnt:.3f} on training images, {new:.3f} on validation images"
     remedy = "add images, or try stronger transforms.*, evaluation.patience=5"
-    return (Advice(cause="too complex", what=what, remedy=remedy, weight=weight),)
+    return _advise("too complex", (learnt - new) / _AP_GAP, what, remedy)
 
 
-def overfitting_trend(
-    *, best_step: int, loss_then: float, loss_now: float, evaluations: int
-) -> tuple[Advice, ...]:
+def overfitting_trend(*, best_step: int, loss_then: float, loss_now: float, evaluations: int) -> Advices:
     """Check during training whether the training loss falls while evaluations do not improve.
 
     `evaluations`: those since the best one, which was at `best_step`.
     """
     if evaluations < _WITHOUT_GAIN or not 0 < loss_now < _STILL_FALLING * loss_then:
         return ()
-    what = (
-        f"no improvement in {evaluations} evaluations since step {best_step}; train loss fell from "
-        f"{loss_then:.3g} to {loss_now:.3g}"
-    )
+    what = f"no improvement in {evaluations} evaluations since step {best_step}"
+    what += f"; train loss fell from {loss_then:.3g} to {loss_now:.3g}"
     remedy = f"try evaluation.patience={_WITHOUT_GAIN}, augmentation"
     weight = evaluations / _WITHOUT_GAIN
     return (Advice(cause="too complex", what=what, remedy=remedy, weight=weight),)
 
 
-def stalled(*, best_step: int, evaluations: int) -> tuple[Advice, ...]:
+def stalled(*, best_step: int, evaluations: int) -> Advices:
     """Check during training whether evaluations stopped improving, for a loss that shows no progress."""
     if evaluations < _STALLED:
         return ()
@@ -193,21 +182,19 @@ def stalled(*, best_step: int, evaluations: int) -> tuple[Advice, ...]:
     return (Advice(cause="too complex", what=what, remedy=remedy, weight=evaluations / _STALLED),)
 
 
-def noisy_labels(noise: LabelNoise, key: Callable[[int], str] = str) -> tuple[Advice, ...]:
+def noisy_labels(noise: LabelNoise, key: Callable[[int], str] = str) -> Advices:
     """Check the labels of training. `key` names a suspect, as `Examples.key` does."""
-    if noise.rate <= _NOISE:
-        return ()
     what = f"about {noise.rate:.0%} of the labels seem wrong"
     remedy = "task.smoothing=0.1 makes them matter less"
     if noise.suspects:
         first = ", ".join(_end(key(index), _MAX_PATH // 2) for index in noise.suspects[:_MAX_NAMED])
         remedy = f"check {counted(len(noise.suspects), 'suspect')}, first {first}"
-    return (Advice(cause="noise", what=what, remedy=remedy, weight=noise.rate / _NOISE),)
+    return _advise("noise", noise.rate / _NOISE, what, remedy)
 
 
 def contradicted_labels(
     probabilities: Probabilities, labels: Ints, *, key: Callable[[int], str] | None, remedy: str = ""
-) -> tuple[Advice, ...]:
+) -> Advices:
     """Check the labels of the validation split by a trained network, if it is accurate enough to doubt them.
 
     `key` names a suspect, None if they have no names; `remedy` is for the labels of training.
@@ -216,101 +203,64 @@ def contradicted_labels(
         return ()
     noise = label_noise(probabilities, labels)
     rate = min(noise.rate, surely_contradicted(probabilities, labels))
-    if rate <= _CONTRADICTED:
-        return ()
     what = f"about {rate:.0%} of validation labels seem wrong"
     check = f"check {counted(len(noise.suspects), 'suspect')}"
     if key is not None and noise.suspects:
         check += f", first {_end(key(noise.suspects[0]), _MAX_PATH // 2)}"
-    remedy = f"{check}; {remedy}" if remedy else check
-    return (Advice(cause="noise", what=what, remedy=remedy, weight=rate / _CONTRADICTED),)
+    return _advise("noise", rate / _CONTRADICTED, what, f"{check}; {remedy}" if remedy else check)
 
 
-def doubted_objects(suspects: Sequence[Suspect], num_objects: int) -> tuple[Advice, ...]:
+def doubted_objects(suspects: Sequence[Suspect], num_objects: int) -> Advices:
     """Check the labels of objects by the suspects that a trained detector is confident about."""
-    confident = [
-        suspect for suspect in suspects if suspect.kind in _LABEL_KINDS and suspect.score >= _MIN_SCORE
-    ]
-    rate = len(confident) / max(1, num_objects)
-    if rate <= _CONTRADICTED:
+    confident = [each for each in suspects if each.kind in _LABEL_KINDS and each.score >= _MIN_SCORE]
+    if not confident:
         return ()
+    rate = len(confident) / max(1, num_objects)
     what = f"about {rate:.0%} of validation labels seem wrong or missing"
     remedy = f"boxcrew doctor run= shows them, first {_end(confident[0].key, _MAX_PATH // 2)}"
-    return (Advice(cause="noise", what=what, remedy=remedy, weight=rate / _CONTRADICTED),)
+    return _advise("noise", rate / _CONTRADICTED, what, remedy)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Defect:
+class _Defect(NamedTuple):
     """A group of problems in the data that get one line of advice."""
 
-    cause: Cause
-    kinds: frozenset[Kind]  # of problems
+    kinds: tuple[Kind, ...]  # of problems
     noun: str
     attribute: str  # that follows the noun
     remedy: str
-    actions: frozenset[Action] = frozenset(ACTIONS)  # that were taken
+    cause: Cause = "missing features"
 
-    def covers(self, problem: Problem) -> bool:
-        return problem.kind in self.kinds and problem.action in self.actions
+    @property
+    def actions(self) -> Sequence[Action]:
+        """The actions that count; what cannot be read and is only noted is no example."""
+        return ("repaired", "left out") if self.cause == "noise" else ACTIONS
 
 
-_UNREADABLE: frozenset[Kind] = frozenset(
-    {
-        "missing-file",
-        "not-an-image",
-        "unreadable-image",
-        "truncated-image",
-        "image-bomb",
-        "unreadable-annotation",
-        "row-malformed",
-        "text-unreadable",
-    }
-)
+_NO_LABEL: tuple[Kind, ...] = ("label-missing", "image-without-annotation")
+_UNREADABLE: tuple[Kind, ...] = (
+    "missing-file", "not-an-image", "unreadable-image", "truncated-image", "image-bomb",
+    "unreadable-annotation", "row-malformed", "text-unreadable",
+)  # fmt: skip
 _DEFECT_GROUPS = (
-    _Defect(
-        cause="missing features",
-        kinds=frozenset({"value-missing"}),
-        noun="value",
-        attribute="missing",
-        remedy="fill them in, or remove the columns",
-    ),
-    _Defect(
-        cause="missing features",
-        kinds=frozenset({"column-constant"}),
-        noun="column",
-        attribute="with a single value",
-        remedy="remove what carries no information",
-    ),
-    _Defect(
-        cause="missing features",
-        kinds=frozenset({"label-missing", "image-without-annotation"}),
-        noun="example",
-        attribute="without label",
-        remedy="label or remove what has none",
-    ),
-    _Defect(
-        cause="noise",
-        kinds=_UNREADABLE,
-        noun="example",
-        attribute="that cannot be read",
-        remedy="restore or remove what is broken",
-        actions=frozenset[Action]({"repaired", "left out"}),  # what is only noted is no example
-    ),
+    _Defect(("value-missing",), "value", "missing", "fill them in, or remove the columns"),
+    _Defect(("column-constant",), "column", "with a single value", "remove what carries no information"),
+    _Defect(_NO_LABEL, "example", "without label", "label or remove what has none"),
+    _Defect(_UNREADABLE, "example", "that cannot be read", "restore or remove what is broken", "noise"),
 )
 
 
-def missing_data(problems: Sequence[Problem], num_examples: int) -> tuple[Advice, ...]:
+def missing_data(problems: Sequence[Problem], num_examples: int) -> Advices:
     """Check what of the data is missing or cannot be read; `num_examples` are those of training."""
-    groups = [(group, [problem for problem in problems if group.covers(problem)]) for group in _DEFECT_GROUPS]
-    return tuple(_defect_advice(group, members, num_examples) for group, members in groups if members)
-
-
-def _defect_advice(group: _Defect, problems: Sequence[Problem], num_examples: int) -> Advice:
-    count = sum(problem.count for problem in problems)
-    noun = group.noun if count == 1 else f"{group.noun}s"
-    what = f"{count} {noun} {group.attribute} (first: {_end(problems[0].where, _MAX_PATH)})"
-    weight = count / (_DEFECTS * max(1, num_examples))
-    return Advice(cause=group.cause, what=what, remedy=group.remedy, weight=weight)
+    advice = []
+    for group in _DEFECT_GROUPS:
+        members = [each for each in problems if each.kind in group.kinds and each.action in group.actions]
+        if members:
+            count = sum(problem.count for problem in members)
+            first = _end(members[0].where, _MAX_PATH)
+            what = f"{counted(count, group.noun)} {group.attribute} (first: {first})"
+            weight = count / (_DEFECTS * max(1, num_examples))
+            advice.append(Advice(cause=group.cause, what=what, remedy=group.remedy, weight=weight))
+    return tuple(advice)
 
 
 def _start(name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -49,16 +49,6 @@ class ClassificationReport:
         """Return JSON values; all numbers are finite."""
         return asdict(self)
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Return the report that `to_json` described."""
-        return cls(
-            numbers=dict(data["numbers"]),
-            classes=tuple(ClassRates(**rates) for rates in data["classes"]),
-            confusion=tuple(tuple(row) for row in data["confusion"]),
-            calibration=tuple(CalibrationBin(**values) for values in data["calibration"]),
-        )
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ClassificationEvaluation(Evaluation):
@@ -97,12 +87,12 @@ def evaluate_classes(
     probabilities: Probabilities, labels: Ints, classes: Sequence[str]
 ) -> ClassificationReport:
     """Measure predictions against `labels` (N,), indices of `classes`. Of equal classes the first wins."""
-    assert probabilities.shape == (len(labels), len(classes)), (
-        probabilities.shape,
-        len(labels),
-        len(classes),
-    )
-    _check_finite(probabilities)
+    expected = (len(labels), len(classes))
+    assert probabilities.shape == expected, (probabilities.shape, expected)
+    broken = int((~np.isfinite(probabilities).all(axis=1)).sum())
+    if broken:
+        problem = f"predictions for {broken} of {len(probabilities)} examples are not finite"
+        raise diverged(f"the network's {problem}")
     predicted = probabilities.argmax(axis=1)
     confusion = np.zeros((len(classes), len(classes)), dtype=np.int64)
     np.add.at(confusion, (labels, predicted), 1)
@@ -116,21 +106,12 @@ def evaluate_classes(
     )
 
 
-def _check_finite(probabilities: Probabilities) -> None:
-    broken = int((~np.isfinite(probabilities).all(axis=1)).sum())
-    if broken:
-        raise diverged(
-            f"the network's predictions for {broken} of {len(probabilities)} examples are not finite"
-        )
-
-
 def _numbers(probabilities: Probabilities, labels: Ints) -> dict[str, float]:
     num_classes = probabilities.shape[1]
     true = probabilities[np.arange(len(labels)), labels]
     tied_before = (probabilities == true[:, None]) & (np.arange(num_classes) < labels[:, None])
-    rank = ((probabilities > true[:, None]) | tied_before).sum(
-        axis=1
-    )  # of the true class; 0 is the likeliest
+    # Of the true class; 0 is the likeliest.
+    rank = ((probabilities > true[:, None]) | tied_before).sum(axis=1)
     numbers = {"accuracy": _mean(rank == 0)}
     if num_classes > _TOP:
         numbers["accuracy5"] = _mean(rank < _TOP)
@@ -141,23 +122,20 @@ def _numbers(probabilities: Probabilities, labels: Ints) -> dict[str, float]:
 
 def _class_rates(confusion: Ints, classes: Sequence[str]) -> tuple[ClassRates, ...]:
     correct, num_predicted, num_true = np.diag(confusion), confusion.sum(axis=0), confusion.sum(axis=1)
-    precision = np.divide(correct, num_predicted, out=np.zeros(len(classes)), where=num_predicted > 0)
-    recall = np.divide(correct, num_true, out=np.zeros(len(classes)), where=num_true > 0)
+    precision, recall = (
+        np.divide(correct, num, out=np.zeros(len(classes)), where=num > 0).tolist()
+        for num in (num_predicted, num_true)
+    )
     return tuple(
         ClassRates(name=name, num_examples=num, precision=p, recall=r, F1=f1(p, r))
-        for name, num, p, r in zip(
-            classes, num_true.tolist(), precision.tolist(), recall.tolist(), strict=True
-        )
+        for name, num, p, r in zip(classes, num_true.tolist(), precision, recall, strict=True)
     )
 
 
 def _means(rates: Sequence[ClassRates]) -> dict[str, float]:
     counted = [rate for rate in rates if rate.num_examples]
-    return {
-        "precision": mean_defined([rate.precision for rate in counted]),
-        "recall": mean_defined([rate.recall for rate in counted]),
-        "F1": mean_defined([rate.F1 for rate in counted]),
-    }
+    names = ("precision", "recall", "F1")
+    return {name: mean_defined([getattr(rate, name) for rate in counted]) for name in names}
 
 
 def _calibration(confidence: Probabilities, correct: Bools) -> tuple[CalibrationBin, ...]:

@@ -12,10 +12,8 @@ from boxcrew.core.errors import UsageError
 from boxcrew.core.units import counted, format_bytes
 
 
-class Speeds(Config):
+class Speeds(Config, group="speeds"):
     """The measured speeds of a device, using all of it that this process may use."""
-
-    group = "speeds"
 
     gemm: float = Field(gt=0)  # 10^9 operations per second in products of large float32 matrices
     convolution: float = Field(gt=0)  # the same in 3 x 3 convolutions, contiguous
@@ -24,10 +22,8 @@ class Speeds(Config):
     from_host_bytes: float | None = Field(default=None, gt=0)  # per second; None: it is the host
 
 
-class Device(Config):
+class Device(Config, group="devices"):
     """A CPU or an accelerator."""
-
-    group = "devices"
 
     name: str = Field(min_length=1)  # as torch names it: cpu, cuda:0
     kind: str = Field(min_length=1)  # as torch names it: cpu, cuda (AMD's too), xpu, mps, …

@@ -7,7 +7,7 @@ import importlib.util
 import os
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,11 @@ from boxcrew.hardware.machine import Device, Machine
 _CGROUP = Path("/sys/fs/cgroup")
 _OWN_GROUPS = Path("/proc/self/cgroup")
 _NODES = Path("/sys/devices/system/node")
+_MEMORY_GROUPS = (
+    ("", "memory.max", "memory.current", "inactive_file"),
+    ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
+"""Of versions 2 and 1: the controller, files with limit and use, and the statistic of inactive files."""
 _INTERVAL = 0.1  # seconds for which the load of other processes is measured
 
 
@@ -32,7 +37,7 @@ def probe_machine() -> Machine:
         cores=cores,
         busy_cores=lost_cores(_cores_of_others(), num_allowed=len(_allowed()), cores=cores),
         memory_bytes=memory,
-        numa_nodes=_numa_nodes(),
+        numa_nodes=len({node for core, node in _nodes().items() if core in _allowed()}) or 1,
         devices=(cpu, *_accelerators(), *_xla_devices()),
     )
 
@@ -53,33 +58,23 @@ def lost_cores(others: float, *, num_allowed: int, cores: float) -> float:
 
 def usable_memory() -> int:
     """Return the bytes of RAM this process may use: the host's, or the limit of its container or job."""
-    limits = [
-        *(_read(group / "memory.max").strip() for group in _groups("")),
-        *(_read(group / "memory.limit_in_bytes").strip() for group in _groups("memory")),
-    ]
-    return min([int(psutil.virtual_memory().total), *(int(limit) for limit in limits if limit.isdigit())])
+    return min([int(psutil.virtual_memory().total), *(limit for limit, _ in _memory_limits())])
 
 
 def free_memory() -> int:
     """Return the bytes of RAM that are left to this process. Inactive cached files count as free."""
-    left = [
-        *(_left(group, "memory.max", "memory.current", "inactive_file") for group in _groups("")),
-        *(
-            _left(group, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-            for group in _groups("memory")
-        ),
-    ]
-    return min([int(psutil.virtual_memory().available), *(size for size in left if size is not None)])
+    return min([int(psutil.virtual_memory().available), *(left for _, left in _memory_limits())])
 
 
-def _left(group: Path, limit: str, used: str, files: str) -> int | None:
-    """Return the bytes that are left in a control group; None if it has no limit."""
-    most, now = _read(group / limit).strip(), _read(group / used).strip()
-    if not most.isdigit():
-        return None
-    stat = dict(line.split() for line in _read(group / "memory.stat").splitlines())
-    active = int(now or 0) - int(stat.get(files, 0))
-    return int(most) - min(max(0, active), int(most))
+def _memory_limits() -> Iterator[tuple[int, int]]:
+    """Yield the limit of every control group that has one, and how many bytes are left of it."""
+    for controller, limit_file, used_file, files in _MEMORY_GROUPS:
+        for group in _groups(controller):
+            limit = _read(group / limit_file).strip()
+            if limit.isdigit():
+                stat = dict(line.split() for line in _read(group / "memory.stat").splitlines())
+                active = int(_read(group / used_file).strip() or 0) - int(stat.get(files, 0))
+                yield int(limit), int(limit) - min(max(0, active), int(limit))
 
 
 def _allowed() -> set[int]:
@@ -143,11 +138,6 @@ def _cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
-def _numa_nodes() -> int:
-    """Return the number of NUMA nodes with cores that this process may use."""
-    return len({node for core, node in _nodes().items() if core in _allowed()}) or 1
-
-
 def cores_by_node() -> list[int]:
     """Return the cores that this process may use, ordered by NUMA node."""
     nodes = _nodes()
@@ -166,9 +156,7 @@ def _accelerators() -> tuple[Device, ...]:
     if current is None:
         return ()
     module = torch.get_device_module(current.type)
-    return tuple(
-        accelerator(module, current.type, index) for index in range(torch.accelerator.device_count())
-    )
+    return tuple(accelerator(module, current.type, i) for i in range(torch.accelerator.device_count()))
 
 
 def accelerator(module: Any, kind: str, index: int) -> Device:
@@ -183,35 +171,21 @@ def accelerator(module: Any, kind: str, index: int) -> Device:
     )
 
 
-def _xla_devices() -> tuple[Device, ...]:
-    """Return TPUs by `torch_xla`, which is older than the common interface and slow to import."""
+def _xla_devices() -> Iterator[Device]:
+    """Yield TPUs by `torch_xla`, which is older than the common interface and slow to import.
+
+    Without one it offers the CPU, which is left out.
+    """
     if importlib.util.find_spec("torch_xla") is None:
-        return ()
-    return xla_devices(
-        importlib.import_module("torch_xla"), importlib.import_module("torch_xla.core.xla_model")
-    )
-
-
-def xla_devices(xla: Any, model: Any) -> tuple[Device, ...]:
-    """Describe the TPUs that `torch_xla` finds. Without one it offers the CPU, which is left out."""
-    devices = []
-    for device in xla.devices():
+        return
+    model = importlib.import_module("torch_xla.core.xla_model")
+    for device in importlib.import_module("torch_xla").devices():
         maker, memory = model.xla_device_hw(device), model.get_memory_info(device)
         if maker != "CPU":
-            size, free = _xla_memory(memory)
-            devices.append(
-                Device(
-                    name=str(device), kind="xla", model=maker, memory_bytes=size, free_bytes=free, bf16=True
-                )
-            )
-    return tuple(devices)
-
-
-def _xla_memory(info: Mapping[str, int]) -> tuple[int, int]:
-    """Return the total and the free bytes, in the format of newer or older versions."""
-    if "bytes_limit" in info:
-        return info["bytes_limit"], info["bytes_limit"] - info["bytes_used"]
-    return 1024 * info["kb_total"], 1024 * info["kb_free"]
+            newer, name = "bytes_limit" in memory, str(device)
+            size = memory["bytes_limit"] if newer else 1024 * memory["kb_total"]
+            free = size - memory["bytes_used"] if newer else 1024 * memory["kb_free"]
+            yield Device(name=name, kind="xla", model=maker, memory_bytes=size, free_bytes=free, bf16=True)
 
 
 def _memory(module: Any, index: int) -> int:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import cv2
@@ -18,9 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from boxcrew.core.cache import cache_folder
+from boxcrew.core.cache import cache_folder, read_cached, write_cached
 from boxcrew.core.errors import UsageError
-from boxcrew.core.files import write_text
 from boxcrew.hardware.machine import Device, Machine, Speeds
 
 QUIET = 0.3  # cores that other processes may use during a measurement
@@ -40,11 +39,13 @@ def with_speeds(machine: Machine, folder: Path | None = None) -> Machine:
     """
     folder = folder or cache_folder("machine")
     file = folder / f"{fingerprint(machine)}.json" if folder else None
-    stored = _read(file)
+    stored = read_cached(Machine, file)
     if stored is not None and (stored.busy_cores < QUIET or machine.busy_cores >= QUIET):
-        return _with_speeds_of(stored, machine)
+        speeds = {device.name: device.speeds for device in stored.devices}
+        devices = tuple(d.model_copy(update={"speeds": speeds.get(d.name)}) for d in machine.devices)
+        return machine.model_copy(update={"devices": devices, "decoded_pixels": stored.decoded_pixels})
     measured = measure_in_subprocess(machine) if machine.accelerators else measure_machine(machine)
-    _write(file, measured)
+    write_cached(file, measured.tree())
     return measured
 
 
@@ -145,29 +146,6 @@ def fingerprint(machine: Machine) -> str:
         device.model_dump(mode="json", exclude={"free_bytes", "speeds"}) for device in machine.devices
     ]
     return hashlib.blake2b(json.dumps(lasting, sort_keys=True).encode(), digest_size=16).hexdigest()
-
-
-def _with_speeds_of(stored: Machine, machine: Machine) -> Machine:
-    """Return `machine` with its present load and the stored speeds."""
-    speeds = {device.name: device.speeds for device in stored.devices}
-    devices = tuple(d.model_copy(update={"speeds": speeds.get(d.name)}) for d in machine.devices)
-    return machine.model_copy(update={"devices": devices, "decoded_pixels": stored.decoded_pixels})
-
-
-def _read(file: Path | None) -> Machine | None:
-    """Return the stored machine; None if the file is missing or damaged."""
-    with suppress(UsageError):
-        return Machine.read(file, setting="machine") if file is not None else None
-    return None
-
-
-def _write(file: Path | None, machine: Machine) -> None:
-    """Store the machine; where that fails, it is measured again the next time."""
-    if file is None:
-        return
-    with suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_text(file, json.dumps(machine.tree()))
 
 
 if __name__ == "__main__":

@@ -5,8 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from boxcrew.core.units import counted
+from boxcrew.core.workload import Workload
 from boxcrew.hardware.machine import Device, Machine
+from boxcrew.plan.observed import Observed
 from boxcrew.plan.plan import MemoryFormat, Plan, Precision, Strategy, distribute, equal_sizes
+from boxcrew.plan.request import PlanRequest
+
+CHOICES = (
+    "strategy", "servers", "parameter_device", "accumulation", "recompute", "precision", "memory_format",
+    "threads", "loader_workers", "cache_bytes",
+)  # fmt: skip
+"""The fields that a candidate and its plan have in common."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,8 +31,9 @@ class Candidate:
     precision: Precision = "fp32"
     memory_format: MemoryFormat = "contiguous"
     threads: int = 1  # per replica
-    workers: int = 0  # per replica
-    cache: int = 0  # bytes per replica for decoded images
+    loader_workers: int = 0  # per replica
+    cache_bytes: int = 0  # per replica, for decoded images
+    reason: str = ""  # for these devices
 
     @property
     def offloaded(self) -> bool:
@@ -34,6 +44,11 @@ class Candidate:
     @property
     def on_cpu(self) -> bool:
         return all(device.kind == "cpu" for device in self.devices)
+
+    @property
+    def shards(self) -> int:
+        """The number of replicas that the parameters are divided among."""
+        return self.replicas if self.strategy == "fsdp" else 1
 
     @property
     def largest_micro_batches(self) -> tuple[int, ...]:
@@ -53,17 +68,18 @@ def candidate_of(plan: Plan, machine: Machine) -> Candidate:
     """Return the candidate with a plan's choices; the machine must have its devices."""
     devices = {device.name: device for device in machine.devices}
     return Candidate(
-        strategy=plan.strategy,
         devices=tuple(devices[clone.device] for clone in plan.clones),
         shares=tuple(clone.share for clone in plan.clones),
         replicas=len(plan.replicas),
-        servers=plan.servers,
-        parameter_device=plan.parameter_device,
-        accumulation=plan.accumulation,
-        recompute=plan.recompute,
-        precision=plan.precision,
-        memory_format=plan.memory_format,
-        threads=plan.threads,
-        workers=plan.loader_workers,
-        cache=plan.cache_bytes,
+        **{name: getattr(plan, name) for name in CHOICES},
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanInputs:
+    """All that the costs of candidates depend on."""
+
+    machine: Machine
+    workload: Workload
+    request: PlanRequest
+    observed: Observed

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from boxcrew.core.workload import Workload
-from boxcrew.hardware.machine import Device, Machine
-from boxcrew.plan.candidate import Candidate
+from boxcrew.hardware.machine import Device
+from boxcrew.plan.candidate import Candidate, PlanInputs
 from boxcrew.plan.memory import memory_of
-from boxcrew.plan.observed import Observed
 from boxcrew.plan.prediction import Bound, Interval, Memory, Prediction, Span
-from boxcrew.plan.request import PlanRequest
-from boxcrew.plan.speed import ComputeMode, Pace, Paces, speeds_of, update_seconds
+from boxcrew.plan.speed import Pace, pace_of, speeds_of, update_seconds
 
 HIDDEN = 0.9  # of backward can overlap with gradient messages; 95 % of these did (docs/benchmarks.md)
 HIDDEN_SHARDED = 0.5  # of the messages with sharded parameters overlaps with computing
@@ -45,17 +42,13 @@ class StepTime:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Costs:
+class Costs(PlanInputs):
     """Predicts the cost of candidates for one task on one machine."""
 
-    machine: Machine
-    workload: Workload
-    request: PlanRequest
-    observed: Observed
-    _paces: dict[ComputeMode, Pace] = field(default_factory=dict, repr=False)
+    _paces: dict[tuple[object, ...], Pace] = field(default_factory=dict, repr=False)
 
     def memory(self, candidate: Candidate) -> list[Memory]:
-        return memory_of(candidate, self.machine, self.workload, self.observed, self.request)
+        return memory_of(candidate, self)
 
     def has_enough_memory(self, candidate: Candidate) -> bool:
         too_many = self.observed.too_many
@@ -65,17 +58,11 @@ class Costs:
         return all(memory.is_enough for memory in self.memory(candidate))
 
     def pace(self, device: Device, candidate: Candidate) -> Pace:
-        mode = ComputeMode(
-            device=device,
-            memory_format=candidate.memory_format,
-            precision=candidate.precision,
-            threads=candidate.threads,
-            recompute=candidate.recompute,
-        )
-        if mode not in self._paces:
-            paces = Paces(machine=self.machine, workload=self.workload, observed=self.observed)
-            self._paces[mode] = paces.of(mode)
-        return self._paces[mode]
+        mode = candidate.memory_format, candidate.precision, candidate.threads, candidate.recompute
+        key = (device.name, *mode)
+        if key not in self._paces:
+            self._paces[key] = pace_of(device, candidate, self)
+        return self._paces[key]
 
     def step(self, candidate: Candidate, *, cached: bool = True) -> StepTime:
         """Predict one step. `cached`: decoded images are in the cache, as in all epochs after the first."""
@@ -85,8 +72,9 @@ class Costs:
         messages = self._messages(candidate, max(compute))
         inputs = self._inputs(candidate, cached=cached)
         busy = max(compute) + messages + update
-        making = inputs / max(1, candidate.workers) / candidate.replicas
-        evenly = self._spread_over_cores(candidate, paces, compute, inputs)
+        making = inputs / max(1, candidate.loader_workers) / candidate.replicas
+        work = inputs + self._core_seconds(candidate, compute, paces[0].parallel)
+        evenly = work / self.machine.cores  # a lower bound: all work is spread over the cores
         wall = max(self._wall(candidate, busy, making, inputs / candidate.replicas), evenly)
         return StepTime(
             compute=tuple(compute),
@@ -104,7 +92,7 @@ class Costs:
         `making` is how long the samples take to make, in `core_seconds` of work. When threads occupy all
         cores, they also wait for the one whose core makes samples, and for the worker to hand them over.
         """
-        if candidate.workers == 0:
+        if candidate.loader_workers == 0:
             return busy + making
         all_busy = candidate.on_cpu and candidate.threads * candidate.replicas >= self.machine.cores
         return max(busy + (core_seconds + HANDOVER if all_busy else 0.0), making)
@@ -117,25 +105,21 @@ class Costs:
         ]
         if candidate.on_cpu and candidate.replicas == 1 and len(seconds) > 1:
             seconds = [sum(seconds)] * len(seconds)
-        return [each * self._crowding(candidate) for each in seconds]
-
-    def _crowding(self, candidate: Candidate) -> float:
-        """Return how much longer threads take when other processes use cores. Measured steps include it."""
-        if not candidate.on_cpu or self.observed.timings:
-            return 1.0
+        if not candidate.on_cpu or self.observed.timings:  # measured steps include the load of others
+            return seconds
         wanted = candidate.threads * candidate.replicas + self.machine.busy_cores
-        return max(1.0, wanted / self.machine.cores)
+        return [each * max(1.0, wanted / self.machine.cores) for each in seconds]
 
     def _update(self, candidate: Candidate) -> float:
-        devices = self.machine.devices
-        parameter_device = next(device for device in devices if device.name == candidate.parameter_device)
-        seconds = update_seconds(self.workload, speeds_of(parameter_device, self.machine)[0])
-        seconds *= self.pace(candidate.devices[0], candidate).corrected
-        return seconds / (candidate.replicas if candidate.strategy == "fsdp" else 1)
+        device = next(each for each in self.machine.devices if each.name == candidate.parameter_device)
+        seconds = update_seconds(self.workload, speeds_of(device, self.machine)[0])
+        return seconds * self.pace(candidate.devices[0], candidate).corrected / candidate.shards
 
     def _messages(self, candidate: Candidate, compute: float) -> float:
         """Return the seconds of messages between clones and processes that computing does not hide."""
-        link = min(self._link(device) for device in candidate.devices)
+        speeds = [speeds_of(device, self.machine)[0] for device in candidate.devices]
+        # Bytes per second between a device and the others.
+        link = min(each.from_host_bytes or each.copy_bytes / COPIES_PER_BYTE for each in speeds)
         num, gradients, parameters = candidate.replicas, self.workload.gradients, self.workload.parameters
         backward = compute * (1 - self._forward_share()) / candidate.accumulation
         if candidate.strategy == "ddp" and num > 1:
@@ -148,11 +132,6 @@ class Costs:
             return (gradients + parameters) / link
         return 0.0
 
-    def _link(self, device: Device) -> float:
-        """Return the bytes per second between a device and the others."""
-        speeds = speeds_of(device, self.machine)[0]
-        return speeds.from_host_bytes or speeds.copy_bytes / COPIES_PER_BYTE
-
     def _forward_share(self) -> float:
         return self.workload.forward_operations / max(1, self.workload.whole.operations)
 
@@ -162,18 +141,19 @@ class Costs:
         if inputs is None:
             return 0.0
         all_images = self.request.num_samples * inputs.image_bytes
-        held = min(1.0, candidate.cache * candidate.replicas / all_images) if cached and all_images else 0.0
+        held = (
+            min(1.0, candidate.cache_bytes * candidate.replicas / all_images)
+            if cached and all_images
+            else 0.0
+        )
         return self.request.batch * (held * inputs.kept_seconds + (1 - held) * inputs.seconds)
 
-    def _spread_over_cores(
-        self, candidate: Candidate, paces: list[Pace], compute: list[float], inputs: float
-    ) -> float:
-        """Return the seconds of a step if all its work were spread evenly over the cores: a lower bound."""
-        work = inputs
-        if candidate.on_cpu:
-            per_replica = compute[:: max(1, len(compute) // candidate.replicas)]
-            work += sum(seconds * candidate.threads * paces[0].parallel for seconds in per_replica)
-        return work / self.machine.cores
+    def _core_seconds(self, candidate: Candidate, compute: list[float], parallel: float) -> float:
+        """Return the work of computing on the CPU. `parallel`: the share of time in which threads work."""
+        if not candidate.on_cpu:
+            return 0.0
+        per_replica = compute[:: max(1, len(compute) // candidate.replicas)]
+        return sum(seconds * candidate.threads * parallel for seconds in per_replica)
 
     def predict(self, candidate: Candidate) -> Prediction:
         step = self.step(candidate)
@@ -198,9 +178,9 @@ class Costs:
 
     def _timeline(self, candidate: Candidate, step: StepTime) -> list[Span]:
         spans = []
-        if candidate.workers and step.inputs:
+        if candidate.loader_workers and step.inputs:
             spans.append(Span(lane="loader workers", name="read and transform", begin=0, end=step.inputs))
-        begin = step.inputs if candidate.workers == 0 else 0.0
+        begin = 0.0 if candidate.loader_workers else step.inputs
         if begin:
             spans.append(Span(lane="cpu", name="read and transform", begin=0, end=begin))
         for index, (device, seconds) in enumerate(zip(candidate.devices, step.compute, strict=True)):

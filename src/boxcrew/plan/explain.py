@@ -40,12 +40,9 @@ def memory_table(plan: Plan) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     for memory in plan.predicted.memory:
         devices.setdefault(memory.model_copy(update={"device": ""}), []).append(memory.device)
     titles = [names[0] if len(names) == 1 else f"{len(names)} x {names[0]}…" for names in devices.values()]
-    rows = [(kind, *(format_bytes(getattr(memory, kind)) for memory in devices)) for kind in Memory.kinds]
-    rows += [
-        ("total", *(format_bytes(memory.peak) for memory in devices)),
-        ("at most", *(format_bytes(memory.needed) for memory in devices)),
-        ("available", *(format_bytes(memory.capacity) for memory in devices)),
-    ]
+    names = {kind: kind for kind in Memory.kinds}
+    names |= {"total": "peak", "at most": "needed", "available": "capacity"}
+    rows = [(row, *(format_bytes(getattr(each, name)) for each in devices)) for row, name in names.items()]
     return ("memory", *titles), rows
 
 

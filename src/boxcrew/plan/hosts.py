@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from boxcrew.core.errors import UsageError
 from boxcrew.hardware.machine import Host, Machine
+from boxcrew.plan.layouts import shares_of
 from boxcrew.plan.plan import Plan, Replica
 from boxcrew.plan.request import DeployConfig
-from boxcrew.plan.shares import shares_of
 
 PlanHost = Callable[[Machine, DeployConfig, int], Plan]
 """Plans one host: its machine, the deploy settings, and its number of samples per step."""

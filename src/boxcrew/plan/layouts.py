@@ -1,34 +1,25 @@
-"""Layouts: which devices compute, in how many processes, and where the parameters live."""
+"""Layouts: which devices compute what share of a step, in how many processes, and where parameters live."""
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from boxcrew.core.errors import UsageError
 from boxcrew.hardware.machine import Device, Machine
+from boxcrew.plan.candidate import Candidate
 from boxcrew.plan.plan import Strategy
 from boxcrew.plan.request import DeployConfig, PlanRequest
-from boxcrew.plan.shares import by_speed
 
 REPLICA_MEMORY = 2 << 30  # bytes of main memory that a replica on the CPU should have
 COMMUNICATING = ("cuda", "xpu")  # kinds of accelerators whose replicas can send each other gradients
 
 
-@dataclass(frozen=True, kw_only=True)
-class Layout:
-    """Clones on devices, and the device of the parameters."""
+def layouts_of(machine: Machine, request: PlanRequest) -> list[Candidate]:
+    """Return candidates whose choices beyond the layout are open, the usual one first.
 
-    strategy: Strategy
-    devices: tuple[Device, ...]
-    replicas: int
-    servers: int
-    parameter_device: str
-    reason: str
-
-
-def layouts_of(machine: Machine, request: PlanRequest) -> list[Layout]:
-    """Return the possible layouts, the usual one first; the others are for models that need more memory."""
+    The others are for models that need more memory.
+    """
     deploy = request.deploy
     several = _several(machine, request) if deploy.replicas == "auto" else None
     if several is not None:
@@ -38,9 +29,10 @@ def layouts_of(machine: Machine, request: PlanRequest) -> list[Layout]:
         num = 1 if deploy.replicas == "auto" else deploy.replicas
         devices, reason = _devices(machine, deploy, request.device, num)
     return [
-        Layout(
+        Candidate(
             strategy=strategy,
             devices=tuple(devices),
+            shares=(1,) * len(devices),
             replicas=num,
             servers=num_servers(deploy) if strategy == "parameter_server" else 0,
             parameter_device=parameter_device,
@@ -110,26 +102,24 @@ def num_servers(deploy: DeployConfig) -> int:
     return 1 if deploy.strategy == "parameter_server" else 0
 
 
-def _devices(
-    machine: Machine, deploy: DeployConfig, wanted: str, num_replicas: int
-) -> tuple[list[Device], str]:
+def _devices(machine: Machine, deploy: DeployConfig, wanted: str, num: int) -> tuple[list[Device], str]:
     """Return one device for each clone, and why these."""
     if deploy.clone_on_cpu and wanted not in {"auto", "cpu"}:
         raise UsageError(f"deploy.clone_on_cpu=true: but device={wanted}", advice="leave one of them out")
-    if num_replicas > 1:
-        return _replica_devices(machine, deploy, wanted, num_replicas)
+    if num > 1:
+        return _replica_devices(machine, deploy, wanted, num)
     if "," in wanted:
         names = wanted.split(",")
         if deploy.clones not in {"auto", len(names)}:
             raise UsageError(f"deploy.clones={deploy.clones}: device= names {len(names)} devices")
         return _listed(machine, names)
-    num = 1 if deploy.clones == "auto" else deploy.clones
+    clones = 1 if deploy.clones == "auto" else deploy.clones
     if deploy.clone_on_cpu:
-        return [machine.devices[0]] * num, "deploy.clone_on_cpu: all clones are on the CPU"
-    if num == 1:
+        return [machine.devices[0]] * clones, "deploy.clone_on_cpu: all clones are on the CPU"
+    if clones == 1:
         device, reason = _device(machine, wanted)
         return [device], reason
-    return _accelerators(machine, wanted, num, f"deploy.clones={num}")
+    return _accelerators(machine, wanted, clones, f"deploy.clones={clones}")
 
 
 def _replica_devices(
@@ -171,10 +161,14 @@ def _listed(machine: Machine, names: Sequence[str]) -> tuple[list[Device], str]:
 
 def _device(machine: Machine, wanted: str) -> tuple[Device, str]:
     names = [device.name for device in machine.devices]
-    if wanted == "auto":
-        if machine.accelerators:
-            return machine.accelerators[0], _why_first(machine.accelerators)
+    if wanted == "auto" and not machine.accelerators:
         return machine.devices[0], "no accelerator found: training on the CPU"
+    if wanted == "auto":
+        first, num = machine.accelerators[0], len(machine.accelerators)
+        which = "only accelerator" if num == 1 else f"first of {num} accelerators"
+        alone = num > 1 and first.kind not in COMMUNICATING
+        why = f": replicas on {first.kind} cannot communicate" if alone else ""
+        return first, f"training on the {which}{why}"
     for device in machine.devices:
         if wanted in {device.name, device.kind} or (wanted == "gpu" and device.kind != "cpu"):
             return device, f"device={wanted} was requested"
@@ -220,11 +214,44 @@ def _strategies(deploy: DeployConfig, devices: Sequence[Device], num: int) -> li
     return matching[:1]
 
 
-def _why_first(accelerators: Sequence[Device]) -> str:
-    first = accelerators[0]
-    if len(accelerators) == 1:
-        return "training on the only accelerator"
-    reason = f"training on the first of {len(accelerators)} accelerators"
-    if first.kind not in COMMUNICATING:
-        reason += f": replicas on {first.kind} cannot communicate"
-    return reason
+def shares_of(
+    deploy: DeployConfig,
+    batch: int,
+    num_clones: int,
+    speeds: Sequence[float] | None = None,
+    *,
+    least: int = 1,
+) -> list[int]:
+    """Return `deploy.shares`, or shares by the speeds of the clones, or equal ones.
+
+    Every share has `least` samples if the batch has enough.
+    """
+    if deploy.shares is None:
+        if num_clones > batch:
+            raise UsageError(f"{num_clones} clones: more than batch={batch} has samples")
+        enough = batch >= least * num_clones
+        return by_speed(batch, speeds or [1.0] * num_clones, least=least if enough else 1)
+    text = ",".join(map(str, deploy.shares))
+    if len(deploy.shares) != num_clones:
+        raise UsageError(f"deploy.shares={text}: {len(deploy.shares)} shares for {num_clones} clones")
+    if sum(deploy.shares) != batch:
+        raise UsageError(
+            f"deploy.shares={text}: add up to {sum(deploy.shares)}, but batch={batch}",
+            advice="a share is how many of the batch's samples a clone computes",
+        )
+    return list(deploy.shares)
+
+
+def by_speed(batch: int, speeds: Sequence[float], *, least: int = 1) -> list[int]:
+    """Divide the batch by speed: each next sample goes to the clone that would finish it first.
+
+    Every clone gets at least `least` samples, and a faster one never fewer than a slower one.
+    """
+    shares = [least] * len(speeds)
+    waiting = [((least + 1) / speed, -speed, i) for i, speed in enumerate(speeds)]
+    heapq.heapify(waiting)
+    for _ in range(batch - least * len(shares)):
+        _, slowness, first = waiting[0]
+        shares[first] += 1
+        heapq.heapreplace(waiting, ((shares[first] + 1) / speeds[first], slowness, first))
+    return shares

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from boxcrew.core.workload import Workload
-from boxcrew.hardware.machine import Device, Machine
-from boxcrew.plan.candidate import Candidate
+from boxcrew.hardware.machine import Device
+from boxcrew.plan.candidate import Candidate, PlanInputs
 from boxcrew.plan.observed import Observed, Timing
 from boxcrew.plan.prediction import Memory
 from boxcrew.plan.request import PlanRequest
@@ -27,22 +27,17 @@ OTHER_OVERHEAD = 0.1  # on accelerators; an estimate that was never measured
 HALF = 0.55  # share of activations in two-byte numbers, with those that stay in four
 
 
-def memory_of(
-    candidate: Candidate, machine: Machine, workload: Workload, observed: Observed, request: PlanRequest
-) -> list[Memory]:
+def memory_of(candidate: Candidate, inputs: PlanInputs) -> list[Memory]:
     """Predict the memory of all devices that the candidate uses, the CPU first."""
-    cpu = machine.devices[0]
-    predicted = [_main_memory(candidate, machine, workload, observed, request)]
-    for name in dict.fromkeys(device.name for device in candidate.devices if device.kind != cpu.kind):
-        samples = [num for device, num in _micro_batches(candidate) if device.name == name]
-        device = next(device for device in candidate.devices if device.name == name)
-        predicted.append(_on_accelerator(candidate, device, max(samples), workload, observed, request))
-    return predicted
-
-
-def _micro_batches(candidate: Candidate) -> list[tuple[Device, int]]:
-    """Return each clone's device, and the most samples that it computes at once."""
-    return list(zip(candidate.devices, candidate.largest_micro_batches, strict=True))
+    samples: dict[Device, list[int]] = {}  # the most that each of a device's clones computes at once
+    for device, num in zip(candidate.devices, candidate.largest_micro_batches, strict=True):
+        samples.setdefault(device, []).append(num)
+    cpu = inputs.machine.devices[0]
+    on_cpu = samples.pop(cpu, [])
+    return [
+        _main_memory(candidate, on_cpu, inputs),
+        *(_on_accelerator(candidate, device, max(nums), inputs) for device, nums in samples.items()),
+    ]
 
 
 def capacity_of(device: Device, request: PlanRequest, *, taken: int = 0) -> int:
@@ -55,24 +50,16 @@ def capacity_of(device: Device, request: PlanRequest, *, taken: int = 0) -> int:
     return max(1, size if request.goal.num_bytes is None else min(size, request.goal.num_bytes))
 
 
-def _num_shards(candidate: Candidate) -> int:
-    return candidate.replicas if candidate.strategy == "fsdp" else 1
-
-
-def _main_memory(
-    candidate: Candidate, machine: Machine, workload: Workload, observed: Observed, request: PlanRequest
-) -> Memory:
-    """Predict the main memory of all processes on the host."""
-    cpu = machine.devices[0]
-    libraries = PROCESS if observed.libraries is None else observed.libraries
+def _main_memory(candidate: Candidate, samples: Sequence[int], inputs: PlanInputs) -> Memory:
+    """Predict the main memory of all processes on the host, whose clones on the CPU have these `samples`."""
+    cpu, workload, shards = inputs.machine.devices[0], inputs.workload, candidate.shards
+    libraries = PROCESS if inputs.observed.libraries is None else inputs.observed.libraries
     processes = candidate.replicas + candidate.servers
-    samples = [num for device, num in _micro_batches(candidate) if device.kind == "cpu"]
     copies = _copies(candidate, num_on_cpu=len(samples)) if samples or candidate.offloaded else 0
     activations = sum(_activations(workload, candidate, num) for num in samples)
     batches = sum(2 * workload.batch.at(share) for share in candidate.shares)
-    shards = _num_shards(candidate)
     state = copies * (workload.held + workload.gradients + workload.optimizer) // shards
-    overhead = _overhead(workload, candidate, observed, state + activations, samples)
+    overhead = _overhead(candidate, samples, state + activations, inputs)
     return Memory(
         device="cpu",
         libraries=libraries * processes,
@@ -81,23 +68,24 @@ def _main_memory(
         optimizer=copies * workload.optimizer // shards,
         activations=activations,
         inputs=batches,
-        workers=_worker_bytes(candidate, workload, request),
+        workers=_worker_bytes(candidate, workload, inputs.request),
         overhead=overhead,
-        evaluation=_evaluation(candidate, cpu, workload, request),
+        evaluation=_evaluation(candidate, cpu, inputs),
         margin=int(MARGIN * (activations + state + overhead + batches)) + LATER * processes,
-        capacity=capacity_of(cpu, request, taken=libraries * processes),
+        capacity=capacity_of(cpu, inputs.request, taken=libraries * processes),
     )
 
 
-def _evaluation(candidate: Candidate, device: Device, workload: Workload, request: PlanRequest) -> int:
+def _evaluation(candidate: Candidate, device: Device, inputs: PlanInputs) -> int:
     """Return the bytes that evaluations need in addition, on the device of the chief's first clone.
 
     Batches no larger than those of steps use memory that steps have freed. For larger ones the freed memory
     is too fragmented, so that they need new memory.
     """
-    if candidate.devices[0].name != device.name or request.eval_batch <= candidate.largest_micro_batches[0]:
+    num, workload = inputs.request.eval_batch, inputs.workload
+    if candidate.devices[0].name != device.name or num <= candidate.largest_micro_batches[0]:
         return 0
-    return workload.evaluated.at(request.eval_batch) + workload.batch.at(request.eval_batch)
+    return workload.evaluated.at(num) + workload.batch.at(num)
 
 
 def _copies(candidate: Candidate, *, num_on_cpu: int) -> int:
@@ -110,10 +98,10 @@ def _copies(candidate: Candidate, *, num_on_cpu: int) -> int:
 def _worker_bytes(candidate: Candidate, workload: Workload, request: PlanRequest) -> int:
     """Return the bytes of loader processes and of cached images, at most those of the whole data set."""
     ahead = request.prefetch * workload.batch.at(request.batch // candidate.replicas)
-    images = candidate.cache * candidate.replicas
+    images = candidate.cache_bytes * candidate.replicas
     if workload.inputs is not None:
         images = min(images, request.num_samples * workload.inputs.image_bytes)
-    return candidate.replicas * candidate.workers * (WORKER + ahead) + images
+    return candidate.replicas * candidate.loader_workers * (WORKER + ahead) + images
 
 
 def _activations(workload: Workload, candidate: Candidate, samples: int) -> int:
@@ -123,21 +111,20 @@ def _activations(workload: Workload, candidate: Candidate, samples: int) -> int:
     """
     peak = workload.pass_of(recompute=candidate.recompute).peak.at(samples)
     scale = HALF if candidate.precision in {"bf16", "fp16"} else 1.0
-    update = 0 if candidate.offloaded else workload.gradients // _num_shards(candidate)
+    update = 0 if candidate.offloaded else workload.gradients // candidate.shards
     return max(int(scale * max(0, peak - workload.gradients)), update)
 
 
-def _overhead(
-    workload: Workload, candidate: Candidate, observed: Observed, held: int, samples: Sequence[int]
-) -> int:
+def _overhead(candidate: Candidate, samples: Sequence[int], held: int, inputs: PlanInputs) -> int:
     """Return the overhead of allocator and libraries on the CPU: measured, or a share of the `held` bytes."""
     if not samples:
         return 0
-    timings = [each for each in observed.on_device("cpu", candidate.precision) if each.num_bytes is not None]
+    timings = inputs.observed.on_device("cpu", candidate.precision)
+    timings = [timing for timing in timings if timing.num_bytes is not None]
     if not timings or candidate.recompute:
-        factor = _correction("cpu", candidate, observed)
+        factor = _correction("cpu", candidate, inputs.observed)
         return max(0, int(held * (1 + CPU_OVERHEAD) * factor) - held)
-    fixed, share = _overhead_line(timings, workload, ONE_MEASURED[candidate.memory_format])
+    fixed, share = _overhead_line(timings, inputs.workload, ONE_MEASURED[candidate.memory_format])
     return max(0, len(samples) * fixed + int(share * held))
 
 
@@ -162,22 +149,15 @@ def _overhead_line(timings: Sequence[Timing], workload: Workload, usual: float) 
     return int(extra[-1] - share * held[-1]), share
 
 
-def _on_accelerator(
-    candidate: Candidate,
-    device: Device,
-    samples: int,
-    workload: Workload,
-    observed: Observed,
-    request: PlanRequest,
-) -> Memory:
+def _on_accelerator(candidate: Candidate, device: Device, samples: int, inputs: PlanInputs) -> Memory:
     """Predict the memory of one clone's accelerator. Offloaded parameters are copied there for a step."""
-    shards = _num_shards(candidate)
+    workload, shards = inputs.workload, candidate.shards
     gathered = workload.largest_layer if shards > 1 else 0
     held = workload.parameters + workload.buffers if candidate.offloaded else workload.held
     activations = _activations(workload, candidate, samples)
     if candidate.precision in {"bf16", "fp16"}:
         activations += workload.parameters // 2  # cast copies, during a step
-    inputs = workload.batch.at(samples)
+    batch = workload.batch.at(samples)
     memory = Memory(
         device=device.name,
         libraries=CONTEXT,
@@ -185,13 +165,13 @@ def _on_accelerator(
         gradients=workload.gradients // shards,
         optimizer=0 if candidate.offloaded else workload.optimizer // shards,
         activations=activations,
-        inputs=inputs,
-        overhead=int(OTHER_OVERHEAD * (activations + inputs)),
-        evaluation=_evaluation(candidate, device, workload, request),
+        inputs=batch,
+        overhead=int(OTHER_OVERHEAD * (activations + batch)),
+        evaluation=_evaluation(candidate, device, inputs),
         margin=0,
-        capacity=capacity_of(device, request),
+        capacity=capacity_of(device, inputs.request),
     )
-    factor = _correction(device.name, candidate, observed)
+    factor = _correction(device.name, candidate, inputs.observed)
     overhead = max(0, memory.overhead + int((factor - 1) * memory.measurable))
     margin = int(MARGIN * (memory.measurable + overhead - memory.overhead))
     return memory.model_copy(update={"overhead": overhead, "margin": margin})

@@ -12,24 +12,30 @@ from typing import Any
 
 from pydantic import Field
 
-from boxcrew.core.cache import cache_folder
+from boxcrew.core.cache import cache_folder, write_cached
 from boxcrew.core.config import Config
 from boxcrew.core.errors import UsageError
-from boxcrew.core.files import write_text
+from boxcrew.core.units import counted
 from boxcrew.hardware.machine import Machine
 from boxcrew.hardware.speed import fingerprint
 from boxcrew.plan.plan import MemoryFormat, Precision
 
 
-class Timing(Config):
-    """Measured steps with one number of samples at once, on one device."""
-
-    group = "timings"
+class ComputeMode(Config, group="modes"):
+    """The choices that decide how fast a device computes."""
 
     device: str
     memory_format: MemoryFormat
     threads: int = Field(ge=1)
     precision: Precision
+
+    def __str__(self) -> str:
+        return f"{self.memory_format} on {counted(self.threads, 'thread')}"
+
+
+class Timing(ComputeMode, group="timings"):
+    """Measured steps with one number of samples at once, on one device."""
+
     samples: int = Field(ge=1)
     seconds: float = Field(gt=0)  # of a step with its update
     core_seconds: float | None = Field(default=None, gt=0)  # of all threads together
@@ -37,10 +43,8 @@ class Timing(Config):
     alone: bool = False  # measured in a trial, not in a run
 
 
-class ObservedRatio(Config):
+class ObservedRatio(Config, group="residuals"):
     """The ratio measured / predicted of the last run with one compute mode."""
-
-    group = "residuals"
 
     device: str
     memory_format: MemoryFormat
@@ -53,10 +57,8 @@ class ObservedRatio(Config):
         return self.device, self.memory_format, self.precision
 
 
-class Observed(Config):
+class Observed(Config, group="knowledge"):
     """Everything that was measured of one task on one machine."""
-
-    group = "knowledge"
 
     timings: tuple[Timing, ...] = ()
     failures: tuple[str, ...] = ()  # trial settings that failed, and why
@@ -102,9 +104,7 @@ def store_ratio(machine: Machine, task: str, ratio: ObservedRatio, folder: Path 
         return
     others = [earlier for earlier in load_ratios(machine, task, folder) if earlier.mode != ratio.mode]
     stored = _read(file) | {task: [each.tree() for each in (*others, ratio)]}
-    with suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_text(file, json.dumps(stored))
+    write_cached(file, stored)
 
 
 def _file(machine: Machine, folder: Path | None) -> Path | None:

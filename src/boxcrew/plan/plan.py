@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -22,19 +23,15 @@ of the classic systems); those of all clones together (`synced`); or the initial
 """
 
 
-class Clone(Config):
+class Clone(Config, group="clones"):
     """One copy of the task on one device."""
-
-    group = "clones"
 
     device: str
     share: int = Field(ge=1)  # samples per step
 
 
-class Replica(Config):
+class Replica(Config, group="replicas"):
     """One process with its clones."""
-
-    group = "replicas"
 
     clones: tuple[Clone, ...] = Field(min_length=1)
 
@@ -65,100 +62,95 @@ class Plan(Config):
     rejected: tuple[str, ...] = ()  # the alternatives, and why they were not chosen
 
     @model_validator(mode="after")
-    def _shares_add_up(self) -> Self:
+    def _can_be_executed(self) -> Self:
+        """Refuse what no strategy can do: plans may be written by hand."""
+        for problem, advice in self._problems():
+            raise UsageError(f"plan: {problem}", advice=advice)
+        return self
+
+    def _problems(self) -> Iterator[tuple[str, str]]:
+        """Yield problems with advice; later ones may assume that there are no earlier ones."""
         shares = [clone.share for clone in self.clones]
         if sum(shares) != self.batch:
             total = " + ".join(map(str, shares))
-            raise UsageError(f"plan: the clones' shares {total} do not add up to batch {self.batch}")
-        return self
-
-    @model_validator(mode="after")
-    def _can_be_executed(self) -> Self:
-        """Refuse what no strategy can do: plans may be written by hand."""
+            yield f"the clones' shares {total} do not add up to batch {self.batch}", ""
         for replica in self.replicas:
             names = [clone.device for clone in replica.clones if clone.device != "cpu"]
             for name in names:
                 if names.count(name) > 1:
-                    raise UsageError(
-                        f"plan: two clones of one process on {name}: they would wait for each other"
-                    )
+                    yield f"two clones of one process on {name}: they would wait for each other", ""
+        home = self.parameter_device
         if self.inputs_device != "cpu":
-            raise UsageError(f"plan: inputs_device {self.inputs_device}: batches are made on the cpu")
-        if self.optimizer_device != self.parameter_device:
-            raise UsageError(
-                f"plan: optimizer_device {self.optimizer_device}: must be the parameter_device "
-                f"({self.parameter_device})"
-            )
+            yield f"inputs_device {self.inputs_device}: batches are made on the cpu", ""
+        if self.optimizer_device != home:
+            yield f"optimizer_device {self.optimizer_device}: must be the parameter_device ({home})", ""
         if self.precision == "tf32" and any(not clone.device.startswith("cuda") for clone in self.clones):
-            raise UsageError(f"plan: precision tf32 is for cuda devices, not {self._devices()}")
-        if self.strategy in {"single", "clones"} and len(self.replicas) > 1:
-            raise UsageError(f"plan: strategy {self.strategy} is for one replica, not {len(self.replicas)}")
-        if self.strategy == "single" and [c.device for c in self.clones] != [self.parameter_device]:
-            raise UsageError("plan: strategy single has one clone, on the parameter device")
-        if self.strategy in {"ddp", "fsdp"}:
-            self._require_one_clone_each()
-        self._require_servers()
-        return self
+            yield f"precision tf32 is for cuda devices, not {self._devices()}", ""
+        yield from self._problems_of_strategy()
 
-    def _require_servers(self) -> None:
-        if self.strategy != "parameter_server":
-            if self.servers or self.staleness is not None:
-                raise UsageError(f"plan: servers and staleness are not for strategy {self.strategy}")
-            return
+    def _problems_of_strategy(self) -> Iterator[tuple[str, str]]:
+        if self.strategy in {"single", "clones"} and len(self.replicas) > 1:
+            yield f"strategy {self.strategy} is for one replica, not {len(self.replicas)}", ""
+        if self.strategy == "single" and [c.device for c in self.clones] != [self.parameter_device]:
+            yield "strategy single has one clone, on the parameter device", ""
+        if self.strategy in {"ddp", "fsdp"}:
+            yield from self._problems_of_one_clone_each()
+        if self.strategy == "parameter_server":
+            yield from self._problems_with_servers()
+        elif self.servers or self.staleness is not None:
+            yield f"servers and staleness are not for strategy {self.strategy}", ""
+
+    def _problems_of_one_clone_each(self) -> Iterator[tuple[str, str]]:
+        if any(len(replica.clones) > 1 for replica in self.replicas):
+            yield f"strategy {self.strategy} has one clone in each replica", ""
+        if self.strategy == "fsdp" and self.precision == "fp16":
+            advice = "use deploy.precision=bf16 or fp32, or deploy.strategy=ddp"
+            yield "strategy fsdp does not compute in fp16", advice
+        home = self.parameter_device
+        if home != self.clones[0].device:
+            yield f"strategy {self.strategy} keeps parameters beside its clones, not on {home}", ""
+        yield from self._problems_of_kinds()
+        if self.strategy == "fsdp" or self.batch_norm == "synced":
+            yield from self._missing_samples()
+
+    def _problems_with_servers(self) -> Iterator[tuple[str, str]]:
         if not self.servers:
-            raise UsageError("plan: strategy parameter_server has no servers")
+            yield "strategy parameter_server has no servers", ""
         if self.parameter_device != "cpu":
-            raise UsageError(
-                f"plan: parameter servers keep parameters on the cpu, not {self.parameter_device}"
-            )
+            yield f"parameter servers keep parameters on the cpu, not {self.parameter_device}", ""
         if self.batch_norm == "synced" and len(self.replicas) > 1:
             if self.staleness is not None:
-                raise UsageError(
-                    "plan: batch_norm synced needs synchronous replicas, without staleness",
-                    advice="use deploy.batch_norm=first or frozen, or leave deploy.staleness= out",
-                )
-            self._require_common_kind()
-            self._require_samples()
+                advice = "use deploy.batch_norm=first or frozen, or leave deploy.staleness= out"
+                yield "batch_norm synced needs synchronous replicas, without staleness", advice
+            yield from self._problems_of_kinds()
+            yield from self._missing_samples()
 
-    def _require_one_clone_each(self) -> None:
-        if any(len(replica.clones) > 1 for replica in self.replicas):
-            raise UsageError(f"plan: strategy {self.strategy} has one clone in each replica")
-        if self.strategy == "fsdp" and self.precision == "fp16":
-            raise UsageError(
-                "plan: strategy fsdp does not compute in fp16",
-                advice="use deploy.precision=bf16 or fp32, or deploy.strategy=ddp",
-            )
-        if self.parameter_device != self.clones[0].device:
-            raise UsageError(
-                f"plan: strategy {self.strategy} keeps parameters beside its clones, not on "
-                f"{self.parameter_device}"
-            )
-        self._require_common_kind()
-        if len(self.replicas) > 1 and (self.strategy == "fsdp" or self.batch_norm == "synced"):
-            self._require_samples()
-
-    def _require_common_kind(self) -> None:
-        """Require devices of one kind, whose replicas can communicate."""
+    def _problems_of_kinds(self) -> Iterator[tuple[str, str]]:
+        """Yield why several replicas cannot communicate."""
         kinds = {name.partition(":")[0] for name in self.devices}
         if len(self.replicas) > 1 and len(kinds) > 1:
-            raise UsageError(
-                f"plan: strategy {self.strategy} needs devices of one kind, not {self._devices()}",
-                advice="use deploy.strategy=clones, or parameter_server with batch_norm first",
-            )
+            advice = "use deploy.strategy=clones, or parameter_server with batch_norm first"
+            yield f"strategy {self.strategy} needs devices of one kind, not {self._devices()}", advice
         if len(self.replicas) > 1 and kinds & {"mps", "xla"}:
-            raise UsageError(
-                f"plan: replicas on {self.clones[0].device} cannot communicate",
-                advice="use deploy.strategy=parameter_server, or one replica",
-            )
+            advice = "use deploy.strategy=parameter_server, or one replica"
+            yield f"replicas on {self.clones[0].device} cannot communicate", advice
 
-    def _require_samples(self) -> None:
-        for replica in range(len(self.replicas)):
+    def _missing_samples(self) -> Iterator[tuple[str, str]]:
+        """Yield the replicas among several that would not take part in a micro-batch."""
+        for replica in range(len(self.replicas)) if len(self.replicas) > 1 else ():
             if not all(map(len, self.replica_ranges(replica))):
-                raise UsageError(
-                    f"plan: replica {replica} has no sample in one of the {self.accumulation} micro-batches, "
+                yield (
+                    f"replica {replica} has no sample in one of the {self.accumulation} micro-batches, "
                     f"and needs one with strategy {self.strategy}, batch_norm {self.batch_norm}",
-                    advice="use a larger batch=, other deploy.shares=, or a lower deploy.accumulation=",
+                    "use a larger batch=, other deploy.shares=, or a lower deploy.accumulation=",
                 )
+
+    @classmethod
+    def on_one_device(cls, device: str, *, batch: int, **choices: Any) -> Self:
+        """Return a plan for one clone that keeps the parameters itself."""
+        replicas = (Replica(clones=(Clone(device=device, share=batch),)),)
+        home = {"parameter_device": device, "optimizer_device": device}
+        return cls(replicas=replicas, batch=batch, **home, **choices)
 
     @property
     def clones(self) -> tuple[Clone, ...]:
@@ -234,23 +226,15 @@ class Plan(Config):
             batch += f" in {self.accumulation} micro-batches"
         cache = f", {format_bytes(self.cache_bytes)} for decoded images" if self.cache_bytes else ""
         servers = f", parameters on {counted(self.servers, 'server')}" if self.servers else ""
-        return [
+        lines = [
             f"{self.strategy} on {self._devices()}{servers}, {batch}, {self.precision}, "
             f"{self.memory_format}, {counted(self.threads, 'thread')}, "
-            f"{counted(self.loader_workers, 'loader worker')}{cache}",
-            *self._asynchronous(),
-            *self._norms(),
-            *self.reasons,
+            f"{counted(self.loader_workers, 'loader worker')}{cache}"
         ]
-
-    def _asynchronous(self) -> list[str]:
-        if self.staleness is None:
-            return []
-        ahead = counted(self.staleness, "step")
-        return [
-            f"replicas update the parameters independently, at most {ahead} ahead of each other: "
-            "results depend on timing"
-        ]
+        if self.staleness is not None:
+            ahead = f"at most {counted(self.staleness, 'step')} ahead of each other"
+            lines.append(f"replicas update the parameters independently, {ahead}: results depend on timing")
+        return [*lines, *self._norms(), *self.reasons]
 
     def _norms(self) -> list[str]:
         """Return what BatchNorm does differently than with one clone."""

@@ -12,10 +12,8 @@ from boxcrew.core.units import format_duration
 Bound = Literal["compute", "input", "communication"]
 
 
-class Interval(Config):
+class Interval(Config, group="seconds"):
     """Seconds: the likely value, and the limits that it will almost surely be between."""
-
-    group = "seconds"
 
     low: float = Field(ge=0)
     likely: float = Field(ge=0)
@@ -30,9 +28,8 @@ class Interval(Config):
         return Interval(low=self.low * num, likely=self.likely * num, high=self.high * num)
 
     def plus(self, other: Interval) -> Interval:
-        return Interval(
-            low=self.low + other.low, likely=self.likely + other.likely, high=self.high + other.high
-        )
+        low, likely, high = self.low + other.low, self.likely + other.likely, self.high + other.high
+        return Interval(low=low, likely=likely, high=high)
 
     def __contains__(self, seconds: float) -> bool:
         return self.low <= seconds <= self.high
@@ -46,10 +43,9 @@ def _format_seconds(seconds: float) -> str:
     return format_duration(seconds) if seconds >= 10 else f"{seconds:.3g}s"
 
 
-class Memory(Config):
+class Memory(Config, group="memory"):
     """Bytes of one device's memory at the peak, by what they are for."""
 
-    group = "memory"
     kinds: ClassVar[tuple[str, ...]] = (
         "libraries", "parameters", "gradients", "optimizer", "activations", "inputs", "overhead",
         "evaluation", "workers",
@@ -94,10 +90,8 @@ class Memory(Config):
         return self.needed <= self.capacity
 
 
-class Span(Config):
+class Span(Config, group="timeline"):
     """An activity during a step, with its time in that step."""
-
-    group = "timeline"
 
     lane: str  # who: a device, a clone, `loader workers` or `messages`
     name: str  # does what: `forward`, `backward`, `update`, `read and transform`, `add up gradients`
@@ -105,10 +99,8 @@ class Span(Config):
     end: float = Field(ge=0)
 
 
-class Prediction(Config):
+class Prediction(Config, group="predicted"):
     """The time and memory that one plan is expected to take."""
-
-    group = "predicted"
 
     memory: tuple[Memory, ...] = Field(min_length=1)  # of every device that is used, the CPU first
     step: Interval  # seconds of a step, once decoded images are cached

@@ -24,7 +24,10 @@ def reasons_for(
     """Explain the chosen candidate; `feasible` are those of all `candidates` with enough memory."""
     reasons = [*_measured(costs, chosen, feasible), *_accumulation(costs, chosen), *_inputs(costs, chosen)]
     usual = replace(
-        candidates[0], accumulation=chosen.accumulation, cache=chosen.cache, workers=chosen.workers
+        candidates[0],
+        accumulation=chosen.accumulation,
+        cache_bytes=chosen.cache_bytes,
+        loader_workers=chosen.loader_workers,
     )
     if chosen.strategy != usual.strategy:
         lack = _memory_lack(costs, usual)
@@ -51,24 +54,22 @@ def rejected(costs: Costs, chosen: Candidate, others: Sequence[Candidate]) -> li
         if name and name not in sentences:
             sentences[name] = f"{name}: {_why_not(costs, other, chosen)}"
     if costs.request.workers == "auto" and costs.workload.inputs is not None:
-        for num in (chosen.workers - 1, chosen.workers + 1):
+        for num in (chosen.loader_workers - 1, chosen.loader_workers + 1):
             if 0 <= num <= most_workers(costs, chosen):
-                why = _why_not(costs, replace(chosen, workers=num), chosen)
+                why = _why_not(costs, replace(chosen, loader_workers=num), chosen)
                 sentences[f"workers {num}"] = f"{counted(num, 'loader worker')}: {why}"
     return list(sentences.values())
 
 
 def _difference(chosen: Candidate, other: Candidate) -> str:
     """Name the difference between two candidates; empty if there is none, or more than one."""
-    differences: list[str] = []
-    if other.strategy != chosen.strategy:
-        differences.append(other.strategy)
-    if other.memory_format != chosen.memory_format:
-        differences.append(other.memory_format)
-    if other.threads != chosen.threads:
-        differences.append(counted(other.threads, "thread"))
-    if other.recompute != chosen.recompute:
-        differences.append("activations recomputed" if other.recompute else "activations kept")
+    names = {
+        "strategy": other.strategy,
+        "memory_format": other.memory_format,
+        "threads": counted(other.threads, "thread"),
+        "recompute": "activations recomputed" if other.recompute else "activations kept",
+    }
+    differences = [name for key, name in names.items() if getattr(other, key) != getattr(chosen, key)]
     if not differences and other.accumulation != chosen.accumulation:
         differences.append(f"deploy.accumulation={other.accumulation}")
     return differences[0] if len(differences) == 1 else ""
@@ -123,10 +124,9 @@ def _accumulation(costs: Costs, chosen: Candidate) -> list[str]:
 def _inputs(costs: Costs, chosen: Candidate) -> list[str]:
     if costs.workload.inputs is None:
         return []
-    step = costs.step(chosen)
-    batch = costs.request.batch
+    step, batch, num = costs.step(chosen), costs.request.batch, chosen.loader_workers
     made, used = batch / max(step.inputs, 1e-9), batch / max(step.busy, 1e-9)
-    who = counted(chosen.workers, "loader worker") if chosen.workers else "the training process"
-    who += " per replica" if chosen.workers and chosen.replicas > 1 else ""
-    verb = "loads" if chosen.workers <= 1 else "load"
+    who = counted(num, "loader worker") if num else "the training process"
+    who += " per replica" if num and chosen.replicas > 1 else ""
+    verb = "loads" if num <= 1 else "load"
     return [f"{who} {verb} up to {made:.0f} samples/s, the model uses {used:.0f}"]

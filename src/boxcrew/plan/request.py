@@ -16,10 +16,8 @@ Count = Annotated[int, Field(ge=1)]
 GoalKind = Literal["fastest", "smallest", "deadline", "budget"]
 
 
-class DeployConfig(Config):
+class DeployConfig(Config, group="deploy"):
     """Settings of the deployment; the planner chooses all that is `auto`."""
-
-    group = "deploy"
 
     strategy: Strategy | Literal["auto"] = "auto"
     """How parameters and gradients are shared: single, clones, ddp, fsdp or parameter_server."""
@@ -53,10 +51,8 @@ class DeployConfig(Config):
     """Largest fraction of each device's memory to use."""
 
 
-class Goal(Config):
+class Goal(Config, group="goal"):
     """The goal that a plan is optimized for."""
-
-    group = "goal"
 
     kind: GoalKind = "fastest"
     seconds: float | None = Field(default=None, gt=0)  # of the whole training, for a deadline

@@ -9,15 +9,14 @@ from boxcrew.core.errors import UsageError
 from boxcrew.core.units import counted, format_bytes, format_duration
 from boxcrew.core.workload import Workload
 from boxcrew.hardware.machine import Device, Machine
-from boxcrew.plan.candidate import Candidate, candidate_of
+from boxcrew.plan.candidate import CHOICES, Candidate, candidate_of
 from boxcrew.plan.cost import Costs
-from boxcrew.plan.layouts import Layout, layouts_of
+from boxcrew.plan.layouts import layouts_of, shares_of
 from boxcrew.plan.memory import capacity_of
 from boxcrew.plan.observed import Observed
 from boxcrew.plan.plan import Clone, MemoryFormat, Plan, Precision, Replica
 from boxcrew.plan.reasons import most_workers, reasons_for, rejected
 from boxcrew.plan.request import PlanRequest
-from boxcrew.plan.shares import shares_of
 
 CACHE_SHARE = 8  # one part in so many of the memory may hold decoded images
 CLEARLY = 1.05
@@ -55,60 +54,44 @@ def make_plan(
 def with_enough_workers(costs: Costs, plan: Plan) -> Plan:
     """Return the plan with as many loader workers as it needs, and a new prediction."""
     chosen = _with_workers(costs, candidate_of(plan, costs.machine))
-    return plan.model_copy(update={"loader_workers": chosen.workers, "predicted": costs.predict(chosen)})
+    predicted = costs.predict(chosen)
+    return plan.model_copy(update={"loader_workers": chosen.loader_workers, "predicted": predicted})
 
 
-def _candidates(costs: Costs, layout: Layout) -> Iterator[Candidate]:
+def _candidates(costs: Costs, layout: Candidate) -> Iterator[Candidate]:
     """Yield a candidate for every choice that a layout leaves open, the usual one first."""
-    request, num = costs.request, layout.replicas
-    precision = request.deploy.precision
-    if precision == "auto":
-        precision = fast_precision(layout.devices)
-        if precision == "fp16" and layout.strategy == "fsdp":  # fsdp does not support it
-            precision = "fp32"
-    for recompute in _recompute_options(costs):
-        for memory_format, threads in _compute_modes(costs, layout, precision):
-            candidate = Candidate(
-                strategy=layout.strategy,
-                devices=layout.devices,
-                shares=(1,) * len(layout.devices),
-                replicas=num,
-                servers=layout.servers,
-                parameter_device=layout.parameter_device,
-                recompute=recompute,
-                precision=precision,
-                memory_format=memory_format,
-                threads=threads,
-                workers=_usual_workers(costs, layout),
-            )
+    deploy, batch = costs.request.deploy, costs.request.batch
+    precision = fast_precision(layout.devices) if deploy.precision == "auto" else deploy.precision
+    if (deploy.precision, precision, layout.strategy) == ("auto", "fp16", "fsdp"):  # it has no fp16
+        precision = "fp32"
+    workers = costs.request.workers
+    if workers == "auto":
+        workers = usual_workers(costs.machine.cores // layout.replicas, layout.devices)
+    usual = replace(layout, precision=precision, loader_workers=workers)
+    also_recomputed = [False, True] if costs.workload.recomputed else [False]
+    for recompute in also_recomputed if deploy.recompute == "auto" else [deploy.recompute]:
+        for memory_format, threads in _compute_modes(costs, usual):
+            candidate = replace(usual, recompute=recompute, memory_format=memory_format, threads=threads)
             speeds = [1 / max(1e-12, costs.pace(device, candidate).each) for device in candidate.devices]
-            least = costs.workload.least_samples
-            shares = shares_of(request.deploy, request.batch, len(layout.devices), speeds, least=least)
-            yield replace(candidate, shares=tuple(shares), cache=_cache(costs, candidate) // num)
+            shares = shares_of(deploy, batch, len(speeds), speeds, least=costs.workload.least_samples)
+            cache_bytes = _cache(costs, candidate) // layout.replicas
+            yield replace(candidate, shares=tuple(shares), cache_bytes=cache_bytes)
 
 
-def _recompute_options(costs: Costs) -> list[bool]:
-    asked = costs.request.deploy.recompute
-    if asked != "auto":
-        return [asked]
-    return [False, True] if costs.workload.recomputed else [False]
-
-
-def _compute_modes(costs: Costs, layout: Layout, precision: Precision) -> list[tuple[MemoryFormat, int]]:
+def _compute_modes(costs: Costs, layout: Candidate) -> list[tuple[MemoryFormat, int]]:
     """Return memory formats and threads: the usual ones, and on CPUs others that were measured."""
     deploy = costs.request.deploy
-    on_cpu = all(device.kind == "cpu" for device in layout.devices)
-    rule: MemoryFormat = "channels_last" if not on_cpu or costs.workload.depthwise else "contiguous"
+    rule: MemoryFormat = "channels_last" if not layout.on_cpu or costs.workload.depthwise else "contiguous"
     usual = (
         rule if deploy.memory_format == "auto" else deploy.memory_format,
         max(1, int(costs.machine.cores) // layout.replicas) if deploy.threads == "auto" else deploy.threads,
     )
-    if not on_cpu:
+    if not layout.on_cpu:
         return [usual]
     measured = [
         (timing.memory_format, timing.threads)
         for timing in costs.observed.timings
-        if (timing.device, timing.precision) == ("cpu", precision)
+        if (timing.device, timing.precision) == ("cpu", layout.precision)
         and deploy.memory_format in {"auto", timing.memory_format}
         and deploy.threads in {"auto", timing.threads}
     ]
@@ -133,20 +116,20 @@ def _leaner(costs: Costs, candidate: Candidate) -> Iterator[Candidate]:
     if costs.request.cache == "auto":
         main = costs.memory(candidate)[0]
         lack = -(-max(0, main.needed - main.capacity) // candidate.replicas)
-        yield replace(candidate, cache=max(0, _used_cache(costs, candidate) - lack))
-        candidate = replace(candidate, cache=0)
+        yield replace(candidate, cache_bytes=max(0, _used_cache(costs, candidate) - lack))
+        candidate = replace(candidate, cache_bytes=0)
         yield candidate
     if costs.request.workers == "auto":
-        for workers in sorted({0, 1} & set(range(candidate.workers)), reverse=True):
-            yield replace(candidate, workers=workers)
+        for num in sorted({0, 1} & set(range(candidate.loader_workers)), reverse=True):
+            yield replace(candidate, loader_workers=num)
 
 
 def _used_cache(costs: Costs, candidate: Candidate) -> int:
     """Return the bytes of a replica's cache that the images of the data set can fill."""
     inputs = costs.workload.inputs
     if inputs is None:
-        return candidate.cache
-    return min(candidate.cache, costs.request.num_samples * inputs.image_bytes // candidate.replicas)
+        return candidate.cache_bytes
+    return min(candidate.cache_bytes, costs.request.num_samples * inputs.image_bytes // candidate.replicas)
 
 
 def _accumulations(costs: Costs, candidate: Candidate) -> Iterator[int]:
@@ -175,7 +158,9 @@ def _choose(costs: Costs, feasible: Sequence[Candidate]) -> Candidate:
         lean = [_smallest(costs, candidate) for candidate in feasible]
         return min(lean, key=lambda candidate: _smallness(costs, candidate))
     same_strategy = [candidate for candidate in feasible if candidate.strategy == feasible[0].strategy]
-    fastest = _clearly_fastest(costs, same_strategy)
+    fastest = min(same_strategy, key=lambda candidate: costs.step(candidate).wall)
+    if costs.step(feasible[0]).wall <= CLEARLY * costs.step(fastest).wall:
+        fastest = feasible[0]
     if goal.seconds is None:
         return fastest
     lean = [_smallest(costs, candidate) for candidate in feasible]
@@ -195,21 +180,14 @@ def _choose(costs: Costs, feasible: Sequence[Candidate]) -> Candidate:
     return min(in_time, key=lambda candidate: _smallness(costs, candidate))
 
 
-def _clearly_fastest(costs: Costs, feasible: Sequence[Candidate]) -> Candidate:
-    """Return the first candidate, or one that is clearly faster."""
-    best = min(feasible, key=lambda candidate: costs.step(candidate).wall)
-    usual = feasible[0]
-    return usual if costs.step(usual).wall <= CLEARLY * costs.step(best).wall else best
-
-
 def _smallest(costs: Costs, candidate: Candidate) -> Candidate:
     """Return the candidate with as few samples at once as possible, and nothing that only saves time."""
     lean = candidate
     if costs.request.deploy.accumulation == "auto":
         lean = replace(lean, accumulation=list(_accumulations(costs, candidate))[-1])
     if costs.request.workers == "auto":
-        lean = replace(lean, workers=0)
-    return replace(lean, cache=0) if costs.request.cache == "auto" else lean
+        lean = replace(lean, loader_workers=0)
+    return replace(lean, cache_bytes=0) if costs.request.cache == "auto" else lean
 
 
 def _smallness(costs: Costs, candidate: Candidate) -> tuple[int, int, float]:
@@ -223,7 +201,7 @@ def _with_workers(costs: Costs, chosen: Candidate) -> Candidate:
     """Return the candidate with as few loader workers as hide their work."""
     if costs.request.workers != "auto" or costs.workload.inputs is None:
         return chosen
-    options = [replace(chosen, workers=num) for num in range(most_workers(costs, chosen) + 1)]
+    options = [replace(chosen, loader_workers=num) for num in range(most_workers(costs, chosen) + 1)]
     options = [option for option in options if costs.has_enough_memory(option)] or [chosen]
     best = min(costs.step(option).wall for option in options)
     near = [option for option in options if costs.step(option).wall <= 1.01 * best]
@@ -235,13 +213,7 @@ def _with_workers(costs: Costs, chosen: Candidate) -> Candidate:
 def _waits(costs: Costs, candidate: Candidate) -> bool:
     """Tell whether steps wait for samples that no worker makes ahead: disks are not always equally fast."""
     step = costs.step(candidate)
-    return candidate.workers == 0 and step.inputs > NEGLIGIBLE * step.wall
-
-
-def _usual_workers(costs: Costs, layout: Layout) -> int:
-    if costs.request.workers != "auto":
-        return costs.request.workers
-    return usual_workers(costs.machine.cores // layout.replicas, layout.devices)
+    return candidate.loader_workers == 0 and step.inputs > NEGLIGIBLE * step.wall
 
 
 def usual_workers(cores: float, devices: Sequence[Device]) -> int:
@@ -251,7 +223,7 @@ def usual_workers(cores: float, devices: Sequence[Device]) -> int:
 
 def _cache(costs: Costs, candidate: Candidate) -> int:
     """Return the bytes for decoded images on the whole machine. Workers share them only on Linux, by fork."""
-    if candidate.workers and not costs.machine.platform.startswith("Linux"):
+    if candidate.loader_workers and not costs.machine.platform.startswith("Linux"):
         return 0
     if costs.workload.inputs is not None and not costs.workload.inputs.image_bytes:
         return 0
@@ -289,31 +261,18 @@ def _not_enough_memory(costs: Costs, candidates: Sequence[Candidate]) -> UsageEr
 
 def _plan(costs: Costs, chosen: Candidate) -> Plan:
     request, deploy = costs.request, costs.request.deploy
-    clones = [
-        Clone(device=device.name, share=share)
-        for device, share in zip(chosen.devices, chosen.shares, strict=True)
-    ]
+    pairs = zip(chosen.devices, chosen.shares, strict=True)
+    clones = [Clone(device=device.name, share=share) for device, share in pairs]
     each = len(clones) // chosen.replicas
     return Plan(
         goal=str(request.goal),
-        strategy=chosen.strategy,
-        replicas=tuple(
-            Replica(clones=tuple(clones[i * each : (i + 1) * each])) for i in range(chosen.replicas)
-        ),
-        servers=chosen.servers,
+        replicas=tuple(Replica(clones=tuple(clones[i : i + each])) for i in range(0, len(clones), each)),
         staleness=deploy.staleness,
-        parameter_device=chosen.parameter_device,
         optimizer_device=chosen.parameter_device,
         batch=request.batch,
-        accumulation=chosen.accumulation,
-        recompute=chosen.recompute,
         batch_norm=deploy.batch_norm,
-        precision=chosen.precision,
-        memory_format=chosen.memory_format,
-        threads=chosen.threads,
-        loader_workers=chosen.workers,
         pinned=chosen.on_cpu and 1 < chosen.replicas <= costs.machine.cores,
         memory_fraction=deploy.memory_fraction,
-        cache_bytes=chosen.cache,
         predicted=costs.predict(chosen),
+        **{name: getattr(chosen, name) for name in CHOICES},
     )

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from boxcrew.core.workload import Workload
 from boxcrew.hardware.machine import Device, Machine, Speeds
-from boxcrew.plan.observed import Observed, Timing
-from boxcrew.plan.plan import MemoryFormat, Precision
+from boxcrew.plan.candidate import Candidate, PlanInputs
+from boxcrew.plan.observed import Timing
 
 MEASURED, KNOWN, COMPUTED, ASSUMED = 0.2, 0.3, 1.0, 2.0
 """By how much times may be off: from steps measured just now, from earlier runs, from the speeds of a device,
@@ -18,11 +18,7 @@ SERIAL = 0.1  # share of a step's work that one thread does while others wait, i
 FASTER = {"fp32": 1.0, "tf32": 1.5, "bf16": 2.0, "fp16": 2.0}
 """Speed relative to fp32 on accelerators: rough, and only used until it is measured."""
 GPU = Speeds(
-    gemm=15e3,
-    convolution=10e3,
-    convolution_channels_last=10e3,
-    copy_bytes=500e9,
-    from_host_bytes=10e9,
+    gemm=15e3, convolution=10e3, convolution_channels_last=10e3, copy_bytes=500e9, from_host_bytes=10e9
 )
 """Speeds of a typical accelerator."""
 CORE = Speeds(gemm=60, convolution=40, convolution_channels_last=40, copy_bytes=8e9)
@@ -45,92 +41,74 @@ class Pace:
         return self.fixed + self.each * samples
 
 
-@dataclass(frozen=True, kw_only=True)
-class ComputeMode:
-    """The choices that decide how fast one device computes."""
+def pace_of(device: Device, candidate: Candidate, inputs: PlanInputs) -> Pace:
+    """Return the pace as measured, or scaled from other numbers of threads, or from device speeds."""
+    mode = device.name, candidate.memory_format, candidate.precision
+    threads = candidate.threads if device.kind == "cpu" else None
+    if measured := inputs.observed.steps_on(*mode, threads):
+        return _measured(measured, device, candidate, inputs)
+    others = inputs.observed.steps_on(*mode)
+    if not others:
+        return _computed(device, candidate, inputs)
+    pace, factor = _measured(others, device, candidate, inputs), _thread_factor(others[-1], candidate.threads)
+    return replace(pace, fixed=pace.fixed * factor, each=pace.each * factor, spread=KNOWN)
 
-    device: Device
-    memory_format: MemoryFormat
-    precision: Precision
-    threads: int  # on a CPU
-    recompute: bool
+
+def _recompute_factor(candidate: Candidate, workload: Workload) -> float:
+    step = workload.pass_of(recompute=candidate.recompute)
+    return step.operations / max(1, workload.whole.operations) if candidate.recompute else 1.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Paces:
-    """Predicts the pace of every compute mode, for one task on one machine."""
+def _measured(timings: Sequence[Timing], device: Device, candidate: Candidate, inputs: PlanInputs) -> Pace:
+    """Return the line through the fewest and the most samples, without the update.
 
-    machine: Machine
-    workload: Workload
-    observed: Observed
+    It goes through the origin where its slope would be implausible.
+    """
+    small, large = timings[0], timings[-1]
+    factor = _recompute_factor(candidate, inputs.workload) * (IN_A_RUN if large.alone else 1.0)
+    update = update_seconds(inputs.workload, speeds_of(device, inputs.machine)[0])
+    first, last = (max(0.1 * step.seconds, step.seconds - update) for step in (small, large))
+    each, fixed = last / large.samples, 0.0
+    if large.samples > small.samples:
+        slope = (last - first) / (large.samples - small.samples)
+        if 0 < slope < each:
+            each, fixed = slope, last - slope * large.samples
+    parallel = 1.0
+    if large.core_seconds is not None:
+        parallel = min(1.0, large.core_seconds / (large.seconds * large.threads))
+    sizes = " and ".join(dict.fromkeys(str(timing.samples) for timing in (small, large)))
+    return Pace(
+        fixed=fixed * factor,
+        each=each * factor,
+        spread=MEASURED,
+        basis=f"measured steps of {sizes} samples",
+        parallel=parallel,
+    )
 
-    def of(self, mode: ComputeMode) -> Pace:
-        """Return the pace as measured, or scaled from other numbers of threads, or from device speeds."""
-        name, on_cpu = mode.device.name, mode.device.kind == "cpu"
-        threads = mode.threads if on_cpu else None
-        measured = self.observed.steps_on(name, mode.memory_format, mode.precision, threads)
-        if measured:
-            return self._measured(measured, mode)
-        others = self.observed.steps_on(name, mode.memory_format, mode.precision)
-        if not others:
-            return self._computed(mode)
-        pace, factor = self._measured(others, mode), _thread_factor(others[-1], mode.threads)
-        return replace(pace, fixed=pace.fixed * factor, each=pace.each * factor, spread=KNOWN)
 
-    def _recompute_factor(self, mode: ComputeMode) -> float:
-        if not mode.recompute:
-            return 1.0
-        return self.workload.pass_of(recompute=True).operations / max(1, self.workload.whole.operations)
-
-    def _measured(self, timings: Sequence[Timing], mode: ComputeMode) -> Pace:
-        """Return the line through the fewest and the most samples, without the update.
-
-        It goes through the origin where its slope would be implausible.
-        """
-        small, large = timings[0], timings[-1]
-        factor = self._recompute_factor(mode) * (IN_A_RUN if large.alone else 1.0)
-        update = update_seconds(self.workload, speeds_of(mode.device, self.machine)[0])
-        first, last = (max(0.1 * step.seconds, step.seconds - update) for step in (small, large))
-        each, fixed = last / large.samples, 0.0
-        if large.samples > small.samples:
-            slope = (last - first) / (large.samples - small.samples)
-            if 0 < slope < each:
-                each, fixed = slope, last - slope * large.samples
-        parallel = 1.0
-        if large.core_seconds is not None:
-            parallel = min(1.0, large.core_seconds / (large.seconds * large.threads))
-        sizes = " and ".join(dict.fromkeys(str(timing.samples) for timing in (small, large)))
-        return Pace(
-            fixed=fixed * factor,
-            each=each * factor,
-            spread=MEASURED,
-            basis=f"measured steps of {sizes} samples",
-            parallel=parallel,
-        )
-
-    def _computed(self, mode: ComputeMode) -> Pace:
-        """Return the pace from operations at the speed of convolutions, and traffic at that of memory."""
-        speeds, spread, basis = speeds_of(mode.device, self.machine)
-        last = mode.memory_format == "channels_last"
-        rate = speeds.convolution_channels_last if last else speeds.convolution
-        whole, on_cpu = self.workload.whole, mode.device.kind == "cpu"
-        faster = 1.0 if on_cpu else FASTER[mode.precision]
-        seconds = whole.operations / (rate * faster * 1e9) + whole.traffic / speeds.copy_bytes
-        if on_cpu:
-            cores = max(1.0, self.machine.cores)
-            seconds *= SERIAL + (1 - SERIAL) * cores / min(mode.threads, cores)
-        ratio = self.observed.ratio(mode.device.name, mode.memory_format, mode.precision)
-        if ratio is not None:
-            spread, basis = KNOWN, "earlier runs on this machine"
-        corrected = 1.0 if ratio is None else ratio.seconds
-        return Pace(
-            fixed=0.0,
-            each=seconds * self._recompute_factor(mode) * corrected,
-            spread=spread,
-            basis=basis,
-            parallel=1.0 if on_cpu and mode.threads == 1 else 1 - SERIAL,
-            corrected=corrected,
-        )
+def _computed(device: Device, candidate: Candidate, inputs: PlanInputs) -> Pace:
+    """Return the pace from operations at the speed of convolutions, and traffic at that of memory."""
+    speeds, spread, basis = speeds_of(device, inputs.machine)
+    last = candidate.memory_format == "channels_last"
+    rate = speeds.convolution_channels_last if last else speeds.convolution
+    whole, on_cpu = inputs.workload.whole, device.kind == "cpu"
+    faster = 1.0 if on_cpu else FASTER[candidate.precision]
+    seconds = whole.operations / (rate * faster * 1e9) + whole.traffic / speeds.copy_bytes
+    if on_cpu:
+        cores = max(1.0, inputs.machine.cores)
+        seconds *= SERIAL + (1 - SERIAL) * cores / min(candidate.threads, cores)
+    ratio = inputs.observed.ratio(device.name, candidate.memory_format, candidate.precision)
+    if ratio is not None:
+        spread, basis = KNOWN, "earlier runs on this machine"
+    corrected = 1.0 if ratio is None else ratio.seconds
+    return Pace(
+        fixed=0.0,
+        each=seconds * _recompute_factor(candidate, inputs.workload) * corrected,
+        spread=spread,
+        basis=basis,
+        parallel=1.0 if on_cpu and candidate.threads == 1 else 1 - SERIAL,
+        corrected=corrected,
+    )
 
 
 def _thread_factor(timing: Timing, threads: int) -> float:
@@ -149,12 +127,9 @@ def speeds_of(device: Device, machine: Machine) -> tuple[Speeds, float, str]:
     if device.kind != "cpu":
         return GPU, ASSUMED, "the speeds of typical accelerators (these were not measured)"
     cores = max(1.0, machine.cores)
-    all_cores = Speeds(
-        gemm=CORE.gemm * cores,
-        convolution=CORE.convolution * cores,
-        convolution_channels_last=CORE.convolution_channels_last * cores,
-        copy_bytes=CORE.copy_bytes * min(cores, MEMORY_CORES),
-    )
+    names = ("gemm", "convolution", "convolution_channels_last")
+    computing = {name: getattr(CORE, name) * cores for name in names}
+    all_cores = Speeds(**computing, copy_bytes=CORE.copy_bytes * min(cores, MEMORY_CORES))
     return all_cores, ASSUMED, "the speed of typical CPU cores (these were not measured)"
 
 

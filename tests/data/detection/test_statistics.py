@@ -92,6 +92,11 @@ def test_one_problem_gives_one_advice(kind: str) -> None:
     assert [word for word in words if word not in advice[kind]] == []
 
 
+def test_classes_may_differ_by_five_to_one() -> None:
+    assert "imbalance" not in kinds([record(0, 0, 0, 0, 0, 1, 2)] * 50, well(50))
+    assert "imbalance" in kinds([*([record(0, 0, 0, 0, 0, 1, 2)] * 50), record(0)], well(50))
+
+
 def test_shapes_that_differ_much() -> None:
     wide, tall = [record(0, 1, 2, size=(640, 240))] * 100, [record(0, 1, 2, size=(240, 320))] * 60
     assert "transforms.resize=letterbox" in kinds(wide, tall)["mixed-shapes"]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from pydantic import TypeAdapter
 
 from boxcrew.core.types import Detections, Target
 from boxcrew.evaluate.detection.measures import evaluate_detections
@@ -116,7 +117,7 @@ def test_wrong_detections_with_lower_scores_do_not_raise_any_number(
 
 def test_through_json_and_back(report: DetectionReport) -> None:
     text = json.dumps(report.to_json(), allow_nan=False)
-    assert DetectionReport.from_json(json.loads(text)) == report
+    assert TypeAdapter(DetectionReport).validate_json(text) == report
 
 
 def test_a_class_without_objects(judge: Any) -> None:
@@ -127,7 +128,7 @@ def test_a_class_without_objects(judge: Any) -> None:
     watch = report.classes[1]
     assert (watch.AP, watch.AP50_voc12, watch.num_objects, watch.F1) == (None, None, 0, 0)
     assert report.numbers["AP"] == report.numbers["F1"] == pytest.approx(1)
-    assert DetectionReport.from_json(json.loads(json.dumps(report.to_json()))) == report
+    assert TypeAdapter(DetectionReport).validate_json(json.dumps(report.to_json())) == report
 
 
 def test_nothing_to_judge() -> None:

@@ -19,8 +19,8 @@ from boxcrew.report.plots.classification import (
     plot_classes,
     plot_confusion,
     plot_reliability,
-    write_classification_plots,
 )
+from boxcrew.report.plots.run import write_plots
 from boxcrew.report.plots.style import DPI
 
 Plot = Callable[[ClassificationReport, Path], None]
@@ -79,8 +79,9 @@ def test_what_is_right_is_blue_and_what_is_mistaken_orange(read_png: Any, tmp_pa
 
 
 def test_all_of_a_run_from_its_json(read_png: Any, tmp_path: Path) -> None:
-    data = json.loads(json.dumps({"milliseconds": {}, **report_of(10).to_json()}))
-    written = write_classification_plots(data, tmp_path / "plots")
+    data = {"milliseconds": {}, **report_of(10).to_json()}
+    (tmp_path / "evaluation.json").write_text(json.dumps(data))
+    written = write_plots(tmp_path)
     names = ["confusion_matrix.png", "reliability.png", "classes.png"]
     assert written == [tmp_path / "plots" / name for name in names]
     for path in written:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from boxcrew.plan.observed import ComputeMode, Observed
 from boxcrew.plan.plan import MemoryFormat
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks.data import LoaderOptions
@@ -16,8 +17,6 @@ from boxcrew.train.loop.schedule import ENDLESS, RunLimits
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.planning.trial import (
     TrialJob,
-    TrialResult,
-    TrialSetting,
     is_trial_worthwhile,
     run_trial,
     trial_settings,
@@ -35,13 +34,13 @@ def config(**settings: Any) -> RunConfig:
     return RunConfig.of({"steps": 1, "batch": 6, "detector": NETWORK, **settings})
 
 
-def setting(memory_format: MemoryFormat = "channels_last", threads: int = 1) -> TrialSetting:
-    return TrialSetting(device="cpu", memory_format=memory_format, threads=threads, precision="fp32")
+def setting(memory_format: MemoryFormat = "channels_last", threads: int = 1) -> ComputeMode:
+    return ComputeMode(device="cpu", memory_format=memory_format, threads=threads, precision="fp32")
 
 
 def result_of(
-    *trial_settings: TrialSetting, memory: int = 8 * GIB, seconds: float = 60.0, **settings: Any
-) -> TrialResult:
+    *trial_settings: ComputeMode, memory: int = 8 * GIB, seconds: float = 60.0, **settings: Any
+) -> Observed:
     job = TrialJob(
         config=config(**settings),
         facts=DataFacts(classes=("cup", "pot")),

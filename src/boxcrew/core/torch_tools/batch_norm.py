@@ -28,7 +28,5 @@ def batch_norm(
         values = (input, running_mean, running_var, weight, bias, training, momentum, eps)
         normed: Tensor = handle_torch_function(batch_norm, (input,), *values)
         return normed
-    single = input.numel() == input.shape[1]
-    return F.batch_norm(
-        input, running_mean, running_var, weight, bias, training and not single, momentum, eps
-    )
+    training = training and input.numel() != input.shape[1]
+    return F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)

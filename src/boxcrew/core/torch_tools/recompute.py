@@ -171,7 +171,8 @@ class _Unit:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, shape = tree_flatten((args, kwargs))
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-        if not torch.is_grad_enabled() or not self._needs_backward(tensors):
+        learns = any(value.requires_grad for value in (*tensors, *_parameters(self._modules)))
+        if not torch.is_grad_enabled() or not learns:
             return self._run(*args, **kwargs)
         start = _Start(self._modules, {tensor.device for tensor in tensors})
         result = checkpoint(
@@ -189,11 +190,6 @@ class _Unit:
                 advice="deploy.recompute=false, or a process for each clone (deploy.strategy=ddp)",
             )
         return result
-
-    def _needs_backward(self, tensors: Sequence[Tensor]) -> bool:
-        return any(tensor.requires_grad for tensor in tensors) or any(
-            parameter.requires_grad for parameter in _parameters(self._modules)
-        )
 
     def _run_flat(self, shape: TreeSpec, *leaves: Any) -> Any:
         args, kwargs = tree_unflatten(leaves, shape)
@@ -216,9 +212,8 @@ class _Start:
 
     def drawn(self) -> list[torch.device]:
         """Return the devices on which the first run drew random numbers. Only those are restored."""
-        self._draws = {
-            device: state for device, state in self._draws.items() if not torch.equal(state, _state(device))
-        }
+        before = self._draws.items()
+        self._draws = {device: old for device, old in before if not torch.equal(old, _state(device))}
         return list(self._draws)
 
     def __enter__(self) -> None:

@@ -29,6 +29,8 @@ Action = Literal["repaired", "left out", "noted"]
 
 ACTIONS: tuple[Action, ...] = get_args(Action)
 
+MAX_IMBALANCE = 5.0  # times as many examples of the commonest class as of the rarest; beyond, advice is given
+
 
 @dataclass(frozen=True)
 class Problem:

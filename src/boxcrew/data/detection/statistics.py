@@ -11,10 +11,10 @@ import numpy as np
 from boxcrew.core.types import Floats, Ints
 from boxcrew.core.units import counted
 from boxcrew.data.checks.box_repair import Floats64
+from boxcrew.data.checks.problem import MAX_IMBALANCE
 from boxcrew.data.detection.source import Record
 
 _FEW_BOXES = 20  # of a class in train; with fewer, AP is mostly chance
-_IMBALANCE = 10.0
 _FEW_VAL_IMAGES = 50
 _ENOUGH_VAL_IMAGES = 500  # from here on, a small share of val is no problem
 _VAL_SHARES = (0.05, 0.4)  # lowest and highest share of train and val together
@@ -143,7 +143,7 @@ def _about_train(
     used = [name for name in boxes if boxes[name]]
     if used:
         most, least = max(used, key=lambda name: boxes[name]), min(used, key=lambda name: boxes[name])
-        if (ratio := boxes[most] / boxes[least]) >= _IMBALANCE:
+        if (ratio := boxes[most] / boxes[least]) > MAX_IMBALANCE:
             values = {"most": boxes[most], "least": boxes[least], "common": most, "rare": least}
             yield _advice("imbalance", ratio=ratio, **values)
     share = train.num_empty_images / max(1, train.num_images)

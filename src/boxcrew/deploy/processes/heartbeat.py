@@ -75,9 +75,8 @@ class Heartbeat:
         self._checked_at = time.monotonic()
         self._ended = threading.Event()
         store.set(self._key(rank), self._next_beat())
-        self._threads = [
-            threading.Thread(target=work, name="heartbeat", daemon=True) for work in (self._run, self._watch)
-        ]
+        works = (self._run, self._watch)
+        self._threads = [threading.Thread(target=work, name="heartbeat", daemon=True) for work in works]
         for thread in self._threads:
             thread.start()
 
@@ -212,6 +211,5 @@ class Heartbeat:
 
 def end_process(message: str) -> None:
     """Print an error and end this process at once, whatever the main thread is waiting for."""
-    print(f"error: {message}", file=sys.stderr)
-    print(f"  {RESUME_ADVICE}", file=sys.stderr, flush=True)
+    print(f"error: {message}\n  {RESUME_ADVICE}", file=sys.stderr, flush=True)
     os._exit(1)

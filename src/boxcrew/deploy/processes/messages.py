@@ -37,7 +37,10 @@ class MessageChannel:
 
     def send(self, to: int, message: Message) -> None:
         """Send without waiting for the receiver; the tensors are copied first."""
-        kinds = {name: (_dtype_name(tensor), list(tensor.shape)) for name, tensor in message.tensors.items()}
+        kinds = {
+            name: (str(tensor.dtype).removeprefix("torch."), list(tensor.shape))
+            for name, tensor in message.tensors.items()
+        }
         text = json.dumps({"kind": message.kind, "data": message.data, "tensors": kinds}).encode()
         head = torch.tensor(list(text), dtype=torch.uint8)
         buffers = [torch.tensor([len(text)]), head]
@@ -74,10 +77,6 @@ class MessageChannel:
     def _confirm(self, to: int) -> None:
         for work, _ in self.unconfirmed.pop(to, []):
             work.wait()
-
-
-def _dtype_name(tensor: Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _padded(num_bytes: int) -> int:

@@ -41,10 +41,6 @@ class _Bucket:
             else:
                 view.copy_(parameter.grad)
 
-    def assign_gradients(self) -> None:
-        for parameter, view in zip(self.parameters, self.views, strict=True):
-            parameter.grad = view
-
 
 class GradientReducer:
     """The all_reduce of the gradients of a fixed set of parameters. Buckets are sent in the order in which
@@ -86,7 +82,8 @@ class GradientReducer:
         """Wait for all sums, and make them the parameters' gradients."""
         self._wait()
         for bucket in self._buckets:
-            bucket.assign_gradients()
+            for parameter, view in zip(bucket.parameters, bucket.views, strict=True):
+                parameter.grad = view
 
     def abandon(self) -> None:
         """Forget a step that has failed before `finish`."""

@@ -6,7 +6,7 @@ import copy
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +33,7 @@ class Local(Deployment):
         super().__init__(plan, devices, group)
         self.format = FORMATS[plan.memory_format]
         self._scaler = torch.amp.GradScaler(self.device.type, enabled=plan.precision == "fp16")
-        self._buffers = _SavedBuffers()
+        self.buffers = _SavedBuffers()  # as they were before the step
 
     @abstractmethod
     def forward_backward(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
@@ -50,8 +50,13 @@ class Local(Deployment):
     def eval_copy(self, module: Module, values: Mapping[str, Tensor] | None = None) -> Module:
         return module if values is None else assign_values(meta_copy(module), values)
 
+    @property
+    def first_device(self) -> torch.device:
+        """The device of this process's first clone."""
+        return self.devices.find(self.own_clones[0].device)
+
     def to_device(self, inputs: Tensor) -> Tensor:
-        return inputs.to(self.device, memory_format=self.format_of(inputs), non_blocking=True)
+        return inputs.to(self.first_device, memory_format=self.format_of(inputs), non_blocking=True)
 
     def format_of(self, inputs: Tensor) -> torch.memory_format:
         """Return the plan's memory format for images; other inputs keep theirs."""
@@ -64,7 +69,7 @@ class Local(Deployment):
     def gradients(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
         # Before buffers are saved: a replica without a sample restores them, and must keep what this updates.
         track_weights(task, self.gather_parameter)
-        self._buffers.save(task)
+        self.buffers.save(task)
         if self._scaler.is_enabled():
             # This creates its scale beside the parameters: the first to need it would else create it on an
             # accelerator, or in several threads at once.
@@ -99,7 +104,11 @@ class Local(Deployment):
 
     def forward(self, task: nn.Module, samples: Batch, phase: str, device: torch.device) -> Losses:
         moved = samples.to(device, memory_format=self.format_of(samples.inputs))
-        with self._autocast(device), self._recomputing(task):
+        half = HALF.get(self.plan.precision)
+        autocast = nullcontext() if half is None else torch.autocast(device.type, dtype=half)
+        draws_alone = len(self.own_clones) == 1
+        recompute = recomputing(task, draws_alone=draws_alone) if self.plan.recompute else nullcontext()
+        with autocast, recompute:
             losses: Losses = task(moved, phase)
         return losses
 
@@ -184,11 +193,7 @@ class Local(Deployment):
 
     def discard(self, task: nn.Module) -> None:
         task.zero_grad(set_to_none=True)
-        self.restore_buffers(task)
-
-    def restore_buffers(self, task: nn.Module) -> None:
-        """Make the buffers what they were before the step."""
-        self._buffers.restore(task)
+        self.buffers.restore(task)
 
     def state(self) -> dict[str, object]:
         return {"scaler": self._scaler.state_dict(), "parts": self.execution.least_parts}
@@ -201,16 +206,6 @@ class Local(Deployment):
         if scaler:
             self._scaler.load_state_dict(scaler)
 
-    def _autocast(self, device: torch.device) -> AbstractContextManager[None]:
-        if self.plan.precision not in HALF:
-            return nullcontext()
-        return torch.autocast(device.type, dtype=HALF[self.plan.precision])
-
-    def _recomputing(self, task: nn.Module) -> AbstractContextManager[None]:
-        if not self.plan.recompute:
-            return nullcontext()
-        return recomputing(task, draws_alone=len(self.own_clones) == 1)
-
 
 class _SavedBuffers:
     """Copies of a module's buffers (statistics and counters of BatchNorms), whose memory is used again."""
@@ -220,17 +215,14 @@ class _SavedBuffers:
 
     def save(self, module: nn.Module) -> None:
         buffers = list(module.buffers())
-        if [*map(_kind, buffers)] != [*map(_kind, self._saved)]:
+        kinds, saved = ([(b.shape, b.dtype, b.device) for b in each] for each in (buffers, self._saved))
+        if kinds != saved:
             self._saved = [buffer.clone() for buffer in buffers]
         else:
             copy_all(self._saved, buffers)
 
     def restore(self, module: nn.Module) -> None:
         copy_all(list(module.buffers()), self._saved)
-
-
-def _kind(tensor: Tensor) -> tuple[torch.Size, torch.dtype, torch.device]:
-    return tensor.shape, tensor.dtype, tensor.device
 
 
 def meta_copy(module: Module) -> Module:

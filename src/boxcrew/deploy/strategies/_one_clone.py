@@ -31,7 +31,7 @@ def num_samples(micro_batches: Sequence[MicroBatch]) -> int:
 class OneClone(Local):
     def __init__(self, plan: Plan, devices: Devices, group: ReplicaGroup) -> None:
         super().__init__(plan, devices, group)
-        self.device = devices.find(plan.replicas[group.rank].clones[0].device)
+        self.device = self.first_device
 
     @abstractmethod
     def compute_all(self, task: nn.Module, micro_batches: Sequence[MicroBatch], phase: str) -> Losses:
@@ -54,7 +54,7 @@ class OneClone(Local):
     def forward_backward(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
         total = self.compute_all(task, self._micro_batches(batch), phase)
         if batch.is_blank and not self.synced:
-            self.restore_buffers(task)
+            self.buffers.restore(task)
         return total
 
     def compute_one(self, task: nn.Module, micro_batch: MicroBatch, phase: str) -> Losses:

@@ -67,10 +67,6 @@ class CloneOfTask:
             original.grad = moved if original.grad is None else original.grad.add_(moved)
             parameter.grad = None
 
-    def clear_gradients(self) -> None:
-        if not self.is_task:
-            self.module.zero_grad(set_to_none=True)
-
     def copy_buffers_to_task(self) -> None:
         if not self.is_task:
             _copy_buffers(self.module, self.task)
@@ -90,9 +86,8 @@ class Clones(Local):
     def set_up(self, undo: ExitStack) -> None:
         super().set_up(undo)
         on_cpu = sum(clone.device == "cpu" for clone in self.own_clones)
-        self._pool = _start_threads(
-            len(self.own_clones), compute_threads=max(1, self.plan.threads // max(1, on_cpu))
-        )
+        threads = max(1, self.plan.threads // max(1, on_cpu))
+        self._pool = _start_threads(len(self.own_clones), compute_threads=threads)
         undo.callback(self._pool.shutdown)
         torch.set_num_threads(self.plan.threads)  # MKL uses the number that was set last in all threads
 
@@ -117,29 +112,21 @@ class Clones(Local):
         copied = super().eval_copy(module, values)
         if self.own_clones[0].device == self.plan.parameter_device:
             return copied
-        return copy.deepcopy(copied).to(self._first_device)
-
-    def to_device(self, inputs: Tensor) -> Tensor:
-        return inputs.to(self._first_device, memory_format=self.format_of(inputs), non_blocking=True)
-
-    @property
-    def _first_device(self) -> torch.device:
-        return self.devices.find(self.own_clones[0].device)
+        return copy.deepcopy(copied).to(self.first_device)
 
     def discard(self, task: nn.Module) -> None:
         for clone in self._clones:
-            clone.clear_gradients()
+            clone.module.zero_grad(set_to_none=True)
         super().discard(task)
 
     def _clones_of(self, task: nn.Module) -> list[CloneOfTask]:
         if not self._clones or self._clones[0].task is not task:
-            clones: list[CloneOfTask] = []
+            self._clones = []
             for clone in self.own_clones:
                 shares_memory = clone.device == self.plan.parameter_device
-                is_task = shares_memory and not clones
+                is_task = shares_memory and not self._clones
                 device = self.devices.find(clone.device)
-                clones.append(CloneOfTask(task, device, is_task=is_task, shares_memory=shares_memory))
-            self._clones = clones
+                self._clones.append(CloneOfTask(task, device, is_task=is_task, shares_memory=shares_memory))
         return self._clones
 
     def _works(

@@ -11,21 +11,15 @@ from torch import nn
 
 from boxcrew.core.types import Losses
 from boxcrew.deploy.deployment import STRATEGIES
-from boxcrew.deploy.devices import Devices
-from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.deploy.strategies._gradient_buckets import GradientReducer
 from boxcrew.deploy.strategies._one_clone import MicroBatch, OneClone, num_samples
-from boxcrew.plan.plan import Plan
 
 
 @STRATEGIES.register("ddp")
 class Ddp(OneClone):
-    def __init__(self, plan: Plan, devices: Devices, group: ReplicaGroup) -> None:
-        super().__init__(plan, devices, group)
-        self.reducers: dict[str, GradientReducer] = {}  # by phase
-
     def set_up(self, undo: ExitStack) -> None:
         super().set_up(undo)
+        self.reducers: dict[str, GradientReducer] = {}  # by phase
         undo.callback(self._close_reducers)
 
     def compute_all(self, task: nn.Module, micro_batches: Sequence[MicroBatch], phase: str) -> Losses:
@@ -38,9 +32,8 @@ class Ddp(OneClone):
             reducer.begin()
         losses.append(self.compute_one(task, last, phase))
         reducer.send_rest()
-        total, used = self.all_reduce_losses(
-            reduce(operator.add, losses), num_samples(micro_batches), reducer.used()
-        )
+        own, num = reduce(operator.add, losses), num_samples(micro_batches)
+        total, used = self.all_reduce_losses(own, num, reducer.used())
         reducer.finish()
         reducer.clear_unused(used)
         return total

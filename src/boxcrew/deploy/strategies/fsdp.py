@@ -90,16 +90,13 @@ class Fsdp(OneClone):
 
         sharded: DTensor = target  # type: ignore[assignment]
         # Without a message: every replica has the full value, and copies its own shard of it.
-        shards = distribute_tensor(
-            value.to(sharded.device), sharded.device_mesh, sharded.placements, src_data_rank=None
-        )
+        full, mesh = value.to(sharded.device), sharded.device_mesh
+        shards = distribute_tensor(full, mesh, sharded.placements, src_data_rank=None)
         sharded.to_local().copy_(shards.to_local())
 
     def compute_all(self, task: nn.Module, micro_batches: Sequence[MicroBatch], phase: str) -> Losses:
         self._called.clear()
-        own = reduce(
-            operator.add, (self.compute_one(task, micro_batch, phase) for micro_batch in micro_batches)
-        )
+        own = reduce(operator.add, (self.compute_one(task, part, phase) for part in micro_batches))
         layers = self._layers.get(task, [])
         total, used = self.all_reduce_losses(
             own, num_samples(micro_batches), [float(layer in self._called) for layer in layers]

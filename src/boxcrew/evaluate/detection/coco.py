@@ -12,6 +12,8 @@ import numpy.typing as npt
 from boxcrew.core.types import Floats
 from boxcrew.evaluate.detection.metric import EvaluatedImage
 
+_Array = npt.NDArray[np.float64]
+
 COCO_NAMES = ("AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl")
 _ALL, _SMALL, _MEDIUM, _LARGE = range(4)  # area ranges: any, < 32², 32²..96², > 96² px
 _MAX_1, _MAX_10, _MAX_100 = range(3)  # most detections of a class in an image
@@ -50,9 +52,7 @@ def coco_scores(images: Sequence[EvaluatedImage], *, num_classes: int) -> CocoSc
     )
 
 
-def _accumulate(
-    images: Sequence[EvaluatedImage], num_classes: int
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _accumulate(images: Sequence[EvaluatedImage], num_classes: int) -> tuple[_Array, _Array]:
     """Return precision (IoU, recall, class, area, most), recall (IoU, class, area, most); -1 is undefined."""
     if not images:
         return np.full((10, 101, num_classes, 4, 3), -1.0), np.full((10, num_classes, 4, 3), -1.0)
@@ -115,7 +115,7 @@ def _xywh(boxes: Floats) -> list[list[float]]:
     return result
 
 
-def _mean(values: npt.NDArray[np.float64]) -> float | None:
+def _mean(values: _Array) -> float | None:
     """Return the mean of the defined values; None if there are none."""
     defined = values[values > -1]
     return float(defined.mean()) if defined.size else None

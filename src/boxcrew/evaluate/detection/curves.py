@@ -1,4 +1,4 @@
-"""Precision and recall curves of each class, by detection and on the grids that are stored and drawn."""
+"""Precision and recall curves of each class, and its average precision by both definitions of Pascal VOC."""
 
 from __future__ import annotations
 
@@ -19,17 +19,35 @@ _DIGITS = 5  # of stored values
 _Array = npt.NDArray[np.float64]
 
 
-def precision_recall(class_matches: ClassMatches) -> tuple[_Array, _Array]:
-    """Return precision and recall (D,) after each detection, best first. The class must have objects."""
+def best_precision(class_matches: ClassMatches) -> tuple[_Array, _Array]:
+    """Return the recall (D,) after each detection, and before it the best precision at it or a higher one.
+
+    The class must have objects.
+    """
     num_right = np.cumsum(class_matches.true_positive)
-    return num_right / np.arange(1, len(num_right) + 1), num_right / class_matches.num_objects
+    precision = num_right / np.arange(1, len(num_right) + 1)
+    return np.maximum.accumulate(precision[::-1])[::-1], num_right / class_matches.num_objects
 
 
 def precision_at_recall(class_matches: ClassMatches, recalls: _Array) -> _Array:
     """Return the best precision at each recall or a higher one; 0 at recalls that are not reached."""
-    precision, recall = precision_recall(class_matches)
-    best = np.append(np.maximum.accumulate(precision[::-1])[::-1], 0.0)
-    return best[np.searchsorted(recall, recalls, side="left")]
+    best, recall = best_precision(class_matches)
+    return np.append(best, 0.0)[np.searchsorted(recall, recalls, side="left")]
+
+
+def voc07_ap(class_matches: ClassMatches) -> float | None:
+    """Return the mean of the best precision at recall 0, 0.1, ... 1 (VOC 2007); None without objects."""
+    if not class_matches.num_objects:
+        return None
+    return float(precision_at_recall(class_matches, np.arange(11) / 10).mean())
+
+
+def voc12_ap(class_matches: ClassMatches) -> float | None:
+    """Return the area under the best precision at each recall or higher (since VOC 2010); None as above."""
+    if not class_matches.num_objects:
+        return None
+    best, recall = best_precision(class_matches)
+    return float(np.sum(np.diff(recall, prepend=0.0) * best))
 
 
 def curves(class_matches: Sequence[ClassMatches]) -> Curves:
@@ -54,9 +72,8 @@ def at_threshold(curves: Curves, threshold: float) -> list[tuple[float, float, f
     """Return precision, recall and F1 of each class at a threshold of the grid; None without objects."""
     index = round(threshold * 100)
     pairs = zip(curves.precision_at, curves.recall_at, strict=True)
-    return [
-        None if p is None or r is None else (p[index], r[index], f1(p[index], r[index])) for p, r in pairs
-    ]
+    rates = [None if p is None or r is None else (p[index], r[index]) for p, r in pairs]
+    return [None if pair is None else (*pair, f1(*pair)) for pair in rates]
 
 
 def mean_curve(class_curves: Sequence[tuple[float, ...] | None]) -> tuple[float, ...]:

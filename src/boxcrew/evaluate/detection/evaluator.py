@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from boxcrew.data.detection.source import ImageReader, Record, Source
 from boxcrew.data.loading.detection_samples import DetectionSamples, Regions, eval_image_batches
 from boxcrew.data.loading.workers import Workers
 from boxcrew.evaluate.detection.measures import evaluate_detections
 from boxcrew.evaluate.detection.metric import DetectionReport, EvaluatedImage
 from boxcrew.evaluate.detection.predictor import Predictor, PredictSeconds
-from boxcrew.evaluate.detection.tensorboard import show_curves
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.nets.layers import eval_mode
 
@@ -51,7 +52,26 @@ class DetectionEvaluation(Evaluation):
         return {"milliseconds": self.speed.milliseconds(), **self.report.to_json()}
 
     def show(self, writer: SummaryWriter, step: int) -> None:
-        show_curves(writer, self.report, step)
+        """Write a precision-recall curve over score thresholds for each class that has objects."""
+        curves = self.report.curves
+        rows = zip(self.report.classes, curves.precision_at, curves.recall_at, strict=True)
+        for score, precision, recall in rows:
+            if precision is None or recall is None:
+                continue
+            num_right = np.rint(np.array(recall) * score.num_objects)
+            has_some = np.array(precision) > 0
+            num_found = np.divide(num_right, precision, out=np.zeros_like(num_right), where=has_some)
+            writer.add_pr_curve_raw(
+                f"PR/{score.name}",
+                true_positive_counts=num_right,
+                false_positive_counts=np.rint(np.maximum(num_found - num_right, 0)),
+                true_negative_counts=np.zeros_like(num_right),
+                false_negative_counts=score.num_objects - num_right,
+                precision=np.array(precision),
+                recall=np.array(recall),
+                global_step=step,
+                num_thresholds=len(precision),
+            )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,8 +27,7 @@ class ClassMatches:
     num_objects: int  # to be detected: neither difficult nor crowd
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Matches:
+class _Matches(NamedTuple):
     """The detections of some images, of all classes, and the object that each is matched with."""
 
     scores: Floats
@@ -96,9 +96,4 @@ def _match(boxes: Floats, labels: Ints, target: Target) -> tuple[Ints, Bools]:
 def _join(parts: Iterator[_Matches]) -> _Matches:
     none, ints = np.zeros(0, dtype=np.bool_), np.zeros(0, dtype=np.int64)
     every = [_Matches(scores=none.astype(np.float32), labels=ints, matched=ints, ignored=none), *parts]
-    return _Matches(
-        scores=np.concatenate([part.scores for part in every]),
-        labels=np.concatenate([part.labels for part in every]),
-        matched=np.concatenate([part.matched for part in every]),
-        ignored=np.concatenate([part.ignored for part in every]),
-    )
+    return _Matches(*map(np.concatenate, zip(*every, strict=True)))

@@ -9,7 +9,7 @@ import numpy as np
 from boxcrew.core.types import Ints
 from boxcrew.evaluate.detection.coco import CocoScores, coco_scores
 from boxcrew.evaluate.detection.confusion import confusion_matrix
-from boxcrew.evaluate.detection.curves import at_threshold, best_threshold, curves
+from boxcrew.evaluate.detection.curves import at_threshold, best_threshold, curves, voc07_ap, voc12_ap
 from boxcrew.evaluate.detection.matches import ClassMatches, class_matches
 from boxcrew.evaluate.detection.metric import (
     ClassScore,
@@ -18,7 +18,6 @@ from boxcrew.evaluate.detection.metric import (
     EvaluatedImage,
     mean_defined,
 )
-from boxcrew.evaluate.detection.voc import voc07_ap, voc12_ap
 
 
 def evaluate_detections(images: Sequence[EvaluatedImage], classes: Sequence[str]) -> DetectionReport:
@@ -83,10 +82,6 @@ def _means(scores: Sequence[ClassScore], class_curves: Curves) -> dict[str, floa
     """Return the means over the classes that have objects."""
     pairs = zip(scores, class_curves.precision_at, strict=True)
     counted = [score for score, curve in pairs if curve is not None]
-    return {
-        "AP50_voc07": mean_defined([score.AP50_voc07 for score in scores]),
-        "AP50_voc12": mean_defined([score.AP50_voc12 for score in scores]),
-        "precision": mean_defined([score.precision for score in counted]),
-        "recall": mean_defined([score.recall for score in counted]),
-        "F1": mean_defined([score.F1 for score in counted]),
-    }
+    columns = [("AP50_voc07", scores), ("AP50_voc12", scores)]
+    columns += [(name, counted) for name in ("precision", "recall", "F1")]
+    return {name: mean_defined([getattr(score, name) for score in rows]) for name, rows in columns}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Any
 
 from boxcrew.core.types import Detections, Target
 
@@ -89,20 +89,6 @@ class DetectionReport:
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; all numbers are finite."""
         return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Return the report that `to_json` described."""
-        curves = {
-            name: tuple(None if curve is None else tuple(curve) for curve in data["curves"][name])
-            for name in ("precision", "precision_at", "recall_at")
-        }
-        return cls(
-            numbers=dict(data["numbers"]),
-            classes=tuple(ClassScore(**score) for score in data["classes"]),
-            confusion=tuple(tuple(row) for row in data["confusion"]),
-            curves=Curves(**curves),
-        )
 
 
 def f1(precision: float, recall: float) -> float:

@@ -86,9 +86,8 @@ class Predictor:
             decoded = self.detector.decode(raw).cpu().unpad()
         restored = [_restore(*triple) for triple in zip(decoded, views, sizes, strict=True)]
         ended = time.perf_counter()
-        return restored, PredictSeconds(
-            network=computed - begun, post=ended - computed, num_images=len(sizes)
-        )
+        seconds = PredictSeconds(network=computed - begun, post=ended - computed, num_images=len(sizes))
+        return restored, seconds
 
 
 def _restore(detections: Detections, view: View, size: tuple[int, int]) -> Detections:

@@ -61,19 +61,21 @@ class _TrustedClasses:
     threshold: Floats  # (C,) the score from which a detection counts
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class _Comparison:
     """One image with its G objects compared to its D detections."""
 
-    split: str
-    image: EvaluatedImage
-    classes: _TrustedClasses
-    boxes: Floats  # (D, 4)
-    labels: Ints  # (D,)
-    scores: Floats  # (D,)
-    overlaps: Floats  # (G, D) IoU
-    same: Bools  # (G, D) whether object and detection are of one class
-    free: Bools  # (D,) counts, is of a trusted class, and lies on no object of its class
+    def __init__(self, split: str, image: EvaluatedImage, classes: _TrustedClasses) -> None:
+        self.split, self.image, self.classes = split, image, classes
+        target, detections = image.target, image.detections
+        self.boxes: Floats = detections.boxes.numpy()  # (D, 4)
+        self.labels: Ints = detections.labels.numpy()  # (D,)
+        self.scores: Floats = detections.scores.numpy()  # (D,)
+        self.overlaps = iou(target.boxes, self.boxes)  # (G, D)
+        self.same: Bools = target.labels[:, None] == self.labels  # (G, D) of one class
+        excused = (crowded(self.boxes, target.boxes) & target.crowd & self.same.T).any(axis=1)
+        matched = ((self.overlaps >= MATCH_IOU) & self.same).any(axis=0)
+        counts = (self.scores >= classes.threshold[self.labels]) & classes.trusted[self.labels]
+        self.free: Bools = counts & ~matched & ~excused  # (D,) counts, and lies on no object of its class
 
 
 def suspects_of(
@@ -91,7 +93,7 @@ def suspects_of(
         suspect
         for split, members in images.items()
         for image in members
-        for suspect in _of_image(_compare(split, image, trusted))
+        for suspect in _of_image(_Comparison(split, image, trusted))
     ]
     # Of labels with equal loss, the larger object is the more surprising.
     suspects.sort(key=lambda suspect: (-suspect.loss, -_area(suspect.box), suspect.key))
@@ -116,26 +118,6 @@ def _best_threshold(matches: ClassMatches) -> tuple[float, float]:
     qualities = [f1(r / n, r / matches.num_objects) for n, r in enumerate(num_right, start=1)]
     best = int(np.argmax(qualities))
     return qualities[best], float(matches.scores[best])
-
-
-def _compare(split: str, image: EvaluatedImage, classes: _TrustedClasses) -> _Comparison:
-    target, detections = image.target, image.detections
-    boxes, labels, scores = detections.boxes.numpy(), detections.labels.numpy(), detections.scores.numpy()
-    overlaps = iou(target.boxes, boxes)
-    same = target.labels[:, None] == labels
-    excused = (crowded(boxes, target.boxes) & target.crowd & same.T).any(axis=1)
-    matched = ((overlaps >= MATCH_IOU) & same).any(axis=0)
-    return _Comparison(
-        split=split,
-        image=image,
-        classes=classes,
-        boxes=boxes,
-        labels=labels,
-        scores=scores,
-        overlaps=overlaps,
-        same=same,
-        free=(scores >= classes.threshold[labels]) & classes.trusted[labels] & ~matched & ~excused,
-    )
 
 
 def _of_image(pair: _Comparison) -> Iterator[Suspect]:
@@ -174,9 +156,8 @@ def _missing(pair: _Comparison, free: Bools) -> Iterator[Suspect]:
     """Yield the `free` detections that are neither on nor inside a labeled object; of several, the best."""
     target = pair.image.target
     inside = overlap(target.boxes, pair.boxes) >= 0.5 * np.maximum(area(pair.boxes), 1e-6)
-    belongs = ((pair.overlaps >= MATCH_IOU) | (pair.same & ((pair.overlaps >= _NEAR_IOU) | inside))).any(
-        axis=0
-    )
+    near = pair.same & ((pair.overlaps >= _NEAR_IOU) | inside)
+    belongs = ((pair.overlaps >= MATCH_IOU) | near).any(axis=0)
     candidates = np.flatnonzero(free & ~belongs)
     yielded = np.zeros((0, 4), dtype=np.float32)
     for detection in candidates[np.argsort(-pair.scores[candidates], kind="stable")]:

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from boxcrew.evaluate.classification import NUM_BINS, CalibrationBin, ClassificationReport
 from boxcrew.evaluate.detection.metric import ClassRates
-from boxcrew.report.plots.confusion import MOST_WITH_NUMBERS, color_bar, name_cells, row_shares, write_shares
-from boxcrew.report.plots.style import (
-    ACCENT,
-    INK,
-    MUTED,
-    SERIES,
-    SHADES,
-    dress,
-    new_figure,
-    save,
-    shorten,
-)
+from boxcrew.report.plots import classes
+from boxcrew.report.plots.style import ACCENT, INK, MUTED, SERIES, SHADES, dress, new_figure, save, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,26 +24,12 @@ _ERROR_SHADES = "Oranges"
 _LEAST_SCALE = 0.1  # of errors: a classifier with hardly any must not look bad
 
 
-def write_classification_plots(data: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Write the plots of a `ClassificationReport`, given as JSON, into `folder`. Return the files."""
-    report = ClassificationReport.from_json(data)
-    written = []
-    for name, plot in (
-        ("confusion_matrix.png", plot_confusion),
-        ("reliability.png", plot_reliability),
-        ("classes.png", plot_classes),
-    ):
-        plot(report, folder / name)
-        written.append(folder / name)
-    return written
-
-
 def plot_confusion(report: ClassificationReport, path: Path) -> None:
     """Draw the confusion matrix, each row divided by its sum; up to 30 classes with numbers in the cells.
 
     Correct and wrong shares have their own colors and scales: a good classifier's errors would be too pale.
     """
-    shares, totals = row_shares(report.confusion)
+    shares, totals = classes.row_shares(report.confusion)
     size = len(shares)
     correct = np.eye(size, dtype=np.bool_)
     most = max(_LEAST_SCALE, float(shares[~correct].max(initial=0.0)))
@@ -67,10 +43,10 @@ def plot_confusion(report: ClassificationReport, path: Path) -> None:
     ):
         visible = np.where(hidden | (shares == 0), np.nan, shares)  # white is zero
         shown = axes.imshow(visible, cmap=shades, vmin=0, vmax=top, aspect="auto")
-        color_bar(figure, axes, shown, label)
-    name_cells(axes, shorten([rates.name for rates in report.classes]), totals)
-    if size <= MOST_WITH_NUMBERS:
-        write_shares(axes, shares, np.where(correct, 1.0, most))
+        classes.color_bar(figure, axes, shown, label)
+    classes.name_cells(axes, shorten([rates.name for rates in report.classes]), totals)
+    if size <= classes.MOST_WITH_NUMBERS:
+        classes.write_shares(axes, shares, np.where(correct, 1.0, most))
     save(figure, path)
 
 
@@ -87,9 +63,7 @@ def plot_reliability(report: ClassificationReport, path: Path) -> None:
     above.plot([0, 1], [0, 1], color=INK, linewidth=1, linestyle="dashed", label="perfect calibration")
     above.set_xlim(0, 1)
     above.set_ylim(0, 1.02)
-    above.legend(
-        fontsize=8.5, frameon=False, ncols=2, loc="lower left", bbox_to_anchor=(0, 1), labelcolor=INK
-    )
+    classes.small_legend(above, ncols=2, loc="lower left", bbox_to_anchor=(0, 1))
     below.bar(centers, [each.count for each in report.calibration], width=width, color=MUTED)
     below.set_ylim(bottom=0)
     below.locator_params(axis="y", nbins=3, integer=True)
@@ -111,38 +85,27 @@ def _draw_accuracy(axes: Axes, bins: Sequence[CalibrationBin], centers: _Array, 
 
 def plot_classes(report: ClassificationReport, path: Path) -> None:
     """Draw the F1 of each class as a bar, the best class on top, with its numbers beside it."""
-    classes = sorted(report.classes, key=lambda rates: (rates.num_examples > 0, rates.F1))
-    size = len(classes)
-    spacing, letters = (0.34, 9.0) if size <= 30 else (0.21, 7.0)
-    figure = new_figure(8.6, 1.7 + spacing * size)
-    axes = figure.add_subplot()
-    dress(axes, title="F1 of each class", x="F1")
-    rows = np.arange(size)
-    axes.barh(rows, [rates.F1 for rates in classes], height=0.72, color=ACCENT)
-    mean = report.numbers["F1"]
+    ranked = sorted(report.classes, key=lambda rates: (rates.num_examples > 0, rates.F1))
+    size, mean = len(ranked), report.numbers["F1"]
+    figure, axes = classes.new_bars(size, title="F1 of each class", x="F1")
+    axes.barh(range(size), [rates.F1 for rates in ranked], height=0.72, color=ACCENT)
+    rows = [(rates.name, rates.num_examples, _rates_text(rates)) for rates in ranked]
+    classes.finish_bars(axes, rows, mean=mean, right=1.29)
+    head = "F1 · precision · recall"
+    axes.text(1.29, size - 0.35, head, ha="right", va="bottom", fontsize=8.5, color=MUTED)
     if mean >= 0:
-        axes.vlines(
-            mean, -0.6, size - 0.4, color=INK, linewidth=1, linestyle="dashed", label=f"mean {mean:.3f}"
-        )
-        axes.legend(
-            fontsize=8.5, frameon=False, loc="lower right", bbox_to_anchor=(0.76, 1.0), labelcolor=INK
-        )
-    _write_rates(axes, classes, letters=letters)
-    axes.set_ylim(-0.6, size - 0.4)
-    axes.set_xlim(0, 1.3)
-    axes.set_xticks(np.arange(6) / 5)
-    axes.grid(visible=False, axis="y")
+        classes.small_legend(axes, loc="lower right", bbox_to_anchor=(0.76, 1.0))
     save(figure, path)
 
 
-def _write_rates(axes: Axes, classes: Sequence[ClassRates], *, letters: float) -> None:
-    """Write names and counts on the left, and numbers in a column on the right."""
-    names = shorten([rates.name for rates in classes])
-    counted = [f"{name} · {rates.num_examples}" for name, rates in zip(names, classes, strict=True)]
-    axes.set_yticks(range(len(classes)), counted, fontsize=letters, color=INK, parse_math=False)
-    head = "F1 · precision · recall"
-    axes.text(1.29, len(classes) - 0.35, head, ha="right", va="bottom", fontsize=8.5, color=MUTED)
-    for row, rates in enumerate(classes):
-        numbers = f"{rates.F1:.3f} · {rates.precision:.3f} · {rates.recall:.3f}"
-        text = numbers if rates.num_examples else "no examples"
-        axes.text(1.29, row, text, ha="right", va="center", fontsize=letters - 0.5, color=MUTED)
+def _rates_text(rates: ClassRates) -> str:
+    text = f"{rates.F1:.3f} · {rates.precision:.3f} · {rates.recall:.3f}"
+    return text if rates.num_examples else "no examples"
+
+
+PLOTS = {
+    "confusion_matrix.png": plot_confusion,
+    "reliability.png": plot_reliability,
+    "classes.png": plot_classes,
+}
+"""The plots of a report, by file name."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from boxcrew.evaluate.detection.curves import GRID, mean_curve
 from boxcrew.evaluate.detection.metric import ClassScore, DetectionReport
-from boxcrew.report.plots.confusion import MOST_WITH_NUMBERS, color_bar, name_cells, row_shares, write_shares
+from boxcrew.report.plots import classes
 from boxcrew.report.plots.style import (
     ACCENT,
     INK,
@@ -32,7 +32,7 @@ _MOST_IN_LEGEND = 12
 
 def plot_confusion(report: DetectionReport, path: Path) -> None:
     """Draw the confusion matrix, each row divided by its sum; up to 30 classes with numbers in the cells."""
-    shares, totals = row_shares(report.confusion)
+    shares, totals = classes.row_shares(report.confusion)
     size = len(shares)
     inches = min(14.0, 2.6 + 0.52 * size)
     figure = new_figure(inches + 1.4, inches, "Confusion matrix")
@@ -40,12 +40,12 @@ def plot_confusion(report: DetectionReport, path: Path) -> None:
     shown = axes.imshow(shares, cmap=SHADES, vmin=0, vmax=1, aspect="auto")
     threshold = report.numbers["threshold"]
     dress(axes, x=f"detected, at score ≥ {threshold:.2f} and IoU ≥ 0.5", y="truth · count")
-    name_cells(axes, [*shorten([score.name for score in report.classes]), "background"], totals)
+    classes.name_cells(axes, [*shorten([score.name for score in report.classes]), "background"], totals)
     for lines in (axes.hlines, axes.vlines):
         lines(size - 1.5, -0.5, size - 0.5, color=MUTED, linewidth=1)
-    if len(report.classes) <= MOST_WITH_NUMBERS:
-        write_shares(axes, shares, np.ones_like(shares))
-    color_bar(figure, axes, shown, "share of the row")
+    if len(report.classes) <= classes.MOST_WITH_NUMBERS:
+        classes.write_shares(axes, shares, np.ones_like(shares))
+    classes.color_bar(figure, axes, shown, "share of the row")
     save(figure, path)
 
 
@@ -126,35 +126,25 @@ def _legend(axes: Axes, report: DetectionReport, values: Sequence[float | None],
 def plot_classes(report: DetectionReport, path: Path) -> None:
     """Draw AP and AP50 of each class as bars, the best class on top."""
     scores = sorted(report.classes, key=lambda score: (score.AP is not None, score.AP or 0.0))
-    size = len(scores)
-    spacing, letters = (0.34, 9.0) if size <= 30 else (0.21, 7.0)
-    figure = new_figure(8.6, 1.7 + spacing * size)
-    axes = figure.add_subplot()
-    dress(axes, title="Average precision of each class", x="AP")
-    rows = np.arange(size)
-    axes.barh(rows, [score.AP50 or 0.0 for score in scores], height=0.72, color=PALE_ACCENT, label="IoU 0.50")
-    axes.barh(rows, [score.AP or 0.0 for score in scores], height=0.72, color=ACCENT, label="IoU 0.50 … 0.95")
-    mean = report.numbers["AP"]
-    if mean >= 0:
-        axes.vlines(
-            mean, -0.6, size - 0.4, color=INK, linewidth=1, linestyle="dashed", label=f"mean {mean:.3f}"
-        )
-    _write_scores(axes, scores, letters=letters)
-    axes.set_ylim(-0.6, size - 0.4)
-    axes.set_xlim(0, 1.22)
-    axes.set_xticks(np.arange(6) / 5)
-    axes.grid(visible=False, axis="y")
-    axes.legend(
-        fontsize=8.5, frameon=False, ncols=3, loc="lower right", bbox_to_anchor=(1.0, 1.0), labelcolor=INK
-    )
+    rows = [(score.name, score.num_objects, _score_text(score)) for score in scores]
+    figure, axes = classes.new_bars(len(scores), title="Average precision of each class", x="AP")
+    values = [score.AP50 or 0.0 for score in scores]
+    axes.barh(range(len(scores)), values, height=0.72, color=PALE_ACCENT, label="IoU 0.50")
+    values = [score.AP or 0.0 for score in scores]
+    axes.barh(range(len(scores)), values, height=0.72, color=ACCENT, label="IoU 0.50 … 0.95")
+    classes.finish_bars(axes, rows, mean=report.numbers["AP"], right=1.21)
+    classes.small_legend(axes, ncols=3, loc="lower right", bbox_to_anchor=(1.0, 1.0))
     save(figure, path)
 
 
-def _write_scores(axes: Axes, scores: Sequence[ClassScore], *, letters: float) -> None:
-    """Write names and counts on the left, and AP and AP50 in a column on the right."""
-    names = shorten([score.name for score in scores])
-    counted = [f"{name} · {score.num_objects}" for name, score in zip(names, scores, strict=True)]
-    axes.set_yticks(range(len(scores)), counted, fontsize=letters, color=INK)
-    for row, score in enumerate(scores):
-        text = "no objects" if score.AP is None else f"{score.AP:.3f} · {score.AP50:.3f}"
-        axes.text(1.21, row, text, ha="right", va="center", fontsize=letters - 0.5, color=MUTED)
+def _score_text(score: ClassScore) -> str:
+    return "no objects" if score.AP is None else f"{score.AP:.3f} · {score.AP50:.3f}"
+
+
+PLOTS = {
+    "confusion_matrix.png": plot_confusion,
+    "PR_curve.png": plot_precision_recall,
+    "F1_curve.png": plot_f1,
+    "classes.png": plot_classes,
+}
+"""The plots of a report, by file name."""

@@ -42,7 +42,7 @@ def _draw_classes(axes: Axes, labels: npt.NDArray[np.int64], classes: Sequence[s
     counts = np.bincount(labels, minlength=len(classes))
     order = np.argsort(-counts, kind="stable")
     dress(axes, title="Objects of each class")
-    axes.bar(range(len(classes)), counts[order], color=ACCENT, width=0.75)
+    bars = axes.bar(range(len(classes)), counts[order], color=ACCENT, width=0.75)
     many = len(classes) > 20
     letters = 9 if not many else min(8.0, max(4.5, 560 / len(classes)))
     names = shorten(list(classes))
@@ -52,18 +52,7 @@ def _draw_classes(axes: Axes, labels: npt.NDArray[np.int64], classes: Sequence[s
     axes.set_xlim(-margin, len(classes) - 1 + margin)
     axes.grid(visible=False)
     axes.set_ylim(0, max(1, counts.max(initial=0)) * 1.12)
-    for position, count in enumerate(counts[order]):
-        axes.annotate(
-            f"{count}",
-            (position, count),
-            xytext=(0, 3),
-            textcoords="offset points",
-            ha="center",
-            va="bottom",
-            fontsize=letters - 1,
-            color=MUTED,
-            rotation=90 if many else 0,
-        )
+    axes.bar_label(bars, padding=3, fontsize=letters - 1, color=MUTED, rotation=90 if many else 0)
 
 
 def _draw_counts(axes: Axes, counts: Sequence[int]) -> None:

@@ -178,7 +178,8 @@ def _draw_step(axes: Axes, prediction: Prediction, lanes: _Lanes) -> list[_Label
     dress(axes, title=heading, x=f"{word} · based on {basis}")
     axes.set_xlim(0, (last or 1) * scale * 1.005)
     axes.axvline(step.likely * scale, zorder=3, **_END)
-    colors = _colors(spans)
+    names = dict.fromkeys(span.name for span in spans)
+    colors = dict(zip(names, itertools.cycle(_COLORS), strict=False))
     _explain_step(axes, colors)
     _name_rows(axes, shorten(list(lanes)) or [""], [len(rows) for rows in lanes.values()] or [_FEWEST_ROWS])
     if not spans:
@@ -199,11 +200,6 @@ def _draw_span(axes: Axes, row: int, span: Span, *, color: str, scale: int, unit
     style: _Style = {"facecolor": color, "edgecolor": edge, "linewidth": width}
     bar = axes.barh(row, length, left=span.begin * scale, height=0.62, **style)[0]
     return _label(axes, bar, color, (f"{span.name} {_number(length)} {unit}", span.name))
-
-
-def _colors(spans: Sequence[Span]) -> dict[str, str]:
-    """Return a color for every name of a span, in order; they repeat if there are too many names."""
-    return dict(zip(dict.fromkeys(span.name for span in spans), itertools.cycle(_COLORS), strict=False))
 
 
 def _number(value: float) -> str:

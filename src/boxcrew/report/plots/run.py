@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from boxcrew.core.errors import DataError
+from boxcrew.evaluate.classification import ClassificationReport
 from boxcrew.evaluate.detection.metric import DetectionReport
-from boxcrew.report.plots.classification import write_classification_plots
-from boxcrew.report.plots.detection import plot_classes, plot_confusion, plot_f1, plot_precision_recall
+from boxcrew.report.plots import classification, detection
 from boxcrew.report.plots.training import plot_results
 
-_DETECTION_PLOTS = {
-    "confusion_matrix.png": plot_confusion,
-    "PR_curve.png": plot_precision_recall,
-    "F1_curve.png": plot_f1,
-    "classes.png": plot_classes,
+_PLOTS: Mapping[str, tuple[type, Mapping[str, Callable[[Any, Path], None]]]] = {
+    "calibration": (ClassificationReport, classification.PLOTS),
+    "curves": (DetectionReport, detection.PLOTS),
 }
+"""By a key that only this kind of report has: its type, and its plots by file name."""
 
 
 def write_plots(run_dir: Path) -> list[Path]:
@@ -41,18 +43,16 @@ def _draw_evaluation(file: Path, folder: Path) -> list[Path]:
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
         data["numbers"]  # every evaluation has them
-        if "calibration" in data:
-            return write_classification_plots(data, folder)
-        report = DetectionReport.from_json(data) if "curves" in data else None
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        kind, plots = next((_PLOTS[key] for key in _PLOTS if key in data), (dict, {}))
+        report: Any = TypeAdapter(kind).validate_python(data)
+    except (ValueError, KeyError, TypeError) as error:
         raise DataError(
-            f"{file}: not an evaluation: {error}", advice="evaluate the run again with `boxcrew val`"
+            f"{file}: not an evaluation: {str(error).partition(chr(10))[0]}",
+            advice="evaluate the run again with `boxcrew val`",
         ) from error
-    if report is None:
-        return []
-    for name, plot in _DETECTION_PLOTS.items():
+    for name, plot in plots.items():
         plot(report, folder / name)
-    return [folder / name for name in _DETECTION_PLOTS]
+    return [folder / name for name in plots]
 
 
 def _read_rows(file: Path) -> list[dict[str, Any]]:

@@ -28,18 +28,8 @@ KEPT = ("memory_format", "threads", "accumulation", "recompute", "precision")
 """Fields of a plan that decide the numbers of a run to the last bit."""
 _NO_BYTES = Line(fixed=0, each=0)
 _NO_PASS = Pass(activations=_NO_BYTES, peak=Peak(moments=(_NO_BYTES,)), operations=0, traffic=0)
-NO_WORKLOAD = Workload(
-    parameters=0,
-    gradients=0,
-    buffers=0,
-    largest_layer=0,
-    slots=0,
-    averages=0,
-    batch=_NO_BYTES,
-    whole=_NO_PASS,
-    recomputed=_NO_PASS,
-    forward_operations=0,
-)
+_ZERO = ("parameters", "gradients", "buffers", "largest_layer", "slots", "averages", "forward_operations")
+NO_WORKLOAD = Workload(**dict.fromkeys(_ZERO, 0), batch=_NO_BYTES, whole=_NO_PASS, recomputed=_NO_PASS)
 """A task that needs nothing: what cannot be planned for it cannot be planned for any."""
 
 

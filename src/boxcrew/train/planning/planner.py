@@ -105,9 +105,8 @@ class Planner:
             memory=capacity_of(self.machine.devices[0], request),
             least=self.workload.least_samples,
         )
-        result = run_trial(job)
-        update = {"timings": result.timings, "failures": result.failures, "too_many": result.too_many}
-        return replace(self, observed=self.observed.model_copy(update=update))
+        known = {"ratios": self.observed.ratios, "libraries": self.observed.libraries}
+        return replace(self, observed=run_trial(job).model_copy(update=known))
 
     def compare(self, plan: Plan, first: FirstSteps) -> tuple[str, bool]:
         """Return a sentence with predicted and measured numbers, and whether they agree."""

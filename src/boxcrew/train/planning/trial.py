@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import psutil
@@ -26,8 +26,8 @@ from boxcrew.core.types import Batch
 from boxcrew.core.units import counted
 from boxcrew.deploy.deployment import Deployment, deploy
 from boxcrew.deploy.memory import is_out_of_memory, memory_limit, peak_memory, reset_peak_memory
-from boxcrew.plan.observed import Timing
-from boxcrew.plan.plan import Clone, MemoryFormat, Plan, Precision, Replica
+from boxcrew.plan.observed import ComputeMode, Observed, Timing
+from boxcrew.plan.plan import Plan
 from boxcrew.tasks.base import TASKS, Task, learning_in
 from boxcrew.tasks.facts import DataFacts
 from boxcrew.train.config import RunConfig
@@ -41,34 +41,14 @@ ROUNDS, ENOUGH = 3, 1.0  # timed steps, or as many as take so many seconds
 WORTH_STEPS, WORTH_SECONDS = 200, 120.0  # a shorter run would not win back the time of a trial
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrialSetting:
-    """A compute mode to be tried on a device."""
-
-    device: str
-    memory_format: MemoryFormat
-    threads: int
-    precision: Precision
-
-    def __str__(self) -> str:
-        return f"{self.memory_format} on {counted(self.threads, 'thread')}"
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrialJob:
     config: RunConfig
     facts: DataFacts
     batch: Batch  # a full micro-batch
-    settings: tuple[TrialSetting, ...]
+    settings: tuple[ComputeMode, ...]
     memory: int  # bytes that the trial may take
     least: int = 1  # samples that can be computed at once
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrialResult:
-    timings: tuple[Timing, ...] = ()
-    failures: tuple[str, ...] = ()
-    too_many: int | None = None  # samples at once that ran out of memory
 
 
 def is_trial_worthwhile(length: RunLimits) -> bool:
@@ -76,7 +56,7 @@ def is_trial_worthwhile(length: RunLimits) -> bool:
     return long_enough and length.steps >= WORTH_STEPS
 
 
-def run_trial(job: TrialJob, *, seconds: float = SECONDS) -> TrialResult:
+def run_trial(job: TrialJob, *, seconds: float = SECONDS) -> Observed:
     """Return what a child process measures in `seconds`. It never raises: failures are part of the result."""
     lines: list[str] = []
     with tempfile.TemporaryFile() as packed, tempfile.TemporaryFile() as errors:
@@ -92,17 +72,17 @@ def run_trial(job: TrialJob, *, seconds: float = SECONDS) -> TrialResult:
                 start_new_session=True,  # Ctrl-C only reaches the parent
             )
         except OSError as error:
-            return TrialResult(failures=(f"the trial cannot be started: {error.strerror}",))
+            return Observed(failures=(f"the trial cannot be started: {error.strerror}",))
         code = _watched(child, lines, seconds)
         errors.seek(0)
         last_line = errors.read().decode(errors="replace").strip().rpartition("\n")[2]
     result = _parse(lines)
+    failures = list(result.failures)
     if code:
-        failure = f"the trial process ended with exit code {code}: {last_line}"
-        return replace(result, failures=(*result.failures, failure))
-    if not result.timings and not result.failures:
-        return replace(result, failures=(f"no trial step was finished in {seconds:.3g} s",))
-    return result
+        failures.append(f"the trial process ended with exit code {code}: {last_line}")
+    elif not result.timings and not failures:
+        failures.append(f"no trial step was finished in {seconds:.3g} s")
+    return result.model_copy(update={"failures": tuple(failures)})
 
 
 def _watched(child: subprocess.Popen[str], lines: list[str], seconds: float) -> int | None:
@@ -121,10 +101,10 @@ def _watched(child: subprocess.Popen[str], lines: list[str], seconds: float) -> 
         child.stdout.close()
 
 
-def _parse(lines: Sequence[str]) -> TrialResult:
+def _parse(lines: Sequence[str]) -> Observed:
     """Parse the lines of the child; an unfinished last line is ignored."""
     messages: list[dict[str, Any]] = [json.loads(line) for line in lines if line.endswith("\n")]
-    return TrialResult(
+    return Observed(
         timings=tuple(Timing.of(message["timing"]) for message in messages if "timing" in message),
         failures=tuple(message["failure"] for message in messages if "failure" in message),
         too_many=min((message["too_many"] for message in messages if "too_many" in message), default=None),
@@ -137,7 +117,7 @@ def _packed(job: TrialJob, *, ends: float) -> dict[str, Any]:
         "config": job.config.tree(),
         "facts": json.dumps(job.facts.to_json()),
         "batch": {**vars(job.batch), "targets": dict(job.batch.targets), "extra": dict(job.batch.extra)},
-        "settings": [asdict(setting) for setting in job.settings],
+        "settings": [setting.tree() for setting in job.settings],
         "memory": job.memory,
         "least": job.least,
         "parent": os.getpid(),
@@ -156,7 +136,7 @@ def main() -> None:
         config=config,
         facts=TASKS.get(config.task.name).facts_class.from_json(json.loads(packed["facts"])),
         batch=Batch(**packed["batch"]),
-        settings=tuple(TrialSetting(**setting) for setting in packed["settings"]),
+        settings=tuple(map(ComputeMode.of, packed["settings"])),
         memory=packed["memory"],
         least=packed["least"],
     )
@@ -215,7 +195,7 @@ class _Trial:
         """Seconds that are left for the trial."""
         return self._ends - time.monotonic()
 
-    def _try(self, setting: TrialSetting, num: int) -> float | None:
+    def _try(self, setting: ComputeMode, num: int) -> float | None:
         """Return the seconds of a step; None if there was no time for one, or it failed."""
         if self._left < 0:
             return None
@@ -229,7 +209,7 @@ class _Trial:
             self._send({"failure": f"trial of {setting} with {counted(num, 'sample')} failed: {reason}"})
             return None
 
-    def _timed(self, setting: TrialSetting, num: int) -> float:
+    def _timed(self, setting: ComputeMode, num: int) -> float:
         torch.manual_seed(self._job.config.seed)
         deployment = deploy(_plan_for(setting, num))
         step = self._step(deployment, self._job.batch.select([i % len(self._job.batch) for i in range(num)]))
@@ -244,7 +224,7 @@ class _Trial:
         is_usual = setting == self._job.settings[0]
         peak, before = peak_memory(setting.device), self._before if setting.device == "cpu" else 0
         timing = Timing(
-            **asdict(setting),
+            **setting.tree(),
             samples=num,
             seconds=seconds,
             core_seconds=max(cores, 1e-6) if setting.device == "cpu" else None,
@@ -283,22 +263,14 @@ def _are_too_few(times: Sequence[tuple[float, float]]) -> bool:
     return len(times) < ROUNDS and sum(seconds for seconds, _ in times) < ENOUGH
 
 
-def _plan_for(setting: TrialSetting, num: int) -> Plan:
-    return Plan(
-        replicas=(Replica(clones=(Clone(device=setting.device, share=num),)),),
-        parameter_device=setting.device,
-        optimizer_device=setting.device,
-        batch=num,
-        precision=setting.precision,
-        memory_format=setting.memory_format,
-        threads=setting.threads,
-        loader_workers=0,
-    )
+def _plan_for(setting: ComputeMode, num: int) -> Plan:
+    mode = setting.model_dump(exclude={"device"})
+    return Plan.on_one_device(setting.device, batch=num, loader_workers=0, **mode)
 
 
-def trial_settings(plan: Plan, config: RunConfig, *, busy_cores: float) -> tuple[TrialSetting, ...]:
+def trial_settings(plan: Plan, config: RunConfig, *, busy_cores: float) -> tuple[ComputeMode, ...]:
     """Return the plan's own setting, then, on CPUs, others with different automatic choices."""
-    own = TrialSetting(
+    own = ComputeMode(
         device=plan.clones[0].device,
         memory_format=plan.memory_format,
         threads=plan.threads,
@@ -306,14 +278,13 @@ def trial_settings(plan: Plan, config: RunConfig, *, busy_cores: float) -> tuple
     )
     if any(clone.device != "cpu" for clone in plan.clones):
         return (own,)
-    formats: Sequence[MemoryFormat] = (own.memory_format,)
+    formats = [own.memory_format]
     if config.deploy.memory_format == "auto":
-        other: MemoryFormat = "contiguous" if own.memory_format == "channels_last" else "channels_last"
-        formats = (own.memory_format, other)
-    settings = [replace(own, memory_format=each) for each in formats]
+        formats.append("contiguous" if own.memory_format == "channels_last" else "channels_last")
+    fewer = _fewer_threads(own.threads, config, busy_cores)
     return (
-        *settings,
-        *(replace(own, threads=num) for num in _fewer_threads(own.threads, config, busy_cores)),
+        *(own.model_copy(update={"memory_format": each}) for each in formats),
+        *(own.model_copy(update={"threads": num}) for num in fewer),
     )
 
 

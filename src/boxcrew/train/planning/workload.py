@@ -7,16 +7,14 @@ import hashlib
 import json
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
 import torch
 from torch import nn
 
-from boxcrew.core.cache import cache_folder
-from boxcrew.core.errors import DataError, UsageError
-from boxcrew.core.files import write_text
+from boxcrew.core.cache import cache_folder, read_cached, write_cached
+from boxcrew.core.errors import DataError
 from boxcrew.core.version import VERSION
 from boxcrew.core.workload import Inputs, Workload
 from boxcrew.tasks.base import Task
@@ -72,14 +70,10 @@ def _cached(key: str, account: Callable[[], Workload], folder: Path | None = Non
     """Return the workload that is stored under `key`; else compute and store it, which takes a second."""
     folder = folder or cache_folder("workload")
     file = folder / f"{key}.json" if folder is not None else None
-    with suppress(UsageError):
-        if file is not None:
-            return Workload.read(file, setting="workload")
-    workload = account()
-    with suppress(OSError):
-        if file is not None:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            write_text(file, json.dumps(workload.tree()))
+    workload = read_cached(Workload, file)
+    if workload is None:
+        workload = account()
+        write_cached(file, workload.tree())
     return workload
 
 

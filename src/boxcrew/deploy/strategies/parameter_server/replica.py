@@ -7,10 +7,9 @@ but never too many steps ahead of another.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -53,7 +52,7 @@ class ParameterServer(Clones):
         placed = super().setup_module(module)
         self.broadcast(placed)
         self._parameters = list(placed.parameters())
-        self._fill_servers(slots={}, plain=None)
+        self._fill_servers()
         return placed
 
     def barrier(self) -> None:
@@ -77,7 +76,7 @@ class ParameterServer(Clones):
         self._require_all_micro_batches(batch)
         if batch.is_blank:
             own = self.compute(task, batch, phase, self.device, counts=False)
-            self.restore_buffers(task)
+            self.buffers.restore(task)
         else:
             own = super().forward_backward(task, batch, phase)
         if not self._is_synchronous:
@@ -88,9 +87,8 @@ class ParameterServer(Clones):
         """Raise an error if this replica has no sample for a micro-batch with synced BatchNorms."""
         if self.plan.batch_norm != "synced" or len(self.plan.replicas) == 1:
             return
-        if batch.is_blank or not all(
-            map(any, self.execution.plan.replica_split(self.group.rank, len(batch)))
-        ):
+        split = self.execution.plan.replica_split(self.group.rank, len(batch))
+        if batch.is_blank or not all(map(any, split)):
             raise BoxcrewError(
                 f"replica {self.group.rank} could not read a sample for a part of this step, and "
                 "deploy.batch_norm=synced needs one for each",
@@ -128,9 +126,7 @@ class ParameterServer(Clones):
         self._is_open, self._slots = False, None
         data = {"rates": rates, "max_norm": max_norm}
         for server in range(self.plan.servers):
-            mine = {
-                name: value for name, value in gradients.items() if self.plan.server_of(int(name)) == server
-            }
+            mine = {name: g for name, g in gradients.items() if self.plan.server_of(int(name)) == server}
             self._send(server, Message(kind="push", data=data, tensors=mine))
         answers = [self.group.messages.receive(self._rank_of(server)) for server in range(self.plan.servers)]
         for answer in answers:
@@ -158,16 +154,10 @@ class ParameterServer(Clones):
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         index = {id(parameter): i for i, parameter in enumerate(self._parameters)}
         keepers = [self.plan.server_of(index[id(parameter)]) for parameter in parameters]
-        self._fill_servers(slots=slots.tensors, plain=slots.plain, keepers=keepers)
+        self._fill_servers(slots, keepers)
         self._slots = None
 
-    def _fill_servers(
-        self,
-        *,
-        slots: Mapping[str, Tensor],
-        plain: Mapping[str, Any] | None,
-        keepers: list[int] | None = None,
-    ) -> None:
+    def _fill_servers(self, slots: Slots | None = None, keepers: Sequence[int] = ()) -> None:
         """Send the chief's parameters and optimizer state to the servers; all replicas wait for that.
         `keepers` has the server of each of the optimizer's parameters, in its order.
         """
@@ -175,13 +165,13 @@ class ParameterServer(Clones):
             tensors = {
                 str(i): p.detach() for i, p in enumerate(self._parameters) if self.plan.server_of(i) == server
             }
-            own_plain = None
-            if plain is not None and keepers is not None:
+            plain = None
+            if slots is not None:
                 mine = {str(i) for i, keeper in enumerate(keepers) if keeper == server}
-                tensors |= {name: value for name, value in slots.items() if name.partition(".")[0] in mine}
-                rest = {i: values for i, values in plain["slots"].items() if i in mine}
-                own_plain = {**plain, "slots": rest}
-            self._ask(server, Message(kind="fill", data={"plain": own_plain}, tensors=tensors))
+                tensors |= {name: t for name, t in slots.tensors.items() if name.partition(".")[0] in mine}
+                rest = {i: values for i, values in slots.plain["slots"].items() if i in mine}
+                plain = {**slots.plain, "slots": rest}
+            self._ask(server, Message(kind="fill", data={"plain": plain}, tensors=tensors))
         super().barrier()
 
     def _clip(self, gradients: Mapping[str, Tensor], max_norm: float | None) -> float:

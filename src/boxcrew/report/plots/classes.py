@@ -1,4 +1,4 @@
-"""Parts of confusion matrices that the plots of detection and classification share."""
+"""Confusion matrices and bars of each class, as far as detection and classification share them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from boxcrew.report.plots.style import INK, MUTED, PALE
+from boxcrew.report.plots.style import INK, MUTED, PALE, dress, new_figure, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,3 +62,36 @@ def color_bar(figure: Figure, axes: Axes, shown: Any, label: str) -> None:
     bar.set_label(label, fontsize=9, color=MUTED)
     bar.ax.tick_params(labelsize=8.5, colors=MUTED, length=0)
     bar.outline.set_visible(False)
+
+
+def new_bars(num: int, *, title: str, x: str) -> tuple[Figure, Axes]:
+    """Return a plot with room for a bar of each class, from 0 to 1, and for texts on both sides."""
+    figure = new_figure(8.6, 1.7 + (0.34 if num <= MOST_WITH_NUMBERS else 0.21) * num)
+    axes = figure.add_subplot()
+    dress(axes, title=title, x=x)
+    axes.set_xticks(np.arange(6) / 5)
+    axes.grid(visible=False, axis="y")
+    return figure, axes
+
+
+def finish_bars(axes: Axes, rows: Sequence[tuple[str, int, str]], *, mean: float, right: float) -> None:
+    """Write name, count and text of each class beside its bar, and draw the mean unless it is undefined (-1).
+
+    The texts are a column that ends at `right`.
+    """
+    size = len(rows)
+    if mean >= 0:
+        label = f"mean {mean:.3f}"
+        axes.vlines(mean, -0.6, size - 0.4, color=INK, linewidth=1, linestyle="dashed", label=label)
+    letters = 9.0 if size <= MOST_WITH_NUMBERS else 7.0
+    names = shorten([name for name, _, _ in rows])
+    counted = [f"{name} · {count}" for name, (_, count, _) in zip(names, rows, strict=True)]
+    axes.set_yticks(range(size), counted, fontsize=letters, color=INK, parse_math=False)
+    for row, (_, _, text) in enumerate(rows):
+        axes.text(right, row, text, ha="right", va="center", fontsize=letters - 0.5, color=MUTED)
+    axes.set_ylim(-0.6, size - 0.4)
+    axes.set_xlim(0, right + 0.01)
+
+
+def small_legend(axes: Axes, **options: Any) -> None:
+    axes.legend(fontsize=8.5, frameon=False, labelcolor=INK, **options)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from boxcrew.deploy.cores import core_slice, on_own_cores
 from boxcrew.deploy.deployment import Deployment
+from boxcrew.deploy.devices import core_slice, on_own_cores
 from boxcrew.hardware import probe
 from boxcrew.plan.plan import Clone, Replica
 from tests.helpers.plans import plan_of
