@@ -72,7 +72,7 @@ class Model:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        return tuple(self.loaded.facts["classes"])
+        return self.loaded.task.network.classes
 
     def val(self, data: str | Path | None = None, *, split: str = "val", batch: int = 16) -> dict[str, Any]:
         """Return the report on a data set, by default the run's own: `report["numbers"]["AP50"]`."""
