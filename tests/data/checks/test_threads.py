@@ -7,9 +7,9 @@ import pytest
 from boxcrew.data.checks.threads import map_in_threads
 
 
-@pytest.mark.parametrize("quick_seconds", [0.0, 1e-12, 10.0])
+@pytest.mark.parametrize("quick_seconds", [None, 0.0, 10.0])
 @pytest.mark.parametrize("num_items", [0, 1, 7])
-def test_results_are_in_order(num_items: int, quick_seconds: float) -> None:
+def test_results_are_in_order(num_items: int, quick_seconds: float | None) -> None:
     items, calls = list(range(num_items)), list[tuple[int, int]]()
     results = map_in_threads(
         str,

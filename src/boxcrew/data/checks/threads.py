@@ -20,7 +20,7 @@ def map_in_threads(
     *,
     workers: int,
     chunk_size: int,
-    quick_seconds: float = 0.0,
+    quick_seconds: float | None = None,
     progress: ProgressCallback | None = None,
 ) -> list[Result]:
     """Return the results of all items, in order, computed by `workers` threads in chunks.
@@ -40,10 +40,10 @@ def map_in_threads(
             progress(len(results), len(items))
 
     chunks = iter([items[start : start + chunk_size] for start in range(0, len(items), chunk_size)])
-    for chunk in chunks if quick_seconds else ():
+    for chunk in chunks if quick_seconds is not None else ():
         begun = time.perf_counter()
         add(compute(chunk))
-        if time.perf_counter() - begun >= quick_seconds * len(chunk):
+        if time.perf_counter() - begun >= (quick_seconds or 0.0) * len(chunk):
             break
     pool = ThreadPoolExecutor(max_workers=workers)
     try:

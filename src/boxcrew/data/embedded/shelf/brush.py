@@ -60,10 +60,10 @@ def fill(canvas: npt.NDArray[np.uint8], polygons: Iterable[Points], colour: Sequ
         cv2.fillPoly(canvas, [_fixed_point(polygon)], colour, lineType=cv2.LINE_AA, shift=_SHIFT)
 
 
-def silhouette(vertices: Points, lengths: Sequence[int], width: int, height: int) -> Mask:
+def silhouette(vertices: Points, lengths: Iterable[int], width: int, height: int) -> Mask:
     """Return the coverage of the union of polygons: all vertices in pixels, and how many each has."""
     mask = np.zeros((height, width), dtype=np.uint8)
-    for polygon in np.split(_fixed_point(vertices), np.cumsum(lengths)[:-1]):
+    for polygon in np.split(_fixed_point(vertices), np.cumsum([*lengths])[:-1]):
         cv2.fillPoly(mask, [polygon], 255, lineType=cv2.LINE_AA, shift=_SHIFT)
     return mask
 

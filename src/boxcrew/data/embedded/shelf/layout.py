@@ -193,7 +193,7 @@ def _shape(rng: np.random.Generator, plan: _ItemPlan, size: int) -> Item | None:
     if max(width, height) * scale < MIN_SIDE + 1 or min(width, height) * scale < MIN_SHORT_SIDE + 1:
         return None
     shift = (1 + shift_x, 1 + shift_y) - low * scale
-    pixels, lengths = placed * scale + shift, [*map(len, outline)]
+    pixels, lengths = placed * scale + shift, map(len, outline)
     mask = silhouette(pixels, lengths, math.ceil(width * scale) + 3, math.ceil(height * scale) + 3)
     return Item(
         design=plan.design, label=plan.label, traits=traits, outline=outline, pose=pose.scaled(scale, shift),
