@@ -216,7 +216,7 @@ def test_ctrl_c_stops_all_at_the_same_step(start: Start, tmp_path: Path) -> None
     words = (*TWO["parameter_server"], "deploy.staleness=2", "deploy.batch_norm=first")
     stopped = stop(start("steps=100000", *words), signal.SIGINT, tmp_path / "run")
     assert stopped["steps"] >= 2
-    assert "may be 2 steps ahead of another" in (tmp_path / "run" / "train.log").read_text()
+    assert "at most 2 steps ahead of each other" in (tmp_path / "run" / "train.log").read_text()
 
 
 def test_a_mistake_that_only_the_chief_can_see_is_told_once(start: Start) -> None:
