@@ -150,7 +150,7 @@ def _ultralytics(folder: Path, seconds: float) -> FirstSteps:
 
 def _size(words: tuple[str, ...]) -> int:
     recipes, settings = parse_words(words)
-    return require_detection(run_config(recipes[0], settings).task).detector.size
+    return require_detection(run_config(recipes[0], settings).task).detector.size.sides[-1]
 
 
 def _point(data: DetectionData, seconds: float, file: Path) -> Point:

@@ -229,7 +229,7 @@ def _deployed(setup: Setup, strategy: str) -> Callable[[], None]:
     group = (
         DistributedGroup(ProcessEnvironment(rank=0, size=1, port=free_port())) if strategy == "ddp" else None
     )
-    examples = partial(largest_batch, size=detector.config.size, num_objects=10)
+    examples = partial(largest_batch, canvas=detector.config.size.canvas(()), num_objects=10)
     workload = account_for(config, task, examples)
     deployment = deploy(choose_plan(config, probe_machine(), workload, num_samples=1), group=group)
     deployment.__enter__()  # for the life of this process

@@ -97,6 +97,7 @@ def measure_ours(root: Path, size: int) -> Figures:
     import cv2
     import torch
 
+    from boxcrew.core.input_size import InputSize
     from boxcrew.data.detection.source import open_source
     from boxcrew.data.loading.detection_samples import DetectionSamples
     from boxcrew.data.loading.loader import TrainLoader
@@ -111,7 +112,7 @@ def measure_ours(root: Path, size: int) -> Figures:
     keep_freed_memory()
     source = open_source(root)
     records = source.split("train")
-    pipeline = train_pipeline(TransformsConfig(), size, size)
+    pipeline = train_pipeline(TransformsConfig(), InputSize((size,)))
     samples = DetectionSamples(source, records, pipeline)
     loader = TrainLoader(samples, SampleOrder(len(records), seed=0), batch=BATCH, workers=Workers(num=0))
     return time_batches(loader.batches())

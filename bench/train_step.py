@@ -99,7 +99,7 @@ def measure_ours(setup: Setup) -> dict[str, float]:
     task = DetectionTask(detector)
     prefix = f"detector.{detector.backbone_prefix()}"
     optimizer = build_optimizer(task, config.optim, backbone_prefix=prefix)
-    examples = partial(largest_batch, size=detector.config.size, num_objects=10)
+    examples = partial(largest_batch, canvas=detector.config.size.canvas(()), num_objects=10)
     workload = account_for(config, task, examples)
     with deploy(choose_plan(config, probe_machine(), workload, num_samples=1)) as deployment:
         deployment.setup_module(task).train()

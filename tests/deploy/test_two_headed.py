@@ -30,7 +30,7 @@ def make_detector() -> TwoHeaded:
 
 
 def make_batch(*, regions: bool) -> Batch:
-    batch = noise_batch(64, NUM_OBJECTS)
+    batch = noise_batch((64, 64), NUM_OBJECTS)
     if not regions:
         return batch
     generator = torch.Generator().manual_seed(1)
@@ -144,7 +144,7 @@ def test_means_are_noticed() -> None:
 @pytest.mark.parametrize("num_regions", [None, 0, 30])
 def test_planning_goes_through_it_without_data(num_regions: int | None) -> None:
     def examples(num: int) -> Batch:
-        return largest_batch(num, size=64, num_objects=5, num_regions=num_regions)
+        return largest_batch(num, canvas=(64, 64), num_objects=5, num_regions=num_regions)
 
     workload = workload_of(DetectionTask(make_detector()), examples, slots=1, averages=False)
     assert workload.whole.operations > 0

@@ -173,7 +173,7 @@ class _Boxless(DetectorNet):
     def losses(self, batch: Batch) -> Losses:
         return Losses(terms={}, weight=torch.zeros(()))
 
-    def decode(self, raw: tuple[Tensor, ...]) -> PaddedDetections:
+    def decode(self, raw: tuple[Tensor, ...], size: tuple[int, int]) -> PaddedDetections:
         none = torch.zeros(len(raw[0]), 0)
         return PaddedDetections(boxes=none[..., None], scores=none, labels=none, valid=none.bool())
 

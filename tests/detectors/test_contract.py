@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from boxcrew.core.input_size import Extent
 from boxcrew.core.types import Batch, Losses, PaddedDetections
-from boxcrew.detectors import DETECTORS, DetectorNet, build_detector
+from boxcrew.detectors import DETECTORS, DetectorConfig, DetectorNet, build_detector, input_hw
 from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
 from boxcrew.nets.network import ClassRows
 from boxcrew.tasks.detection import DetectionTask
@@ -27,16 +29,32 @@ def _toy() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module", params=NAMES)
-def detector(request: pytest.FixtureRequest) -> DetectorNet:
-    torch.manual_seed(0)
-    return build_detector(contract.quick_config(request.param), contract.CLASSES)
+def inputs() -> list[Any]:
+    """Return every kind of input of every detector: its settings, and a (width, height)."""
+    with two_headed.registered():
+        return [
+            pytest.param(pair, id=f"{name}-{pair[0].size}-{pair[1][0]}x{pair[1][1]}")
+            for name in NAMES
+            for pair in contract.quick_inputs(name)
+        ]
+
+
+@pytest.fixture(scope="module", params=inputs())
+def detector_input(request: pytest.FixtureRequest) -> tuple[DetectorConfig, Extent]:
+    pair: tuple[DetectorConfig, Extent] = request.param
+    return pair
 
 
 @pytest.fixture(scope="module")
-def batch(detector: DetectorNet) -> Batch:
+def detector(detector_input: tuple[DetectorConfig, Extent]) -> DetectorNet:
+    torch.manual_seed(0)
+    return build_detector(detector_input[0], contract.CLASSES)
+
+
+@pytest.fixture(scope="module")
+def batch(detector_input: tuple[DetectorConfig, Extent]) -> Batch:
     """Two images, the second without objects."""
-    return contract.noise_batch(detector.config.size, (4, 0))
+    return contract.noise_batch(detector_input[1], (4, 0))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -46,7 +64,7 @@ def test_settings(name: str) -> None:
 
 def test_forward_decode_and_state(detector: DetectorNet, batch: Batch) -> None:
     raw = contract.check_forward(detector, batch.inputs)
-    contract.check_decode(detector, raw)
+    contract.check_decode(detector, raw, input_hw(batch.inputs))
     contract.check_state_is_complete(detector, batch.inputs, raw)
 
 
@@ -86,15 +104,15 @@ class MixesImages(SsdLite):
 class MasksBoxes(SsdLite):
     """Returns as many detections as there are."""
 
-    def decode(self, raw: tuple[Tensor, ...]) -> PaddedDetections:
-        padded = super().decode(raw)
+    def decode(self, raw: tuple[Tensor, ...], size: tuple[int, int]) -> PaddedDetections:
+        padded = super().decode(raw, size)
         used = padded.valid.any(dim=0)
         return PaddedDetections(**{name: value[:, used] for name, value in vars(padded).items()})
 
 
 class PadsFirst(SsdLite):
-    def decode(self, raw: tuple[Tensor, ...]) -> PaddedDetections:
-        padded = super().decode(raw)
+    def decode(self, raw: tuple[Tensor, ...], size: tuple[int, int]) -> PaddedDetections:
+        padded = super().decode(raw, size)
         return PaddedDetections(**{name: value.flip(1) for name, value in vars(padded).items()})
 
 
@@ -110,7 +128,7 @@ class KeepsConstant(SsdLite):
 
     def __init__(self, config: SsdLiteConfig, classes: tuple[str, ...]) -> None:
         super().__init__(config, classes)
-        self.size_limits = torch.tensor([0.0, config.size])
+        self.size_limits = torch.tensor([0.0, config.size.square])
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
         scores, offsets = super().forward(images)
@@ -140,7 +158,7 @@ def fails(check: Callable[[], object]) -> str:
 
 
 def test_an_image_that_depends_on_others_is_noticed() -> None:
-    images = contract.noise_batch(64, (1, 1)).inputs
+    images = contract.noise_batch((64, 64), (1, 1)).inputs
     contract.check_forward(toy(SsdLite), images)
     fails(lambda: contract.check_forward(toy(MixesImages), images))
 
@@ -151,7 +169,7 @@ def check_padding(kind: type[SsdLite]) -> None:
     detector.config = detector.config.model_copy(update={"score_threshold": 0.3})
     scores = torch.zeros(2, len(detector.anchors), 1 + len(contract.CLASSES))
     scores[:, ::50, 0] = -3
-    contract.check_decode(detector, (scores, torch.zeros(2, len(detector.anchors), 4)))
+    contract.check_decode(detector, (scores, torch.zeros(2, len(detector.anchors), 4)), (64, 64))
 
 
 def test_wrong_padding_is_noticed() -> None:
@@ -171,7 +189,7 @@ def test_wrong_rows_of_classes_are_noticed() -> None:
 
 
 def test_forgotten_devices_and_read_values_are_noticed() -> None:
-    batch = contract.noise_batch(64, (2, 0))
+    batch = contract.noise_batch((64, 64), (2, 0))
     check_devices(DetectionTask(toy(SsdLite)), batch)
     assert "device" in fails(lambda: check_devices(DetectionTask(toy(ForgetsDevice)), batch))
     fails(lambda: check_devices(DetectionTask(toy(KeepsConstant)), batch))

@@ -42,21 +42,26 @@ def assert_close(first: Losses, second: Losses) -> None:
 
 
 def test_images_together_are_the_sum_of_images_alone(small: SsdLite) -> None:
-    targets = noise_batch(64, (3, 0, 1, 5)).targets
+    targets = noise_batch((64, 64), (3, 0, 1, 5)).targets
     scores, offsets = raw_of(small, 4)
-    together = small.losses_of(scores, offsets, targets)
+    together = small.multibox_losses(small.anchors, scores, offsets, targets)
     alone = [
-        small.losses_of(scores[i : i + 1], offsets[i : i + 1], part(targets, slice(i, i + 1)))
+        small.multibox_losses(
+            small.anchors, scores[i : i + 1], offsets[i : i + 1], part(targets, slice(i, i + 1))
+        )
         for i in range(4)
     ]
     assert_close(together, sum(alone[1:], start=alone[0]))
-    halves = [small.losses_of(scores[s], offsets[s], part(targets, s)) for s in (slice(3), slice(3, 4))]
+    halves = [
+        small.multibox_losses(small.anchors, scores[s], offsets[s], part(targets, s))
+        for s in (slice(3), slice(3, 4))
+    ]
     assert_close(together, halves[0] + halves[1])
 
 
 def test_an_image_without_objects_contributes_nothing(small: SsdLite) -> None:
     scores, offsets = raw_of(small, 1)
-    losses = small.losses_of(scores, offsets, noise_batch(64, (0,)).targets)
+    losses = small.multibox_losses(small.anchors, scores, offsets, noise_batch((64, 64), (0,)).targets)
     assert float(losses.weight) == 0
     assert [float(value) for value in losses.terms.values()] == [0, 0]
 
@@ -64,9 +69,9 @@ def test_an_image_without_objects_contributes_nothing(small: SsdLite) -> None:
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
 def test_the_loss_is_that_of_the_formula(small: SsdLite, smoothing: float) -> None:
     detector = with_settings(small, label_smoothing=smoothing)
-    targets = noise_batch(64, (3, 4)).targets
+    targets = noise_batch((64, 64), (3, 4)).targets
     scores, offsets = raw_of(detector, 2)
-    found = detector.losses_of(scores, offsets, targets)
+    found = detector.multibox_losses(detector.anchors, scores, offsets, targets)
     matched = match(targets["boxes"], targets["labels"] >= 0, to_xyxy(detector.anchors), threshold=0.5)
     class_loss = torch.zeros(matched.shape)
     box_loss = 0.0
@@ -91,7 +96,7 @@ def test_tiny_and_huge_boxes_give_finite_losses_and_gradients(small: SsdLite) ->
     )
     targets = {"boxes": boxes, "labels": torch.zeros(1, 5, dtype=torch.int64)}
     scores, offsets = (raw.requires_grad_() for raw in raw_of(small, 1))
-    losses = small.losses_of(scores, offsets, targets)
+    losses = small.multibox_losses(small.anchors, scores, offsets, targets)
     for gradient in torch.autograd.grad(losses.total(), (scores, offsets)):
         assert gradient.isfinite().all()
     assert losses.total().isfinite()
@@ -99,33 +104,33 @@ def test_tiny_and_huge_boxes_give_finite_losses_and_gradients(small: SsdLite) ->
 
 
 def test_numbers_in_the_padding_do_not_matter(small: SsdLite) -> None:
-    targets = dict(noise_batch(64, (2, 4)).targets)
+    targets = dict(noise_batch((64, 64), (2, 4)).targets)
     padding = targets["labels"] < 0
     broken = targets | {"boxes": targets["boxes"].masked_fill(padding[..., None], math.nan)}
     scores, offsets = (raw.requires_grad_() for raw in raw_of(small, 2))
-    losses = small.losses_of(scores, offsets, broken)
-    assert_close(losses.detach(), small.losses_of(scores, offsets, targets).detach())
+    losses = small.multibox_losses(small.anchors, scores, offsets, broken)
+    assert_close(losses.detach(), small.multibox_losses(small.anchors, scores, offsets, targets).detach())
     for gradient in torch.autograd.grad(losses.total(), (scores, offsets)):
         assert gradient.isfinite().all()
 
 
 def test_the_loss_changes_none_of_its_arguments(small: SsdLite) -> None:
-    targets = noise_batch(64, (2, 4)).targets
+    targets = noise_batch((64, 64), (2, 4)).targets
     raw = raw_of(small, 2)
     before = [value.clone() for value in (*raw, *targets.values())]
-    small.losses_of(*raw, targets)
+    small.multibox_losses(small.anchors, *raw, targets)
     assert all(torch.equal(was, now) for was, now in zip(before, (*raw, *targets.values()), strict=True))
 
 
 def test_extreme_scores_stay_finite(small: SsdLite) -> None:
     scores, offsets = raw_of(small, 1)
     scores = (scores * 1e4).requires_grad_()
-    losses = small.losses_of(scores, offsets * 1e4, noise_batch(64, (3,)).targets)
+    losses = small.multibox_losses(small.anchors, scores, offsets * 1e4, noise_batch((64, 64), (3,)).targets)
     assert torch.autograd.grad(losses.total(), scores)[0].isfinite().all()
 
 
 def test_half_precision_is_added_up_in_single(small: SsdLite) -> None:
-    batch = noise_batch(64, (3, 2))
+    batch = noise_batch((64, 64), (3, 2))
     with torch.no_grad():
         full = small.losses(batch)
         with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -177,7 +182,7 @@ def test_decoding_a_batch_is_decoding_each_image(
     elif kind == "sparse":
         scores[..., 0] += 6
         scores[1::2, :, 0] = 40  # images without detections
-    padded = detector.decode((scores, offsets))
+    padded = detector.decode((scores, offsets), (64, 64))
     assert padded.boxes.shape == (len(scores), detector.config.max_detections, 4)
     wanted = decoded_one_by_one(detector, (scores, offsets))
     for ours, image in zip(padded.unpad(), wanted, strict=True):
@@ -191,7 +196,7 @@ BOXES = torch.tensor([[2.0, 3, 20, 30], [30, 30, 60, 64], [8, 40, 16, 48]])
 def test_boxes_put_in_are_exactly_those_found(small: SsdLite) -> None:
     labels, score = torch.tensor([2, 0, 1]), torch.tensor([0.9, 0.8, 0.7])
     raw = raw_for(small, BOXES, labels, torch.tensor([5, 60, 3]), score)
-    (found,) = small.decode(raw).unpad()
+    (found,) = small.decode(raw, (64, 64)).unpad()
     torch.testing.assert_close(found.boxes, BOXES, rtol=1e-4, atol=1e-3)
     torch.testing.assert_close(found.scores, score)
     assert found.labels.tolist() == labels.tolist()
@@ -201,41 +206,44 @@ def test_of_two_that_overlap_the_better_is_kept_within_a_class_only(small: SsdLi
     boxes = BOXES[[0, 0, 0, 1]] + torch.tensor([[0.0], [0.5], [0.0], [0.0]])
     labels, score = torch.tensor([1, 1, 0, 1]), torch.tensor([0.6, 0.9, 0.5, 0.4])
     raw = raw_for(small, boxes, labels, torch.tensor([1, 2, 3, 4]), score)
-    (found,) = small.decode(raw).unpad()
+    (found,) = small.decode(raw, (64, 64)).unpad()
     torch.testing.assert_close(found.scores, torch.tensor([0.9, 0.5, 0.4]))
     assert found.labels.tolist() == [1, 0, 1]
     torch.testing.assert_close(found.boxes[0], boxes[1], rtol=1e-4, atol=1e-3)
-    (lenient,) = with_settings(small, nms_iou=0.99).decode(raw).unpad()
+    (lenient,) = with_settings(small, nms_iou=0.99).decode(raw, (64, 64)).unpad()
     assert len(lenient) == 4
 
 
 def test_weak_and_surplus_detections_are_left_out(small: SsdLite) -> None:
     labels, score = torch.tensor([0, 1, 2]), torch.tensor([0.9, 0.5, 0.2])
     raw = raw_for(small, BOXES, labels, torch.tensor([1, 2, 3]), score)
-    assert with_settings(small, score_threshold=0.3).decode(raw).unpad()[0].labels.tolist() == [0, 1]
-    assert with_settings(small, max_detections=1).decode(raw).unpad()[0].labels.tolist() == [0]
-    assert len(with_settings(small, score_threshold=0.95).decode(raw).unpad()[0]) == 0
+    assert with_settings(small, score_threshold=0.3).decode(raw, (64, 64)).unpad()[0].labels.tolist() == [
+        0,
+        1,
+    ]
+    assert with_settings(small, max_detections=1).decode(raw, (64, 64)).unpad()[0].labels.tolist() == [0]
+    assert len(with_settings(small, score_threshold=0.95).decode(raw, (64, 64)).unpad()[0]) == 0
 
 
 def test_boxes_are_cut_at_the_edge_of_the_image(small: SsdLite) -> None:
     raw = raw_for(
         small, torch.tensor([[-10.0, 5, 80, 70]]), torch.tensor([0]), torch.tensor([7]), torch.tensor([0.9])
     )
-    (found,) = small.decode(raw).unpad()
+    (found,) = small.decode(raw, (64, 64)).unpad()
     torch.testing.assert_close(found.boxes, torch.tensor([[0.0, 5, 64, 64]]), rtol=1e-4, atol=1e-3)
 
 
 def test_what_the_loss_wants_is_what_decoding_reads(small: SsdLite) -> None:
     """Raw numbers with no loss left decode to the objects: target coding, matching and decoding agree."""
-    targets = noise_batch(64, (4,), seed=4).targets
+    targets = noise_batch((64, 64), (4,), seed=4).targets
     anchors = to_xyxy(small.anchors)
     matched = match(targets["boxes"], targets["labels"] >= 0, anchors, threshold=0.5)[0]
     positive = (matched >= 0).nonzero().flatten()
     boxes, labels = targets["boxes"][0, matched[positive]], targets["labels"][0, matched[positive]]
     raw = raw_for(small, boxes, labels, positive, torch.full((len(positive),), 0.999))
-    losses = small.losses_of(raw[0], raw[1], targets)
+    losses = small.multibox_losses(small.anchors, raw[0], raw[1], targets)
     assert float(losses.total() / losses.weight) < 0.01
-    (found,) = small.decode(raw).unpad()
+    (found,) = small.decode(raw, (64, 64)).unpad()
     wanted = {
         (int(c), *b) for c, b in zip(targets["labels"][0], targets["boxes"][0].round().tolist(), strict=True)
     }

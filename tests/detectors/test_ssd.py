@@ -46,7 +46,7 @@ def test_heads_give_a_prediction_for_each_default_box(size: int) -> None:
 
 
 def test_the_input_has_one_of_the_papers_sizes() -> None:
-    assert SsdConfig.of({"size": "512"}).size == 512
+    assert SsdConfig.of({"size": "512"}).size.square == 512
     with pytest.raises(UsageError, match=r"detector\.size: input should be 300 or 512"):
         SsdConfig.of({"size": 320})
 
@@ -73,7 +73,7 @@ class Pair:
         self.theirs = ssd300_vgg16(weights=None, weights_backbone=None, num_classes=1 + len(CLASSES))
         self.ours = Ssd(SsdConfig(scales="coco"), CLASSES)
         self.ours.load_state_dict(self.ours.convert_foreign(self.theirs.state_dict()), strict=True)
-        self.batch = noise_batch(300, (5, 2), seed=1)
+        self.batch = noise_batch((300, 300), (5, 2), seed=1)
         captured: list[dict[str, Tensor]] = []
         hook = self.theirs.head.register_forward_hook(lambda _module, _inputs, out: captured.append(out))
         with torch.no_grad():
@@ -111,7 +111,7 @@ def test_raw_outputs_are_torchvisions(pair: Pair) -> None:
 
 
 def test_losses_are_torchvisions(pair: Pair) -> None:
-    ours = pair.ours.losses_of(pair.raw[0], pair.raw[1], pair.batch.targets)
+    ours = pair.ours.multibox_losses(pair.ours.anchors, pair.raw[0], pair.raw[1], pair.batch.targets)
     wanted = {"class": "classification", "box": "bbox_regression"}
     for term, theirs in wanted.items():
         mean = float(ours.terms[term] / ours.weight)
@@ -125,7 +125,7 @@ def test_detections_are_torchvisions(pair: Pair) -> None:
     anchors = to_xyxy(pair.ours.anchors)
     raw = {"cls_logits": scores, "bbox_regression": offsets}
     theirs = pair.theirs.postprocess_detections(raw, [anchors] * 2, [(300, 300)] * 2)
-    for ours, other in zip(pair.ours.decode((scores, offsets)).unpad(), theirs, strict=True):
+    for ours, other in zip(pair.ours.decode((scores, offsets), (300, 300)).unpad(), theirs, strict=True):
         assert len(ours) == 200
         torch.testing.assert_close(ours.scores, other["scores"])
         assert torch.equal(ours.labels + 1, other["labels"])

@@ -51,7 +51,7 @@ def test_scales_grow_evenly_from_the_finest_map(small: SsdLite) -> None:
 
 
 def test_small_boxes_have_a_default_box_near_them(small: SsdLite) -> None:
-    losses = small.losses(noise_batch(64, (1, 1), seed=2))
+    losses = small.losses(noise_batch((64, 64), (1, 1), seed=2))
     assert float(losses.weight) >= 2
 
 
@@ -59,7 +59,7 @@ def test_small_boxes_have_a_default_box_near_them(small: SsdLite) -> None:
 def test_batches_of_any_size_can_be_trained_on(num_images: int) -> None:
     """The last map is a single cell: of one image it gives one value to normalize."""
     detector = SsdLite(SsdLiteConfig(size=64, backbone="mobilenetv3_small_050"), CLASSES).train()
-    total = detector.losses(noise_batch(64, (2,) * num_images)).total()
+    total = detector.losses(noise_batch((64, 64), (2,) * num_images)).total()
     gradients = torch.autograd.grad(total, list(detector.extras.parameters()), allow_unused=True)
     assert all(gradient is not None and gradient.isfinite().all() for gradient in gradients)
 

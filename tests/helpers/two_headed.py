@@ -15,23 +15,24 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
+from boxcrew.core.input_size import InputSize
 from boxcrew.core.types import Batch, Losses, PaddedDetections
-from boxcrew.detectors._base import DETECTORS, DetectorConfig, DetectorNet
-from boxcrew.nets.anchors import BoxCode, Level, default_boxes, to_xyxy
+from boxcrew.detectors._base import DETECTORS, DetectorConfig, DetectorNet, input_hw
+from boxcrew.nets.anchors import BoxCode, to_xyxy
 from boxcrew.nets.layers import Normalize
 from boxcrew.nets.network import ClassRows
 from boxcrew.nets.static import Chosen, hashed_keys, indices_of, nms_top_k, sample_balanced
 
 NAME = "two_headed"
 STRIDE = 8
-SHAPES = ((0.2, 0.2), (0.4, 0.4), (0.3, 0.6))  # of a cell's anchors, as fractions of the input
+SHAPES = ((12.8, 12.8), (25.6, 25.6), (19.2, 38.4))  # width and height of a cell's anchors, pixels
 NUM_PROPOSALS, NUM_ANCHORS, NUM_REGIONS = 12, 16, 8
 MEAN, STD = (0.5, 0.5, 0.5), (0.25, 0.25, 0.25)
 
 
 class TwoHeadedConfig(DetectorConfig):
     name: Literal["two_headed"] = "two_headed"
-    size: int = 64
+    size: InputSize = InputSize((64,))
 
 
 class TwoHeaded(DetectorNet):
@@ -39,7 +40,6 @@ class TwoHeaded(DetectorNet):
 
     config_class = TwoHeadedConfig
     chosen: ClassVar[dict[int, list[int]] | None] = None
-    anchors: Tensor  # (A, 4) center and size
 
     def __init__(self, config: TwoHeadedConfig, classes: tuple[str, ...]) -> None:
         super().__init__(config, classes)
@@ -53,14 +53,11 @@ class TwoHeaded(DetectorNet):
         self.scores = nn.Linear(32, 1 + len(classes))
         self.offsets = nn.Linear(32, 4)
         self.code = BoxCode()
-        side = -(-config.size // STRIDE)
-        level = Level(height=side, width=side, step=(1 / side, 1 / side), shapes=SHAPES)
-        self.register_buffer("anchors", default_boxes([level], size=config.size), persistent=False)
 
     def forward(self, images: Tensor, *extra: Tensor) -> tuple[Tensor, ...]:
         """Scores (B, K, 1 + C), offsets, boxes and whether they are valid of K proposals and regions."""
         maps, objectness, shifts = self._rpn(images)
-        boxes, chosen = self._proposals(objectness, shifts)
+        boxes, chosen = self._proposals(objectness, shifts, input_hw(images))
         valid = chosen.valid
         if extra:
             boxes = torch.cat((boxes, extra[0].to(boxes.dtype)), dim=1)
@@ -71,7 +68,8 @@ class TwoHeaded(DetectorNet):
         maps, objectness, shifts = self._rpn(batch.inputs)
         boxes = batch.targets["boxes"].to(shifts.dtype)
         labels = batch.targets["labels"]
-        terms = self._anchor_terms(objectness, shifts, boxes, labels, batch.draws)
+        anchors = anchors_on(input_hw(batch.inputs), shifts)
+        terms = self._anchor_terms(objectness, shifts, batch, anchors)
         regions, valid, keys = self._candidates(batch, objectness, shifts, boxes)
         overlap, owner = _best_object(regions, boxes, labels)
         positive, negative = valid & (overlap >= 0.5), valid & (overlap < 0.5)
@@ -89,12 +87,12 @@ class TwoHeaded(DetectorNet):
         return Losses(terms=terms, weight=objectness.new_tensor(float(len(batch))))
 
     def _anchor_terms(
-        self, objectness: Tensor, shifts: Tensor, boxes: Tensor, labels: Tensor, draws: Tensor
+        self, objectness: Tensor, shifts: Tensor, batch: Batch, anchors: Tensor
     ) -> dict[str, Tensor]:
-        anchors = to_xyxy(self.anchors).expand(len(boxes), -1, 4)
-        overlap, owner = _best_object(anchors, boxes, labels)
+        boxes, labels, draws = batch.targets["boxes"].to(shifts.dtype), batch.targets["labels"], batch.draws
+        overlap, owner = _best_object(to_xyxy(anchors).expand(len(boxes), -1, 4), boxes, labels)
         positive, negative = overlap >= 0.5, overlap < 0.3
-        keys = hashed_keys(draws, len(self.anchors))
+        keys = hashed_keys(draws, len(anchors))
         mask = sample_balanced(positive, negative, keys, count=NUM_ANCHORS, max_positive=NUM_ANCHORS // 2)
         if self.chosen is not None and not mask.is_meta:
             numbers = [row.nonzero().flatten().tolist() for row in mask]
@@ -102,7 +100,7 @@ class TwoHeaded(DetectorNet):
         counts = mask.sum(dim=1).clamp(min=1)
         wanted = positive.to(objectness.dtype)
         object_loss = F.binary_cross_entropy_with_logits(objectness, wanted, reduction="none")
-        shift_loss = _shift_loss(self.code, shifts, _of_owner(boxes, owner), self.anchors, mask & positive)
+        shift_loss = _shift_loss(self.code, shifts, _of_owner(boxes, owner), anchors, mask & positive)
         return {
             "objectness": ((object_loss * mask).sum(dim=1) / counts).sum(),
             "shift": (shift_loss / counts).sum(),
@@ -112,12 +110,12 @@ class TwoHeaded(DetectorNet):
         self, batch: Batch, objectness: Tensor, shifts: Tensor, boxes: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Proposals, true boxes and extra regions (B, N, 4), which of them are valid, and their keys."""
-        proposals, chosen = self._proposals(objectness, shifts)
+        proposals, chosen = self._proposals(objectness, shifts, input_hw(batch.inputs))
         found = [
             (
                 proposals,
                 chosen.valid,
-                hashed_keys(batch.draws + 1, len(self.anchors)).gather(1, chosen.index),
+                hashed_keys(batch.draws + 1, shifts.shape[1]).gather(1, chosen.index),
             ),
             (boxes, batch.targets["labels"] >= 0, hashed_keys(batch.draws + 2, boxes.shape[1])),
         ]
@@ -133,8 +131,10 @@ class TwoHeaded(DetectorNet):
         rows = self.rpn(maps).permute(0, 2, 3, 1).reshape(images.shape[0], -1, 5)
         return maps, rows[..., 0], rows[..., 1:]
 
-    def _proposals(self, objectness: Tensor, shifts: Tensor) -> tuple[Tensor, Chosen]:
-        boxes = self.code.decode(shifts.detach(), self.anchors).clamp(0, self.config.size)
+    def _proposals(self, objectness: Tensor, shifts: Tensor, size: tuple[int, int]) -> tuple[Tensor, Chosen]:
+        from torchvision.ops import clip_boxes_to_image
+
+        boxes = clip_boxes_to_image(self.code.decode(shifts.detach(), anchors_on(size, shifts)), size)
         valid = (boxes[..., 2:] - boxes[..., :2] >= 1).all(dim=-1)
         groups = torch.zeros_like(valid, dtype=torch.int64)
         chosen = nms_top_k(boxes, objectness, groups, valid, iou=0.7, count=NUM_PROPOSALS)
@@ -150,10 +150,12 @@ class TwoHeaded(DetectorNet):
         hidden = self.hidden(pooled.flatten(1)).relu().unflatten(0, boxes.shape[:2])
         return self.scores(hidden), self.offsets(hidden)
 
-    def decode(self, raw: tuple[Tensor, ...]) -> PaddedDetections:
+    def decode(self, raw: tuple[Tensor, ...], size: tuple[int, int]) -> PaddedDetections:
+        from torchvision.ops import clip_boxes_to_image
+
         scores, offsets, boxes, valid = raw
         best, labels = scores.softmax(dim=-1)[..., 1:].max(dim=-1)
-        moved = self.code.decode(offsets, _to_centers(boxes)).clamp(0, self.config.size)
+        moved = clip_boxes_to_image(self.code.decode(offsets, _to_centers(boxes)), size)
         valid = (valid > 0) & (best > self.config.score_threshold)
         count = self.config.max_detections
         chosen = nms_top_k(moved, best, labels, valid, iou=self.config.nms_iou, count=count)
@@ -172,6 +174,15 @@ class TwoHeaded(DetectorNet):
 
     def expected_normalization(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         return MEAN, STD
+
+
+def anchors_on(size: tuple[int, int], like: Tensor) -> Tensor:
+    """The anchors (A, 4), center and size, of images of this (height, width); on the device of `like`."""
+    rows, columns = (torch.arange(-(-side // STRIDE), device=like.device) for side in size)
+    grid = torch.meshgrid(columns, rows, indexing="xy")
+    centers = (torch.stack(grid, dim=-1).reshape(-1, 1, 2).to(like.dtype) + 0.5) * STRIDE
+    shapes = like.new_tensor(SHAPES).expand(len(centers), -1, 2)
+    return torch.cat((centers.expand_as(shapes), shapes), dim=-1).reshape(-1, 4)
 
 
 def _best_object(boxes: Tensor, objects: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:

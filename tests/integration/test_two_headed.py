@@ -1,4 +1,6 @@
-"""A run of a detector that chooses what to learn from chooses the same when resumed, and on clones."""
+"""A run of a detector that chooses what to learn from is the same when resumed, and on clones. Its
+inputs have several sizes and shapes.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,11 @@ from boxcrew.train.output.screen import Screen
 from boxcrew.train.run import resume, train
 from tests.helpers import two_headed
 from tests.helpers.runs import require_same_run
+from tests.helpers.shapes import write_shapes
 
 Run = Callable[..., Outcome]
 STEPS, BATCH, STOP = 6, 8, 3
+SIZE = "64,80:112"  # one of two short sides for each step, and inputs that are not square
 
 
 @pytest.fixture(autouse=True)
@@ -28,8 +32,9 @@ def _toy() -> Iterator[None]:
 
 
 @pytest.fixture
-def learn(photos: Path) -> Run:
+def learn(tmp_path: Path) -> Run:
     """`(out, **changes)`"""
+    photos = write_shapes(tmp_path / "photos")
 
     def start(out: Path, **changes: object) -> Outcome:
         settings = {
@@ -37,7 +42,7 @@ def learn(photos: Path) -> Run:
             "out": str(out),
             "steps": STEPS,
             "batch": BATCH,
-            "detector": {"name": two_headed.NAME},
+            "detector": {"name": two_headed.NAME, "size": SIZE},
             "loader": {"workers": 0},
             "optim": {"name": "momentum", "rate": 0.01},
             "summaries": {"every_steps": 2, "tensorboard": False, "images": 0},

@@ -30,7 +30,7 @@ Answer = Callable[[Record], Target]
 def test_the_tasks_forward_is_the_detectors_loss() -> None:
     detector = SsdLite(SsdLiteConfig(size=64, backbone="mobilenetv3_small_050"), CLASSES)
     task = DetectionTask(detector).eval()
-    batch = noise_batch(64, (2, 1))
+    batch = noise_batch((64, 64), (2, 1))
     with torch.no_grad():
         found, wanted = task(batch), detector.losses(batch)
     torch.testing.assert_close(dict(found.terms), dict(wanted.terms))

@@ -12,6 +12,7 @@ from boxcrew.detectors._base import (
     DetectorNet,
     build_detector,
     detector_config_class,
+    input_hw,
 )
 from boxcrew.detectors._objects import counted_objects
 
@@ -24,4 +25,5 @@ __all__ = [
     "build_detector",
     "counted_objects",
     "detector_config_class",
+    "input_hw",
 ]

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from boxcrew.core.errors import UsageError
+from boxcrew.core.input_size import InputSize
 from boxcrew.core.types import Bools, Floats, Ints, Target
 from boxcrew.data.transforms.pipeline import TransformsConfig
 from boxcrew.detectors._base import DetectorConfig, DetectorNet, MissReason, build_detector
@@ -34,7 +35,7 @@ class AnchorCoverage:
     share: float  # 0..1
     num_boxes: int  # that count
     lost: Ints  # indices into the concatenated boxes of all targets, including those that do not count
-    size: int  # of the input
+    size: InputSize
     alternatives: dict[int, float]  # other input sizes -> share, the settings otherwise the same
     smallest_side: float | None
     """Side (root of the area) in pixels of the input below which most boxes are lost. None if boxes are lost
@@ -85,7 +86,7 @@ class _Settings:
             network = self.adapted(objects).network()
         except UsageError:
             return None
-        overlaps = _overlaps(network, objects.on_input(self.transforms, self.config.size))
+        overlaps = _overlaps(network, objects.on_input(self.transforms, self.config.size)[0])
         return None if overlaps is None else float((overlaps >= self.threshold).mean())
 
 
@@ -110,7 +111,7 @@ def anchor_coverage(
     requested = _Settings(config=config, classes=classes, transforms=transforms or TransformsConfig())
     settings = requested.adapted(objects) if adapted is None else replace(requested, config=adapted)
     network = settings.network()
-    placed = objects.on_input(settings.transforms, config.size)
+    placed, _ = objects.on_input(settings.transforms, config.size)
     overlaps = _overlaps(network, placed)
     if overlaps is None:
         return None
@@ -143,8 +144,10 @@ def _overlaps(network: DetectorNet, placed: Floats) -> Floats | None:
 
 
 def _other_sizes(settings: _Settings, objects: Objects) -> Iterator[tuple[int, float]]:
-    """Yield the sizes from half to twice the present one, each with the share of boxes it would match."""
-    current = settings.config.size
+    """Yield the squares from half to twice the present one, each with the share of boxes it would match."""
+    if settings.config.size.limit is not None:
+        return
+    current = settings.config.size.sides[-1]
     for size in settings.config.sizes:
         if current / 2 <= size <= current * 2 and size != current:
             resized = settings.changed({"detector.size": size})
@@ -227,7 +230,9 @@ class _AdviceWriter:
         """Return the cheapest settings that match about as many boxes as the best ones tried."""
         current = self.settings.share(objects) or 0.0
         larger = {
-            f"size={size}": share for size, share in alternatives.items() if size > self.settings.config.size
+            f"size={size}": share
+            for size, share in alternatives.items()
+            if size > self.settings.config.size.sides[-1]
         }
         tried = {**dict(self._try(reason, objects)), **larger}
         better = [(words, share) for words, share in tried.items() if share >= current + _GAIN]

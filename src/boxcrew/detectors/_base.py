@@ -6,10 +6,11 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import Tensor
 
 from boxcrew.core.config import Config
+from boxcrew.core.input_size import InputSize
 from boxcrew.core.registry import Registry
 from boxcrew.core.types import Batch, Detections, Losses, PaddedDetections
 from boxcrew.nets.layers import Normalize
@@ -17,6 +18,8 @@ from boxcrew.nets.network import ClassRows, Network
 
 MissReason = Literal["between", "small", "large", "long"]
 """Why default boxes do not match a box: it lies between them, or has another size or shape."""
+
+HeightWidth = tuple[int, int]
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -27,18 +30,29 @@ class DetectorConfig(Config):
     group = "detector"
     shorthand = "name"
     sizes: ClassVar[tuple[int, ...]] = (128, 192, 256, 320, 384, 512, 640, 768, 1024, 1280)  # worth trying
+    takes_several_sizes: ClassVar[bool] = True  # such as size=256,320
+    takes_any_shape: ClassVar[bool] = True  # inputs that are not square, such as size=600:1000
     match_setting: ClassVar[str] = ""  # the setting with the IoU that matches a default box to an object
 
     name: str
     """Detector."""
-    size: int = Field(default=300, ge=64, le=2048)
-    """Side of the square input in pixels."""
+    size: InputSize = InputSize((320,))
+    """Input in pixels: a square such as 320, short:long such as 600:1000, or several, one for each step."""
     score_threshold: Share = 0.01
     """Detections with a lower score are dropped."""
     nms_iou: Share = 0.45
     """Of two detections of a class that overlap more than this, the weaker is dropped."""
     max_detections: int = Field(default=200, ge=1)
     """Detections of an image, at most."""
+
+    @field_validator("size", mode="after")
+    @classmethod
+    def _takes_size(cls, size: InputSize) -> InputSize:
+        if size.limit is not None and not cls.takes_any_shape:
+            raise ValueError("this detector takes squares only, such as 320")
+        if len(size.sides) > 1 and not cls.takes_several_sizes:
+            raise ValueError("this detector takes one size only")
+        return size
 
     def adapted(self, boxes: Tensor) -> tuple[Self, str]:  # noqa: ARG002  no setting here depends on them
         """Return a copy whose `auto` settings are adapted to these objects, and a sentence about it.
@@ -54,7 +68,8 @@ class DetectorConfig(Config):
 
 
 class DetectorNet(Network):
-    """A network that finds boxes. Images are (B, 3, size, size), RGB, 0..255, uint8 or float.
+    """A network that finds boxes. Images are (B, 3, H, W), RGB, 0..255, uint8 or float; H and W are a size
+    that `config.size` can give, the same for all images of a batch.
 
     Shapes are static: `forward`, `losses` and `decode` run on tensors without data, and no shape or branch
     in them depends on values. Where a number of things varies, there is a fixed count with a mask.
@@ -78,11 +93,13 @@ class DetectorNet(Network):
         """Return the training losses as sums over the batch."""
 
     @abstractmethod
-    def decode(self, raw: tuple[Tensor, ...]) -> PaddedDetections:
-        """Turn the raw outputs of `forward` into `max_detections` for each image, in pixels of the input."""
+    def decode(self, raw: tuple[Tensor, ...], size: HeightWidth) -> PaddedDetections:
+        """Turn the raw outputs of `forward` into `max_detections` for each image, in pixels of the input.
+        `size` is the (height, width) of the images that `forward` was given.
+        """
 
     def predict(self, images: Tensor, *extra: Tensor) -> list[Detections]:
-        return self.decode(self(images, *extra)).unpad()
+        return self.decode(self(images, *extra), input_hw(images)).unpad()
 
     def starting_overlap(self, boxes: Tensor) -> Tensor | None:  # noqa: ARG002  no default boxes here
         """Return the IoU (N,) of each box (N, 4), xyxy in pixels of the input, with its best default box.
@@ -99,6 +116,12 @@ class DetectorNet(Network):
 
 DETECTORS: Registry[type[DetectorNet]] = Registry("detector", "boxcrew.detectors")
 """All detectors by name; a class joins with `@DETECTORS.register("ssd")`."""
+
+
+def input_hw(images: Tensor) -> HeightWidth:
+    """Return the (height, width) of images (B, 3, H, W)."""
+    height, width = images.shape[-2:]
+    return height, width
 
 
 def detector_config_class(name: str) -> type[DetectorConfig]:

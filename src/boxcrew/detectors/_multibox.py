@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from boxcrew.core.types import Batch, Losses, PaddedDetections
-from boxcrew.detectors._base import DetectorConfig, DetectorNet
+from boxcrew.detectors._base import DetectorConfig, DetectorNet, HeightWidth
 from boxcrew.nets.anchors import BoxCode, Level, default_boxes, to_xyxy
 from boxcrew.nets.matching import hard_negatives, match
 from boxcrew.nets.network import ClassRows
@@ -23,6 +23,7 @@ _PAIRS = 250_000  # IoUs computed at once: few enough to stay in a processor's c
 
 class MultiBoxConfig(DetectorConfig):
     match_setting = "match_iou"
+    takes_any_shape = False
 
     match_iou: float = Field(default=0.5, gt=0, le=1)
     """Default boxes that overlap an object by this much learn it."""
@@ -39,7 +40,7 @@ class MultiBoxNet(DetectorNet):
     the maps from `features`.
     """
 
-    anchors: Tensor  # (A, 4) centre-size, pixels of the input
+    anchors: Tensor  # (A, 4) centre-size, pixels of the largest input
     class_heads: nn.ModuleList  # map -> blocks of (1 + C) scores, one block for each box of a cell
     box_heads: nn.ModuleList  # map -> 4 offsets for each box of a cell
     config: MultiBoxConfig
@@ -50,11 +51,18 @@ class MultiBoxNet(DetectorNet):
         # Not saved: default boxes follow from the settings.
         self.register_buffer("anchors", torch.empty(0, 4), persistent=False)
 
-    def set_levels(self, levels: Sequence[Level]) -> None:
+    def set_levels(self, levels: Mapping[int, Sequence[Level]]) -> None:
+        """Set the default boxes, from the levels for a square input of each side, the largest last."""
         # Default boxes are computed even in a network without weights (on the meta device).
         with torch.device("cpu"):
-            self.anchors = default_boxes(levels, size=self.config.size)
-        self.boxes_per_cell = [len(level.shapes) for level in levels]
+            *smaller, self.anchors = (default_boxes(levels[side], size=side) for side in levels)
+        for side, boxes in zip(levels, smaller, strict=False):
+            self.register_buffer(f"anchors_{side}", boxes, persistent=False)
+        self.boxes_per_cell = [len(level.shapes) for level in levels[self.config.size.sides[-1]]]
+
+    def anchors_at(self, side: int) -> Tensor:
+        """Return the default boxes (A, 4) of a square input of that side."""
+        return self.anchors if side == self.config.size.sides[-1] else self.get_buffer(f"anchors_{side}")
 
     @abstractmethod
     def features(self, images: Tensor) -> list[Tensor]:
@@ -73,14 +81,17 @@ class MultiBoxNet(DetectorNet):
         scores, offsets = self(batch.inputs)
         exact = torch.promote_types(scores.dtype, torch.float32)  # half precision is too coarse for sums
         targets = {**batch.targets, "boxes": batch.targets["boxes"].to(exact)}
-        return self.losses_of(scores.to(exact), offsets.to(exact), targets)
+        anchors = self.anchors_at(batch.inputs.shape[-1])
+        return self.multibox_losses(anchors, scores.to(exact), offsets.to(exact), targets)
 
-    def losses_of(self, scores: Tensor, offsets: Tensor, targets: Mapping[str, Tensor]) -> Losses:
+    def multibox_losses(
+        self, anchors: Tensor, scores: Tensor, offsets: Tensor, targets: Mapping[str, Tensor]
+    ) -> Losses:
         """Return the loss of SSD, equations 1 to 3, as sums; the weight is the number of matched boxes.
         No branch depends on tensor values, so an accelerator never waits for the host.
         """
         labels, boxes = targets["labels"], targets["boxes"]
-        anchors_xyxy = to_xyxy(self.anchors)
+        anchors_xyxy = to_xyxy(anchors)
         matched = match(boxes, labels >= 0, anchors_xyxy, threshold=self.config.match_iou)
         positive = matched >= 0
         owner = matched.clamp(min=0)
@@ -88,7 +99,7 @@ class MultiBoxNet(DetectorNet):
         owner_boxes = boxes.gather(1, owner[..., None].expand(-1, -1, 4))
         wanted_boxes = torch.where(positive[..., None], owner_boxes, anchors_xyxy)
 
-        distance = F.smooth_l1_loss(offsets, self.code.encode(wanted_boxes, self.anchors), reduction="none")
+        distance = F.smooth_l1_loss(offsets, self.code.encode(wanted_boxes, anchors), reduction="none")
         class_loss = F.cross_entropy(
             scores.flatten(0, 1),
             wanted_class.flatten(),
@@ -104,14 +115,14 @@ class MultiBoxNet(DetectorNet):
             weight=positive.sum().to(class_loss.dtype),
         )
 
-    def decode(self, raw: tuple[Tensor, ...]) -> PaddedDetections:
+    def decode(self, raw: tuple[Tensor, ...], size: HeightWidth) -> PaddedDetections:
         from torchvision.ops import clip_boxes_to_image
 
         scores, offsets = raw
-        size, num_anchors = self.config.size, len(self.anchors)
+        anchors = self.anchors_at(size[1])
         probabilities = scores.float().softmax(dim=-1)[..., 1:]
-        boxes = clip_boxes_to_image(self.code.decode(offsets.float(), self.anchors), (size, size))
-        best, anchor = probabilities.topk(min(CANDIDATES, num_anchors), dim=1)
+        boxes = clip_boxes_to_image(self.code.decode(offsets.float(), anchors), size)
+        best, anchor = probabilities.topk(min(CANDIDATES, len(anchors)), dim=1)
         labels = torch.arange(best.shape[2], device=best.device).expand_as(best).flatten(1)
         best, anchor = best.flatten(1), anchor.flatten(1)
         candidates = boxes.gather(1, anchor[..., None].expand(-1, -1, 4))

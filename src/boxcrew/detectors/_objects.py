@@ -9,11 +9,11 @@ from typing import TypeVar
 import numpy as np
 import torch
 
+from boxcrew.core.boxes import clip
+from boxcrew.core.input_size import InputSize
 from boxcrew.core.types import Floats, Ints, Target
 from boxcrew.data.loading.order import sample_rng
-from boxcrew.data.transforms.geometry import Scene
 from boxcrew.data.transforms.pipeline import TransformsConfig, eval_pipeline
-from boxcrew.data.transforms.view import View
 from boxcrew.detectors._base import DetectorConfig
 
 AnyDetector = TypeVar("AnyDetector", bound=DetectorConfig)
@@ -30,21 +30,24 @@ class Objects:
     def select(self, keep: Ints) -> Objects:
         return Objects(boxes=self.boxes[keep], images=self.images[keep], sizes=self.sizes)
 
-    def on_input(self, transforms: TransformsConfig, size: int) -> Floats:
-        """Return the boxes (N, 4) in pixels of the input, resized as in an evaluation."""
-        (resize,) = eval_pipeline(transforms, size, size).geometry
+    def on_input(self, transforms: TransformsConfig, size: InputSize) -> tuple[Floats, Floats]:
+        """Return the boxes (N, 4) in pixels of the input, resized as in an evaluation, and the size
+        (N, 2), width and height, of their inputs.
+        """
+        pipeline = eval_pipeline(transforms, size)
         unused, no_target = sample_rng(0, 0, 0), Target.of([], [])
-        placed = np.zeros_like(self.boxes)
-        for number, (width, height) in enumerate(self.sizes):
+        placed, canvases = np.zeros_like(self.boxes), np.zeros_like(self.boxes[:, :2])
+        for number, image in enumerate(self.sizes):
             members = self.images == number
-            view = resize(Scene(view=View.identity(width, height), target=no_target), unused).view
-            placed[members] = view.boxes(self.boxes[members])
-        return placed.clip(0, size)
+            view = pipeline.transform_geometry(image, no_target, unused).view
+            canvases[members] = view.width, view.height
+            placed[members] = clip(view.boxes(self.boxes[members]), view.width, view.height)
+        return placed, canvases
 
     def adapt(self, config: AnyDetector, transforms: TransformsConfig) -> tuple[AnyDetector, str]:
         """Return the settings with `auto` adapted to these objects, and a sentence about it."""
-        shares = torch.from_numpy(self.on_input(transforms, config.size)) / config.size
-        return config.adapted(shares)
+        boxes, canvases = self.on_input(transforms, config.size)
+        return config.adapted(torch.from_numpy(boxes / np.tile(canvases, 2)))
 
 
 def counted_objects(targets: Sequence[Target], sizes: Sequence[tuple[int, int]]) -> tuple[Ints, Objects]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from pydantic import BeforeValidator
+from pydantic import field_validator
 from torch import Tensor, nn
 
+from boxcrew.core.input_size import InputSize
 from boxcrew.detectors._base import DETECTORS, MissReason
 from boxcrew.detectors._multibox import MultiBoxConfig, MultiBoxNet
 from boxcrew.detectors._torchvision_ssd import is_torchvision_ssd300, ssd300_from_torchvision
@@ -17,18 +18,22 @@ from boxcrew.nets.layers import L2Norm, Normalize
 from boxcrew.nets.weights import State
 
 
-def _number(value: object) -> object:
-    return int(value) if isinstance(value, str) and value.isdecimal() else value
-
-
 class SsdConfig(MultiBoxConfig):
     sizes: ClassVar[tuple[int, ...]] = (300, 512)
+    takes_several_sizes = False
 
     name: Literal["ssd"] = "ssd"
-    size: Annotated[Literal[300, 512], BeforeValidator(_number)] = 300
+    size: InputSize = InputSize((300,))
     """Side of the square input in pixels: 300 or 512, the paper's two."""
     scales: Literal["voc", "coco"] = "voc"
     """Sizes of the default boxes: the paper's for VOC or for COCO."""
+
+    @field_validator("size", mode="after")
+    @classmethod
+    def _is_of_the_paper(cls, size: InputSize) -> InputSize:
+        if size.sides[0] not in cls.sizes:
+            raise ValueError("input should be 300 or 512")
+        return size
 
     def coverage_changes(self, reason: MissReason) -> Iterator[Mapping[str, object]]:
         if reason != "long":
@@ -60,8 +65,9 @@ class Ssd(MultiBoxNet):
         self.normalize = Normalize(IMAGENET_MEAN, IMAGENET_STD)
         self.backbone = Vgg16()
         self.norm = L2Norm(512, scale=20.0)
-        self.extras = nn.ModuleList(_extra_layers(config.size))
-        ratios, channels = _RATIOS[config.size], _CHANNELS[config.size]
+        size = config.size.square
+        self.extras = nn.ModuleList(_extra_layers(size))
+        ratios, channels = _RATIOS[size], _CHANNELS[size]
         boxes = [2 + 2 * len(r) for r in ratios]
         self.class_heads = nn.ModuleList(
             nn.Conv2d(c, k * (1 + len(classes)), 3, padding=1) for c, k in zip(channels, boxes, strict=True)
@@ -71,7 +77,7 @@ class Ssd(MultiBoxNet):
         )
         for layers in (self.extras, self.class_heads, self.box_heads):
             layers.apply(_xavier)
-        self.set_levels(_levels(config))
+        self.set_levels({size: _levels(size, config.scales)})
 
     def features(self, images: Tensor) -> list[Tensor]:
         conv4_3, fc7 = self.backbone(images)
@@ -151,9 +157,8 @@ def _extra(
     )
 
 
-def _levels(config: SsdConfig) -> list[Level]:
-    size = config.size
-    scales = [s / size for s in _SCALES[size, config.scales]]
+def _levels(size: int, published: str) -> list[Level]:
+    scales = [s / size for s in _SCALES[size, published]]
     return [
         Level(
             height=side,

@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from boxcrew.core.errors import UsageError
+from boxcrew.core.input_size import InputSize
 from boxcrew.detectors._anchor_adapt import AnchorLayout, adapt_layout, anchor_layouts
 from boxcrew.detectors._base import DETECTORS, MissReason
 from boxcrew.detectors._multibox import MultiBoxConfig, MultiBoxNet
@@ -30,8 +31,8 @@ Stride = Annotated[int, Field(ge=4, le=32)]
 
 class SsdLiteConfig(MultiBoxConfig):
     name: Literal["ssdlite"] = "ssdlite"
-    size: int = Field(default=320, ge=64, le=2048)
-    """Side of the square input in pixels."""
+    size: InputSize = InputSize((320,))
+    """Side of the square input in pixels, or several such as 256,320: one for each step."""
     backbone: str = "mobilenetv3_large_100"
     """Name of a timm network with two or more feature maps."""
     # `auto` is adapted to the boxes of the training set once, and written to the run's config.yaml.
@@ -97,7 +98,8 @@ class SsdLiteConfig(MultiBoxConfig):
 
     def _levels_of(self, layout: AnchorLayout) -> list[Level]:
         """Return the levels for a layout, with map sizes rounded as most backbones do."""
-        sides = [math.ceil(self.size / (layout.finest_stride << i)) for i in range(self.levels)]
+        size = self.size.sides[-1]
+        sides = [math.ceil(size / (layout.finest_stride << i)) for i in range(self.levels)]
         while len(sides) > 2 and sides[-2] == 1:
             sides.pop()
         return _levels(layout, sides, spacing=self.spacing)
@@ -114,23 +116,27 @@ class SsdLite(MultiBoxNet):
         super().__init__(config, classes)
         self.backbone = Backbone(config.backbone, finest_stride=config.layout.finest_stride)
         self.normalize = Normalize(*self.backbone.expected_normalization())
-        sides = self._backbone_sides(config.size)
+        map_sides = {size: self._backbone_sides(size) for size in config.size.sides}
+        largest = map_sides[config.size.sides[-1]]
         channels = self.backbone.channels[: config.levels]
         self.neck = TopDown(channels, width=config.neck) if config.neck else None
         if config.neck:
             channels = [config.neck] * len(channels)
         self.extras = nn.ModuleList()
-        while len(channels) < config.levels and sides[-1] > 1:
+        while len(channels) < config.levels and largest[-1] > 1:
             width = config.neck or max(128, 512 >> len(self.extras))
             self.extras.append(_extra(channels[-1], width))
             channels.append(width)
-            sides.append((sides[-1] + 1) // 2)
+            for sides in map_sides.values():
+                sides.append((sides[-1] + 1) // 2)
         blocks = 2 + 2 * len(RATIOS)
         self.class_heads = nn.ModuleList(separable_head(c, blocks * (1 + len(classes))) for c in channels)
         self.box_heads = nn.ModuleList(separable_head(c, blocks * 4) for c in channels)
         for layers in (self.extras, self.class_heads, self.box_heads):
             layers.apply(_initialize)
-        self.set_levels(_levels(config.layout, sides, spacing=config.spacing))
+        self.set_levels(
+            {size: _levels(config.layout, sides, spacing=config.spacing) for size, sides in map_sides.items()}
+        )
 
     def features(self, images: Tensor) -> list[Tensor]:
         maps: list[Tensor] = self.backbone(images)[: self.config.levels]

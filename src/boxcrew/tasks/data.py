@@ -52,6 +52,7 @@ class LoaderOptions:
     seed: int
     workers: Workers = field(default_factory=Workers)
     positions: Sequence[int] | None = None  # indices within a step of the samples to load here; None: all
+    largest: bool = False  # inputs of several sizes always have the largest, for measurements
 
 
 @dataclass(frozen=True, kw_only=True)

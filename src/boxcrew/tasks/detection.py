@@ -12,6 +12,7 @@ from pydantic import SerializeAsAny
 
 from boxcrew.core.config import ChosenBy
 from boxcrew.core.errors import DataError, UsageError
+from boxcrew.core.input_size import Extent
 from boxcrew.core.types import Batch, Image, Losses, Sample, Target
 from boxcrew.core.units import format_count
 from boxcrew.data.checks.problem import Problem
@@ -145,7 +146,7 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
     @classmethod
     def predictor(cls, config: DetectionConfig, task: Task, move: ToDevice) -> Predictor:
         assert isinstance(task.network, DetectorNet)
-        pipeline = eval_pipeline(config.transforms, config.detector.size, config.detector.size)
+        pipeline = eval_pipeline(config.transforms, config.detector.size)
         return Predictor(detector=task.network, pipeline=pipeline, move=move)
 
     @property
@@ -174,7 +175,7 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
 
     def train_objects(self) -> tuple[list[Target], list[tuple[int, int]]]:
         targets = [record.target for record in self.train]
-        return targets, [(record.width, record.height) for record in self.train]
+        return targets, [record.extent for record in self.train]
 
     def class_counts(self) -> Mapping[str, int]:
         labels = np.concatenate([record.target.labels for record in self.train])
@@ -199,20 +200,25 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
         return digest.hexdigest()
 
     def describe(self, task: Task) -> str:
-        detector, size = task.network, self.config.detector.size
+        detector, size = task.network, self.config.detector.size.describe()
         parameters = format_count(sum(p.numel() for p in detector.parameters()))
         flops = forward_flops(detector, *task.network_inputs(self.largest_batch(1))) / 1e9
         name = self.config.detector.name
-        return f"detector: {name} at {size} px: {parameters} parameters, {flops:.1f} GFLOPs an image"
+        return f"detector: {name} at {size}: {parameters} parameters, {flops:.1f} GFLOPs an image"
 
     def largest_batch(self, num_samples: int) -> Batch:
         most = max(len(record.target) for record in self.train)
         num_regions = max(len(self.regions(record)) for record in self.train) if self.regions else None
-        size = self.config.detector.size
-        return largest_batch(num_samples, size=size, num_objects=most, num_regions=num_regions)
+        canvas = self._largest_canvas()
+        return largest_batch(num_samples, canvas=canvas, num_objects=most, num_regions=num_regions)
+
+    def _largest_canvas(self) -> Extent:
+        """Return the largest (width, height) that the input of a step can have."""
+        return self.config.detector.size.canvas({record.extent for record in self.train})
 
     def cost_key(self) -> Mapping[str, Any]:
-        return {"most_objects": max(len(record.target) for record in self.train)}
+        most = max(len(record.target) for record in self.train)
+        return {"most_objects": most, "largest_canvas": self._largest_canvas()}
 
     def with_cache(self, num_bytes: int) -> Self:
         if not num_bytes:
@@ -233,7 +239,7 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
 
     def loader(self, options: LoaderOptions) -> Loader:
         size = self.config.detector.size
-        pipeline = train_pipeline(self.config.transforms, size, size)
+        pipeline = train_pipeline(self.config.transforms, size.largest if options.largest else size)
         return TrainLoader(
             DetectionSamples(self.images, self.train, pipeline, self.regions),
             SampleOrder(len(self.train), options.seed),
@@ -310,12 +316,14 @@ def _split_report(records: tuple[Record, ...], classes: tuple[str, ...]) -> dict
     }
 
 
-def largest_batch(num_samples: int, *, size: int, num_objects: int, num_regions: int | None = None) -> Batch:
-    """Return black squares of side `size`, each with that many objects and regions (None: no regions)."""
-    image: Image = np.zeros((size, size, 3), dtype=np.uint8)
-    target = Target.of([[0, 0, size, size]] * num_objects, [0] * num_objects)
+def largest_batch(
+    num_samples: int, *, canvas: Extent, num_objects: int, num_regions: int | None = None
+) -> Batch:
+    """Return black images of a (width, height), each with so many objects and regions (None: no regions)."""
+    image: Image = np.zeros((*canvas[::-1], 3), dtype=np.uint8)
+    target = Target.of([[0, 0, *canvas]] * num_objects, [0] * num_objects)
     extra = {}
     if num_regions is not None:
-        regions = np.tile(np.array([[0, 0, size, size]], dtype=np.float32), (num_regions, 1))
-        extra = region_inputs(regions, View.identity(size, size))
+        regions = np.tile(np.array([[0, 0, *canvas]], dtype=np.float32), (num_regions, 1))
+        extra = region_inputs(regions, View.identity(*canvas))
     return collate([Sample(image=image, target=target, key="", extra=extra)] * num_samples)

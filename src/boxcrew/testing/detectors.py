@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from boxcrew.core.errors import UsageError
+from boxcrew.core.input_size import Extent
 from boxcrew.core.types import Batch, Losses, PaddedDetections
 from boxcrew.detectors import DETECTORS, DetectorConfig, DetectorNet, build_detector
 from boxcrew.tasks.detection import DetectionTask, largest_batch
@@ -19,24 +20,41 @@ from boxcrew.testing.task_data import check_workload
 CLASSES = ("tea pot", "Kanne", "茶")
 
 
-def quick_config(name: str) -> DetectorConfig:
+def quick_config(name: str, size: str = "96") -> DetectorConfig:
     """Return the default settings of a detector, with a small input if it accepts one."""
     config_class = DETECTORS.get(name).config_class
     try:
-        return config_class.of({"name": name, "size": 96})
+        return config_class.of({"name": name, "size": size})
     except UsageError:
         return config_class.of({"name": name})
 
 
-def noise_batch(size: int, num_objects: tuple[int, ...], *, seed: int = 0) -> Batch:
-    """Return images of noise with these numbers of objects, from 3 px wide to half the image."""
+def quick_inputs(name: str) -> Iterator[tuple[DetectorConfig, Extent]]:
+    """Yield small settings for each kind of input that a detector takes: a square, several squares, and a
+    short side with a limit. With each comes every (width, height) that its inputs may have.
+    """
+    kind = DETECTORS.get(name).config_class
+    sizes = ["96"]
+    sizes += ["64,96"] if kind.takes_several_sizes else []
+    sizes += ["64:96"] if kind.takes_any_shape else []
+    for size in sizes:
+        config = quick_config(name, size)
+        images = [(40, 30)] if config.size.limit is None else [(40, 30), (30, 40)]
+        for index in range(len(config.size.sides)):
+            yield from ((config, config.size.at(index).canvas([image])) for image in images)
+
+
+def noise_batch(canvas: Extent, num_objects: tuple[int, ...], *, seed: int = 0) -> Batch:
+    """Return images of noise of a (width, height) with these numbers of objects, from 3 px wide to half the
+    image.
+    """
     draw = torch.Generator().manual_seed(seed)
-    shape = (len(num_objects), max(1, *num_objects))
-    sides = 3 + torch.rand(*shape, 2, generator=draw) * (size / 2 - 3)
-    low = torch.rand(*shape, 2, generator=draw) * (size - sides)
+    shape, limits = (len(num_objects), max(1, *num_objects)), torch.tensor(canvas)
+    sides = 3 + torch.rand(*shape, 2, generator=draw) * (limits / 2 - 3)
+    low = torch.rand(*shape, 2, generator=draw) * (limits - sides)
     labels = torch.randint(0, len(CLASSES), shape, generator=draw)
     padding = torch.arange(shape[1]) >= torch.tensor(num_objects)[:, None]
-    images = torch.randint(0, 256, (shape[0], 3, size, size), dtype=torch.uint8, generator=draw)
+    images = torch.randint(0, 256, (shape[0], 3, *canvas[::-1]), dtype=torch.uint8, generator=draw)
     return Batch(
         inputs=images,
         draws=torch.randint(1 << 62, shape[:1], generator=draw),
@@ -89,10 +107,12 @@ def _require_same_numbers(first: Tensor, second: Tensor) -> None:
     assert (distance <= 1e-3 * first.abs().max()).float().mean() >= 0.99
 
 
-def check_decode(detector: DetectorNet, raw: tuple[Tensor, ...]) -> None:
-    """Check that detections respect the image, the classes and the settings; `raw` is not changed."""
+def check_decode(detector: DetectorNet, raw: tuple[Tensor, ...], size: tuple[int, int]) -> None:
+    """Check that detections respect the (height, width) of the images, the classes and the settings; `raw`
+    is not changed.
+    """
     before = [numbers.clone() for numbers in raw]
-    padded = detector.decode(raw)
+    padded = detector.decode(raw, size)
     assert all(torch.equal(was, now) for was, now in zip(before, raw, strict=True))
     config = detector.config
     _require_shapes(padded, len(raw[0]), config.max_detections)
@@ -106,7 +126,7 @@ def check_decode(detector: DetectorNet, raw: tuple[Tensor, ...]) -> None:
         assert ((image.labels >= 0) & (image.labels < len(detector.classes))).all()
         assert ((image.scores >= config.score_threshold) & (image.scores <= 1)).all()
         assert (image.scores.diff() <= 0).all()
-        assert ((image.boxes >= 0) & (image.boxes <= config.size)).all()
+        assert ((image.boxes >= 0) & (image.boxes <= torch.tensor(size[::-1] * 2))).all()
         assert (image.boxes[:, :2] <= image.boxes[:, 2:]).all()
 
 
@@ -118,11 +138,12 @@ def _require_shapes(padded: PaddedDetections, num_images: int, most: int) -> Non
 
 def check_without_data(detector: DetectorNet) -> None:
     """Check that planning can trace a step, and that `decode` has its shapes without data too."""
-    size = detector.config.size
-    check_workload(DetectionTask(detector), partial(largest_batch, size=size, num_objects=4))
+    canvas = detector.config.size.canvas([(40, 30)])
+    check_workload(DetectionTask(detector), partial(largest_batch, canvas=canvas, num_objects=4))
     bare = copy.deepcopy(detector).to("meta").eval()
     with torch.no_grad():
-        padded = bare.decode(bare(torch.empty(2, 3, size, size, device="meta")))
+        raw = bare(torch.empty(2, 3, *canvas[::-1], device="meta"))
+        padded = bare.decode(raw, canvas[::-1])
     _require_shapes(padded, 2, detector.config.max_detections)
 
 

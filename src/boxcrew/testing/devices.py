@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 from boxcrew.core.torch_tools.dispatch import tensors_in
 from boxcrew.core.torch_tools.fake import fake_copy, fake_tensors
 from boxcrew.core.types import Batch
-from boxcrew.detectors import DetectorNet
+from boxcrew.detectors import DetectorNet, input_hw
 from boxcrew.nets.layers import eval_mode
 from boxcrew.tasks.base import Task, learning_in
 
@@ -33,7 +33,7 @@ def check_devices(
             raw = network(*task.network_inputs(batch))
             _require_cuda(raw)
             if isinstance(network, DetectorNet):
-                _require_cuda(vars(network.decode(raw)))
+                _require_cuda(vars(network.decode(raw, input_hw(batch.inputs))))
         if make_optimizer is not None:
             optimizer = make_optimizer(task)
             for parameter in task.parameters():

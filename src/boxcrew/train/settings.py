@@ -16,6 +16,7 @@ from pydantic import ByteSize
 from pydantic.fields import FieldInfo
 
 from boxcrew.core.config import ChosenBy, Config
+from boxcrew.core.input_size import InputSize
 from boxcrew.tasks.base import TaskConfig
 from boxcrew.train.config import RunConfig
 
@@ -26,6 +27,7 @@ _WORDS = {
     str: "text",
     Path: "path",
     ByteSize: "bytes",
+    InputSize: "size",
     type(None): "none",
 }
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from boxcrew.core.errors import DataError, UsageError
+from boxcrew.core.input_size import InputSize
 from boxcrew.core.types import Batch, Floats, Image, Target
 from boxcrew.data.detection.source import ImageReader, Record, Source
 from boxcrew.data.images.cache import ImageCache
@@ -23,8 +24,8 @@ from boxcrew.data.transforms.pipeline import TransformsConfig, eval_pipeline, tr
 # The tests are about order and life, not speed.
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
-TRAIN = train_pipeline(TransformsConfig(), 48, 48)
-EVAL = eval_pipeline(TransformsConfig(resize="letterbox"), 64, 48)
+TRAIN = train_pipeline(TransformsConfig(), InputSize((48,)))
+EVAL = eval_pipeline(TransformsConfig(resize="letterbox"), InputSize((64,)))
 
 
 class Pictures(Source):
@@ -280,12 +281,12 @@ def test_evaluation_sees_each_record_once_in_order(source: Pictures, num_workers
     assert keys_of(eval_batches(source, num_workers=num_workers)) == keys_of(batches)
     assert [len(batch) for batch in batches] == [3, 3, 1]
     for batch in batches:
-        assert batch.inputs.shape == (len(batch), 3, 48, 64)
+        assert batch.inputs.shape == (len(batch), 3, 64, 64)
         for view, record in zip(batch.views, batch.records, strict=True):
             full = np.array([[0, 0, record.width, record.height]], dtype=np.float32)
             seen = view.boxes(full)
             assert (seen >= 0).all()
-            assert (seen <= [64, 48, 64, 48]).all()
+            assert (seen <= 64).all()
             assert np.allclose(view.inverse_boxes(seen), full, atol=1e-3)
             assert record is source.split("train")[int(record.key[0])]
 
@@ -353,3 +354,39 @@ def test_large_photos_are_read_smaller_and_look_the_same(tmp_path: Path) -> None
     assert view == batch.views[0]
     drawn = batch.inputs[0].permute(1, 2, 0).numpy().astype(int)
     assert np.abs(drawn - image).mean() < 2
+
+
+SEVERAL = train_pipeline(TransformsConfig(), InputSize((32, 64, 96), 160))
+
+
+def several_sizes(
+    source: Source, *, positions: Sequence[int] | None = None, num_workers: int = 0
+) -> list[Batch]:
+    samples = DetectionSamples(source, source.split("train"), SEVERAL, own_boxes)
+    order, workers = SampleOrder(7, 3), Workers(num=num_workers)
+    return list(TrainLoader(samples, order, batch=4, workers=workers, positions=positions).batches(0, 12))
+
+
+def test_a_step_has_one_size_drawn_for_it_alone(source: Pictures) -> None:
+    batches = several_sizes(source)
+    assert len({batch.inputs.shape[-2:] for batch in batches}) > 3
+    assert all(side % 32 == 0 and side <= 160 for batch in batches for side in batch.inputs.shape[-2:])
+    assert all(same(a, b) for a, b in zip(batches, several_sizes(source, num_workers=2), strict=True))
+
+
+def test_shares_of_a_step_have_the_size_of_the_full_step(source: Pictures) -> None:
+    shares = [several_sizes(source, positions=positions) for positions in ([0], [1, 2, 3])]
+    for full, *parts in zip(several_sizes(source), *shares, strict=True):
+        assert torch.equal(full.inputs, torch.cat([part.inputs for part in parts]))
+
+
+def test_an_evaluation_batches_inputs_of_the_same_size(source: Pictures) -> None:
+    records = source.split("train")
+    pipeline = eval_pipeline(TransformsConfig(), InputSize((64,), 96))
+    batches = list(eval_image_batches(DetectionSamples(source, records, pipeline), batch=3))
+    assert sorted(keys_of(batches)) == sorted(record.key for record in records)
+    assert max(map(len, batches)) > 1
+    for batch in batches:
+        for image, record in zip(batch.inputs, batch.records, strict=True):
+            alone, _, _ = pipeline(source.read(record), record.target, sample_rng(0, 0, 0))
+            assert np.array_equal(image.permute(1, 2, 0).numpy(), alone)

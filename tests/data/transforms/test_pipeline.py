@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from boxcrew.core.errors import UsageError
+from boxcrew.core.input_size import InputSize
 from boxcrew.core.types import Image, Target
 from boxcrew.data.loading.order import sample_rng
 from boxcrew.data.transforms.pipeline import TransformsConfig, eval_pipeline, train_pipeline
@@ -33,14 +34,14 @@ def example(seed: int) -> tuple[Image, Target]:
 def test_training_gives_usable_targets_and_changes_nothing(resize: Any, seed: int) -> None:
     image, target = example(seed)
     pixels, boxes = image.copy(), target.boxes.copy()
-    pipeline = train_pipeline(TransformsConfig(resize=resize), 96, 64)
+    pipeline = train_pipeline(TransformsConfig(resize=resize), InputSize((96,)))
     drawn, moved, view = pipeline(image, target, sample_rng(seed, 0, 0))
-    assert drawn.shape == (64, 96, 3)
+    assert drawn.shape == (96, 96, 3)
     assert drawn.dtype == np.uint8
     assert drawn.flags.c_contiguous
-    assert (view.width, view.height) == (96, 64)
+    assert (view.width, view.height) == (96, 96)
     assert (moved.boxes >= 0).all()
-    assert (moved.boxes <= [96, 64, 96, 64]).all()
+    assert (moved.boxes <= 96).all()
     assert (moved.boxes[:, 2:] - moved.boxes[:, :2] >= 1).all()
     assert set(moved.labels.tolist()) <= set(target.labels.tolist())
     assert (image == pixels).all()
@@ -52,7 +53,7 @@ def test_training_gives_usable_targets_and_changes_nothing(resize: Any, seed: in
 def test_the_same_numbers_give_the_same_sample_and_others_another() -> None:
     _, target = example(5)
     image = np.random.default_rng(5).integers(0, 256, (90, 120, 3), dtype=np.uint8)
-    pipeline = train_pipeline(TransformsConfig(), 96, 96)
+    pipeline = train_pipeline(TransformsConfig(), InputSize((96,)))
     first, same = (pipeline(image, target, sample_rng(1, 2, 3))[0] for _ in range(2))
     assert (first == same).all()
     for place in ((0, 2, 3), (1, 0, 3), (1, 2, 0)):
@@ -62,7 +63,7 @@ def test_the_same_numbers_give_the_same_sample_and_others_another() -> None:
 @pytest.mark.parametrize("jitter", [0, 0.5])
 def test_objects_are_where_the_boxes_say_after_everything(jitter: float) -> None:
     """The object is the only bright thing, so its pixels can be found again in what is drawn."""
-    pipeline = train_pipeline(TransformsConfig(jitter=jitter, colour=0, fill=(0, 0, 0)), 200, 200)
+    pipeline = train_pipeline(TransformsConfig(jitter=jitter, colour=0, fill=(0, 0, 0)), InputSize((200,)))
     image = np.zeros((300, 400, 3), dtype=np.uint8)
     image[80:200, 100:260] = 255
     target = Target.of([[100, 80, 260, 200]], [0])
@@ -80,7 +81,7 @@ def test_objects_are_where_the_boxes_say_after_everything(jitter: float) -> None
 
 def test_colour_leaves_the_fill_alone() -> None:
     config = TransformsConfig(resize="letterbox", expand=1, crop=False, flip=0, colour=1, fill=(9, 8, 7))
-    pipeline = train_pipeline(config, 100, 100)
+    pipeline = train_pipeline(config, InputSize((100,)))
     image = np.full((50, 100, 3), 120, dtype=np.uint8)
     inner = set()
     for seed in range(30):
@@ -93,18 +94,18 @@ def test_colour_leaves_the_fill_alone() -> None:
 
 def test_everything_off_is_the_evaluation() -> None:
     off = TransformsConfig(expand=1, crop=False, flip=0, colour=0)
-    assert train_pipeline(off, 96, 96) == eval_pipeline(TransformsConfig(), 96, 96)
+    assert train_pipeline(off, InputSize((96,))) == eval_pipeline(TransformsConfig(), InputSize((96,)))
 
 
 @pytest.mark.parametrize("resize", ["squash", "letterbox"])
 def test_evaluation_can_be_undone(resize: Any) -> None:
     image, target = example(9)
-    drawn, moved, view = eval_pipeline(TransformsConfig(resize=resize), 300, 200)(
+    drawn, moved, view = eval_pipeline(TransformsConfig(resize=resize), InputSize((300,)))(
         image, target, sample_rng(0, 0, 0)
     )
     assert len(moved) == len(target) > 0
     assert np.abs(view.inverse_boxes(moved.boxes) - target.boxes).max() < 1e-3
-    assert drawn.shape == (200, 300, 3)
+    assert drawn.shape == (300, 300, 3)
 
 
 @pytest.mark.parametrize(
@@ -123,3 +124,31 @@ def test_evaluation_can_be_undone(resize: Any) -> None:
 def test_impossible_settings_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=f"transforms.{next(iter(wrong))}"):
         TransformsConfig.of(wrong)
+
+
+def test_a_short_side_keeps_the_proportions_and_stands_in_the_corner() -> None:
+    image = np.full((60, 100, 3), 200, dtype=np.uint8)
+    target = Target.of([[10, 20, 50, 60]], [0])
+    pipeline = eval_pipeline(TransformsConfig(fill=(1, 2, 3)), InputSize((96, 120), 160))
+    drawn, moved, view = pipeline(image, target, sample_rng(0, 0, 0))
+    assert drawn.shape == (96, 160, 3)  # the limit decides: 160 x 96
+    assert moved.boxes.tolist() == [[16, 32, 80, 96]]
+    assert pipeline.scale((100, 60)) == (view.x.scale, view.y.scale) == (1.6, 1.6)
+    larger = pipeline.for_step(0, [(100, 60), (60, 100)])
+    drawn, moved, _ = larger(image, target, sample_rng(0, 0, 0))
+    assert drawn.shape == (160, 160, 3)
+    assert (drawn[:96] == 200).all()
+    assert (drawn[96:] == (1, 2, 3)).all()
+    assert moved.boxes.tolist() == [[16, 32, 80, 96]]
+
+
+@settings(deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_augmentation_never_needs_more_room_than_the_image(seed: int) -> None:
+    image, target = example(seed)
+    pipeline = train_pipeline(TransformsConfig(jitter=0.5), InputSize((64,), 128))
+    drawn, moved, view = pipeline(image, target, sample_rng(seed, 0, 0))
+    extent = (image.shape[1], image.shape[0])
+    assert (view.width, view.height) == pipeline.canvas_of(extent) == drawn.shape[1::-1]
+    assert (moved.boxes <= [view.width, view.height] * 2).all()
+    assert (moved.boxes[:, 2:] - moved.boxes[:, :2] >= 1).all()

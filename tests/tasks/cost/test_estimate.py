@@ -376,7 +376,7 @@ def detector_of(recipe: str) -> DetectorNet:
 
 
 def examples_of(recipe: str) -> Callable[[int], Batch]:
-    return functools.partial(largest_batch, size=detector_of(recipe).config.size, num_objects=12)
+    return functools.partial(largest_batch, canvas=detector_of(recipe).config.size.canvas(()), num_objects=12)
 
 
 @functools.cache

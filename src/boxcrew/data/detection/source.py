@@ -11,6 +11,7 @@ from typing import ClassVar, Protocol, Self
 import numpy as np
 
 from boxcrew.core.errors import DataError
+from boxcrew.core.input_size import Extent
 from boxcrew.core.registry import Registry
 from boxcrew.core.types import Image, Ints, Target
 from boxcrew.data.checks.problem import Problem
@@ -29,6 +30,10 @@ class Record:
     width: int  # of the upright image
     height: int
     target: Target
+
+    @property
+    def extent(self) -> Extent:
+        return self.width, self.height
 
 
 class ImageReader(Protocol):

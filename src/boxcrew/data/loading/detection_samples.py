@@ -11,11 +11,12 @@ import numpy.typing as npt
 from torch import Tensor
 
 from boxcrew.core.errors import DataError
+from boxcrew.core.input_size import Extent
 from boxcrew.core.types import Batch, Floats, Image, Ints, Sample, Target
 from boxcrew.data.detection.source import ImageReader, Record
 from boxcrew.data.loading.collate import collate, stack_extra, stack_images
-from boxcrew.data.loading.loader import Fields, StepRequest, eval_fields
-from boxcrew.data.loading.order import sample_rng
+from boxcrew.data.loading.loader import Fields, StepRequest, batches_of, eval_fields
+from boxcrew.data.loading.order import sample_rng, step_rng
 from boxcrew.data.loading.workers import Workers
 from boxcrew.data.transforms.draws import sample_draws
 from boxcrew.data.transforms.pipeline import Pipeline
@@ -66,19 +67,26 @@ class DetectionSamples:
 
     def make(self, request: StepRequest) -> Batch:
         epochs, indices = request.share()
-        read, skipped = self._read(request.seed, epochs, indices)
-        samples = [sample for _, sample, _ in read] or [self._blank(request.seed)] * 2
+        pipeline = self._step_pipeline(request)
+        read, skipped = self._read(pipeline, request.seed, epochs, indices)
+        samples = [sample for _, sample, _ in read] or [self._blank(pipeline, request.seed)] * 2
         return replace(collate(samples, skipped=skipped), is_blank=not read)
 
-    def _blank(self, seed: int) -> Sample:
+    def _step_pipeline(self, request: StepRequest) -> Pipeline:
+        """Return the pipeline that all samples of a step share, those of other replicas included."""
+        num_sizes = len(self._pipeline.size.sides)
+        index = int(step_rng(request.seed, request.step).integers(num_sizes)) if num_sizes > 1 else 0
+        return self._pipeline.for_step(index, (self.records[i].extent for i in request.indices.tolist()))
+
+    def _blank(self, pipeline: Pipeline, seed: int) -> Sample:
         black: Image = np.zeros((8, 8, 3), dtype=np.uint8)
-        image, target, view = self._pipeline(black, Target.of([], []), sample_rng(seed, 0, 0))
+        image, target, view = pipeline(black, Target.of([], []), sample_rng(seed, 0, 0))
         extra = region_inputs(target.boxes, view) if self._regions else {}
         return Sample(image=image, target=target, key="", extra=extra)
 
     def eval_fields(self, indices: Ints) -> Fields:
         """Return the fields of an `EvalBatch`, with `indices` instead of the records."""
-        read, skipped = self._read(0, np.zeros_like(indices), indices)
+        read, skipped = self._read(self._pipeline, 0, np.zeros_like(indices), indices)
         return {
             "inputs": stack_images([sample.image for _, sample, _ in read]) if read else None,
             "views": tuple(view for _, _, view in read),
@@ -87,8 +95,17 @@ class DetectionSamples:
             "extra": stack_extra([sample.extra for _, sample, _ in read]) if read else {},
         }
 
+    def eval_requests(self, batch: int) -> list[Ints]:
+        """Return the indices of each batch of an evaluation. Only images with inputs of the same size are in
+        one batch: padding to a common size would make detections depend on the other images.
+        """
+        indices: dict[Extent, list[int]] = {}
+        for index, record in enumerate(self.records):
+            indices.setdefault(self._pipeline.canvas_of(record.extent), []).append(index)
+        return [request for group in indices.values() for request in batches_of(group, batch)]
+
     def _read(
-        self, seed: int, epochs: Ints, indices: Ints
+        self, pipeline: Pipeline, seed: int, epochs: Ints, indices: Ints
     ) -> tuple[list[tuple[int, Sample, View]], tuple[str, ...]]:
         """Return the samples that could be read, and a message about each of the others."""
         read: list[tuple[int, Sample, View]] = []
@@ -96,17 +113,17 @@ class DetectionSamples:
         draws = sample_draws(seed, epochs, indices)
         for epoch, index, draw in zip(epochs.tolist(), indices.tolist(), draws.tolist(), strict=True):
             try:
-                sample, view = self._sample(self.records[index], sample_rng(seed, epoch, index))
+                sample, view = self._sample(pipeline, self.records[index], sample_rng(seed, epoch, index))
                 read.append((index, replace(sample, draw=draw), view))
             except DataError as error:
                 skipped.append(error.message)
         return read, tuple(skipped)
 
-    def _sample(self, record: Record, rng: np.random.Generator) -> tuple[Sample, View]:
-        scene = self._pipeline.transform_geometry((record.width, record.height), record.target, rng)
+    def _sample(self, pipeline: Pipeline, record: Record, rng: np.random.Generator) -> tuple[Sample, View]:
+        scene = pipeline.transform_geometry(record.extent, record.target, rng)
         image = self._images.read(record, reduction=scene.view.reduction)
         reduction = _reduction(record, image, at_most=scene.view.reduction)
-        image = self._pipeline.render(image, scene.view, rng, reduction=reduction)
+        image = pipeline.render(image, scene.view, rng, reduction=reduction)
         extra = region_inputs(self._regions(record), scene.view) if self._regions else {}
         return Sample(image=image, target=scene.target, key=record.key, extra=extra), scene.view
 
@@ -126,9 +143,9 @@ def _reduction(record: Record, image: Image, *, at_most: int) -> int:
 def eval_image_batches(
     samples: DetectionSamples, *, batch: int, workers: Workers | None = None
 ) -> Iterator[EvalBatch]:
-    """Yield every record once, in order; `DataError` if no image at all could be read."""
-    records = samples.records
-    for fields in eval_fields(
-        samples.eval_fields, len(records), batch=batch, workers=workers or Workers(), noun=samples.noun
-    ):
+    """Yield every record once, in order among those whose inputs have the same size; `DataError` if no image
+    at all could be read.
+    """
+    records, requests = samples.records, samples.eval_requests(batch)
+    for fields in eval_fields(samples.eval_fields, requests, workers=workers or Workers(), noun=samples.noun):
         yield EvalBatch(records=tuple(records[index] for index in fields.pop("indices")), **fields)

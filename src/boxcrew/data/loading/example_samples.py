@@ -14,7 +14,7 @@ from torch import Tensor
 from boxcrew.core.types import Batch, Ints
 from boxcrew.data.examples.example_set import Array, Examples
 from boxcrew.data.loading.collate import as_tensor
-from boxcrew.data.loading.loader import Fields, StepRequest, eval_fields
+from boxcrew.data.loading.loader import Fields, StepRequest, batches_of, eval_fields
 from boxcrew.data.loading.order import step_rng
 from boxcrew.data.loading.workers import Workers
 from boxcrew.data.transforms.draws import sample_draws
@@ -120,7 +120,8 @@ class ExampleBatch:
 def eval_example_batches(examples: Examples, *, batch: int, workers: Workers) -> Iterator[ExampleBatch]:
     """Yield every example once, in order; `DataError` if none at all could be read."""
     read = partial(_eval_fields, examples)
-    for fields in eval_fields(read, len(examples), batch=batch, workers=workers, noun=ExampleSamples.noun):
+    requests = batches_of(range(len(examples)), batch)
+    for fields in eval_fields(read, requests, workers=workers, noun=ExampleSamples.noun):
         yield ExampleBatch(**fields)
 
 

@@ -116,16 +116,20 @@ class TrainLoader:
         return {field.name: getattr(batch, field.name) for field in dataclasses.fields(batch)}
 
 
+def batches_of(indices: Sequence[int], batch: int) -> list[Ints]:
+    """Return consecutive batches of the indices; the last may be smaller."""
+    return [np.array(indices[start : start + batch]) for start in range(0, len(indices), batch)]
+
+
 def eval_fields(
-    read: Callable[[Ints], Fields], num_samples: int, *, batch: int, workers: Workers, noun: str
+    read: Callable[[Ints], Fields], requests: Sequence[Ints], *, workers: Workers, noun: str
 ) -> Iterator[Fields]:
-    """Yield `read(indices)` for each sample once, in order; the last batch may be smaller.
+    """Yield `read(indices)` for the indices of each request, in order.
 
     `read` runs in the loader processes, so it must be picklable. Its fields have `inputs`, None if nothing
     could be read: such a batch is left out, and its `skipped` goes to the next batch, or to the last one.
     `DataError` if no sample at all could be read.
     """
-    requests = (np.arange(start, min(start + batch, num_samples)) for start in range(0, num_samples, batch))
     held: Fields | None = None  # until it is known whether all that follow were skipped
     skipped: tuple[str, ...] = ()
     for fields in fetch_all(read, requests, workers):
@@ -138,5 +142,6 @@ def eval_fields(
         skipped = ()
     if held is None:
         first = f"; the first: {skipped[0]}" if skipped else ""
+        num_samples = sum(map(len, requests))
         raise DataError(f"none of the {num_samples} {noun} to evaluate could be read{first}")
     yield {**held, "skipped": held["skipped"] + skipped}

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxcrew.core.boxes import centres_inside, clip
+from boxcrew.core.input_size import Extent
 from boxcrew.core.types import Bools, Target
 from boxcrew.data.transforms.view import Pair, View, move_boxes
 
@@ -164,20 +165,23 @@ class Squash:
 
 @dataclass(frozen=True, kw_only=True)
 class Letterbox:
-    """Resizes to fit into an exact size, centered, keeping the aspect ratio to the whole pixel."""
+    """Resizes to fit into `width` x `height`, keeping the aspect ratio to the whole pixel. The rest of that
+    size is padding around the image, or, with a `canvas`, the rest of the canvas below and to the right.
+    """
 
     width: int
     height: int
+    canvas: Extent | None = None
 
     def __call__(self, scene: Scene, rng: np.random.Generator) -> Scene:  # noqa: ARG002
         ratio = min(self.width / scene.view.width, self.height / scene.view.height)
         inner_width = max(1, round(scene.view.width * ratio))
         inner_height = max(1, round(scene.view.height * ratio))
-        return scene.then(
-            scale=(inner_width / scene.view.width, inner_height / scene.view.height),
-            shift=((self.width - inner_width) // 2, (self.height - inner_height) // 2),
-            size=(self.width, self.height),
-        )
+        scale = (inner_width / scene.view.width, inner_height / scene.view.height)
+        if self.canvas is not None:
+            return scene.then(scale=scale, size=self.canvas)
+        shift = ((self.width - inner_width) // 2, (self.height - inner_height) // 2)
+        return scene.then(scale=scale, shift=shift, size=(self.width, self.height))
 
 
 def clipped(scene: Scene) -> Scene:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from boxcrew.core.config import Config, commas
+from boxcrew.core.input_size import Extent, InputSize
 from boxcrew.core.types import Image, Target
 from boxcrew.data.transforms.colour import PhotometricDistortion
 from boxcrew.data.transforms.geometry import (
@@ -22,10 +24,11 @@ from boxcrew.data.transforms.geometry import (
     Squash,
     without_slivers,
 )
-from boxcrew.data.transforms.view import View
+from boxcrew.data.transforms.view import Pair, View
 
 Probability = Annotated[float, Field(ge=0, le=1)]
 Level = Annotated[int, Field(ge=0, le=255)]
+Resize = Literal["squash", "letterbox"]
 
 
 class TransformsConfig(Config):
@@ -33,8 +36,8 @@ class TransformsConfig(Config):
 
     group: ClassVar[str] = "transforms"
 
-    resize: Literal["squash", "letterbox"] = "squash"
-    """How an image becomes the input: squash changes its proportions, letterbox pads it."""
+    resize: Resize = "squash"
+    """How an image becomes a square input: squash changes its proportions, letterbox pads it."""
     expand: float = Field(default=4.0, ge=1, le=16)
     """Largest factor to zoom out by; 1 turns it off."""
     expand_p: Probability = 0.5
@@ -53,11 +56,25 @@ class TransformsConfig(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
-    """All transforms of an image, in their order."""
+    """All transforms of an image, in their order: augmentation, resizing to the input, then color."""
 
     geometry: tuple[Geometry, ...]
+    size: InputSize
+    resize: Resize
     colour: PhotometricDistortion | None
     fill: tuple[int, int, int]
+    canvas: Extent | None = None  # (width, height) of the input; None: as large as each image needs
+
+    def for_step(self, index: int, images: Iterable[Extent]) -> Pipeline:
+        """Return the pipeline of one step: the input has the size number `index`, and room for all of the
+        step's images, so that no share of them changes what a sample looks like.
+        """
+        size = self.size.at(index)
+        return replace(self, size=size, canvas=size.canvas(images))
+
+    def canvas_of(self, image: Extent) -> Extent:
+        """Return the (width, height) of the input for an image of that (width, height)."""
+        return self.canvas or self.size.canvas([image])
 
     def __call__(self, image: Image, target: Target, rng: np.random.Generator) -> tuple[Image, Target, View]:
         """Return the input, its objects in the input's pixels (at least 1 pixel wide and high), and the view
@@ -67,14 +84,27 @@ class Pipeline:
         scene = self.transform_geometry((width, height), target, rng)
         return self.render(image, scene.view, rng), scene.target, scene.view
 
-    def transform_geometry(self, size: tuple[int, int], target: Target, rng: np.random.Generator) -> Scene:
+    def transform_geometry(self, image: Extent, target: Target, rng: np.random.Generator) -> Scene:
         """Return where an image of this (width, height) and its objects appear in the input. It comes before
         `render` because a large image need not be read in full once its view is known.
         """
-        scene = Scene(view=View.identity(*size), target=target)
-        for step in self.geometry:
+        scene = Scene(view=View.identity(*image), target=target)
+        for step in (*self.geometry, self._resizing(image)):
             scene = step(scene, rng)
         return without_slivers(scene)
+
+    def scale(self, image: Extent) -> Pair:
+        """Return the factors, in x and y, by which an image of this (width, height) is resized."""
+        scene = Scene(view=View.identity(*image), target=Target.of([], []))
+        view = self._resizing(image)(scene, np.random.default_rng(0)).view
+        return view.x.scale, view.y.scale
+
+    def _resizing(self, image: Extent) -> Geometry:
+        """Return the step to the input. What augmentation made of an image gets the room of the image."""
+        width, height = self.size.scaled(image)
+        if self.size.limit is not None:
+            return Letterbox(width=width, height=height, canvas=self.canvas_of(image))
+        return (Squash if self.resize == "squash" else Letterbox)(width=width, height=height)
 
     def render(self, image: Image, view: View, rng: np.random.Generator, *, reduction: int = 1) -> Image:
         """Return the input; `reduction` is the factor by which `image` was reduced in reading."""
@@ -85,7 +115,7 @@ class Pipeline:
         return view.pad(pixels, self.fill)
 
 
-def train_pipeline(config: TransformsConfig, width: int, height: int) -> Pipeline:
+def train_pipeline(config: TransformsConfig, size: InputSize) -> Pipeline:
     steps: list[Geometry] = []
     if config.expand > 1 and config.expand_p > 0:
         steps.append(Expand(limit=config.expand, p=config.expand_p))
@@ -95,16 +125,10 @@ def train_pipeline(config: TransformsConfig, width: int, height: int) -> Pipelin
         steps.append(Jitter(limit=config.jitter))
     if config.flip > 0:
         steps.append(HorizontalFlip(p=config.flip))
-    steps.append(_resize(config, width, height))
     colour = PhotometricDistortion(strength=config.colour) if config.colour > 0 else None
-    return Pipeline(geometry=tuple(steps), colour=colour, fill=config.fill)
+    return Pipeline(geometry=tuple(steps), size=size, resize=config.resize, colour=colour, fill=config.fill)
 
 
-def eval_pipeline(config: TransformsConfig, width: int, height: int) -> Pipeline:
-    """Return a pipeline that only resizes."""
-    return Pipeline(geometry=(_resize(config, width, height),), colour=None, fill=config.fill)
-
-
-def _resize(config: TransformsConfig, width: int, height: int) -> Squash | Letterbox:
-    kind = Squash if config.resize == "squash" else Letterbox
-    return kind(width=width, height=height)
+def eval_pipeline(config: TransformsConfig, size: InputSize) -> Pipeline:
+    """Return a pipeline that only resizes, to the largest of several sizes."""
+    return Pipeline(geometry=(), size=size.largest, resize=config.resize, colour=None, fill=config.fill)

@@ -95,7 +95,7 @@ class Evaluator:
         speed = PredictSeconds()
         samples = DetectionSamples(self.images, self.records, predictor.pipeline, self.regions)
         for batch in eval_image_batches(samples, batch=self.batch, workers=self.workers):
-            sizes = [(record.width, record.height) for record in batch.records]
+            sizes = [record.extent for record in batch.records]
             with eval_mode(predictor.detector):
                 inputs = (batch.inputs, *batch.extra.values())
                 detected, seconds = predictor.detect(inputs, batch.views, sizes)
@@ -107,6 +107,8 @@ class Evaluator:
             speed += seconds
             if progress:
                 progress(len(images))
+        order = {record.key: number for number, record in enumerate(self.records)}
+        images.sort(key=lambda image: order[image.key])  # batches are made by the size of the input
         return DetectionEvaluation(
             report=evaluate_detections(images, self.source.classes),
             images=tuple(images),

@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from boxcrew.core import boxes as box_math
+from boxcrew.core.input_size import Extent
 from boxcrew.core.types import Detections, Floats, Image, Target
 from boxcrew.data.loading.collate import stack_extra, stack_images
 from boxcrew.data.loading.detection_samples import region_inputs
 from boxcrew.data.loading.order import sample_rng
 from boxcrew.data.transforms.pipeline import Pipeline
 from boxcrew.data.transforms.view import View
-from boxcrew.detectors import DetectorNet
+from boxcrew.detectors import DetectorNet, input_hw
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,22 +55,37 @@ class Predictor:
         self, images: Sequence[Image], regions: Sequence[Floats] | None = None
     ) -> tuple[list[Detections], PredictSeconds]:
         """Detect objects in images of any size; `regions` (N, 4) of each, for a detector that takes them."""
+        numbers: dict[Extent, list[int]] = {}  # of the images whose inputs have the same size
+        for number, image in enumerate(images):
+            numbers.setdefault(self.pipeline.canvas_of(_extent(image)), []).append(number)
+        detections: dict[int, Detections] = {}
+        total = PredictSeconds()
+        for group in numbers.values():
+            group_regions = None if regions is None else [regions[number] for number in group]
+            results, seconds = self._detect_group([images[number] for number in group], group_regions)
+            detections |= zip(group, results, strict=True)
+            total += seconds
+        return [detections[number] for number in range(len(images))], total
+
+    def _detect_group(
+        self, images: Sequence[Image], regions: Sequence[Floats] | None
+    ) -> tuple[list[Detections], PredictSeconds]:
         begun = time.perf_counter()
-        inputs, views = self.prepare(images)
+        pixels, views = zip(*self.prepare(images), strict=True)
         extra = stack_extra(list(map(region_inputs, regions, views))) if regions is not None else {}
+        inputs = (stack_images(pixels), *extra.values())
         pre = time.perf_counter() - begun
-        sizes = [(image.shape[1], image.shape[0]) for image in images]
-        detections, seconds = self.detect((inputs, *extra.values()), views, sizes)
+        detections, seconds = self.detect(inputs, views, list(map(_extent, images)))
         return detections, seconds + PredictSeconds(pre=pre)
 
-    def prepare(self, images: Sequence[Image]) -> tuple[Tensor, list[View]]:
-        """Return the inputs of the network, and how each maps back to its image."""
+    def prepare(self, images: Sequence[Image]) -> list[tuple[Image, View]]:
+        """Return for each image the input of the network, and how it maps back to the image."""
         nothing, unused = Target.of([], []), sample_rng(0, 0, 0)  # an evaluation pipeline is not random
         results = [self.pipeline(image, nothing, unused) for image in images]
-        return stack_images([image for image, _, _ in results]), [view for _, _, view in results]
+        return [(pixels, view) for pixels, _, view in results]
 
     def detect(
-        self, inputs: Sequence[Tensor], views: Sequence[View], sizes: Sequence[tuple[int, int]]
+        self, inputs: Sequence[Tensor], views: Sequence[View], sizes: Sequence[Extent]
     ) -> tuple[list[Detections], PredictSeconds]:
         """Detect objects in inputs made by the pipeline: the images, then the extra inputs. The detector must
         be in evaluation mode.
@@ -83,14 +99,19 @@ class Predictor:
             if raw[0].is_cuda:
                 torch.cuda.synchronize()
             computed = time.perf_counter()
-            decoded = self.detector.decode(raw).cpu().unpad()
+            decoded = self.detector.decode(raw, input_hw(inputs[0])).cpu().unpad()
         restored = [_restore(*triple) for triple in zip(decoded, views, sizes, strict=True)]
         ended = time.perf_counter()
         seconds = PredictSeconds(network=computed - begun, post=ended - computed, num_images=len(sizes))
         return restored, seconds
 
 
-def _restore(detections: Detections, view: View, size: tuple[int, int]) -> Detections:
+def _extent(image: Image) -> Extent:
+    height, width, _ = image.shape
+    return width, height
+
+
+def _restore(detections: Detections, view: View, size: Extent) -> Detections:
     boxes = box_math.clip(view.inverse_boxes(detections.boxes.numpy()), *size)
     return Detections(
         boxes=torch.from_numpy(boxes), scores=detections.scores.clone(), labels=detections.labels.clone()

@@ -11,6 +11,7 @@ import numpy as np
 from boxcrew.core.types import Bools, Floats
 from boxcrew.data.checks.box_repair import Box
 from boxcrew.data.detection.source import Record
+from boxcrew.data.transforms.pipeline import eval_pipeline
 from boxcrew.report.doctor.charts import LOST, Bins, heat_map, histogram, share_bars
 from boxcrew.report.doctor.markup import Html, element, join
 from boxcrew.report.doctor.report import Diagnosis
@@ -38,15 +39,15 @@ class AllBoxes:
         lost = np.zeros(len(owners), dtype=np.bool_)
         if diagnosis.anchor_coverage is not None:
             lost[diagnosis.anchor_coverage.lost] = True
-        images = np.array([(r.width, r.height) for r, _ in owners], dtype=np.float32).reshape(-1, 2)
-        scales = (diagnosis.detector.size / images).astype(np.float32)
-        squashed = diagnosis.transforms.resize == "squash"
+        images = np.array([r.extent for r, _ in owners], dtype=np.float32).reshape(-1, 2)
+        pipeline = eval_pipeline(diagnosis.transforms, diagnosis.detector.size)
+        scales = {extent: pipeline.scale(extent) for extent in {record.extent for record in records}}
         return cls(
             boxes=np.concatenate([record.target.boxes for record in records]),
             images=images,
             owners=owners,
             lost=lost,
-            scales=scales if squashed else np.repeat(scales.min(axis=1, keepdims=True), 2, axis=1),
+            scales=np.array([scales[r.extent] for r, _ in owners], dtype=np.float32).reshape(-1, 2),
         )
 
     @property
@@ -62,7 +63,7 @@ class AllBoxes:
 
 
 def boxes_section(diagnosis: Diagnosis) -> Html:
-    all_boxes, size = AllBoxes.of(diagnosis), diagnosis.detector.size
+    all_boxes, size = AllBoxes.of(diagnosis), diagnosis.detector.size.largest.describe()
     sides, input_side = all_boxes.sides, np.sqrt(np.prod(all_boxes.input_sides, axis=1))
     shapes = heat_map(
         sides,
@@ -72,7 +73,7 @@ def boxes_section(diagnosis: Diagnosis) -> Html:
     )
     at_input = histogram(
         input_side,
-        Bins.doubling(input_side, f"root of the area, pixels at {size} × {size}"),
+        Bins.doubling(input_side, f"root of the area, pixels at {size}"),
         what="boxes",
         marked=all_boxes.lost,
     )
@@ -91,7 +92,7 @@ def boxes_section(diagnosis: Diagnosis) -> Html:
     return element(
         "div",
         _chart("Sizes and shapes", f"In pixels of the photos (root of the area): {quantiles}", shapes),
-        _chart("What the detector sees", f"Photos are scaled to {size} px first.{lost}", at_input),
+        _chart("What the detector sees", f"Photos are scaled to {size} first.{lost}", at_input),
         _chart(
             "Objects in an image", f"On average {counts.mean():.1f}, at most {counts.max():.0f}.", objects
         ),
@@ -106,7 +107,7 @@ def _chart(title: str, text: str, chart: Html) -> Html:
 
 
 def _image_sizes(diagnosis: Diagnosis) -> Html:
-    sizes = Counter((record.width, record.height) for record in diagnosis.records)
+    sizes = Counter(record.extent for record in diagnosis.records)
     total = sizes.total()
     shares = [(_size_text(size), count / total) for size, count in sizes.most_common(_MAX_SIZES)]
     rest = len(sizes) - len(shares)
@@ -129,10 +130,9 @@ def coverage_section(diagnosis: Diagnosis, *, workers: int) -> Html:
         name = diagnosis.detector.name
         reason = f"either {name} has no default boxes, or every object is difficult or a crowd"
         return element("p", f"Not measured: {reason}.")
-    shares = {coverage.size: coverage.share, **coverage.alternatives}
-    bars = share_bars(
-        [(f"size={size}", shares[size]) for size in sorted(shares)], chosen=f"size={coverage.size}"
-    )
+    chosen = coverage.size.sides[-1]
+    shares = {chosen: coverage.share, **coverage.alternatives}
+    bars = share_bars([(f"size={size}", shares[size]) for size in sorted(shares)], chosen=f"size={chosen}")
     about = element(
         "p",
         "A detector of this kind learns an object from the default boxes that overlap it well. If there is "

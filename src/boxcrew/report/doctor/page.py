@@ -65,7 +65,7 @@ def _header(diagnosis: Diagnosis, name: str) -> Html:
     ]
     counts = join(*(join(element("b", number), f" {noun} · ") for number, noun in facts))
     splits = ", ".join(f"{name} {split.num_images:,}" for name, split in diagnosis.statistics.items())
-    detector = f"{diagnosis.detector.name} at {diagnosis.detector.size} px"
+    detector = f"{diagnosis.detector.name} at {diagnosis.detector.size.describe()}"
     return element(
         "header",
         element("p", "boxcrew doctor", class_="brand"),

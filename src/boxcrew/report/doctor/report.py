@@ -125,7 +125,7 @@ def _measure_coverage(config: DetectionConfig, source: Source) -> AnchorCoverage
 
 
 def _targets(records: Sequence[Record]) -> tuple[list[Target], list[tuple[int, int]]]:
-    return [record.target for record in records], [(record.width, record.height) for record in records]
+    return [record.target for record in records], [record.extent for record in records]
 
 
 def print_diagnosis(diagnosis: Diagnosis, screen: Screen) -> None:
@@ -186,7 +186,7 @@ def _coverage_json(coverage: AnchorCoverage | None) -> dict[str, Any] | None:
         "share": coverage.share,
         "boxes": coverage.num_boxes,
         "lost": len(coverage.lost),
-        "size": coverage.size,
+        "size": coverage.size.plain(),
         "alternatives": {str(size): share for size, share in coverage.alternatives.items()},
         "smallest_side": coverage.smallest_side,
         "advice": coverage.advice,

@@ -144,7 +144,7 @@ def _fine(diagnosis: Diagnosis) -> Iterator[str]:
     anchor_coverage = diagnosis.anchor_coverage
     if anchor_coverage is not None and anchor_coverage.share >= GOOD_COVERAGE:
         yield (
-            f"The default boxes of {diagnosis.detector.name} at {anchor_coverage.size} px match "
+            f"The default boxes of {diagnosis.detector.name} at {anchor_coverage.size.describe()} match "
             f"{percent(anchor_coverage.share)} of the boxes well."
         )
     if diagnosis.suspects == ():

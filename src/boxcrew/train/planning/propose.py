@@ -67,7 +67,8 @@ def plan_after_trial(
 ) -> tuple[Planner, Plan]:
     """Try a few steps of a plan; return a planner that knows what they took, and its plan."""
     screen.say("measuring a few steps in a separate process")
-    options = LoaderOptions(batch=plan.micro_batches(plan.batch)[0], seed=planner.config.seed)
+    num_samples = plan.micro_batches(plan.batch)[0]
+    options = LoaderOptions(batch=num_samples, seed=planner.config.seed, largest=True)
     batch = next(task_data.loader(options).batches())
     planner = planner.with_trial(plan, task_data.facts, batch)
     for failure in planner.observed.failures:
