@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from boxcrew.data.embedded.shelf.brush import Brush, silhouette
-from boxcrew.data.embedded.shelf.design import Design, Traits
+from boxcrew.data.embedded.shelf.design import Design
 from boxcrew.data.embedded.shelf.distractors import DISTRACTORS
 from boxcrew.data.embedded.shelf.geometry import Tilt, unit_pose
 from boxcrew.data.embedded.shelf.layout import CLASSES, PRODUCTS
@@ -31,8 +31,7 @@ def test_the_painting_fills_the_outline(design: Design) -> None:
     """Unpainted pixels inside the silhouette would show the background of the patch."""
     rng = np.random.default_rng(3)
     for seed in range(6):
-        first, second, third, fourth = rng.random(4).tolist()
-        traits: Traits = (first, second, third, fourth)
+        traits = rng.random(4).tolist()
         outline = design.outline(traits)
         vertices = np.concatenate(outline)
         low, high = vertices.min(axis=0), vertices.max(axis=0)
@@ -40,7 +39,7 @@ def test_the_painting_fills_the_outline(design: Design) -> None:
         mask = silhouette(pose.apply(vertices), [len(part) for part in outline], 128, 128)
         patches = [np.full((128, 128, 3), ground, dtype=np.uint8) for ground in (0, 255)]
         for patch in patches:
-            design.paint(Brush(patch, pose, np.random.default_rng(seed)), outline, traits)
+            design.paint(Brush(patch, pose, np.random.default_rng(seed)), traits)
         solid = mask == 255
         differs = np.abs(patches[0].astype(int) - patches[1]).max(axis=2) > 64
         assert solid.sum() > 800
@@ -55,6 +54,6 @@ def test_a_design_varies_in_colour(design: Design) -> None:
     means = []
     for seed in range(8):
         patch = np.zeros((64, 64, 3), dtype=np.uint8)
-        design.paint(Brush(patch, pose, np.random.default_rng(seed)), outline, (0.5, 0.5, 0.5, 0.5))
+        design.paint(Brush(patch, pose, np.random.default_rng(seed)), (0.5, 0.5, 0.5, 0.5))
         means.append(patch.mean(axis=(0, 1)))
     assert np.std(means, axis=0).max() > 4

@@ -72,15 +72,13 @@ _SIDE = 512
 
 
 def _normalize(texture: npt.NDArray[np.float32]) -> Texture:
-    normalized = (texture - texture.mean()) / (texture.std() + 1e-6)
-    result: Texture = np.clip(128 + 42 * normalized, 0, 255).astype(np.uint8)
-    return result
+    normalized: npt.NDArray[np.float32] = (texture - texture.mean()) / (texture.std() + 1e-6)
+    return (128 + 42 * normalized).clip(0, 255).astype(np.uint8)
 
 
 def _clouds(rng: np.random.Generator, width: int, height: int) -> npt.NDArray[np.float32]:
     coarse = rng.standard_normal((height, width)).astype(np.float32)
-    result: npt.NDArray[np.float32] = cv2.resize(coarse, (_SIDE, _SIDE), interpolation=cv2.INTER_CUBIC)
-    return result
+    return np.asarray(cv2.resize(coarse, (_SIDE, _SIDE), interpolation=cv2.INTER_CUBIC))
 
 
 @lru_cache(maxsize=1)
@@ -123,7 +121,7 @@ def _tint(texture: Texture, area: Image, rng: np.random.Generator, colour: Colou
     height, width = area.shape[:2]
     x, y = (rng.random(2) * (_SIDE - width, _SIDE - height)).astype(int).tolist()
     steps = 1 + contrast * (np.arange(256) - 128) / 128
-    shades = np.clip(steps[None, :, None] * colour, 0, 255).astype(np.uint8)
+    shades = (steps[None, :, None] * colour).clip(0, 255).astype(np.uint8)
     piece = texture[y : y + height, x : x + width]
     area[...] = cv2.LUT(cv2.merge([piece, piece, piece]), shades)
 
