@@ -200,8 +200,6 @@ class ScanCache:
         try:
             content = json.loads(self._file.read_bytes() if self._file else b"{}")
             rows = content["looks"].items() if content["version"] == _VERSION else ()
-            return {
-                key: ScanResult((size, mtime, ctime), *rest) for key, ((size, mtime, ctime), *rest) in rows
-            }
+            return {key: ScanResult((size, time, ctime), *rest) for key, ((size, time, ctime), *rest) in rows}
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return {}

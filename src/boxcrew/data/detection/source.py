@@ -39,10 +39,9 @@ class ImageReader(Protocol):
 
 @dataclass(kw_only=True, eq=False)
 class Source(Format):
-    """An open data set: classes, the records of each split, and the problems found while opening.
-
-    Opening reads annotations, and at most the headers of images. An annotation or image that cannot be used
-    becomes a `Problem`; `DataError` is raised only if nothing usable is left.
+    """An open data set: classes, the records of each split, and the problems found while opening. Opening
+    reads annotations, and at most the headers of images. An annotation or image that cannot be used becomes a
+    `Problem`; `DataError` is raised only if nothing usable is left.
     """
 
     format: ClassVar[str]  # the name it is registered under

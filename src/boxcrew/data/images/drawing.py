@@ -121,10 +121,9 @@ class _Tag:
     height: int
 
     def overlaps(self, other: _Tag) -> bool:
-        return (
-            abs(2 * (self.left - other.left) + self.width - other.width) < self.width + other.width
-            and abs(2 * (self.top - other.top) + self.height - other.height) < self.height + other.height
-        )
+        across = abs(2 * (self.left - other.left) + self.width - other.width)
+        down = abs(2 * (self.top - other.top) + self.height - other.height)
+        return across < self.width + other.width and down < self.height + other.height
 
 
 def _choose_tags(canvas: Image, named: Sequence[tuple[Floats, str]], pen: _Pen) -> list[_Tag]:

@@ -60,11 +60,9 @@ class Header:
 def read_image(path: Path, *, reduction: int = 1) -> Image:
     """Return the first frame. Transparency is blended with white, 16 bits are scaled to 8. With a `reduction`
     of 2, 4 or 8 an ordinary JPEG is decoded with its sides divided by it, rounded up, which is several times
-    as fast; other images are returned in full size.
-
-    Ordinary images are decoded by OpenCV, which is faster; Pillow decodes the rest, and reports why an
-    image cannot be decoded. A JPEG whose data is corrupt but complete is decoded as far as possible, as by
-    every library.
+    as fast; other images are returned in full size. Ordinary images are decoded by OpenCV, which is faster;
+    Pillow decodes the rest, and reports why an image cannot be decoded. A JPEG whose data is corrupt but
+    complete is decoded as far as possible, as by every library.
     """
     return _decode(path, _read(path), reduction=reduction)
 

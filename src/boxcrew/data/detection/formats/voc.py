@@ -159,11 +159,8 @@ def _report_unannotated_images(root: Path, files: Iterable[Path], collector: Col
     folders = [root / name for name in _IMAGE_FOLDERS] if _annotation_folders(root) else [root]
     for image in (image for folder in folders for image in files_below(folder, IMAGE_SUFFIXES)):
         if image.stem not in annotated and not collector.has_image(image):
-            file, message = (
-                collector.relative_path(image),
-                "has no .xml file; assumed to be not annotated yet",
-            )
-            collector.leave_out("image-without-annotation", file, message)
+            message = "has no .xml file; assumed to be not annotated yet"
+            collector.leave_out("image-without-annotation", collector.relative_path(image), message)
 
 
 def _parse(file: Path, collector: Collector) -> _XmlFile | None:

@@ -73,11 +73,9 @@ def lost_flags(source: Source, out: Path, *flags: str) -> tuple[Problem, ...]:
     """Return a problem for each of the `flags` (`difficult`, `crowd`), which a format cannot store, that is
     set on some target.
     """
-    counts = {flag: sum(int(getattr(r.target, flag).sum()) for r in source.records) for flag in flags}
-    return tuple(
-        Problem(
-            "lost-flag", str(out), f"{n} {flag} objects: the format has no such flag", "noted", value=flag
-        )
-        for flag, n in counts.items()
-        if n
-    )
+    problems = []
+    for flag in flags:
+        if count := sum(int(getattr(record.target, flag).sum()) for record in source.records):
+            message = f"{count} {flag} objects: the format has no such flag"
+            problems.append(Problem("lost-flag", str(out), message, "noted", value=flag))
+    return tuple(problems)

@@ -39,25 +39,24 @@ class Pose:
         return Pose(matrix=zoom @ self.matrix, scale=self.scale * factor)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tilt:
-    """The rotation and distortion of a drawing; small numbers, all zero for none."""
-
-    angle: float = 0.0  # radians
-    stretch: float = 0.0  # relative growth of the width
-    keystone: tuple[float, float] = (0.0, 0.0)  # perspective along x, along y
-    mirrored: bool = False
-
-
-def unit_pose(low: Points, high: Points, tilt: Tilt) -> Pose:
-    """Return a pose that centers a drawing of bounds `low`, `high` (2,) on the origin, about 1 pixel long."""
-    width, height = high - low
-    scale = 1.0 / max(width, height)
-    across = scale * (1.0 + tilt.stretch) * (-1.0 if tilt.mirrored else 1.0)
+def unit_pose(
+    vertices: Points,
+    *,
+    angle: float = 0.0,
+    stretch: float = 0.0,
+    keystone: tuple[float, float] = (0.0, 0.0),
+    mirrored: bool = False,
+) -> Pose:
+    """Return a pose that centers a drawing on the origin, about 1 pixel long: rotated by an angle in radians,
+    its width grown by the share `stretch`, with perspective along x and y.
+    """
+    low, high = vertices.min(axis=0), vertices.max(axis=0)
+    scale = 1.0 / max(high - low)
+    across = scale * (1.0 + stretch) * (-1.0 if mirrored else 1.0)
     middle_x, middle_y = (low + high) / 2
     centre = np.array([[across, 0.0, -middle_x * across], [0.0, scale, -middle_y * scale], [0.0, 0.0, 1.0]])
-    cos, sin = math.cos(tilt.angle), math.sin(tilt.angle)
-    turn = np.array([[cos, -sin, 0.0], [sin, cos, 0.0], [*tilt.keystone, 1.0]])
+    cos, sin = math.cos(angle), math.sin(angle)
+    turn = np.array([[cos, -sin, 0.0], [sin, cos, 0.0], [*keystone, 1.0]])
     return Pose(matrix=turn @ centre, scale=scale)
 
 

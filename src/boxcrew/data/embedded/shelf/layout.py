@@ -14,7 +14,7 @@ from boxcrew.core.types import Bools, Target
 from boxcrew.data.embedded.shelf.brush import Mask, silhouette
 from boxcrew.data.embedded.shelf.design import Design, Stance, Traits
 from boxcrew.data.embedded.shelf.distractors import DISTRACTORS
-from boxcrew.data.embedded.shelf.geometry import Pose, Tilt, unit_pose
+from boxcrew.data.embedded.shelf.geometry import Pose, unit_pose
 from boxcrew.data.embedded.shelf.products_audio import AUDIO
 from boxcrew.data.embedded.shelf.products_desk import BOOKS, COMPUTER
 from boxcrew.data.embedded.shelf.products_small import PHONE, SHOES, WATCH
@@ -153,20 +153,15 @@ def _extent(solid: Bools, x: int, y: int) -> tuple[int, int, int, int]:
     return x + left, y + top, x + left + width, y + top + height
 
 
-def _tilt(rng: np.random.Generator, plan: _ItemPlan) -> Tilt:
-    turn, stretch, along_x, along_y, mirror = (rng.random(5) * 2 - 1).tolist()
-    widest = {"stand": 0.03, "hang": 0.1, "flat": 0.25 if plan.design.upright else 0.5}[plan.row.stance]
-    lean = 0.1 if plan.row.stance == "flat" else 0.2
-    keystone = (lean * along_x, lean * 0.5 * along_y)
-    return Tilt(angle=widest * turn, stretch=0.12 * stretch, keystone=keystone, mirrored=mirror > 0)
-
-
 def _shape(rng: np.random.Generator, plan: _ItemPlan, size: int) -> Item | None:
     """Return the item at the planned length, or as large as its row allows; None if that is too small."""
     *traits, shift_x, shift_y = rng.random(6).tolist()
-    outline = plan.design.outline(traits)
-    vertices = np.concatenate(outline)
-    pose = unit_pose(vertices.min(axis=0), vertices.max(axis=0), _tilt(rng, plan))
+    turn, stretch, along_x, along_y, mirror = (rng.random(5) * 2 - 1).tolist()
+    stance, outline = plan.row.stance, plan.design.outline(traits)
+    angle = {"stand": 0.03, "hang": 0.1, "flat": 0.25 if plan.design.upright else 0.5}[stance] * turn
+    lean, vertices = 0.1 if stance == "flat" else 0.2, np.concatenate(outline)
+    keystone = (lean * along_x, lean * 0.5 * along_y)
+    pose = unit_pose(vertices, angle=angle, stretch=0.12 * stretch, keystone=keystone, mirrored=mirror > 0)
     placed = pose.apply(vertices)
     low, high = placed.min(axis=0), placed.max(axis=0)
     width, height = (high - low).tolist()
@@ -177,9 +172,7 @@ def _shape(rng: np.random.Generator, plan: _ItemPlan, size: int) -> Item | None:
     pixels, lengths = placed * scale + shift, map(len, outline)
     mask = silhouette(pixels, lengths, math.ceil(width * scale) + 3, math.ceil(height * scale) + 3)
     pose = pose.scaled(scale, shift)
-    return Item(
-        design=plan.design, label=plan.label, traits=traits, pose=pose, mask=mask, stance=plan.row.stance
-    )
+    return Item(design=plan.design, label=plan.label, traits=traits, pose=pose, mask=mask, stance=stance)
 
 
 def _place(rng: np.random.Generator, plan: _ItemPlan, canvas: _Canvas) -> None:
@@ -196,13 +189,6 @@ def _place(rng: np.random.Generator, plan: _ItemPlan, canvas: _Canvas) -> None:
         top = {"stand": line - height + 2, "hang": hanging, "flat": line - height / 2}
         if canvas.try_place(replace(shaped, x=x, y=round(top[shaped.stance]), hook_y=line)):
             return
-
-
-def _length(rng: np.random.Generator, design: Design, zoom: float, size: int) -> float:
-    far, jitter = rng.random(2).tolist()
-    if far < _FAR_SHARE:
-        return float(17 + 9 * jitter)
-    return float(np.clip(size / 2 * design.size * zoom * (0.75 + 0.55 * jitter), 22, size / 2 - 3))
 
 
 def _choose(rng: np.random.Generator, designs: Sequence[Design], setting: Setting) -> tuple[Design, Row]:
@@ -226,8 +212,10 @@ def _plan_items(rng: np.random.Generator, setting: Setting, size: int) -> list[_
     for label in labels:
         designs = DISTRACTORS if label == NO_LABEL else PRODUCTS[CLASSES[label]]
         design, row = _choose(rng, designs, setting)
-        nearness = float(rng.random())
-        length = _length(rng, design, zoom * (row.depth + (1 - row.depth) * nearness), size)
+        nearness, far, jitter = rng.random(3).tolist()
+        near_zoom = zoom * (row.depth + (1 - row.depth) * nearness)
+        usual = size / 2 * design.size * near_zoom * (0.75 + 0.55 * jitter)
+        length = 17 + 9 * jitter if far < _FAR_SHARE else float(np.clip(usual, 22, size / 2 - 3))
         plans.append(_ItemPlan(design=design, label=label, row=row, nearness=nearness, length=length))
     return sorted(plans, key=lambda plan: (plan.row.stance != "hang", plan.nearness))
 

@@ -101,9 +101,8 @@ def _heel(t: Traits) -> Drawing:
         leather, sole, trim = leathers
         brush.fill(leather, body)
         brush.line(sole, 2.6, points((13, 38), (20, 40), (44, 55), (68, 64.5), (98, 64.5)))
-        brush.fill(
-            darker(leather, 0.5), curve((10, height), (24, 26), (44, 39), (70, 47), (40, 41), (14, 28))
-        )
+        inside = curve((10, height), (24, 26), (44, 39), (70, 47), (40, 41), (14, 28))
+        brush.fill(darker(leather, 0.5), inside)
         if bow:
             brush.fill(trim, points((66, 42), (74, 50), (66, 54)), points((82, 46), (74, 50), (81, 57)))
 

@@ -26,8 +26,7 @@ def _print_fabric(brush: Brush, base: Colour) -> None:
         spots = [(x, y) for x in np.arange(6, 98, step * 1.3) for y in np.arange(8, 104, step * 1.3)]
         brush.fill(second, *(ellipse(x, y, step * 0.22) for x, y in spots))
     elif kind == 3:
-        soft = darker(base, 0.22)
-        brush.fill(soft, *(rect(0, y, 100, y + step * 0.4) for y in np.arange(4, 106, step)))
+        brush.fill(darker(base, 0.22), *(rect(0, y, 100, y + step * 0.4) for y in np.arange(4, 106, step)))
         brush.line(lighter(base, 0.45), 1.2, *(points((x, 0), (x, 110)) for x in np.arange(6, 98, step)))
 
 

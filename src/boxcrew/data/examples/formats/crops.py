@@ -63,8 +63,7 @@ def open_crops(source: Source, options: ExampleOptions, *, format: str) -> Examp
         examples = {split: LazyCrops(source, images, shape) for split, images in splits.items()}
     else:
         examples = _read_splits(source, splits, shape, problems, workers=options.workers)
-    reported = (*problems, *absent)
-    return ExampleSet(root, format, "pictures", classes, shape, examples, problems=reported)
+    return ExampleSet(root, format, "pictures", classes, shape, examples, problems=(*problems, *absent))
 
 
 def _crops(record: Record) -> ImageCrops | None:

@@ -63,8 +63,7 @@ class FolderFormat(ExampleFormat):
         if options.size is None and options.shape is None:
             problems += _resized(path, sizes, shape)
         examples = {split: LazyCrops(_FileReader(), images, shape) for split, images in splits.items()}
-        reported = (*problems, *absent)
-        return ExampleSet(path, cls.name, "pictures", classes, shape, examples, problems=reported)
+        return ExampleSet(path, cls.name, "pictures", classes, shape, examples, problems=(*problems, *absent))
 
 
 class _FileReader:
@@ -87,8 +86,7 @@ def _find(root: Path) -> tuple[list[str], Splits, list[Problem]]:
                 image = _entire_image(file, key, names.index(folder.label))
                 splits[folder.split or "train"].append(image)
             except ImageError as error:
-                message = error.message.removeprefix(f"{file}: ")
-                problems.append(Problem(error.kind, key, message, "left out"))
+                problems.append(Problem(error.kind, key, error.message.removeprefix(f"{file}: "), "left out"))
     return names, splits, problems
 
 

@@ -61,8 +61,7 @@ class IdxFormat(ExampleFormat):
             for split, examples in splits.items()
         }
         classes, splits, absent = resolve_splits(path, names, splits, problems, eval_only=eval_only)
-        reported = (*problems, *absent)
-        return ExampleSet(path, cls.name, "pictures", classes, shape, splits, problems=reported)
+        return ExampleSet(path, cls.name, "pictures", classes, shape, splits, problems=(*problems, *absent))
 
 
 def _find(root: Path, prefix: str, content: str, num_axes: int) -> Path | None:

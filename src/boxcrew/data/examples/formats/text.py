@@ -162,8 +162,7 @@ def _files_of_classes(root: Path, problems: list[Problem]) -> Iterator[_Text]:
     for folder in folders:
         for file in files_below(folder.path, TEXT_SUFFIXES):
             if text := _read(root, file, problems).strip():
-                key = file.relative_to(root).as_posix()
-                yield _Text(folder.split or "train", folder.label, key, text)
+                yield _Text(folder.split or "train", folder.label, file.relative_to(root).as_posix(), text)
 
 
 def _read(root: Path, file: Path, problems: list[Problem]) -> str:
@@ -174,8 +173,7 @@ def _read(root: Path, file: Path, problems: list[Problem]) -> str:
     except DataError as error:
         message = error.message.removeprefix(f"{file}: ")
     if not text.strip():
-        name = file.relative_to(root).as_posix()
-        problems.append(Problem("text-unreadable", name, message, "left out"))
+        problems.append(Problem("text-unreadable", file.relative_to(root).as_posix(), message, "left out"))
     return text
 
 
