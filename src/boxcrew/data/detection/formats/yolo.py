@@ -93,39 +93,33 @@ def _label_folder(folder: Path) -> Path | None:
     return None
 
 
-class _LabelFinder:
-    """Finds the label file of an image. Lists each folder once: a lookup per file is slow."""
-
-    def __init__(self) -> None:
-        # image folder -> (label folder, file names in it, file names in the image folder)
-        self._listings: dict[str, tuple[str, frozenset[str], frozenset[str]]] = {}
-
-    def image_folders(self) -> list[Path]:
-        """Return the folders of all images looked up so far."""
-        return sorted(map(Path, self._listings))
-
-    def find(self, image: Path) -> str:
-        """Return the path of the label file, whether it exists or not."""
+def _find_label_files(images: Iterable[Path]) -> tuple[list[str], list[Path]]:
+    """Return the path of each image's label file, whether it exists or not, and the folders of the images.
+    Each folder is listed once: a lookup per file is slow.
+    """
+    # image folder -> (label folder, file names in it, file names in the image folder)
+    listings: dict[str, tuple[str, frozenset[str], frozenset[str]]] = {}
+    files = []
+    for image in images:
         folder, _, name = str(image).rpartition(os.sep)
         folder = folder or str(image.parent)  # "." for a bare file name
-        if folder not in self._listings:
+        if folder not in listings:
             mirrored = _label_folder(image.parent)
-            listed = names_in(mirrored) if mirrored else ()
-            beside = frozenset(names_in(image.parent))
-            self._listings[folder] = str(mirrored or image.parent), frozenset(listed), beside
-        labels, mirrored_names, beside = self._listings[folder]
+            listed, beside = names_in(mirrored) if mirrored else (), names_in(image.parent)
+            listings[folder] = str(mirrored or image.parent), frozenset(listed), frozenset(beside)
+        labels, in_labels, in_folder = listings[folder]
         label = f"{stem_of(name)}.txt"
-        is_beside = label in beside and label not in mirrored_names
-        return f"{folder if is_beside else labels}{os.sep}{label}"
+        is_beside = label in in_folder and label not in in_labels
+        files.append(f"{folder if is_beside else labels}{os.sep}{label}")
+    return files, sorted(map(Path, listings))
 
 
 def _collect(
     images: Sequence[tuple[str | None, Path]], names: tuple[str, ...] | None, collector: Collector
 ) -> tuple[str, ...]:
     """Add every image with its labels. Return the classes, which are numbered if they have no names."""
-    finder = _LabelFinder()
     num_classes = len(names) if names else _MAX_UNNAMED_CLASSES
-    files = [finder.find(image) for _, image in images]
+    files, image_folders = _find_label_files(image for _, image in images)
     texts = [_read_text(file) for file in files]
     tables = read_tables([text if isinstance(text, bytes) else b"" for text in texts], num_classes)
     used = set[int]()
@@ -134,12 +128,11 @@ def _collect(
         objects = table or _read_labels(text, source, num_classes, collector)
         used.update(table.labels.tolist() if table else [obj.label for obj in objects or ()])
         collector.add(Annotation(file=source, image=image, objects=objects, relative=True), split)
-    _report_labels_without_image(finder.image_folders(), collector)
+    _report_labels_without_image(image_folders, collector)
     if names:
         return names
-    num_classes = max(used, default=-1) + 1
     collector.note_gaps(str(collector.root), sorted(used | {0}), "no objects of class ids")
-    return tuple(f"class{i}" for i in range(num_classes))
+    return tuple(f"class{i}" for i in range(max(used, default=-1) + 1))
 
 
 class _LineError(Exception):
