@@ -10,12 +10,10 @@ from pathlib import Path
 from boxcrew.core.errors import DataError
 from boxcrew.data.images.reading import IMAGE_SUFFIXES
 
-_SPLIT_WORDS = {
-    "train": ("train", "training"),
-    "val": ("val", "valid", "validation"),
-    "test": ("test", "testing"),
-}
-_SPLIT_NAMES = {word: split for split, words in _SPLIT_WORDS.items() for word in words}
+_SPLIT_NAMES = {
+    "train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val",
+    "test": "test", "testing": "test",
+}  # fmt: skip
 
 
 def split_of_folder(name: str) -> str | None:
@@ -46,10 +44,9 @@ def files_below(folder: Path, suffixes: Iterable[str]) -> list[Path]:
 def walk(
     folder: Path, *, on_error: Callable[[OSError], object] | None = None
 ) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Yield each folder from this one down with the names of its folders and files, like `os.walk`.
-
-    Hidden ones are skipped. Links are followed, but no folder is visited twice. A caller may remove names
-    from the list of folders to skip them. `on_error` is called for folders that cannot be listed.
+    """Yield each folder from this one down with the names of its folders and files, like `os.walk`. Hidden
+    ones are skipped. Links are followed, but no folder is visited twice. A caller may remove names from the
+    list of folders to skip them. `on_error` is called for folders that cannot be listed.
     """
     seen = set[str]()
     for parent, folders, names in os.walk(folder, onerror=on_error, followlinks=True):
@@ -89,18 +86,16 @@ class ImageFinder:
     def find(self, folders: Iterable[Path], stem: str, name: str = "") -> Path | None:
         """Return the image `stem` of the first folder that has it; of several, the one called `name`."""
         for folder in folders:
-            images = self._listing(folder).get(stem)
-            if images:
+            if images := self._listing(folder).get(stem):
                 return next((image for image in images if image.name == name), images[0])
         return None
 
     def _listing(self, folder: Path) -> dict[str, list[Path]]:
         if folder not in self._folders:
-            images: dict[str, list[Path]] = {}
+            images = self._folders[folder] = dict[str, list[Path]]()
             for name in names_in(folder):
                 if suffix_of(name) in IMAGE_SUFFIXES:
                     images.setdefault(stem_of(name), []).append(folder / name)
-            self._folders[folder] = images
         return self._folders[folder]
 
 
@@ -118,8 +113,7 @@ def numbered_lines(path: Path) -> dict[int, str]:
 def read_utf8(path: Path) -> str:
     """Return the content without byte order mark, every line end as a newline; `DataError` if not UTF-8."""
     try:
-        data = path.read_bytes()
-        text = data.decode("utf-8")
+        text = path.read_bytes().decode("utf-8")
     except OSError as error:
         reason = error.strerror or str(error)
         raise DataError(f"{path}: cannot be read: {reason}", advice="give a text file") from error

@@ -25,7 +25,7 @@ def test_what_is_kept_is_a_box_inside_the_image(box: Box, width: int, height: in
     x0, y0, x1, y1 = np.array(kept, dtype=np.float32)
     assert 0 <= x0 < x1 <= width
     assert 0 <= y0 < y1 <= height
-    assert repair(kept, width, height) == (kept, ())
+    assert repair(kept, width, height) == (kept, [])
 
 
 @given(boxes=st.lists(ANY_BOX | NEAR_BOX, max_size=8), width=SIDES, height=SIDES)
@@ -35,7 +35,7 @@ def test_boxes_that_are_clean_in_a_table_need_no_repair(boxes: list[Box], width:
         clipped, clean = clip_clean(table, np.tile([[float(width), height]], (len(boxes), 1)))
     for box, inside, is_clean in zip(boxes, clipped.tolist(), clean, strict=True):
         if is_clean:
-            assert repair(box, width, height) == (tuple(inside), ())
+            assert repair(box, width, height) == (tuple(inside), [])
 
 
 def test_ordinary_boxes_are_clean() -> None:
@@ -55,7 +55,7 @@ def test_only_what_touches_the_image_with_some_area_is_kept(box: Box) -> None:
 @given(x=st.floats(0, 50, width=32), y=st.floats(0, 50, width=32), side=st.floats(1, 50, width=32))
 def test_a_good_box_is_not_touched(x: float, y: float, side: float) -> None:
     box = (x, y, x + side, y + side)
-    assert repair(box, 100, 100) == (box, ())
+    assert repair(box, 100, 100) == (box, [])
     assert repair((box[2], box[3], box[0], box[1]), 100, 100)[0] == box
 
 

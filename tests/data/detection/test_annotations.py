@@ -18,7 +18,7 @@ from boxcrew.core.types import Target
 from boxcrew.data.checks.box_repair import Box
 from boxcrew.data.detection.annotations import (
     Annotation,
-    AnnotationCollector,
+    Collector,
     Object,
     ObjectTable,
     garbage_collection_paused,
@@ -59,7 +59,7 @@ def annotate(folder: Path, name: str, *boxes: Box, size: tuple[int, int] | None 
 
 
 def test_collector_repairs_and_reports(tmp_path: Path) -> None:
-    collector = AnnotationCollector(tmp_path)
+    collector = Collector(tmp_path)
     collector.add(annotate(tmp_path, "a.png", (5, 5, 3, 9), (1, 1, 1, 1), (0, 0, 9, 9)), "train")
     splits, problems = collector.finish(seed=0)
     np.testing.assert_array_equal(splits["train"][0].target.boxes, [[3, 5, 5, 9], [0, 0, 9, 9]])
@@ -71,7 +71,7 @@ def test_collector_repairs_and_reports(tmp_path: Path) -> None:
 
 
 def test_collector_notes_sizes_that_differ(tmp_path: Path) -> None:
-    collector = AnnotationCollector(tmp_path)
+    collector = Collector(tmp_path)
     sizes = {"same.png": (40, 30), "unsaid.png": (0, 0), "rotated.png": (30, 40), "other.png": (400, 300)}
     for name, size in sizes.items():
         collector.add(annotate(tmp_path, name, (1, 1, 9, 9), size=size), "train")
@@ -91,7 +91,7 @@ def test_boxes_drawn_before_the_rotation_are_rotated(orientation: int, tmp_path:
     exif = Pillow.Exif()
     exif[0x0112] = orientation
     Pillow.fromarray(stored).save(tmp_path / "a.png", exif=exif)
-    collector = AnnotationCollector(tmp_path)
+    collector = Collector(tmp_path)
     collector.add(annotate(tmp_path, "a.png", (20, 2, 36, 10), size=(40, 30)), "train")
     splits, problems = collector.finish(seed=0)
     (record,) = splits["train"]
@@ -107,7 +107,7 @@ def test_boxes_that_are_inside_only_the_upright_image_are_not_rotated(tmp_path: 
     exif = Pillow.Exif()
     exif[0x0112] = 6
     Pillow.fromarray(np.zeros((30, 40, 3), dtype=np.uint8)).save(tmp_path / "a.png", exif=exif)
-    collector = AnnotationCollector(tmp_path)
+    collector = Collector(tmp_path)
     collector.add(annotate(tmp_path, "a.png", (5, 5, 20, 39), size=(40, 30)), "train")
     splits, problems = collector.finish(seed=0)
     assert splits["train"][0].target.boxes.tolist() == [[5, 5, 20, 39]]
@@ -120,7 +120,7 @@ def test_a_table_is_read_like_its_objects(tmp_path: Path) -> None:
     assert [obj.at for obj in table] == ["line 1", "line 2", "line 3", "line 4"]
     outcomes = []
     for objects in (table, tuple(table)):
-        collector = AnnotationCollector(tmp_path)
+        collector = Collector(tmp_path)
         collector.add(
             replace(
                 annotate(tmp_path, "plain.png"),
@@ -150,7 +150,7 @@ def test_garbage_collection_goes_on_as_it_was() -> None:
 
 
 def test_background_is_noted(tmp_path: Path) -> None:
-    collector = AnnotationCollector(tmp_path)
+    collector = Collector(tmp_path)
     collector.add(annotate(tmp_path, "empty.png"), "train")
     bare = replace(annotate(tmp_path, "bare.png"), objects=None)
     collector.add(bare, "train")
@@ -162,7 +162,7 @@ def test_background_is_noted(tmp_path: Path) -> None:
 
 
 def test_collector_keeps_the_first_of_two(tmp_path: Path) -> None:
-    collector = AnnotationCollector(tmp_path)
+    collector = Collector(tmp_path)
     collector.add(annotate(tmp_path, "a.png", (0, 0, 9, 9)), "train")
     collector.add(annotate(tmp_path, "a.png"), "val")
     splits, problems = collector.finish(seed=0)
@@ -173,7 +173,7 @@ def test_collector_keeps_the_first_of_two(tmp_path: Path) -> None:
 
 
 def test_collector_draws_a_val_split_beside_a_test_split_and_notes_it(tmp_path: Path) -> None:
-    collector = AnnotationCollector(tmp_path)
+    collector = Collector(tmp_path)
     for i in range(10):
         collector.add(annotate(tmp_path, f"{i}.png", (1, 1, 9, 9)), "test" if i == 0 else "train")
     splits, problems = collector.finish(seed=7)
@@ -182,7 +182,7 @@ def test_collector_draws_a_val_split_beside_a_test_split_and_notes_it(tmp_path: 
 
 
 def test_collector_without_training_images_is_an_error(tmp_path: Path) -> None:
-    collector = AnnotationCollector(tmp_path)
+    collector = Collector(tmp_path)
     (tmp_path / "bad.png").write_bytes(b"no image")
     collector.add(Annotation(file="bad.xml", image=tmp_path / "bad.png", objects=()), "train")
     with pytest.raises(DataError, match="no usable training image") as caught:

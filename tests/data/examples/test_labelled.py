@@ -56,9 +56,8 @@ def test_classes_that_training_lacks_are_left_out() -> None:
         split: InMemory(part[:, None] * 10, part, [f"{split}{i}" for i in range(3)])
         for split, part in labels.items()
     }
-    resolved, splits = resolve_splits(ROOT, ("a", "b", "c", "d"), splits_before, [])
-    assert resolved.classes == ("a", "c")
-    (problem,) = resolved.problems
+    classes, splits, (problem,) = resolve_splits(ROOT, ("a", "b", "c", "d"), splits_before, [])
+    assert classes == ("a", "c")
     assert (problem.kind, problem.action, problem.value) == ("class-empty", "left out", "b, d")
     assert "2 of other splits are left out" in problem.what
     assert splits["train"].labels.tolist() == [0, 1, 1]
@@ -70,7 +69,7 @@ def test_classes_that_training_lacks_are_left_out() -> None:
 def test_a_split_of_which_nothing_is_left_is_none() -> None:
     part = InMemory(ints(0, 1)[:, None], ints(0, 1), ["a", "b"])
     other = InMemory(ints(2)[:, None], ints(2), ["c"])
-    _, splits = resolve_splits(ROOT, ("a", "b", "c"), {"test": other, "train": part}, [])
+    _, splits, _ = resolve_splits(ROOT, ("a", "b", "c"), {"test": other, "train": part}, [])
     assert list(splits) == ["train"]
 
 
@@ -78,5 +77,5 @@ def test_there_must_be_a_class() -> None:
     with pytest.raises(DataError, match="nothing to train on") as raised:
         resolve_splits(ROOT, ("a", "b"), {"train": InMemory(ints(), ints(), [])}, [])
     assert str(ROOT) in raised.value.message
-    resolved, _ = resolve_splits(ROOT, ("a", "b"), {"train": InMemory(ints(1), ints(1), ["x"])}, [])
-    assert resolved.classes == ("b",)
+    classes, *_ = resolve_splits(ROOT, ("a", "b"), {"train": InMemory(ints(1), ints(1), ["x"])}, [])
+    assert classes == ("b",)

@@ -15,18 +15,13 @@ Box = tuple[float, float, float, float]
 
 Floats64 = npt.NDArray[np.float64]
 
-Faults = tuple[tuple[Kind, str], ...]
-"""The faults of a box: each a kind and a message."""
-
 _SILENT_OVERHANG = 1.0  # pixels; tools disagree whether the last pixel is width or width - 1
 _CLEAN_SIDE, _CLEAN_SIZE = 0.01, 65_536  # a longer side in a smaller image survives float32
 
 
 def clip_clean(boxes: Floats64, sizes: Floats64) -> tuple[Floats64, Bools]:
-    """Return the (N, 4) boxes clipped to their images, and a mask of those that need no other repair.
-
-    `sizes` is (N, 2): width and height of each box's image. A set may have millions of boxes, nearly all of
-    them clean; only the others have to go through `repair` one by one.
+    """Return the boxes (N, 4) clipped to their images of `sizes` (N, 2), and a mask of those that are clean.
+    A set may have millions of boxes; only those that are not clean have to go through `repair`.
     """
     low, high = boxes[:, :2], boxes[:, 2:]
     inside_low, inside_high = np.maximum(low, 0), np.minimum(high, sizes)
@@ -35,23 +30,22 @@ def clip_clean(boxes: Floats64, sizes: Floats64) -> tuple[Floats64, Bools]:
     return np.concatenate([inside_low, inside_high], axis=1), clean[:, 0] & clean[:, 1]
 
 
-def repair(box: Box, width: int, height: int) -> tuple[Box | None, Faults]:
+def repair(box: Box, width: int, height: int) -> tuple[Box | None, list[tuple[Kind, str]]]:
     """Return `box` clipped to the image with its corners in order (None if nothing is left), and its faults.
-
     An overhang of up to one pixel is clipped without being a fault, because tools disagree about it.
     """
     x0, y0, x1, y1 = box
     if not all(map(math.isfinite, box)):
-        return None, (("box-nan", f"box {show_box(box)} has a side that is not a number"),)
+        return None, [("box-nan", f"box {show_box(box)} has a side that is not a number")]
     x0, x1 = sorted((x0, x1))
     y0, y1 = sorted((y0, y1))
     inside = max(x0, 0.0), max(y0, 0.0), min(x1, float(width)), min(y1, float(height))
     empty = x0 == x1 or y0 == y1
     if not empty and (inside[0] >= inside[2] or inside[1] >= inside[3]):
-        return None, (("box-outside", f"box {show_box(box)} lies outside the image of {width} x {height}"),)
+        return None, [("box-outside", f"box {show_box(box)} lies outside the image of {width} x {height}")]
     # Targets store float32.
     if empty or not (np.array(inside[:2], np.float32) < np.array(inside[2:], np.float32)).all():
-        return None, (("box-empty", f"box {show_box(box)} is empty"),)
+        return None, [("box-empty", f"box {show_box(box)} is empty")]
     faults: list[tuple[Kind, str]] = []
     if (x0, y0) != (box[0], box[1]):
         faults.append(("box-swapped", f"box {show_box(box)} has its corners swapped"))
@@ -60,13 +54,12 @@ def repair(box: Box, width: int, height: int) -> tuple[Box | None, Faults]:
         kind: Kind = "box-larger-than-image" if larger else "box-overhang"
         relation = "is larger than" if larger else "extends beyond"
         faults.append((kind, f"box {show_box(box)} {relation} the image of {width} x {height}"))
-    return inside, tuple(faults)
+    return inside, faults
 
 
 def rotate_box(box: Box, orientation: int, width: int, height: int) -> Box:
-    """Map a box of the stored image into the upright image of `width` x `height`.
-
-    `orientation` is EXIF's, 5 to 8: those that swap the sides. Must match what `read_image` does to pixels.
+    """Map a box of the stored image into the upright image of `width` x `height`, as `read_image` does with
+    pixels. `orientation` is EXIF's, 5 to 8: those that swap the sides.
     """
     y0, x0, y1, x1 = box
     if orientation in {6, 7}:

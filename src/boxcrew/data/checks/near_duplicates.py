@@ -72,16 +72,14 @@ def near_duplicates(
     source: Source, *, workers: int, progress: ProgressCallback | None = None
 ) -> tuple[NearDuplicate, ...]:
     """Pair each image with the nearest of an earlier split that looks like it. Closest pairs come first.
-
     Brightness, contrast, encoding, size and mirroring make no difference, trimming by a tenth little. Plain
     images all look alike and are not compared. `workers` threads read; an image that cannot be read is
     skipped, as `scan` reports it. Two splits are compared all with all by small fingerprints, block by block,
     then the few most similar pairs by their thumbnails.
     """
-    records = [record for of_split in source.splits.values() for record in of_split]
     load = partial(_thumbnail, source)
-    loaded = map_in_threads(load, records, workers=workers, chunk_size=_CHUNK, progress=progress)
-    thumbnails = dict(zip((record.key for record in records), loaded, strict=True))
+    loaded = map_in_threads(load, source.records, workers=workers, chunk_size=_CHUNK, progress=progress)
+    thumbnails = dict(zip((record.key for record in source.records), loaded, strict=True))
     splits = [_comparable(split, of_split, thumbnails) for split, of_split in source.splits.items()]
     pairs: list[NearDuplicate] = []
     for number, later in enumerate(splits):
@@ -99,9 +97,11 @@ def _comparable(split: str, records: Sequence[Record], thumbnails: Mapping[str, 
     pairs = [(record.key, thumbnails[record.key]) for record in records]
     used = {key: gray for key, gray in pairs if gray is not None and gray.std() >= _PLAIN}
     stacked = np.array([*used.values()], dtype=np.uint8).reshape(-1, _SIDE, _SIDE)
-    return _SplitImages(
-        split=split, keys=tuple(used), thumbnails=stacked, fingerprints=_fingerprints(stacked)
-    )
+    blocks = stacked.reshape(-1, _COARSE, _SIDE // _COARSE, _COARSE, _SIDE // _COARSE)
+    flat = blocks.mean(axis=(2, 4), dtype=np.float32).reshape(-1, _COARSE**2)
+    centered = flat - flat.mean(axis=1, keepdims=True)
+    fingerprints = centered / np.maximum(np.linalg.norm(centered, axis=1, keepdims=True), 1e-6)
+    return _SplitImages(split=split, keys=tuple(used), thumbnails=stacked, fingerprints=fingerprints)
 
 
 def _thumbnail(source: Source, record: Record) -> Gray | None:
@@ -112,8 +112,7 @@ def _thumbnail(source: Source, record: Record) -> Gray | None:
             gray = cv2.cvtColor(source.read(record), cv2.COLOR_RGB2GRAY)
     except (OSError, DataError):
         return None
-    thumbnail: Gray = cv2.resize(gray, (_SIDE, _SIDE), interpolation=cv2.INTER_AREA)
-    return thumbnail
+    return np.asarray(cv2.resize(gray, (_SIDE, _SIDE), interpolation=cv2.INTER_AREA))
 
 
 def _reduced_jpeg(record: Record) -> Gray | None:
@@ -127,15 +126,6 @@ def _reduced_jpeg(record: Record) -> Gray | None:
     return gray
 
 
-def _fingerprints(thumbnails: npt.NDArray[np.uint8]) -> Floats:
-    side = _SIDE // _COARSE
-    blocks = thumbnails.reshape(len(thumbnails), _COARSE, side, _COARSE, side)
-    flat = blocks.mean(axis=(2, 4), dtype=np.float32).reshape(len(thumbnails), _COARSE**2)
-    centered = flat - flat.mean(axis=1, keepdims=True)
-    lengths = np.maximum(np.linalg.norm(centered, axis=1, keepdims=True), 1e-6)
-    return np.asarray(centered / lengths, dtype=np.float32)
-
-
 def _compare_splits(earlier: _SplitImages, later: _SplitImages, workers: int) -> Iterator[NearDuplicate]:
     def measure(candidate: _Candidate) -> float:
         first, second = earlier.thumbnails[candidate.first], later.thumbnails[candidate.second]
@@ -145,13 +135,9 @@ def _compare_splits(earlier: _SplitImages, later: _SplitImages, workers: int) ->
     distances = map_in_threads(measure, candidates, workers=workers, chunk_size=_CHUNK)
     for candidate, distance in zip(candidates, distances, strict=True):
         if distance <= LIMIT:
-            yield NearDuplicate(
-                first=earlier.keys[candidate.first],
-                first_split=earlier.split,
-                second=later.keys[candidate.second],
-                second_split=later.split,
-                distance=max(0.0, distance),
-            )
+            first, second = earlier.keys[candidate.first], later.keys[candidate.second]
+            splits = {"first_split": earlier.split, "second_split": later.split}
+            yield NearDuplicate(first=first, second=second, distance=max(0.0, distance), **splits)
 
 
 def _candidates(earlier: _SplitImages, later: _SplitImages) -> Iterator[_Candidate]:
@@ -166,9 +152,8 @@ def _candidates(earlier: _SplitImages, later: _SplitImages) -> Iterator[_Candida
 
 
 def _most_similar(queries: Floats, fingerprints: Floats) -> tuple[Ints, Floats]:
-    """Return the indices of the `fingerprints` most similar to each query, and their correlations.
-
-    Both are (N, K); K is _CANDIDATES, or less where there are fewer fingerprints.
+    """Return the indices of the `fingerprints` most similar to each query, and their correlations, both
+    (N, K); K is _CANDIDATES, or less where there are fewer fingerprints.
     """
     indices = np.zeros((len(queries), 0), dtype=np.int64)
     likeness = np.zeros((len(queries), 0), dtype=np.float32)
@@ -185,7 +170,6 @@ def _most_similar(queries: Floats, fingerprints: Floats) -> tuple[Ints, Floats]:
 
 def _distance(first: Gray, second: Gray) -> float:
     """Return 1 - correlation (0..2) of the details of two thumbnails, aligned at the best of some scales.
-
     Details decide, because two different scenes under one sky are alike in everything coarse.
     """
     middle = second[_MARGIN:-_MARGIN, _MARGIN:-_MARGIN]
@@ -199,16 +183,12 @@ def _distance(first: Gray, second: Gray) -> float:
             best, under = likeness, _details(scaled)[y : y + side, x : x + side]
     if best < _LIKENESS:
         return 2.0
-    return 1 - _correlation(under, _details(second)[_MARGIN:-_MARGIN, _MARGIN:-_MARGIN])
+    over = _details(second)[_MARGIN:-_MARGIN, _MARGIN:-_MARGIN]
+    under, over = under - under.mean(), over - over.mean()
+    lengths = float(np.linalg.norm(under) * np.linalg.norm(over))
+    return 1 - (float((under * over).sum()) / lengths if lengths > 0 else 0.0)
 
 
 def _details(image: Gray) -> Floats:
     exact = image.astype(np.float32)
-    fine: Floats = exact - cv2.GaussianBlur(exact, (0, 0), _DETAIL)
-    return fine
-
-
-def _correlation(first: Floats, second: Floats) -> float:
-    first, second = first - first.mean(), second - second.mean()
-    lengths = float(np.linalg.norm(first) * np.linalg.norm(second))
-    return float((first * second).sum()) / lengths if lengths > 0 else 0.0
+    return np.asarray(exact - cv2.GaussianBlur(exact, (0, 0), _DETAIL))

@@ -11,6 +11,7 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,10 +39,9 @@ class _ScannedFile(NamedTuple):
 def scan(
     source: Source, *, workers: int, cache: Path | None = None, progress: ProgressCallback | None = None
 ) -> Source:
-    """Return the set without the images that cannot be used, and with the problems that say why.
-
-    `workers` threads each hold one image at a time. Results are stored in the folder `cache`, by default the
-    user's. Images that are drawn, not read from files, are not scanned.
+    """Return the set without the images that cannot be used, and with the problems that say why. `workers`
+    threads each hold one image at a time. Results are stored in the folder `cache`, by default the user's.
+    Images that are drawn, not read from files, are not scanned.
     """
     problems = scan_records(source.root, source.splits, workers=workers, cache=cache, progress=progress)
     left_out = {problem.file for problem in problems if problem.action == "left out"}
@@ -66,62 +66,31 @@ def scan_records(
     if not files:
         return ()
     stored = ScanCache(root, cache or cache_folder("scan"))
-    results = _scan_all(files, stored, workers, progress)
-    results |= _add_digests([file for file in files if results[file.key].kind is None], results, workers)
+    map_files = partial(map_in_threads, workers=workers, chunk_size=_CHUNK, quick_seconds=_QUICK_SECONDS)
+    scanned = map_files(partial(_scan_file, stored), files, progress=progress)
+    results = {file.key: result for file, result in zip(files, scanned, strict=True)}
+    usable = [file for file in files if results[file.key].kind is None]
+    # Only files of the same length and ending can be equal; reading all would take longer than the rest.
+    alike = _in_several_splits(usable, lambda file: results[file.key].stamp[0])
+    alike = _in_several_splits(alike, lambda file: (results[file.key].stamp[0], _ending(file.path)))
+    missing = [file for file in alike if not results[file.key].digest]
+    for file, digest in zip(missing, map_files(_digest, missing), strict=True):
+        results[file.key] = results[file.key]._replace(digest=digest)
     stored.save(results)
-    usable, unusable = list[_ScannedFile](), list[Problem]()
-    for file in files:
-        result = results[file.key]
-        if result.kind is None:
-            usable.append(file)
-        else:
-            unusable.append(Problem(result.kind, file.key, result.what, "left out"))
+    checked = [(file.key, results[file.key]) for file in files]
+    unusable = [Problem(scan.kind, key, scan.what, "left out") for key, scan in checked if scan.kind]
     return (*unusable, *_leaks(usable, results))
 
 
-def _scan_all(
-    files: Sequence[_ScannedFile], stored: ScanCache, workers: int, progress: ProgressCallback | None
-) -> dict[str, ScanResult]:
-    def scan_one(file: _ScannedFile) -> ScanResult:
-        stamp = file_stamp(file.path)  # before reading: a change meanwhile makes the next scan read it again
-        return stored.get(file.key, stamp) or _verify(file.path, stamp or (0, 0, 0))
-
-    return _map_files(scan_one, files, workers, progress)
-
-
-def _map_files(
-    work: Callable[[_ScannedFile], ScanResult],
-    files: Sequence[_ScannedFile],
-    workers: int,
-    progress: ProgressCallback | None = None,
-) -> dict[str, ScanResult]:
-    """Return the results of all files, by key."""
-    quick = _QUICK_SECONDS
-    results = map_in_threads(
-        work, files, workers=workers, chunk_size=_CHUNK, quick_seconds=quick, progress=progress
-    )
-    return dict(zip((file.key for file in files), results, strict=True))
-
-
-def _verify(path: Path, stamp: FileStamp) -> ScanResult:
+def _scan_file(stored: ScanCache, file: _ScannedFile) -> ScanResult:
+    stamp = file_stamp(file.path)  # before reading: a change meanwhile makes the next scan read it again
+    if known := stored.get(file.key, stamp):
+        return known
     try:
-        verify_image(path)
+        verify_image(file.path)
     except ImageError as error:
-        return ScanResult(stamp, error.kind, error.message.removeprefix(f"{path}: "))
-    return ScanResult(stamp)
-
-
-def _add_digests(
-    files: Sequence[_ScannedFile], results: dict[str, ScanResult], workers: int
-) -> dict[str, ScanResult]:
-    """Return results with a digest for the files that may equal one of another split.
-
-    Only files of the same length and ending can; reading all files would take longer than the rest.
-    """
-    alike = _in_several_splits(files, lambda file: results[file.key].stamp[0])
-    alike = _in_several_splits(alike, lambda file: (results[file.key].stamp[0], _ending(file.path)))
-    missing = [file for file in alike if not results[file.key].digest]
-    return _map_files(lambda file: results[file.key]._replace(digest=_digest(file.path)), missing, workers)
+        return ScanResult(stamp or (0, 0, 0), error.kind, error.message.removeprefix(f"{file.path}: "))
+    return ScanResult(stamp or (0, 0, 0))
 
 
 def _in_several_splits(
@@ -145,19 +114,18 @@ def _ending(path: Path) -> bytes:
         return b""
 
 
-def _digest(path: Path) -> str:
+def _digest(file: _ScannedFile) -> str:
     """Return a hash of the content; an empty string if the file has vanished meanwhile."""
     try:
-        return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
+        return hashlib.blake2b(file.path.read_bytes(), digest_size=16).hexdigest()
     except OSError:
         return ""
 
 
 def _leaks(files: Sequence[_ScannedFile], results: dict[str, ScanResult]) -> Iterator[Problem]:
-    """Yield a problem for each image whose content an earlier split has too.
-
-    It is left out of the later split, so that nothing is evaluated that was trained on; but a split of which
-    nothing would remain is kept and only noted.
+    """Yield a problem for each image whose content an earlier split has too. It is left out of the later
+    split, so that nothing is evaluated that was trained on; but a split of which nothing would remain is
+    kept and only noted.
     """
     first: dict[str, _ScannedFile] = {}
     copies: dict[str, list[tuple[_ScannedFile, _ScannedFile]]] = defaultdict(list)
@@ -167,8 +135,7 @@ def _leaks(files: Sequence[_ScannedFile], results: dict[str, ScanResult]) -> Ite
         if original.split != file.split:
             copies[file.split].append((file, original))
     for split, pairs in copies.items():
-        is_entire_split = len(pairs) == sum(file.split == split for file in files)
-        action: Action = "noted" if is_entire_split else "left out"
+        action: Action = "noted" if len(pairs) == sum(file.split == split for file in files) else "left out"
         for file, original in pairs:
             message = f"the image of {split} is the same file as {original.key} of {original.split}"
             yield Problem("leak", file.key, message, action, value=original.key)
@@ -200,9 +167,8 @@ def file_stamp(path: Path) -> FileStamp | None:
 
 
 class ScanCache:
-    """The scan results of one data set, by image key.
-
-    A cache that cannot be read counts as empty; failure to write one is ignored.
+    """The scan results of one data set, by image key. A cache that cannot be read counts as empty; failure to
+    write one is ignored.
     """
 
     def __init__(self, root: Path, folder: Path | None) -> None:
@@ -224,27 +190,16 @@ class ScanCache:
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             write_text(self._file, json.dumps(content, separators=(",", ":")))
-            _delete_oldest(self._file.parent)
+            by_age = sorted(self._file.parent.glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
+            for file in by_age[:-_MAX_SETS]:  # so that sets that are gone do not fill the disk
+                file.unlink(missing_ok=True)
         except OSError:
             return
 
     def _read(self) -> dict[str, ScanResult]:
-        if self._file is None:
-            return {}
         try:
-            content = json.loads(self._file.read_bytes())
-            if content["version"] != _VERSION:
-                return {}
-            rows = content["looks"].items()
-            return {
-                key: ScanResult((size, mtime, ctime), *rest) for key, ((size, mtime, ctime), *rest) in rows
-            }
+            content = json.loads(self._file.read_bytes() if self._file else b"{}")
+            rows = content["looks"].items() if content["version"] == _VERSION else ()
+            return {key: ScanResult((size, time, ctime), *rest) for key, ((size, time, ctime), *rest) in rows}
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return {}
-
-
-def _delete_oldest(folder: Path) -> None:
-    """Delete all but the newest files, so that sets that are gone do not fill the disk."""
-    files = sorted(folder.glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
-    for file in files[:-_MAX_SETS]:
-        file.unlink(missing_ok=True)

@@ -23,11 +23,10 @@ def map_in_threads(
     quick_seconds: float | None = None,
     progress: ProgressCallback | None = None,
 ) -> list[Result]:
-    """Return the results of all items, in order, computed by `workers` threads in chunks.
-
-    Threads suffice because OpenCV, hashing and file reads release the interpreter's lock. With
-    `quick_seconds`, chunks are computed in the calling thread until one takes longer than that per item:
-    for files that the system has in memory, threads would only get in each other's way.
+    """Return the results of all items, in order, computed by `workers` threads in chunks: OpenCV, hashing and
+    file reads release the interpreter's lock. With `quick_seconds`, chunks are computed in the calling thread
+    until one takes longer than that per item: for files that the system has in memory, threads would only get
+    in each other's way.
     """
     results: list[Result] = []
 

@@ -29,9 +29,8 @@ VAL_SHARE = 0.2
 
 @contextmanager
 def garbage_collection_paused() -> Iterator[None]:
-    """Pause Python's search for cyclic garbage, which took a fifth of the time of opening a set.
-
-    Annotations are very many objects without cycles, and the search visits them again and again.
+    """Pause Python's search for cyclic garbage, which took a fifth of the time of opening a set: annotations
+    are very many objects without cycles.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -54,10 +53,7 @@ class Object(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObjectTable:
-    """The objects of a YOLO label file as arrays: the first object is on line 1.
-
-    A set may have millions of objects; only those of files with a faulty one are ever made one by one.
-    """
+    """The objects of a YOLO label file as arrays, because a set may have millions. The first is on line 1."""
 
     labels: Ints  # (N,)
     boxes: Floats64  # (N, 4)
@@ -82,6 +78,10 @@ class Annotation:
     relative: bool = False  # boxes are in fractions of the upright image, not in pixels
     size: tuple[int, int] | None = None  # (width, height) as annotated; None or zeros if unknown
 
+    def agrees_with(self, size: tuple[int, int]) -> bool:
+        """Return whether the image has the size that is annotated, if one is."""
+        return self.size is None or min(self.size) <= 0 or self.size == size
+
 
 class _Pending(NamedTuple):
     """An annotation that waits to become a record, together with all others."""
@@ -91,10 +91,9 @@ class _Pending(NamedTuple):
     key: str
 
 
-class AnnotationCollector:
-    """Collects the annotations and problems of a set, in the order of reading.
-
-    `finish` then reads the image headers, repairs boxes and makes the splits, for all images together.
+class Collector:
+    """Collects the annotations and problems of a set, in the order of reading. `finish` then reads the image
+    headers, repairs boxes and makes the splits, for all images together.
     """
 
     def __init__(self, root: Path) -> None:
@@ -128,9 +127,8 @@ class AnnotationCollector:
         return self._folders[folder] + name
 
     def assign_splits(self, files: Iterable[Path]) -> list[tuple[str | None, Path]]:
-        """Return each file with the split that one of its folders is named after.
-
-        All splits are None if no folder names one; if some do, files outside of those are left out.
+        """Return each file with the split that one of its folders is named after. All splits are None if no
+        folder names one; if some do, files outside of those are left out.
         """
         assigned = [(split_of_path(file, self.root), file) for file in files]
         if not any(split for split, _ in assigned):
@@ -163,19 +161,16 @@ class AnnotationCollector:
         train = splits.get("train", [])
         if not train:
             available = " and ".join(sorted({split for split, _ in records if split}))
-            advice = f"it has images only for {available}; " if available else ""
-            if problems:
-                advice += f"first of {len(problems)} problems: {problems[0]}"
-            else:
-                advice += "name a split 'train', or define no splits at all"
+            only = f"it has images only for {available}; " if available else ""
+            first = f"first of {len(problems)} problems: {problems[0]}" if problems else ""
+            advice = only + (first or "name a split 'train', or define no splits at all")
             raise DataError(f"{self.root}: has no usable training image", advice=advice)
         if "val" not in splits and len(train) > 1:
             splits["train"], splits["val"] = split_by_seed(train, seed=seed)
             held = f"{len(splits['val'])} of its {len(train)} training images"
             message = f"has no validation split; {held} are used for validation (seed {seed})"
             problems.append(Problem("made-split", str(self.root), message, "noted"))
-        ordered = {name: tuple(splits[name]) for name in SPLITS if name in splits}
-        return ordered, tuple(problems)
+        return {name: tuple(splits[name]) for name in SPLITS if name in splits}, tuple(problems)
 
 
 class AnnotatedSource(Source):
@@ -190,7 +185,7 @@ class AnnotatedSource(Source):
 
     @classmethod
     @abstractmethod
-    def collect(cls, path: Path) -> tuple[AnnotationCollector, tuple[str, ...]]:
+    def collect(cls, path: Path) -> tuple[Collector, tuple[str, ...]]:
         """Read the annotations at `path`. Return all of them, and the classes."""
 
 
@@ -212,8 +207,7 @@ def _make_records(
         if key in records:
             problems.append(_duplicate_problem(entry, records[key][0]))
         elif isinstance(header, ImageError):
-            message = header.message.removeprefix(f"{image}: ")
-            problems.append(Problem(header.kind, key, message, "left out"))
+            problems.append(Problem(header.kind, key, header.message.removeprefix(f"{image}: "), "left out"))
         else:
             if target is None:
                 target, faults = _repaired_target(entry.annotation, header)
@@ -235,9 +229,8 @@ def _try_header(image: Path) -> Header | ImageError:
 def _clean_targets(
     pending: Sequence[_Pending], headers: Sequence[Header | ImageError]
 ) -> Iterator[Target | None]:
-    """Yield the target of each image, or None where something has to be repaired.
-
-    All boxes of the set are checked together: one by one they would take most of the time of opening it.
+    """Yield the target of each image, or None where something has to be repaired. All boxes of the set are
+    checked together: one by one they would take most of the time of opening it.
     """
     per_image = [entry.annotation.objects or () for entry in pending]
     counts = np.array([len(objects) for objects in per_image], dtype=np.int64)
@@ -252,9 +245,7 @@ def _clean_targets(
         all_targets = Target.of(clipped, labels, difficult=flags[:, 0], crowd=flags[:, 1])
     ends = np.cumsum(np.append(0, counts)).tolist()
     for entry, size, (start, end) in zip(pending, real, itertools.pairwise(ends), strict=True):
-        annotated = entry.annotation.size
-        size_agrees = annotated is None or min(annotated) <= 0 or annotated == size
-        is_clean = num_faulty[start] == num_faulty[end] and size_agrees
+        is_clean = num_faulty[start] == num_faulty[end] and entry.annotation.agrees_with(size)
         yield all_targets.select(slice(start, end)) if is_clean else None
 
 
@@ -278,16 +269,14 @@ def _duplicate_problem(entry: _Pending, first_split: str | None) -> Problem:
     kind: Kind = "duplicate-image" if first_split == entry.split else "leak"
     where = f"in {entry.split}, and was in {first_split}" if kind == "leak" else "again"
     message = f"image {entry.key} is listed {where}; only the first is kept"
-    annotation = entry.annotation
-    return Problem(kind, annotation.file, message, "left out", at=annotation.at, value=entry.key)
+    return Problem(kind, entry.annotation.file, message, "left out", at=entry.annotation.at, value=entry.key)
 
 
 def _background_problem(entry: _Pending) -> Problem:
-    annotation, ending = entry.annotation, "; used as background"
-    if annotation.objects is None:
+    file, at, ending = entry.annotation.file, entry.annotation.at, "; used as background"
+    if entry.annotation.objects is None:
         return Problem("image-without-annotation", entry.key, f"has no annotation{ending}", "noted")
-    message = f"has no usable object{ending}"
-    return Problem("empty-annotation", annotation.file, message, "noted", at=annotation.at)
+    return Problem("empty-annotation", file, f"has no usable object{ending}", "noted", at=at)
 
 
 def _repaired_target(annotation: Annotation, header: Header) -> tuple[Target, list[Problem]]:
@@ -314,7 +303,7 @@ def _rotate_to_upright(annotation: Annotation, header: Header) -> tuple[list[Box
     if annotation.relative:
         width, height = real
         boxes = [(x0 * width, y0 * height, x1 * width, y1 * height) for x0, y0, x1, y1 in boxes]
-    if annotated is None or min(annotated) <= 0 or annotated == real:
+    if annotated is None or annotation.agrees_with(real):
         return boxes, []
     value = f"{annotated[0]} x {annotated[1]}"
     message = f"says the image is {value}, but upright it is {real[0]} x {real[1]}"
@@ -325,8 +314,7 @@ def _rotate_to_upright(annotation: Annotation, header: Header) -> tuple[list[Box
         if boxes and all(is_inside(box, *annotated) for box in boxes):
             action, message = "repaired", f"{message}, so its boxes are rotated too"
             boxes = [rotate_box(box, header.orientation, *real) for box in boxes]
-    problem = Problem(kind, annotation.file, message, action, at=annotation.at, value=value)
-    return boxes, [problem]
+    return boxes, [Problem(kind, annotation.file, message, action, at=annotation.at, value=value)]
 
 
 def seeded_draw(seed: int, key: str) -> bytes:
@@ -336,11 +324,9 @@ def seeded_draw(seed: int, key: str) -> bytes:
 
 def split_by_seed(records: Sequence[Record], *, seed: int) -> tuple[list[Record], list[Record]]:
     """Return (train, val), each in the original order, at least one record in both if there are two or more.
-
     The split depends only on the keys and the seed, and adding an image hardly moves the others.
     """
-    num_val = max(1, round(len(records) * VAL_SHARE))
     keys = sorted((record.key for record in records), key=lambda key: seeded_draw(seed, key))
-    chosen = set(keys[:num_val])
+    chosen = set(keys[: max(1, round(len(records) * VAL_SHARE))])
     train = [record for record in records if record.key not in chosen]
     return train, [record for record in records if record.key in chosen]

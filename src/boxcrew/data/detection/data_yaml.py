@@ -14,12 +14,11 @@ import yaml
 
 from boxcrew.core.errors import DataError
 from boxcrew.data.checks.problem import Kind
-from boxcrew.data.detection.annotations import AnnotationCollector
+from boxcrew.data.detection.annotations import Collector
 from boxcrew.data.detection.source import SPLITS
 from boxcrew.data.folders import files_below, read_lines
 from boxcrew.data.images.reading import IMAGE_SUFFIXES
 
-_SUFFIXES = frozenset({".yaml", ".yml"})
 _DATA_FILE = "data.yaml"
 _SAFE_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the fast C version if PyYAML has it
 
@@ -45,10 +44,8 @@ def find_yamls(path: Path) -> list[Path]:
 
 
 def _is_data_yaml(file: Path) -> bool:
-    if file.suffix.lower() not in _SUFFIXES or not file.is_file():
-        return False
     try:
-        content = _load(file)
+        content = _load(file) if file.suffix.lower() in {".yaml", ".yml"} and file.is_file() else {}
     except DataError:
         return False
     return "train" in content and ("names" in content or "nc" in content)
@@ -76,10 +73,8 @@ def read_data_yaml(file: Path) -> DataYaml:
     entries = {split: _entries(file, split, content[split]) for split in SPLITS if content.get(split)}
     classes, gaps = _classes(file, content)
     notes += [("class-id-gap", f"names has no {i}; the class is called {classes[i]}") for i in gaps]
-    num_classes = content.get("nc", len(classes))
-    if num_classes != len(classes):
-        message = f"nc is {num_classes}, but there are {len(classes)} names; the names are used"
-        notes.append(("data-yaml", message))
+    if (nc := content.get("nc", len(classes))) != len(classes):
+        notes.append(("data-yaml", f"nc is {nc}, but there are {len(classes)} names; the names are used"))
     return DataYaml(file=file, root=root, classes=classes, entries=entries, notes=tuple(notes))
 
 
@@ -91,9 +86,8 @@ def _entries(file: Path, split: str, value: object) -> tuple[str, ...]:
 
 
 def _classes(file: Path, content: Mapping[str, Any]) -> tuple[tuple[str, ...], list[int]]:
-    """Return the class names, and the ids that a mapping leaves out.
-
-    Names come from a list or a mapping of ids; classes without a name, or given by `nc`, are numbered.
+    """Return the class names, and the ids that a mapping leaves out. Names come from a list or a mapping of
+    ids; classes without a name, or given by `nc`, are numbered.
     """
     names = content.get("names")
     try:
@@ -109,7 +103,7 @@ def _classes(file: Path, content: Mapping[str, Any]) -> tuple[tuple[str, ...], l
     return tuple(by_id.get(i, f"class{i}") for i in range(num_classes)), gaps
 
 
-def find_images(data: DataYaml, collector: AnnotationCollector) -> list[tuple[str, Path]]:
+def find_images(data: DataYaml, collector: Collector) -> list[tuple[str, Path]]:
     """Return every image file with its split."""
     file = collector.relative_path(data.file)
     for kind, message in data.notes:
@@ -118,14 +112,13 @@ def find_images(data: DataYaml, collector: AnnotationCollector) -> list[tuple[st
     for split, entries in data.entries.items():
         paths = [_resolve(entry, data) for entry in entries]
         missing = next((entry for entry, path in zip(entries, paths, strict=True) if path is None), None)
+        message = f"{split}: {missing} does not exist"
         if missing is None:
             images[split] = [image for path in paths if path for image in _images(path, data.root, collector)]
         elif split == "test":
-            message = f"{split}: {missing} does not exist"
             collector.leave_out("missing-file", file, message, value=missing)
         else:
-            message = f"{data.file}: {split}: {missing} does not exist"
-            raise DataError(message, advice=f"paths are relative to {data.root}")
+            raise DataError(f"{data.file}: {message}", advice=f"paths are relative to {data.root}")
     if "val" in images and set(map(str, images["val"])) == set(map(str, images.get("train", ()))):
         message = "val has the same images as train, which would measure nothing; it is not used"
         collector.note("leak", file, message)
@@ -139,10 +132,9 @@ def _resolve(entry: str, data: DataYaml) -> Path | None:
     return next((path for path in candidates if path.exists()), None)
 
 
-def _images(path: Path, root: Path, collector: AnnotationCollector) -> Iterator[Path]:
-    """Yield the image files of a folder, of a single image, or of a list of image paths.
-
-    A folder or image may be anywhere; the lines of a list must stay in the set's folder or the list's own.
+def _images(path: Path, root: Path, collector: Collector) -> Iterator[Path]:
+    """Yield the image files of a folder, of a single image, or of a list of image paths. A folder or image
+    may be anywhere; the lines of a list must stay in the set's folder or the list's own.
     """
     if path.is_dir():
         yield from files_below(path, IMAGE_SUFFIXES)
@@ -152,14 +144,10 @@ def _images(path: Path, root: Path, collector: AnnotationCollector) -> Iterator[
         for number, line in enumerate(read_lines(path), 1):
             beside = path.parent / line
             image = beside if beside.exists() else root / line
-            if any(_is_inside(image, folder) for folder in (root, path.parent)):
+            relative = [os.path.relpath(image, folder) for folder in (root, path.parent)]
+            if not all(name.startswith(f"..{os.sep}") for name in relative):  # links may point anywhere
                 yield image
             else:
+                file, at = collector.relative_path(path), f"line {number}"
                 message = f"leaves the data set: {line}; name the folder as path: in {_DATA_FILE}"
-                at = f"line {number}"
-                collector.leave_out("path-escape", collector.relative_path(path), message, at=at, value=line)
-
-
-def _is_inside(path: Path, folder: Path) -> bool:
-    # By name alone: links may point anywhere.
-    return not os.path.relpath(path, folder).startswith(f"..{os.sep}")
+                collector.leave_out("path-escape", file, message, at=at, value=line)

@@ -13,7 +13,7 @@ import numpy as np
 from boxcrew.core.errors import DataError
 from boxcrew.core.input_size import Extent
 from boxcrew.core.registry import Registry
-from boxcrew.core.types import Image, Ints, Target
+from boxcrew.core.types import Image, Target
 from boxcrew.data.checks.problem import Problem
 from boxcrew.data.formats import Format, format_of
 from boxcrew.data.images.reading import read_image
@@ -37,18 +37,16 @@ class Record:
 
 
 class ImageReader(Protocol):
-    """Anything that reads the pixels of a record: a source, or a cache in front of one."""
+    """Anything that reads the pixels of a record as `Source.read` does: a source, or a cache before it."""
 
-    def read(self, record: Record, *, reduction: int = 1) -> Image:
-        """Return the image, as `Source.read` does."""
+    def read(self, record: Record, *, reduction: int = 1) -> Image: ...
 
 
 @dataclass(kw_only=True, eq=False)
 class Source(Format):
-    """An open data set: classes, the records of each split, and the problems found while opening.
-
-    Opening reads annotations, and at most the headers of images. An annotation or image that cannot be used
-    becomes a `Problem`; `DataError` is raised only if nothing usable is reduced.
+    """An open data set: classes, the records of each split, and the problems found while opening. Opening
+    reads annotations, and at most the headers of images. An annotation or image that cannot be used becomes a
+    `Problem`; `DataError` is raised only if nothing usable is left.
     """
 
     format: ClassVar[str]  # the name it is registered under
@@ -64,57 +62,54 @@ class Source(Format):
         """Read the annotations. `seed` is used only to draw a validation split where the set has none."""
 
     def read(self, record: Record, *, reduction: int = 1) -> Image:
-        """Return the upright RGB image of a record, or raise a `DataError` that names the file.
-
-        With a `reduction` of 2, 4 or 8 each side may be smaller by that factor, rounded up, if faster.
+        """Return the upright RGB image of a record, or raise a `DataError` that names the file. With a
+        `reduction` of 2, 4 or 8 each side may be smaller by that factor, rounded up, if that is faster.
         """
         assert record.path is not None
         return read_image(record.path, reduction=reduction)
 
+    @property
+    def records(self) -> list[Record]:
+        """The records of all splits."""
+        return [record for records in self.splits.values() for record in records]
+
     def split(self, name: str) -> tuple[Record, ...]:
         if name not in self.splits:
-            available = ", ".join(self.splits)
-            raise DataError(f"{self.root}: has no split {name!r}", advice=f"it has: {available}")
+            raise DataError(f"{self.root}: has no split {name!r}", advice=f"it has: {', '.join(self.splits)}")
         return self.splits[name]
 
     def without(self, keys: Collection[str], problems: tuple[Problem, ...] = ()) -> Self:
         """Return the set without the records of these keys, and with `problems` added."""
-        splits = {
-            name: kept
+        kept = {
+            name: tuple(record for record in records if record.key not in keys)
             for name, records in self.splits.items()
-            if (kept := tuple(record for record in records if record.key not in keys))
         }
-        problems = (*self.problems, *problems)
+        splits, problems = {name: kept[name] for name in kept if kept[name]}, (*self.problems, *problems)
         if "train" not in splits:
             first = f"the first problem: {problems[0]}" if problems else ""
             raise DataError(f"{self.root}: has no usable training image", advice=first)
         return replace(self, splits=splits, problems=problems)
 
     def with_classes(self, classes: tuple[str, ...]) -> Self:
-        """Return the set with its labels renumbered to `classes`.
-
-        Objects of other classes are left out, with a problem; a set that shares no class is an error.
+        """Return the set with its labels renumbered to `classes`. Objects of other classes are left out, with
+        a problem; a set that shares no class is an error.
         """
         unknown = [name for name in self.classes if name not in classes]
         if len(unknown) == len(self.classes):
             message = f"{self.root}: has none of the classes {', '.join(classes)}"
             raise DataError(message, advice=f"it has: {', '.join(self.classes)}")
         numbers = np.array([classes.index(c) if c in classes else -1 for c in self.classes], dtype=np.int64)
-        splits = {
-            name: tuple(_renumber(record, numbers) for record in records)
-            for name, records in self.splits.items()
-        }
+
+        def renumber(record: Record) -> Record:
+            labels = numbers[record.target.labels]
+            return replace(record, target=replace(record.target, labels=labels).select(labels >= 0))
+
+        splits = {name: tuple(map(renumber, records)) for name, records in self.splits.items()}
         problems = self.problems
         if unknown:
             message = f"classes the detector does not know: {', '.join(unknown)}"
             problems += (Problem("unknown-class", str(self.root), message, "left out"),)
         return replace(self, classes=classes, splits=splits, problems=problems)
-
-
-def _renumber(record: Record, numbers: Ints) -> Record:
-    labels = numbers[record.target.labels]
-    known = replace(record.target, labels=labels).select(labels >= 0)
-    return replace(record, target=known)
 
 
 SOURCES: Registry[type[Source]] = Registry("data format", "boxcrew.data.detection.formats")

@@ -106,18 +106,16 @@ def _by_class(labels: Ints, classes: tuple[str, ...]) -> dict[str, int]:
 def advise(
     statistics: Mapping[str, SplitStatistics], classes: tuple[str, ...], *, keeps_shape: bool = False
 ) -> tuple[DatasetAdvice, ...]:
-    """Return advice about a set from the statistics of its splits, the most important first.
-
-    `keeps_shape` says that resizing to the network's input keeps the aspect ratio of objects.
+    """Return advice about a set from the statistics of its splits, the most important first. `keeps_shape`
+    says that resizing to the network's input keeps the aspect ratio of objects.
     """
     train, val = statistics.get("train"), statistics.get("val")
-    advice: list[DatasetAdvice] = []
-    if train is not None:
-        advice += _about_train(train, val, classes)
-    advice += _about_val(train, val)
-    advice += _about_boxes(statistics)
-    advice += _about_image_sizes(statistics, keeps_shape=keeps_shape)
-    return tuple(advice)
+    return (
+        *(_about_train(train, val, classes) if train else ()),
+        *_about_val(train, val),
+        *_about_boxes(statistics),
+        *_about_image_sizes(statistics, keeps_shape=keeps_shape),
+    )
 
 
 def _advice(kind: str, **values: object) -> DatasetAdvice:
@@ -129,23 +127,23 @@ def _about_train(
 ) -> Iterator[DatasetAdvice]:
     boxes = train.boxes_by_class
     val_boxes = val.boxes_by_class if val is not None else dict.fromkeys(classes, 0)
-    rare = sorted((name for name in classes if 0 < boxes[name] < _FEW_BOXES), key=lambda name: boxes[name])
+    rare = sorted((name for name in classes if 0 < boxes[name] < _FEW_BOXES), key=boxes.__getitem__)
     affected = {
         "class-missing-in-train": [name for name in classes if not boxes[name] and val_boxes[name]],
         "unused-class": [name for name in classes if not boxes[name] and not val_boxes[name]],
         "class-missing-in-val": [name for name in classes if boxes[name] and val and not val_boxes[name]],
         "rare-class": [f"{name} ({boxes[name]})" for name in rare],
     }
-    where = "train" if val is None else "train and val"
     for kind, names in affected.items():
         if names:
-            yield _advice(kind, names=_names(names), where=where, few=_FEW_BOXES)
+            more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+            where = "train" if val is None else "train and val"
+            yield _advice(kind, names=", ".join(names[:_MAX_NAMES]) + more, where=where, few=_FEW_BOXES)
     used = [name for name in boxes if boxes[name]]
-    if used:
-        most, least = max(used, key=lambda name: boxes[name]), min(used, key=lambda name: boxes[name])
-        if (ratio := boxes[most] / boxes[least]) > MAX_IMBALANCE:
-            values = {"most": boxes[most], "least": boxes[least], "common": most, "rare": least}
-            yield _advice("imbalance", ratio=ratio, **values)
+    most, least = max(used, key=boxes.__getitem__, default=""), min(used, key=boxes.__getitem__, default="")
+    if used and (ratio := boxes[most] / boxes[least]) > MAX_IMBALANCE:
+        values = {"most": boxes[most], "least": boxes[least], "common": most, "rare": least}
+        yield _advice("imbalance", ratio=ratio, **values)
     share = train.num_empty_images / max(1, train.num_images)
     if share > _EMPTY_SHARE:
         yield _advice("empty-images", empty=train.num_empty_images, total=train.num_images, share=share)
@@ -159,9 +157,7 @@ def _about_val(train: SplitStatistics | None, val: SplitStatistics | None) -> It
         yield _advice("few-val-images", images=counted(val.num_images, "image"), few=_FEW_VAL_IMAGES)
     if train is None:
         return
-    share = val.num_images / (train.num_images + val.num_images)
-    low, high = _VAL_SHARES
-    trouble = ""
+    share, (low, high), trouble = val.num_images / (train.num_images + val.num_images), _VAL_SHARES, ""
     if share > high:
         trouble = f"{share:.0%} of the labels are not trained on. Move some to train"
     elif share < low and _FEW_VAL_IMAGES <= val.num_images < _ENOUGH_VAL_IMAGES:
@@ -202,8 +198,3 @@ def _extremes(sizes: Floats64, values: Floats64, ratio: float) -> str:
         return ""
     nearest = (sizes[np.abs(values - value).argmin()].astype(int).tolist() for value in (low, high))
     return " to ".join(f"{width} x {height}" for width, height in nearest)
-
-
-def _names(names: Sequence[str]) -> str:
-    more = len(names) - _MAX_NAMES
-    return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -58,8 +58,8 @@ def encode_texts(vocabulary: Mapping[str, Any], texts: Sequence[str]) -> Ints:
     """Return the tokens (N, length) for a vocabulary with a length."""
     length = int(vocabulary["length"])
     truncated = [text[:length] for text in texts]
-    encoded = np.full((len(texts), length), PADDING, dtype=np.int64)
     lengths = np.array([len(text) for text in truncated], dtype=np.int64)
+    encoded = np.full((len(texts), length), PADDING, dtype=np.int64)
     encoded[np.arange(length) < lengths[:, None]] = _tokens(vocabulary, "".join(truncated))
     return encoded
 

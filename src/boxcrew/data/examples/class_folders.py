@@ -46,17 +46,13 @@ def outside_problems(
     """Report what is left out because it lies beside the class folders: folders beside the split folders, if
     there are any, and files with one of the suffixes (lower case) whose names are not `ignored`.
     """
-    problems, parents = list[Problem](), [root]
-    if any(folder.split for folder in folders):
-        for folder in _folders_in(root):
-            if split_of_folder(folder.name):
-                parents.append(folder)
-            else:
-                message = "lies in none of the set's split folders"
-                problems.append(Problem("no-split", folder.name, message, "left out"))
+    beside = _folders_in(root) if any(folder.split for folder in folders) else []
+    message = "lies in none of the set's split folders"
+    stray = [folder.name for folder in beside if not split_of_folder(folder.name)]
+    problems = [Problem("no-split", name, message, "left out") for name in stray]
     names = [
         (parent / name).relative_to(root).as_posix()
-        for parent in parents
+        for parent in [root, *(folder for folder in beside if split_of_folder(folder.name))]
         if all(parent != folder.path for folder in folders)
         for name in names_in(parent)
         if suffix_of(name) in suffixes and not name.startswith(".") and not ignored(name)

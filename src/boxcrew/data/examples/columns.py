@@ -44,7 +44,7 @@ def learn_column(name: str, words: Sequence[str]) -> Column | None:
     """Learn the encoding of a column from its training values; None if they are all the same."""
     numbers = _numbers(words)
     usable = _is_usable(numbers)
-    present = ~_among(words, _MISSING_NUMBERS if len({*numbers[usable].tolist()}) > 1 else MISSING)
+    present = ~missing_mask(words, _MISSING_NUMBERS if len({*numbers[usable].tolist()}) > 1 else MISSING)
     if (np.isnan(numbers) & present).sum() <= (1 - _NUMERIC_SHARE) * present.sum():
         values = numbers[usable]
         if not len(values) or values.min() == values.max():
@@ -60,26 +60,17 @@ def learn_column(name: str, words: Sequence[str]) -> Column | None:
     return {"name": name, "categories": sorted(common), "other": other, "missing": any_missing}
 
 
-def missing_mask(words: Sequence[str]) -> Bools:
-    return _among(words, MISSING)
-
-
-def _among(words: Sequence[str], lower_case: frozenset[str]) -> Bools:
-    return np.array([word.lower() in lower_case for word in words], dtype=np.bool_)
+def missing_mask(words: Sequence[str], missing: frozenset[str] = MISSING) -> Bools:
+    return np.array([word.lower() in missing for word in words], dtype=np.bool_)
 
 
 def is_row_index(words: Sequence[str]) -> bool:
     """Return whether the values count the rows: they increase by one, except over a few missing rows."""
-    if len(words) < _FEWEST_INDEXED or not (_steps(words[:_FEWEST_INDEXED]) > 0).all():
-        return False
-    steps = _steps(words)
+    with np.errstate(invalid="ignore"):  # a step beside a value that is no number is NaN
+        if len(words) < _FEWEST_INDEXED or not (np.diff(_numbers(words[:_FEWEST_INDEXED])) > 0).all():
+            return False
+        steps = np.diff(_numbers(words))
     return bool((steps > 0).all() and (steps == 1).mean() >= _INDEXED_SHARE)
-
-
-def _steps(words: Sequence[str]) -> npt.NDArray[np.float64]:
-    """Return the differences of successive values; NaN beside a value that is no number."""
-    with np.errstate(invalid="ignore"):
-        return np.diff(_numbers(words))
 
 
 def num_features(columns: Sequence[Column]) -> int:
@@ -89,11 +80,9 @@ def num_features(columns: Sequence[Column]) -> int:
 def encode_columns(columns: Sequence[Column], words: Mapping[str, Sequence[str]], count: int) -> Floats:
     """Return the features (count, features) of `count` rows, whose `words` are given by column name."""
     encoded = np.zeros((count, num_features(columns)), dtype=np.float32)
-    first = 0
-    for column in columns:
-        width = _width(column)
-        _encode(column, words[column["name"]], encoded[:, first : first + width])
-        first += width
+    ends = np.cumsum([_width(column) for column in columns]).tolist()
+    for column, end in zip(columns, ends, strict=True):
+        _encode(column, words[column["name"]], encoded[:, end - _width(column) : end])
     return encoded
 
 
@@ -113,8 +102,10 @@ def value_problems(table: Table, columns: Sequence[Column]) -> Iterator[Problem]
         has_categories = "categories" in column
         unusable = missing_mask(words) if has_categories else ~_is_usable(_numbers(words))
         if unusable.any():
-            ending = f"; taken as {_stand_in(column)}"
-            yield _value_problem(table, column, unusable, "value-missing", "missing or no numbers", ending)
+            category = "a category of its own" if column.get("missing") else "no category"
+            taken = category if has_categories else f"the mean, {column['mean']:.4g}"
+            complaint, ending = "missing or no numbers", f"; taken as {taken}"
+            yield _value_problem(table, column, unusable, "value-missing", complaint, ending)
         if has_categories and not column["other"]:  # else rare categories share a feature
             known = {*column["categories"]}
             unknown = np.array([word not in known for word in words], dtype=np.bool_) & ~unusable
@@ -126,18 +117,10 @@ def _value_problem(
     table: Table, column: Column, mask: Bools, kind: Kind, complaint: str, ending: str = ""
 ) -> Problem:
     first = table.column(column["name"])[int(np.argmax(mask))]
-    message = (
-        f"column {column['name']!r}: {mask.sum()} of {len(mask)} values are {complaint}"
-        f" (the first: {first!r}){ending}"
-    )
+    values = f"{mask.sum()} of {len(mask)} values are {complaint} (the first: {first!r})"
     action: Action = "repaired" if ending else "noted"
+    message = f"column {column['name']!r}: {values}{ending}"
     return problem_at(table, mask, kind, message, value=first, action=action)
-
-
-def _stand_in(column: Column) -> str:
-    if "categories" not in column:
-        return f"the mean, {column['mean']:.4g}"
-    return "a category of its own" if column["missing"] else "no category"
 
 
 def column_doubts(table: Table, column: Column) -> Iterator[Problem]:
@@ -166,18 +149,15 @@ def column_doubts(table: Table, column: Column) -> Iterator[Problem]:
 
 
 def encode_rows(encoding: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Floats:
-    """Return the features (N, features) of new rows, by the `encoding` of the set that was trained on.
-
-    A row maps column names to words or numbers; absent columns and None are missing values, other columns are
+    """Return the features (N, features) of new rows, by the `encoding` of the set that was trained on. A row
+    maps column names to words or numbers; absent columns and None are missing values, other columns are
     ignored.
     """
-    columns = encoding["columns"]
-    words = {column["name"]: [_word(row.get(column["name"])) for row in rows] for column in columns}
-    return encode_columns(columns, words, len(rows))
-
-
-def _word(value: Any) -> str:
-    return "" if value is None else str(value).strip()
+    words = {}
+    for name in (column["name"] for column in encoding["columns"]):
+        values = [row.get(name) for row in rows]
+        words[name] = ["" if value is None else str(value).strip() for value in values]
+    return encode_columns(encoding["columns"], words, len(rows))
 
 
 def _width(column: Column) -> int:
@@ -220,8 +200,7 @@ def _number(word: str) -> float:
 
 
 def _is_usable(numbers: npt.NDArray[np.float64]) -> Bools:
-    usable: Bools = np.abs(numbers) < _LARGEST  # false for NaN
-    return usable
+    return np.asarray(np.abs(numbers) < _LARGEST)  # false for NaN
 
 
 def are_few(count: int, total: int) -> bool:
@@ -265,9 +244,7 @@ class LabelParser:
     def class_name(self, word: str) -> str:
         """Return the name of a word's class, the same for all spellings of one number."""
         number = self._number(word)
-        if number is None:
-            return word
-        return f"{number:.0f}" if number.is_integer() else repr(number)
+        return word if number is None else f"{number:.0f}" if number.is_integer() else repr(number)
 
     def sort_key(self, name: str) -> tuple[bool, float, str]:
         """Return a key that sorts class names: numbers by value, then words."""

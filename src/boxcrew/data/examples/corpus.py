@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +19,9 @@ VAL_SHARE = 0.1
 
 
 class TextWindows(Examples):
-    """Windows of `length` + 1 tokens: the first `length` are inputs, the last `length` are targets.
-
-    With a stride of `length` no token is a target twice. The very first token is no target, nor are those at
-    the end that do not fill a window: there is no padding, since token 0 is the unknown character.
+    """Windows of `length` + 1 tokens: the first `length` are inputs, the last `length` are targets. With a
+    stride of `length` no token is a target twice. The very first token is no target, nor are those at the end
+    that do not fill a window: there is no padding, since token 0 is the unknown character.
     """
 
     def __init__(self, tokens: Ints, name: str, *, length: int, stride: int) -> None:
@@ -43,51 +42,46 @@ class TextWindows(Examples):
         return Fetched(inputs=inputs, labels=self.labels[chosen], indices=chosen)
 
 
-def open_corpus(root: Path, texts: Mapping[str, str], options: ExampleOptions, *, format: str) -> ExampleSet:
+def open_corpus(
+    root: Path, texts: dict[str, str], options: ExampleOptions, *, format: str, problems: list[Problem]
+) -> ExampleSet:
     """Open running text, given by split. Training windows overlap by half, so that no character is always
     the first. Characters that are not in the training text, or not in `options.encoding`, are unknown.
+    `problems` are those met on reading; more are added.
     """
-    texts, short = _long_enough(root, texts, options.length)
-    texts, made = _hold_out(root, texts, options.length)
-    _require_windows(f"{root}: the text of train", texts["train"], options.length, count=1)
+    length = options.length
+    texts = _divide(root, texts, length, problems)
+    _require_windows(f"{root}: the text of train", texts["train"], length, count=1)
     known = options.encoding if options.encoding and is_running_text(options.encoding) else None
     vocabulary = known or text_vocabulary([texts["train"]])
-    strides = dict.fromkeys(texts, options.length) | {"train": max(1, options.length // 2)}
     splits = {}
     for split in (split for split in SPLITS if split in texts):
         tokens = encode_text(vocabulary, texts[split])
-        splits[split] = TextWindows(tokens, split, length=options.length, stride=strides[split])
-    shape, problems = (options.length + 1,), (*short, *made)
-    return ExampleSet(root, format, "tokens", (), shape, splits, problems=problems, encoding=vocabulary)
+        stride = max(1, length // 2) if split == "train" else length
+        splits[split] = TextWindows(tokens, split, length=length, stride=stride)
+    shape, reported = (length + 1,), tuple(problems)
+    return ExampleSet(root, format, "tokens", (), shape, splits, problems=reported, encoding=vocabulary)
 
 
-def _hold_out(
-    root: Path, texts: Mapping[str, str], length: int
-) -> tuple[dict[str, str], tuple[Problem, ...]]:
-    """Add a validation text if there is none: the end of the training text, at least one window."""
-    if not texts.get("train", "").strip():
+def _divide(root: Path, texts: dict[str, str], length: int, problems: list[Problem]) -> dict[str, str]:
+    """Leave out splits other than training that are shorter than a window. Add a validation text if there is
+    none: the end of the training text, at least one window.
+    """
+    for split in SPLITS[1:]:
+        if split in texts and len(texts[split]) <= length:
+            message = f"has only {len(texts[split])} characters, but length={length} needs {length + 1}"
+            problems.append(Problem("text-short", str(root), message, "left out", at=split))
+            texts = {name: text for name, text in texts.items() if name != split}
+    train = texts.get("train", "")
+    if not train.strip():
         raise DataError(f"{root}: has no text to train on", advice="give a text file that is not empty")
     if "val" in texts:
-        return dict(texts), ()
-    text = texts["train"]
-    _require_windows(f"{root}: the text", text, length, count=2)
-    num_held = max(round(len(text) * VAL_SHARE), length + 1)
-    message = f"has no validation text; the last {num_held} of its {len(text)} characters are held out"
-    problem = Problem("made-split", str(root), message, "noted")
-    return {**texts, "train": text[:-num_held], "val": text[-num_held:]}, (problem,)
-
-
-def _long_enough(
-    root: Path, texts: Mapping[str, str], length: int
-) -> tuple[dict[str, str], tuple[Problem, ...]]:
-    """Leave out splits other than training that are shorter than a window."""
-    others = [split for split in SPLITS if split in texts and split != "train"]
-    short = [split for split in others if len(texts[split]) <= length]
-    problems = []
-    for split in short:
-        message = f"has only {len(texts[split])} characters, but length={length} needs {length + 1}"
-        problems.append(Problem("text-short", str(root), message, "left out", at=split))
-    return {split: text for split, text in texts.items() if split not in short}, tuple(problems)
+        return texts
+    _require_windows(f"{root}: the text", train, length, count=2)
+    num_held = max(round(len(train) * VAL_SHARE), length + 1)
+    message = f"has no validation text; the last {num_held} of its {len(train)} characters are held out"
+    problems.append(Problem("made-split", str(root), message, "noted"))
+    return {**texts, "train": train[:-num_held], "val": train[-num_held:]}
 
 
 def _require_windows(subject: str, text: str, length: int, *, count: int) -> None:

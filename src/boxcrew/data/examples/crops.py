@@ -93,26 +93,18 @@ class CropList(list[ImageCrops]):
 
 
 def crop_image(reader: ImageReader, crops: ImageCrops, shape: Shape) -> Pixels:
-    """Return all crops of an image, (M, *shape). Raises `DataError` if the image cannot be read.
-
-    The scale at which the image is decoded depends on all of its crops, so a crop has the same pixels
+    """Return all crops of an image, (M, *shape), or raise `DataError` if it cannot be read. It is decoded at
+    the largest reduction at which none of its crops has to be enlarged, so a crop has the same pixels
     whichever others are requested with it.
     """
-    image = reader.read(crops.record, reduction=_reduction(crops.boxes, shape))
-    height, width = image.shape[:2]
-    scale = np.array([width / crops.record.width, height / crops.record.height])
+    width, height = (crops.boxes[:, 2:] - crops.boxes[:, :2]).min(axis=0).tolist()
+    reductions = (by for by in (8, 4, 2) if height >= by * shape[0] and width >= by * shape[1])
+    image = reader.read(crops.record, reduction=next(reductions, 1))
+    scale = np.array([image.shape[1] / crops.record.width, image.shape[0] / crops.record.height])
     starts = np.floor(crops.boxes[:, :2] * scale).astype(np.int64).tolist()
     ends = np.ceil(crops.boxes[:, 2:] * scale).astype(np.int64).tolist()
-    pixels = np.empty((len(crops.boxes), *shape), dtype=np.uint8)
-    for index, ((x0, y0), (x1, y1)) in enumerate(zip(starts, ends, strict=True)):
-        pixels[index] = resize_to(image[y0:y1, x0:x1], shape)
-    return pixels
-
-
-def _reduction(boxes: Ints, shape: Shape) -> int:
-    """Return the largest reduction at which no crop has to be enlarged."""
-    width, height = (boxes[:, 2:] - boxes[:, :2]).min(axis=0).tolist()
-    return next((by for by in (8, 4, 2) if height >= by * shape[0] and width >= by * shape[1]), 1)
+    corners = zip(starts, ends, strict=True)
+    return np.stack([resize_to(image[y0:y1, x0:x1], shape) for (x0, y0), (x1, y1) in corners])
 
 
 def read_crops(
@@ -120,8 +112,8 @@ def read_crops(
 ) -> tuple[InMemory, tuple[str, ...]]:
     """Read the crops of all images, and return them with a message for each image that cannot be read."""
     counts = np.array([len(crops.labels) for crops in images], dtype=np.int64)
-    ends = np.cumsum(counts).tolist()
-    inputs = np.empty((int(counts.sum()), *shape), dtype=np.uint8)
+    labels = CropList(images).labels
+    inputs = np.empty((len(labels), *shape), dtype=np.uint8)
 
     def read(crops: ImageCrops, end: int) -> str:
         try:
@@ -131,13 +123,10 @@ def read_crops(
         return ""
 
     with ThreadPoolExecutor(max_workers=workers) as pool:
-        failures = list(pool.map(read, images, ends))
-    keys = [key for crops, failure in zip(images, failures, strict=True) if not failure for key in crops.keys]
-    labels, skipped = CropList(images).labels, tuple(filter(None, failures))
-    if skipped:
-        readable = np.repeat(np.array([not failure for failure in failures]), counts)
-        inputs, labels = inputs[readable], labels[readable]
-    return InMemory(inputs, labels, keys), skipped
+        failures = list(pool.map(read, images, np.cumsum(counts).tolist()))
+    readable = np.repeat([not failure for failure in failures], counts)
+    samples = InMemory(inputs, labels, [key for crops in images for key in crops.keys])
+    return samples.select(readable), tuple(filter(None, failures))
 
 
 class LazyCrops(Examples):
@@ -149,9 +138,7 @@ class LazyCrops(Examples):
         self, images: ImageReader, cuts: Sequence[ImageCrops], shape: Shape, *, budget: int = 0
     ) -> None:
         self.labels = CropList(cuts).labels
-        self._images = images
-        self._cuts = cuts
-        self._shape = shape
+        self._images, self._cuts, self._shape = images, cuts, shape
         counts = np.array([len(cut.labels) for cut in cuts], dtype=np.int64)
         self._owners = np.repeat(np.arange(len(cuts)), counts)  # (N,) the cut of each example
         self._firsts = np.cumsum(counts) - counts  # (len(cuts),) the first example of each cut
@@ -184,18 +171,14 @@ class LazyCrops(Examples):
         for owner in dict.fromkeys(owners.tolist()):
             rows = missing[owners == owner]
             try:
-                crops = self._read(owner)
+                crops = crop_image(self._images, self._cuts[owner], self._shape)
             except DataError as error:
                 skipped.append(error.message)
                 continue
+            # All crops of the image are cached: reading the image is what takes the time.
+            self._cache.put(int(self._firsts[owner]), crops)
             inputs[rows] = crops[chosen[rows] - self._firsts[owner]]
             readable[rows] = True
         if skipped:
             inputs, chosen = inputs[readable], chosen[readable]
         return Fetched(inputs=inputs, labels=self.labels[chosen], indices=chosen, skipped=tuple(skipped))
-
-    def _read(self, owner: int) -> Pixels:
-        """Return all crops of one image, and cache them: reading the image is what takes the time."""
-        crops = crop_image(self._images, self._cuts[owner], self._shape)
-        self._cache.put(int(self._firsts[owner]), crops)
-        return crops

@@ -79,8 +79,7 @@ class Relabelled(Examples):
 
     def __init__(self, examples: Examples, labels: Ints, chosen: Ints | None = None) -> None:
         """Take the samples `chosen` (increasing indices into `examples`), or all if None."""
-        self._examples = examples
-        self.labels = labels
+        self._examples, self.labels = examples, labels
         self._chosen = np.arange(len(examples)) if chosen is None else chosen
         assert len(self._chosen) == len(labels)
 
@@ -110,9 +109,7 @@ class InMemory(Examples):
     def __init__(self, inputs: Array, labels: Ints, keys: Sequence[str] | str) -> None:
         """Name the samples by `keys`, or by one prefix and their index."""
         assert len(inputs) == len(labels)
-        self.inputs = inputs
-        self.labels = labels
-        self.keys = keys
+        self.inputs, self.labels, self.keys = inputs, labels, keys
 
     def key(self, index: int) -> str:
         return f"{self.keys}[{index}]" if isinstance(self.keys, str) else self.keys[index]
@@ -149,11 +146,8 @@ class ConcatExamples(Examples):
         chosen = np.asarray(indices, dtype=np.int64)
         assert (np.diff(chosen) > 0).all(), "indices must increase"
         groups = np.split(chosen, np.searchsorted(chosen, self._starts[1:-1]))
-        fetched = [
-            (start, examples.fetch(group - start))
-            for start, examples, group in zip(self._starts.tolist(), self._splits, groups, strict=False)
-            if len(group)
-        ]
+        triples = zip(self._starts.tolist(), self._splits, groups, strict=False)
+        fetched = [(start, split.fetch(group - start)) for start, split, group in triples if len(group)]
         return Fetched(
             inputs=np.concatenate([part.inputs for _, part in fetched]),
             labels=np.concatenate([part.labels for _, part in fetched]),
@@ -211,18 +205,13 @@ class ExampleSet:
 
     def report(self) -> dict[str, Any]:
         """Return the contents of the data report, as JSON values."""
-        return {
-            "root": str(self.root),
-            "format": self.format,
-            "kind": self.kind,
-            "shape": list(self.shape),
-            "classes": list(self.classes),
-            "splits": {
-                name: {"examples": len(examples), "by_class": self.counts(examples)}
-                for name, examples in self.splits.items()
-            },
-            "problems": [problem.to_json() for problem in self.problems],
+        splits = {
+            name: {"examples": len(examples), "by_class": self.counts(examples)}
+            for name, examples in self.splits.items()
         }
+        what = {"root": str(self.root), "format": self.format, "kind": self.kind, "shape": list(self.shape)}
+        problems = [problem.to_json() for problem in self.problems]
+        return {**what, "classes": list(self.classes), "splits": splits, "problems": problems}
 
 
 class ExampleFormat(Format):

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
 from pathlib import Path
-from typing import NamedTuple, Protocol, Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -35,22 +35,19 @@ Samples = TypeVar("Samples", bound=LabelledSamples)
 
 def unusable_split(split: str, file: Path, message: str, kind: Kind, *, count: int = 1) -> Problem:
     """Report a split that is left out because of `file`. `message` may begin with the file's path."""
-    message = message.removeprefix(f"{file}: ")
-    return Problem(kind, file.name, message, "left out", at=split, count=count)
+    return Problem(kind, file.name, message.removeprefix(f"{file}: "), "left out", at=split, count=count)
 
 
 def hold_out_mask(keys: Sequence[str], labels: Ints, *, seed: int, share: float = VAL_SHARE) -> Bools:
-    """Return a mask (N,) of the samples to hold out for validation.
-
-    It depends only on keys, labels and seed, and one sample more or less hardly changes it. Samples with the
-    same key stay together, and every class keeps at least one for training, so the mask may be all false.
+    """Return a mask (N,) of the samples to hold out for validation. It depends only on keys, labels and seed,
+    and one sample more or less hardly changes it. Samples with the same key stay together, and every class
+    keeps at least one for training, so the mask may be all false.
     """
     groups: dict[str, list[int]] = defaultdict(list)
     for index, key in enumerate(keys):
         groups[key].append(index)
     classes = labels.tolist()
-    remaining, num_held = Counter(classes), 0
-    mask = np.zeros(len(keys), dtype=np.bool_)
+    remaining, num_held, mask = Counter(classes), 0, np.zeros(len(keys), dtype=np.bool_)
     for key in sorted(groups, key=lambda key: seeded_draw(seed, key)):
         if num_held >= max(1, round(len(keys) * share)):
             break
@@ -66,28 +63,24 @@ def hold_out(
     root: Path,
     splits: Mapping[str, Samples],
     keys: Callable[[Samples], Sequence[str]],
+    problems: list[Problem],
     *,
     seed: int,
     share: float = VAL_SHARE,
-) -> tuple[dict[str, Samples], tuple[Problem, ...]]:
-    """Move training samples, chosen by `hold_out_mask`, to a validation split if there is none."""
+) -> dict[str, Samples]:
+    """Move training samples, chosen by `hold_out_mask`, to a validation split if there is none, and add that
+    to `problems`.
+    """
     train = splits.get("train")
     if train is None or not len(train) or "val" in splits:
-        return dict(splits), ()
+        return dict(splits)
     mask = hold_out_mask(keys(train), train.labels, seed=seed, share=share)
     if not mask.any():
-        return dict(splits), ()
+        return dict(splits)
     held = f"{mask.sum()} of its {len(mask)} training examples"
     message = f"has no validation split; {held} are held out (seed {seed})"
-    divided = {"train": train.select(~mask), "val": train.select(mask)}
-    return {**splits, **divided}, (Problem("made-split", str(root), message, "noted"),)
-
-
-class ResolvedClasses(NamedTuple):
-    """The classes that have training samples, and the problem that others have none, if so."""
-
-    classes: tuple[str, ...]
-    problems: tuple[Problem, ...]
+    problems.append(Problem("made-split", str(root), message, "noted"))
+    return {**splits, "train": train.select(~mask), "val": train.select(mask)}
 
 
 def resolve_splits(
@@ -97,12 +90,11 @@ def resolve_splits(
     problems: Sequence[Problem],
     *,
     eval_only: bool = False,
-) -> tuple[ResolvedClasses, dict[str, Samples]]:
-    """Keep the classes of `names` that training has samples of, and return them with the relabeled splits
-    that are not empty, in their usual order. Labels are indices into `names`.
-
-    With `eval_only` the samples of any split count, because another set was trained on. Raises `DataError`
-    with the first of `problems` if no class is left.
+) -> tuple[tuple[str, ...], dict[str, Samples], list[Problem]]:
+    """Return the classes of `names` that training has samples of, the relabeled splits that are not empty, in
+    their usual order, and the problem that other classes have no samples, if so. Labels are indices into
+    `names`. With `eval_only` the samples of any split count, because another set was trained on. Raises
+    `DataError` with the first of `problems` if no class is left.
     """
     labels = {split: splits[split].labels for split in SPLITS if split in splits}
     counts = {split: np.bincount(indices, minlength=len(names)) for split, indices in labels.items()}
@@ -117,21 +109,18 @@ def resolve_splits(
         kept = splits[split].select(numbers[indices] >= 0)
         if len(kept):
             relabeled[split] = kept.with_labels(numbers[kept.labels])
-    absent = tuple(compress(names, ~trained))
-    num_lost = sum(int(count[~trained].sum()) for count in counts.values())
-    lacking = (_absent_classes(root, absent, num_lost),) if absent else ()
-    return ResolvedClasses(tuple(compress(names, trained)), lacking), relabeled
+    absent: list[Problem] = []
+    if not trained.all():
+        num_lost = sum(int(count[~trained].sum()) for count in counts.values())
+        listed = ", ".join(compress(names, ~trained))
+        action: Action = "left out" if num_lost else "noted"
+        lost = f"; {num_lost} of other splits are left out" if num_lost else ""
+        message = f"training has no example of {listed}{lost}"
+        absent.append(Problem("class-empty", str(root), message, action, value=listed))
+    return tuple(compress(names, trained)), relabeled, absent
 
 
 def first_problem(problems: Sequence[Problem]) -> str:
     """Return the first problem that left something out, as advice; empty if there is none."""
     lost = [problem for problem in problems if problem.action == "left out"]
     return f"the first of {len(lost)} problems: {lost[0]}" if lost else ""
-
-
-def _absent_classes(root: Path, absent: Sequence[str], num_lost: int) -> Problem:
-    action: Action = "left out" if num_lost else "noted"
-    names = ", ".join(absent)
-    lost = f"; {num_lost} of other splits are left out" if num_lost else ""
-    message = f"training has no example of {names}{lost}"
-    return Problem("class-empty", str(root), message, action, value=names)

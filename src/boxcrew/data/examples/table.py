@@ -69,16 +69,14 @@ def problem_at(
 
 
 def read_table(file: Path) -> tuple[Table, list[Problem]]:
-    """Read a CSV file, and report rows of another length than the header, which are left out.
-
-    The separator is the comma, semicolon or tab that the header has most of. Unless it is the comma, numbers
-    may have decimal commas: 3,94 is read as 3.94. Empty lines are skipped.
+    """Read a CSV file, and report rows of another length than the header, which are left out. The separator
+    is the comma, semicolon or tab that the header has most of. Unless it is the comma, numbers may have
+    decimal commas: 3,94 is read as 3.94. Empty lines are skipped.
     """
     text = read_utf8(file)
     header = _QUOTED.sub("", text.lstrip()[:_LONGEST_HEADER]).split("\n", 1)[0]
     separator = max(_SEPARATORS, key=header.count)
-    rows, lines, problems = [], [], []
-    names: list[str] = []
+    rows, lines, problems, names = [], [], list[Problem](), list[str]()
     for line, row in _rows(file, text, separator):
         if not names:
             names = row
@@ -136,24 +134,18 @@ def _check_names(file: Path, names: Sequence[str], rows: Sequence[Sequence[str]]
 
 
 def _are_data(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether the first line is a row of data.
-
-    It is if one of its names is a fraction or negative. It also is if half of the names are numbers, or those
-    of all numeric columns are, unless the numbers increase as column names do.
+    """Return whether the first line is a row of data. It is if one of its names is a fraction or negative. It
+    also is if half of the names are numbers, or those of all numeric columns are, unless the numbers increase
+    as column names do.
     """
     indices = [index for index, name in enumerate(names) if number_of(name) is not None]
     numbers = [float(names[index]) for index in indices]
     if not all(number.is_integer() and number >= 0 for number in numbers):
         return True
-    if not numbers or _increase(numbers):
+    # Numbers may be column names: years, or those of exported frames, from 0 or 1 on.
+    may_be_names = all(before < after for before, after in pairwise(numbers))
+    if not numbers or (may_be_names if len(numbers) > 1 else numbers[0] in {0, 1}):
         return False
     counts = [sum(number_of(row[index]) is not None for row in rows) for index in range(len(names))]
     numeric = {index for index, count in enumerate(counts) if count > len(rows) / 2}
     return len(numbers) >= len(names) / 2 or (bool(numeric) and numeric <= {*indices})
-
-
-def _increase(numbers: Sequence[float]) -> bool:
-    """Return whether numbers may be column names: years, or those of exported frames, from 0 or 1 on."""
-    if len(numbers) == 1:
-        return numbers[0] in {0, 1}
-    return all(before < after for before, after in pairwise(numbers))

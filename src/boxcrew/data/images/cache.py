@@ -28,7 +28,6 @@ _Key = int | slice | Ints | tuple[int, int]
 class ImageCache:
     """Reads through to `images` and keeps the images that fit into `budget` bytes; others are read each time.
     An image read at one reduction is not used for another: pixels are the same with and without a cache.
-
     A process that is not forked gets the reader without the cache.
     """
 
@@ -83,9 +82,8 @@ class ImageCache:
 
 
 class SampleCache:
-    """Keeps the samples 0..count-1 of a split, which have one shape; others are not kept.
-
-    A process that is not forked gets an empty cache.
+    """Keeps the samples 0..count-1 of a split, which have one shape. A process that is not forked gets an
+    empty cache.
     """
 
     def __init__(self, shape: tuple[int, ...], count: int) -> None:
@@ -101,10 +99,9 @@ class SampleCache:
 
     def has(self, indices: Ints) -> Bools:
         """Return (n,) whether the samples with these indices are in the cache."""
-        cached = np.zeros(len(indices), dtype=np.bool_)
-        inside = np.flatnonzero(indices < self.count)
-        if len(inside):
-            cached[inside] = self._index.get(indices[inside])
+        cached = indices < self.count
+        if cached.any():
+            cached[cached] = self._index.get(indices[cached])
         return cached
 
     def get(self, indices: Ints) -> Pixels:
@@ -120,9 +117,8 @@ class SampleCache:
 
 
 class _Index:
-    """A shared array that says which pixels have been written; all entries begin as zeros.
-
-    Also reading takes the lock: an entry must not be seen before the pixels that were written ahead of it.
+    """A shared array that says which pixels have been written; all entries begin as zeros. Also reading takes
+    the lock: an entry must not be seen before the pixels that were written ahead of it.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:

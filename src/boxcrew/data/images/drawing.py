@@ -25,7 +25,6 @@ _LIGHTNESS = (72.0, 45.0, 86.0, 58.0)  # of further classes, in rotation: not ev
 _GOLDEN_ANGLE = 137.508  # degrees: successive hues stay far apart however many there are
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
 _CELL = 640  # longest side of a cell of a sheet, in pixels
-_SMALLEST_SCALE = 0.35  # of the font: smaller letters are not readable
 
 
 @lru_cache(maxsize=1024)
@@ -49,7 +48,6 @@ def draw_boxes(
     scores: npt.ArrayLike | None = None,
 ) -> Image:
     """Return a copy of `image` with boxes (N, 4) in its pixels, each with a tag of its class name and score.
-
     Lines lie inside their boxes, and their width grows with the image. The best detections are drawn last;
     without scores, the smallest boxes.
     """
@@ -63,8 +61,7 @@ def draw_boxes(
         values = np.asarray(scores, dtype=np.float32).reshape(-1)
         names = [f"{name}  {score:.2f}" for name, score in zip(names, values, strict=True)]
         order = np.argsort(values, kind="stable")
-    pen = _Pen.for_image(image)
-    canvas = np.ascontiguousarray(image).copy()
+    pen, canvas = _Pen.for_image(image), np.ascontiguousarray(image).copy()
     for i in order:
         _draw_frame(canvas, corners[i], class_colour(numbers[i]), pen.width)
     tags = _choose_tags(canvas, [(corners[i], names[i]) for i in order[::-1]], pen)[::-1]
@@ -74,17 +71,15 @@ def draw_boxes(
 
 
 def grid(images: Sequence[Image], *, columns: int, gap: int) -> Image:
-    """Return a white sheet with the images row by row, `gap` pixels apart and around.
-
-    Every cell has the median width and height of the images, at most 640 pixels a side; images of
-    another size are scaled to fit and centered.
+    """Return a white sheet with the images row by row, `gap` pixels apart and around. Every cell has the
+    median width and height of the images, at most 640 pixels a side; images of another size are scaled to
+    fit and centered.
     """
     height, width = np.median([image.shape[:2] for image in images], axis=0).tolist()
     shrink = min(1.0, _CELL / max(width, height))
     width, height = round(width * shrink), round(height * shrink)
     rows = -(-len(images) // columns)
-    size = (rows * (height + gap) + gap, columns * (width + gap) + gap, 3)
-    sheet = np.full(size, 255, dtype=np.uint8)
+    sheet = np.full((rows * (height + gap) + gap, columns * (width + gap) + gap, 3), 255, dtype=np.uint8)
     for i, image in enumerate(images):
         top, left = gap + (i // columns) * (height + gap), gap + (i % columns) * (width + gap)
         sheet[top : top + height, left : left + width] = _letterbox(image, width, height)
@@ -103,22 +98,16 @@ class _Pen:
     @classmethod
     def for_image(cls, image: Image) -> _Pen:
         side = (image.shape[0] * image.shape[1]) ** 0.5
-        scale = max(_SMALLEST_SCALE, 0.30 + side / 2600)
-        return cls(
-            width=max(1, round(side / 190)),
-            scale=scale,
-            stroke=max(1, round(scale * 1.3)),
-            margin=max(1, round(scale * 7)),
-        )
+        scale = max(0.35, 0.30 + side / 2600)  # smaller letters are not readable
+        width, stroke, margin = (max(1, round(size)) for size in (side / 190, scale * 1.3, scale * 7))
+        return cls(width=width, scale=scale, stroke=stroke, margin=margin)
 
 
 def _draw_frame(canvas: Image, box: Floats, colour: Colour, width: int) -> None:
     left, top, right, bottom = _pixels(box, canvas)
-    inner = min(width, max(1, (right - left) // 2)), min(width, max(1, (bottom - top) // 2))
-    canvas[top : top + inner[1], left:right] = colour
-    canvas[bottom - inner[1] : bottom, left:right] = colour
-    canvas[top:bottom, left : left + inner[0]] = colour
-    canvas[top:bottom, right - inner[0] : right] = colour
+    x, y = (min(width, max(1, side // 2)) for side in (right - left, bottom - top))
+    canvas[top : top + y, left:right] = canvas[bottom - y : bottom, left:right] = colour
+    canvas[top:bottom, left : left + x] = canvas[top:bottom, right - x : right] = colour
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,10 +121,9 @@ class _Tag:
     height: int
 
     def overlaps(self, other: _Tag) -> bool:
-        return (
-            abs(2 * (self.left - other.left) + self.width - other.width) < self.width + other.width
-            and abs(2 * (self.top - other.top) + self.height - other.height) < self.height + other.height
-        )
+        across = abs(2 * (self.left - other.left) + self.width - other.width)
+        down = abs(2 * (self.top - other.top) + self.height - other.height)
+        return across < self.width + other.width and down < self.height + other.height
 
 
 def _choose_tags(canvas: Image, named: Sequence[tuple[Floats, str]], pen: _Pen) -> list[_Tag]:
@@ -162,11 +150,12 @@ def _choices(canvas: Image, box: Floats, name: str, pen: _Pen) -> list[_Tag]:
 
 
 def _draw_tag(canvas: Image, tag: _Tag, colour: Colour, pen: _Pen) -> None:
-    area = canvas[tag.top : tag.top + tag.height, tag.left : tag.left + tag.width]
-    area[:] = colour
+    canvas[tag.top : tag.top + tag.height, tag.left : tag.left + tag.width] = colour
     descent = cv2.getTextSize("g", _FONT, pen.scale, pen.stroke)[1]
     origin = (tag.left + pen.margin, tag.top + tag.height - descent - pen.margin // 2)
-    ink = (0, 0, 0) if _luminance(colour) > 0.18 else (255, 255, 255)
+    # The relative luminance, 0..1: above 0.18 black has more contrast than white (WCAG 2).
+    red, green, blue = ((value / 255) ** 2.2 for value in colour)
+    ink = (0, 0, 0) if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.18 else (255, 255, 255)
     cv2.putText(canvas, tag.text, origin, _FONT, pen.scale, ink, pen.stroke, cv2.LINE_AA)
 
 
@@ -187,18 +176,11 @@ def _pixels(box: Floats, canvas: Image) -> tuple[int, int, int, int]:
     return left, top, max(left + 1, min(right, wide)), max(top + 1, min(bottom, high))
 
 
-def _luminance(colour: Colour) -> float:
-    """Return the relative luminance, 0..1; above 0.18 black has more contrast than white (WCAG 2)."""
-    red, green, blue = ((value / 255) ** 2.2 for value in colour)
-    return float(0.2126 * red + 0.7152 * green + 0.0722 * blue)
-
-
 def _letterbox(image: Image, width: int, height: int) -> Image:
     scale = min(width / image.shape[1], height / image.shape[0])
     size = max(1, round(image.shape[1] * scale)), max(1, round(image.shape[0] * scale))
     if size != (image.shape[1], image.shape[0]):
-        method = cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC
-        image = cv2.resize(image, size, interpolation=method)
+        image = cv2.resize(image, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC)
     cell = np.full((height, width, 3), 238, dtype=np.uint8)
     left, top = (width - size[0]) // 2, (height - size[1]) // 2
     cell[top : top + size[1], left : left + size[0]] = image

@@ -22,7 +22,6 @@ TAIL_BYTES = 1024
 
 _SOI, _EOI, _SOS, _DQT, _DHT, _DRI, _COM = 0xD8, 0xD9, 0xDA, 0xDB, 0xC4, 0xDD, 0xFE
 _BASELINE, _EXTENDED, _PROGRESSIVE = 0xC0, 0xC1, 0xC2
-_FRAMES = frozenset({_BASELINE, _EXTENDED, _PROGRESSIVE})
 _RESTARTS, _APPS = range(0xD0, 0xD8), range(0xE0, 0xF0)
 _APP1, _APP2 = 0xE1, 0xE2
 _SAMPLINGS = frozenset({(1, 1), (2, 1), (1, 2), (2, 2), (4, 1)})  # of luma; chroma has 1 x 1
@@ -111,11 +110,10 @@ class _Parser:
         return JpegHeader(*self.size, self.orientation or 1)
 
     def _marker(self) -> int:
-        position = self.position
-        if self.data[position] != 0xFF:
+        if self.data[self.position] != 0xFF:
             raise _UnusualError
-        self.position = position + 2
-        return self.data[position + 1]
+        self.position += 2
+        return self.data[self.position - 1]
 
     def _segment(self, marker: int) -> None:
         start, data = self.position, self.data
@@ -130,7 +128,7 @@ class _Parser:
             self.quantization |= _quantization_tables(body)
         elif marker in _APPS:
             self._application(marker, body)
-        elif marker in _FRAMES:
+        elif marker in {_BASELINE, _EXTENDED, _PROGRESSIVE}:
             self._frame(marker, body)
         elif marker == _SOS:
             self._scan(body)
@@ -139,18 +137,16 @@ class _Parser:
 
     def _application(self, marker: int, body: bytes) -> None:
         _require(ok=not (marker == _APP2 and body.startswith(b"MPF\0")))  # several images in one file
-        if marker != _APP1:
-            return
-        if body.startswith(b"Exif\0\0"):
+        if marker == _APP1 and body.startswith(b"Exif\0\0"):
             _require(ok=self.orientation is None)
             self.orientation = _exif_orientation(body[6:])
-        else:
+        elif marker == _APP1:
             _require(ok=b"Orientation" not in body)  # in XMP
 
     def _frame(self, marker: int, body: bytes) -> None:
         precision, height, width, count = struct.unpack_from(">BHHB", body)
-        _require(ok=not self.frame and precision == 8 and width * height > 0 and count in {1, 3})
-        _require(ok=len(body) == 6 + 3 * count)
+        _require(ok=not self.frame and precision == 8 and width * height > 0)
+        _require(ok=count in {1, 3} and len(body) == 6 + 3 * count)
         components = [body[6 + 3 * i : 9 + 3 * i] for i in range(count)]
         samplings = [(component[1] >> 4, component[1] & 15) for component in components]
         _require(ok=samplings[0] in _SAMPLINGS and all(s == (1, 1) for s in samplings[1:]))

@@ -13,8 +13,8 @@ from typing import IO
 
 import cv2
 import numpy as np
+from PIL import ExifTags, UnidentifiedImageError
 from PIL import Image as Pillow
-from PIL import UnidentifiedImageError
 
 from boxcrew.core.errors import DataError, UsageError
 from boxcrew.core.types import Image
@@ -27,14 +27,12 @@ MAX_PIXELS = 100_000_000
 IMAGE_SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
 """The suffixes of the files that are images of a folder, in lower case."""
 
-_ORIENTATION = 0x0112  # the EXIF tag; 1 is upright, 5 to 8 swap width and height
 _OPENCV_FORMATS = frozenset({"JPEG", "MPO", "PNG", "WEBP", "BMP"})
 _ENDINGS = {"JPEG": b"\xff\xd9", "MPO": b"\xff\xd9", "PNG": b"IEND"}
+_STARTS_AND_ENDS = ((b"\xff\xd8", _ENDINGS["JPEG"]), (b"\x89PNG", _ENDINGS["PNG"]))
 _REDUCED = {1: cv2.IMREAD_COLOR} | {by: getattr(cv2, f"IMREAD_REDUCED_COLOR_{by}") for by in (2, 4, 8)}
 _HEAD_BYTES = (4096, 65536)  # the first is enough for most JPEGs, the second if they have a preview
 _READ_ONLY = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # O_BINARY exists on Windows only
-_SIXTEEN_BIT_MODES = frozenset({"I;16", "I;16L", "I;16B"})
-_UNSUPPORTED_MODES = frozenset({"I", "F"})  # without a known range
 DECODING_FAULTS = (
     OSError, SyntaxError, ValueError, EOFError, IndexError, TypeError, struct.error, zlib.error,
 )  # fmt: skip
@@ -62,11 +60,9 @@ class Header:
 def read_image(path: Path, *, reduction: int = 1) -> Image:
     """Return the first frame. Transparency is blended with white, 16 bits are scaled to 8. With a `reduction`
     of 2, 4 or 8 an ordinary JPEG is decoded with its sides divided by it, rounded up, which is several times
-    as fast; other images are returned in full size.
-
-    Ordinary images are decoded by OpenCV, which is faster; Pillow decodes the rest, and reports why an
-    image cannot be decoded. A JPEG whose data is corrupt but complete is decoded as far as possible, as by
-    every library.
+    as fast; other images are returned in full size. Ordinary images are decoded by OpenCV, which is faster;
+    Pillow decodes the rest, and reports why an image cannot be decoded. A JPEG whose data is corrupt but
+    complete is decoded as far as possible, as by every library.
     """
     return _decode(path, _read(path), reduction=reduction)
 
@@ -101,13 +97,10 @@ def verify_image(path: Path) -> None:
         header = verify_jpeg_ends(*_read_ends(path))
     except OSError as error:
         raise _unreadable(path, error) from error
-    if header is None:
-        data = _read(path)
-        header = verify_jpeg(data)
-        if header is None:
-            _decode(path, data)
-            return
-    _header(path, (header.width, header.height), header.orientation)
+    if header or (header := verify_jpeg(data := _read(path))):
+        _header(path, (header.width, header.height), header.orientation)
+    else:
+        _decode(path, data)
 
 
 def _read_ends(path: Path) -> tuple[bytes, bytes, int]:
@@ -157,8 +150,7 @@ def _decode(path: Path, data: bytes, *, reduction: int = 1) -> Image:
     if ordinary is not None:  # Pillow need not look at it
         stored = (ordinary.width, ordinary.height)
         _header(path, stored, ordinary.orientation)
-        reducible = _can_be_reduced(stored, ordinary.orientation, reduction)
-        pixels = _imdecode(data, stored, reduction if reducible else 1)
+        pixels = _imdecode(data, stored, ordinary.orientation, reduction)
         if pixels is not None:
             return _upright(pixels, ordinary.orientation)
     try:
@@ -168,15 +160,10 @@ def _decode(path: Path, data: bytes, *, reduction: int = 1) -> Image:
                 pixels = _decode_with_pillow(path, file)
             return _upright(pixels, _orientation(file))
     except ImageError as error:
-        if error.kind == "unreadable-image" and _is_truncated(data):
+        end = next((end for start, end in _STARTS_AND_ENDS if data.startswith(start)), b"")
+        if error.kind == "unreadable-image" and end not in data[-TAIL_BYTES:]:
             raise ImageError(error.message, kind="truncated-image", advice=error.advice) from error
         raise
-
-
-def _is_truncated(data: bytes) -> bool:
-    """Return whether data begins like a JPEG or PNG file, but does not end like one."""
-    starts = {b"\xff\xd8": _ENDINGS["JPEG"], b"\x89PNG": _ENDINGS["PNG"]}
-    return any(data.startswith(start) and end not in data[-TAIL_BYTES:] for start, end in starts.items())
 
 
 def write_image(path: Path, image: Image, *, quality: int = 95) -> None:
@@ -204,12 +191,11 @@ def _open(path: Path, file: Path | IO[bytes]) -> Pillow.Image:
 
 
 def _orientation(file: Pillow.Image) -> int:
-    if file.format == "TIFF":
-        return 1  # Pillow returns size and pixels of these upright
-    if file.format == "PNG" and "exif" not in file.info:
-        return 1  # Pillow would decode the image to search for EXIF data behind it
+    # Pillow returns TIFFs upright; of a PNG it would decode all to search for EXIF data behind it.
+    if file.format == "TIFF" or (file.format == "PNG" and "exif" not in file.info):
+        return 1
     try:
-        orientation = file.getexif().get(_ORIENTATION, 1)
+        orientation = file.getexif().get(ExifTags.Base.Orientation, 1)
     except DECODING_FAULTS:
         return 1  # broken EXIF data is ignored
     return orientation if orientation in range(1, 9) else 1
@@ -223,34 +209,29 @@ def _decode_with_opencv(file: Pillow.Image, data: bytes, reduction: int) -> Imag
     # Some versions of OpenCV decode a truncated file to a half gray image, and its libraries print to stderr.
     if animated or _ENDINGS.get(str(file.format), b"") not in data[-TAIL_BYTES:]:
         return None
-    if file.format != "JPEG" or not _can_be_reduced(file.size, _orientation(file), reduction):
-        reduction = 1  # OpenCV would decode all of another kind of file, then skip pixels
-    return _imdecode(data, file.size, reduction)
+    # OpenCV would decode all of another kind of file, then skip pixels.
+    return _imdecode(data, file.size, _orientation(file), reduction if file.format == "JPEG" else 1)
 
 
-def _can_be_reduced(size: tuple[int, int], orientation: int, reduction: int) -> bool:
-    """Return False for a rotated JPEG whose partial block would come first and shift the others."""
-    return orientation == 1 or all(side % reduction == 0 for side in size)
-
-
-def _imdecode(data: bytes, size: tuple[int, int], reduction: int) -> Image | None:
+def _imdecode(data: bytes, size: tuple[int, int], orientation: int, reduction: int) -> Image | None:
     """Decode to `size` (width, height) as stored, divided by `reduction`; None if OpenCV cannot."""
+    if orientation != 1 and any(side % reduction for side in size):
+        reduction = 1  # the partial block of a rotated JPEG would come first and shift the others
     flags = _REDUCED[reduction] | cv2.IMREAD_IGNORE_ORIENTATION
     decoded = cv2.imdecode(np.frombuffer(data, dtype=np.uint8), flags)
     width, height = (-(-side // reduction) for side in size)
     if decoded is None or decoded.shape[:2] != (height, width):
         return None
-    rgb: Image = cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB, dst=decoded)
-    return rgb
+    return np.asarray(cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB, dst=decoded))
 
 
 def _decode_with_pillow(path: Path, file: Pillow.Image) -> Image:
-    if file.mode in _UNSUPPORTED_MODES:
+    if file.mode in {"I", "F"}:
         message = f"{path}: has 32-bit pixels without a known range (mode {file.mode})"
         raise ImageError(message, advice="save the image with 8 or 16 bits")
     try:
         file.load()
-        if file.mode in _SIXTEEN_BIT_MODES:
+        if file.mode in {"I;16", "I;16L", "I;16B"}:
             gray = np.asarray(file).astype(np.uint16)
             return np.repeat(((gray + np.uint32(128)) // 257).astype(np.uint8)[..., None], 3, axis=2)
         if file.has_transparency_data:
@@ -281,8 +262,8 @@ def _unreadable(path: Path, error: Exception) -> ImageError:
     if isinstance(error, Pillow.DecompressionBombError):
         return _too_large(path, "a decompression bomb")
     if isinstance(error, UnidentifiedImageError):
-        advice = "convert it to JPEG or PNG"
-        return ImageError(f"{path}: not an image of a known kind", kind="not-an-image", advice=advice)
+        message, advice = f"{path}: not an image of a known kind", "convert it to JPEG or PNG"
+        return ImageError(message, kind="not-an-image", advice=advice)
     reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
     kind: Kind = "truncated-image" if "truncated" in reason.lower() else "unreadable-image"
     return ImageError(f"{path}: cannot be read: {reason}", kind=kind, advice=restore)

@@ -34,7 +34,7 @@ def test_opening_paints_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         pytest.fail("painted while opening")
 
-    monkeypatch.setattr(scene_module, "paint_scene", refuse)
+    monkeypatch.setattr(scene_module, "paint_surfaces", refuse)
     monkeypatch.setattr(ShelfSource, "num_images", {"train": 3})
     assert len(ShelfSource.open(Path("shelf")).split("train")) == 3
 

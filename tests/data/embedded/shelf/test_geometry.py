@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from boxcrew.data.embedded.shelf.geometry import Tilt, band, mirrored, points, rounded, smooth, unit_pose
+from boxcrew.data.embedded.shelf.geometry import band, mirrored, points, rounded, smooth, unit_pose
 
 SMALL = st.floats(-0.3, 0.3)
 
 
 def test_an_untilted_pose_centres_and_scales_to_one() -> None:
-    pose = unit_pose(np.array([10.0, 20.0]), np.array([110.0, 70.0]), Tilt())
+    pose = unit_pose(points((10, 20), (110, 70)))
     corners = pose.apply(points((10, 20), (110, 70)))
     np.testing.assert_allclose(corners, [(-0.5, -0.25), (0.5, 0.25)])
 
@@ -22,16 +22,16 @@ def test_an_untilted_pose_centres_and_scales_to_one() -> None:
 def test_a_scaled_pose_multiplies_and_moves_pixels(
     angle: float, stretch: float, along_x: float, along_y: float, mirror: bool
 ) -> None:
-    tilt = Tilt(angle=angle, stretch=stretch, keystone=(along_x, along_y), mirrored=mirror)
-    pose = unit_pose(np.zeros(2), np.array([100.0, 60.0]), tilt)
     vertices = points((0, 0), (100, 0), (70, 60), (50, 30))
+    keystone = (along_x, along_y)
+    pose = unit_pose(vertices, angle=angle, stretch=stretch, keystone=keystone, mirrored=mirror)
     shift = np.array([7.0, -3.0])
     np.testing.assert_allclose(pose.scaled(40, shift).apply(vertices), pose.apply(vertices) * 40 + shift)
     np.testing.assert_allclose(pose.moved(3, 5).apply(vertices), pose.apply(vertices + np.array([3, 5])))
 
 
 def test_a_rotation_is_clockwise_on_the_screen() -> None:
-    pose = unit_pose(np.zeros(2), np.array([100.0, 100.0]), Tilt(angle=math.pi / 2))
+    pose = unit_pose(points((0, 0), (100, 100)), angle=math.pi / 2)
     np.testing.assert_allclose(pose.apply(points((100, 50))), [(0.0, 0.5)], atol=1e-12)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,13 +12,12 @@ from typing import Any, NamedTuple
 from boxcrew.core.errors import DataError
 from boxcrew.data.checks.box_repair import Box
 from boxcrew.data.checks.problem import Kind
-from boxcrew.data.detection.annotations import AnnotatedSource, Annotation, AnnotationCollector, Object
+from boxcrew.data.detection.annotations import AnnotatedSource, Annotation, Collector, Object
 from boxcrew.data.detection.source import SOURCES
 from boxcrew.data.folders import names_in, split_of_file, split_of_folder, suffix_of
-from boxcrew.data.images.reading import IMAGE_SUFFIXES
+from boxcrew.data.images.reading import IMAGE_SUFFIXES, read_start
 
 _KNOWN_STEMS = frozenset({"annotations", "coco", "_annotations.coco"})  # besides instances_* and splits
-_PEEK_BYTES = 65536
 
 
 class _CocoFile(NamedTuple):
@@ -32,9 +32,8 @@ class _CocoFile(NamedTuple):
 
 @SOURCES.register("coco")
 class CocoSource(AnnotatedSource):
-    """A COCO data set. Category ids become labels 0..C-1 in ascending order, unused ones included.
-
-    Several files must have the same categories. `iscrowd` is kept, and the `difficult` that our writer adds.
+    """A COCO data set. Category ids become labels 0..C-1 in ascending order, unused ones included. Several
+    files must have the same categories. `iscrowd` is kept, and the `difficult` that our writer adds.
     """
 
     format = "coco"
@@ -47,15 +46,15 @@ class CocoSource(AnnotatedSource):
         return any(_looks_like_coco(file) for file in _candidates(path))
 
     @classmethod
-    def collect(cls, path: Path) -> tuple[AnnotationCollector, tuple[str, ...]]:
+    def collect(cls, path: Path) -> tuple[Collector, tuple[str, ...]]:
         root, files = _locate(path)
-        collector = AnnotationCollector(root)
+        collector = Collector(root)
         parsed = [_parse(file, None if path.is_file() else _split(file, root), collector) for file in files]
-        if any(coco.split for coco in parsed):
+        if in_splits := [coco for coco in parsed if coco.split]:
             for coco in (coco for coco in parsed if not coco.split):
                 message = "its name does not name a split, but those of other files do"
                 collector.leave_out("no-split", collector.relative_path(coco.file), message)
-            parsed = [coco for coco in parsed if coco.split]
+            parsed = in_splits
         categories = _shared_categories(parsed)
         classes = tuple(dict.fromkeys(categories.values()))
         first = collector.relative_path(parsed[0].file)
@@ -73,10 +72,8 @@ class CocoSource(AnnotatedSource):
 
 def _candidates(root: Path) -> list[Path]:
     """Return JSON files that may be COCO's, by their names alone."""
-    if not root.is_dir():
-        return []
-    folders = [name for name in names_in(root) if name.lower() == "annotations" or split_of_folder(name)]
-    parents = [*(root / folder for folder in folders), root]
+    names = [name for name in names_in(root) if name.lower() == "annotations" or split_of_folder(name)]
+    parents = [*(root / name for name in names), root]
     files = [parent / name for parent in parents for name in names_in(parent) if name.endswith(".json")]
     # Next to instances, COCO itself has captions and keypoints.
     return [file for file in files if file.stem.startswith("instances")] or [
@@ -85,8 +82,7 @@ def _candidates(root: Path) -> list[Path]:
 
 
 def _looks_like_coco(file: Path) -> bool:
-    with file.open("rb") as opened:
-        start = opened.read(_PEEK_BYTES)
+    start = read_start(file, 65536)
     return any(word in start for word in (b'"images"', b'"annotations"', b'"categories"'))
 
 
@@ -106,7 +102,7 @@ def _split(file: Path, root: Path) -> str | None:
     return split_of_file(file.stem) or (split_of_folder(file.parent.name) if file.parent != root else None)
 
 
-def _parse(file: Path, split: str | None, collector: AnnotationCollector) -> _CocoFile:
+def _parse(file: Path, split: str | None, collector: Collector) -> _CocoFile:
     try:
         content = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
@@ -135,18 +131,14 @@ def _shared_categories(parsed: list[_CocoFile]) -> Mapping[int, str]:
     for coco in parsed[1:]:
         differing = sorted(set(first.categories.items()) ^ set(coco.categories.items()))
         if differing:
-            raise DataError(
-                f"{coco.file}: its categories are not those of {first.file}: {differing[0]} is in only one",
-                advice="export all splits with the same categories",
-            )
+            message = f"its categories are not those of {first.file}: {differing[0]} is in only one"
+            raise DataError(f"{coco.file}: {message}", advice="export all splits with the same categories")
     if not first.categories:
         raise DataError(f"{first.file}: has no categories", advice="add the list 'categories'")
     return first.categories
 
 
-def _annotations(
-    coco: _CocoFile, labels: Mapping[int, int], collector: AnnotationCollector
-) -> Iterator[Annotation]:
+def _annotations(coco: _CocoFile, labels: Mapping[int, int], collector: Collector) -> Iterator[Annotation]:
     file = collector.relative_path(coco.file)
     images: dict[Any, dict[str, Any]] = {}
     for number, image in enumerate(coco.images):
@@ -165,19 +157,18 @@ def _annotations(
         at, width, height = f"image {image_id}", image.get("width"), image.get("height")
         path = _find(image["file_name"], folders, collector)
         if isinstance(path, Path):
-            annotated = tuple(objects.get(image_id, ()))
+            annotated = tuple(objects[image_id])
             size = (width, height) if isinstance(width, int) and isinstance(height, int) else None
             yield Annotation(file=file, at=at, image=path, objects=annotated, size=size)
         else:
-            kind, message = path
-            collector.leave_out(kind, file, message, at=at, value=image["file_name"])
+            collector.leave_out(path[0], file, path[1], at=at, value=image["file_name"])
 
 
 def _objects_by_image(
-    coco: _CocoFile, images: Mapping[Any, object], labels: Mapping[int, int], collector: AnnotationCollector
+    coco: _CocoFile, images: Mapping[Any, object], labels: Mapping[int, int], collector: Collector
 ) -> dict[Any, list[Object]]:
     file, seen = collector.relative_path(coco.file), set[Any]()
-    objects: dict[Any, list[Object]] = {}
+    objects: dict[Any, list[Object]] = defaultdict(list)
     for number, item in enumerate(coco.annotations):
         own_id, image, category = item.get("id"), item.get("image_id"), item.get("category_id")
         at = f"annotation number {number}" if own_id is None else f"annotation {own_id}"
@@ -197,36 +188,28 @@ def _objects_by_image(
             collector.leave_out("box-malformed", file, message, at=at, value=str(item.get("bbox")))
         else:
             difficult, crowd = bool(item.get("difficult", 0)), bool(item.get("iscrowd", 0))
-            objects.setdefault(image, []).append(Object(at, box, labels[category], difficult, crowd))
+            objects[image].append(Object(at, box, labels[category], difficult, crowd))
     return objects
 
 
 def _corners(xywh: object) -> Box | None:
     """Convert COCO's x, y, width, height to xyxy; None if it is not four numbers."""
-    if not isinstance(xywh, list) or len(xywh) != 4:
-        return None
     try:
-        x, y, width, height = (float(value) for value in xywh)
+        x, y, width, height = map(float, xywh if isinstance(xywh, list) else ())
     except (TypeError, ValueError, OverflowError):
         return None
     return x, y, x + width, y + height
 
 
 def _image_folders(file: Path, root: Path) -> Iterator[Path]:
-    """Yield the folders that may hold the images, the most likely first.
-
-    First folders named like the split, then `images`, then the folder of the file and the root.
-    """
+    """Yield the folders that may hold the images, the most likely first: those named like the split."""
     split = _split(file, root)
     for parent in (root / "images", root):
         yield from (parent / name for name in names_in(parent) if split and split_of_folder(name) == split)
-    yield root / "images"
-    yield file.parent / "images"
-    yield file.parent
-    yield root
+    yield from (root / "images", file.parent / "images", file.parent, root)
 
 
-def _find(name: str, folders: Iterable[Path], collector: AnnotationCollector) -> Path | tuple[Kind, str]:
+def _find(name: str, folders: Iterable[Path], collector: Collector) -> Path | tuple[Kind, str]:
     """Return the image file, which must be inside the data set, or the kind and message of the problem."""
     relative = Path(name.replace("\\", "/"))
     may_leave, has_left = relative.is_absolute() or ".." in relative.parts, False
@@ -244,10 +227,10 @@ def _find(name: str, folders: Iterable[Path], collector: AnnotationCollector) ->
     return "missing-file", f"there is no image file {name}"
 
 
-def _report_unlisted(collector: AnnotationCollector) -> None:
+def _report_unlisted(collector: Collector) -> None:
     """Report images in the folders of the listed ones that no file lists."""
     images = (folder / name for folder in collector.image_folders() for name in names_in(folder))
-    for image in (image for image in images if suffix_of(image.name) in IMAGE_SUFFIXES):
-        if not collector.has_image(image):
+    for image in images:
+        if suffix_of(image.name) in IMAGE_SUFFIXES and not collector.has_image(image):
             message = "is listed in no annotation file"
             collector.leave_out("image-without-annotation", collector.relative_path(image), message)

@@ -16,9 +16,8 @@ from boxcrew.data.formats import EmbeddedFormat
 
 @SOURCES.register("shelf")
 class ShelfSource(EmbeddedFormat, Source):
-    """Eight classes of products on shelves, tables, rails and floors.
-
-    Opening computes the boxes; reading a record draws its image.
+    """Eight classes of products on shelves, tables, rails and floors. Opening computes the boxes; reading a
+    record draws its image.
     """
 
     format = "shelf"

@@ -21,16 +21,15 @@ from boxcrew.core.errors import DataError
 from boxcrew.core.registry import suggest
 from boxcrew.core.units import counted
 from boxcrew.data.checks.problem import Kind
-from boxcrew.data.detection.annotations import AnnotatedSource, Annotation, AnnotationCollector, Object
+from boxcrew.data.detection.annotations import AnnotatedSource, Annotation, Collector, Object
 from boxcrew.data.detection.source import SOURCES, SPLITS
 from boxcrew.data.folders import ImageFinder, files_below, names_in, read_lines, split_of_folder, stem_of
-from boxcrew.data.images.reading import IMAGE_SUFFIXES
+from boxcrew.data.images.reading import IMAGE_SUFFIXES, read_start
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
 _ENCODING = re.compile(rb"""(?:\xef\xbb\xbf)?\s*<\?xml[^>]*?encoding\s*=\s*["']([^"']*)""")
-_ASCII_ENCODINGS = frozenset({b"utf-8", b"us-ascii", b"iso-8859-1"})  # supersets of ASCII
 _IMAGE_FOLDERS = ("JPEGImages", "images", "Images")
 
 
@@ -45,10 +44,8 @@ class _XmlFile(NamedTuple):
 
 @SOURCES.register("voc")
 class VocSource(AnnotatedSource):
-    """A Pascal VOC data set.
-
-    Splits come from `ImageSets/Main`, else from folders named train, val, test. Classes come from
-    `classes.txt`, else they are the names in use, sorted. `truncated` is ignored: nothing depends on it.
+    """A Pascal VOC data set. Splits come from `ImageSets/Main`, else from folders named train, val, test.
+    Classes come from `classes.txt`, else they are the names in use, sorted. `truncated` is ignored.
     """
 
     format = "voc"
@@ -59,9 +56,9 @@ class VocSource(AnnotatedSource):
         return bool(_roots(path))
 
     @classmethod
-    def collect(cls, path: Path) -> tuple[AnnotationCollector, tuple[str, ...]]:
+    def collect(cls, path: Path) -> tuple[Collector, tuple[str, ...]]:
         root = _only_root(path)
-        collector, folders = AnnotationCollector(root), _annotation_folders(root)
+        collector, folders = Collector(root), _annotation_folders(root)
         files = files_below(folders[0] if folders else root, {".xml"})
         if folders and (lists := _split_lists(root)):
             assigned: list[tuple[str | None, Path]] = [*_by_split_lists(folders[0], files, lists, collector)]
@@ -74,8 +71,7 @@ class VocSource(AnnotatedSource):
             classes = tuple(sorted({name for _, xml in parsed for name, _ in xml.objects}))
         finder = ImageFinder()
         for split, xml in parsed:
-            annotation = _annotation(xml, classes, finder, collector)
-            if annotation:
+            if annotation := _annotation(xml, classes, finder, collector):
                 collector.add(annotation, split)
         _report_unannotated_images(root, files, collector)
         return collector, classes
@@ -106,9 +102,7 @@ def _candidate_folders(root: Path) -> Iterator[Path]:
     yield from _annotation_folders(root)
     yield root
     for folder in (root / name for name in names_in(root) if split_of_folder(name)):
-        if folder.is_dir():
-            yield folder
-            yield from _annotation_folders(folder)
+        yield from (folder, *_annotation_folders(folder))
 
 
 def _annotation_folders(folder: Path) -> list[Path]:
@@ -118,16 +112,12 @@ def _annotation_folders(folder: Path) -> list[Path]:
 
 def _has_annotations(folder: Path) -> bool:
     first = next((name for name in names_in(folder) if name.endswith(".xml")), None)
-    if first is None:
-        return False
-    with (folder / first).open("rb") as file:
-        return b"<annotation" in file.read(4096)
+    return first is not None and b"<annotation" in read_start(folder / first, 4096)
 
 
 def _split_lists(root: Path) -> dict[str, list[str]]:
-    """Return the image names of each split, from `ImageSets/Main`.
-
-    A missing train or val list is the rest of `trainval`; lists of single classes are not read.
+    """Return the image names of each split, from `ImageSets/Main`. A missing train or val list is the rest of
+    `trainval`; lists of single classes are not read.
     """
     files = {name: root / "ImageSets" / "Main" / f"{name}.txt" for name in (*SPLITS, "trainval")}
     lists = {name: names for name, file in files.items() if file.is_file() and (names := read_lines(file))}
@@ -140,7 +130,7 @@ def _split_lists(root: Path) -> dict[str, list[str]]:
 
 
 def _by_split_lists(
-    folder: Path, files: list[Path], lists: dict[str, list[str]], collector: AnnotationCollector
+    folder: Path, files: list[Path], lists: dict[str, list[str]], collector: Collector
 ) -> Iterator[tuple[str, Path]]:
     start = f"{folder.as_posix()}/"
     by_name = {stem_of(file.as_posix().removeprefix(start)): file for file in files}
@@ -164,7 +154,7 @@ def _by_split_lists(
         collector.leave_out("no-split", folder.name, message, value=str(len(unlisted)))
 
 
-def _report_unannotated_images(root: Path, files: Iterable[Path], collector: AnnotationCollector) -> None:
+def _report_unannotated_images(root: Path, files: Iterable[Path], collector: Collector) -> None:
     annotated = {file.stem for file in files}
     folders = [root / name for name in _IMAGE_FOLDERS] if _annotation_folders(root) else [root]
     for image in (image for folder in folders for image in files_below(folder, IMAGE_SUFFIXES)):
@@ -173,7 +163,7 @@ def _report_unannotated_images(root: Path, files: Iterable[Path], collector: Ann
             collector.leave_out("image-without-annotation", collector.relative_path(image), message)
 
 
-def _parse(file: Path, collector: AnnotationCollector) -> _XmlFile | None:
+def _parse(file: Path, collector: Collector) -> _XmlFile | None:
     relative = collector.relative_path(file)
     try:
         tree = _parse_xml(file.read_bytes())
@@ -189,20 +179,18 @@ def _parse(file: Path, collector: AnnotationCollector) -> _XmlFile | None:
         message = f"its file name leaves the data set: {filename}"
         collector.leave_out("path-escape", relative, message, value=filename)
         return None
-    objects = (
-        _parse_object(i, item, relative, collector) for i, item in enumerate(tree.findall("object"), 1)
-    )
+    items = enumerate(tree.findall("object"), 1)
+    objects = (_parse_object(number, item, relative, collector) for number, item in items)
     return _XmlFile(file=file, filename=filename, size=_size(tree), objects=tuple(filter(None, objects)))
 
 
 def _parse_xml(data: bytes) -> Element:
-    """Parse XML with entities forbidden.
-
-    Without a document type there are no entities, and the standard parser, several times faster, is as safe
-    as defusedxml. In encodings that are no superset of ASCII a document type cannot be searched for.
+    """Parse XML with entities forbidden. Without a document type there are no entities, and the standard
+    parser, several times faster, is as safe as defusedxml. In encodings that are no superset of ASCII a
+    document type cannot be searched for.
     """
     declared = _ENCODING.match(data)
-    is_ascii = (declared[1].lower() in _ASCII_ENCODINGS) if declared else True
+    is_ascii = declared is None or declared[1].lower() in {b"utf-8", b"us-ascii", b"iso-8859-1"}
     if is_ascii and b"\0" not in data and b"<!DOCTYPE" not in data:
         return ET.fromstring(data)  # noqa: S314
     guarded: Element = defusedxml.ElementTree.fromstring(data)
@@ -215,9 +203,7 @@ def _kind_of(error: Exception) -> Kind:
     return "xml-bomb" if isinstance(error, EntitiesForbidden) else "unreadable-annotation"
 
 
-def _parse_object(
-    number: int, item: Element, file: str, collector: AnnotationCollector
-) -> tuple[str, Object] | None:
+def _parse_object(number: int, item: Element, file: str, collector: Collector) -> tuple[str, Object] | None:
     children = {child.tag: child for child in reversed(item)}  # the first of several with one tag
     name = _text(children, "name")
     at = f"object {number} ({name or 'no name'})"
@@ -249,7 +235,7 @@ def _size(tree: Element) -> tuple[int, int] | None:
 
 
 def _annotation(
-    xml: _XmlFile, classes: tuple[str, ...], finder: ImageFinder, collector: AnnotationCollector
+    xml: _XmlFile, classes: tuple[str, ...], finder: ImageFinder, collector: Collector
 ) -> Annotation | None:
     file = collector.relative_path(xml.file)
     name = PureWindowsPath(xml.filename).name  # handles forward slashes too

@@ -15,24 +15,10 @@ import numpy as np
 from boxcrew.core.errors import DataError
 from boxcrew.data.checks.box_repair import Box
 from boxcrew.data.checks.problem import Kind
-from boxcrew.data.detection.annotations import (
-    AnnotatedSource,
-    Annotation,
-    AnnotationCollector,
-    Object,
-    ObjectTable,
-)
+from boxcrew.data.detection.annotations import AnnotatedSource, Annotation, Collector, Object, ObjectTable
 from boxcrew.data.detection.data_yaml import find_images, find_yamls, read_data_yaml
 from boxcrew.data.detection.source import SOURCES
-from boxcrew.data.folders import (
-    ImageFinder,
-    files_below,
-    names_in,
-    read_lines,
-    split_of_folder,
-    stem_of,
-    suffix_of,
-)
+from boxcrew.data.folders import files_below, names_in, read_lines, split_of_folder, stem_of, suffix_of
 from boxcrew.data.images.reading import IMAGE_SUFFIXES, read_start
 
 _NAME_FILES = ("classes.txt", "obj.names", "labels/classes.txt", "labels/obj.names")
@@ -46,9 +32,8 @@ _KINDS = bytes(_KIND_OF.get(code, _OTHER) for code in range(256))
 
 @SOURCES.register("yolo")
 class YoloSource(AnnotatedSource):
-    """A YOLO data set. The labels of an image in `images` are in `labels`, else next to the image.
-
-    An image with no label file, or an empty one, is background.
+    """A YOLO data set. The labels of an image in `images` are in `labels`, else next to the image. An image
+    with no label file, or an empty one, is background.
     """
 
     format = "yolo"
@@ -59,22 +44,22 @@ class YoloSource(AnnotatedSource):
         return bool(find_yamls(path)) or (path.is_dir() and any(map(_has_labels, _likely_folders(path))))
 
     @classmethod
-    def collect(cls, path: Path) -> tuple[AnnotationCollector, tuple[str, ...]]:
+    def collect(cls, path: Path) -> tuple[Collector, tuple[str, ...]]:
         yamls = find_yamls(path)
         if len(yamls) > 1:
             message = f"{path}: contains several data files: {', '.join(file.name for file in yamls)}"
             raise DataError(message, advice="give the path of one of them")
         if yamls:
             data = read_data_yaml(yamls[0])
-            collector = AnnotationCollector(data.root)
+            collector = Collector(data.root)
             names: tuple[str, ...] | None = data.classes
             images: list[tuple[str | None, Path]] = [*find_images(data, collector)]
         elif path.is_dir() and cls.detect(path):
-            collector = AnnotationCollector(path)
+            collector = Collector(path)
             files = [file for name in _NAME_FILES if (file := path / name).is_file()]
             names = tuple(read_lines(files[0])) if files else None
-            folder = path / "images"
-            images = collector.assign_splits(files_below(folder if folder.is_dir() else path, IMAGE_SUFFIXES))
+            folder = path / "images" if (path / "images").is_dir() else path
+            images = collector.assign_splits(files_below(folder, IMAGE_SUFFIXES))
         else:
             raise DataError(f"{path}: is not a YOLO data set", advice=f"looked for {cls.looked_for}")
         return collector, _collect(images, names, collector)
@@ -83,18 +68,19 @@ class YoloSource(AnnotatedSource):
 def _likely_folders(root: Path) -> Iterator[Path]:
     """Yield folders that may hold images with labels, without a search of the whole tree."""
     for parent in (root, root / "images"):
-        if parent.is_dir():
-            yield parent
-            splits = (parent / name for name in names_in(parent) if split_of_folder(name))
-            yield from (child for child in splits if child.is_dir())
+        yield parent
+        yield from (parent / name for name in names_in(parent) if split_of_folder(name))
     yield from (root / name / "images" for name in names_in(root) if split_of_folder(name))
 
 
 def _has_labels(folder: Path) -> bool:
-    finder = ImageFinder()
+    labels = {f"{stem}.txt" for stem in _image_stems(folder)}
     folders = filter(None, [folder, _label_folder(folder)])
-    texts = (name for parent in folders for name in names_in(parent) if name.endswith(".txt"))
-    return any(finder.find([folder], name.removesuffix(".txt")) for name in texts)
+    return any(name in labels for parent in folders for name in names_in(parent))
+
+
+def _image_stems(folder: Path) -> set[str]:
+    return {stem_of(name) for name in names_in(folder) if suffix_of(name) in IMAGE_SUFFIXES}
 
 
 @lru_cache(maxsize=1024)
@@ -107,39 +93,33 @@ def _label_folder(folder: Path) -> Path | None:
     return None
 
 
-class _LabelFinder:
-    """Finds the label file of an image. Lists each folder once: a lookup per file is slow."""
-
-    def __init__(self) -> None:
-        # image folder -> (label folder, file names in it, file names in the image folder)
-        self._listings: dict[str, tuple[str, frozenset[str], frozenset[str]]] = {}
-
-    def image_folders(self) -> list[Path]:
-        """Return the folders of all images looked up so far."""
-        return sorted(map(Path, self._listings))
-
-    def find(self, image: Path) -> str:
-        """Return the path of the label file, whether it exists or not."""
+def _find_label_files(images: Iterable[Path]) -> tuple[list[str], list[Path]]:
+    """Return the path of each image's label file, whether it exists or not, and the folders of the images.
+    Each folder is listed once: a lookup per file is slow.
+    """
+    # image folder -> (label folder, file names in it, file names in the image folder)
+    listings: dict[str, tuple[str, frozenset[str], frozenset[str]]] = {}
+    files = []
+    for image in images:
         folder, _, name = str(image).rpartition(os.sep)
         folder = folder or str(image.parent)  # "." for a bare file name
-        if folder not in self._listings:
+        if folder not in listings:
             mirrored = _label_folder(image.parent)
-            listed = names_in(mirrored) if mirrored else ()
-            beside = frozenset(names_in(image.parent))
-            self._listings[folder] = str(mirrored or image.parent), frozenset(listed), beside
-        labels, mirrored_names, beside = self._listings[folder]
+            listed, beside = names_in(mirrored) if mirrored else (), names_in(image.parent)
+            listings[folder] = str(mirrored or image.parent), frozenset(listed), frozenset(beside)
+        labels, in_labels, in_folder = listings[folder]
         label = f"{stem_of(name)}.txt"
-        is_beside = label in beside and label not in mirrored_names
-        return f"{folder if is_beside else labels}{os.sep}{label}"
+        is_beside = label in in_folder and label not in in_labels
+        files.append(f"{folder if is_beside else labels}{os.sep}{label}")
+    return files, sorted(map(Path, listings))
 
 
 def _collect(
-    images: Sequence[tuple[str | None, Path]], names: tuple[str, ...] | None, collector: AnnotationCollector
+    images: Sequence[tuple[str | None, Path]], names: tuple[str, ...] | None, collector: Collector
 ) -> tuple[str, ...]:
     """Add every image with its labels. Return the classes, which are numbered if they have no names."""
-    finder = _LabelFinder()
     num_classes = len(names) if names else _MAX_UNNAMED_CLASSES
-    files = [finder.find(image) for _, image in images]
+    files, image_folders = _find_label_files(image for _, image in images)
     texts = [_read_text(file) for file in files]
     tables = read_tables([text if isinstance(text, bytes) else b"" for text in texts], num_classes)
     used = set[int]()
@@ -148,12 +128,11 @@ def _collect(
         objects = table or _read_labels(text, source, num_classes, collector)
         used.update(table.labels.tolist() if table else [obj.label for obj in objects or ()])
         collector.add(Annotation(file=source, image=image, objects=objects, relative=True), split)
-    _report_labels_without_image(finder.image_folders(), collector)
+    _report_labels_without_image(image_folders, collector)
     if names:
         return names
-    num_classes = max(used, default=-1) + 1
     collector.note_gaps(str(collector.root), sorted(used | {0}), "no objects of class ids")
-    return tuple(f"class{i}" for i in range(num_classes))
+    return tuple(f"class{i}" for i in range(max(used, default=-1) + 1))
 
 
 class _LineError(Exception):
@@ -176,7 +155,7 @@ def _read_text(file: str) -> bytes | OSError | None:
 
 
 def _read_labels(
-    text: bytes | OSError | None, file: str, num_classes: int, collector: AnnotationCollector
+    text: bytes | OSError | None, file: str, num_classes: int, collector: Collector
 ) -> list[Object] | None:
     """Parse labels line by line, leaving out faulty lines; None if there is no file."""
     if text is None:
@@ -190,16 +169,12 @@ def _read_labels(
         return []
     objects = []
     for number, line in enumerate(lines, 1):
-        words = line.split()
-        if not words:
-            continue
-        at = f"line {number}"
         try:
-            label, box = _parse_words(words, num_classes)
+            if words := line.split():
+                label, box = _parse_words(words, num_classes)
+                objects.append(Object(f"line {number}", box, label))
         except _LineError as error:
-            collector.leave_out(error.kind, file, str(error), at=at, value=line[:80])
-        else:
-            objects.append(Object(at, box, label))
+            collector.leave_out(error.kind, file, str(error), at=f"line {number}", value=line[:80])
     return objects
 
 
@@ -223,23 +198,19 @@ def _parse_words(words: list[str], num_classes: int) -> tuple[int, Box]:
     return int(label), box
 
 
-def _report_labels_without_image(image_folders: Iterable[Path], collector: AnnotationCollector) -> None:
+def _report_labels_without_image(image_folders: Iterable[Path], collector: Collector) -> None:
     for folder in image_folders:
-        labels = _label_folder(folder)
-        if labels is None:
-            continue
-        stems = {stem_of(name) for name in names_in(folder) if suffix_of(name) in IMAGE_SUFFIXES}
-        for name in names_in(labels):
+        labels, stems = _label_folder(folder), _image_stems(folder)
+        for name in names_in(labels) if labels else ():
             if name.endswith(".txt") and name != "classes.txt" and stem_of(name) not in stems:
-                file = collector.relative_path(labels / name)
+                file = collector.relative_path(f"{labels}{os.sep}{name}")
                 collector.leave_out("annotation-without-image", file, "has no image")
 
 
 def read_tables(texts: Sequence[bytes], num_classes: int) -> list[ObjectTable | None]:
-    """Return the objects of label files that are plain tables, boxes in fractions of the image.
-
-    Nearly all are, and parsing them line by line would take most of the time of opening a set. None stands
-    for a file that is empty or not a plain table of `class x y width height`, classes below `num_classes`.
+    """Return the objects of label files that are plain tables, boxes in fractions of the image: nearly all
+    are, and parsing them line by line would take most of the time of opening a set. None stands for a file
+    that is empty or not a plain table of `class x y width height`, classes below `num_classes`.
     """
     texts = [text.replace(b"\r\n", b"\n").removesuffix(b"\n") + b"\n" for text in texts]
     are_tables = _are_tables(texts)

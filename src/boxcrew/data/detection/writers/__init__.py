@@ -34,15 +34,13 @@ def write_source(source: Source, out: Path, *, format: str) -> tuple[Problem, ..
 
 
 def file_stems(source: Source) -> dict[str, str]:
-    """Return for each key the name of its files without suffix, unique in the set.
-
-    It is the last component of the key if that is unique, else the whole key.
+    """Return for each key the name of its files without suffix, unique in the set: the last component of the
+    key if that is unique, else the whole key.
     """
-    keys = [record.key for records in source.splits.values() for record in records]
+    keys = [record.key for record in source.records]
     short = {key: _stem(PurePosixPath(key).name) for key in keys}
     counts = Counter(stem.casefold() for stem in short.values())
-    taken: set[str] = set()
-    stems: dict[str, str] = {}
+    taken, stems = set[str](), dict[str, str]()
     for key in keys:
         stem = short[key] if counts[short[key].casefold()] == 1 else _stem(key.replace("/", "_"))
         number, unique = 2, stem
@@ -72,15 +70,12 @@ def write_record_image(source: Source, record: Record, folder: Path, stem: str) 
 
 
 def lost_flags(source: Source, out: Path, *flags: str) -> tuple[Problem, ...]:
-    """Return a problem for each of the `flags` (`difficult`, `crowd`) that is set on some target.
-
-    Called by writers whose format cannot store these flags.
+    """Return a problem for each of the `flags` (`difficult`, `crowd`), which a format cannot store, that is
+    set on some target.
     """
-    records = [record for split in source.splits.values() for record in split]
     problems = []
     for flag in flags:
-        count = sum(int(getattr(record.target, flag).sum()) for record in records)
-        if count:
+        if count := sum(int(getattr(record.target, flag).sum()) for record in source.records):
             message = f"{count} {flag} objects: the format has no such flag"
             problems.append(Problem("lost-flag", str(out), message, "noted", value=flag))
     return tuple(problems)

@@ -20,9 +20,7 @@ def write_coco(source: Source, out: Path) -> tuple[Problem, ...]:
     stems = file_stems(source)
     categories = [{"id": i, "name": name} for i, name in enumerate(source.classes, 1)]
     for split, records in source.splits.items():
-        images: list[dict[str, Any]] = []
-        annotations: list[dict[str, Any]] = []
-        numbers = itertools.count(1)
+        images, annotations, numbers = list[Any](), list[Any](), itertools.count(1)
         for image_id, record in enumerate(records, 1):
             name = write_record_image(source, record, out / "images" / split, stems[record.key])
             images.append({"id": image_id, "file_name": name, "width": record.width, "height": record.height})
@@ -38,12 +36,6 @@ def _annotations(record: Record, image_id: int, numbers: Iterator[int]) -> Itera
     rows = zip(target.boxes, target.labels, target.difficult, target.crowd, strict=True)
     for box, label, difficult, crowd in rows:
         x0, y0, x1, y1 = box.tolist()
-        yield {
-            "id": next(numbers),
-            "image_id": image_id,
-            "category_id": int(label) + 1,
-            "bbox": [x0, y0, x1 - x0, y1 - y0],
-            "area": (x1 - x0) * (y1 - y0),
-            "iscrowd": int(crowd),
-            **({"difficult": 1} if difficult else {}),
-        }
+        ids = {"id": next(numbers), "image_id": image_id, "category_id": int(label) + 1}
+        shape = {"bbox": [x0, y0, x1 - x0, y1 - y0], "area": (x1 - x0) * (y1 - y0), "iscrowd": int(crowd)}
+        yield {**ids, **shape, **({"difficult": 1} if difficult else {})}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from xml.etree.ElementTree import Element, ElementTree, SubElement, indent
 
@@ -27,7 +28,7 @@ def write_voc(source: Source, out: Path) -> tuple[Problem, ...]:
     return lost_flags(source, out, "crowd")
 
 
-def _write_lines(path: Path, lines: tuple[str, ...] | list[str]) -> None:
+def _write_lines(path: Path, lines: Iterable[str]) -> None:
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
@@ -40,7 +41,8 @@ def _xml(record: Record, name: str, classes: tuple[str, ...]) -> Element:
     for box, label, difficult in zip(target.boxes, target.labels, target.difficult, strict=True):
         item = SubElement(root, "object")
         _fill(item, name=classes[label], pose="Unspecified", truncated=0, difficult=int(difficult))
-        xmin, ymin, xmax, ymax = map(_number, box.tolist())
+        # Other readers of VOC expect integers.
+        xmin, ymin, xmax, ymax = (int(side) if side.is_integer() else side for side in box.tolist())
         _fill(SubElement(item, "bndbox"), xmin=xmin, ymin=ymin, xmax=xmax, ymax=ymax)
     return root
 
@@ -48,7 +50,3 @@ def _xml(record: Record, name: str, classes: tuple[str, ...]) -> Element:
 def _fill(element: Element, **children: object) -> None:
     for tag, value in children.items():
         SubElement(element, tag).text = str(value)
-
-
-def _number(value: float) -> int | float:
-    return int(value) if value.is_integer() else value  # other readers of VOC expect integers

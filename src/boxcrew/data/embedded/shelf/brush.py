@@ -54,7 +54,7 @@ def _fixed_point(pixels: Points) -> npt.NDArray[np.int32]:
     return np.rint((pixels - 0.5) * (1 << _SHIFT)).astype(np.int32)
 
 
-def fill(canvas: npt.NDArray[np.uint8], polygons: Iterable[Points], colour: Sequence[float] | float) -> None:
+def _fill(canvas: npt.NDArray[np.uint8], polygons: Iterable[Points], colour: Sequence[float] | float) -> None:
     """Paint polygons (pixel coordinates, counted from edges, not centers) with anti-aliased edges."""
     for polygon in polygons:
         cv2.fillPoly(canvas, [_fixed_point(polygon)], colour, lineType=cv2.LINE_AA, shift=_SHIFT)
@@ -63,8 +63,7 @@ def fill(canvas: npt.NDArray[np.uint8], polygons: Iterable[Points], colour: Sequ
 def silhouette(vertices: Points, lengths: Iterable[int], width: int, height: int) -> Mask:
     """Return the coverage of the union of polygons: all vertices in pixels, and how many each has."""
     mask = np.zeros((height, width), dtype=np.uint8)
-    for polygon in np.split(_fixed_point(vertices), np.cumsum([*lengths])[:-1]):
-        cv2.fillPoly(mask, [polygon], 255, lineType=cv2.LINE_AA, shift=_SHIFT)
+    _fill(mask, np.split(vertices, np.cumsum([*lengths])[:-1]), 255)
     return mask
 
 
@@ -72,13 +71,11 @@ class Brush:
     """Paints one item. Paint outside the item's silhouette does not show."""
 
     def __init__(self, patch: Image, pose: Pose, rng: np.random.Generator) -> None:
-        self._patch = patch
-        self._pose = pose
-        self.rng = rng
+        self._patch, self._pose, self.rng = patch, pose, rng
         self.fine = pose.scale > 0.35  # whether a unit is large enough to show small details
 
     def fill(self, colour: Colour, *polygons: Points) -> None:
-        fill(self._patch, map(self._pose.apply, polygons), colour)
+        _fill(self._patch, map(self._pose.apply, polygons), colour)
 
     def line(self, colour: Colour, width: float, *lines: Points) -> None:
         """Draw open lines, `width` units wide but at least one pixel."""

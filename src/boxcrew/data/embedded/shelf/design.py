@@ -2,30 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Literal
 
 from boxcrew.data.embedded.shelf.brush import Brush
 from boxcrew.data.embedded.shelf.geometry import Outline
 
-Traits = tuple[float, float, float, float]
+Traits = Sequence[float]
 """Four numbers 0..1 that vary the shape of a design."""
 
 Stance = Literal["stand", "hang", "flat"]
 """Standing on a support, hanging from a hook, or lying flat, seen from above."""
+
+Drawing = Generator[Outline, Brush, None]
+"""A drawing in two steps, like a pytest fixture: it yields its outline, gets a brush for it, and paints."""
 
 
 @dataclass(frozen=True)
 class Design:
     """One appearance of a class. The outline alone determines the box, so boxes need no painting."""
 
-    outline: Callable[[Traits], Outline]
-    paint: Callable[[Brush, Outline, Traits], None]
+    draw: Callable[[Traits], Drawing]
     stances: tuple[Stance, ...]
     size: float  # usual length of the longer side, as a share of half an image
-    _: KW_ONLY
-    upright: bool = False  # drawn as seen from the front; rotated only a little
+    upright: bool  # drawn as seen from the front; rotated only a little
+
+    def outline(self, traits: Traits) -> Outline:
+        return next(self.draw(traits))
+
+    def paint(self, brush: Brush, traits: Traits) -> None:
+        drawing = self.draw(traits)
+        next(drawing)
+        with suppress(StopIteration):
+            drawing.send(brush)
+
+
+def design(
+    *stances: Stance, size: float, upright: bool = False
+) -> Callable[[Callable[[Traits], Drawing]], Design]:
+    """Make a `Design` of the drawing that is decorated."""
+    return lambda draw: Design(draw, stances, size, upright)
 
 
 def span(trait: float, low: float, high: float) -> float:

@@ -13,8 +13,6 @@ import numpy.typing as npt
 Points = npt.NDArray[np.float64]
 """(N, 2) of x to the right and y down. The longer side of a drawing has about 100 units."""
 
-Vertices = Sequence[tuple[float, float]]
-
 Outline = tuple[Points, ...]
 """Closed shapes whose union is the silhouette of a drawing."""
 
@@ -41,25 +39,24 @@ class Pose:
         return Pose(matrix=zoom @ self.matrix, scale=self.scale * factor)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tilt:
-    """The rotation and distortion of a drawing; small numbers, all zero for none."""
-
-    angle: float = 0.0  # radians
-    stretch: float = 0.0  # relative growth of the width
-    keystone: tuple[float, float] = (0.0, 0.0)  # perspective along x, along y
-    mirrored: bool = False
-
-
-def unit_pose(low: Points, high: Points, tilt: Tilt) -> Pose:
-    """Return a pose that centers a drawing of bounds `low`, `high` (2,) on the origin, about 1 pixel long."""
-    width, height = high - low
-    scale = 1.0 / max(width, height)
-    across = scale * (1.0 + tilt.stretch) * (-1.0 if tilt.mirrored else 1.0)
+def unit_pose(
+    vertices: Points,
+    *,
+    angle: float = 0.0,
+    stretch: float = 0.0,
+    keystone: tuple[float, float] = (0.0, 0.0),
+    mirrored: bool = False,
+) -> Pose:
+    """Return a pose that centers a drawing on the origin, about 1 pixel long: rotated by an angle in radians,
+    its width grown by the share `stretch`, with perspective along x and y.
+    """
+    low, high = vertices.min(axis=0), vertices.max(axis=0)
+    scale = 1.0 / max(high - low)
+    across = scale * (1.0 + stretch) * (-1.0 if mirrored else 1.0)
     middle_x, middle_y = (low + high) / 2
     centre = np.array([[across, 0.0, -middle_x * across], [0.0, scale, -middle_y * scale], [0.0, 0.0, 1.0]])
-    cos, sin = math.cos(tilt.angle), math.sin(tilt.angle)
-    turn = np.array([[cos, -sin, 0.0], [sin, cos, 0.0], [*tilt.keystone, 1.0]])
+    cos, sin = math.cos(angle), math.sin(angle)
+    turn = np.array([[cos, -sin, 0.0], [sin, cos, 0.0], [*keystone, 1.0]])
     return Pose(matrix=turn @ centre, scale=scale)
 
 
@@ -67,11 +64,10 @@ def points(*vertices: tuple[float, float]) -> Points:
     return np.array(vertices, dtype=np.float64)
 
 
-def mirrored(half: Vertices, axis: float = 50.0) -> Points:
-    """Return the shape symmetric about x = `axis` whose left half is given from top to bottom."""
-    left = np.array(half, dtype=np.float64)
-    right = left[::-1] * (-1.0, 1.0) + (2.0 * axis, 0.0)
-    return np.concatenate([left, right])
+def mirrored(half: Sequence[tuple[float, float]]) -> Points:
+    """Return the shape symmetric about x = 50 whose left half is given from top to bottom."""
+    left = points(*half)
+    return np.concatenate([left, left[::-1] * (-1.0, 1.0) + (100.0, 0.0)])
 
 
 @lru_cache(maxsize=256)
@@ -90,7 +86,7 @@ def smooth(vertices: Points, rounds: int = 2) -> Points:
     return _corner_cutter(len(vertices), rounds) @ vertices
 
 
-def symmetric(half: Vertices) -> Points:
+def symmetric(half: Sequence[tuple[float, float]]) -> Points:
     """Return `smooth` of the shape whose left half is given, as for `mirrored`."""
     return smooth(mirrored(half))
 
@@ -100,41 +96,42 @@ def curve(*vertices: tuple[float, float], rounds: int = 2) -> Points:
     return smooth(points(*vertices), rounds)
 
 
-@lru_cache(maxsize=8)
-def _circle(num_points: int) -> Points:
-    angles = np.arange(num_points) * (2 * math.pi / num_points)
+def _on_circle(angles: npt.ArrayLike) -> Points:
     return np.stack([np.cos(angles), np.sin(angles)], axis=1)
 
 
+_CIRCLE = _on_circle(np.arange(28) * (2 * math.pi / 28))
+
+
 def ellipse(x: float, y: float, radius_x: float, radius_y: float | None = None) -> Points:
-    radii = (radius_x, radius_x if radius_y is None else radius_y)
-    return _circle(28) * radii + (x, y)
+    return _CIRCLE * (radius_x, radius_x if radius_y is None else radius_y) + (x, y)
 
 
 def rect(x0: float, y0: float, x1: float, y1: float) -> Points:
     return points((x0, y0), (x1, y0), (x1, y1), (x0, y1))
 
 
-@lru_cache(maxsize=1)
-def _round_corners() -> tuple[Points, Points]:
-    """Return the corners (0 or 1 in x and y) and circle points of the 20 points of a rounded rectangle."""
-    degrees = np.concatenate([np.linspace(start, start + 90, 5) for start in (180, 270, 0, 90)])
-    angles = degrees * math.pi / 180
-    corner = np.repeat(np.array([(0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (0.0, 1.0)]), 5, axis=0)
-    return corner, np.stack([np.cos(angles), np.sin(angles)], axis=1)
+# Of each of the 20 points of a rounded rectangle: its corner, and its place on the circle there.
+_CORNERS = np.repeat(rect(0, 0, 1, 1), 5, axis=0)
+_QUARTERS = np.concatenate([np.linspace(start, start + 90, 5) for start in (180, 270, 0, 90)])
+_CORNER_CIRCLE = _on_circle(_QUARTERS * math.pi / 180)
 
 
 def rounded(x0: float, y0: float, x1: float, y1: float, radius: float) -> Points:
     """Return a rectangle with round corners."""
-    corner, circle = _round_corners()
     straight = (x1 - x0 - 2 * radius, y1 - y0 - 2 * radius)
-    return circle * radius + corner * straight + (x0 + radius, y0 + radius)
+    return _CORNER_CIRCLE * radius + _CORNERS * straight + (x0 + radius, y0 + radius)
 
 
 def arc(x: float, y: float, radius: tuple[float, float], degrees: tuple[float, float]) -> Points:
     """Return an arc of an ellipse, clockwise on the screen from the first angle to the second."""
-    angles = np.linspace(degrees[0], degrees[1], 16) * (math.pi / 180)
-    return np.stack([x + radius[0] * np.cos(angles), y + radius[1] * np.sin(angles)], axis=1)
+    return _on_circle(np.linspace(*degrees, 16) * (math.pi / 180)) * radius + (x, y)
+
+
+def spoke(angle: float, inner: float, outer: float) -> Points:
+    """Return the line from `inner` to `outer` units away from (50, 50), at an angle in radians."""
+    c, s = math.cos(angle), math.sin(angle)
+    return points((50 + inner * c, 50 + inner * s), (50 + outer * c, 50 + outer * s))
 
 
 def band(line: Points, width: float) -> Points:

@@ -14,7 +14,7 @@ from boxcrew.core.types import Bools, Target
 from boxcrew.data.embedded.shelf.brush import Mask, silhouette
 from boxcrew.data.embedded.shelf.design import Design, Stance, Traits
 from boxcrew.data.embedded.shelf.distractors import DISTRACTORS
-from boxcrew.data.embedded.shelf.geometry import Outline, Pose, Tilt, unit_pose
+from boxcrew.data.embedded.shelf.geometry import Pose, unit_pose
 from boxcrew.data.embedded.shelf.products_audio import AUDIO
 from boxcrew.data.embedded.shelf.products_desk import BOOKS, COMPUTER
 from boxcrew.data.embedded.shelf.products_small import PHONE, SHOES, WATCH
@@ -22,18 +22,10 @@ from boxcrew.data.embedded.shelf.products_wear import CLOTHES, PANTS
 from boxcrew.data.embedded.shelf.surfaces import Row, Setting, choose_setting
 
 PRODUCTS: Mapping[str, tuple[Design, ...]] = {
-    "clothes": CLOTHES,
-    "pants": PANTS,
-    "shoes": SHOES,
-    "watch": WATCH,
-    "phone": PHONE,
-    "audio": AUDIO,
-    "computer": COMPUTER,
-    "books": BOOKS,
-}
-
+    "clothes": CLOTHES, "pants": PANTS, "shoes": SHOES, "watch": WATCH,
+    "phone": PHONE, "audio": AUDIO, "computer": COMPUTER, "books": BOOKS,
+}  # fmt: skip
 CLASSES = tuple(PRODUCTS)
-
 
 MIN_SIDE = 16  # pixels of the longer side of a labeled box
 MIN_SHORT_SIDE = 6
@@ -54,12 +46,11 @@ class Item:
     design: Design
     label: int  # 0..7, or NO_LABEL for a distractor
     traits: Traits
-    outline: Outline
     pose: Pose  # to pixels of the patch
     mask: Mask  # of the patch
-    x: int  # left edge of the patch in the image; the patch may extend beyond it
-    y: int  # top edge
     stance: Stance
+    x: int = 0  # left edge of the patch in the image; the patch may extend beyond it
+    y: int = 0  # top edge
     hook_y: float = 0.0  # of hanging items, in pixels of the image
 
     def window(self, size: int, margin: int = 0) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
@@ -75,9 +66,8 @@ class Item:
 class ShelfScene:
     """A scene that is laid out but not painted."""
 
-    size: int  # side of the image, in pixels
     setting: Setting
-    items: tuple[Item, ...]  # back to front
+    items: Sequence[Item]  # back to front
     owner: npt.NDArray[np.uint8]  # (size, size): 1 + index of the item visible in a pixel, 0 for none
     target: Target  # boxes of the visible parts of the products
 
@@ -134,13 +124,10 @@ class _Canvas:
 
     def target(self) -> Target:
         products = [k for k, item in enumerate(self.items) if item.label != NO_LABEL]
-        boxes = [self._boxes[k] for k in products]
-        return Target.of(boxes, [self.items[k].label for k in products])
+        return Target.of([self._boxes[k] for k in products], [self.items[k].label for k in products])
 
     def _products_in(self, owners: npt.NDArray[np.uint8]) -> dict[int, int]:
         """Return the products among `owners`, and how many pixels each has there."""
-        if not owners.any():
-            return {}
         counts = np.bincount(owners.ravel(), minlength=len(self.items) + 1)[1:].tolist()
         return {k: count for k, count in enumerate(counts) if count and self.items[k].label != NO_LABEL}
 
@@ -148,19 +135,16 @@ class _Canvas:
         if self._num_visible[number] - newly_hidden < MIN_VISIBLE * self._areas[number]:
             return False
         x0, y0, x1, y1 = self.visible_box(number)
-        sides = (x1 - x0, y1 - y0)
-        return max(sides) >= MIN_SIDE and min(sides) >= MIN_SHORT_SIDE
+        return max(x1 - x0, y1 - y0) >= MIN_SIDE and min(x1 - x0, y1 - y0) >= MIN_SHORT_SIDE
 
     def _touches_same_class(self, item: Item) -> bool:
         """Return whether a product would touch another of its class, which would make its box unclear."""
-        if item.label == NO_LABEL:
-            return False
         height, width = item.mask.shape
-        for placed, (x0, y0, x1, y1) in zip(self.items, self._boxes, strict=True):
-            same = placed.label == item.label
-            if same and item.x < x1 and x0 < item.x + width and item.y < y1 and y0 < item.y + height:
-                return True
-        return False
+        return item.label != NO_LABEL and any(
+            item.x < x1 and x0 < item.x + width and item.y < y1 and y0 < item.y + height
+            for placed, (x0, y0, x1, y1) in zip(self.items, self._boxes, strict=True)
+            if placed.label == item.label
+        )
 
 
 def _extent(solid: Bools, x: int, y: int) -> tuple[int, int, int, int]:
@@ -169,23 +153,15 @@ def _extent(solid: Bools, x: int, y: int) -> tuple[int, int, int, int]:
     return x + left, y + top, x + left + width, y + top + height
 
 
-def _tilt(rng: np.random.Generator, plan: _ItemPlan) -> Tilt:
-    turn, stretch, along_x, along_y, mirror = (rng.random(5) * 2 - 1).tolist()
-    widest = {"stand": 0.03, "hang": 0.1, "flat": 0.5}[plan.row.stance]
-    if plan.row.stance == "flat" and plan.design.upright:
-        widest = 0.25
-    lean = 0.1 if plan.row.stance == "flat" else 0.2
-    keystone = (lean * along_x, lean * 0.5 * along_y)
-    return Tilt(angle=widest * turn, stretch=0.12 * stretch, keystone=keystone, mirrored=mirror > 0)
-
-
 def _shape(rng: np.random.Generator, plan: _ItemPlan, size: int) -> Item | None:
     """Return the item at the planned length, or as large as its row allows; None if that is too small."""
-    first, second, third, fourth, shift_x, shift_y = rng.random(6).tolist()
-    traits: Traits = (first, second, third, fourth)
-    outline = plan.design.outline(traits)
-    vertices = np.concatenate(outline)
-    pose = unit_pose(vertices.min(axis=0), vertices.max(axis=0), _tilt(rng, plan))
+    *traits, shift_x, shift_y = rng.random(6).tolist()
+    turn, stretch, along_x, along_y, mirror = (rng.random(5) * 2 - 1).tolist()
+    stance, outline = plan.row.stance, plan.design.outline(traits)
+    angle = {"stand": 0.03, "hang": 0.1, "flat": 0.25 if plan.design.upright else 0.5}[stance] * turn
+    lean, vertices = 0.1 if stance == "flat" else 0.2, np.concatenate(outline)
+    keystone = (lean * along_x, lean * 0.5 * along_y)
+    pose = unit_pose(vertices, angle=angle, stretch=0.12 * stretch, keystone=keystone, mirrored=mirror > 0)
     placed = pose.apply(vertices)
     low, high = placed.min(axis=0), placed.max(axis=0)
     width, height = (high - low).tolist()
@@ -195,35 +171,24 @@ def _shape(rng: np.random.Generator, plan: _ItemPlan, size: int) -> Item | None:
     shift = (1 + shift_x, 1 + shift_y) - low * scale
     pixels, lengths = placed * scale + shift, map(len, outline)
     mask = silhouette(pixels, lengths, math.ceil(width * scale) + 3, math.ceil(height * scale) + 3)
-    return Item(
-        design=plan.design, label=plan.label, traits=traits, outline=outline, pose=pose.scaled(scale, shift),
-        mask=mask, x=0, y=0, stance=plan.row.stance,
-    )  # fmt: skip
+    pose = pose.scaled(scale, shift)
+    return Item(design=plan.design, label=plan.label, traits=traits, pose=pose, mask=mask, stance=stance)
 
 
-def _place(rng: np.random.Generator, plan: _ItemPlan, canvas: _Canvas) -> bool:
+def _place(rng: np.random.Generator, plan: _ItemPlan, canvas: _Canvas) -> None:
     """Try some positions in the planned row for the item."""
     size = len(canvas.owner)
     shaped = _shape(rng, plan, size)
     if shaped is None:
-        return False
+        return
     height, width = shaped.mask.shape
     line = (plan.row.far + (plan.row.near - plan.row.far) * plan.nearness) * size
     for across, drop in rng.random((_NUM_TRIES, 2)).tolist():
         x = round(-0.08 * width + across * (size - 0.84 * width))
         hanging = line + (0.02 + 0.03 * drop) * size
         top = {"stand": line - height + 2, "hang": hanging, "flat": line - height / 2}
-        item = replace(shaped, x=x, y=round(top[shaped.stance]), hook_y=line)
-        if canvas.try_place(item):
-            return True
-    return False
-
-
-def _length(rng: np.random.Generator, design: Design, zoom: float, size: int) -> float:
-    far, jitter = rng.random(2).tolist()
-    if far < _FAR_SHARE:
-        return float(17 + 9 * jitter)
-    return float(np.clip(size / 2 * design.size * zoom * (0.75 + 0.55 * jitter), 22, size / 2 - 3))
+        if canvas.try_place(replace(shaped, x=x, y=round(top[shaped.stance]), hook_y=line)):
+            return
 
 
 def _choose(rng: np.random.Generator, designs: Sequence[Design], setting: Setting) -> tuple[Design, Row]:
@@ -247,8 +212,10 @@ def _plan_items(rng: np.random.Generator, setting: Setting, size: int) -> list[_
     for label in labels:
         designs = DISTRACTORS if label == NO_LABEL else PRODUCTS[CLASSES[label]]
         design, row = _choose(rng, designs, setting)
-        nearness = float(rng.random())
-        length = _length(rng, design, zoom * (row.depth + (1 - row.depth) * nearness), size)
+        nearness, far, jitter = rng.random(3).tolist()
+        near_zoom = zoom * (row.depth + (1 - row.depth) * nearness)
+        usual = size / 2 * design.size * near_zoom * (0.75 + 0.55 * jitter)
+        length = 17 + 9 * jitter if far < _FAR_SHARE else float(np.clip(usual, 22, size / 2 - 3))
         plans.append(_ItemPlan(design=design, label=label, row=row, nearness=nearness, length=length))
     return sorted(plans, key=lambda plan: (plan.row.stance != "hang", plan.nearness))
 
@@ -262,5 +229,4 @@ def lay_out(rng: np.random.Generator, size: int) -> ShelfScene:
             _place(rng, plan, canvas)
         target = canvas.target()
         if len(target):
-            items = tuple(canvas.items)
-            return ShelfScene(size=size, setting=setting, items=items, owner=canvas.owner, target=target)
+            return ShelfScene(setting=setting, items=canvas.items, owner=canvas.owner, target=target)

@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 from boxcrew.data.embedded.shelf.brush import INK, WHITE, Brush, Colour, darker, lighter, luminance, mix
-from boxcrew.data.embedded.shelf.design import Design, Traits, span
-from boxcrew.data.embedded.shelf.geometry import Outline, arc, band, curve, ellipse, points, rounded
+from boxcrew.data.embedded.shelf.design import Drawing, Traits, design, span
+from boxcrew.data.embedded.shelf.geometry import arc, band, curve, ellipse, points, rounded
 
 
-def _headphones_outline(t: Traits) -> Outline:
+@design("stand", "hang", "flat", size=0.58)
+def _headphones(t: Traits) -> Drawing:
     """A band over the head between two cups; what lies behind shows through."""
     width, top = span(t[0], 34, 40), span(t[1], 2, 8)
     arch = band(arc(50, 52, (width, 50 - top), (180, 360)), span(t[2], 7, 10))
     x, cup = 50 - width, 2 * span(t[3], 18, 23)
     left = curve((x - 9, 48), (x + 8, 44), (x + 13, 66), (x + 8, 48 + cup), (x - 9, 44 + cup), (x - 13, 66))
-    return (arch, left, left * (-1, 1) + (100, 0))
-
-
-def _paint_headphones(brush: Brush, outline: Outline, t: Traits) -> None:
+    right = left * (-1, 1) + (100, 0)
+    brush = yield arch, left, right
     body = brush.casing()
-    width, top = span(t[0], 34, 40), span(t[1], 2, 8)
     trim = brush.colour() if brush.chance(0.4) else lighter(body, 0.25)
-    brush.fill(body, outline[0])
+    brush.fill(body, arch)
     brush.line(trim, 3.0, arc(50, 52, (width + 1.5, 51.5 - top), (215, 325)))
-    brush.fill(darker(body, 0.35), *outline[1:])
+    brush.fill(darker(body, 0.35), left, right)
     for side in (-1, 1):
         x = 50 + side * (width + 4)
         brush.fill(body, ellipse(x, 67, 8, 16))
         brush.fill(trim, ellipse(x + side, 67, 3.5, 9))
         brush.fill(mix(INK, body, 0.25), ellipse(50 + side * (width - 8), 67, 4, 17))
-
-
-def _speaker_outline(t: Traits) -> Outline:
-    """A bookshelf loudspeaker with two cones."""
-    half = span(t[0], 27, 33)
-    return (rounded(50 - half, 0, 50 + half, 100, span(t[1], 2, 6)),)
 
 
 def _cone(brush: Brush, y: float, radius: float, tone: Colour) -> None:
@@ -43,11 +35,15 @@ def _cone(brush: Brush, y: float, radius: float, tone: Colour) -> None:
         brush.fill(colour, ellipse(50, y, radius * share))
 
 
-def _paint_speaker(brush: Brush, outline: Outline, t: Traits) -> None:
+@design("stand", size=0.62, upright=True)
+def _speaker(t: Traits) -> Drawing:
+    """A bookshelf loudspeaker with two cones."""
     half = span(t[0], 27, 33)
+    box = rounded(50 - half, 0, 50 + half, 100, span(t[1], 2, 6))
+    brush = yield (box,)
     wooden, tone = brush.chance(0.5), brush.between(0.8, 1.2)
     body = (150 * tone, 100 * tone, 62 * tone) if wooden else brush.casing()
-    brush.fill(body, outline[0])
+    brush.fill(body, box)
     if wooden:
         brush.line(darker(body, 0.18), 1.2, *(points((x, 0), (x + 3, 100)) for x in range(20, 80, 7)))
     front = darker(body, 0.45) if brush.chance(0.4) else darker(body, 0.12)
@@ -58,38 +54,34 @@ def _paint_speaker(brush: Brush, outline: Outline, t: Traits) -> None:
     brush.fill((110.0, 220.0, 150.0), ellipse(50, 93, 1.8))
 
 
-def _portable_outline(t: Traits) -> Outline:
+@design("stand", "flat", size=0.6, upright=True)
+def _portable(t: Traits) -> Drawing:
     """A portable speaker: a lying drum with a handle."""
     high = span(t[0], 40, 48)
     strap = band(arc(50, 14, (span(t[1], 16, 26), 11), (180, 360)), 4)
-    return (strap, rounded(0, 12, 100, 12 + high, high * 0.42))
-
-
-def _paint_portable(brush: Brush, outline: Outline, t: Traits) -> None:
-    high = span(t[0], 40, 48)
+    drum = rounded(0, 12, 100, 12 + high, high * 0.42)
+    brush = yield strap, drum
     body = brush.colour((0.4, 0.85), (0.4, 0.95)) if brush.chance(0.7) else brush.casing()
-    brush.fill(darker(body, 0.5), outline[0])
-    brush.fill(body, outline[1])
+    brush.fill(darker(body, 0.5), strap)
+    brush.fill(body, drum)
     middle, bottom = 12 + high / 2, 12 + high
     brush.fill(darker(body, 0.3), *(ellipse(x, middle, 9, high / 2) for x in (9, 91)))
     brush.fill((40.0, 40.0, 46.0), *(ellipse(x, middle, 6, high * 0.36) for x in (9, 91)))
     if brush.fine:
-        grill = (points((x, 14), (x, bottom - 2)) for x in range(22, 82, 4))
-        brush.line(darker(body, 0.2), 0.9, *grill)
+        brush.line(darker(body, 0.2), 0.9, *(points((x, 14), (x, bottom - 2)) for x in range(22, 82, 4)))
     brush.fill(WHITE, rounded(38, 8 + high / 2, 62, 16 + high / 2, 2))
 
 
-def _earbuds_outline(t: Traits) -> Outline:
+@design("stand", "flat", size=0.42)
+def _earbuds(t: Traits) -> Drawing:
     """A small open case with two buds in it."""
+    lid = rounded(10, 0, 90, 46, span(t[0], 12, 18))
     case = rounded(8, 40, 92, span(t[1], 88, 96), span(t[2], 16, 22))
-    return (rounded(10, 0, 90, 46, span(t[0], 12, 18)), case)
-
-
-def _paint_earbuds(brush: Brush, outline: Outline, _: Traits) -> None:
+    brush = yield lid, case
     body = WHITE if brush.chance(0.5) else brush.casing()
-    brush.fill(darker(body, 0.12), outline[0])
+    brush.fill(darker(body, 0.12), lid)
     brush.fill(darker(body, 0.5), rounded(17, 7, 83, 50, 9))
-    brush.fill(body, outline[1])
+    brush.fill(body, case)
     brush.fill(darker(body, 0.3), rounded(15, 41, 85, 50, 3))
     bud = WHITE if luminance(body) > 120 or brush.chance(0.4) else lighter(body, 0.3)
     for x in (33, 67):
@@ -100,9 +92,4 @@ def _paint_earbuds(brush: Brush, outline: Outline, _: Traits) -> None:
     brush.fill((110.0, 210.0, 130.0), ellipse(50, 68, 2.4))
 
 
-AUDIO = (
-    Design(_headphones_outline, _paint_headphones, ("stand", "hang", "flat"), 0.58),
-    Design(_speaker_outline, _paint_speaker, ("stand",), 0.62, upright=True),
-    Design(_portable_outline, _paint_portable, ("stand", "flat"), 0.6, upright=True),
-    Design(_earbuds_outline, _paint_earbuds, ("stand", "flat"), 0.42),
-)
+AUDIO = (_headphones, _speaker, _portable, _earbuds)

@@ -5,17 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from boxcrew.data.embedded.shelf.brush import INK, WHITE, Brush, Colour, darker, lighter, luminance, mix
-from boxcrew.data.embedded.shelf.design import Design, Traits, span
-from boxcrew.data.embedded.shelf.geometry import (
-    Outline,
-    Points,
-    curve,
-    ellipse,
-    points,
-    rect,
-    rounded,
-    symmetric,
-)
+from boxcrew.data.embedded.shelf.design import Drawing, Traits, design, span
+from boxcrew.data.embedded.shelf.geometry import Points, curve, ellipse, points, rect, rounded, symmetric
 
 
 def _screen(brush: Brush, corners: Points) -> None:
@@ -48,44 +39,38 @@ def _screen(brush: Brush, corners: Points) -> None:
         brush.fill(darker(back, 0.6), window(0, 0.92, 1, 1))
 
 
-def _laptop_outline(t: Traits) -> Outline:
+@design("stand", "flat", size=0.78, upright=True)
+def _laptop(t: Traits) -> Drawing:
     """An open laptop: an upright lid and a keyboard that comes forward."""
     lean, deep, lid = span(t[0], 2, 6), span(t[1], 74, 82), span(t[2], 0, 6)
     left, right = (12 + lean, lid), (88 - lean, lid)
     screen = curve(left, left, right, right, (88, 56), (88, 56), (12, 56), (12, 56), rounds=1)
     front = [(100, deep), (100, deep + 3), (0, deep + 3), (0, deep)]
-    return (screen, curve((12, 55), (12, 55), (88, 55), (88, 55), *front, rounds=1))
-
-
-def _paint_laptop(brush: Brush, outline: Outline, t: Traits) -> None:
+    base = curve((12, 55), (12, 55), (88, 55), (88, 55), *front, rounds=1)
+    brush = yield screen, base
     metal = brush.grey(0.68, 0.9) if brush.chance(0.6) else brush.casing()
-    lean, deep, lid = span(t[0], 2, 6), span(t[1], 74, 82), span(t[2], 0, 6)
-    screen, base = outline
     brush.fill(INK if brush.chance(0.6) else darker(metal, 0.3), screen)
     _screen(brush, points((15 + lean, lid + 3), (85 - lean, lid + 3), (85, 51), (15, 51)))
     brush.fill(metal, base)
     keys, tall = darker(metal, 0.65), (deep - 58) * 0.55
-    front, pad = 58 + tall, 58 + (deep - 58) * 0.66
-    brush.fill(keys, points((15, 58), (85, 58), (90, front), (10, front)))
+    near, pad = 58 + tall, 58 + (deep - 58) * 0.66
+    brush.fill(keys, points((15, 58), (85, 58), (90, near), (10, near)))
     if brush.fine:
         rows = (points((11, y), (89, y)) for y in (58 + tall * share for share in (0.25, 0.5, 0.75)))
-        columns = (points((x, 58), (50 + (x - 50) * 1.12, front)) for x in range(22, 85, 8))
-        brush.line(lighter(keys, 0.3), 0.7, *rows)
-        brush.line(lighter(keys, 0.3), 0.7, *columns)
+        columns = (points((x, 58), (50 + (x - 50) * 1.12, near)) for x in range(22, 85, 8))
+        brush.line(lighter(keys, 0.3), 0.7, *rows, *columns)
     brush.fill(darker(metal, 0.15), points((39, pad), (61, pad), (62, deep - 1), (38, deep - 1)))
     brush.line(darker(metal, 0.4), 1.6, points((0, deep + 2), (100, deep + 2)))
 
 
-def _monitor_outline(t: Traits) -> Outline:
+@design("stand", size=0.85, upright=True)
+def _monitor(t: Traits) -> Drawing:
     """A screen on a foot."""
     low = span(t[0], 56, 64)
     neck = points((45, low - 2), (55, low - 2), (57, 80), (43, 80))
     foot = curve((26, 79), (74, 79), (78, 84), (78, 84), (22, 84), (22, 84), rounds=1)
-    return (neck, foot, rounded(0, 0, 100, low, 2.5))
-
-
-def _paint_monitor(brush: Brush, outline: Outline, t: Traits) -> None:
-    low = span(t[0], 56, 64)
+    outline = (neck, foot, rounded(0, 0, 100, low, 2.5))
+    brush = yield outline
     stand = brush.grey(0.55, 0.85) if brush.chance(0.5) else brush.grey(0.15, 0.3)
     bezel = INK if brush.chance(0.6) else brush.grey(0.75, 0.95)
     for colour, shape in zip((darker(stand, 0.2), stand, bezel), outline, strict=True):
@@ -96,27 +81,30 @@ def _paint_monitor(brush: Brush, outline: Outline, t: Traits) -> None:
         brush.fill(mix(bezel, WHITE if luminance(bezel) < 120 else INK, 0.5), ellipse(50, low - 5, 2.2))
 
 
-def _desktop_outline(t: Traits) -> Outline:
+@design("stand", size=0.85, upright=True)
+def _desktop(t: Traits) -> Drawing:
     """A screen with its keyboard before it."""
-    lifted = (shape * (0.84, 0.9) + (8, 0) for shape in _monitor_outline(t))
+    lifted = [shape * (0.84, 0.9) + (8, 0) for shape in _monitor.outline(t)]
     keyboard = curve((10, 80), (90, 80), (90, 80), (98, 94), (97, 96), (3, 96), (2, 94), (10, 80), rounds=1)
-    return (*lifted, keyboard)
-
-
-def _paint_desktop(brush: Brush, outline: Outline, t: Traits) -> None:
+    brush = yield *lifted, keyboard
     low = span(t[0], 56, 64) * 0.9
     stand = brush.grey(0.6, 0.9)
     bezel = INK if brush.chance(0.5) else WHITE
-    for colour, shape in zip((darker(stand, 0.2), stand, bezel), outline[:3], strict=True):
+    for colour, shape in zip((darker(stand, 0.2), stand, bezel), lifted, strict=True):
         brush.fill(colour, shape)
     _screen(brush, rect(11, 3, 89, low - 5))
     board = WHITE if brush.chance(0.6) else brush.grey(0.15, 0.3)
-    brush.fill(board, outline[3])
+    brush.fill(board, keyboard)
     keys = darker(board, 0.35) if luminance(board) > 120 else lighter(board, 0.4)
     brush.line(keys, 1.6, *(points((9 - k * 1.5, 84 + k * 4), (91 + k * 1.5, 84 + k * 4)) for k in range(3)))
 
 
-def _book_row_outline(t: Traits) -> Outline:
+def _cover(brush: Brush) -> Colour:
+    return brush.colour((0.35, 0.85), (0.35, 0.85)) if brush.chance(0.85) else brush.grey(0.3, 0.9)
+
+
+@design("stand", size=0.65, upright=True)
+def _book_row(t: Traits) -> Drawing:
     """Three to six books standing side by side, spines to the front."""
     count = 3 + int(t[0] * 3.99)
     widths = [9 + 7 * ((t[1] * 7.3 + k * 0.618) % 1.0) for k in range(count)]
@@ -127,15 +115,8 @@ def _book_row_outline(t: Traits) -> Outline:
         end, wide = edges[-1], widths[-1]
         leaning = points((end - 6, 24), (end + 4, 22), (end + wide + 8, 99), (end + wide - 2, 100))
         books[-1] = leaning - (wide - 2, 0)
-    return tuple(books)
-
-
-def _cover(brush: Brush) -> Colour:
-    return brush.colour((0.35, 0.85), (0.35, 0.85)) if brush.chance(0.85) else brush.grey(0.3, 0.9)
-
-
-def _paint_book_row(brush: Brush, outline: Outline, _: Traits) -> None:
-    for book in outline:
+    brush = yield tuple(books)
+    for book in books:
         cover = _cover(brush)
         brush.fill(cover, book)
         brush.line(darker(cover, 0.4), 1.0, np.concatenate([book, book[:1]]))
@@ -148,21 +129,18 @@ def _paint_book_row(brush: Brush, outline: Outline, _: Traits) -> None:
             brush.line(gilt, 1.4, np.stack([book[0] + down * share, book[1] + down * share]))
 
 
-def _book_stack_outline(t: Traits) -> Outline:
+@design("stand", size=0.6, upright=True)
+def _book_stack(t: Traits) -> Drawing:
     """Three to five books lying on each other."""
-    count = 3 + int(t[0] * 2.99)
     books, bottom = [], 100.0
-    for k in range(count):
+    for k in range(3 + int(t[0] * 2.99)):
         high = 11 + 6 * ((t[1] * 3.7 + k * 0.618) % 1.0)
         inset = 16 * ((t[2] * 4.3 + k * 0.414) % 1.0)
         slide = inset * ((t[3] * 3.1 + k * 0.732) % 1.0)
         books.append(rounded(slide, bottom - high, 100 - inset + slide, bottom, 2))
         bottom -= high
-    return tuple(books)
-
-
-def _paint_book_stack(brush: Brush, outline: Outline, _: Traits) -> None:
-    for book in outline:
+    brush = yield tuple(books)
+    for book in books:
         (x0, y0), (x1, y1) = book.min(axis=0), book.max(axis=0)
         cover = _cover(brush)
         brush.fill(cover, book)
@@ -176,17 +154,15 @@ def _paint_book_stack(brush: Brush, outline: Outline, _: Traits) -> None:
         brush.line(darker(cover, 0.5), 1.2, points((x0, y1), (x1, y1)))
 
 
-def _open_book_outline(t: Traits) -> Outline:
+@design("flat", "stand", size=0.65)
+def _open_book(t: Traits) -> Drawing:
     """A book lying open, its pages bent up from the fold."""
     rise, high = span(t[0], 4, 10), span(t[1], 54, 68)
     top = [(50, 8), (38, 8 - rise), (16, 8 - rise * 0.6), (1, 10), (1, 10)]
     bottom = [(1, high), (1, high), (20, high - 4), (42, high - 2), (50, high + 5)]
-    return (symmetric([*top, *bottom]),)
-
-
-def _paint_open_book(brush: Brush, outline: Outline, t: Traits) -> None:
-    high, rise = span(t[1], 54, 68), span(t[0], 4, 10)
-    brush.fill(_cover(brush), outline[0])
+    binding = symmetric([*top, *bottom])
+    brush = yield (binding,)
+    brush.fill(_cover(brush), binding)
     page = (244.0, 238.0, 222.0)
     top = [(0, 9), (-13, 11 - rise), (-32, 11 - rise * 0.6), (-45, 13), (-45, 13)]
     bottom = [(-45, high - 4), (-45, high - 4), (-28, high - 7), (-8, high - 5), (0, high + 1)]
@@ -198,21 +174,13 @@ def _paint_open_book(brush: Brush, outline: Outline, t: Traits) -> None:
         if brush.chance(0.3):
             brush.fill(brush.colour(), rect(50 + side * 41, 14, 50 + side * 9, high * 0.5))
             rows = rows[4:]
-        texts = zip(rows, ends, strict=False)
-        lines = (points((50 + side * 7, y), (50 + side * end, y - 1)) for y, end in texts)
-        brush.line((160.0, 154.0, 146.0), 1.4, *lines)
+        for y, end in zip(rows, ends, strict=False):
+            brush.line((160.0, 154.0, 146.0), 1.4, points((50 + side * 7, y), (50 + side * end, y - 1)))
         fold = points((50, 9), (50 + side * 4, 10), (50 + side * 3, high - 2), (50, high))
         brush.fill(darker(page, 0.18), fold)
 
 
-COMPUTER = (
-    Design(_laptop_outline, _paint_laptop, ("stand", "flat"), 0.78, upright=True),
-    Design(_monitor_outline, _paint_monitor, ("stand",), 0.85, upright=True),
-    Design(_desktop_outline, _paint_desktop, ("stand",), 0.85, upright=True),
-)
+COMPUTER = (_laptop, _monitor, _desktop)
 
-BOOKS = (
-    Design(_book_row_outline, _paint_book_row, ("stand",), 0.65, upright=True),
-    Design(_book_stack_outline, _paint_book_stack, ("stand",), 0.6, upright=True),
-    Design(_open_book_outline, _paint_open_book, ("flat", "stand"), 0.65),
-)
+
+BOOKS = (_book_row, _book_stack, _open_book)

@@ -6,15 +6,12 @@ import math
 from collections.abc import Callable
 
 from boxcrew.data.embedded.shelf.brush import INK, WHITE, Brush, Colour, darker, lighter, mix
-from boxcrew.data.embedded.shelf.design import Design, Traits, span
-from boxcrew.data.embedded.shelf.geometry import Outline, Points, curve, ellipse, points, rect, rounded
+from boxcrew.data.embedded.shelf.design import Drawing, Traits, design, span
+from boxcrew.data.embedded.shelf.geometry import Outline, Points, curve, ellipse, points, rect, rounded, spoke
 
 _STEEL: Colour = (196.0, 200.0, 206.0)
 _GOLD: Colour = (214.0, 176.0, 92.0)
-
-_PAIR = (12.0, -8.0)
-"""Offset of the farther shoe of a pair; the two are one object."""
-
+_PAIR = (12.0, -8.0)  # offset of the farther shoe of a pair; the two are one object
 _Leathers = tuple[Colour, Colour, Colour]
 
 
@@ -28,17 +25,15 @@ def _paint_pair(brush: Brush, leathers: _Leathers, shoe: Callable[[Brush, _Leath
     shoe(brush, leathers)
 
 
-def _sneaker_outline(t: Traits) -> Outline:
+@design("stand", "flat", size=0.62, upright=True)
+def _sneaker(t: Traits) -> Drawing:
     """A low or ankle-high trainer on a thick sole."""
     top = span(t[0], 8, 20)
     heel = [(4, 52), (4, 52), (3, 32), (6, top), (12, top - 3), (30, top), (36, top + 2)]
     upper = curve(*heel, (52, 25), (70, 31), (92, 36), (99, 46), (98, 52), (98, 52))
-    return _pair(upper, rounded(1, 47, 101, span(t[1], 55, 60), 4))
-
-
-def _paint_sneaker(brush: Brush, outline: Outline, t: Traits) -> None:
+    base = rounded(1, 47, 101, span(t[1], 55, 60), 4)
+    brush = yield _pair(upper, base)
     stripe_style = brush.pick(3)
-    upper, top = outline[2], span(t[0], 8, 20)
 
     def shoe(brush: Brush, leathers: _Leathers) -> None:
         cloth, sole, trim = leathers
@@ -52,7 +47,7 @@ def _paint_sneaker(brush: Brush, outline: Outline, t: Traits) -> None:
             brush.fill(trim, points((16, 38), (34, 46), (64, 33), (36, 52), (24, 50)))
         laces = ((38, 17), (44, 20.5), (50, 24), (56, 26.5))
         brush.line(WHITE, 2.4, *(points((x, y), (x - 4, y + 9)) for x, y in laces))
-        brush.fill(sole, rounded(1, 47, 101, span(t[1], 55, 60), 4))
+        brush.fill(sole, base)
         brush.line(darker(sole, 0.25), 1.2, points((1, 52), (101, 52)))
 
     cloth = brush.fabric()
@@ -60,17 +55,15 @@ def _paint_sneaker(brush: Brush, outline: Outline, t: Traits) -> None:
     _paint_pair(brush, (cloth, sole, brush.fabric() if brush.chance(0.7) else WHITE), shoe)
 
 
-def _boot_outline(t: Traits) -> Outline:
+@design("stand", size=0.62, upright=True)
+def _boot(t: Traits) -> Drawing:
     """A boot with a shaft to the calf."""
     shaft = span(t[0], 34, 44)
     back = [(6, 88), (4, 70), (6, 40), (4, 2), (4, 2), (shaft, 2), (shaft, 2), (shaft - 1, 40)]
     upper = curve(*back, (shaft + 4, 54), (72, 64), (86, 76), (86, 89), (86, 89), (6, 89), (6, 89))
-    return _pair(upper, points((4, 86), (88, 86), (88, 94), (36, 94), (34, 98), (4, 98)))
-
-
-def _paint_boot(brush: Brush, outline: Outline, t: Traits) -> None:
-    upper, heel = outline[2:]
-    laced, shaft = brush.chance(0.6), span(t[0], 34, 44)
+    heel = points((4, 86), (88, 86), (88, 94), (36, 94), (34, 98), (4, 98))
+    brush = yield _pair(upper, heel)
+    laced = brush.chance(0.6)
 
     def shoe(brush: Brush, leathers: _Leathers) -> None:
         leather, sole, trim = leathers
@@ -94,20 +87,19 @@ def _paint_boot(brush: Brush, outline: Outline, t: Traits) -> None:
     _paint_pair(brush, (leather, sole, lighter(leather, 0.6)), shoe)
 
 
-def _heel_outline(t: Traits) -> Outline:
+@design("stand", "flat", size=0.55, upright=True)
+def _heel(t: Traits) -> Drawing:
     """A court shoe on a high heel."""
     height = span(t[0], 8, 20)
     back = [(6, 62), (8, 62), (12, 34), (8, 24), (8, height), (10, height - 2)]
     front = [(22, 26), (40, 38), (62, 47), (74, 46), (92, 54), (98, 60), (96, 64), (70, 64)]
-    return _pair(curve(*back, *front, (44, 54), (22, 40), (17, 38), (11, 63)))
-
-
-def _paint_heel(brush: Brush, outline: Outline, t: Traits) -> None:
-    bow, height = brush.chance(0.5), span(t[0], 8, 20)
+    body = curve(*back, *front, (44, 54), (22, 40), (17, 38), (11, 63))
+    brush = yield _pair(body)
+    bow = brush.chance(0.5)
 
     def shoe(brush: Brush, leathers: _Leathers) -> None:
         leather, sole, trim = leathers
-        brush.fill(leather, outline[1])
+        brush.fill(leather, body)
         brush.line(sole, 2.6, points((13, 38), (20, 40), (44, 55), (68, 64.5), (98, 64.5)))
         inside = curve((10, height), (24, 26), (44, 39), (70, 47), (40, 41), (14, 28))
         brush.fill(darker(leather, 0.5), inside)
@@ -128,22 +120,15 @@ def _strap(t: Traits) -> tuple[Points, Points]:
     return top, bottom
 
 
-def _round_watch_outline(t: Traits) -> Outline:
-    """A round case with a crown, on a strap laid straight."""
-    radius = span(t[1], 22, 26)
-    crown = rounded(48 + radius, 47, 54 + radius, 53, 1.5)
-    return (*_strap(t), crown, ellipse(50, 50, radius))
-
-
-def _paint_strap(brush: Brush, outline: Outline) -> None:
+def _paint_strap(brush: Brush, strap: Outline) -> None:
     if brush.chance(0.35):
         metal = _STEEL if brush.chance(0.7) else _GOLD
-        brush.fill(metal, *outline[:2])
+        brush.fill(metal, *strap)
         brush.line(darker(metal, 0.4), 1.3, *(points((30, y), (70, y)) for y in range(2, 104, 6)))
         brush.line(darker(metal, 0.3), 1.2, points((45, 0), (45, 104)), points((55, 0), (55, 104)))
         return
     leather = brush.colour((0.4, 0.8), (0.25, 0.7)) if brush.chance(0.7) else brush.grey(0.12, 0.3)
-    brush.fill(leather, *outline[:2])
+    brush.fill(leather, *strap)
     for inner, outer in ((42, 39), (58, 61)):
         stitches = points((inner, 3), (outer, 36)), points((outer, 64), (inner, 96))
         brush.line(lighter(leather, 0.45), 1.0, *stitches)
@@ -151,45 +136,44 @@ def _paint_strap(brush: Brush, outline: Outline) -> None:
     brush.fill(_STEEL, rect(38, 2, 62, 6))
 
 
-def _paint_round_watch(brush: Brush, outline: Outline, t: Traits) -> None:
-    _paint_strap(brush, outline)
-    radius = span(t[1], 22, 26)
+@design("stand", "hang", "flat", size=0.5)
+def _round_watch(t: Traits) -> Drawing:
+    """A round case with a crown, on a strap laid straight."""
+    strap, radius = _strap(t), span(t[1], 22, 26)
+    crown, case = rounded(48 + radius, 47, 54 + radius, 53, 1.5), ellipse(50, 50, radius)
+    brush = yield *strap, crown, case
+    _paint_strap(brush, strap)
     metal = (_STEEL, _GOLD, INK)[brush.pick(3)]
-    brush.fill(darker(metal, 0.15), outline[2])
-    brush.fill(metal, outline[3])
+    brush.fill(darker(metal, 0.15), crown)
+    brush.fill(metal, case)
     brush.fill(darker(metal, 0.4), ellipse(50, 50, radius - 3))
     dark = brush.chance(0.45)
     dial = brush.colour((0.3, 0.9), (0.15, 0.4)) if dark else brush.grey(0.85, 0.98)
     brush.fill(dial, ellipse(50, 50, radius - 4.5))
     ink = WHITE if dark else INK
     outer = radius - 6.5
-    inner = outer - 3
-    marks = ((math.cos(math.pi / 6 * hour), math.sin(math.pi / 6 * hour)) for hour in range(12))
-    lines = (points((50 + c * inner, 50 + s * inner), (50 + c * outer, 50 + s * outer)) for c, s in marks)
-    brush.line(ink, 1.6, *lines)
+    brush.line(ink, 1.6, *(spoke(math.pi / 6 * hour, outer - 3, outer) for hour in range(12)))
     if brush.chance(0.4):
         brush.fill(mix(dial, ink, 0.25), ellipse(43, 52, 3.5), ellipse(57, 52, 3.5))
     for long, width in ((12.5, 1.8), (8.5, 2.4)):
-        angle = brush.between(0, 6.3)
-        brush.line(ink, width, points((50, 50), (50 + long * math.cos(angle), 50 + long * math.sin(angle))))
+        brush.line(ink, width, spoke(brush.between(0, 6.3), 0, long))
     brush.fill((200.0, 60.0, 50.0), ellipse(50, 50, 1.6))
 
 
-def _smart_watch_outline(t: Traits) -> Outline:
+@design("stand", "hang", "flat", size=0.5)
+def _smart_watch(t: Traits) -> Drawing:
     """A square case with a screen, on a broad strap laid straight."""
-    half = span(t[1], 19, 22)
+    strap, half = _strap(t), span(t[1], 19, 22)
+    crown = rounded(48 + half, 42, 53 + half, 52, 1.5)
     case = rounded(50 - half, 48 - half * 1.15, 50 + half, 52 + half * 1.15, 8)
-    return (*_strap(t), rounded(48 + half, 42, 53 + half, 52, 1.5), case)
-
-
-def _paint_smart_watch(brush: Brush, outline: Outline, t: Traits) -> None:
+    brush = yield *strap, crown, case
     band_colour = brush.colour((0.3, 0.85), (0.4, 0.95)) if brush.chance(0.7) else brush.grey(0.15, 0.9)
-    brush.fill(band_colour, *outline[:2])
+    brush.fill(band_colour, *strap)
     brush.fill(darker(band_colour, 0.45), *(ellipse(50, y, 1.8) for y in (78, 84, 90, 96)))
     metal = INK if brush.chance(0.5) else _STEEL
-    brush.fill(darker(metal, 0.2), outline[2])
-    brush.fill(metal, outline[3])
-    half, black = span(t[1], 19, 22), (14.0, 15.0, 20.0)
+    brush.fill(darker(metal, 0.2), crown)
+    brush.fill(metal, case)
+    black = (14.0, 15.0, 20.0)
     brush.fill(black, rounded(52.5 - half, 50.5 - half * 1.15, 47.5 + half, 49.5 + half * 1.15, 6))
     if brush.chance(0.5):
         for radius in (12.5, 9.0, 5.5):
@@ -201,16 +185,14 @@ def _paint_smart_watch(brush: Brush, outline: Outline, t: Traits) -> None:
         brush.line(lighter(glow), 2.2, points((38, 55), (62, 55)), points((38, 60), (54, 60)))
 
 
-def _slab_outline(t: Traits) -> Outline:
+@design("stand", "flat", size=0.5)
+def _phone_front(t: Traits) -> Drawing:
     """A smartphone: a slab with round corners."""
     half = span(t[0], 22, 26)
-    return (rounded(50 - half, 0, 50 + half, 100, span(t[1], 5, 9)),)
-
-
-def _paint_phone_front(brush: Brush, outline: Outline, t: Traits) -> None:
-    half = span(t[0], 22, 26)
+    slab = rounded(50 - half, 0, 50 + half, 100, span(t[1], 5, 9))
+    brush = yield (slab,)
     left, right = 52.5 - half, 47.5 + half
-    brush.fill(brush.casing(), outline[0])
+    brush.fill(brush.casing(), slab)
     wallpaper = brush.colour((0.35, 0.8), (0.35, 0.95))
     brush.fill(wallpaper, rounded(left, 3, right, 97, span(t[1], 3.5, 7)))
     second, middle = brush.colour((0.3, 0.8), (0.5, 1.0)), brush.between(30, 70)
@@ -219,18 +201,21 @@ def _paint_phone_front(brush: Brush, outline: Outline, t: Traits) -> None:
     brush.fill(INK, rounded(44, 4.5, 56, 8, 1.6))
     if brush.chance(0.65):
         for y in range(26, 26 + 13 * (brush.pick(3) + 2), 13):
-            icons = (rect(x, y, x + 7, y + 7) for x in (34, 46.5, 59))
-            brush.fill(brush.colour((0.4, 0.9), (0.7, 1.0)), *icons)
+            icon = brush.colour((0.4, 0.9), (0.7, 1.0))
+            brush.fill(icon, *(rect(x, y, x + 7, y + 7) for x in (34, 46.5, 59)))
         brush.fill(lighter(wallpaper, 0.5), rounded(left + 3, 84, right - 3, 94, 3))
     else:
         brush.line(WHITE, 3.0, points((40, 22), (60, 22)))
         brush.line(WHITE, 1.6, points((43, 29), (57, 29)))
 
 
-def _paint_phone_back(brush: Brush, outline: Outline, t: Traits) -> None:
-    half = span(t[0], 22, 26)
+@design("stand", "flat", size=0.5)
+def _phone_back(t: Traits) -> Drawing:
+    """A smartphone seen from behind."""
+    half, (slab,) = span(t[0], 22, 26), _phone_front.outline(t)
+    brush = yield (slab,)
     body = brush.casing()
-    brush.fill(darker(body, 0.3), outline[0])
+    brush.fill(darker(body, 0.3), slab)
     brush.fill(body, rounded(51.5 - half, 1.5, 48.5 + half, 98.5, span(t[1], 4, 8)))
     shine = points((50 + half, 20), (50 + half, 50), (50 - half, 100), (50 - half, 76))
     brush.fill(lighter(body, 0.2), shine)
@@ -241,18 +226,16 @@ def _paint_phone_back(brush: Brush, outline: Outline, t: Traits) -> None:
     brush.fill(mix(body, WHITE if sum(body) < 330 else INK, 0.45), ellipse(50, 55, 4.5))
 
 
-def _keypad_phone_outline(t: Traits) -> Outline:
+@design("stand", "flat", size=0.48)
+def _keypad_phone(t: Traits) -> Drawing:
     """An older phone with keys and a stub of an aerial."""
     half = span(t[0], 20, 24)
     aerial = rounded(50 + half - 10, -10, 50 + half - 3, 12, 2.5)
-    return (aerial, rounded(50 - half, 0, 50 + half, 100, span(t[1], 9, 14)))
-
-
-def _paint_keypad_phone(brush: Brush, outline: Outline, t: Traits) -> None:
+    case = rounded(50 - half, 0, 50 + half, 100, span(t[1], 9, 14))
+    brush = yield aerial, case
     body = brush.casing()
-    half = span(t[0], 20, 24)
-    brush.fill(darker(body, 0.4), outline[0])
-    brush.fill(body, outline[1])
+    brush.fill(darker(body, 0.4), aerial)
+    brush.fill(body, case)
     brush.fill(INK, rounded(55 - half, 10, 45 + half, 46, 3))
     glow = (170.0, 205.0, 140.0) if brush.chance(0.5) else brush.colour((0.3, 0.6), (0.7, 0.95))
     brush.fill(glow, rect(58 - half, 13, 42 + half, 43))
@@ -262,19 +245,6 @@ def _paint_keypad_phone(brush: Brush, outline: Outline, t: Traits) -> None:
     brush.fill(key, *(ellipse(x, y, 4.6, 3.2) for x, y in keys))
 
 
-SHOES = (
-    Design(_sneaker_outline, _paint_sneaker, ("stand", "flat"), 0.62, upright=True),
-    Design(_boot_outline, _paint_boot, ("stand",), 0.62, upright=True),
-    Design(_heel_outline, _paint_heel, ("stand", "flat"), 0.55, upright=True),
-)
-
-WATCH = (
-    Design(_round_watch_outline, _paint_round_watch, ("stand", "hang", "flat"), 0.5),
-    Design(_smart_watch_outline, _paint_smart_watch, ("stand", "hang", "flat"), 0.5),
-)
-
-PHONE = (
-    Design(_slab_outline, _paint_phone_front, ("stand", "flat"), 0.5),
-    Design(_slab_outline, _paint_phone_back, ("stand", "flat"), 0.5),
-    Design(_keypad_phone_outline, _paint_keypad_phone, ("stand", "flat"), 0.48),
-)
+SHOES = (_sneaker, _boot, _heel)
+WATCH = (_round_watch, _smart_watch)
+PHONE = (_phone_front, _phone_back, _keypad_phone)

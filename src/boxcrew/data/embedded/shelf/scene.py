@@ -40,11 +40,7 @@ def draw_scene(*, seed: int, split: str, index: int, size: int = 320) -> tuple[I
     """Return the image (size, size, 3) and its boxes, which are those of `make_scene`."""
     scene = make_scene(seed=seed, split=split, index=index, size=size)
     rng = np.random.default_rng([seed, SPLIT_NUMBERS[split], index, _PAINT])
-    return paint_scene(scene, rng), scene.target
-
-
-def paint_scene(scene: ShelfScene, rng: np.random.Generator) -> Image:
-    image = paint_surfaces(scene.setting, scene.size, rng)
+    image = paint_surfaces(scene.setting, size, rng)
     side, up, dark, soft = rng.random(4).tolist()
     light = Light(x=2 * side - 1, y=-0.4 - 0.6 * up, shadow=0.25 + 0.3 * dark, soft=0.05 + 0.07 * soft)
     for item in scene.items:
@@ -52,7 +48,7 @@ def paint_scene(scene: ShelfScene, rng: np.random.Generator) -> Image:
         if item.stance == "hang":
             _draw_hook(image, item)
         paint_item(image, item, rng, light)
-    return _expose(image, rng)
+    return _expose(image, rng), scene.target
 
 
 def _cast_shadow(image: Image, item: Item, light: Light) -> None:
@@ -86,7 +82,7 @@ def paint_item(image: Image, item: Item, rng: np.random.Generator, light: Light)
     """Paint the item into the image, within its mask."""
     height, width = item.mask.shape
     patch = np.full((height, width, 3), 72, dtype=np.uint8)  # shows faintly as a line around the item
-    item.design.paint(Brush(patch, item.pose, rng), item.outline, item.traits)
+    item.design.paint(Brush(patch, item.pose, rng), item.traits)
     in_image, in_patch = item.window(len(image))
     lit = patch[in_patch] * _relief(item, light)[in_patch][..., None]
     cover = (item.mask[in_patch].astype(np.float32) / 255)[..., None]
@@ -101,8 +97,7 @@ def _relief(item: Item, light: Light) -> npt.NDArray[np.float32]:
     edge = cv2.blur(item.mask, (2 * radius + 1,) * 2, borderType=cv2.BORDER_CONSTANT).astype(np.float32)
     across = np.linspace(-0.1 * light.x, 0.1 * light.x, width, dtype=np.float32)
     down = np.linspace(0.08, -0.08, height, dtype=np.float32)
-    result: npt.NDArray[np.float32] = (0.74 + edge * (0.3 / 255)) * (1 + across[None, :] + down[:, None])
-    return result
+    return np.asarray((0.74 + edge * (0.3 / 255)) * (1 + across[None, :] + down[:, None]))
 
 
 @lru_cache(maxsize=1)
@@ -124,8 +119,7 @@ def _light_map(rng: np.random.Generator, size: int) -> npt.NDArray[np.float32]:
             pane = points((x0, 0), (x1, 0), (x1 + slant, 40), (x0 + slant, 40))
             cv2.fillPoly(lit, [np.rint(pane * 16).astype(np.int32)], 1.0, shift=4)
         small *= 1 + 0.28 * cv2.blur(lit, (3, 3))[..., None]
-    result: npt.NDArray[np.float32] = cv2.resize(small, (size, size), interpolation=cv2.INTER_LINEAR)
-    return result
+    return np.asarray(cv2.resize(small, (size, size), interpolation=cv2.INTER_LINEAR))
 
 
 def _expose(image: Image, rng: np.random.Generator) -> Image:
@@ -136,6 +130,5 @@ def _expose(image: Image, rng: np.random.Generator) -> Image:
         image = cv2.GaussianBlur(image, (3, 3), 0.4 + blur)
     left, top = int(x * (_NOISE_SIDE - size)), int(y * (_NOISE_SIDE - size))
     noise = _noise()[top : top + size, left : left + size]
-    exposed = cv2.scaleAdd(noise, 1 + 4 * grain, image * _light_map(rng, size))
-    result: Image = np.clip(exposed, 0, 255).astype(np.uint8)
-    return result
+    exposed = np.asarray(cv2.scaleAdd(noise, 1 + 4 * grain, image * _light_map(rng, size)))
+    return exposed.clip(0, 255).astype(np.uint8)

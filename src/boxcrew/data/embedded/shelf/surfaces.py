@@ -67,64 +67,46 @@ def choose_setting(rng: np.random.Generator) -> Setting:
 
 Texture = npt.NDArray[np.uint8]
 """(512, 512) gray levels with a mean near 128."""
+Kind = Literal["wood", "plaster", "cloth", "marble"]
 
 _SIDE = 512
 
 
-def _normalize(texture: npt.NDArray[np.float32]) -> Texture:
-    normalized = (texture - texture.mean()) / (texture.std() + 1e-6)
-    result: Texture = np.clip(128 + 42 * normalized, 0, 255).astype(np.uint8)
-    return result
-
-
-def _clouds(rng: np.random.Generator, width: int, height: int) -> npt.NDArray[np.float32]:
-    coarse = rng.standard_normal((height, width)).astype(np.float32)
-    result: npt.NDArray[np.float32] = cv2.resize(coarse, (_SIDE, _SIDE), interpolation=cv2.INTER_CUBIC)
-    return result
-
-
-@lru_cache(maxsize=1)
-def _wood() -> Texture:
-    """Return a wood texture with its grain along x."""
-    rng = np.random.default_rng(11)
-    streaks = _clouds(rng, 4, 160) + 0.7 * _clouds(rng, 9, 420) + 0.8 * _clouds(rng, 3, 40)
+@lru_cache(maxsize=4)
+def _texture(kind: Kind) -> Texture:
+    """Return a texture; wood has its grain along x."""
+    rng = np.random.default_rng({"wood": 11, "plaster": 12, "cloth": 13, "marble": 14}[kind])
     rows = np.arange(_SIDE, dtype=np.float32)
-    x, y = np.meshgrid(rows, rows)
-    bent = y + 9 * np.sin(x / 90) + 6 * _clouds(rng, 3, 4)
-    moved = cv2.remap(streaks, x, bent.astype(np.float32), cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT)
-    return _normalize(moved)
+
+    def clouds(width: int, height: int) -> npt.NDArray[np.float32]:
+        coarse = rng.standard_normal((height, width)).astype(np.float32)
+        return np.asarray(cv2.resize(coarse, (_SIDE, _SIDE), interpolation=cv2.INTER_CUBIC))
+
+    if kind == "wood":
+        streaks = clouds(4, 160) + 0.7 * clouds(9, 420) + 0.8 * clouds(3, 40)
+        x, y = np.meshgrid(rows, rows)
+        bent = (y + 9 * np.sin(x / 90) + 6 * clouds(3, 4)).astype(np.float32)
+        grain = cv2.remap(streaks, x, bent, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT)
+    elif kind == "plaster":
+        grain = clouds(6, 6) + 0.5 * clouds(40, 40) + 0.5 * clouds(250, 250)
+    elif kind == "cloth":
+        waves = np.sin(rows * 1.9)
+        grain = waves[:, None] + waves[None, :] + 0.8 * clouds(300, 300) + 0.6 * clouds(12, 12)
+    else:
+        x, y = np.meshgrid(rows / 60, rows / 60)
+        veins = np.abs(np.sin(0.7 * x + 0.5 * y + 1.6 * clouds(6, 6) + 0.3 * clouds(30, 30)))
+        grain = 0.35 * clouds(8, 8) - np.exp(-9 * veins)
+    normalized = (grain - grain.mean()) / (grain.std() + 1e-6)
+    return np.asarray((128 + 42 * normalized).clip(0, 255), dtype=np.uint8)
 
 
-@lru_cache(maxsize=1)
-def _plaster() -> Texture:
-    rng = np.random.default_rng(12)
-    return _normalize(_clouds(rng, 6, 6) + 0.5 * _clouds(rng, 40, 40) + 0.5 * _clouds(rng, 250, 250))
-
-
-@lru_cache(maxsize=1)
-def _cloth() -> Texture:
-    rng = np.random.default_rng(13)
-    waves = np.sin(np.arange(_SIDE, dtype=np.float32) * 1.9)
-    threads = waves[:, None] + waves[None, :]
-    return _normalize(threads + 0.8 * _clouds(rng, 300, 300) + 0.6 * _clouds(rng, 12, 12))
-
-
-@lru_cache(maxsize=1)
-def _marble() -> Texture:
-    rng = np.random.default_rng(14)
-    rows = np.arange(_SIDE, dtype=np.float32) / 60
-    x, y = np.meshgrid(rows, rows)
-    veins = np.abs(np.sin(0.7 * x + 0.5 * y + 1.6 * _clouds(rng, 6, 6) + 0.3 * _clouds(rng, 30, 30)))
-    return _normalize(0.35 * _clouds(rng, 8, 8) - np.exp(-9 * veins))
-
-
-def _tint(texture: Texture, area: Image, rng: np.random.Generator, colour: Colour, contrast: float) -> None:
+def _tint(kind: Kind, area: Image, rng: np.random.Generator, colour: Colour, contrast: float) -> None:
     """Cover `area` with a random piece of the texture in shades of the color."""
     height, width = area.shape[:2]
     x, y = (rng.random(2) * (_SIDE - width, _SIDE - height)).astype(int).tolist()
     steps = 1 + contrast * (np.arange(256) - 128) / 128
-    shades = np.clip(steps[None, :, None] * colour, 0, 255).astype(np.uint8)
-    piece = texture[y : y + height, x : x + width]
+    shades = (steps[None, :, None] * colour).clip(0, 255).astype(np.uint8)
+    piece = _texture(kind)[y : y + height, x : x + width]
     area[...] = cv2.LUT(cv2.merge([piece, piece, piece]), shades)
 
 
@@ -147,7 +129,7 @@ def _wall_colour(rng: np.random.Generator) -> Colour:
 def _paint_wall(area: Image, rng: np.random.Generator) -> None:
     """Paint a plaster wall, sometimes papered, paneled or tiled."""
     colour = _wall_colour(rng)
-    _tint(_plaster(), area, rng, colour, 0.05)
+    _tint("plaster", area, rng, colour, 0.05)
     height, width = area.shape[:2]
     kind, step = int(rng.random() * 6), 14 + int(26 * rng.random())
     if kind == 0:
@@ -172,22 +154,22 @@ def _paint_top(area: Image, rng: np.random.Generator) -> None:
     kind = int(rng.random() * 5)
     if kind <= 1:
         colour = _wood_colour(rng)
-        _tint(_wood(), area, rng, colour, 0.2)
+        _tint("wood", area, rng, colour, 0.2)
         step = 34 + int(40 * rng.random())
         for y in range(step // 2, len(area), step) if kind else ():
             cv2.line(area, (0, y), (area.shape[1], y), tuple(0.6 * channel for channel in colour), 1)
     elif kind == 2:
         colour = _wall_colour(rng)
-        _tint(_cloth(), area, rng, colour, 0.09)
+        _tint("cloth", area, rng, colour, 0.09)
         step = 12 + int(18 * rng.random())
         for lines in (area, area.transpose(1, 0, 2)) if rng.random() < 0.5 else ():
             for start in range(0, len(lines), 2 * step):
                 stripe = np.ascontiguousarray(lines[start : start + step])
                 lines[start : start + step] = cv2.convertScaleAbs(stripe, alpha=0.88)
     elif kind == 3:
-        _tint(_marble(), area, rng, hsv(rng.random(), 0.06, 0.92 - 0.35 * rng.random()), 0.11)
+        _tint("marble", area, rng, hsv(rng.random(), 0.06, 0.92 - 0.35 * rng.random()), 0.11)
     else:
-        _tint(_plaster(), area, rng, _wall_colour(rng), 0.07)
+        _tint("plaster", area, rng, _wall_colour(rng), 0.07)
 
 
 def _paint_shelf(image: Image, setting: Setting, rng: np.random.Generator) -> None:
@@ -198,7 +180,7 @@ def _paint_shelf(image: Image, setting: Setting, rng: np.random.Generator) -> No
     for line in setting.lines:
         y = round(line * size)
         bottom = y + thick + 4
-        _tint(_wood(), image[y:bottom], rng, colour, 0.16)
+        _tint("wood", image[y:bottom], rng, colour, 0.16)
         shade_rows(image[y : y + 4], 1.12, 1.05)
         shade_rows(image[y + 4 : bottom], 0.9, 0.72)
         shade_rows(image[bottom : bottom + size // 11], 0.6, 1.0)
@@ -206,7 +188,7 @@ def _paint_shelf(image: Image, setting: Setting, rng: np.random.Generator) -> No
     if rng.random() < 0.5:
         side = round(size * (0.015 + 0.02 * rng.random()))
         for post in (image[:, :side], image[:, size - side :]):
-            _tint(_wood(), post, rng, darker(colour, 0.12), 0.12)
+            _tint("wood", post, rng, darker(colour, 0.12), 0.12)
 
 
 def _paint_table(image: Image, setting: Setting, rng: np.random.Generator) -> None:

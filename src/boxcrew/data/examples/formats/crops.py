@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from boxcrew.core.errors import DataError
-from boxcrew.core.types import Bools, Ints
+from boxcrew.core.types import Bools
 from boxcrew.data.checks.problem import Problem
 from boxcrew.data.checks.scan import scan
 from boxcrew.data.detection.source import Record, Source, open_source
@@ -55,19 +55,15 @@ def open_crops(source: Source, options: ExampleOptions, *, format: str) -> Examp
         for name, records in source.splits.items()
     }
     problems = [*source.problems, *_small_objects(source)]
-    resolved, splits = resolve_splits(
-        source.root, source.classes, splits, problems, eval_only=options.eval_only
-    )
+    root, eval_only = source.root, options.eval_only
+    classes, splits, absent = resolve_splits(root, source.classes, splits, problems, eval_only=eval_only)
     shape = choose_shape(options, None)
-    count = sum(len(image.labels) for images in splits.values() for image in images)
     examples: Mapping[str, Examples]
-    if count * math.prod(shape) <= _MOST_IN_MEMORY:
-        examples, unread = _read_splits(source, splits, shape, workers=options.workers)
-        problems += unread
-    else:
+    if sum(len(images.labels) for images in splits.values()) * math.prod(shape) > _MOST_IN_MEMORY:
         examples = {split: LazyCrops(source, images, shape) for split, images in splits.items()}
-    reported = (*problems, *resolved.problems)
-    return ExampleSet(source.root, format, "pictures", resolved.classes, shape, examples, problems=reported)
+    else:
+        examples = _read_splits(source, splits, shape, problems, workers=options.workers)
+    return ExampleSet(root, format, "pictures", classes, shape, examples, problems=(*problems, *absent))
 
 
 def _crops(record: Record) -> ImageCrops | None:
@@ -79,7 +75,7 @@ def _crops(record: Record) -> ImageCrops | None:
     boxes = record.target.boxes[usable].astype(np.float64)
     margin = MARGIN * (boxes[:, 2:] - boxes[:, :2])
     wide = np.concatenate([np.floor(boxes[:, :2] - margin), np.ceil(boxes[:, 2:] + margin)], axis=1)
-    clipped: Ints = np.clip(wide, 0, [record.width, record.height] * 2).astype(np.int64)
+    clipped = wide.clip(0, [record.width, record.height] * 2).astype(np.int64)
     return ImageCrops(record=record, boxes=clipped, labels=record.target.labels[usable], keys=keys)
 
 
@@ -92,8 +88,7 @@ def _usable_and_small(record: Record) -> tuple[Bools, Bools]:
 
 
 def _small_objects(source: Source) -> list[Problem]:
-    records = [record for split in source.splits.values() for record in split]
-    count = sum(int(_usable_and_small(record)[1].sum()) for record in records)
+    count = sum(int(_usable_and_small(record)[1].sum()) for record in source.records)
     if not count:
         return []
     message = f"{count} objects have a side under {SMALLEST_SIDE} pixels, too small for a crop"
@@ -101,18 +96,14 @@ def _small_objects(source: Source) -> list[Problem]:
 
 
 def _read_splits(
-    source: Source, splits: Mapping[str, Sequence[ImageCrops]], shape: Shape, *, workers: int
-) -> tuple[dict[str, Examples], list[Problem]]:
+    source: Source, splits: Mapping[str, CropList], shape: Shape, problems: list[Problem], *, workers: int
+) -> dict[str, Examples]:
     """Read all crops. Images that changed since they were scanned and cannot be read become problems."""
-    examples: dict[str, Examples] = {}
-    problems: list[Problem] = []
+    examples, num_before = dict[str, Examples](), len(problems)
     for split, images in splits.items():
-        crops, skipped = read_crops(source, images, shape, workers=workers)
-        if len(crops):
-            examples[split] = crops
-        problems += [
-            Problem("unreadable-image", str(source.root), message, "left out") for message in skipped
-        ]
-    if "train" not in examples:
-        raise DataError(f"{source.root}: has nothing to train on", advice=f"the first problem: {problems[0]}")
-    return examples, problems
+        examples[split], skipped = read_crops(source, images, shape, workers=workers)
+        problems += [Problem("unreadable-image", str(source.root), text, "left out") for text in skipped]
+    if not len(examples.get("train", ())):
+        first = f"the first problem: {problems[num_before]}"
+        raise DataError(f"{source.root}: has nothing to train on", advice=first)
+    return {split: crops for split, crops in examples.items() if len(crops)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -63,32 +64,26 @@ class CsvFormat(ExampleFormat):
     @classmethod
     def open(cls, path: Path, options: ExampleOptions) -> ExampleSet:
         known = options.encoding if options.encoding and "columns" in options.encoding else None
-        label = options.label or (known["label"] if known else None)
-        tables, label, problems = _read(path, label, eval_only=options.eval_only)
+        label, eval_only = options.label or (known["label"] if known else None), options.eval_only
+        tables, label, problems = _read(path, label, eval_only=eval_only)
         main = next(iter(tables))  # "train", unless the set is only evaluated
         parser = _label_parser(tables[main], label, known)
-        tables, mistakes = _without_mistakes(tables, label, parser)
-        problems += mistakes
+        tables = _without_mistakes(tables, label, parser, problems)
         names, labelled = _classes(tables, label, parser)
-        row_indices = _row_index_columns(tables[main], label, known)
-        labelled, made = hold_out(
-            path, labelled, lambda train: _contents(train, row_indices), seed=options.seed
-        )
-        problems += made
-        resolved, labelled = resolve_splits(path, names, labelled, problems, eval_only=options.eval_only)
-        if known:
-            columns = known["columns"]
-            require_columns(labelled[main], columns)
-        else:
-            columns = _learn_columns(labelled[main], label, row_indices, problems)
+        indices = _row_index_columns(tables[main], label, known)
+        keys = partial(_contents, row_indices=indices)
+        labelled = hold_out(path, labelled, keys, problems, seed=options.seed)
+        classes, labelled, absent = resolve_splits(path, names, labelled, problems, eval_only=eval_only)
+        columns = known["columns"] if known else _learn_columns(labelled[main], label, indices, problems)
+        require_columns(labelled[main], columns)
         splits = {}
         for split, table in labelled.items():
             problems += value_problems(table, columns)
             words = {column["name"]: table.column(column["name"]) for column in columns}
-            keys = [f"{table.file.name}:{line}" for line in table.lines]
-            splits[split] = InMemory(encode_columns(columns, words, len(table)), table.labels, keys)
+            lines = [f"{table.file.name}:{line}" for line in table.lines]
+            splits[split] = InMemory(encode_columns(columns, words, len(table)), table.labels, lines)
         encoding = {"columns": list(columns), "label": label, "reading": parser.to_json()}
-        classes, shape, reported = resolved.classes, (num_features(columns),), (*problems, *resolved.problems)
+        shape, reported = (num_features(columns),), (*problems, *absent)
         return ExampleSet(
             path, cls.name, "numbers", classes, shape, splits, problems=reported, encoding=encoding
         )
@@ -126,7 +121,6 @@ def _row_index_columns(train: Table, label: str, known: Mapping[str, Any] | None
 
 def _read(path: Path, label: str | None, *, eval_only: bool) -> tuple[dict[str, Table], str, list[Problem]]:
     """Return the tables by split, without unlabelled rows, the name of the label column, and the problems.
-
     The training table comes first; with `eval_only` it may be absent.
     """
     by_split = {"train": [path]} if path.is_file() else _files(path)
@@ -142,14 +136,13 @@ def _read(path: Path, label: str | None, *, eval_only: bool) -> tuple[dict[str, 
     label = main.names[-1] if label is None else label
     if label not in main.names:
         raise DataError(f"{main.file}: has no column {label!r}", advice=suggest(label, main.names))
-    main, unlabelled = _labelled_rows(main, label)
-    problems += unlabelled
-    _require_rows(main, problems)
-    tables = {first: main}
+    tables = {first: _labelled_rows(main, label, problems)}
+    _require_rows(tables[first], problems)
     for split, file in files.items():
-        table, more = _read_split(split, file, main, label)
-        problems += more
-        if table:
+        table = _read_split(split, file, main, label, problems)
+        if isinstance(table, Problem):
+            problems.append(table)
+        else:
             tables[split] = table
     return tables, label, problems
 
@@ -163,35 +156,26 @@ def _files(folder: Path) -> dict[str, list[Path]]:
     return {split: files[split] for split in SPLITS if split in files}
 
 
-def _read_split(split: str, file: Path, train: Table, label: str) -> tuple[Table | None, list[Problem]]:
-    """Read the file of another split than training; None if it cannot be used."""
+def _read_split(split: str, file: Path, train: Table, label: str, problems: list[Problem]) -> Table | Problem:
+    """Read the file of another split than training. Return the problem if it cannot be used at all."""
+    unusable = partial(unusable_split, split, file)
     try:
-        table, problems = read_table(file)
+        table, own_problems = read_table(file)
     except DataError as error:
-        return None, [unusable_split(split, file, error.message, "text-unreadable")]
-    for name in (label, *train.names):
-        if name not in table.names:
-            return None, [_without_column(split, table, name, train, label)]
-    table, unlabelled = _labelled_rows(table, label)
-    problems += unlabelled
-    return (table, problems) if len(table) else (None, [_without_rows(split, file, problems)])
-
-
-def _without_rows(split: str, file: Path, problems: Sequence[Problem]) -> Problem:
-    if not problems:
-        return unusable_split(split, file, "has no rows", "text-unreadable")
-    first, count = problems[0], sum(problem.count for problem in problems)
-    message = f"has no usable row; {first.at}: {first.what}"
-    return unusable_split(split, file, message, first.kind, count=count)
-
-
-def _without_column(split: str, table: Table, name: str, train: Table, label: str) -> Problem:
-    count = max(1, len(table))
-    if name == label:
-        message = f"has no column {label!r}, the label"
-        return unusable_split(split, table.file, message, "label-missing", count=count)
-    message = f"has no column {name!r}, but {train.file.name} has; {suggest(name, table.names)}"
-    return unusable_split(split, table.file, message, "value-missing", count=count)
+        return unusable(error.message, "text-unreadable")
+    if label not in table.names:
+        return unusable(f"has no column {label!r}, the label", "label-missing", count=max(1, len(table)))
+    if absent := [name for name in train.names if name not in table.names]:
+        but = f"but {train.file.name} has; {suggest(absent[0], table.names)}"
+        return unusable(f"has no column {absent[0]!r}, {but}", "value-missing", count=max(1, len(table)))
+    table = _labelled_rows(table, label, own_problems)
+    if len(table):
+        problems += own_problems
+        return table
+    if not own_problems:
+        return unusable("has no rows", "text-unreadable")
+    first, count = own_problems[0], sum(problem.count for problem in own_problems)
+    return unusable(f"has no usable row; {first.at}: {first.what}", first.kind, count=count)
 
 
 def _require_rows(train: Table, problems: Sequence[Problem]) -> None:
@@ -200,12 +184,12 @@ def _require_rows(train: Table, problems: Sequence[Problem]) -> None:
         raise DataError(f"{train.file}: has no rows to train on", advice=first)
 
 
-def _labelled_rows(table: Table, label: str) -> tuple[Table, list[Problem]]:
+def _labelled_rows(table: Table, label: str, problems: list[Problem]) -> Table:
     missing = missing_mask(table.column(label))
-    if not missing.any():
-        return table, []
-    message = f"no {label!r} in {counted(int(missing.sum()), 'row')}"
-    return table.select(~missing), [problem_at(table, missing, "label-missing", message)]
+    if missing.any():
+        message = f"no {label!r} in {counted(int(missing.sum()), 'row')}"
+        problems.append(problem_at(table, missing, "label-missing", message))
+    return table.select(~missing)
 
 
 def _label_parser(train: Table, label: str, known: Mapping[str, Any] | None) -> LabelParser:
@@ -233,11 +217,10 @@ def _refuse_measurements(train: Table, label: str) -> None:
 
 
 def _without_mistakes(
-    tables: Mapping[str, Table], label: str, parser: LabelParser
-) -> tuple[dict[str, Table], list[Problem]]:
+    tables: Mapping[str, Table], label: str, parser: LabelParser, problems: list[Problem]
+) -> dict[str, Table]:
     """Leave out rows whose label is no class, and report each such label once for a file."""
-    kept: dict[str, Table] = {}
-    problems: list[Problem] = []
+    kept, mistaken = dict[str, Table](), list[Problem]()
     for split, table in tables.items():
         mistakes: dict[str, list[int]] = defaultdict(list)
         for row, word in enumerate(table.column(label)):
@@ -245,10 +228,11 @@ def _without_mistakes(
                 mistakes[word].append(row)
         for word, rows in mistakes.items():
             message = f"{label!r} is {word!r} in {counted(len(rows), 'row')}; classes are {parser.label_type}"
-            problems.append(problem_at(table, _mask(table, rows), "unknown-class", message, value=word))
+            mistaken.append(problem_at(table, _mask(table, rows), "unknown-class", message, value=word))
         kept[split] = table.select(~_mask(table, [row for rows in mistakes.values() for row in rows]))
-    _require_rows(next(iter(kept.values())), problems)
-    return {split: table for split, table in kept.items() if len(table)}, problems
+    _require_rows(next(iter(kept.values())), mistaken)
+    problems += mistaken
+    return {split: table for split, table in kept.items() if len(table)}
 
 
 def _mask(table: Table, rows: Sequence[int]) -> Bools:
@@ -265,17 +249,12 @@ def _classes(
     main = next(iter(tables))
     num_classes, num_rows = len(set(names[main])), len(names[main])
     if num_classes > max(_MOST_CLASSES, num_rows / 2):
-        message = (
-            f"column {label!r} has {num_classes} different values in {num_rows} rows: too many for classes"
-        )
-        raise DataError(f"{tables[main].file}: {message}", advice=_CHOOSE)
+        values = f"{num_classes} different values in {num_rows} rows: too many for classes"
+        raise DataError(f"{tables[main].file}: column {label!r} has {values}", advice=_CHOOSE)
     classes = sorted({name for of_split in names.values() for name in of_split}, key=parser.sort_key)
     numbers = {name: number for number, name in enumerate(classes)}
-    labelled = {}
-    for split, table in tables.items():
-        labels = np.array([numbers[name] for name in names[split]], dtype=np.int64)
-        labelled[split] = _LabelledTable(**vars(table), labels=labels)
-    return classes, labelled
+    labels = {split: np.array([numbers[name] for name in names[split]], dtype=np.int64) for split in tables}
+    return classes, {split: _LabelledTable(**vars(tables[split]), labels=labels[split]) for split in tables}
 
 
 def _learn_columns(

@@ -41,8 +41,6 @@ class ShopTalkFormat(EmbeddedFormat, ExampleFormat):
 
     @classmethod
     def open(cls, path: Path, options: ExampleOptions) -> ExampleSet:
-        texts = {
-            split: write_shop_talk(count, seed=SPLITS.index(split))
-            for split, count in cls.num_characters.items()
-        }
-        return open_corpus(path, texts, options, format=cls.name)
+        counts = cls.num_characters
+        texts = {split: write_shop_talk(counts[split], seed=SPLITS.index(split)) for split in counts}
+        return open_corpus(path, texts, options, format=cls.name, problems=[])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -52,20 +52,18 @@ class FolderFormat(ExampleFormat):
         if not splits:
             advice = f"the first problem: {problems[0]}" if problems else f"looked for {cls.looked_for}"
             raise DataError(f"{path}: has no usable image in a folder of its class", advice=advice)
-        splits, made = _hold_out(path, splits, seed=options.seed)
-        splits, unusable = _readable(path, splits, workers=options.workers)
-        splits, made_again = _hold_out(path, splits, seed=options.seed)  # if no validation image was readable
-        problems += (*made, *unusable, *made_again)
-        resolved, splits = resolve_splits(path, names, splits, problems, eval_only=options.eval_only)
-        sizes = Counter(
-            (image.record.height, image.record.width) for images in splits.values() for image in images
-        )
+        splits = hold_out(path, splits, _keys, problems, seed=options.seed)
+        splits = _readable(path, splits, problems, workers=options.workers)
+        splits = hold_out(path, splits, _keys, problems, seed=options.seed)  # if no validation image is left
+        eval_only = options.eval_only
+        classes, splits, absent = resolve_splits(path, names, splits, problems, eval_only=eval_only)
+        records = [image.record for images in splits.values() for image in images]
+        sizes = Counter((record.height, record.width) for record in records)
         shape = choose_shape(options, (*next(iter(sizes)), 3) if len(sizes) == 1 else None)
         if options.size is None and options.shape is None:
             problems += _resized(path, sizes, shape)
         examples = {split: LazyCrops(_FileReader(), images, shape) for split, images in splits.items()}
-        reported = (*problems, *resolved.problems)
-        return ExampleSet(path, cls.name, "pictures", resolved.classes, shape, examples, problems=reported)
+        return ExampleSet(path, cls.name, "pictures", classes, shape, examples, problems=(*problems, *absent))
 
 
 class _FileReader:
@@ -76,9 +74,8 @@ class _FileReader:
 
 def _find(root: Path) -> tuple[list[str], Splits, list[Problem]]:
     """Find the class names and the images with a readable header, by split ("train" if there are none)."""
-    folders = _folders(root)
+    folders, splits = _folders(root), defaultdict[str, CropList](CropList)
     names = sorted({folder.label for folder in folders})
-    splits: Splits = {}
     problems = unlistable_problems(root, "unreadable-image")
     problems += outside_problems(root, folders, IMAGE_SUFFIXES, "image")
     for folder in folders:
@@ -87,21 +84,19 @@ def _find(root: Path) -> tuple[list[str], Splits, list[Problem]]:
             key = file.relative_to(root).as_posix()
             try:
                 image = _entire_image(file, key, names.index(folder.label))
+                splits[folder.split or "train"].append(image)
             except ImageError as error:
-                message = error.message.removeprefix(f"{file}: ")
-                problems.append(Problem(error.kind, key, message, "left out"))
-            else:
-                splits.setdefault(folder.split or "train", CropList()).append(image)
+                problems.append(Problem(error.kind, key, error.message.removeprefix(f"{file}: "), "left out"))
     return names, splits, problems
 
 
 def _folders(root: Path) -> list[ClassFolder]:
     """Return the class folders. Images without any are all of one class, named after the root."""
     folders = class_folders(root)
+    label = root.resolve().name
     if _holds_images(root) and not has_class_folders(root, IMAGE_SUFFIXES):
-        return [ClassFolder(None, root.resolve().name, root)]
+        return [ClassFolder(None, label, root)]
     if all(folder.split is None and split_of_folder(folder.label) for folder in folders):
-        label = root.resolve().name
         return [ClassFolder(split_of_folder(folder.label), label, folder.path) for folder in folders]
     return folders
 
@@ -128,26 +123,23 @@ def _other_files(root: Path, folder: ClassFolder) -> list[Problem]:
     names = [name for name in others if not (folder.path / name).is_dir()]
     if not names:
         return []
-    listed = list_names(names)
-    message = f"holds {len(names)} files whose names are not those of images: {listed}"
+    message = f"holds {len(names)} files whose names are not those of images: {list_names(names)}"
     folder_name = folder.path.relative_to(root).as_posix()
-    return [Problem("not-an-image", folder_name, message, "noted", value=listed)]
+    return [Problem("not-an-image", folder_name, message, "noted", value=list_names(names))]
 
 
-def _hold_out(root: Path, splits: Splits, *, seed: int) -> tuple[Splits, tuple[Problem, ...]]:
-    return hold_out(root, splits, lambda train: [image.record.key for image in train], seed=seed)
+def _keys(images: CropList) -> list[str]:
+    return [image.record.key for image in images]
 
 
-def _readable(root: Path, splits: Splits, *, workers: int) -> tuple[Splits, tuple[Problem, ...]]:
+def _readable(root: Path, splits: Splits, problems: list[Problem], *, workers: int) -> Splits:
     """Leave out unreadable images, copies of images in an earlier split, and splits that are then empty."""
     records = {split: [image.record for image in splits.get(split, ())] for split in SPLITS}
-    problems = scan_records(root, records, workers=workers)
-    lost = {problem.file for problem in problems if problem.action == "left out"}
-    readable = {
-        split: CropList(image for image in images if image.record.key not in lost)
-        for split, images in splits.items()
-    }
-    return {split: images for split, images in readable.items() if images}, problems
+    scanned = scan_records(root, records, workers=workers)
+    problems += scanned
+    lost = {problem.file for problem in scanned if problem.action == "left out"}
+    kept = {split: [i for i in images if i.record.key not in lost] for split, images in splits.items()}
+    return {split: CropList(images) for split, images in kept.items() if images}
 
 
 def _resized(root: Path, sizes: Counter[tuple[int, int]], shape: Shape) -> list[Problem]:

@@ -30,8 +30,6 @@ from boxcrew.data.images.cache import Pixels
 VAL_SHARE = 0.1
 """A smaller share than in other formats, because these sets are large."""
 _GET_AGAIN = "download the file again"
-_PREFIXES = {"train": "train", "test": "t10k"}
-_BYTES = 0x08  # type code of images and labels
 _TYPES = {0x09: "int8", 0x0B: "int16", 0x0C: "int32", 0x0D: "float32", 0x0E: "float64"}
 
 
@@ -51,21 +49,19 @@ class IdxFormat(ExampleFormat):
     @classmethod
     def open(cls, path: Path, options: ExampleOptions) -> ExampleSet:
         require_folder(path, "IDX")
-        splits, unread = _read_splits(path)
+        splits, problems = _read_splits(path)
         if "train" not in splits:
             raise DataError(f"{path}: has no IDX files to train on", advice=f"looked for {cls.looked_for}")
-        names = _names(path, splits)
-        splits, made = hold_out(path, splits, InMemory.all_keys, seed=options.seed, share=VAL_SHARE)
+        names, seed, eval_only = _names(path, splits), options.seed, options.eval_only
+        splits = hold_out(path, splits, InMemory.all_keys, problems, seed=seed, share=VAL_SHARE)
         height, width = splits["train"].inputs.shape[1:]
         shape = choose_shape(options, (height, width, 1))
         splits = {
             split: InMemory(_resized(examples.inputs, shape), examples.labels, examples.keys)
             for split, examples in splits.items()
         }
-        problems = (*unread, *made)
-        resolved, splits = resolve_splits(path, names, splits, problems, eval_only=options.eval_only)
-        reported = (*problems, *resolved.problems)
-        return ExampleSet(path, cls.name, "pictures", resolved.classes, shape, splits, problems=reported)
+        classes, splits, absent = resolve_splits(path, names, splits, problems, eval_only=eval_only)
+        return ExampleSet(path, cls.name, "pictures", classes, shape, splits, problems=(*problems, *absent))
 
 
 def _find(root: Path, prefix: str, content: str, num_axes: int) -> Path | None:
@@ -76,22 +72,21 @@ def _find(root: Path, prefix: str, content: str, num_axes: int) -> Path | None:
 
 def _read_splits(root: Path) -> tuple[dict[str, InMemory], list[Problem]]:
     """Read the splits that there are. Splits other than training that cannot be used become problems."""
-    splits: dict[str, InMemory] = {}
-    problems: list[Problem] = []
-    for split, prefix in _PREFIXES.items():
+    splits, problems = dict[str, InMemory](), list[Problem]()
+    for split, prefix in (("train", "train"), ("test", "t10k")):
         file = _find(root, prefix, "images", 3)
         if file is None:
             continue
-        labels_file = _find(root, prefix, "labels", 1) or root / f"{prefix}-labels-idx1-ubyte"
+        labels = _find(root, prefix, "labels", 1) or root / f"{prefix}-labels-idx1-ubyte"
         try:
-            splits[split] = _read_split(split, file, labels_file)
+            splits[split] = _read_split(split, file, labels)
         except DataError as error:
             if split == "train":
                 raise
             if error.message.startswith(f"{file}: "):
                 problems.append(unusable_split(split, file, error.message, "unreadable-image"))
             else:
-                problems.append(unusable_split(split, labels_file, error.message, "label-missing"))
+                problems.append(unusable_split(split, labels, error.message, "label-missing"))
     return splits, problems
 
 
@@ -129,12 +124,12 @@ def _read_shape(file: Path, opened: IO[bytes], num_axes: int) -> tuple[int, ...]
     if len(start) < 4 or start[:2] != b"\0\0":
         begins = start.hex() or "nothing"
         raise DataError(f"{file}: is not IDX: it begins with {begins}", advice=_GET_AGAIN)
-    if start[2] != _BYTES:
+    if start[2] != 0x08:
         type_ = _TYPES.get(start[2], hex(start[2]))
         raise DataError(f"{file}: holds numbers of type {type_}, not bytes", advice="save them as uint8")
     if start[3] != num_axes:
-        message = f"{file}: has {start[3]} axes, not {num_axes}"
-        raise DataError(message, advice="are image and label files swapped?")
+        swapped = "are image and label files swapped?"
+        raise DataError(f"{file}: has {start[3]} axes, not {num_axes}", advice=swapped)
     sizes = opened.read(4 * num_axes)
     if len(sizes) < 4 * num_axes:
         raise DataError(f"{file}: ends within its header", advice=_GET_AGAIN)
@@ -161,7 +156,4 @@ def _resized(images: Array, shape: Shape) -> Array:
     with_channel = images[..., None]
     if with_channel.shape[1:] == shape:
         return with_channel
-    resized = np.empty((len(images), *shape), dtype=np.uint8)
-    for index, image in enumerate(with_channel):
-        resized[index] = resize_to(image, shape)
-    return resized
+    return np.stack([resize_to(image, shape) for image in with_channel])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -63,11 +62,10 @@ class TextFormat(ExampleFormat):
         files = [path] if path.is_file() else [] if in_class_folders else _files(path)
         splits = {split_of_file(file.stem): file for file in files}
         if len(files) == 1:
-            return open_corpus(path, {"train": read_utf8(files[0])}, options, format=cls.name)
+            return open_corpus(path, {"train": read_utf8(files[0])}, options, format=cls.name, problems=[])
         if "train" in splits and None not in splits and len(splits) == len(files):
-            texts, unread = _read_splits({str(split): file for split, file in splits.items()})
-            opened = open_corpus(path, texts, options, format=cls.name)
-            return replace(opened, problems=(*unread, *opened.problems))
+            texts, problems = _read_splits({str(split): file for split, file in splits.items()})
+            return open_corpus(path, texts, options, format=cls.name, problems=problems)
         if not files and not has_class_folders(path, TEXT_SUFFIXES):
             raise DataError(f"{path}: has no text files", advice=f"looked for {cls.looked_for}")
         return _open_classes(path, files, options)
@@ -92,8 +90,7 @@ def _is_about(name: str) -> bool:
 
 def _read_splits(files: Mapping[str, Path]) -> tuple[dict[str, str], list[Problem]]:
     """Read the texts by split. Splits other than training that cannot be read become problems."""
-    texts: dict[str, str] = {}
-    problems: list[Problem] = []
+    texts, problems = dict[str, str](), list[Problem]()
     for split, file in files.items():
         try:
             texts[split] = read_utf8(file)
@@ -125,19 +122,18 @@ def _open_classes(root: Path, files: Sequence[Path], options: ExampleOptions) ->
         return [text[:length] for text in samples.inputs]
 
     # Keyed by their truncated text, so that texts which become equal inputs stay in one split.
-    splits, made = hold_out(root, _by_split(texts, names), cut, seed=options.seed)
+    splits = hold_out(root, _by_split(texts, names), cut, problems, seed=options.seed)
     train = cut(splits["train"]) if "train" in splits else ()
     vocabulary = known or fixed_length_vocabulary(train, length=length, unit=unit)
-    problems += (*made, *truncated_texts(str(root), ((t.key, t.text) for t in texts), length))
+    problems += truncated_texts(str(root), ((text.key, text.text) for text in texts), length)
     encoded = {
         split: InMemory(encode_texts(vocabulary, samples.inputs.tolist()), samples.labels, samples.keys)
         for split, samples in splits.items()
     }
-    resolved, examples = resolve_splits(root, names, encoded, problems, eval_only=options.eval_only)
-    name, classes, reported = TextFormat.name, resolved.classes, (*problems, *resolved.problems)
-    return ExampleSet(
-        root, name, "tokens", classes, (length,), examples, problems=reported, encoding=vocabulary
-    )
+    eval_only = options.eval_only
+    classes, examples, absent = resolve_splits(root, names, encoded, problems, eval_only=eval_only)
+    name, shape, reported = TextFormat.name, (length,), (*problems, *absent)
+    return ExampleSet(root, name, "tokens", classes, shape, examples, problems=reported, encoding=vocabulary)
 
 
 def _by_split(texts: Sequence[_Text], names: Sequence[str]) -> dict[str, InMemory]:
@@ -165,9 +161,8 @@ def _files_of_classes(root: Path, problems: list[Problem]) -> Iterator[_Text]:
     problems += outside_problems(root, folders, TEXT_SUFFIXES, "text", ignored=_is_about)
     for folder in folders:
         for file in files_below(folder.path, TEXT_SUFFIXES):
-            for _, text in split_texts(_read(root, file, problems), "file"):
-                key = file.relative_to(root).as_posix()
-                yield _Text(folder.split or "train", folder.label, key, text)
+            if text := _read(root, file, problems).strip():
+                yield _Text(folder.split or "train", folder.label, file.relative_to(root).as_posix(), text)
 
 
 def _read(root: Path, file: Path, problems: list[Problem]) -> str:
@@ -178,8 +173,7 @@ def _read(root: Path, file: Path, problems: list[Problem]) -> str:
     except DataError as error:
         message = error.message.removeprefix(f"{file}: ")
     if not text.strip():
-        name = file.relative_to(root).as_posix()
-        problems.append(Problem("text-unreadable", name, message, "left out"))
+        problems.append(Problem("text-unreadable", file.relative_to(root).as_posix(), message, "left out"))
     return text
 
 
@@ -188,6 +182,5 @@ def truncated_texts(source: str, texts: Iterable[tuple[str, str]], length: int) 
     keys = [key for key, text in texts if len(text) > length]
     if not keys:
         return ()
-    count = len(keys)
-    message = f"{counted(count, 'text')} cut to length={length}; the first: {keys[0]}"
-    return (Problem("text-cut", source, message, "repaired", value=str(count), count=count),)
+    message = f"{counted(len(keys), 'text')} cut to length={length}; the first: {keys[0]}"
+    return (Problem("text-cut", source, message, "repaired", value=str(len(keys)), count=len(keys)),)
