@@ -131,8 +131,7 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
             source = source.with_classes(facts.classes)
         if facts is None or data.val != ALL_SPLITS:
             return cls.of(config, source, val=data.val)
-        every = (record for records in source.splits.values() for record in records)
-        return replace(cls.of(config, source, val="train"), val=tuple(every))
+        return replace(cls.of(config, source, val="train"), val=tuple(source.records))
 
     @classmethod
     def of(cls, config: DetectionConfig, source: Source, *, val: str = "val") -> Self:
@@ -185,7 +184,7 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
     def headline(self) -> str:
         splits = self.source.splits
         counts = ", ".join(f"{name} {len(records)}" for name, records in splits.items())
-        boxes = sum(len(record.target) for records in splits.values() for record in records)
+        boxes = sum(len(record.target) for record in self.source.records)
         return f"({self.source.format}): {counts} images, {boxes} boxes, {len(self.source.classes)} classes"
 
     def report(self) -> dict[str, Any]:
