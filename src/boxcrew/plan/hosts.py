@@ -26,7 +26,7 @@ def plan_hosts(hosts: Sequence[Host], deploy: DeployConfig, batch: int, plan_hos
             advice="use deploy.strategy=ddp",
         )
     clones = 1 if deploy.clones == "auto" else deploy.clones
-    shares = shares_of(deploy, batch, num * clones)
+    shares = shares_of(deploy, batch, [1.0] * num * clones)
     plans: list[Plan] = []
     computing = [host for host in hosts if host.ranks]
     for host in computing:

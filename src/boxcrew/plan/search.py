@@ -73,7 +73,7 @@ def _candidates(costs: Costs, layout: Candidate) -> Iterator[Candidate]:
         for memory_format, threads in _compute_modes(costs, usual):
             candidate = replace(usual, recompute=recompute, memory_format=memory_format, threads=threads)
             speeds = [1 / max(1e-12, costs.pace(device, candidate).each) for device in candidate.devices]
-            shares = shares_of(deploy, batch, len(speeds), speeds, least=costs.workload.least_samples)
+            shares = shares_of(deploy, batch, speeds, least=costs.workload.least_samples)
             cache_bytes = _cache(costs, candidate) // layout.replicas
             yield replace(candidate, shares=tuple(shares), cache_bytes=cache_bytes)
 
