@@ -18,19 +18,19 @@ def expectations(plan: Plan) -> list[str]:
     predicted = plan.predicted
     if predicted is None:
         return []
-    step = predicted.step
-    memory = "; ".join(map(_memory_text, predicted.memory))
+    step, rate = predicted.step, predicted.images_per_second
+    rate_text = f"{rate:.3g}" if rate < 1000 else f"{rate:.0f}"  # three digits, without an exponent
+    memory = [
+        f"{format_bytes(each.peak)} on {each.device}, "
+        f"at most {format_bytes(each.needed)} of {format_bytes(each.capacity)}"
+        for each in predicted.memory
+    ]
     return [
         f"expected: {step.likely:.3g} s per step ({step.low:.3g} to {step.high:.3g}), "
-        f"{_rate(predicted.images_per_second)} samples/s, limited by {_BOUNDS[predicted.bound]}",
+        f"{rate_text} samples/s, limited by {_BOUNDS[predicted.bound]}",
         f"expected: {predicted.epoch} per epoch, {predicted.run} for all steps, based on {predicted.basis}",
-        f"expected memory: {memory}",
+        f"expected memory: {'; '.join(memory)}",
     ]
-
-
-def _memory_text(memory: Memory) -> str:
-    peak, needed, capacity = map(format_bytes, (memory.peak, memory.needed, memory.capacity))
-    return f"{peak} on {memory.device}, at most {needed} of {capacity}"
 
 
 def memory_table(plan: Plan) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -44,8 +44,3 @@ def memory_table(plan: Plan) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     names |= {"total": "peak", "at most": "needed", "available": "capacity"}
     rows = [(row, *(format_bytes(getattr(each, name)) for each in devices)) for row, name in names.items()]
     return ("memory", *titles), rows
-
-
-def _rate(value: float) -> str:
-    """Format a number with three digits, without an exponent."""
-    return f"{value:.3g}" if value < 1000 else f"{value:.0f}"

@@ -71,16 +71,6 @@ class Observed(Config, group="knowledge"):
         timings = [each for each in self.timings if (each.device, each.precision) == (device, precision)]
         return sorted(timings, key=lambda timing: timing.samples)
 
-    def steps_on(
-        self, device: str, memory_format: MemoryFormat, precision: Precision, threads: int | None = None
-    ) -> list[Timing]:
-        """Return the timings of a compute mode, the fewest samples first. `threads` None: with any number."""
-        return [
-            timing
-            for timing in self.on_device(device, precision)
-            if timing.memory_format == memory_format and threads in {None, timing.threads}
-        ]
-
     def ratio(self, device: str, memory_format: MemoryFormat, precision: Precision) -> ObservedRatio | None:
         mode = (device, memory_format, precision)
         return next((ratio for ratio in self.ratios if ratio.mode == mode), None)
@@ -103,8 +93,7 @@ def store_ratio(machine: Machine, task: str, ratio: ObservedRatio, folder: Path 
     if file is None:
         return
     others = [earlier for earlier in load_ratios(machine, task, folder) if earlier.mode != ratio.mode]
-    stored = _read(file) | {task: [each.tree() for each in (*others, ratio)]}
-    write_cached(file, stored)
+    write_cached(file, _read(file) | {task: [each.tree() for each in (*others, ratio)]})
 
 
 def _file(machine: Machine, folder: Path | None) -> Path | None:

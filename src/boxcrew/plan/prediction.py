@@ -35,12 +35,9 @@ class Interval(Config, group="seconds"):
         return self.low <= seconds <= self.high
 
     def __str__(self) -> str:
-        low, likely, high = map(_format_seconds, (self.low, self.likely, self.high))
-        return f"{likely} ({low} to {high})"
-
-
-def _format_seconds(seconds: float) -> str:
-    return format_duration(seconds) if seconds >= 10 else f"{seconds:.3g}s"
+        values = (self.likely, self.low, self.high)
+        texts = [format_duration(value) if value >= 10 else f"{value:.3g}s" for value in values]
+        return "{} ({} to {})".format(*texts)
 
 
 class Memory(Config, group="memory"):
@@ -67,13 +64,12 @@ class Memory(Config, group="memory"):
     @property
     def peak(self) -> int:
         """The expected bytes of everything."""
-        return self.process + self.evaluation + self.workers
+        return sum(int(getattr(self, kind)) for kind in self.kinds)
 
     @property
     def process(self) -> int:
         """The expected bytes of the computing processes alone, during a step."""
-        state = (self.libraries, self.parameters, self.gradients, self.optimizer)
-        return sum(state) + self.activations + self.inputs + self.overhead
+        return self.peak - self.evaluation - self.workers
 
     @property
     def measurable(self) -> int:

@@ -20,10 +20,8 @@ FASTER = {"fp32": 1.0, "tf32": 1.5, "bf16": 2.0, "fp16": 2.0}
 GPU = Speeds(
     gemm=15e3, convolution=10e3, convolution_channels_last=10e3, copy_bytes=500e9, from_host_bytes=10e9
 )
-"""Speeds of a typical accelerator."""
-CORE = Speeds(gemm=60, convolution=40, convolution_channels_last=40, copy_bytes=8e9)
-"""Speeds of a typical CPU core."""
-MEMORY_CORES = 8  # cores that suffice to use the full memory bandwidth
+CORE = {"gemm": 60, "convolution": 40, "convolution_channels_last": 40}
+"""Speeds of a typical accelerator, and of a typical CPU core."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,14 +41,14 @@ class Pace:
 
 def pace_of(device: Device, candidate: Candidate, inputs: PlanInputs) -> Pace:
     """Return the pace as measured, or scaled from other numbers of threads, or from device speeds."""
-    mode = device.name, candidate.memory_format, candidate.precision
-    threads = candidate.threads if device.kind == "cpu" else None
-    if measured := inputs.observed.steps_on(*mode, threads):
-        return _measured(measured, device, candidate, inputs)
-    others = inputs.observed.steps_on(*mode)
-    if not others:
+    timings = inputs.observed.on_device(device.name, candidate.precision)
+    timings = [timing for timing in timings if timing.memory_format == candidate.memory_format]
+    if not timings:
         return _computed(device, candidate, inputs)
-    pace, factor = _measured(others, device, candidate, inputs), _thread_factor(others[-1], candidate.threads)
+    if same := [each for each in timings if device.kind != "cpu" or each.threads == candidate.threads]:
+        return _measured(same, device, candidate, inputs)
+    pace = _measured(timings, device, candidate, inputs)
+    factor = _thread_factor(timings[-1], candidate.threads)
     return replace(pace, fixed=pace.fixed * factor, each=pace.each * factor, spread=KNOWN)
 
 
@@ -127,10 +125,9 @@ def speeds_of(device: Device, machine: Machine) -> tuple[Speeds, float, str]:
     if device.kind != "cpu":
         return GPU, ASSUMED, "the speeds of typical accelerators (these were not measured)"
     cores = max(1.0, machine.cores)
-    names = ("gemm", "convolution", "convolution_channels_last")
-    computing = {name: getattr(CORE, name) * cores for name in names}
-    all_cores = Speeds(**computing, copy_bytes=CORE.copy_bytes * min(cores, MEMORY_CORES))
-    return all_cores, ASSUMED, "the speed of typical CPU cores (these were not measured)"
+    computing = {name: speed * cores for name, speed in CORE.items()}
+    speeds = Speeds(**computing, copy_bytes=8e9 * min(cores, 8))  # 8 cores use all of the memory's bandwidth
+    return speeds, ASSUMED, "the speed of typical CPU cores (these were not measured)"
 
 
 def update_seconds(workload: Workload, speeds: Speeds) -> float:
