@@ -62,7 +62,7 @@ class MessageChannel:
                 sizes = [shape.numel() * dtype.itemsize for dtype, shape in kinds]
                 body = torch.zeros(sum(sizes), dtype=torch.uint8)
                 dist.recv(body, sender)
-                views = zip(header["tensors"], kinds, body.split(sizes), strict=True)
+                views = zip(header["tensors"], kinds, torch.split(body, sizes), strict=True)
                 tensors = {name: part.view(dtype).view(shape) for name, (dtype, shape), part in views}
             self._confirm(sender)
         return Message(kind=header["kind"], data=header["data"], tensors=tensors, sender=sender)

@@ -31,12 +31,11 @@ def connect_store(env: ProcessEnvironment) -> TCPStore:
             env.address, env.port, is_master=is_master, timeout=RENDEZVOUS, wait_for_workers=False
         )
     except (dist.DistNetworkError, dist.DistStoreError) as error:
+        in_use = "the port may be in use: set another MASTER_PORT"
         raise UsageError(
             f"MASTER_ADDR={env.address} MASTER_PORT={env.port}: cannot connect to the other replicas: "
             f"{str(error).splitlines()[0]}",
-            advice="the port may be in use: set another MASTER_PORT"
-            if is_master
-            else "check that the first process is running",
+            advice=in_use if is_master else "check that the first process is running",
         ) from None
 
 

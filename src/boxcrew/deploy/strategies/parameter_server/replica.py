@@ -18,8 +18,9 @@ from torch.optim import Optimizer
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.torch_tools.foreach import multiply_all
 from boxcrew.core.types import Batch, Losses
-from boxcrew.deploy.deployment import STRATEGIES, RunStatus
+from boxcrew.deploy.deployment import STRATEGIES
 from boxcrew.deploy.devices import Devices
+from boxcrew.deploy.execution import RunStatus
 from boxcrew.deploy.optimizer_state import Slots
 from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.deploy.processes.messages import Message
@@ -128,7 +129,7 @@ class ParameterServer(Clones):
         for server in range(self.plan.servers):
             mine = {name: g for name, g in gradients.items() if self.plan.server_of(int(name)) == server}
             self._send(server, Message(kind="push", data=data, tensors=mine))
-        answers = [self.group.messages.receive(self._rank_of(server)) for server in range(self.plan.servers)]
+        answers = [self._receive(server) for server in range(self.plan.servers)]
         for answer in answers:
             self._fetch(answer.tensors)
         return float(answers[0].data["norm"])
@@ -151,10 +152,9 @@ class ParameterServer(Clones):
 
     def load_slots(self, optimizer: Optimizer, slots: Slots) -> None:
         """Send the state to the servers, with the parameters, which have been loaded already."""
+        index = {parameter: i for i, parameter in enumerate(self._parameters)}
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        index = {id(parameter): i for i, parameter in enumerate(self._parameters)}
-        keepers = [self.plan.server_of(index[id(parameter)]) for parameter in parameters]
-        self._fill_servers(slots, keepers)
+        self._fill_servers(slots, [self.plan.server_of(index[parameter]) for parameter in parameters])
         self._slots = None
 
     def _fill_servers(self, slots: Slots | None = None, keepers: Sequence[int] = ()) -> None:
@@ -162,10 +162,8 @@ class ParameterServer(Clones):
         `keepers` has the server of each of the optimizer's parameters, in its order.
         """
         for server in range(self.plan.servers) if self.is_chief else ():
-            tensors = {
-                str(i): p.detach() for i, p in enumerate(self._parameters) if self.plan.server_of(i) == server
-            }
-            plain = None
+            kept = [i for i in range(len(self._parameters)) if self.plan.server_of(i) == server]
+            tensors, plain = {str(i): self._parameters[i].detach() for i in kept}, None
             if slots is not None:
                 mine = {str(i) for i, keeper in enumerate(keepers) if keeper == server}
                 tensors |= {name: t for name, t in slots.tensors.items() if name.partition(".")[0] in mine}
@@ -196,10 +194,10 @@ class ParameterServer(Clones):
 
     def _ask(self, server: int, message: Message) -> Message:
         self._send(server, message)
-        return self.group.messages.receive(self._rank_of(server))
+        return self._receive(server)
 
     def _send(self, server: int, message: Message) -> None:
-        self.group.messages.send(self._rank_of(server), message)
+        self.group.messages.send(self.group.size + server, message)
 
-    def _rank_of(self, server: int) -> int:
-        return self.group.size + server
+    def _receive(self, server: int) -> Message:
+        return self.group.messages.receive(self.group.size + server)
