@@ -44,7 +44,7 @@ class Deployment(PlanProcess):
         super().__init__(plan, devices, group)
         self.format = FORMATS[plan.memory_format]
         self._scaler = torch.amp.GradScaler(self.device.type, enabled=plan.precision == "fp16")
-        self.buffers = _SavedBuffers()  # as they were before the step
+        self._saved_buffers: list[Tensor] = []  # of the task, as they were before the step
 
     @abstractmethod
     def forward_backward(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
@@ -111,7 +111,7 @@ class Deployment(PlanProcess):
         """
         # Before buffers are saved: a replica without a sample restores them, and must keep what this updates.
         track_weights(task, self.gather_parameter)
-        self.buffers.save(task)
+        self._save_buffers(task)
         if self._scaler.is_enabled():
             # This creates its scale beside the parameters: the first to need it would else create it on an
             # accelerator, or in several threads at once.
@@ -239,7 +239,20 @@ class Deployment(PlanProcess):
     def discard(self, task: nn.Module) -> None:
         """Undo `gradients` if no step is made: clear them and restore the buffers (BatchNorm statistics)."""
         task.zero_grad(set_to_none=True)
-        self.buffers.restore(task)
+        self.restore_buffers(task)
+
+    def _save_buffers(self, task: nn.Module) -> None:
+        """Copy the buffers (statistics and counters of BatchNorms), if possible over the earlier copies."""
+        buffers = list(task.buffers())
+        lists = (buffers, self._saved_buffers)
+        kinds, saved = ([(b.shape, b.dtype, b.device) for b in each] for each in lists)
+        if kinds != saved:
+            self._saved_buffers = [buffer.clone() for buffer in buffers]
+        else:
+            copy_all(self._saved_buffers, buffers)
+
+    def restore_buffers(self, task: nn.Module) -> None:
+        copy_all(list(task.buffers()), self._saved_buffers)
 
     def state(self) -> dict[str, object]:
         """Return JSON values for a checkpoint: the same for all strategies, so that another can go on."""
@@ -251,30 +264,10 @@ class Deployment(PlanProcess):
             self._scaler.load_state_dict(state["scaler"])
 
 
-class _SavedBuffers:
-    """Copies of a module's buffers (statistics and counters of BatchNorms), whose memory is used again."""
-
-    def __init__(self) -> None:
-        self._saved: list[Tensor] = []
-
-    def save(self, module: nn.Module) -> None:
-        buffers = list(module.buffers())
-        kinds, saved = ([(b.shape, b.dtype, b.device) for b in each] for each in (buffers, self._saved))
-        if kinds != saved:
-            self._saved = [buffer.clone() for buffer in buffers]
-        else:
-            copy_all(self._saved, buffers)
-
-    def restore(self, module: nn.Module) -> None:
-        copy_all(list(module.buffers()), self._saved)
-
-
 def meta_copy(module: Module) -> Module:
     """Return a copy whose parameters are on the meta device: they have shapes, but take no memory."""
-    shapes = {
-        id(p): nn.Parameter(torch.empty_like(p, device="meta"), requires_grad=False)
-        for p in module.parameters()
-    }
+    metas = ((p, torch.empty_like(p, device="meta")) for p in module.parameters())
+    shapes = {id(p): nn.Parameter(meta, requires_grad=False) for p, meta in metas}
     return copy.deepcopy(module, shapes)
 
 

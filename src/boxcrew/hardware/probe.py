@@ -86,18 +86,14 @@ def _allowed() -> set[int]:
 
 def _cores_of_others() -> float:
     """Return how many of the allowed cores other processes use at present."""
-    allowed, begun, own = _allowed(), time.perf_counter(), _own_seconds()
+    own_times, begun = psutil.Process().cpu_times, time.perf_counter()
+    own = sum(own_times()[:2])  # seconds of user and system
     try:
         percent = psutil.cpu_percent(interval=_INTERVAL, percpu=True)
     except (OSError, psutil.Error):  # a system without these counters
         return 0.0
-    own_cores = (_own_seconds() - own) / (time.perf_counter() - begun)
-    return sum(percent[cpu] for cpu in allowed if cpu < len(percent)) / 100 - own_cores
-
-
-def _own_seconds() -> float:
-    times = psutil.Process().cpu_times()
-    return times.user + times.system
+    own_cores = (sum(own_times()[:2]) - own) / (time.perf_counter() - begun)
+    return sum(percent[cpu] for cpu in _allowed() if cpu < len(percent)) / 100 - own_cores
 
 
 def _quotas() -> list[float]:
@@ -165,10 +161,7 @@ def accelerator(module: Any, kind: str, index: int) -> Device:
 
 
 def _xla_devices() -> Iterator[Device]:
-    """Yield TPUs by `torch_xla`, which is older than the common interface and slow to import.
-
-    Without one it offers the CPU, which is left out.
-    """
+    """Yield TPUs by `torch_xla`, which is slow to import. Without one it offers the CPU: left out."""
     if importlib.util.find_spec("torch_xla") is None:
         return
     model = importlib.import_module("torch_xla.core.xla_model")

@@ -35,8 +35,7 @@ PHOTO = (1280, 960)
 def with_speeds(machine: Machine, folder: Path | None = None) -> Machine:
     """Return the machine with the speeds of its devices: stored, or measured now in two seconds per device.
 
-    Speeds that were measured on a busy machine are used until it is idle. `folder` is where they are stored,
-    by default the user's cache.
+    Those of a busy machine are used until it is idle. `folder` is by default the user's cache.
     """
     folder = folder or cache_folder("machine")
     file = folder / f"{fingerprint(machine)}.json" if folder else None
@@ -64,10 +63,7 @@ def measure_machine(machine: Machine) -> Machine:
 
 
 def measure_in_subprocess(machine: Machine) -> Machine:
-    """Measure in a subprocess, because a process that used an accelerator never frees all of its memory.
-
-    If it fails, the machine is returned without speeds.
-    """
+    """Measure in a process that ends, to free all memory of accelerators. No speeds if it fails."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", "boxcrew.hardware.speed"],

@@ -95,10 +95,8 @@ class Costs(PlanInputs):
 
     def _compute(self, candidate: Candidate, paces: list[Pace]) -> list[float]:
         """Return the seconds of each clone; they add up for clones of one process that share its threads."""
-        seconds = [
-            min(candidate.accumulation, share) * pace.fixed + pace.each * share
-            for pace, share in zip(paces, candidate.shares, strict=True)
-        ]
+        num, pairs = candidate.accumulation, zip(paces, candidate.shares, strict=True)
+        seconds = [min(num, share) * pace.fixed + pace.each * share for pace, share in pairs]
         if candidate.on_cpu and candidate.replicas == 1 and len(seconds) > 1:
             seconds = [sum(seconds)] * len(seconds)
         if not candidate.on_cpu or self.observed.timings:  # measured steps include the load of others

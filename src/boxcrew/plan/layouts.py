@@ -16,10 +16,7 @@ COMMUNICATING = ("cuda", "xpu")  # kinds of accelerators whose replicas can send
 
 
 def layouts_of(machine: Machine, request: PlanRequest) -> list[Candidate]:
-    """Return candidates whose choices beyond the layout are open, the usual one first.
-
-    The others are for models that need more memory.
-    """
+    """Return candidates with open choices beyond the layout: the usual one, then those for larger models."""
     deploy = request.deploy
     num = 1 if deploy.replicas == "auto" else deploy.replicas
     devices, reason = _one_replica_each(machine, request) if deploy.replicas == "auto" else ([], "")
@@ -198,10 +195,7 @@ def shares_of(deploy: DeployConfig, batch: int, speeds: Sequence[float], *, leas
 
 
 def by_speed(batch: int, speeds: Sequence[float], *, least: int = 1) -> list[int]:
-    """Divide the batch by speed: each next sample goes to the clone that would finish it first.
-
-    Every clone gets at least `least` samples, and a faster one never fewer than a slower one.
-    """
+    """Give every clone `least` samples, and each next one to the clone that would finish it first."""
     shares = [least] * len(speeds)
     waiting = [((least + 1) / speed, -speed, i) for i, speed in enumerate(speeds)]
     heapq.heapify(waiting)

@@ -96,10 +96,7 @@ def _worker_bytes(candidate: Candidate, workload: Workload, request: PlanRequest
 
 
 def _activations(workload: Workload, candidate: Candidate, samples: int) -> int:
-    """Return the bytes of activations and other temporary tensors, gradients excluded.
-
-    An update on the same device needs temporary tensors as large as the gradients.
-    """
+    """Return the bytes of activations and other temporary tensors, or of an update's, gradients excluded."""
     peak = workload.pass_of(recompute=candidate.recompute).peak.at(samples)
     scale = HALF if candidate.precision in {"bf16", "fp16"} else 1.0
     update = 0 if candidate.offloaded else workload.gradients // candidate.shards
@@ -107,10 +104,7 @@ def _activations(workload: Workload, candidate: Candidate, samples: int) -> int:
 
 
 def _overhead(candidate: Candidate, samples: Sequence[int], held: int, inputs: PlanInputs) -> int:
-    """Return the overhead of allocator and libraries on the CPU: measured, or a share of the `held` bytes.
-
-    The line goes through the smallest and the largest measured step, with a plausible slope.
-    """
+    """Return the overhead of allocator and libraries on the CPU: measured, or a share of the `held` bytes."""
     if not samples:
         return 0
     timings = [t for t in inputs.observed.on_device("cpu", candidate.precision) if t.num_bytes is not None]
@@ -119,6 +113,7 @@ def _overhead(candidate: Candidate, samples: Sequence[int], held: int, inputs: P
         return max(0, int(held * (1 + CPU_OVERHEAD) * factor) - held)
     least, most = (inputs.workload.peak_bytes(timing.samples) for timing in (timings[0], timings[-1]))
     first, last = (timings[0].num_bytes or 0) - least, (timings[-1].num_bytes or 0) - most
+    # A line through the smallest and the largest measured step, with a plausible slope.
     slope = (last - first) / (most - least) if most > least else ONE_MEASURED[candidate.memory_format]
     share = min(MOST_OVERHEAD, max(LEAST_OVERHEAD, slope))
     return max(0, len(samples) * int(last - share * most) + int(share * held))

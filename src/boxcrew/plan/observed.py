@@ -77,10 +77,7 @@ class Observed(Config, group="knowledge"):
 
 
 def load_ratios(machine: Machine, task: str, folder: Path | None = None) -> tuple[ObservedRatio, ...]:
-    """Load the ratios of a task on this machine; none if the file is missing or cannot be read.
-
-    `folder` is where they are stored, by default the user's cache.
-    """
+    """Load a task's ratios from `folder`, by default in the user's cache; none if they cannot be read."""
     stored = _read(_file(machine, folder)).get(task, [])
     with suppress(UsageError):
         return tuple(ObservedRatio.of(tree) for tree in stored) if isinstance(stored, list) else ()
@@ -90,8 +87,6 @@ def load_ratios(machine: Machine, task: str, folder: Path | None = None) -> tupl
 def store_ratio(machine: Machine, task: str, ratio: ObservedRatio, folder: Path | None = None) -> None:
     """Store a ratio in place of the earlier one of the same compute mode. Errors of the disk are ignored."""
     file = _file(machine, folder)
-    if file is None:
-        return
     others = [earlier for earlier in load_ratios(machine, task, folder) if earlier.mode != ratio.mode]
     write_cached(file, _read(file) | {task: [each.tree() for each in (*others, ratio)]})
 

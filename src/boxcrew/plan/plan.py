@@ -180,9 +180,8 @@ class Plan(Config):
         return ranges
 
     def replica_split(self, replica: int, num_samples: int) -> list[list[int]]:
-        """Return how many of a replica's samples each of its clones computes, for every micro-batch.
-
-        `num_samples` is less than the replica's share if some could not be read.
+        """Return how many of the `num_samples` that a replica could read each of its clones computes, for
+        every micro-batch.
         """
         if len(self.replicas) == 1:
             return self.split(num_samples)
@@ -215,6 +214,10 @@ class Plan(Config):
             ahead = f"at most {counted(self.staleness, 'step')} ahead of each other"
             lines.append(f"replicas update the parameters independently, {ahead}: results depend on timing")
         return [*lines, *self._norms(), *self.reasons]
+
+    def expectations(self) -> list[str]:
+        """Return the predicted time and memory as lines; none without a prediction."""
+        return [] if self.predicted is None else self.predicted.explain()
 
     def _norms(self) -> list[str]:
         """Return what BatchNorm does differently than with one clone."""

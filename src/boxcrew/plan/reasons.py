@@ -77,9 +77,8 @@ def _memory_lack(costs: Costs, candidate: Candidate) -> str:
     """Return what a candidate needs on the first device with too little memory; empty if all have enough."""
     for memory in costs.memory(candidate):
         if not memory.is_enough:
-            return (
-                f"{format_bytes(memory.needed)} on {memory.device}, which has {format_bytes(memory.capacity)}"
-            )
+            needed, capacity = format_bytes(memory.needed), format_bytes(memory.capacity)
+            return f"{needed} on {memory.device}, which has {capacity}"
     return ""
 
 

@@ -23,7 +23,7 @@ CLEARLY = 1.05
 """Only a candidate this much faster replaces the usual one. Noise would choose between closer ones, and two
 runs with one seed would differ in their last bits.
 """
-NEGLIGIBLE = 0.05  # share of a step that loading may take without a worker to hide it
+LITTLE = 0.05  # share of a step that loading may take without a worker to hide it
 EASILY = 0.7  # loader workers should be done in this share of a step: they are not always as fast
 
 
@@ -186,9 +186,7 @@ def _with_workers(costs: Costs, chosen: Candidate) -> Candidate:
     near = [option for option in options if costs.step(option).wall <= 1.01 * best]
     # Steps should not wait for samples that no worker makes ahead: disks are not always equally fast.
     steps = {option: costs.step(option) for option in near}
-    near = [
-        o for o, step in steps.items() if o.loader_workers or step.inputs <= NEGLIGIBLE * step.wall
-    ] or near
+    near = [o for o, step in steps.items() if o.loader_workers or step.inputs <= LITTLE * step.wall] or near
     return next((o for o in near if steps[o].inputs <= EASILY * steps[o].wall), near[0])
 
 

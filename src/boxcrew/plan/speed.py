@@ -17,9 +17,7 @@ IN_A_RUN = 1.04  # steps of a run take so much longer than trial steps, which al
 SERIAL = 0.1  # share of a step's work that one thread does while others wait, if not measured
 FASTER = {"fp32": 1.0, "tf32": 1.5, "bf16": 2.0, "fp16": 2.0}
 """Speed relative to fp32 on accelerators: rough, and only used until it is measured."""
-GPU = Speeds(
-    gemm=15e3, convolution=10e3, convolution_channels_last=10e3, copy_bytes=500e9, from_host_bytes=10e9
-)
+GPU = Speeds(gemm=15e3, convolution=1e4, convolution_channels_last=1e4, copy_bytes=5e11, from_host_bytes=1e10)
 CORE = {"gemm": 60, "convolution": 40, "convolution_channels_last": 40}
 """Speeds of a typical accelerator, and of a typical CPU core."""
 
@@ -58,10 +56,7 @@ def _recompute_factor(candidate: Candidate, workload: Workload) -> float:
 
 
 def _measured(timings: Sequence[Timing], device: Device, candidate: Candidate, inputs: PlanInputs) -> Pace:
-    """Return the line through the fewest and the most samples, without the update.
-
-    It goes through the origin where its slope would be implausible.
-    """
+    """Return the line through the fewest and the most samples, or through the origin if it is implausible."""
     small, large = timings[0], timings[-1]
     factor = _recompute_factor(candidate, inputs.workload) * (IN_A_RUN if large.alone else 1.0)
     update = update_seconds(inputs.workload, speeds_of(device, inputs.machine)[0])
@@ -75,13 +70,8 @@ def _measured(timings: Sequence[Timing], device: Device, candidate: Candidate, i
     if large.core_seconds is not None:
         parallel = min(1.0, large.core_seconds / (large.seconds * large.threads))
     sizes = " and ".join(dict.fromkeys(str(timing.samples) for timing in (small, large)))
-    return Pace(
-        fixed=fixed * factor,
-        each=each * factor,
-        spread=MEASURED,
-        basis=f"measured steps of {sizes} samples",
-        parallel=parallel,
-    )
+    basis = f"measured steps of {sizes} samples"
+    return Pace(fixed=fixed * factor, each=each * factor, spread=MEASURED, basis=basis, parallel=parallel)
 
 
 def _computed(device: Device, candidate: Candidate, inputs: PlanInputs) -> Pace:
@@ -96,17 +86,12 @@ def _computed(device: Device, candidate: Candidate, inputs: PlanInputs) -> Pace:
         cores = max(1.0, inputs.machine.cores)
         seconds *= SERIAL + (1 - SERIAL) * cores / min(candidate.threads, cores)
     ratio = inputs.observed.ratio(device.name, candidate.memory_format, candidate.precision)
+    corrected = 1.0 if ratio is None else ratio.seconds
     if ratio is not None:
         spread, basis = KNOWN, "earlier runs on this machine"
-    corrected = 1.0 if ratio is None else ratio.seconds
-    return Pace(
-        fixed=0.0,
-        each=seconds * _recompute_factor(candidate, inputs.workload) * corrected,
-        spread=spread,
-        basis=basis,
-        parallel=1.0 if on_cpu and candidate.threads == 1 else 1 - SERIAL,
-        corrected=corrected,
-    )
+    each = seconds * _recompute_factor(candidate, inputs.workload) * corrected
+    parallel = 1.0 if on_cpu and candidate.threads == 1 else 1 - SERIAL
+    return Pace(fixed=0.0, each=each, spread=spread, basis=basis, parallel=parallel, corrected=corrected)
 
 
 def _thread_factor(timing: Timing, threads: int) -> float:

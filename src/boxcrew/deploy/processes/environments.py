@@ -72,9 +72,8 @@ def _read_mpi(environment: Mapping[str, str]) -> ProcessEnvironment | None:
     for rank, size, local_size, job in _MPI:
         if rank in environment:
             num = environment.get(size, "")
-            if (
-                environment.get(local_size, num) != num and "MASTER_ADDR" not in environment
-            ):  # MPI does not tell the first host
+            several = environment.get(local_size, num) != num
+            if several and "MASTER_ADDR" not in environment:  # MPI does not tell the first host
                 raise UsageError(
                     "several hosts under MPI, and MASTER_ADDR is not set",
                     advice="set MASTER_ADDR (and MASTER_PORT) to the first host: mpirun -x MASTER_ADDR=…",

@@ -52,7 +52,7 @@ class OneClone(Deployment):
     def forward_backward(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
         total = self.compute_all(task, self._micro_batches(batch), phase)
         if batch.is_blank and not self.synced:
-            self.buffers.restore(task)
+            self.restore_buffers(task)
         return total
 
     def compute_one(self, task: nn.Module, micro_batch: MicroBatch, phase: str) -> Losses:

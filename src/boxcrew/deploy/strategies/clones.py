@@ -101,7 +101,8 @@ class Clones(Deployment):
             for index, (work, samples) in enumerate(zip(busy, micro_batch.split(sizes), strict=True)):
                 norms = SyncedNorms(partial(reducer.all_reduce, index)) if synced else nullcontext()
                 work.append((samples, norms))
-        losses = self._compute_all(clones, works, phase, reducers)
+        busy_clones = [(clone, work) for clone, work in zip(clones, works, strict=True) if work]
+        losses = self._compute_all(busy_clones, phase, reducers)
         for clone in copies:
             clone.add_gradients_to_task()
         if clones[0].module is not task:
@@ -130,14 +131,9 @@ class Clones(Deployment):
         return self._clones
 
     def _compute_all(
-        self,
-        clones: Sequence[CloneOfTask],
-        works: Sequence[Work],
-        phase: str,
-        reducers: Sequence[ThreadAllReduce],
+        self, busy: Sequence[tuple[CloneOfTask, Work]], phase: str, reducers: Sequence[ThreadAllReduce]
     ) -> list[Losses]:
-        """Compute all clones that have work at the same time; if some fail, raise the error of the first."""
-        busy = [(clone, work) for clone, work in zip(clones, works, strict=True) if work]
+        """Compute all clones at the same time; if some fail, raise the error of the first."""
         if len(busy) == 1:
             return [self._compute(*busy[0], phase)]
 

@@ -77,7 +77,7 @@ class ParameterServer(Clones):
         self._require_all_micro_batches(batch)
         if batch.is_blank:
             own = self.compute(task, batch, phase, self.device, counts=False)
-            self.buffers.restore(task)
+            self.restore_buffers(task)
         else:
             own = super().forward_backward(task, batch, phase)
         if not self._is_synchronous:
