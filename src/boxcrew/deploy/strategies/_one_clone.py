@@ -30,19 +30,12 @@ class OneClone(Deployment):
     def __init__(self, plan: Plan, devices: Devices, group: ReplicaGroup) -> None:
         super().__init__(plan, devices, group)
         self.device = self.first_device
+        self.synced = plan.batch_norm == "synced" and group.size > 1
+        self.needs_every_micro_batch = self.synced  # of all replicas, because it has collectives inside
 
     @abstractmethod
     def compute_all(self, task: nn.Module, micro_batches: Sequence[MicroBatch], phase: str) -> Losses:
         """Return sums of the losses over all replicas; the parameters then have sums of the gradients."""
-
-    @property
-    def needs_every_micro_batch(self) -> bool:
-        """True if all replicas must compute something in each micro-batch, which has collectives inside."""
-        return self.synced
-
-    @property
-    def synced(self) -> bool:
-        return self.plan.batch_norm == "synced" and self.group.size > 1
 
     def setup_module(self, module: nn.Module) -> nn.Module:
         placed = super().setup_module(module)

@@ -28,13 +28,10 @@ class Fsdp(OneClone):
     def __init__(self, plan: Plan, devices: Devices, group: ReplicaGroup) -> None:
         super().__init__(plan, devices, group)
         self.has_full_state = group.size == 1
+        self.needs_every_micro_batch = not self.has_full_state
         self._meta_copies: dict[nn.Module, nn.Module] = {}  # made before the parameters were sharded
         self._layers: dict[nn.Module, list[nn.Module]] = {}  # those of a module that have parameters
         self._called: set[nn.Module] = set()  # layers that this step has used so far
-
-    @property
-    def needs_every_micro_batch(self) -> bool:
-        return not self.has_full_state
 
     def setup_module(self, module: nn.Module) -> nn.Module:
         if self.has_full_state:

@@ -74,7 +74,14 @@ class ParameterServer(Clones):
         return RunStatus(**self._ask(0, Message(kind="status", data=asdict(status))).data)
 
     def forward_backward(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
-        self._require_all_micro_batches(batch)
+        if self.plan.batch_norm == "synced" and len(self.plan.replicas) > 1:
+            split = self.execution.plan.replica_split(self.group.rank, len(batch))
+            if batch.is_blank or not all(map(any, split)):
+                raise BoxcrewError(
+                    f"replica {self.group.rank} could not read a sample for a part of this step, and "
+                    "deploy.batch_norm=synced needs one for each",
+                    advice="a larger batch=, less deploy.accumulation=, or deploy.batch_norm=first",
+                )
         if batch.is_blank:
             own = self.compute(task, batch, phase, self.device, counts=False)
             self.restore_buffers(task)
@@ -83,18 +90,6 @@ class ParameterServer(Clones):
         if not self._is_synchronous:
             return own
         return self.all_reduce_losses(own, 0 if batch.is_blank else len(batch))[0]
-
-    def _require_all_micro_batches(self, batch: Batch) -> None:
-        """Raise an error if this replica has no sample for a micro-batch with synced BatchNorms."""
-        if self.plan.batch_norm != "synced" or len(self.plan.replicas) == 1:
-            return
-        split = self.execution.plan.replica_split(self.group.rank, len(batch))
-        if batch.is_blank or not all(map(any, split)):
-            raise BoxcrewError(
-                f"replica {self.group.rank} could not read a sample for a part of this step, and "
-                "deploy.batch_norm=synced needs one for each",
-                advice="a larger batch=, less deploy.accumulation=, or deploy.batch_norm=first",
-            )
 
     def gradients(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
         total = super().gradients(task, batch, phase)
@@ -108,7 +103,10 @@ class ParameterServer(Clones):
         if self._is_synchronous:
             norm = self._push(gradients, rates=rates, max_norm=max_norm)
         else:
-            norm = self._clip(gradients, max_norm)
+            own = list(gradients.values())
+            norm = float(self.norm(own))
+            if max_norm is not None and norm > max_norm:
+                multiply_all(own, max_norm / (norm + 1e-6))
             share = sum(clone.share for clone in self.own_clones) / self.plan.batch
             self._push(gradients if math.isfinite(norm) else {}, rates=[share * rate for rate in rates])
         self._scaler.update()
@@ -171,14 +169,6 @@ class ParameterServer(Clones):
                 plain = {**slots.plain, "slots": rest}
             self._ask(server, Message(kind="fill", data={"plain": plain}, tensors=tensors))
         super().barrier()
-
-    def _clip(self, gradients: Mapping[str, Tensor], max_norm: float | None) -> float:
-        """Clip this replica's own gradient; return its norm before that."""
-        values = list(gradients.values())
-        norm = float(self.norm(values))
-        if max_norm is not None and norm > max_norm:
-            multiply_all(values, max_norm / (norm + 1e-6))
-        return norm
 
     @torch.no_grad()
     def _fetch(self, values: Mapping[str, Tensor]) -> None:
