@@ -12,9 +12,7 @@ from boxcrew.plan.speed import Pace, pace_of, speeds_of, update_seconds
 
 HIDDEN = 0.9  # of backward can overlap with gradient messages; 95 % of these did (docs/benchmarks.md)
 HIDDEN_SHARDED = 0.5  # of the messages with sharded parameters overlaps with computing
-COPIES_PER_BYTE = 4  # on one host, every byte that is sent is copied so many times
 HANDOVER = 0.002  # seconds to receive a worker's batch: 1 ms for table rows, 5 ms for images
-DRAWN_MICRO_BATCHES = 8  # at most, in the timeline of a step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,8 +110,8 @@ class Costs(PlanInputs):
     def _messages(self, candidate: Candidate, compute: float) -> float:
         """Return the seconds of messages between clones and processes that computing does not hide."""
         speeds = [speeds_of(device, self.machine)[0] for device in candidate.devices]
-        # Bytes per second between a device and the others.
-        link = min(each.from_host_bytes or each.copy_bytes / COPIES_PER_BYTE for each in speeds)
+        # Bytes per second between a device and the others; on one host every byte is copied four times.
+        link = min(each.from_host_bytes or each.copy_bytes / 4 for each in speeds)
         num, gradients, parameters = candidate.replicas, self.workload.gradients, self.workload.parameters
         backward = compute * (1 - self._forward_share()) / candidate.accumulation
         if candidate.strategy == "ddp" and num > 1:
@@ -165,7 +163,7 @@ class Costs(PlanInputs):
         making = Span(lane=maker, name="read and transform", begin=0, end=step.inputs)
         spans = [making] if step.inputs else []
         begin = 0.0 if candidate.loader_workers else step.inputs
-        num, forward = min(candidate.accumulation, DRAWN_MICRO_BATCHES), self._forward_share()
+        num, forward = min(candidate.accumulation, 8), self._forward_share()  # more could not be drawn
         for index, (device, seconds) in enumerate(zip(candidate.devices, step.compute, strict=True)):
             lane = device.name if len(candidate.devices) == 1 else f"clone_{index} on {device.name}"
             each = seconds / num

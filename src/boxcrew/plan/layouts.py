@@ -11,7 +11,6 @@ from boxcrew.plan.candidate import Candidate
 from boxcrew.plan.plan import Strategy
 from boxcrew.plan.request import DeployConfig, PlanRequest
 
-REPLICA_MEMORY = 2 << 30  # bytes of main memory that a replica on the CPU should have
 COMMUNICATING = ("cuda", "xpu")  # kinds of accelerators whose replicas can send each other gradients
 
 
@@ -50,7 +49,7 @@ def _one_replica_each(machine: Machine, request: PlanRequest) -> tuple[list[Devi
     if not is_free or "," in wanted:
         return [], ""
     if not machine.accelerators or wanted == "cpu":
-        most = min(int(machine.cores), machine.memory_bytes // REPLICA_MEMORY)
+        most = min(int(machine.cores), machine.memory_bytes // (2 << 30))  # each should have 2 GiB
         num = min(machine.numa_nodes, most, request.batch // 2)
         return [machine.devices[0]] * num if num > 1 else [], f"{num} NUMA nodes: one replica on each"
     kinds = [device.kind for device in machine.accelerators if wanted in {"auto", "gpu", device.kind}]

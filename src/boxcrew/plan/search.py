@@ -18,7 +18,6 @@ from boxcrew.plan.plan import Clone, MemoryFormat, Plan, Precision, Replica
 from boxcrew.plan.reasons import most_workers, reasons_for, rejected
 from boxcrew.plan.request import PlanRequest
 
-CACHE_SHARE = 8  # one part in so many of the memory may hold decoded images
 CLEARLY = 1.05
 """Only a candidate this much faster replaces the usual one. Noise would choose between closer ones, and two
 runs with one seed would differ in their last bits.
@@ -34,8 +33,8 @@ def make_plan(
     costs = Costs(machine=machine, workload=workload, request=request, observed=observed or Observed())
     layouts = layouts_of(machine, request)
     candidates = [candidate for layout in layouts for candidate in _candidates(costs, layout)]
-    leaner = [filter(costs.has_enough_memory, _leaner(costs, candidate)) for candidate in candidates]
-    feasible = [_with_workers(costs, first) for first in (next(each, None) for each in leaner) if first]
+    enough = (next(filter(costs.has_enough_memory, _leaner(costs, each)), None) for each in candidates)
+    feasible = [_with_workers(costs, candidate) for candidate in enough if candidate]
     tight = not feasible and request.goal.kind != "budget"
     if tight:  # the margin is for surprises: without it there may still be enough memory
         lean = [_smallest(costs, candidate) for candidate in candidates]
@@ -202,7 +201,7 @@ def _cache(costs: Costs, candidate: Candidate) -> int:
         return 0
     if costs.request.cache != "auto":
         return costs.request.cache
-    return capacity_of(costs.machine.devices[0], costs.request) // CACHE_SHARE
+    return capacity_of(costs.machine.devices[0], costs.request) // 8
 
 
 def fast_precision(devices: Sequence[Device]) -> Precision:
