@@ -9,7 +9,8 @@ import sys
 import pytest
 
 from boxcrew.core.errors import UsageError
-from boxcrew.deploy.deployment import Execution, deploy
+from boxcrew.deploy.deployment import deploy
+from boxcrew.deploy.execution import Execution
 from boxcrew.plan.plan import Clone, Replica
 from tests.helpers.devices import FakeDevices
 from tests.helpers.plans import plan_of

@@ -2,147 +2,89 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from boxcrew.core.errors import BoxcrewError
+from boxcrew.core.errors import BoxcrewError, DataError
 from boxcrew.core.registry import Registry
+from boxcrew.core.torch_tools.foreach import copy_all, divide_all, multiply_all, norms_of
+from boxcrew.core.torch_tools.recompute import recomputing
+from boxcrew.core.torch_tools.tracked_weights import track_weights
 from boxcrew.core.types import Batch, Losses
-from boxcrew.core.units import format_bytes
-from boxcrew.deploy.devices import Devices, on_own_cores
-from boxcrew.deploy.memory import data_memory, keep_freed_memory, memory_limit
+from boxcrew.deploy.devices import Devices
+from boxcrew.deploy.execution import PlanProcess
+from boxcrew.deploy.memory import is_out_of_memory
 from boxcrew.deploy.optimizer_state import Slots, load_slots, slots_of
 from boxcrew.deploy.processes.collectives import ReplicaGroup
-from boxcrew.hardware.probe import usable_memory
-from boxcrew.plan.plan import Clone, Plan
+from boxcrew.plan.plan import Plan
 
-_STEP_BYTES = 512 << 20  # that a step of a small network needs
+FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
+HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 Module = TypeVar("Module", bound=nn.Module)
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunStatus:
-    """The state of a run that all replicas must agree on before each step."""
-
-    elapsed: float  # seconds of training, by the chief's clock
-    stop: bool  # whether the run is to end
-    interrupted: bool  # whether it is to end at once
-
-
-@dataclass(frozen=True, kw_only=True)
-class Execution:
-    """The plan as its steps are really executed: what may change while it runs. Replaced, never changed."""
-
-    plan: Plan  # with more accumulation than was planned, once memory has run out
-    least_parts: int = 1  # micro-batches of a step that memory has shown to be needed
-
-    @property
-    def num_parts(self) -> int:
-        """The micro-batches of a step."""
-        return self.plan.accumulation
-
-    def with_parts(self, num: int) -> Execution:
-        """Return one with at least `num` micro-batches; `UsageError` if replicas have too few samples."""
-        more = num > self.num_parts
-        plan = Plan.of(self.plan.tree() | {"accumulation": num}) if more else self.plan
-        return Execution(plan=plan, least_parts=max(num, self.least_parts))
-
-
-class Deployment(ABC):
-    """A plan in one process. Used as a context: entering sets the process up, leaving restores it.
+class Deployment(PlanProcess):
+    """A plan in one process, as a training loop uses it; one subclass for each strategy.
 
     If parameters are sharded among the replicas, none has the full state (`has_full_state`), and what the
     chief wants to see of it all must gather together: between steps the chief broadcasts commands, which
     the others serve until they may go on.
     """
 
-    has_full_state = True  # every replica has all parameters
-
     def __init__(self, plan: Plan, devices: Devices, group: ReplicaGroup) -> None:
-        self.plan = plan
-        self.execution = Execution(plan=plan)
-        self.devices = devices
-        self.group = group
-        self.device = devices.find(plan.parameter_device)  # of the parameters that are updated
-
-    @property
-    def is_chief(self) -> bool:
-        """True in the process that writes the files."""
-        return self.group.is_chief
-
-    @property
-    def own_clones(self) -> Sequence[Clone]:
-        """The clones that this process computes."""
-        return self.plan.replicas[self.group.rank].clones
-
-    def barrier(self) -> None:
-        """Wait for all replicas before a step: one that waits for another's data must not seem stuck."""
-        if self.group.size > 1:
-            self.group.all_reduce(torch.zeros(1))
-
-    def finalize(self) -> None:  # noqa: B027, most have nothing to do
-        """Wait, after the last step, until the updates of all replicas are in the parameters."""
-
-    @property
-    def positions(self) -> list[int]:
-        """The positions in a step of the samples that this process computes: `gradients` gets just these."""
-        ranges = self.execution.plan.replica_ranges(self.group.rank)
-        return [position for piece in ranges for position in piece]
-
-    @property
-    def num_remote_samples(self) -> int:
-        """The number of samples of a step that other processes compute."""
-        return 0 if self.group.size == 1 else self.plan.batch - len(self.positions)
-
-    def all_reduce_status(self, status: RunStatus) -> RunStatus:
-        """Return the chief's clock, and whether any replica wants to stop. Collective."""
-        if self.group.size == 1:
-            return status
-        own = (status.elapsed if self.is_chief else 0.0, status.stop, status.interrupted)
-        numbers = torch.tensor(own, dtype=torch.float64)
-        self.group.all_reduce(numbers)
-        elapsed, stop, interrupted = numbers.tolist()
-        return RunStatus(elapsed=elapsed, stop=stop > 0, interrupted=interrupted > 0)
-
-    def broadcast_command(self, command: str) -> None:
-        """Send a command to the other replicas, which must be serving; an empty one lets them go on."""
-        if not self.has_full_state:
-            self.group.broadcast_text(command)
-
-    def serve_commands(self, execute: Callable[[str], object]) -> None:
-        """Execute the chief's commands, on all other replicas, until an empty one comes."""
-        while not self.has_full_state and (command := self.group.broadcast_text("")):
-            execute(command)
-
-    def seed(self, value: int) -> None:
-        """Seed the random numbers that layers draw, on all devices."""
-        if set(self.plan.devices) <= {"cpu"}:
-            torch.default_generator.manual_seed(value)
-        else:  # also looks for devices that are not here, which takes a millisecond
-            torch.manual_seed(value)
+        super().__init__(plan, devices, group)
+        self.format = FORMATS[plan.memory_format]
+        self._scaler = torch.amp.GradScaler(self.device.type, enabled=plan.precision == "fp16")
+        self._saved_buffers: list[Tensor] = []  # of the task, as they were before the step
 
     @abstractmethod
+    def forward_backward(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
+        """Return sums of the losses over all samples; the parameters then have sums of the gradients."""
+
     def setup_module(self, module: nn.Module) -> nn.Module:
         """Return the module on its devices, in the plan's memory format and with the chief's values."""
+        return module.to(self.device).to(memory_format=self.format)
 
-    @abstractmethod
+    @torch.no_grad()
+    def broadcast(self, module: nn.Module) -> None:
+        """Copy the chief's parameters and buffers into those of all replicas."""
+        self.group.broadcast([*module.parameters(), *module.buffers()])
+
     def eval_copy(self, module: Module, values: Mapping[str, Tensor] | None = None) -> Module:
         """Return a module to predict with, on the first clone's device: the module itself, a copy of it, or a
         copy with the full `values` as its own (which must be given unless `has_full_state`).
         """
+        return module if values is None else copy_with_values(module, values)
+
+    @property
+    def first_device(self) -> torch.device:
+        """The device of this process's first clone."""
+        return self.devices.find(self.own_clones[0].device)
+
+    def to_device(self, inputs: Tensor) -> Tensor:
+        """Return a batch's inputs on the device of an `eval_copy`, in the plan's memory format."""
+        return inputs.to(self.first_device, memory_format=self.format_of(inputs), non_blocking=True)
+
+    def format_of(self, inputs: Tensor) -> torch.memory_format:
+        """Return the plan's memory format for images; other inputs keep theirs."""
+        return self.format if inputs.ndim == 4 else torch.preserve_format
 
     def to_local(self, tensor: Tensor) -> Tensor:
         """Return this process's shard of a parameter, optimizer state, or any tensor laid out like them."""
         return tensor
+
+    def gather_parameter(self, parameter: Tensor) -> Tensor:
+        """Return the full parameter on every replica. Collective if parameters are sharded."""
+        return parameter
 
     def gather_full_state(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Return such tensors in full on the chief. Collective: all replicas must call it with theirs."""
@@ -160,11 +102,6 @@ class Deployment(ABC):
         """Replace the optimizer's state by full tensors. Collective."""
         load_slots(optimizer, slots, self.load_into)
 
-    @abstractmethod
-    def to_device(self, inputs: Tensor) -> Tensor:
-        """Return a batch's inputs on the device of an `eval_copy`, in the plan's memory format."""
-
-    @abstractmethod
     def gradients(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
         """Run a step's forward and backward. Every parameter's gradient is then that of the sum of the
         losses over all samples, divided by their weight, however the samples were split.
@@ -172,66 +109,173 @@ class Deployment(ABC):
         If memory runs out the step is done again in twice as many micro-batches, and so are those after it.
         That changes nothing but the statistics of BatchNorms in training mode, which see one at a time.
         """
+        # Before buffers are saved: a replica without a sample restores them, and must keep what this updates.
+        track_weights(task, self.gather_parameter)
+        self._save_buffers(task)
+        if self._scaler.is_enabled():
+            # This creates its scale beside the parameters: the first to need it would else create it on an
+            # accelerator, or in several threads at once.
+            self._scaler.scale(torch.zeros((), device=self.device))
+        while True:
+            try:
+                total = self.forward_backward(task, batch, phase)
+                break
+            except (RuntimeError, ValueError, MemoryError) as error:
+                self._split_further(len(batch), error)
+            self.discard(task)  # here, where the error no longer holds the tensors of the failed attempt
+            for name in self.plan.devices:
+                self.devices.release(name)
+        self.divide(task, total)
+        return total
 
-    @abstractmethod
+    def divide(self, task: nn.Module, total: Losses) -> None:
+        """Divide the gradients by the weight of the whole step, which is known only after backward."""
+        divide_all([self.to_local(p.grad) for p in task.parameters() if p.grad is not None], total.divisor)
+
+    def compute(
+        self, task: nn.Module, samples: Batch, phase: str, device: torch.device, *, counts: bool = True
+    ) -> Losses:
+        """Run forward and backward of some samples on one device, adding to the gradients that are there.
+        Samples that do not count are computed with a weight of zero.
+        """
+        losses = self.forward(task, samples, phase, device)
+        if not counts:
+            losses = losses.zeroed()
+        self.backward(losses.total())
+        return losses.detach()
+
+    def forward(self, task: nn.Module, samples: Batch, phase: str, device: torch.device) -> Losses:
+        moved = samples.to(device, memory_format=self.format_of(samples.inputs))
+        half = HALF.get(self.plan.precision)
+        autocast = nullcontext() if half is None else torch.autocast(device.type, dtype=half)
+        draws_alone = len(self.own_clones) == 1
+        recompute = recomputing(task, draws_alone=draws_alone) if self.plan.recompute else nullcontext()
+        with autocast, recompute:
+            losses: Losses = task(moved, phase)
+        return losses
+
+    def backward(self, loss: Tensor) -> None:
+        self._scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+
+    def all_reduce_losses(
+        self, own: Losses, num_samples: int, used: Sequence[float] = ()
+    ) -> tuple[Losses, list[float]]:
+        """Add up losses and `used` (1 for each parameter or layer that was used, else 0) over all replicas:
+        all that they need besides gradients, in one message.
+        """
+        exact = torch.float32 if self.device.type == "mps" else torch.float64  # MPS has no float64
+        sums = torch.stack([own.weight.new_tensor(num_samples), own.weight, *own.terms.values()]).to(exact)
+        numbers = torch.cat((sums, torch.tensor(used, dtype=exact, device=self.device)))
+        self.group.all_reduce(numbers)
+        with self.group.waiting():  # on an accelerator the sum is only there once it is read
+            num_samples = int(numbers[0])
+        if not num_samples:
+            raise DataError(
+                f"none of the {self.plan.batch} samples of a step could be read by any replica",
+                advice="check that the data set is still in its place",
+            )
+        weight, *values = numbers[1 : len(sums)].to(own.weight.dtype)
+        total = Losses(terms=dict(zip(own.terms, values, strict=True)), weight=weight)
+        return total, numbers[len(sums) :].tolist()
+
+    def _split_further(self, num_samples: int, error: RuntimeError | ValueError | MemoryError) -> None:
+        """Double the micro-batches of a step if that may help; else raise the error. It cannot with several
+        replicas: all would have to, and may be waiting for our gradients already.
+        """
+        parts = self.execution.num_parts
+        out_of_memory = is_out_of_memory(error)
+        reason = str(error).partition("\n")[0]
+        if out_of_memory and self.group.size > 1:
+            raise BoxcrewError(
+                f"replica {self.group.rank} has not enough memory for a step in {parts} parts: {reason}",
+                advice=f"deploy.accumulation={min(2 * parts, self.plan.batch)} needs less memory",
+            ) from error
+        # In training mode BatchNorms of 1 x 1 maps refuse to work on one sample.
+        lonely = "more than 1 value per channel" in str(error)
+        if lonely and len(self.plan.clones) > 1:
+            raise BoxcrewError(
+                "a clone has only one sample, and a BatchNorm over 1 x 1 maps needs two",
+                advice="a larger batch=, other deploy.shares=, or deploy.batch_norm=synced",
+            ) from error
+        too_small = self.execution.least_parts > 1 and lonely
+        if too_small or (out_of_memory and parts >= num_samples):
+            names, cap = " and ".join(self.plan.devices), self.plan.memory_fraction
+            used = f", of which {cap:.0%} may be used (deploy.memory_fraction)," if cap else ""
+            raise BoxcrewError(
+                f"not enough memory on {names}{used} for {num_samples} samples even in {parts} parts: "
+                f"{reason} (plan: {self.execution.plan.explain()[0]})",
+                advice="make the samples (size=, length=) or the network smaller, or use another device="
+                + (" or more of the memory" if cap else ""),
+            ) from error
+        if not out_of_memory:
+            raise error
+        self.execution = self.execution.with_parts(min(2 * parts, num_samples))
+
     def update(self, optimizer: Optimizer, *, max_norm: float | None) -> float:
         """Clip the gradient to `max_norm` if given, step, and clear it; return its norm before clipping. If
         that is not finite no step is made: the parameters stay as they were.
         """
+        self._scaler.unscale_(optimizer)
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        gradients = [self.to_local(p.grad) for p in parameters if p.grad is not None]
+        total = self.norm(gradients)
+        norm = float(total)
+        if max_norm is not None:
+            # As torch.nn.utils.clip_grads_with_norm_ does, which cannot work on shards.
+            multiply_all(gradients, (max_norm / (total + 1e-6)).clamp(max=1))
+        if math.isfinite(norm):
+            self._scaler.step(optimizer)
+        self._scaler.update()  # lowers the scale if the gradient has overflowed
+        optimizer.zero_grad(set_to_none=True)
+        return norm
 
-    @abstractmethod
+    def norm(self, gradients: Sequence[Tensor]) -> Tensor:
+        """Return the norm of the full gradient, of which this process has these tensors."""
+        # As nn.utils.get_total_norm does, which first sorts tensors by their devices and types.
+        norms = norms_of(list(gradients)) if gradients else (torch.zeros((), device=self.device),)
+        total: Tensor = torch.linalg.vector_norm(torch.stack(norms))
+        return total
+
     def discard(self, task: nn.Module) -> None:
         """Undo `gradients` if no step is made: clear them and restore the buffers (BatchNorm statistics)."""
+        task.zero_grad(set_to_none=True)
+        self.restore_buffers(task)
 
-    @abstractmethod
+    def _save_buffers(self, task: nn.Module) -> None:
+        """Copy the buffers (statistics and counters of BatchNorms), if possible over the earlier copies."""
+        buffers = list(task.buffers())
+        lists = (buffers, self._saved_buffers)
+        kinds, saved = ([(b.shape, b.dtype, b.device) for b in each] for each in lists)
+        if kinds != saved:
+            self._saved_buffers = [buffer.clone() for buffer in buffers]
+        else:
+            copy_all(self._saved_buffers, buffers)
+
+    def restore_buffers(self, task: nn.Module) -> None:
+        copy_all(list(task.buffers()), self._saved_buffers)
+
     def state(self) -> dict[str, object]:
         """Return JSON values for a checkpoint: the same for all strategies, so that another can go on."""
+        return {"scaler": self._scaler.state_dict(), "parts": self.execution.least_parts}
 
-    @abstractmethod
-    def load_state(self, state: dict[str, object]) -> None: ...
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.execution = self.execution.with_parts(state.get("parts", 1))
+        if state["scaler"]:
+            self._scaler.load_state_dict(state["scaler"])
 
-    def __enter__(self) -> Self:
-        with ExitStack() as undo:
-            self.set_up(undo)
-            self._undo = undo.pop_all()
-        return self
 
-    def set_up(self, undo: ExitStack) -> None:
-        """Set up the process; what restores it goes onto `undo`. Strategies add to it."""
-        self.devices.choose(self.own_clones[0].device)
-        if self.plan.pinned:
-            undo.enter_context(on_own_cores(*self.group.local_position))
-        undo.callback(torch.set_num_threads, torch.get_num_threads())
-        torch.set_num_threads(self.plan.threads)
-        switches: Sequence[Any] = (torch.backends.cuda.matmul, torch.backends.cudnn)
-        for switch in switches:  # by default convolutions round to TF32, and matrix products do not
-            undo.callback(setattr, switch, "allow_tf32", switch.allow_tf32)
-            switch.allow_tf32 = self.plan.precision == "tf32"
-        if self.plan.memory_fraction is not None:
-            undo.enter_context(self._limited_memory(self.plan.memory_fraction))
-        if "cpu" in self.plan.devices:
-            keep_freed_memory()
+def meta_copy(module: Module) -> Module:
+    """Return a copy whose parameters are on the meta device: they have shapes, but take no memory."""
+    metas = ((p, torch.empty_like(p, device="meta")) for p in module.parameters())
+    shapes = {id(p): nn.Parameter(meta, requires_grad=False) for p, meta in metas}
+    return copy.deepcopy(module, shapes)
 
-    def _limited_memory(self, fraction: float) -> AbstractContextManager[None]:
-        """Limit accelerators now, and main memory, which replicas on one host share, inside the context."""
-        for clone in self.own_clones:
-            if clone.device != "cpu":
-                self.devices.limit(clone.device, fraction)
-        share = usable_memory() / self.group.local_world_size
-        used = data_memory()
-        if used >= fraction * share:
-            least, room = math.ceil(100 * (used + _STEP_BYTES) / share) / 100, format_bytes(_STEP_BYTES)
-            raise BoxcrewError(
-                f"deploy.memory_fraction={fraction:g}: {format_bytes(int(fraction * share))} a process, but "
-                f"{format_bytes(used)} are in use before the first step (plan: {self.plan.explain()[0]})",
-                advice=f"deploy.memory_fraction={min(1.0, least):g} leaves {room} for a step"
-                if least <= 1
-                else "use fewer replicas, or a machine with more memory",
-            )
-        return memory_limit(int(fraction * share))
 
-    def __exit__(self, *error: Any) -> None:
-        self._undo.__exit__(*error)
+def copy_with_values(module: Module, values: Mapping[str, Tensor]) -> Module:
+    """Return a copy that has these tensors as its own: they are not copied."""
+    copied = meta_copy(module)
+    copied.load_state_dict(dict(values), assign=True)
+    return copied
 
 
 STRATEGIES: Registry[type[Deployment]] = Registry("strategy", "boxcrew.deploy.strategies")

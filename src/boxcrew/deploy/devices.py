@@ -71,6 +71,5 @@ def _pin(cores: Iterable[int]) -> None:
 
 def core_slice(cores: Sequence[int], index: int, num: int) -> list[int]:
     """Return the `index`-th of `num` slices of consecutive cores, as equal as can be; at least one core."""
-    assert 0 <= index < num
     begin, end = index * len(cores) // num, (index + 1) * len(cores) // num
     return list(cores[begin : max(end, begin + 1)])

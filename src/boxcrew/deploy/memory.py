@@ -12,14 +12,9 @@ from pathlib import Path
 import psutil
 import torch
 
-_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # malloc.h
-_MIB = 1 << 20
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-MALLOC_OPTIONS: tuple[tuple[int, int], ...] = (
-    (_M_MMAP_THRESHOLD, 1024 * _MIB),
-    (_M_TRIM_THRESHOLD, 2047 * _MIB),
-    (_M_TOP_PAD, 64 * _MIB),
-)
+MALLOC_OPTIONS: tuple[tuple[int, int], ...] = ((-3, 1024 << 20), (-1, 2047 << 20), (-2, 64 << 20))
+"""M_MMAP_THRESHOLD, M_TRIM_THRESHOLD and M_TOP_PAD of malloc.h, with their bytes."""
 _OUT_OF_MEMORY = ("not enough memory", "DefaultCPUAllocator: can't allocate", "could not create a primitive")
 """Words in torch's errors on CPUs; the last are oneDNN's, which does not say why."""
 

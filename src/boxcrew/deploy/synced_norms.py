@@ -7,7 +7,7 @@ CPUs too, and replaces no module: every call of `batch_norm` inside the context 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -64,28 +64,19 @@ class SyncedNorms(TorchFunctionMode):
 
     def __init__(self, all_reduce: AllReduce, *, counts: bool = True) -> None:
         super().__init__()
-        self._all_reduce = all_reduce
-        self._counts = counts
+        self._all_reduce, self._weight = all_reduce, float(counts)
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Iterable[type],
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        normed = None
-        if func in {nn.functional.batch_norm, batch_norm}:
-            normed = self._batch_norm(_Call(*args, **(kwargs or {})))
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        is_norm = func in {nn.functional.batch_norm, batch_norm}
+        normed = self._batch_norm(_Call(*args, **(kwargs or {}))) if is_norm else None
         return func(*args, **(kwargs or {})) if normed is None else normed
 
     def _batch_norm(self, call: _Call) -> Tensor | None:
         """Return the result, or None if torch's own is right: not in training, or only one value in all."""
         if not call.training:
             return None
-        normed: Tensor
-        weight = float(self._counts)
-        normed, mean, var, count = _Normalize.apply(call.input, call.eps, self._all_reduce, weight)
+        result: tuple[Tensor, ...] = _Normalize.apply(call.input, call.eps, self._all_reduce, self._weight)
+        normed, mean, var, count = result
         if call.input.numel() == call.input.shape[1] and count.item() == 1:
             return None
         if call.running_mean is not None and call.running_var is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from platform import python_version
 
@@ -13,7 +13,7 @@ from pydantic import ByteSize, TypeAdapter
 from boxcrew.core.errors import UsageError
 from boxcrew.hardware.machine import Device, Machine, Speeds
 
-USUAL = ("8 cores", "32GB", "1 NUMA node")  # unless described otherwise
+USUAL = {"cores": "8 cores", "memory": "32GB", "nodes": "1 NUMA node"}  # unless described otherwise
 MAX_DEVICES = 1024  # per item
 # Only a GPU's float32 speed can be described. The rest is that of usual cards with the least bandwidth:
 COPIED_BYTES = 0.012  # per operation: an RTX 4090 has 1008 GB/s and 82.6 TFLOPS, others have more
@@ -47,34 +47,38 @@ def assumed_machine(text: str) -> Machine:
     1 GB is 10^9 bytes and 1 GiB 2^30. Vendors mostly write GB for GiB, but assuming less is safer.
     """
     if text.lower().endswith(".json") or "/" in text:
-        return _idle(Machine.read(Path(text), setting="assume"))
+        machine = Machine.read(Path(text), setting="assume")
+        idle = tuple(device.model_copy(update={"free_bytes": None}) for device in machine.devices)
+        return machine.model_copy(update={"busy_cores": 0.0, "devices": idle})
     try:
-        return _machine(text, _items(text.split(",")))
+        return _machine(text)
     except UsageError as error:
         raise UsageError(f"assume={text}: {error.message}", advice=_ADVICE) from None
 
 
-def _idle(machine: Machine) -> Machine:
-    """Return the machine without its load at the time of the description."""
-    devices = tuple(device.model_copy(update={"free_bytes": None}) for device in machine.devices)
-    return machine.model_copy(update={"busy_cores": 0.0, "devices": devices})
-
-
-def _items(words: Sequence[str]) -> Mapping[str, list[re.Match[str]]]:
-    """Return the items by kind, with the usual ones where none are given."""
+def _machine(text: str) -> Machine:
     items: dict[str, list[re.Match[str]]] = {name: [] for name in _FORMS}
-    for word in words:
+    for word in text.split(","):
         name, item = _item(word)
         if name != "accelerators" and items[name]:
             raise UsageError(f"'{item.string}': there is '{items[name][0].string}' already")
         items[name].append(item)
-    for word in USUAL:
-        name, item = _item(word)
-        items[name] = items[name] or [item]
-    return items
+    cores, size, nodes = (items[name][0] if items[name] else _item(usual)[1] for name, usual in USUAL.items())
+    memory = _bytes(size["size"])
+    cpu = Device(name="cpu", kind="cpu", model="assumed CPU", memory_bytes=memory)
+    return Machine(
+        platform=f"Linux, assumed: {text}",
+        python=python_version(),
+        torch=torch.__version__,
+        cores=float(cores["num"]),
+        memory_bytes=memory,
+        numa_nodes=int(nodes["num"]),
+        devices=(cpu, *_accelerators(items["accelerators"])),
+    )
 
 
 def _item(word: str) -> tuple[str, re.Match[str]]:
+    """Return the kind of an item, and its match."""
     word = word.strip()
     for name, form in _FORMS.items():
         if item := form.fullmatch(word):
@@ -84,29 +88,18 @@ def _item(word: str) -> tuple[str, re.Match[str]]:
     raise UsageError(f"'{word}' does not describe a machine")
 
 
-def _machine(text: str, items: Mapping[str, Sequence[re.Match[str]]]) -> Machine:
-    memory = _bytes(items["memory"][0]["size"])
-    return Machine(
-        platform=f"Linux, assumed: {text}",
-        python=python_version(),
-        torch=torch.__version__,
-        cores=float(items["cores"][0]["num"]),
-        memory_bytes=memory,
-        numa_nodes=int(items["nodes"][0]["num"]),
-        devices=(
-            Device(name="cpu", kind="cpu", model="assumed CPU", memory_bytes=memory),
-            *_accelerators(items["accelerators"]),
-        ),
-    )
-
-
 def _accelerators(items: Sequence[re.Match[str]]) -> list[Device]:
     devices: dict[str, list[Device]] = {"cuda": [], "xla": []}
     for item in items:
-        num = int(item["num"] or 1)
+        num, speeds = int(item["num"] or 1), None
         if num > MAX_DEVICES:
             raise UsageError(f"'{item.string}': at most {MAX_DEVICES} devices")
         kind, title = ("cuda", "GPU") if item["gpu"] else ("xla", "TPU")
+        if item["speed"]:
+            teraflops = float(item["speed"])
+            rates = dict.fromkeys(("gemm", "convolution", "convolution_channels_last"), teraflops * 1e3)
+            copied = teraflops * 1e12 * COPIED_BYTES
+            speeds = Speeds(**rates, copy_bytes=copied, from_host_bytes=FROM_HOST_BYTES)
         devices[kind] += [
             Device(
                 name=f"{kind}:{index}",
@@ -114,21 +107,11 @@ def _accelerators(items: Sequence[re.Match[str]]) -> list[Device]:
                 model=f"assumed {title}",
                 memory_bytes=_bytes(item["size"]),
                 bf16=not item["fp16"],
-                speeds=_speeds(float(item["speed"])) if item["speed"] else None,
+                speeds=speeds,
             )
             for index in range(len(devices[kind]), len(devices[kind]) + num)
         ]
     return [*devices["cuda"], *devices["xla"]]
-
-
-def _speeds(teraflops: float) -> Speeds:
-    return Speeds(
-        gemm=teraflops * 1e3,
-        convolution=teraflops * 1e3,
-        convolution_channels_last=teraflops * 1e3,
-        copy_bytes=teraflops * 1e12 * COPIED_BYTES,
-        from_host_bytes=FROM_HOST_BYTES,
-    )
 
 
 def _bytes(size: str) -> int:

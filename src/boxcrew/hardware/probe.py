@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import os
 import platform
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +30,9 @@ _INTERVAL = 0.1  # seconds for which the load of other processes is measured
 
 def probe_machine() -> Machine:
     memory, cores = usable_memory(), usable_cores()
-    cpu = Device(name="cpu", kind="cpu", model=_cpu_model(), memory_bytes=memory, free_bytes=free_memory())
+    named = re.search(r"^model name\s*:(.*)", _read(Path("/proc/cpuinfo")), re.MULTILINE)
+    model = named[1].strip() if named else platform.processor() or platform.machine()
+    cpu = Device(name="cpu", kind="cpu", model=model, memory_bytes=memory, free_bytes=free_memory())
     return Machine(
         platform=platform.platform(),
         python=platform.python_version(),
@@ -52,8 +55,7 @@ def lost_cores(others: float, *, num_allowed: int, cores: float) -> float:
 
     With a quota below `num_allowed`, others first use what the quota denies us anyway.
     """
-    lost = others - (num_allowed - cores)
-    return min(cores, round(max(0.0, lost), 1))
+    return min(cores, round(max(0.0, others - (num_allowed - cores)), 1))
 
 
 def usable_memory() -> int:
@@ -84,32 +86,22 @@ def _allowed() -> set[int]:
 
 def _cores_of_others() -> float:
     """Return how many of the allowed cores other processes use at present."""
-    allowed, begun, own = _allowed(), time.perf_counter(), _own_seconds()
+    own_times, begun = psutil.Process().cpu_times, time.perf_counter()
+    own = sum(own_times()[:2])  # seconds of user and system
     try:
         percent = psutil.cpu_percent(interval=_INTERVAL, percpu=True)
     except (OSError, psutil.Error):  # a system without these counters
         return 0.0
-    own_cores = (_own_seconds() - own) / (time.perf_counter() - begun)
-    return sum(percent[cpu] for cpu in allowed if cpu < len(percent)) / 100 - own_cores
-
-
-def _own_seconds() -> float:
-    times = psutil.Process().cpu_times()
-    return times.user + times.system
+    own_cores = (sum(own_times()[:2]) - own) / (time.perf_counter() - begun)
+    return sum(percent[cpu] for cpu in _allowed() if cpu < len(percent)) / 100 - own_cores
 
 
 def _quotas() -> list[float]:
     """Return the cores that control groups allow on average: `max 100000`, or microseconds per period."""
-    pairs = [_read(group / "cpu.max").split() for group in _groups("")]
-    pairs += [
-        [_read(group / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period")]
-        for group in _groups("cpu")
-    ]
-    return [
-        int(pair[0]) / int(pair[1])
-        for pair in pairs
-        if len(pair) == 2 and all(number.isdigit() for number in pair) and int(pair[1])
-    ]
+    newer = (_read(group / "cpu.max") for group in _groups(""))
+    older = (_read(g / "cpu.cfs_quota_us") + " " + _read(g / "cpu.cfs_period_us") for g in _groups("cpu"))
+    pairs = [re.fullmatch(r"(\d+)\s+(\d*[1-9]\d*)\s*", text) for text in (*newer, *older)]
+    return [int(pair[1]) / int(pair[2]) for pair in pairs if pair]
 
 
 def _groups(controller: str) -> list[Path]:
@@ -129,13 +121,6 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="ascii")
     except OSError:  # no such control group: no limit
         return ""
-
-
-def _cpu_model() -> str:
-    for line in _read(Path("/proc/cpuinfo")).splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 def cores_by_node() -> list[int]:
@@ -162,20 +147,21 @@ def _accelerators() -> tuple[Device, ...]:
 def accelerator(module: Any, kind: str, index: int) -> Device:
     """Describe a device by the properties in torch's `module` for its kind, such as `torch.cuda`."""
     properties = module.get_device_properties(index) if hasattr(module, "get_device_properties") else None
-    return Device(
-        name=f"{kind}:{index}",
-        kind=kind,
-        model=getattr(properties, "name", kind),
-        memory_bytes=getattr(properties, "total_memory", 0) or _memory(module, index),
-        bf16=_computes_bf16(module, properties),
-    )
+    memory = getattr(properties, "total_memory", 0)
+    if not memory:  # Apple's share the main memory
+        is_apple = hasattr(module, "recommended_max_memory")
+        memory = int(module.recommended_max_memory() if is_apple else module.mem_get_info(index)[1])
+    major = getattr(properties, "major", None)
+    if major is not None and torch.version.hip is None:
+        bf16 = int(major) >= 8  # NVIDIA's since Ampere; asking torch would take memory on each of them
+    else:
+        bf16 = hasattr(module, "is_bf16_supported") and module.is_bf16_supported(including_emulation=False)
+    name, model = f"{kind}:{index}", getattr(properties, "name", kind)
+    return Device(name=name, kind=kind, model=model, memory_bytes=memory, bf16=bool(bf16))
 
 
 def _xla_devices() -> Iterator[Device]:
-    """Yield TPUs by `torch_xla`, which is older than the common interface and slow to import.
-
-    Without one it offers the CPU, which is left out.
-    """
+    """Yield TPUs by `torch_xla`, which is slow to import. Without one it offers the CPU: left out."""
     if importlib.util.find_spec("torch_xla") is None:
         return
     model = importlib.import_module("torch_xla.core.xla_model")
@@ -186,17 +172,3 @@ def _xla_devices() -> Iterator[Device]:
             size = memory["bytes_limit"] if newer else 1024 * memory["kb_total"]
             free = size - memory["bytes_used"] if newer else 1024 * memory["kb_free"]
             yield Device(name=name, kind="xla", model=maker, memory_bytes=size, free_bytes=free, bf16=True)
-
-
-def _memory(module: Any, index: int) -> int:
-    """Return the bytes of a device whose properties do not have them."""
-    if hasattr(module, "recommended_max_memory"):  # Apple's share the main memory
-        return int(module.recommended_max_memory())
-    return int(module.mem_get_info(index)[1])
-
-
-def _computes_bf16(module: Any, properties: Any) -> bool:
-    """True for NVIDIA devices since Ampere. Asking torch would open a context on each, which takes memory."""
-    if hasattr(properties, "major") and torch.version.hip is None:
-        return int(properties.major) >= 8
-    return hasattr(module, "is_bf16_supported") and bool(module.is_bf16_supported(including_emulation=False))

@@ -5,18 +5,19 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import math
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import cv2
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from boxcrew.core.cache import cache_folder, read_cached, write_cached
 from boxcrew.core.errors import UsageError
@@ -34,8 +35,7 @@ PHOTO = (1280, 960)
 def with_speeds(machine: Machine, folder: Path | None = None) -> Machine:
     """Return the machine with the speeds of its devices: stored, or measured now in two seconds per device.
 
-    Speeds that were measured on a busy machine are used until it is idle. `folder` is where they are stored,
-    by default the user's cache.
+    Those of a busy machine are used until it is idle. `folder` is by default the user's cache.
     """
     folder = folder or cache_folder("machine")
     file = folder / f"{fingerprint(machine)}.json" if folder else None
@@ -50,19 +50,20 @@ def with_speeds(machine: Machine, folder: Path | None = None) -> Machine:
 
 
 def measure_machine(machine: Machine) -> Machine:
-    with _threads(max(1, int(machine.cores))):
+    before = torch.get_num_threads()
+    torch.set_num_threads(max(1, int(machine.cores)))
+    try:
         devices = tuple(
             d if d.kind == "xla" else d.model_copy(update={"speeds": measure_device(d)})
             for d in machine.devices  # xla computes lazily: its calls cannot be timed
         )
+    finally:
+        torch.set_num_threads(before)
     return machine.model_copy(update={"devices": devices, "decoded_pixels": measure_decoding()})
 
 
 def measure_in_subprocess(machine: Machine) -> Machine:
-    """Measure in a subprocess, because a process that used an accelerator never frees all of its memory.
-
-    If it fails, the machine is returned without speeds.
-    """
+    """Measure in a process that ends, to free all memory of accelerators. No speeds if it fails."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", "boxcrew.hardware.speed"],
@@ -78,22 +79,23 @@ def measure_in_subprocess(machine: Machine) -> Machine:
 
 
 def measure_device(device: Device) -> Speeds:
-    torch_device = torch.device(device.name)
-    matrix = torch.randn(SIDE, SIDE, device=torch_device)
-    images = torch.randn(IMAGES, CHANNELS, MAP, MAP, device=torch_device)
-    layer = nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1, bias=False).to(torch_device)
+    seconds = partial(_seconds, device=torch.device(device.name))
+    matrix = torch.randn(SIDE, SIDE, device=device.name)
+    images = torch.randn(IMAGES, CHANNELS, MAP, MAP, device=device.name)
+    layer = nn.Conv2d(CHANNELS, CHANNELS, 3, padding=1, bias=False).to(device.name)
     work = 2 * IMAGES * MAP * MAP * CHANNELS * CHANNELS * 9
-    block = torch.zeros(COPIED // 4, device=torch_device)
+    block = torch.zeros(COPIED // 4, device=device.name)
     target = torch.empty_like(block)
+    source = torch.zeros(COPIED // 4, pin_memory=device.kind == "cuda")
     last = torch.channels_last
     images_last, layer_last = images.to(memory_format=last), copy.deepcopy(layer).to(memory_format=last)
     with torch.inference_mode():
         return Speeds(
-            gemm=2 * SIDE**3 / _seconds(lambda: matrix @ matrix, torch_device) / 1e9,
-            convolution=work / _seconds(lambda: layer(images), torch_device) / 1e9,
-            convolution_channels_last=work / _seconds(lambda: layer_last(images_last), torch_device) / 1e9,
-            copy_bytes=2 * COPIED / _seconds(lambda: target.copy_(block), torch_device),
-            from_host_bytes=None if device.kind == "cpu" else _from_host(block, torch_device),
+            gemm=2 * SIDE**3 / seconds(lambda: matrix @ matrix) / 1e9,
+            convolution=work / seconds(lambda: layer(images)) / 1e9,
+            convolution_channels_last=work / seconds(lambda: layer_last(images_last)) / 1e9,
+            copy_bytes=2 * COPIED / seconds(lambda: target.copy_(block)),
+            from_host_bytes=None if device.kind == "cpu" else COPIED / seconds(lambda: block.copy_(source)),
         )
 
 
@@ -106,45 +108,25 @@ def measure_decoding() -> float:
     return width * height / seconds
 
 
-def _from_host(block: Tensor, device: torch.device) -> float:
-    source = torch.zeros(COPIED // 4, pin_memory=device.type == "cuda")
-    return COPIED / _seconds(lambda: block.copy_(source), device)
-
-
 def _seconds(work: Callable[[], object], device: torch.device) -> float:
     """Return the median seconds of a call, without the first."""
-    _timed(work, device)
-    end = time.perf_counter() + MOMENT
-    times = [_timed(work, device)]
-    while time.perf_counter() < end:
-        times.append(_timed(work, device))
-    return statistics.median(times)
-
-
-def _timed(work: Callable[[], object], device: torch.device) -> float:
-    begun = time.perf_counter()
-    work()
-    if device.type != "cpu":
-        torch.accelerator.synchronize(device)
-    return time.perf_counter() - begun
-
-
-@contextmanager
-def _threads(num: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(num)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    times: list[float] = []
+    end = math.inf
+    while len(times) < 2 or time.perf_counter() < end:
+        begun = time.perf_counter()
+        work()
+        if device.type != "cpu":
+            torch.accelerator.synchronize(device)
+        times.append(time.perf_counter() - begun)
+        end = min(end, time.perf_counter() + MOMENT)
+    return statistics.median(times[1:])
 
 
 def fingerprint(machine: Machine) -> str:
     """Return a hash of everything that may change speeds: not of the present load, nor of the speeds."""
     lasting = machine.model_dump(mode="json", exclude={"busy_cores", "decoded_pixels", "devices"})
-    lasting["devices"] = [
-        device.model_dump(mode="json", exclude={"free_bytes", "speeds"}) for device in machine.devices
-    ]
+    changing = {"free_bytes", "speeds"}
+    lasting["devices"] = [device.model_dump(mode="json", exclude=changing) for device in machine.devices]
     return hashlib.blake2b(json.dumps(lasting, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from boxcrew.core.units import counted
 from boxcrew.core.workload import Workload
 from boxcrew.hardware.machine import Device, Machine
 from boxcrew.plan.observed import Observed
-from boxcrew.plan.plan import MemoryFormat, Plan, Precision, Strategy, distribute, equal_sizes
+from boxcrew.plan.plan import MemoryFormat, Plan, Precision, Strategy, distribute
 from boxcrew.plan.request import PlanRequest
 
 CHOICES = (
@@ -57,11 +56,7 @@ class Candidate:
 
     def split(self) -> tuple[tuple[int, ...], ...]:
         """Return how many samples each clone computes, for every micro-batch."""
-        sizes = equal_sizes(sum(self.shares), min(self.accumulation, sum(self.shares)))
-        return distribute(self.shares, tuple(sizes))
-
-    def compute_mode(self) -> str:
-        return f"{self.memory_format} on {counted(self.threads, 'thread')}"
+        return distribute(self.shares, sum(self.shares), self.accumulation)
 
 
 def candidate_of(plan: Plan, machine: Machine) -> Candidate:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from boxcrew.hardware.machine import Device
 from boxcrew.plan.candidate import Candidate, PlanInputs
@@ -12,9 +12,7 @@ from boxcrew.plan.speed import Pace, pace_of, speeds_of, update_seconds
 
 HIDDEN = 0.9  # of backward can overlap with gradient messages; 95 % of these did (docs/benchmarks.md)
 HIDDEN_SHARDED = 0.5  # of the messages with sharded parameters overlaps with computing
-COPIES_PER_BYTE = 4  # on one host, every byte that is sent is copied so many times
 HANDOVER = 0.002  # seconds to receive a worker's batch: 1 ms for table rows, 5 ms for images
-DRAWN_MICRO_BATCHES = 8  # at most, in the timeline of a step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,58 +49,52 @@ class Costs(PlanInputs):
         return memory_of(candidate, self)
 
     def has_enough_memory(self, candidate: Candidate) -> bool:
-        too_many = self.observed.too_many
-        samples = max(candidate.largest_micro_batches)
-        if too_many is not None and samples >= too_many and not candidate.recompute:
+        too_many = None if candidate.recompute else self.observed.too_many
+        if too_many is not None and max(candidate.largest_micro_batches) >= too_many:
             return False
         return all(memory.is_enough for memory in self.memory(candidate))
 
     def pace(self, device: Device, candidate: Candidate) -> Pace:
         mode = candidate.memory_format, candidate.precision, candidate.threads, candidate.recompute
         key = (device.name, *mode)
-        if key not in self._paces:
-            self._paces[key] = pace_of(device, candidate, self)
-        return self._paces[key]
+        return self._paces.get(key) or self._paces.setdefault(key, pace_of(device, candidate, self))
 
     def step(self, candidate: Candidate, *, cached: bool = True) -> StepTime:
         """Predict one step. `cached`: decoded images are in the cache, as in all epochs after the first."""
         paces = [self.pace(device, candidate) for device in candidate.devices]
         compute = self._compute(candidate, paces)
-        update = self._update(candidate)
-        messages = self._messages(candidate, max(compute))
-        inputs = self._inputs(candidate, cached=cached)
-        busy = max(compute) + messages + update
-        making = inputs / max(1, candidate.loader_workers) / candidate.replicas
-        work = inputs + self._core_seconds(candidate, compute, paces[0].parallel)
-        evenly = work / self.machine.cores  # a lower bound: all work is spread over the cores
-        wall = max(self._wall(candidate, busy, making, inputs / candidate.replicas), evenly)
-        return StepTime(
+        core_seconds = self._inputs(candidate, cached=cached)
+        step = StepTime(
             compute=tuple(compute),
-            messages=messages,
-            update=update,
-            inputs=making,
-            wall=max(wall, 1e-9),
+            messages=self._messages(candidate, max(compute)),
+            update=self._update(candidate),
+            inputs=core_seconds / max(1, candidate.loader_workers) / candidate.replicas,
+            wall=0.0,
             spread=max(pace.spread for pace in paces),
             basis=paces[0].basis,
         )
+        work = core_seconds
+        if candidate.on_cpu:
+            per_replica = compute[:: max(1, len(compute) // candidate.replicas)]
+            work += sum(seconds * candidate.threads * paces[0].parallel for seconds in per_replica)
+        evenly = work / self.machine.cores  # a lower bound: all work is spread over the cores
+        return replace(step, wall=max(self._wall(candidate, step, core_seconds), evenly, 1e-9))
 
-    def _wall(self, candidate: Candidate, busy: float, making: float, core_seconds: float) -> float:
-        """Return the seconds until the devices are done and the next samples are ready.
-
-        `making` is how long the samples take to make, in `core_seconds` of work. When threads occupy all
-        cores, they also wait for the one whose core makes samples, and for the worker to hand them over.
+    def _wall(self, candidate: Candidate, step: StepTime, core_seconds: float) -> float:
+        """Return the seconds until the devices are done and the next samples, which take so many
+        `core_seconds`, are ready. When threads occupy all cores, they also wait for the one whose core makes
+        samples, and for the worker to hand them over.
         """
         if candidate.loader_workers == 0:
-            return busy + making
+            return step.busy + step.inputs
         all_busy = candidate.on_cpu and candidate.threads * candidate.replicas >= self.machine.cores
-        return max(busy + (core_seconds + HANDOVER if all_busy else 0.0), making)
+        delay = core_seconds / candidate.replicas + HANDOVER if all_busy else 0.0
+        return max(step.busy + delay, step.inputs)
 
     def _compute(self, candidate: Candidate, paces: list[Pace]) -> list[float]:
         """Return the seconds of each clone; they add up for clones of one process that share its threads."""
-        seconds = [
-            min(candidate.accumulation, share) * pace.fixed + pace.each * share
-            for pace, share in zip(paces, candidate.shares, strict=True)
-        ]
+        num, pairs = candidate.accumulation, zip(paces, candidate.shares, strict=True)
+        seconds = [min(num, share) * pace.fixed + pace.each * share for pace, share in pairs]
         if candidate.on_cpu and candidate.replicas == 1 and len(seconds) > 1:
             seconds = [sum(seconds)] * len(seconds)
         if not candidate.on_cpu or self.observed.timings:  # measured steps include the load of others
@@ -118,8 +110,8 @@ class Costs(PlanInputs):
     def _messages(self, candidate: Candidate, compute: float) -> float:
         """Return the seconds of messages between clones and processes that computing does not hide."""
         speeds = [speeds_of(device, self.machine)[0] for device in candidate.devices]
-        # Bytes per second between a device and the others.
-        link = min(each.from_host_bytes or each.copy_bytes / COPIES_PER_BYTE for each in speeds)
+        # Bytes per second between a device and the others; on one host every byte is copied four times.
+        link = min(each.from_host_bytes or each.copy_bytes / 4 for each in speeds)
         num, gradients, parameters = candidate.replicas, self.workload.gradients, self.workload.parameters
         backward = compute * (1 - self._forward_share()) / candidate.accumulation
         if candidate.strategy == "ddp" and num > 1:
@@ -140,20 +132,10 @@ class Costs(PlanInputs):
         inputs = self.workload.inputs
         if inputs is None:
             return 0.0
-        all_images = self.request.num_samples * inputs.image_bytes
-        held = (
-            min(1.0, candidate.cache_bytes * candidate.replicas / all_images)
-            if cached and all_images
-            else 0.0
-        )
+        all_images, held = self.request.num_samples * inputs.image_bytes, 0.0
+        if cached and all_images:
+            held = min(1.0, candidate.cache_bytes * candidate.replicas / all_images)
         return self.request.batch * (held * inputs.kept_seconds + (1 - held) * inputs.seconds)
-
-    def _core_seconds(self, candidate: Candidate, compute: list[float], parallel: float) -> float:
-        """Return the work of computing on the CPU. `parallel`: the share of time in which threads work."""
-        if not candidate.on_cpu:
-            return 0.0
-        per_replica = compute[:: max(1, len(compute) // candidate.replicas)]
-        return sum(seconds * candidate.threads * parallel for seconds in per_replica)
 
     def predict(self, candidate: Candidate) -> Prediction:
         step = self.step(candidate)
@@ -177,29 +159,21 @@ class Costs(PlanInputs):
         )
 
     def _timeline(self, candidate: Candidate, step: StepTime) -> list[Span]:
-        spans = []
-        if candidate.loader_workers and step.inputs:
-            spans.append(Span(lane="loader workers", name="read and transform", begin=0, end=step.inputs))
+        maker = "loader workers" if candidate.loader_workers else "cpu"
+        making = Span(lane=maker, name="read and transform", begin=0, end=step.inputs)
+        spans = [making] if step.inputs else []
         begin = 0.0 if candidate.loader_workers else step.inputs
-        if begin:
-            spans.append(Span(lane="cpu", name="read and transform", begin=0, end=begin))
+        num, forward = min(candidate.accumulation, 8), self._forward_share()  # more could not be drawn
         for index, (device, seconds) in enumerate(zip(candidate.devices, step.compute, strict=True)):
             lane = device.name if len(candidate.devices) == 1 else f"clone_{index} on {device.name}"
-            spans += self._passes(lane, begin, seconds, candidate.accumulation)
+            each = seconds / num
+            for start in (begin + i * each for i in range(num)):
+                turn = start + forward * each
+                spans.append(Span(lane=lane, name="forward", begin=start, end=turn))
+                spans.append(Span(lane=lane, name="backward", begin=turn, end=start + each))
         end = begin + max(step.compute)
         if step.messages:
             spans.append(Span(lane="messages", name="add up gradients", begin=end, end=end + step.messages))
         begin = end + step.messages
         update = Span(lane=candidate.parameter_device, name="update", begin=begin, end=begin + step.update)
         return [*spans, update]
-
-    def _passes(self, lane: str, begin: float, seconds: float, accumulation: int) -> list[Span]:
-        num = min(accumulation, DRAWN_MICRO_BATCHES)
-        each, forward = seconds / num, self._forward_share()
-        spans = []
-        for index in range(num):
-            start = begin + index * each
-            turn = start + forward * each
-            spans.append(Span(lane=lane, name="forward", begin=start, end=turn))
-            spans.append(Span(lane=lane, name="backward", begin=turn, end=start + each))
-        return spans

@@ -21,12 +21,10 @@ def plan_hosts(hosts: Sequence[Host], deploy: DeployConfig, batch: int, plan_hos
         raise UsageError(f"deploy.replicas={deploy.replicas}: but {num} were started")
     strategy: str = "ddp" if deploy.strategy == "auto" and deploy.servers == "auto" else deploy.strategy
     if strategy in {"single", "clones"}:
-        raise UsageError(
-            f"deploy.strategy={strategy}: cannot be used with {num} replicas",
-            advice="use deploy.strategy=ddp",
-        )
+        problem = f"deploy.strategy={strategy}: cannot be used with {num} replicas"
+        raise UsageError(problem, advice="use deploy.strategy=ddp")
     clones = 1 if deploy.clones == "auto" else deploy.clones
-    shares = shares_of(deploy, batch, num * clones)
+    shares = shares_of(deploy, batch, [1.0] * num * clones)
     plans: list[Plan] = []
     computing = [host for host in hosts if host.ranks]
     for host in computing:
@@ -45,12 +43,11 @@ def _joined(hosts: Sequence[Host], plans: Sequence[Plan], deploy: DeployConfig, 
     for host, plan in zip(hosts, plans, strict=True):
         replicas |= dict(zip(host.ranks, plan.replicas, strict=True))
     chiefs = next(plan for host, plan in zip(hosts, plans, strict=True) if 0 in host.ranks)
+    asked, most = deploy.accumulation, max(plan.accumulation for plan in plans)
     common = {
         "replicas": [replicas[rank].tree() for rank in sorted(replicas)],
         "batch": batch,
-        "accumulation": max(plan.accumulation for plan in plans)
-        if deploy.accumulation == "auto"
-        else deploy.accumulation,
+        "accumulation": most if asked == "auto" else asked,
         "recompute": any(plan.recompute for plan in plans),
         "precision": chiefs.precision if len({plan.precision for plan in plans}) == 1 else "fp32",
         "threads": min(plan.threads for plan in plans),

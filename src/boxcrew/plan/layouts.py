@@ -11,22 +11,17 @@ from boxcrew.plan.candidate import Candidate
 from boxcrew.plan.plan import Strategy
 from boxcrew.plan.request import DeployConfig, PlanRequest
 
-REPLICA_MEMORY = 2 << 30  # bytes of main memory that a replica on the CPU should have
 COMMUNICATING = ("cuda", "xpu")  # kinds of accelerators whose replicas can send each other gradients
 
 
 def layouts_of(machine: Machine, request: PlanRequest) -> list[Candidate]:
-    """Return candidates whose choices beyond the layout are open, the usual one first.
-
-    The others are for models that need more memory.
-    """
+    """Return candidates with open choices beyond the layout: the usual one, then those for larger models."""
     deploy = request.deploy
-    several = _several(machine, request) if deploy.replicas == "auto" else None
-    if several is not None:
-        devices, reason = several
+    num = 1 if deploy.replicas == "auto" else deploy.replicas
+    devices, reason = _one_replica_each(machine, request) if deploy.replicas == "auto" else ([], "")
+    if devices:
         num = len(devices)
     else:
-        num = 1 if deploy.replicas == "auto" else deploy.replicas
         devices, reason = _devices(machine, deploy, request.device, num)
     return [
         Candidate(
@@ -42,40 +37,30 @@ def layouts_of(machine: Machine, request: PlanRequest) -> list[Candidate]:
     ]
 
 
-def _several(machine: Machine, request: PlanRequest) -> tuple[list[Device], str] | None:
-    """Return the devices of several replicas and why; None where one is enough, or the settings forbid it.
+def _one_replica_each(machine: Machine, request: PlanRequest) -> tuple[list[Device], str]:
+    """Return the devices of several replicas and why; none where one is enough, or the settings forbid it.
 
     One replica for each accelerator that can communicate and gets at least two samples. Without accelerators
     one for each NUMA node, so that no core computes with distant memory.
     """
-    deploy = request.deploy
-    if deploy.strategy not in {"auto", "ddp", "fsdp"} or deploy.clone_on_cpu or "," in request.device:
-        return None
-    fixed = (deploy.clones, deploy.optimizer_device, deploy.servers, deploy.shares)
-    if fixed != ("auto", "auto", "auto", None):
-        return None
-    if not machine.accelerators or request.device == "cpu":
-        most = min(int(machine.cores), machine.memory_bytes // REPLICA_MEMORY)
+    deploy, wanted = request.deploy, request.device
+    fixed = (deploy.clone_on_cpu, deploy.clones, deploy.optimizer_device, deploy.servers, deploy.shares)
+    is_free = deploy.strategy in {"auto", "ddp", "fsdp"} and fixed == (False, "auto", "auto", "auto", None)
+    if not is_free or "," in wanted:
+        return [], ""
+    if not machine.accelerators or wanted == "cpu":
+        most = min(int(machine.cores), machine.memory_bytes // (2 << 30))  # each should have 2 GiB
         num = min(machine.numa_nodes, most, request.batch // 2)
-        nodes = [machine.devices[0]] * num
-        return (nodes, f"{num} NUMA nodes: one replica on each") if num > 1 else None
-    pool = _communicating(machine, request.device)
-    chosen = _worthwhile(pool, request.batch)
-    if len(chosen) < 2:
-        return None
-    left_out = len(pool) - len(chosen)
-    slower = f", {left_out} left out: more would slow the others down" if left_out else ""
-    return chosen, f"{len(chosen)} accelerators: one replica on each{slower}"
-
-
-def _communicating(machine: Machine, wanted: str) -> list[Device]:
-    """Return the accelerators of the most common kind that can send each other gradients."""
+        return [machine.devices[0]] * num if num > 1 else [], f"{num} NUMA nodes: one replica on each"
     kinds = [device.kind for device in machine.accelerators if wanted in {"auto", "gpu", device.kind}]
     able = [kind for kind in kinds if kind in COMMUNICATING]
-    if not able:
-        return []
-    most_common = max(able, key=able.count)
-    return [device for device in machine.accelerators if device.kind == most_common]
+    most_common = max(able, key=able.count, default=None)
+    pool = [device for device in machine.accelerators if device.kind == most_common]
+    chosen = _worthwhile(pool, request.batch)
+    left_out = len(pool) - len(chosen)
+    slower = f", {left_out} left out: more would slow the others down" if left_out else ""
+    reason = f"{len(chosen)} accelerators: one replica on each{slower}"
+    return chosen if len(chosen) > 1 else [], reason
 
 
 def _worthwhile(pool: Sequence[Device], batch: int) -> list[Device]:
@@ -103,64 +88,42 @@ def num_servers(deploy: DeployConfig) -> int:
 
 
 def _devices(machine: Machine, deploy: DeployConfig, wanted: str, num: int) -> tuple[list[Device], str]:
-    """Return one device for each clone, and why these."""
+    """Return one device for each clone of `num` replicas, and why these."""
     if deploy.clone_on_cpu and wanted not in {"auto", "cpu"}:
         raise UsageError(f"deploy.clone_on_cpu=true: but device={wanted}", advice="leave one of them out")
-    if num > 1:
-        return _replica_devices(machine, deploy, wanted, num)
-    if "," in wanted:
-        names = wanted.split(",")
-        if deploy.clones not in {"auto", len(names)}:
-            raise UsageError(f"deploy.clones={deploy.clones}: device= names {len(names)} devices")
-        return _listed(machine, names)
-    clones = 1 if deploy.clones == "auto" else deploy.clones
-    if deploy.clone_on_cpu:
-        return [machine.devices[0]] * clones, "deploy.clone_on_cpu: all clones are on the CPU"
-    if clones == 1:
-        device, reason = _device(machine, wanted)
-        return [device], reason
-    return _accelerators(machine, wanted, clones, f"deploy.clones={clones}")
-
-
-def _replica_devices(
-    machine: Machine, deploy: DeployConfig, wanted: str, num: int
-) -> tuple[list[Device], str]:
-    clones = 1 if deploy.clones == "auto" else deploy.clones
-    if clones > 1 and not num_servers(deploy):
+    names = wanted.split(",") if "," in wanted else []
+    usual = len(names) if names and num == 1 else 1
+    clones = usual if deploy.clones == "auto" else deploy.clones
+    if num > 1 and clones > 1 and not num_servers(deploy):
         raise UsageError(
             f"deploy.clones={clones}: with several replicas each has one clone",
             advice="use deploy.strategy=parameter_server for several clones per replica",
         )
-    setting = f"deploy.replicas={num}" + (f" deploy.clones={clones}" if clones > 1 else "")
-    if "," in wanted:
-        devices, reason = _listed(machine, wanted.split(","))
-        if len(devices) != num * clones:
-            raise UsageError(f"{setting}: device= names {len(devices)} devices")
-        return devices, reason
-    if deploy.clone_on_cpu or wanted == "cpu" or not machine.accelerators:
-        _device(machine, wanted)
+    settings = {"deploy.replicas": num, "deploy.clones": clones}
+    setting = " ".join(f"{key}={value}" for key, value in settings.items() if value > 1) or "deploy.clones=1"
+    if names:
+        if len(names) != num * clones:
+            raise UsageError(f"{setting}: device= names {len(names)} devices")
+        return [_device(machine, name.strip())[0] for name in names], f"device={wanted} was requested"
+    if num > 1 and (deploy.clone_on_cpu or wanted == "cpu" or not machine.accelerators):
+        _device(machine, wanted)  # which may not be there
         return [machine.devices[0]] * num * clones, f"{setting}: the processes share the CPU"
-    return _accelerators(machine, wanted, num * clones, setting)
-
-
-def _accelerators(machine: Machine, wanted: str, num: int, setting: str) -> tuple[list[Device], str]:
+    if deploy.clone_on_cpu:
+        return [machine.devices[0]] * clones, "deploy.clone_on_cpu: all clones are on the CPU"
+    if num * clones == 1:
+        device, reason = _device(machine, wanted)
+        return [device], reason
     pool = [device for device in machine.accelerators if wanted in {"auto", "gpu", device.kind, device.name}]
-    if num > len(pool):
+    if num * clones > len(pool):
         raise UsageError(
             f"{setting}: more than there are accelerators for device={wanted} ({len(pool)})",
             advice="use fewer, or put all on the CPU with deploy.clone_on_cpu=true",
         )
-    fastest = sorted(pool, key=_speed, reverse=True)[:num]
+    fastest = sorted(pool, key=_speed, reverse=True)[: num * clones]
     return [device for device in pool if device in fastest], f"{setting}: one on each accelerator"
 
 
-def _listed(machine: Machine, names: Sequence[str]) -> tuple[list[Device], str]:
-    devices = [_device(machine, name.strip())[0] for name in names]
-    return devices, f"device={','.join(names)} was requested"
-
-
 def _device(machine: Machine, wanted: str) -> tuple[Device, str]:
-    names = [device.name for device in machine.devices]
     if wanted == "auto" and not machine.accelerators:
         return machine.devices[0], "no accelerator found: training on the CPU"
     if wanted == "auto":
@@ -172,7 +135,8 @@ def _device(machine: Machine, wanted: str) -> tuple[Device, str]:
     for device in machine.devices:
         if wanted in {device.name, device.kind} or (wanted == "gpu" and device.kind != "cpu"):
             return device, f"device={wanted} was requested"
-    raise UsageError(f"device={wanted}: not on this machine", advice=f"it has: {', '.join(names)}")
+    names = ", ".join(device.name for device in machine.devices)
+    raise UsageError(f"device={wanted}: not on this machine", advice=f"it has: {names}")
 
 
 def _strategies(deploy: DeployConfig, devices: Sequence[Device], num: int) -> list[tuple[Strategy, str]]:
@@ -181,7 +145,6 @@ def _strategies(deploy: DeployConfig, devices: Sequence[Device], num: int) -> li
     `ddp` for several processes, `fsdp` where that needs too much memory; `clones` for several clones in one
     process, or with parameters in main memory; `parameter_server` only if requested.
     """
-    beside, offload = devices[0].name, deploy.optimizer_device == "cpu" and devices[0].kind != "cpu"
     if deploy.strategy == "parameter_server" or (deploy.strategy == "auto" and deploy.servers != "auto"):
         return [("parameter_server", "cpu")]
     for name, value in (("servers", deploy.servers), ("staleness", deploy.staleness)):
@@ -190,47 +153,35 @@ def _strategies(deploy: DeployConfig, devices: Sequence[Device], num: int) -> li
                 f"deploy.{name}={value}: cannot be used with deploy.strategy={deploy.strategy}",
                 advice="use deploy.strategy=parameter_server",
             )
+    beside, offload = devices[0].name, deploy.optimizer_device == "cpu" and devices[0].kind != "cpu"
     if num > 1 and offload:
         raise UsageError(f"deploy.optimizer_device=cpu: cannot be used with deploy.replicas={num}")
-    usual: list[tuple[Strategy, str]]
+    several: list[tuple[Strategy, str]] = [("ddp", beside), ("fsdp", beside)]
+    usual: list[tuple[Strategy, str]] = [("clones", "cpu")]
     also: list[tuple[Strategy, str]] = []
     if num > 1:
-        usual, setting = [("ddp", beside), ("fsdp", beside)], f"deploy.replicas={num}"
+        usual, setting = several, f"deploy.replicas={num}"
     elif offload or len(devices) > 1:
         setting = "deploy.optimizer_device=cpu" if offload else f"{len(devices)} clones"
-        usual = [("clones", "cpu")]
     else:
-        usual, setting = [("single", beside)], "one clone"
-        usual += [("clones", "cpu")] if devices[0].kind != "cpu" else []
-        also = [("clones", "cpu"), ("ddp", beside), ("fsdp", beside)]
+        also, setting = [*usual, *several], "one clone"
+        usual = [("single", beside), *(usual if devices[0].kind != "cpu" else [])]
     if deploy.strategy == "auto":
         return usual
     matching = [pair for pair in (*usual, *also) if pair[0] == deploy.strategy]
     if not matching:
-        raise UsageError(
-            f"deploy.strategy={deploy.strategy}: cannot be used with {setting}",
-            advice=f"use deploy.strategy={usual[0][0]}",
-        )
+        advice = f"use deploy.strategy={usual[0][0]}"
+        raise UsageError(f"deploy.strategy={deploy.strategy}: cannot be used with {setting}", advice=advice)
     return matching[:1]
 
 
-def shares_of(
-    deploy: DeployConfig,
-    batch: int,
-    num_clones: int,
-    speeds: Sequence[float] | None = None,
-    *,
-    least: int = 1,
-) -> list[int]:
-    """Return `deploy.shares`, or shares by the speeds of the clones, or equal ones.
-
-    Every share has `least` samples if the batch has enough.
-    """
+def shares_of(deploy: DeployConfig, batch: int, speeds: Sequence[float], *, least: int = 1) -> list[int]:
+    """Return `deploy.shares`, or shares by the speeds of the clones, with `least` samples where possible."""
+    num_clones = len(speeds)
     if deploy.shares is None:
         if num_clones > batch:
             raise UsageError(f"{num_clones} clones: more than batch={batch} has samples")
-        enough = batch >= least * num_clones
-        return by_speed(batch, speeds or [1.0] * num_clones, least=least if enough else 1)
+        return by_speed(batch, speeds, least=least if batch >= least * num_clones else 1)
     text = ",".join(map(str, deploy.shares))
     if len(deploy.shares) != num_clones:
         raise UsageError(f"deploy.shares={text}: {len(deploy.shares)} shares for {num_clones} clones")
@@ -243,10 +194,7 @@ def shares_of(
 
 
 def by_speed(batch: int, speeds: Sequence[float], *, least: int = 1) -> list[int]:
-    """Divide the batch by speed: each next sample goes to the clone that would finish it first.
-
-    Every clone gets at least `least` samples, and a faster one never fewer than a slower one.
-    """
+    """Give every clone `least` samples, and each next one to the clone that would finish it first."""
     shares = [least] * len(speeds)
     waiting = [((least + 1) / speed, -speed, i) for i, speed in enumerate(speeds)]
     heapq.heapify(waiting)

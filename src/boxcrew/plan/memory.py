@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from boxcrew.core.workload import Workload
 from boxcrew.hardware.machine import Device
 from boxcrew.plan.candidate import Candidate, PlanInputs
-from boxcrew.plan.observed import Observed, Timing
+from boxcrew.plan.observed import Observed
 from boxcrew.plan.prediction import Memory
 from boxcrew.plan.request import PlanRequest
 
@@ -32,12 +32,8 @@ def memory_of(candidate: Candidate, inputs: PlanInputs) -> list[Memory]:
     samples: dict[Device, list[int]] = {}  # the most that each of a device's clones computes at once
     for device, num in zip(candidate.devices, candidate.largest_micro_batches, strict=True):
         samples.setdefault(device, []).append(num)
-    cpu = inputs.machine.devices[0]
-    on_cpu = samples.pop(cpu, [])
-    return [
-        _main_memory(candidate, on_cpu, inputs),
-        *(_on_accelerator(candidate, device, max(nums), inputs) for device, nums in samples.items()),
-    ]
+    main = _main_memory(candidate, samples.pop(inputs.machine.devices[0], []), inputs)
+    return [main, *(_on_accelerator(candidate, device, max(n), inputs) for device, n in samples.items())]
 
 
 def capacity_of(device: Device, request: PlanRequest, *, taken: int = 0) -> int:
@@ -55,7 +51,9 @@ def _main_memory(candidate: Candidate, samples: Sequence[int], inputs: PlanInput
     cpu, workload, shards = inputs.machine.devices[0], inputs.workload, candidate.shards
     libraries = PROCESS if inputs.observed.libraries is None else inputs.observed.libraries
     processes = candidate.replicas + candidate.servers
-    copies = _copies(candidate, num_on_cpu=len(samples)) if samples or candidate.offloaded else 0
+    copies = len(samples)  # of the parameters and the optimizer's state
+    if candidate.strategy not in {"ddp", "fsdp"} and (samples or candidate.offloaded):
+        copies = 1 + (candidate.replicas if candidate.strategy == "parameter_server" else 0)
     activations = sum(_activations(workload, candidate, num) for num in samples)
     batches = sum(2 * workload.batch.at(share) for share in candidate.shares)
     state = copies * (workload.held + workload.gradients + workload.optimizer) // shards
@@ -88,13 +86,6 @@ def _evaluation(candidate: Candidate, device: Device, inputs: PlanInputs) -> int
     return workload.evaluated.at(num) + workload.batch.at(num)
 
 
-def _copies(candidate: Candidate, *, num_on_cpu: int) -> int:
-    """Return how many copies of parameters and optimizer state are in main memory."""
-    if candidate.strategy in {"ddp", "fsdp"}:
-        return num_on_cpu
-    return 1 + (candidate.replicas if candidate.strategy == "parameter_server" else 0)
-
-
 def _worker_bytes(candidate: Candidate, workload: Workload, request: PlanRequest) -> int:
     """Return the bytes of loader processes and of cached images, at most those of the whole data set."""
     ahead = request.prefetch * workload.batch.at(request.batch // candidate.replicas)
@@ -105,10 +96,7 @@ def _worker_bytes(candidate: Candidate, workload: Workload, request: PlanRequest
 
 
 def _activations(workload: Workload, candidate: Candidate, samples: int) -> int:
-    """Return the bytes of activations and other temporary tensors, gradients excluded.
-
-    An update on the same device needs temporary tensors as large as the gradients.
-    """
+    """Return the bytes of activations and other temporary tensors, or of an update's, gradients excluded."""
     peak = workload.pass_of(recompute=candidate.recompute).peak.at(samples)
     scale = HALF if candidate.precision in {"bf16", "fp16"} else 1.0
     update = 0 if candidate.offloaded else workload.gradients // candidate.shards
@@ -119,34 +107,22 @@ def _overhead(candidate: Candidate, samples: Sequence[int], held: int, inputs: P
     """Return the overhead of allocator and libraries on the CPU: measured, or a share of the `held` bytes."""
     if not samples:
         return 0
-    timings = inputs.observed.on_device("cpu", candidate.precision)
-    timings = [timing for timing in timings if timing.num_bytes is not None]
+    timings = [t for t in inputs.observed.on_device("cpu", candidate.precision) if t.num_bytes is not None]
     if not timings or candidate.recompute:
         factor = _correction("cpu", candidate, inputs.observed)
         return max(0, int(held * (1 + CPU_OVERHEAD) * factor) - held)
-    fixed, share = _overhead_line(timings, inputs.workload, ONE_MEASURED[candidate.memory_format])
-    return max(0, len(samples) * fixed + int(share * held))
+    least, most = (inputs.workload.peak_bytes(timing.samples) for timing in (timings[0], timings[-1]))
+    first, last = (timings[0].num_bytes or 0) - least, (timings[-1].num_bytes or 0) - most
+    # A line through the smallest and the largest measured step, with a plausible slope.
+    slope = (last - first) / (most - least) if most > least else ONE_MEASURED[candidate.memory_format]
+    share = min(MOST_OVERHEAD, max(LEAST_OVERHEAD, slope))
+    return max(0, len(samples) * int(last - share * most) + int(share * held))
 
 
 def _correction(device: str, candidate: Candidate, observed: Observed) -> float:
     """Return measured / predicted bytes of earlier runs, limited: small networks have large ratios."""
     ratio = observed.ratio(device, candidate.memory_format, candidate.precision)
     return 1.0 if ratio is None else min(MOST_CORRECTION, max(1 / MOST_CORRECTION, ratio.num_bytes))
-
-
-def _overhead_line(timings: Sequence[Timing], workload: Workload, usual: float) -> tuple[int, float]:
-    """Return fixed bytes, and the share of the held bytes to add.
-
-    The line goes through the smallest and the largest measured step, with a plausible slope; through a
-    single step it has the `usual` slope.
-    """
-    held = [workload.peak_bytes(timing.samples) for timing in timings]
-    extra = [(timing.num_bytes or 0) - num_held for timing, num_held in zip(timings, held, strict=True)]
-    share = usual
-    if held[-1] > held[0]:
-        share = (extra[-1] - extra[0]) / (held[-1] - held[0])
-    share = min(MOST_OVERHEAD, max(LEAST_OVERHEAD, share))
-    return int(extra[-1] - share * held[-1]), share
 
 
 def _on_accelerator(candidate: Candidate, device: Device, samples: int, inputs: PlanInputs) -> Memory:

@@ -71,26 +71,13 @@ class Observed(Config, group="knowledge"):
         timings = [each for each in self.timings if (each.device, each.precision) == (device, precision)]
         return sorted(timings, key=lambda timing: timing.samples)
 
-    def steps_on(
-        self, device: str, memory_format: MemoryFormat, precision: Precision, threads: int | None = None
-    ) -> list[Timing]:
-        """Return the timings of a compute mode, the fewest samples first. `threads` None: with any number."""
-        return [
-            timing
-            for timing in self.on_device(device, precision)
-            if timing.memory_format == memory_format and threads in {None, timing.threads}
-        ]
-
     def ratio(self, device: str, memory_format: MemoryFormat, precision: Precision) -> ObservedRatio | None:
         mode = (device, memory_format, precision)
         return next((ratio for ratio in self.ratios if ratio.mode == mode), None)
 
 
 def load_ratios(machine: Machine, task: str, folder: Path | None = None) -> tuple[ObservedRatio, ...]:
-    """Load the ratios of a task on this machine; none if the file is missing or cannot be read.
-
-    `folder` is where they are stored, by default the user's cache.
-    """
+    """Load a task's ratios from `folder`, by default in the user's cache; none if they cannot be read."""
     stored = _read(_file(machine, folder)).get(task, [])
     with suppress(UsageError):
         return tuple(ObservedRatio.of(tree) for tree in stored) if isinstance(stored, list) else ()
@@ -100,11 +87,8 @@ def load_ratios(machine: Machine, task: str, folder: Path | None = None) -> tupl
 def store_ratio(machine: Machine, task: str, ratio: ObservedRatio, folder: Path | None = None) -> None:
     """Store a ratio in place of the earlier one of the same compute mode. Errors of the disk are ignored."""
     file = _file(machine, folder)
-    if file is None:
-        return
     others = [earlier for earlier in load_ratios(machine, task, folder) if earlier.mode != ratio.mode]
-    stored = _read(file) | {task: [each.tree() for each in (*others, ratio)]}
-    write_cached(file, stored)
+    write_cached(file, _read(file) | {task: [each.tree() for each in (*others, ratio)]})
 
 
 def _file(machine: Machine, folder: Path | None) -> Path | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from itertools import chain
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -64,86 +65,71 @@ class Plan(Config):
     @model_validator(mode="after")
     def _can_be_executed(self) -> Self:
         """Refuse what no strategy can do: plans may be written by hand."""
-        for problem, advice in self._problems():
-            raise UsageError(f"plan: {problem}", advice=advice)
+        for is_wrong, problem, advice in chain(self._checks(), self._checks_of_strategy()):
+            if is_wrong:
+                raise UsageError(f"plan: {problem}", advice=advice)
         return self
 
-    def _problems(self) -> Iterator[tuple[str, str]]:
-        """Yield problems with advice; later ones may assume that there are no earlier ones."""
-        shares = [clone.share for clone in self.clones]
-        if sum(shares) != self.batch:
-            total = " + ".join(map(str, shares))
-            yield f"the clones' shares {total} do not add up to batch {self.batch}", ""
+    def _checks(self) -> Iterator[tuple[bool, str, str]]:
+        """Yield whether something is wrong, what it is, and advice. Later checks rely on earlier ones."""
+        home, shares = self.parameter_device, [clone.share for clone in self.clones]
+        total = " + ".join(map(str, shares))
+        yield sum(shares) != self.batch, f"the clones' shares {total} do not add up to batch {self.batch}", ""
         for replica in self.replicas:
             names = [clone.device for clone in replica.clones if clone.device != "cpu"]
             for name in names:
-                if names.count(name) > 1:
-                    yield f"two clones of one process on {name}: they would wait for each other", ""
-        home = self.parameter_device
-        if self.inputs_device != "cpu":
-            yield f"inputs_device {self.inputs_device}: batches are made on the cpu", ""
-        if self.optimizer_device != home:
-            yield f"optimizer_device {self.optimizer_device}: must be the parameter_device ({home})", ""
-        if self.precision == "tf32" and any(not clone.device.startswith("cuda") for clone in self.clones):
-            yield f"precision tf32 is for cuda devices, not {self._devices()}", ""
-        yield from self._problems_of_strategy()
+                problem = f"two clones of one process on {name}: they would wait for each other"
+                yield names.count(name) > 1, problem, ""
+        problem = f"inputs_device {self.inputs_device}: batches are made on the cpu"
+        yield self.inputs_device != "cpu", problem, ""
+        problem = f"optimizer_device {self.optimizer_device}: must be the parameter_device ({home})"
+        yield self.optimizer_device != home, problem, ""
+        is_cuda = all(device.startswith("cuda") for device in self.devices)
+        problem = f"precision tf32 is for cuda devices, not {self._devices()}"
+        yield self.precision == "tf32" and not is_cuda, problem, ""
 
-    def _problems_of_strategy(self) -> Iterator[tuple[str, str]]:
-        if self.strategy in {"single", "clones"} and len(self.replicas) > 1:
-            yield f"strategy {self.strategy} is for one replica, not {len(self.replicas)}", ""
-        if self.strategy == "single" and [c.device for c in self.clones] != [self.parameter_device]:
-            yield "strategy single has one clone, on the parameter device", ""
-        if self.strategy in {"ddp", "fsdp"}:
-            yield from self._problems_of_one_clone_each()
-        if self.strategy == "parameter_server":
-            yield from self._problems_with_servers()
-        elif self.servers or self.staleness is not None:
-            yield f"servers and staleness are not for strategy {self.strategy}", ""
-
-    def _problems_of_one_clone_each(self) -> Iterator[tuple[str, str]]:
-        if any(len(replica.clones) > 1 for replica in self.replicas):
-            yield f"strategy {self.strategy} has one clone in each replica", ""
-        if self.strategy == "fsdp" and self.precision == "fp16":
+    def _checks_of_strategy(self) -> Iterator[tuple[bool, str, str]]:
+        strategy, home, num = self.strategy, self.parameter_device, len(self.replicas)
+        name = f"strategy {strategy}"
+        yield strategy in {"single", "clones"} and num > 1, f"{name} is for one replica, not {num}", ""
+        alone = [clone.device for clone in self.clones] == [home]
+        yield strategy == "single" and not alone, f"{name} has one clone, on the parameter device", ""
+        if strategy in {"ddp", "fsdp"}:
+            yield len(self.clones) > num, f"{name} has one clone in each replica", ""
+            is_half = strategy == "fsdp" and self.precision == "fp16"
             advice = "use deploy.precision=bf16 or fp32, or deploy.strategy=ddp"
-            yield "strategy fsdp does not compute in fp16", advice
-        home = self.parameter_device
-        if home != self.clones[0].device:
-            yield f"strategy {self.strategy} keeps parameters beside its clones, not on {home}", ""
-        yield from self._problems_of_kinds()
-        if self.strategy == "fsdp" or self.batch_norm == "synced":
-            yield from self._missing_samples()
-
-    def _problems_with_servers(self) -> Iterator[tuple[str, str]]:
-        if not self.servers:
-            yield "strategy parameter_server has no servers", ""
-        if self.parameter_device != "cpu":
-            yield f"parameter servers keep parameters on the cpu, not {self.parameter_device}", ""
-        if self.batch_norm == "synced" and len(self.replicas) > 1:
-            if self.staleness is not None:
+            yield is_half, f"{name} does not compute in fp16", advice
+            problem = f"{name} keeps parameters beside its clones, not on {home}"
+            yield home != self.clones[0].device, problem, ""
+            yield from self._checks_of_collectives()
+        if strategy == "parameter_server":
+            yield not self.servers, f"{name} has no servers", ""
+            yield home != "cpu", f"parameter servers keep parameters on the cpu, not {home}", ""
+            if self.batch_norm == "synced" and num > 1:
+                problem = "batch_norm synced needs synchronous replicas, without staleness"
                 advice = "use deploy.batch_norm=first or frozen, or leave deploy.staleness= out"
-                yield "batch_norm synced needs synchronous replicas, without staleness", advice
-            yield from self._problems_of_kinds()
-            yield from self._missing_samples()
+                yield self.staleness is not None, problem, advice
+                yield from self._checks_of_collectives()
+        elif self.servers or self.staleness is not None:
+            yield True, f"servers and staleness are not for {name}", ""
 
-    def _problems_of_kinds(self) -> Iterator[tuple[str, str]]:
-        """Yield why several replicas cannot communicate."""
-        kinds = {name.partition(":")[0] for name in self.devices}
-        if len(self.replicas) > 1 and len(kinds) > 1:
-            advice = "use deploy.strategy=clones, or parameter_server with batch_norm first"
-            yield f"strategy {self.strategy} needs devices of one kind, not {self._devices()}", advice
-        if len(self.replicas) > 1 and kinds & {"mps", "xla"}:
-            advice = "use deploy.strategy=parameter_server, or one replica"
-            yield f"replicas on {self.clones[0].device} cannot communicate", advice
-
-    def _missing_samples(self) -> Iterator[tuple[str, str]]:
-        """Yield the replicas among several that would not take part in a micro-batch."""
-        for replica in range(len(self.replicas)) if len(self.replicas) > 1 else ():
-            if not all(map(len, self.replica_ranges(replica))):
-                yield (
-                    f"replica {replica} has no sample in one of the {self.accumulation} micro-batches, "
-                    f"and needs one with strategy {self.strategy}, batch_norm {self.batch_norm}",
-                    "use a larger batch=, other deploy.shares=, or a lower deploy.accumulation=",
-                )
+    def _checks_of_collectives(self) -> Iterator[tuple[bool, str, str]]:
+        """Yield the checks of several replicas that compute sums together."""
+        kinds, several = {device.partition(":")[0] for device in self.devices}, len(self.replicas) > 1
+        problem = f"strategy {self.strategy} needs devices of one kind, not {self._devices()}"
+        advice = "use deploy.strategy=clones, or parameter_server with batch_norm first"
+        yield several and len(kinds) > 1, problem, advice
+        problem = f"replicas on {self.clones[0].device} cannot communicate"
+        advice = "use deploy.strategy=parameter_server, or one replica"
+        yield several and not kinds.isdisjoint({"mps", "xla"}), problem, advice
+        in_each = several and (self.strategy == "fsdp" or self.batch_norm == "synced")
+        for replica in range(len(self.replicas)) if in_each else ():
+            problem = (
+                f"replica {replica} has no sample in one of the {self.accumulation} micro-batches, "
+                f"and needs one with strategy {self.strategy}, batch_norm {self.batch_norm}"
+            )
+            advice = "use a larger batch=, other deploy.shares=, or a lower deploy.accumulation="
+            yield not all(map(len, self.replica_ranges(replica))), problem, advice
 
     @classmethod
     def on_one_device(cls, device: str, *, batch: int, **choices: Any) -> Self:
@@ -172,18 +158,16 @@ class Plan(Config):
 
     def clone_name(self, index: int) -> str:
         """Return such as `clone_0`, or an empty string if there is only one clone."""
-        if not 0 <= index < len(self.clones):
-            raise IndexError(f"clone {index} of {len(self.clones)}")
         return f"clone_{index}" if len(self.clones) > 1 else ""
 
     def micro_batches(self, num_samples: int) -> list[int]:
         """Return the sizes of the micro-batches of `num_samples`, as equal as possible."""
-        return equal_sizes(num_samples, min(self.accumulation, num_samples))
+        return micro_batch_sizes(num_samples, self.accumulation)
 
     def split(self, num_samples: int) -> list[list[int]]:
         """Return how many of `num_samples` consecutive samples each clone computes, for every micro-batch."""
         shares = tuple(clone.share for clone in self.clones)
-        return [list(counts) for counts in distribute(shares, tuple(self.micro_batches(num_samples)))]
+        return list(map(list, distribute(shares, num_samples, self.accumulation)))
 
     def replica_ranges(self, replica: int) -> list[range]:
         """Return the positions within a step of a replica's samples: one range for each micro-batch."""
@@ -196,19 +180,16 @@ class Plan(Config):
         return ranges
 
     def replica_split(self, replica: int, num_samples: int) -> list[list[int]]:
-        """Return how many of a replica's samples each of its clones computes, for every micro-batch.
-
-        `num_samples` is less than the replica's share if some could not be read.
+        """Return how many of the `num_samples` that a replica could read each of its clones computes, for
+        every micro-batch.
         """
         if len(self.replicas) == 1:
             return self.split(num_samples)
-        micro_batches = []
-        for counts in self.split(self.batch):
-            sizes = []
-            for count in counts[self._clones_of(replica)]:
-                sizes.append(min(count, num_samples))
-                num_samples -= sizes[-1]
-            micro_batches.append(sizes)
+        micro_batches = [counts[self._clones_of(replica)] for counts in self.split(self.batch)]
+        for counts in micro_batches:
+            for index, count in enumerate(counts):
+                counts[index] = min(count, num_samples)
+                num_samples -= counts[index]
         return micro_batches
 
     def _clones_of(self, replica: int) -> slice:
@@ -221,13 +202,11 @@ class Plan(Config):
 
     def explain(self) -> list[str]:
         """Return the plan as lines for people."""
-        batch = f"batch {self.batch}"
-        if self.accumulation > 1:
-            batch += f" in {self.accumulation} micro-batches"
-        cache = f", {format_bytes(self.cache_bytes)} for decoded images" if self.cache_bytes else ""
         servers = f", parameters on {counted(self.servers, 'server')}" if self.servers else ""
+        parts = f" in {self.accumulation} micro-batches" if self.accumulation > 1 else ""
+        cache = f", {format_bytes(self.cache_bytes)} for decoded images" if self.cache_bytes else ""
         lines = [
-            f"{self.strategy} on {self._devices()}{servers}, {batch}, {self.precision}, "
+            f"{self.strategy} on {self._devices()}{servers}, batch {self.batch}{parts}, {self.precision}, "
             f"{self.memory_format}, {counted(self.threads, 'thread')}, "
             f"{counted(self.loader_workers, 'loader worker')}{cache}"
         ]
@@ -235,6 +214,10 @@ class Plan(Config):
             ahead = f"at most {counted(self.staleness, 'step')} ahead of each other"
             lines.append(f"replicas update the parameters independently, {ahead}: results depend on timing")
         return [*lines, *self._norms(), *self.reasons]
+
+    def expectations(self) -> list[str]:
+        """Return the predicted time and memory as lines; none without a prediction."""
+        return [] if self.predicted is None else self.predicted.explain()
 
     def _norms(self) -> list[str]:
         """Return what BatchNorm does differently than with one clone."""
@@ -245,10 +228,8 @@ class Plan(Config):
             return [line] if self.accumulation > 1 else []
         if self.batch_norm == "synced":
             return ["BatchNorm uses the statistics of all clones together, as with one clone"]
-        return [
-            "BatchNorm normalizes each clone separately and keeps the statistics of the first "
-            "(deploy.batch_norm=synced: of all clones)"
-        ]
+        rule = "BatchNorm normalizes each clone separately and keeps the statistics of the first"
+        return [f"{rule} (deploy.batch_norm=synced: of all clones)"]
 
     def _devices(self) -> str:
         """Return such as `cuda:0`, or `cpu (5) + cpu (3)` with the share of each clone."""
@@ -257,28 +238,29 @@ class Plan(Config):
         return " + ".join(f"{clone.device} ({clone.share})" for clone in self.clones)
 
 
-def equal_sizes(num_samples: int, num: int) -> list[int]:
-    """Divide samples into `num` sizes, as equal as possible, the larger ones first."""
-    small, extra = divmod(num_samples, num)
-    return [small + 1] * extra + [small] * (num - extra)
+def micro_batch_sizes(num_samples: int, accumulation: int) -> list[int]:
+    """Divide samples into at most `accumulation` sizes, as equal as possible, the larger ones first."""
+    num = min(accumulation, num_samples)
+    return [num_samples // num + (index < num_samples % num) for index in range(num)]
 
 
 @cache
-def distribute(shares: tuple[int, ...], micro_batches: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+def distribute(shares: tuple[int, ...], num_samples: int, accumulation: int) -> tuple[tuple[int, ...], ...]:
     """Return how many samples of each micro-batch every clone gets. In a full batch each gets its share.
 
     The first clone gets one sample of every micro-batch, even if its share is smaller, because its BatchNorm
     statistics are kept. Each next sample goes to the clone that is furthest behind its share.
     """
-    rest = (max(0, shares[0] - len(micro_batches)), *shares[1:])
-    given, total = [0] * len(shares), 0
-    counts = []
-    for size in micro_batches:
-        before = list(given)
+    sizes = micro_batch_sizes(num_samples, accumulation)
+    rest = (max(0, shares[0] - len(sizes)), *shares[1:])
+    given, total, micro_batches = [0] * len(shares), 0, []
+    for size in sizes:
+        counts = [1] + [0] * (len(shares) - 1)
         total += size - 1
         for _ in range(size - 1):
             behind = [share * total - had * sum(rest) for share, had in zip(rest, given, strict=True)]
-            given[behind.index(max(behind))] += 1
-        first, *others = (after - had for after, had in zip(given, before, strict=True))
-        counts.append((1 + first, *others))
-    return tuple(counts)
+            furthest = behind.index(max(behind))
+            given[furthest] += 1
+            counts[furthest] += 1
+        micro_batches.append(tuple(counts))
+    return tuple(micro_batches)

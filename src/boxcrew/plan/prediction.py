@@ -1,4 +1,4 @@
-"""The prediction of a plan as data: bytes on every device, and seconds."""
+"""The prediction of a plan as data: bytes on every device, and seconds; and in words and a table."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from boxcrew.core.config import Config
-from boxcrew.core.units import format_duration
+from boxcrew.core.units import format_bytes, format_duration
 
 Bound = Literal["compute", "input", "communication"]
+_BOUNDS = {
+    "compute": "compute",
+    "input": "data loading: the devices wait for samples",
+    "communication": "communication between processes",
+}
 
 
 class Interval(Config, group="seconds"):
@@ -35,12 +40,9 @@ class Interval(Config, group="seconds"):
         return self.low <= seconds <= self.high
 
     def __str__(self) -> str:
-        low, likely, high = map(_format_seconds, (self.low, self.likely, self.high))
-        return f"{likely} ({low} to {high})"
-
-
-def _format_seconds(seconds: float) -> str:
-    return format_duration(seconds) if seconds >= 10 else f"{seconds:.3g}s"
+        values = (self.likely, self.low, self.high)
+        texts = [format_duration(value) if value >= 10 else f"{value:.3g}s" for value in values]
+        return "{} ({} to {})".format(*texts)
 
 
 class Memory(Config, group="memory"):
@@ -67,13 +69,12 @@ class Memory(Config, group="memory"):
     @property
     def peak(self) -> int:
         """The expected bytes of everything."""
-        return self.process + self.evaluation + self.workers
+        return sum(int(getattr(self, kind)) for kind in self.kinds)
 
     @property
     def process(self) -> int:
         """The expected bytes of the computing processes alone, during a step."""
-        state = (self.libraries, self.parameters, self.gradients, self.optimizer)
-        return sum(state) + self.activations + self.inputs + self.overhead
+        return self.peak - self.evaluation - self.workers
 
     @property
     def measurable(self) -> int:
@@ -119,3 +120,33 @@ class Prediction(Config, group="predicted"):
 
     def on(self, device: str) -> Memory:
         return next(memory for memory in self.memory if memory.device == device)
+
+    def explain(self) -> list[str]:
+        """Return the predicted time and memory as lines for people."""
+        step, rate = self.step, self.images_per_second
+        rate_text = f"{rate:.3g}" if rate < 1000 else f"{rate:.0f}"  # three digits, without an exponent
+        memory = [
+            f"{format_bytes(each.peak)} on {each.device}, "
+            f"at most {format_bytes(each.needed)} of {format_bytes(each.capacity)}"
+            for each in self.memory
+        ]
+        return [
+            f"expected: {step.likely:.3g} s per step ({step.low:.3g} to {step.high:.3g}), "
+            f"{rate_text} samples/s, limited by {_BOUNDS[self.bound]}",
+            f"expected: {self.epoch} per epoch, {self.run} for all steps, based on {self.basis}",
+            f"expected memory: {'; '.join(memory)}",
+        ]
+
+    def memory_table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        """Return column titles and rows: bytes of each kind on each device. Equal devices share a column."""
+        devices: dict[Memory, list[str]] = {}
+        for memory in self.memory:
+            devices.setdefault(memory.model_copy(update={"device": ""}), []).append(memory.device)
+        groups = devices.values()
+        titles = [same[0] if len(same) == 1 else f"{len(same)} x {same[0]}…" for same in groups]
+        names = {kind: kind for kind in Memory.kinds}
+        names |= {"total": "peak", "at most": "needed", "available": "capacity"}
+        rows = [
+            (row, *(format_bytes(getattr(each, name)) for each in devices)) for row, name in names.items()
+        ]
+        return ("memory", *titles), rows

@@ -9,36 +9,35 @@ from boxcrew.core.units import counted, format_bytes
 from boxcrew.plan.candidate import Candidate
 from boxcrew.plan.cost import Costs
 
-MOST_WORKERS = 16
-
 
 def most_workers(costs: Costs, candidate: Candidate) -> int:
     """Return how many loader workers per replica there are cores for. Feeding an accelerator takes a core."""
     cores = int(costs.machine.cores) // candidate.replicas
-    return min(MOST_WORKERS, max(1, cores - (0 if candidate.on_cpu else 1)))
+    return min(16, max(1, cores - (0 if candidate.on_cpu else 1)))
 
 
 def reasons_for(
     costs: Costs, chosen: Candidate, feasible: Sequence[Candidate], candidates: Sequence[Candidate]
 ) -> list[str]:
     """Explain the chosen candidate; `feasible` are those of all `candidates` with enough memory."""
-    reasons = [*_measured(costs, chosen, feasible), *_accumulation(costs, chosen), *_inputs(costs, chosen)]
-    usual = replace(
-        candidates[0],
-        accumulation=chosen.accumulation,
-        cache_bytes=chosen.cache_bytes,
-        loader_workers=chosen.loader_workers,
-    )
+    reasons, deploy, num = _measured(costs, chosen, feasible), costs.request.deploy, chosen.accumulation
+    if num > 1 and deploy.accumulation == "auto":
+        lack = _memory_lack(costs, replace(chosen, accumulation=num - 1))
+        why = f"with {num - 1} it needs {lack}" if lack else "as few samples at once as possible"
+        reasons.append(f"{num} micro-batches per step: {why}")
+    if costs.workload.inputs is not None:
+        reasons.append(_inputs(costs, chosen))
+    workers, cache = chosen.loader_workers, chosen.cache_bytes
+    usual = replace(candidates[0], accumulation=num, loader_workers=workers, cache_bytes=cache)
     if chosen.strategy != usual.strategy:
         lack = _memory_lack(costs, usual)
         why = f"needs {lack}" if lack else "takes more memory"
         reasons.append(f"{chosen.strategy}: {usual.strategy} {why}")
-    if chosen.recompute and costs.request.deploy.recompute == "auto":
+    if chosen.recompute and deploy.recompute == "auto":
         lack = _memory_lack(costs, replace(chosen, recompute=False))
         why = "keeping them needs too much memory" if lack else "this takes less memory"
         reasons.append(f"activations are recomputed in backward: {why}")
-    speeds = {costs.pace(device, chosen).each for device in chosen.devices}
-    if len(speeds) > 1 and costs.request.deploy.shares is None:
+    if deploy.shares is None and len({costs.pace(device, chosen).each for device in chosen.devices}) > 1:
         reasons.append(f"shares {', '.join(map(str, chosen.shares))}: by the speeds of the devices")
     if costs.machine.busy_cores >= 0.5:
         cores = counted(costs.machine.cores, "core")
@@ -50,8 +49,7 @@ def rejected(costs: Costs, chosen: Candidate, others: Sequence[Candidate]) -> li
     """Return a sentence with the cost of each alternative; only the first with the same difference counts."""
     sentences: dict[str, str] = {}
     for other in others:
-        name = _difference(chosen, other)
-        if name and name not in sentences:
+        if (name := _difference(chosen, other)) and name not in sentences:
             sentences[name] = f"{name}: {_why_not(costs, other, chosen)}"
     if costs.request.workers == "auto" and costs.workload.inputs is not None:
         for num in (chosen.loader_workers - 1, chosen.loader_workers + 1):
@@ -103,30 +101,22 @@ def _measured(costs: Costs, chosen: Candidate, feasible: Sequence[Candidate]) ->
     samples = max(timing.samples for timing in timings)
     tried = {(timing.memory_format, timing.threads) for timing in timings}
     seconds = {
-        candidate.compute_mode(): costs.pace(candidate.devices[0], candidate).at(samples)
+        (candidate.memory_format, candidate.threads): costs.pace(candidate.devices[0], candidate).at(samples)
         for candidate in feasible
         if (candidate.strategy, candidate.recompute) == (chosen.strategy, chosen.recompute)
         and (not candidate.on_cpu or (candidate.memory_format, candidate.threads) in tried)
     }
-    text = ", ".join(f"{mode} {value:.{2 if value >= 0.1 else 4}f} s" for mode, value in seconds.items())
-    return [f"measured {samples}-sample steps: {text}", *costs.observed.failures]
+    texts = [
+        f"{memory_format} on {counted(threads, 'thread')} {value:.{2 if value >= 0.1 else 4}f} s"
+        for (memory_format, threads), value in seconds.items()
+    ]
+    return [f"measured {samples}-sample steps: {', '.join(texts)}", *costs.observed.failures]
 
 
-def _accumulation(costs: Costs, chosen: Candidate) -> list[str]:
-    num = chosen.accumulation
-    if num == 1 or costs.request.deploy.accumulation != "auto":
-        return []
-    lack = _memory_lack(costs, replace(chosen, accumulation=num - 1))
-    why = f"with {num - 1} it needs {lack}" if lack else "as few samples at once as possible"
-    return [f"{num} micro-batches per step: {why}"]
-
-
-def _inputs(costs: Costs, chosen: Candidate) -> list[str]:
-    if costs.workload.inputs is None:
-        return []
+def _inputs(costs: Costs, chosen: Candidate) -> str:
+    """Compare how fast samples are made and used."""
     step, batch, num = costs.step(chosen), costs.request.batch, chosen.loader_workers
     made, used = batch / max(step.inputs, 1e-9), batch / max(step.busy, 1e-9)
     who = counted(num, "loader worker") if num else "the training process"
     who += " per replica" if num and chosen.replicas > 1 else ""
-    verb = "loads" if num <= 1 else "load"
-    return [f"{who} {verb} up to {made:.0f} samples/s, the model uses {used:.0f}"]
+    return f"{who} {'loads' if num <= 1 else 'load'} up to {made:.0f} samples/s, the model uses {used:.0f}"

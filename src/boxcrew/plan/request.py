@@ -13,7 +13,6 @@ from boxcrew.core.units import format_bytes, format_duration, parse_duration
 from boxcrew.plan.plan import BatchNorm, MemoryFormat, Precision, Strategy
 
 Count = Annotated[int, Field(ge=1)]
-GoalKind = Literal["fastest", "smallest", "deadline", "budget"]
 
 
 class DeployConfig(Config, group="deploy"):
@@ -54,7 +53,7 @@ class DeployConfig(Config, group="deploy"):
 class Goal(Config, group="goal"):
     """The goal that a plan is optimized for."""
 
-    kind: GoalKind = "fastest"
+    kind: Literal["fastest", "smallest", "deadline", "budget"] = "fastest"
     seconds: float | None = Field(default=None, gt=0)  # of the whole training, for a deadline
     num_bytes: int | None = Field(default=None, gt=0)  # of each device, for a budget
 
@@ -64,15 +63,23 @@ class Goal(Config, group="goal"):
         if isinstance(text, cls):
             return text
         kind, _, limit = str(text).partition(":")
-        if kind in {"fastest", "smallest"} and not limit:
-            return cls(kind="fastest" if kind == "fastest" else "smallest")
+        settings: dict[str, object] = {"kind": kind}
         if kind == "deadline" and limit:
-            return cls.of({"kind": "deadline", "seconds": _parse_seconds(limit)})
-        if kind == "budget" and limit:
-            return cls(kind="budget", num_bytes=_parse_bytes(limit))
-        raise UsageError(
-            f"goal={text}: no such goal", advice="use fastest, smallest, deadline:2h or budget:8GB"
-        )
+            try:
+                settings["seconds"] = parse_duration(limit)
+            except UsageError as error:
+                raise UsageError(f"goal=deadline:{error.message}", advice=error.advice) from None
+        elif kind == "budget" and limit:
+            try:
+                settings["num_bytes"] = num_bytes = int(TypeAdapter(ByteSize).validate_python(limit))
+            except ValidationError:
+                raise UsageError(f"goal={text}: not a size", advice="write it like 8GB or 512MiB") from None
+            if num_bytes <= 0:
+                raise UsageError(f"goal={text}: a budget must be above zero")
+        elif text not in {"fastest", "smallest"}:
+            advice = "use fastest, smallest, deadline:2h or budget:8GB"
+            raise UsageError(f"goal={text}: no such goal", advice=advice)
+        return cls.of(settings)
 
     def exactly(self) -> str:
         """Return the text from which `parse` makes an equal goal."""
@@ -84,23 +91,6 @@ class Goal(Config, group="goal"):
         if self.seconds is not None:
             return f"deadline:{format_duration(self.seconds)}"
         return f"budget:{format_bytes(self.num_bytes)}" if self.num_bytes is not None else self.kind
-
-
-def _parse_seconds(text: str) -> float:
-    try:
-        return parse_duration(text)
-    except UsageError as error:
-        raise UsageError(f"goal=deadline:{error.message}", advice=error.advice) from None
-
-
-def _parse_bytes(text: str) -> int:
-    try:
-        num = int(TypeAdapter(ByteSize).validate_python(text))
-    except ValidationError:
-        raise UsageError(f"goal=budget:{text}: not a size", advice="write it like 8GB or 512MiB") from None
-    if num <= 0:
-        raise UsageError(f"goal=budget:{text}: a budget must be above zero")
-    return num
 
 
 GoalSetting = Annotated[Goal, BeforeValidator(Goal.parse), PlainSerializer(Goal.exactly)]

@@ -18,12 +18,11 @@ from boxcrew.plan.plan import Clone, MemoryFormat, Plan, Precision, Replica
 from boxcrew.plan.reasons import most_workers, reasons_for, rejected
 from boxcrew.plan.request import PlanRequest
 
-CACHE_SHARE = 8  # one part in so many of the memory may hold decoded images
 CLEARLY = 1.05
 """Only a candidate this much faster replaces the usual one. Noise would choose between closer ones, and two
 runs with one seed would differ in their last bits.
 """
-NEGLIGIBLE = 0.05  # share of a step that loading may take without a worker to hide it
+LITTLE = 0.05  # share of a step that loading may take without a worker to hide it
 EASILY = 0.7  # loader workers should be done in this share of a step: they are not always as fast
 
 
@@ -34,8 +33,8 @@ def make_plan(
     costs = Costs(machine=machine, workload=workload, request=request, observed=observed or Observed())
     layouts = layouts_of(machine, request)
     candidates = [candidate for layout in layouts for candidate in _candidates(costs, layout)]
-    reduced = [_reduced(costs, candidate) for candidate in candidates]
-    feasible = [_with_workers(costs, candidate) for candidate in reduced if candidate is not None]
+    enough = (next(filter(costs.has_enough_memory, _leaner(costs, each)), None) for each in candidates)
+    feasible = [_with_workers(costs, candidate) for candidate in enough if candidate]
     tight = not feasible and request.goal.kind != "budget"
     if tight:  # the margin is for surprises: without it there may still be enough memory
         lean = [_smallest(costs, candidate) for candidate in candidates]
@@ -54,8 +53,8 @@ def make_plan(
 def with_enough_workers(costs: Costs, plan: Plan) -> Plan:
     """Return the plan with as many loader workers as it needs, and a new prediction."""
     chosen = _with_workers(costs, candidate_of(plan, costs.machine))
-    predicted = costs.predict(chosen)
-    return plan.model_copy(update={"loader_workers": chosen.loader_workers, "predicted": predicted})
+    changes = {"loader_workers": chosen.loader_workers, "predicted": costs.predict(chosen)}
+    return plan.model_copy(update=changes)
 
 
 def _candidates(costs: Costs, layout: Candidate) -> Iterator[Candidate]:
@@ -73,7 +72,7 @@ def _candidates(costs: Costs, layout: Candidate) -> Iterator[Candidate]:
         for memory_format, threads in _compute_modes(costs, usual):
             candidate = replace(usual, recompute=recompute, memory_format=memory_format, threads=threads)
             speeds = [1 / max(1e-12, costs.pace(device, candidate).each) for device in candidate.devices]
-            shares = shares_of(deploy, batch, len(speeds), speeds, least=costs.workload.least_samples)
+            shares = shares_of(deploy, batch, speeds, least=costs.workload.least_samples)
             cache_bytes = _cache(costs, candidate) // layout.replicas
             yield replace(candidate, shares=tuple(shares), cache_bytes=cache_bytes)
 
@@ -98,52 +97,35 @@ def _compute_modes(costs: Costs, layout: Candidate) -> list[tuple[MemoryFormat, 
     return list(dict.fromkeys([usual, *measured]))
 
 
-def _reduced(costs: Costs, candidate: Candidate) -> Candidate | None:
-    """Return the candidate with as few micro-batches as memory allows; None if memory is never enough.
-
-    The cache and loader workers, which only save time, are reduced before the micro-batches.
+def _leaner(costs: Costs, candidate: Candidate) -> Iterator[Candidate]:
+    """Yield the candidate with ever more micro-batches, each time at first as it is, then with less of what
+    only saves time: cached images, then loader workers.
     """
     for accumulation in _accumulations(costs, candidate):
-        for leaner in _leaner(costs, replace(candidate, accumulation=accumulation)):
-            if costs.has_enough_memory(leaner):
-                return leaner
-    return None
-
-
-def _leaner(costs: Costs, candidate: Candidate) -> Iterator[Candidate]:
-    """Yield the candidate as it is, then with fewer cached images, then with fewer loader workers."""
-    yield candidate
-    if costs.request.cache == "auto":
-        main = costs.memory(candidate)[0]
-        lack = -(-max(0, main.needed - main.capacity) // candidate.replicas)
-        yield replace(candidate, cache_bytes=max(0, _used_cache(costs, candidate) - lack))
-        candidate = replace(candidate, cache_bytes=0)
-        yield candidate
-    if costs.request.workers == "auto":
-        for num in sorted({0, 1} & set(range(candidate.loader_workers)), reverse=True):
-            yield replace(candidate, loader_workers=num)
-
-
-def _used_cache(costs: Costs, candidate: Candidate) -> int:
-    """Return the bytes of a replica's cache that the images of the data set can fill."""
-    inputs = costs.workload.inputs
-    if inputs is None:
-        return candidate.cache_bytes
-    return min(candidate.cache_bytes, costs.request.num_samples * inputs.image_bytes // candidate.replicas)
+        lean = replace(candidate, accumulation=accumulation)
+        yield lean
+        if costs.request.cache == "auto":
+            main, inputs, used = costs.memory(lean)[0], costs.workload.inputs, lean.cache_bytes
+            if inputs is not None:  # no more than all images fill
+                used = min(used, costs.request.num_samples * inputs.image_bytes // lean.replicas)
+            lack = -(-max(0, main.needed - main.capacity) // lean.replicas)
+            yield replace(lean, cache_bytes=max(0, used - lack))
+            lean = replace(lean, cache_bytes=0)
+            yield lean
+        if costs.request.workers == "auto":
+            for num in sorted({0, 1} & set(range(lean.loader_workers)), reverse=True):
+                yield replace(lean, loader_workers=num)
 
 
 def _accumulations(costs: Costs, candidate: Candidate) -> Iterator[int]:
     """Yield numbers of micro-batches that differ in the largest one and give every clone enough samples."""
     asked = costs.request.deploy.accumulation
     if asked != "auto":
-        if asked > costs.request.batch:
-            raise UsageError(
-                f"deploy.accumulation={asked}: more than batch={costs.request.batch} has samples"
-            )
+        if asked > (batch := costs.request.batch):
+            raise UsageError(f"deploy.accumulation={asked}: more than batch={batch} has samples")
         yield asked
         return
-    least = min(costs.workload.least_samples, *candidate.shares)
-    last = 0
+    least, last = min(costs.workload.least_samples, *candidate.shares), 0
     for num in range(1, min(candidate.shares) // least + 1):
         counts = replace(candidate, accumulation=num).split() if num > 1 else (candidate.shares,)
         most = max(map(max, counts))
@@ -164,12 +146,8 @@ def _choose(costs: Costs, feasible: Sequence[Candidate]) -> Candidate:
     if goal.seconds is None:
         return fastest
     lean = [_smallest(costs, candidate) for candidate in feasible]
-    faster = [_with_workers(costs, candidate) for candidate in lean]
-    in_time = [
-        candidate
-        for candidate in (*lean, *faster, *feasible)
-        if costs.predict(candidate).run.likely <= 1.001 * goal.seconds
-    ]
+    options = (*lean, *(_with_workers(costs, candidate) for candidate in lean), *feasible)
+    in_time = [option for option in options if costs.predict(option).run.likely <= 1.001 * goal.seconds]
     if not in_time:
         best = costs.predict(fastest)
         raise UsageError(
@@ -205,15 +183,10 @@ def _with_workers(costs: Costs, chosen: Candidate) -> Candidate:
     options = [option for option in options if costs.has_enough_memory(option)] or [chosen]
     best = min(costs.step(option).wall for option in options)
     near = [option for option in options if costs.step(option).wall <= 1.01 * best]
-    near = [option for option in near if not _waits(costs, option)] or near
-    easy = [option for option in near if costs.step(option).inputs <= EASILY * costs.step(option).wall]
-    return (easy or near)[0]
-
-
-def _waits(costs: Costs, candidate: Candidate) -> bool:
-    """Tell whether steps wait for samples that no worker makes ahead: disks are not always equally fast."""
-    step = costs.step(candidate)
-    return candidate.loader_workers == 0 and step.inputs > NEGLIGIBLE * step.wall
+    # Steps should not wait for samples that no worker makes ahead: disks are not always equally fast.
+    steps = {option: costs.step(option) for option in near}
+    near = [o for o, step in steps.items() if o.loader_workers or step.inputs <= LITTLE * step.wall] or near
+    return next((o for o in near if steps[o].inputs <= EASILY * steps[o].wall), near[0])
 
 
 def usual_workers(cores: float, devices: Sequence[Device]) -> int:
@@ -223,13 +196,12 @@ def usual_workers(cores: float, devices: Sequence[Device]) -> int:
 
 def _cache(costs: Costs, candidate: Candidate) -> int:
     """Return the bytes for decoded images on the whole machine. Workers share them only on Linux, by fork."""
-    if candidate.loader_workers and not costs.machine.platform.startswith("Linux"):
-        return 0
-    if costs.workload.inputs is not None and not costs.workload.inputs.image_bytes:
+    shared = candidate.loader_workers == 0 or costs.machine.platform.startswith("Linux")
+    if not shared or (costs.workload.inputs is not None and not costs.workload.inputs.image_bytes):
         return 0
     if costs.request.cache != "auto":
         return costs.request.cache
-    return capacity_of(costs.machine.devices[0], costs.request) // CACHE_SHARE
+    return capacity_of(costs.machine.devices[0], costs.request) // 8
 
 
 def fast_precision(devices: Sequence[Device]) -> Precision:

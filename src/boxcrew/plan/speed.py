@@ -17,13 +17,9 @@ IN_A_RUN = 1.04  # steps of a run take so much longer than trial steps, which al
 SERIAL = 0.1  # share of a step's work that one thread does while others wait, if not measured
 FASTER = {"fp32": 1.0, "tf32": 1.5, "bf16": 2.0, "fp16": 2.0}
 """Speed relative to fp32 on accelerators: rough, and only used until it is measured."""
-GPU = Speeds(
-    gemm=15e3, convolution=10e3, convolution_channels_last=10e3, copy_bytes=500e9, from_host_bytes=10e9
-)
-"""Speeds of a typical accelerator."""
-CORE = Speeds(gemm=60, convolution=40, convolution_channels_last=40, copy_bytes=8e9)
-"""Speeds of a typical CPU core."""
-MEMORY_CORES = 8  # cores that suffice to use the full memory bandwidth
+GPU = Speeds(gemm=15e3, convolution=1e4, convolution_channels_last=1e4, copy_bytes=5e11, from_host_bytes=1e10)
+CORE = {"gemm": 60, "convolution": 40, "convolution_channels_last": 40}
+"""Speeds of a typical accelerator, and of a typical CPU core."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,14 +39,14 @@ class Pace:
 
 def pace_of(device: Device, candidate: Candidate, inputs: PlanInputs) -> Pace:
     """Return the pace as measured, or scaled from other numbers of threads, or from device speeds."""
-    mode = device.name, candidate.memory_format, candidate.precision
-    threads = candidate.threads if device.kind == "cpu" else None
-    if measured := inputs.observed.steps_on(*mode, threads):
-        return _measured(measured, device, candidate, inputs)
-    others = inputs.observed.steps_on(*mode)
-    if not others:
+    timings = inputs.observed.on_device(device.name, candidate.precision)
+    timings = [timing for timing in timings if timing.memory_format == candidate.memory_format]
+    if not timings:
         return _computed(device, candidate, inputs)
-    pace, factor = _measured(others, device, candidate, inputs), _thread_factor(others[-1], candidate.threads)
+    if same := [each for each in timings if device.kind != "cpu" or each.threads == candidate.threads]:
+        return _measured(same, device, candidate, inputs)
+    pace = _measured(timings, device, candidate, inputs)
+    factor = _thread_factor(timings[-1], candidate.threads)
     return replace(pace, fixed=pace.fixed * factor, each=pace.each * factor, spread=KNOWN)
 
 
@@ -60,10 +56,7 @@ def _recompute_factor(candidate: Candidate, workload: Workload) -> float:
 
 
 def _measured(timings: Sequence[Timing], device: Device, candidate: Candidate, inputs: PlanInputs) -> Pace:
-    """Return the line through the fewest and the most samples, without the update.
-
-    It goes through the origin where its slope would be implausible.
-    """
+    """Return the line through the fewest and the most samples, or through the origin if it is implausible."""
     small, large = timings[0], timings[-1]
     factor = _recompute_factor(candidate, inputs.workload) * (IN_A_RUN if large.alone else 1.0)
     update = update_seconds(inputs.workload, speeds_of(device, inputs.machine)[0])
@@ -77,13 +70,8 @@ def _measured(timings: Sequence[Timing], device: Device, candidate: Candidate, i
     if large.core_seconds is not None:
         parallel = min(1.0, large.core_seconds / (large.seconds * large.threads))
     sizes = " and ".join(dict.fromkeys(str(timing.samples) for timing in (small, large)))
-    return Pace(
-        fixed=fixed * factor,
-        each=each * factor,
-        spread=MEASURED,
-        basis=f"measured steps of {sizes} samples",
-        parallel=parallel,
-    )
+    basis = f"measured steps of {sizes} samples"
+    return Pace(fixed=fixed * factor, each=each * factor, spread=MEASURED, basis=basis, parallel=parallel)
 
 
 def _computed(device: Device, candidate: Candidate, inputs: PlanInputs) -> Pace:
@@ -98,17 +86,12 @@ def _computed(device: Device, candidate: Candidate, inputs: PlanInputs) -> Pace:
         cores = max(1.0, inputs.machine.cores)
         seconds *= SERIAL + (1 - SERIAL) * cores / min(candidate.threads, cores)
     ratio = inputs.observed.ratio(device.name, candidate.memory_format, candidate.precision)
+    corrected = 1.0 if ratio is None else ratio.seconds
     if ratio is not None:
         spread, basis = KNOWN, "earlier runs on this machine"
-    corrected = 1.0 if ratio is None else ratio.seconds
-    return Pace(
-        fixed=0.0,
-        each=seconds * _recompute_factor(candidate, inputs.workload) * corrected,
-        spread=spread,
-        basis=basis,
-        parallel=1.0 if on_cpu and candidate.threads == 1 else 1 - SERIAL,
-        corrected=corrected,
-    )
+    each = seconds * _recompute_factor(candidate, inputs.workload) * corrected
+    parallel = 1.0 if on_cpu and candidate.threads == 1 else 1 - SERIAL
+    return Pace(fixed=0.0, each=each, spread=spread, basis=basis, parallel=parallel, corrected=corrected)
 
 
 def _thread_factor(timing: Timing, threads: int) -> float:
@@ -127,10 +110,9 @@ def speeds_of(device: Device, machine: Machine) -> tuple[Speeds, float, str]:
     if device.kind != "cpu":
         return GPU, ASSUMED, "the speeds of typical accelerators (these were not measured)"
     cores = max(1.0, machine.cores)
-    names = ("gemm", "convolution", "convolution_channels_last")
-    computing = {name: getattr(CORE, name) * cores for name in names}
-    all_cores = Speeds(**computing, copy_bytes=CORE.copy_bytes * min(cores, MEMORY_CORES))
-    return all_cores, ASSUMED, "the speed of typical CPU cores (these were not measured)"
+    computing = {name: speed * cores for name, speed in CORE.items()}
+    speeds = Speeds(**computing, copy_bytes=8e9 * min(cores, 8))  # 8 cores use all of the memory's bandwidth
+    return speeds, ASSUMED, "the speed of typical CPU cores (these were not measured)"
 
 
 def update_seconds(workload: Workload, speeds: Speeds) -> float:

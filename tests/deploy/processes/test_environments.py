@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from boxcrew.core.errors import UsageError
-from boxcrew.deploy.processes.environments import ProcessEnvironment, read_environment
-from boxcrew.deploy.processes.environments.slurm import first_host
+from boxcrew.deploy.processes.environments import ProcessEnvironment, first_host, read_environment
 
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "big", "MASTER_PORT": "29500"}
 SLURM = {

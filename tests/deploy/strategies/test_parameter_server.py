@@ -13,7 +13,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from boxcrew.deploy.deployment import Deployment, RunStatus, deploy
+from boxcrew.deploy.deployment import Deployment, deploy
+from boxcrew.deploy.execution import RunStatus
 from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.deploy.strategies.parameter_server.server import Server
 from boxcrew.plan.plan import Clone, Plan, Replica

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
-import time
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 import psutil
@@ -19,14 +19,7 @@ from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.deploy.processes.environments import ProcessEnvironment
-from boxcrew.deploy.processes.heartbeat import (
-    CONNECTION_ERRORS,
-    FAILURE_GRACE,
-    IS_LOST,
-    RESUME_ADVICE,
-    Heartbeat,
-    end_process,
-)
+from boxcrew.deploy.processes.heartbeat import CONNECTION_ERRORS, IS_LOST, RESUME_ADVICE, Heartbeat
 from boxcrew.deploy.processes.messages import MessageChannel
 from boxcrew.deploy.processes.rendezvous import choose_network, connect_store, hosts_of, join_members
 from boxcrew.hardware.machine import Host
@@ -43,6 +36,7 @@ Wait = Callable[[], None]
 class ReplicaGroup:
     """A group of one replica, for which collectives have nothing to do. `DistributedGroup` has several."""
 
+    messages: MessageChannel  # to other processes, if there are any
     hosts: Sequence[Host] = ()  # of the replicas; empty for one alone
     local_world_size = 1  # processes on this host
     local_position = (0, 1)  # a replica's index among those on this host, and their number
@@ -56,10 +50,6 @@ class ReplicaGroup:
     @property
     def is_server(self) -> bool:
         return self.rank >= self.size
-
-    @property
-    def messages(self) -> MessageChannel:
-        raise AssertionError("a group of one replica has nobody to send messages to")
 
     def all_reduce(self, tensor: Tensor) -> None:
         """Replace the tensor by the sum of those of all replicas, in place."""
@@ -124,20 +114,11 @@ class DistributedGroup(ReplicaGroup):
         # All processes must create all groups, also those that they are not in.
         self._replicas = _new_group(range(self.size), num_servers)
         self._servers = _new_group(range(self.size, env.size), num_servers)
-        self._messages = MessageChannel(self.waiting)
+        self.messages = MessageChannel(self.waiting)
         self._num_broadcasts = 0
         # On a connection of its own: the first may be blocked by a broadcast that waits for the chief.
-        self._heartbeat = Heartbeat(
-            PrefixStore(f"boxcrew/{env.attempt}", store.clone()),
-            rank=self.rank,
-            size=env.size,
-            num_replicas=self.size,
-            on_loss=self._end,
-        )
-
-    @property
-    def messages(self) -> MessageChannel:
-        return self._messages
+        own_store, num = PrefixStore(f"boxcrew/{env.attempt}", store.clone()), self.size
+        self._heartbeat = Heartbeat(own_store, env.rank, env.size, num_replicas=num, on_loss=self._end)
 
     def all_reduce(self, tensor: Tensor) -> None:
         with self.waiting():
@@ -146,11 +127,12 @@ class DistributedGroup(ReplicaGroup):
     def all_reduce_async(self, tensor: Tensor) -> Wait:
         work = dist.all_reduce(tensor, group=self._replicas, async_op=True)
         assert work is not None
-        return partial(self._wait_for, work)
 
-    def _wait_for(self, work: dist.Work) -> None:
-        with self.waiting():
-            work.wait()
+        def wait() -> None:
+            with self.waiting():
+                work.wait()
+
+        return wait
 
     def all_reduce_servers(self, tensor: Tensor) -> None:
         with self.waiting():
@@ -185,14 +167,17 @@ class DistributedGroup(ReplicaGroup):
         return self._heartbeat.reading()
 
     def _end(self, rank: int, message: str) -> None:
-        """End this process because of a lost one, which is killed if it can be: the launcher waits for it."""
+        """End this process at once, whatever its main thread waits for, because of a lost one. That is killed
+        if it can be: the launcher waits for it.
+        """
         member = self._members[rank]
         with suppress(psutil.Error):
             process = psutil.Process(member.process)
             is_member = member.host == socket.gethostname() and process.create_time() == member.created
             if is_member and IS_LOST in message:  # one that has failed ends by itself
                 process.kill()
-        end_process(message)
+        print(f"error: {message}\n  {RESUME_ADVICE}", file=sys.stderr, flush=True)
+        os._exit(1)
 
     def report_failure(self, why: str) -> None:
         self._heartbeat.report_failure(why)
@@ -211,20 +196,8 @@ class DistributedGroup(ReplicaGroup):
             except CONNECTION_ERRORS as error:
                 if not any(word in str(error).lower() for word in _BROKEN):
                     raise  # our own mistake, not the connection's
-                raise BoxcrewError(
-                    self._who_failed() or "another process is gone: the connection to it is broken",
-                    advice=RESUME_ADVICE,
-                ) from error
-
-    def _who_failed(self) -> str | None:
-        end = time.monotonic() + FAILURE_GRACE
-        while time.monotonic() < end:
-            failure = self._heartbeat.failed()
-            if failure is not None:
-                time.sleep(max(0.0, end - time.monotonic()))  # the launcher must see that process end first
-                return failure
-            time.sleep(0.05)
-        return None
+                broken = "another process is gone: the connection to it is broken"
+                raise BoxcrewError(self._heartbeat.find_failed() or broken, advice=RESUME_ADVICE) from error
 
 
 def _new_group(ranks: range, num_servers: int) -> dist.ProcessGroup | None:

@@ -7,8 +7,6 @@ by computing much longer than it ever did.
 
 from __future__ import annotations
 
-import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -35,6 +33,9 @@ CONNECTION_ERRORS = (RuntimeError, OSError)  # of stores and messages whose othe
 RESUME_ADVICE = "boxcrew resume goes on from the last checkpoint"
 
 
+OnLoss = Callable[[int, str], None]
+
+
 class HeartbeatStore(Protocol):
     """The store that all processes write heartbeats to. The chief runs it: it ends with the chief."""
 
@@ -51,13 +52,7 @@ class Heartbeat:
     """
 
     def __init__(
-        self,
-        store: HeartbeatStore,
-        *,
-        rank: int,
-        size: int,
-        num_replicas: int,
-        on_loss: Callable[[int, str], None],
+        self, store: HeartbeatStore, rank: int, size: int, *, num_replicas: int, on_loss: OnLoss
     ) -> None:
         self._store = store
         self._rank = rank
@@ -115,13 +110,17 @@ class Heartbeat:
         with suppress(*CONNECTION_ERRORS):  # the chief, who runs the store, may be gone already
             self._store.set(self._key(self._rank), self._next_beat())
 
-    def failed(self) -> str | None:
-        """Return which other process has reported a failure, and why; None if none has."""
-        for rank in self._others:
-            with suppress(*CONNECTION_ERRORS):
-                beat = self._beat_of(rank)
-                if beat.startswith(FAILED):
-                    return f"{process_name(rank, self._num_replicas)} {beat}"
+    def find_failed(self) -> str | None:
+        """Wait for another process to report a failure; return which, and why, or None if none does."""
+        end = time.monotonic() + FAILURE_GRACE
+        while time.monotonic() < end:
+            for rank in self._others:
+                with suppress(*CONNECTION_ERRORS):
+                    beat = self._beat_of(rank)
+                    if beat.startswith(FAILED):
+                        time.sleep(max(0.0, end - time.monotonic()))  # the launcher must see it end first
+                        return f"{process_name(rank, self._num_replicas)} {beat}"
+            time.sleep(0.05)
         return None
 
     def close(self) -> None:
@@ -133,11 +132,8 @@ class Heartbeat:
             thread.join(timeout=2 * INTERVAL)
         with suppress(*CONNECTION_ERRORS):  # the chief may have ended before us
             self._store.set(self._key(self._rank), DONE if self._failure is None else self._next_beat())
-            end = time.monotonic() + SHUTDOWN
-            stays = self._failure is None and self._rank == 0
-            while (
-                stays and time.monotonic() < end and any(self._beat_of(rank) != DONE for rank in self._others)
-            ):
+            end = time.monotonic() + (SHUTDOWN if self._failure is None and self._rank == 0 else 0)
+            while time.monotonic() < end and any(self._beat_of(rank) != DONE for rank in self._others):
                 time.sleep(INTERVAL / 10)
 
     def _pause(self) -> None:
@@ -207,9 +203,3 @@ class Heartbeat:
     @staticmethod
     def _key(rank: int) -> str:
         return f"heartbeat/{rank}"
-
-
-def end_process(message: str) -> None:
-    """Print an error and end this process at once, whatever the main thread is waiting for."""
-    print(f"error: {message}\n  {RESUME_ADVICE}", file=sys.stderr, flush=True)
-    os._exit(1)

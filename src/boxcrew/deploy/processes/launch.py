@@ -29,11 +29,12 @@ def start_processes(words: Sequence[str], num_replicas: int, num_servers: int) -
     """Run `boxcrew` with these command-line words in as many processes, and wait for them. Only the chief
     prints here; the errors of the others are shown if they fail.
     """
+    num = num_replicas + num_servers
     with tempfile.TemporaryDirectory(prefix="boxcrew-") as folder:
         config = LaunchConfig(
             min_nodes=1,
             max_nodes=1,
-            nproc_per_node=num_replicas + num_servers,
+            nproc_per_node=num,
             run_id=uuid.uuid4().hex,
             rdzv_backend="c10d",
             rdzv_endpoint="127.0.0.1:0",
@@ -42,9 +43,7 @@ def start_processes(words: Sequence[str], num_replicas: int, num_servers: int) -
             shutdown_timeout=SAVE_SECONDS,
             signals_to_handle="SIGTERM,SIGINT",  # not SIGHUP, which nohup keeps away from us
             local_addr="127.0.0.1",
-            logs_specs=DefaultLogsSpecs(
-                log_dir=folder, redirects=dict.fromkeys(range(1, num_replicas + num_servers), Std.ALL)
-            ),
+            logs_specs=DefaultLogsSpecs(log_dir=folder, redirects=dict.fromkeys(range(1, num), Std.ALL)),
         )
         # The chief runs the rendezvous store itself: if it is gone, the others notice.
         os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
@@ -62,36 +61,29 @@ def _raise_failure(failures: Mapping[int, ProcessFailure], folder: Path, num_rep
     """Raise an error that names the process to blame. The chief has printed its own error already; those of
     the others come from their logs, with the full traceback if there is one. A killed one has left none.
     """
-    logs = {rank: _stderr_of(folder, rank) for rank in failures}
-    for rank, text in logs.items():
+    logs = {}
+    for rank in failures:  # none of the chief, whose stderr is not redirected
+        files = sorted(folder.rglob(f"{rank}/stderr.log"))
+        logs[rank] = text = files[-1].read_text(errors="replace") if files else ""
         if TRACEBACK in text:
             print(f"{process_name(rank, num_replicas)}: {text[text.index(TRACEBACK) :]}", file=sys.stderr)
     losses = [error for text in logs.values() if (error := _error_in(text)) and IS_LOST in error]
-    killed = [
-        rank
-        for rank, failure in sorted(failures.items())
-        if failure.exitcode < 0 and -failure.exitcode != signal.SIGTERM  # which ends the rest
-    ]
+    codes = {rank: failures[rank].exitcode for rank in sorted(failures)}  # SIGTERM ends the rest
+    killed = [rank for rank, code in codes.items() if code < 0 and -code != signal.SIGTERM]
     # Whoever noticed a loss has ended both itself and the lost one; but connections also break because a
     # process was killed.
     if losses and not (killed and UNREACHABLE in losses[0]):
         raise BoxcrewError(losses[0], advice=RESUME_ADVICE)
     if killed:
         name = process_name(killed[0], num_replicas)
-        number = signal.Signals(-failures[killed[0]].exitcode).name
+        number = signal.Signals(-codes[killed[0]]).name
         raise BoxcrewError(f"{name} was killed by {number}: the run has stopped", advice=RESUME_ADVICE)
-    if 0 in failures and failures[0].exitcode not in {-signal.SIGTERM, _INTERRUPTED}:
-        sys.exit(failures[0].exitcode)
+    if 0 in codes and codes[0] not in {-signal.SIGTERM, _INTERRUPTED}:
+        sys.exit(codes[0])
     others = [rank for rank in failures if rank] or [0]  # the chief was only told to stop
     first = min(others, key=lambda rank: failures[rank].timestamp)
-    reason = _error_in(logs[first]) or f"exit code {failures[first].exitcode}"
+    reason = _error_in(logs[first]) or f"exit code {codes[first]}"
     raise BoxcrewError(f"{process_name(first, num_replicas)} failed: {reason}", advice=RESUME_ADVICE)
-
-
-def _stderr_of(folder: Path, rank: int) -> str:
-    """Return what a process has written to stderr; empty for the chief, whose stderr is not redirected."""
-    logs = sorted(folder.rglob(f"{rank}/stderr.log"))
-    return logs[-1].read_text(errors="replace") if logs else ""
 
 
 def _error_in(text: str) -> str:

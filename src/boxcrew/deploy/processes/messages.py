@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,8 +11,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
-
-_ALIGNMENT = 8  # bytes: every tensor begins where any dtype may
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -37,14 +35,14 @@ class MessageChannel:
 
     def send(self, to: int, message: Message) -> None:
         """Send without waiting for the receiver; the tensors are copied first."""
-        kinds = {
-            name: (str(tensor.dtype).removeprefix("torch."), list(tensor.shape))
-            for name, tensor in message.tensors.items()
-        }
+        # The widest dtypes come first: so every tensor begins where its dtype may.
+        tensors = dict(sorted(message.tensors.items(), key=lambda item: -item[1].itemsize))
+        kinds = {name: (str(t.dtype).removeprefix("torch."), list(t.shape)) for name, t in tensors.items()}
         text = json.dumps({"kind": message.kind, "data": message.data, "tensors": kinds}).encode()
-        head = torch.tensor(list(text), dtype=torch.uint8)
-        buffers = [torch.tensor([len(text)]), head]
-        buffers += [_pack(message.tensors.values())] if message.tensors else []
+        buffers = [torch.tensor([len(text)]), torch.tensor(list(text), dtype=torch.uint8)]
+        if tensors:
+            flat = [t.detach().cpu().reshape(-1).view(torch.uint8) for t in tensors.values()]
+            buffers.append(torch.cat(flat))
         with self._waiting():  # not long, but the receiver may be gone
             for buffer in buffers:
                 work = dist.isend(buffer, to)
@@ -52,19 +50,20 @@ class MessageChannel:
                 self.unconfirmed.setdefault(to, []).append((work, buffer))
 
     def receive(self, sender: int | None = None) -> Message:
-        """Wait for the next message from that process, or from any."""
+        """Wait for the next message from that process, or from any. Its tensors are views of one buffer."""
         with self._waiting():
             length = torch.zeros(1, dtype=torch.int64)
             sender = dist.recv(length, sender)
             head = torch.zeros(int(length), dtype=torch.uint8)
             dist.recv(head, sender)
-            header = json.loads(bytes(head.tolist()))
-            tensors = {}
+            header, tensors = json.loads(bytes(head.tolist())), {}
             if header["tensors"]:
-                size = sum(_padded_size(kind, shape) for kind, shape in header["tensors"].values())
-                body = torch.zeros(size, dtype=torch.uint8)
+                kinds = [(getattr(torch, name), torch.Size(s)) for name, s in header["tensors"].values()]
+                sizes = [shape.numel() * dtype.itemsize for dtype, shape in kinds]
+                body = torch.zeros(sum(sizes), dtype=torch.uint8)
                 dist.recv(body, sender)
-                tensors = _unpack(body, header["tensors"])
+                views = zip(header["tensors"], kinds, torch.split(body, sizes), strict=True)
+                tensors = {name: part.view(dtype).view(shape) for name, (dtype, shape), part in views}
             self._confirm(sender)
         return Message(kind=header["kind"], data=header["data"], tensors=tensors, sender=sender)
 
@@ -77,32 +76,3 @@ class MessageChannel:
     def _confirm(self, to: int) -> None:
         for work, _ in self.unconfirmed.pop(to, []):
             work.wait()
-
-
-def _padded(num_bytes: int) -> int:
-    return -(-num_bytes // _ALIGNMENT) * _ALIGNMENT
-
-
-def _padded_size(dtype: str, shape: Sequence[int]) -> int:
-    return _padded(torch.Size(shape).numel() * getattr(torch, dtype).itemsize)
-
-
-def _pack(tensors: Iterable[Tensor]) -> Tensor:
-    flats = [tensor.detach().cpu().reshape(-1).view(torch.uint8) for tensor in tensors]
-    body = torch.zeros(sum(_padded(len(flat)) for flat in flats), dtype=torch.uint8)
-    start = 0
-    for flat in flats:
-        body[start : start + len(flat)] = flat
-        start += _padded(len(flat))
-    return body
-
-
-def _unpack(body: Tensor, kinds: Mapping[str, tuple[str, Sequence[int]]]) -> dict[str, Tensor]:
-    """Return the tensors as views of the body."""
-    tensors, start = {}, 0
-    for name, (kind, shape) in kinds.items():
-        dtype: torch.dtype = getattr(torch, kind)
-        end = start + torch.Size(shape).numel() * dtype.itemsize
-        tensors[name] = body[start:end].view(dtype).view(shape)
-        start += _padded_size(kind, shape)
-    return tensors

@@ -25,18 +25,15 @@ _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES
 
 def connect_store(env: ProcessEnvironment) -> TCPStore:
     """Return the store that all processes of the run share; the chief runs it unless the launcher does."""
-    is_master = env.rank == 0 and not env.hosted
+    is_host = env.rank == 0 and not env.hosted
     try:
-        return TCPStore(
-            env.address, env.port, is_master=is_master, timeout=RENDEZVOUS, wait_for_workers=False
-        )
+        return TCPStore(env.address, env.port, is_master=is_host, timeout=RENDEZVOUS, wait_for_workers=False)
     except (dist.DistNetworkError, dist.DistStoreError) as error:
+        in_use = "the port may be in use: set another MASTER_PORT"
         raise UsageError(
             f"MASTER_ADDR={env.address} MASTER_PORT={env.port}: cannot connect to the other replicas: "
             f"{str(error).splitlines()[0]}",
-            advice="the port may be in use: set another MASTER_PORT"
-            if is_master
-            else "check that the first process is running",
+            advice=in_use if is_host else "check that the first process is running",
         ) from None
 
 

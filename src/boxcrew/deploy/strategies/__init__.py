@@ -2,5 +2,5 @@
 
 `single`: one clone. `clones`: several in threads of one process. `ddp`: one process per clone, all with all
 parameters. `fsdp`: parameters sharded among processes. `parameter_server`: parameters in server processes.
-What they share begins with an underscore: `_local` <- `_one_clone` <- `ddp` and `fsdp`.
+All are a `Deployment`; `ddp` and `fsdp` share `_one_clone`, `parameter_server` builds on `clones`.
 """

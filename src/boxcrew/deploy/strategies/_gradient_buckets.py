@@ -22,24 +22,12 @@ class _Bucket:
     """Gradients that are sent together: one buffer, and a view of it for each parameter."""
 
     def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
-        self.parameters = parameters
-        total = sum(parameter.numel() for parameter in parameters)
-        self.buffer = torch.zeros(total, dtype=parameters[0].dtype, device=parameters[0].device)
-        self.views: list[Tensor] = []
-        start = 0
-        for parameter in parameters:
-            flat = self.buffer[start : start + parameter.numel()]
-            # Laid out like its parameter: updates on two layouts would be slower.
-            self.views.append(flat.as_strided(parameter.shape, parameter.stride()))
-            start += parameter.numel()
+        self.parameters, sizes = parameters, [parameter.numel() for parameter in parameters]
+        self.buffer = torch.zeros(sum(sizes), dtype=parameters[0].dtype, device=parameters[0].device)
+        # Laid out like their parameters: updates on two layouts would be slower.
+        pieces = zip(parameters, torch.split(self.buffer, sizes), strict=True)
+        self.views = [piece.as_strided(parameter.shape, parameter.stride()) for parameter, piece in pieces]
         self.missing = len(parameters)  # gradients that are not there yet
-
-    def fill(self) -> None:
-        for parameter, view in zip(self.parameters, self.views, strict=True):
-            if parameter.grad is None:
-                view.zero_()
-            else:
-                view.copy_(parameter.grad)
 
 
 class GradientReducer:
@@ -78,24 +66,21 @@ class GradientReducer:
         while len(self._pending) < len(self._buckets):
             self._send_next()
 
-    def finish(self) -> None:
-        """Wait for all sums, and make them the parameters' gradients."""
-        self._wait()
-        for bucket in self._buckets:
-            for parameter, view in zip(bucket.parameters, bucket.views, strict=True):
-                parameter.grad = view
-
     def abandon(self) -> None:
-        """Forget a step that has failed before `finish`."""
+        """Wait for all sums, and forget them: the step has failed before `finish`."""
         self._watching = False
-        self._wait()
-
-    def _wait(self) -> None:
         for wait in self._pending:
             wait()
         self._pending = []
         for bucket in self._buckets:
             bucket.missing = len(bucket.parameters)
+
+    def finish(self) -> None:
+        """Wait for all sums, and make them the parameters' gradients."""
+        self.abandon()
+        for bucket in self._buckets:
+            for parameter, view in zip(bucket.parameters, bucket.views, strict=True):
+                parameter.grad = view
 
     def used(self) -> list[float]:
         """Return, before `finish`, 1 for each parameter that this replica has a gradient for, else 0."""
@@ -117,10 +102,12 @@ class GradientReducer:
 
     def _send_next(self) -> None:
         bucket = self._buckets[len(self._pending)]
-        if not self._pending:
-            self.sent_bytes = 0
-        bucket.fill()
-        self.sent_bytes += bucket.buffer.nbytes
+        for parameter, view in zip(bucket.parameters, bucket.views, strict=True):
+            if parameter.grad is None:
+                view.zero_()
+            else:
+                view.copy_(parameter.grad)
+        self.sent_bytes = bucket.buffer.nbytes + (self.sent_bytes if self._pending else 0)
         self._pending.append(self._group.all_reduce_async(bucket.buffer))
 
 
@@ -129,12 +116,10 @@ def _packed(parameters: Sequence[nn.Parameter]) -> list[list[nn.Parameter]]:
     packed: list[list[nn.Parameter]] = []
     filled = 0
     for parameter in parameters:
-        size = parameter.numel() * parameter.element_size()
-        same = packed and packed[-1][0].dtype == parameter.dtype
-        full = filled + size > BUCKET_BYTES and filled >= BUCKET_BYTES // 8
-        if not same or full:
+        full = filled + parameter.nbytes > BUCKET_BYTES and filled >= BUCKET_BYTES // 8
+        if not packed or packed[-1][0].dtype != parameter.dtype or full:
             packed.append([])
             filled = 0
         packed[-1].append(parameter)
-        filled += size
+        filled += parameter.nbytes
     return packed

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import operator
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
+from functools import reduce
 from typing import NamedTuple
 
 from torch import Tensor, nn
 
 from boxcrew.core.types import Batch, Losses
+from boxcrew.deploy.deployment import Deployment
 from boxcrew.deploy.devices import Devices
 from boxcrew.deploy.processes.collectives import ReplicaGroup
-from boxcrew.deploy.strategies._local import Local
 from boxcrew.deploy.synced_norms import SyncedNorms
 from boxcrew.plan.plan import Plan
 
@@ -24,27 +26,16 @@ class MicroBatch(NamedTuple):
     counts: bool  # False: stand-ins, with which a replica that has no sample takes part in collectives
 
 
-def num_samples(micro_batches: Sequence[MicroBatch]) -> int:
-    return sum(len(micro_batch.batch) for micro_batch in micro_batches if micro_batch.counts)
-
-
-class OneClone(Local):
+class OneClone(Deployment):
     def __init__(self, plan: Plan, devices: Devices, group: ReplicaGroup) -> None:
         super().__init__(plan, devices, group)
         self.device = self.first_device
+        self.synced = plan.batch_norm == "synced" and group.size > 1
+        self.needs_every_micro_batch = self.synced  # of all replicas, because it has collectives inside
 
     @abstractmethod
     def compute_all(self, task: nn.Module, micro_batches: Sequence[MicroBatch], phase: str) -> Losses:
         """Return sums of the losses over all replicas; the parameters then have sums of the gradients."""
-
-    @property
-    def needs_every_micro_batch(self) -> bool:
-        """True if all replicas must compute something in each micro-batch, which has collectives inside."""
-        return self.synced
-
-    @property
-    def synced(self) -> bool:
-        return self.plan.batch_norm == "synced" and self.group.size > 1
 
     def setup_module(self, module: nn.Module) -> nn.Module:
         placed = super().setup_module(module)
@@ -54,13 +45,20 @@ class OneClone(Local):
     def forward_backward(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
         total = self.compute_all(task, self._micro_batches(batch), phase)
         if batch.is_blank and not self.synced:
-            self.buffers.restore(task)
+            self.restore_buffers(task)
         return total
 
     def compute_one(self, task: nn.Module, micro_batch: MicroBatch, phase: str) -> Losses:
         counts = micro_batch.counts
         with SyncedNorms(self._all_reduce, counts=counts) if self.synced else nullcontext():
             return self.compute(task, micro_batch.batch, phase, self.device, counts=counts)
+
+    def all_reduce_step(
+        self, losses: Iterable[Losses], micro_batches: Sequence[MicroBatch], used: Sequence[float]
+    ) -> tuple[Losses, list[float]]:
+        """Add up the losses of the micro-batches, and `used`, over all replicas."""
+        num = sum(len(micro_batch.batch) for micro_batch in micro_batches if micro_batch.counts)
+        return self.all_reduce_losses(reduce(operator.add, losses), num, used)
 
     def _all_reduce(self, value: Tensor) -> Tensor:
         total = value.clone()

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import reduce
 
 from torch import nn
 
 from boxcrew.core.types import Losses
 from boxcrew.deploy.deployment import STRATEGIES
 from boxcrew.deploy.strategies._gradient_buckets import GradientReducer
-from boxcrew.deploy.strategies._one_clone import MicroBatch, OneClone, num_samples
+from boxcrew.deploy.strategies._one_clone import MicroBatch, OneClone
 
 
 @STRATEGIES.register("ddp")
@@ -32,8 +30,7 @@ class Ddp(OneClone):
             reducer.begin()
         losses.append(self.compute_one(task, last, phase))
         reducer.send_rest()
-        own, num = reduce(operator.add, losses), num_samples(micro_batches)
-        total, used = self.all_reduce_losses(own, num, reducer.used())
+        total, used = self.all_reduce_step(losses, micro_batches, reducer.used())
         reducer.finish()
         reducer.clear_unused(used)
         return total

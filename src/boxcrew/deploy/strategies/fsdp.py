@@ -4,20 +4,17 @@ layer's parameters are gathered on all while it computes, and freed again.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
-from functools import reduce
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from boxcrew.core.types import Losses
-from boxcrew.deploy.deployment import STRATEGIES, Module
+from boxcrew.deploy.deployment import STRATEGIES, Module, copy_with_values, meta_copy
 from boxcrew.deploy.devices import Devices
 from boxcrew.deploy.processes.collectives import ReplicaGroup
-from boxcrew.deploy.strategies._local import assign_values, meta_copy
-from boxcrew.deploy.strategies._one_clone import MicroBatch, OneClone, num_samples
+from boxcrew.deploy.strategies._one_clone import MicroBatch, OneClone
 from boxcrew.plan.plan import Plan
 
 if TYPE_CHECKING:
@@ -31,13 +28,10 @@ class Fsdp(OneClone):
     def __init__(self, plan: Plan, devices: Devices, group: ReplicaGroup) -> None:
         super().__init__(plan, devices, group)
         self.has_full_state = group.size == 1
+        self.needs_every_micro_batch = not self.has_full_state
         self._meta_copies: dict[nn.Module, nn.Module] = {}  # made before the parameters were sharded
         self._layers: dict[nn.Module, list[nn.Module]] = {}  # those of a module that have parameters
         self._called: set[nn.Module] = set()  # layers that this step has used so far
-
-    @property
-    def needs_every_micro_batch(self) -> bool:
-        return not self.has_full_state
 
     def setup_module(self, module: nn.Module) -> nn.Module:
         if self.has_full_state:
@@ -51,16 +45,15 @@ class Fsdp(OneClone):
         layers = [layer for layer in placed.modules() if any(True for _ in layer.parameters(recurse=False))]
         self._layers[placed] = layers
         for layer in layers:
-            layer.register_forward_pre_hook(self._note_call)
+            layer.register_forward_pre_hook(lambda layer, _: self._called.add(layer))
         return placed
 
     def eval_copy(self, module: Module, values: Mapping[str, Tensor] | None = None) -> Module:
         if self.has_full_state:
             return super().eval_copy(module, values)
         assert values is not None, "no process has the full parameters"
-        empty = meta_copy(self._meta_copies[module])
-        filled: Module = assign_values(empty, values).to(self.device)  # type: ignore[assignment]
-        return filled
+        full: Module = copy_with_values(self._meta_copies[module], values)  # type: ignore[assignment]
+        return full.to(self.device)
 
     def to_local(self, tensor: Tensor) -> Tensor:
         return tensor if not _is_sharded(tensor) else tensor.to_local()  # type: ignore[attr-defined]
@@ -75,12 +68,8 @@ class Fsdp(OneClone):
         """Return the tensors in main memory: the device may have no room for all."""
         if self.has_full_state:
             return tensors
-        gathered = {}
-        for name, tensor in tensors.items():
-            full = self.gather_parameter(tensor)
-            if self.is_chief:
-                gathered[name] = full.cpu()
-        return gathered
+        full = ((name, self.gather_parameter(tensor)) for name, tensor in tensors.items())
+        return {name: tensor.cpu() for name, tensor in full if self.is_chief}
 
     def load_into(self, target: Tensor, value: Tensor) -> None:
         if not _is_sharded(target):
@@ -96,11 +85,10 @@ class Fsdp(OneClone):
 
     def compute_all(self, task: nn.Module, micro_batches: Sequence[MicroBatch], phase: str) -> Losses:
         self._called.clear()
-        own = reduce(operator.add, (self.compute_one(task, part, phase) for part in micro_batches))
+        losses = [self.compute_one(task, micro_batch, phase) for micro_batch in micro_batches]
         layers = self._layers.get(task, [])
-        total, used = self.all_reduce_losses(
-            own, num_samples(micro_batches), [float(layer in self._called) for layer in layers]
-        )
+        called = [float(layer in self._called) for layer in layers]
+        total, used = self.all_reduce_step(losses, micro_batches, called)
         for layer, count in zip(layers, used, strict=True):
             if not count:  # its gradients are zeros, but with weight decay even they would move it
                 for parameter in layer.parameters(recurse=False):
@@ -123,7 +111,7 @@ class Fsdp(OneClone):
         register_dataclass(Losses)
         mesh = init_device_mesh(self.device.type, (self.group.size,))
         for layer in module.modules():
-            size = sum(p.numel() * p.element_size() for p in layer.parameters())
+            size = sum(parameter.nbytes for parameter in layer.parameters())
             if size >= UNIT_BYTES and not any(True for _ in layer.children()):
                 fully_shard(layer, mesh=mesh)
         root = fully_shard(module, mesh=mesh)
@@ -132,9 +120,6 @@ class Fsdp(OneClone):
             if isinstance(unit, FSDPModule):  # sums, not means
                 unit.set_gradient_divide_factor(1.0)
                 unit.set_force_sum_reduction_for_comms(enable=True)
-
-    def _note_call(self, layer: nn.Module, _: object) -> None:
-        self._called.add(layer)
 
 
 def _is_sharded(tensor: Tensor) -> bool:

@@ -8,12 +8,11 @@ from functools import reduce
 from torch import nn
 
 from boxcrew.core.types import Batch, Losses
-from boxcrew.deploy.deployment import STRATEGIES
-from boxcrew.deploy.strategies._local import Local
+from boxcrew.deploy.deployment import STRATEGIES, Deployment
 
 
 @STRATEGIES.register("single")
-class Single(Local):
+class Single(Deployment):
     def forward_backward(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
         sizes = self.execution.plan.micro_batches(len(batch))
         if len(sizes) == 1:  # its weight is known before backward: one number to divide, not all gradients

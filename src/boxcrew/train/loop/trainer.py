@@ -15,7 +15,8 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from boxcrew.core.types import Batch
-from boxcrew.deploy.deployment import Deployment, RunStatus
+from boxcrew.deploy.deployment import Deployment
+from boxcrew.deploy.execution import RunStatus
 from boxcrew.deploy.optimizer_state import Slots
 from boxcrew.tasks.base import Task, learning_in
 from boxcrew.train.loop.checkpoint import Checkpoint

@@ -10,7 +10,6 @@ from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.hardware.machine import Machine
 from boxcrew.hardware.probe import probe_machine
-from boxcrew.plan.explain import expectations, memory_table
 from boxcrew.plan.plan import Plan
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.checkpoint import list_checkpoints
@@ -73,7 +72,7 @@ def explain(
     if with_steps and is_here and can_try(config, plan):
         require_measured(config.evaluation.metric, task_data)
         planner, plan = plan_after_trial(planner, plan, task_data, screen)
-    for line in (*plan.explain(), *expectations(plan), *config.optim.explain(plan.batch)):
+    for line in (*plan.explain(), *plan.expectations(), *config.optim.explain(plan.batch)):
         screen.say(f"plan: {line}")
     screen.table(
         f"who does what ({plan.strategy})",
@@ -82,7 +81,7 @@ def explain(
         numbers=False,
     )
     if plan.predicted is not None:
-        screen.table(f"memory at the peak (goal {plan.goal})", *memory_table(plan))
+        screen.table(f"memory at the peak (goal {plan.goal})", *plan.predicted.memory_table())
     for line in plan.rejected:
         screen.say(f"not chosen: {line}")
     return plan, {"plan": plan.tree(), "workload": planner.workload.tree(), **placement(plan, task.network)}

@@ -14,7 +14,6 @@ from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.evaluate.advice import MAX_LINES_BEFORE, worst
 from boxcrew.hardware.machine import Host
 from boxcrew.hardware.probe import probe_machine
-from boxcrew.plan.explain import expectations
 from boxcrew.plan.plan import Plan
 from boxcrew.tasks.base import Task
 from boxcrew.train.config import RunConfig
@@ -112,7 +111,7 @@ def _warn_of_random_layers(setup: RunSetup, plan: Plan, init: Mapping[str, Any])
 
 
 def _describe_plan(config: RunConfig, plan: Plan) -> list[str]:
-    lines = [*plan.explain(), *expectations(plan), *config.optim.explain(plan.batch)]
+    lines = [*plan.explain(), *plan.expectations(), *config.optim.explain(plan.batch)]
     if config.plan is not None:
         lines.insert(0, f"{config.plan} is used as it is: batch=, device= and deploy.* are ignored")
     return [f"plan: {line}" for line in lines]

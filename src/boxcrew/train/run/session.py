@@ -18,7 +18,6 @@ from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.evaluate.advice import MAX_LINES, MAX_LINES_BEFORE, Advice, worst
 from boxcrew.hardware.machine import Machine
 from boxcrew.nets.layers import eval_mode
-from boxcrew.plan.explain import expectations
 from boxcrew.plan.plan import Plan
 from boxcrew.tasks.data import EvalOptions, TrainData
 from boxcrew.train.loop.checkpoint import Checkpoint
@@ -197,7 +196,7 @@ class Session:
         except (UsageError, OSError) as error:  # no reason to end a run that works
             self.screen.warn(f"not replanned: {error}")
             return
-        for line in expectations(replanned):
+        for line in replanned.expectations():
             self.screen.say(f"replanned: {line}")
         if replanned.loader_workers != self.loader_workers:
             self.loader_workers = replanned.loader_workers

@@ -18,8 +18,9 @@ from torch.optim import Optimizer
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.torch_tools.foreach import multiply_all
 from boxcrew.core.types import Batch, Losses
-from boxcrew.deploy.deployment import STRATEGIES, RunStatus
+from boxcrew.deploy.deployment import STRATEGIES
 from boxcrew.deploy.devices import Devices
+from boxcrew.deploy.execution import RunStatus
 from boxcrew.deploy.optimizer_state import Slots
 from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.deploy.processes.messages import Message
@@ -73,27 +74,22 @@ class ParameterServer(Clones):
         return RunStatus(**self._ask(0, Message(kind="status", data=asdict(status))).data)
 
     def forward_backward(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
-        self._require_all_micro_batches(batch)
+        if self.plan.batch_norm == "synced" and len(self.plan.replicas) > 1:
+            split = self.execution.plan.replica_split(self.group.rank, len(batch))
+            if batch.is_blank or not all(map(any, split)):
+                raise BoxcrewError(
+                    f"replica {self.group.rank} could not read a sample for a part of this step, and "
+                    "deploy.batch_norm=synced needs one for each",
+                    advice="a larger batch=, less deploy.accumulation=, or deploy.batch_norm=first",
+                )
         if batch.is_blank:
             own = self.compute(task, batch, phase, self.device, counts=False)
-            self.buffers.restore(task)
+            self.restore_buffers(task)
         else:
             own = super().forward_backward(task, batch, phase)
         if not self._is_synchronous:
             return own
         return self.all_reduce_losses(own, 0 if batch.is_blank else len(batch))[0]
-
-    def _require_all_micro_batches(self, batch: Batch) -> None:
-        """Raise an error if this replica has no sample for a micro-batch with synced BatchNorms."""
-        if self.plan.batch_norm != "synced" or len(self.plan.replicas) == 1:
-            return
-        split = self.execution.plan.replica_split(self.group.rank, len(batch))
-        if batch.is_blank or not all(map(any, split)):
-            raise BoxcrewError(
-                f"replica {self.group.rank} could not read a sample for a part of this step, and "
-                "deploy.batch_norm=synced needs one for each",
-                advice="a larger batch=, less deploy.accumulation=, or deploy.batch_norm=first",
-            )
 
     def gradients(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
         total = super().gradients(task, batch, phase)
@@ -107,7 +103,10 @@ class ParameterServer(Clones):
         if self._is_synchronous:
             norm = self._push(gradients, rates=rates, max_norm=max_norm)
         else:
-            norm = self._clip(gradients, max_norm)
+            own = list(gradients.values())
+            norm = float(self.norm(own))
+            if max_norm is not None and norm > max_norm:
+                multiply_all(own, max_norm / (norm + 1e-6))
             share = sum(clone.share for clone in self.own_clones) / self.plan.batch
             self._push(gradients if math.isfinite(norm) else {}, rates=[share * rate for rate in rates])
         self._scaler.update()
@@ -128,7 +127,7 @@ class ParameterServer(Clones):
         for server in range(self.plan.servers):
             mine = {name: g for name, g in gradients.items() if self.plan.server_of(int(name)) == server}
             self._send(server, Message(kind="push", data=data, tensors=mine))
-        answers = [self.group.messages.receive(self._rank_of(server)) for server in range(self.plan.servers)]
+        answers = [self._receive(server) for server in range(self.plan.servers)]
         for answer in answers:
             self._fetch(answer.tensors)
         return float(answers[0].data["norm"])
@@ -151,10 +150,9 @@ class ParameterServer(Clones):
 
     def load_slots(self, optimizer: Optimizer, slots: Slots) -> None:
         """Send the state to the servers, with the parameters, which have been loaded already."""
+        index = {parameter: i for i, parameter in enumerate(self._parameters)}
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        index = {id(parameter): i for i, parameter in enumerate(self._parameters)}
-        keepers = [self.plan.server_of(index[id(parameter)]) for parameter in parameters]
-        self._fill_servers(slots, keepers)
+        self._fill_servers(slots, [self.plan.server_of(index[parameter]) for parameter in parameters])
         self._slots = None
 
     def _fill_servers(self, slots: Slots | None = None, keepers: Sequence[int] = ()) -> None:
@@ -162,10 +160,8 @@ class ParameterServer(Clones):
         `keepers` has the server of each of the optimizer's parameters, in its order.
         """
         for server in range(self.plan.servers) if self.is_chief else ():
-            tensors = {
-                str(i): p.detach() for i, p in enumerate(self._parameters) if self.plan.server_of(i) == server
-            }
-            plain = None
+            kept = [i for i in range(len(self._parameters)) if self.plan.server_of(i) == server]
+            tensors, plain = {str(i): self._parameters[i].detach() for i in kept}, None
             if slots is not None:
                 mine = {str(i) for i, keeper in enumerate(keepers) if keeper == server}
                 tensors |= {name: t for name, t in slots.tensors.items() if name.partition(".")[0] in mine}
@@ -173,14 +169,6 @@ class ParameterServer(Clones):
                 plain = {**slots.plain, "slots": rest}
             self._ask(server, Message(kind="fill", data={"plain": plain}, tensors=tensors))
         super().barrier()
-
-    def _clip(self, gradients: Mapping[str, Tensor], max_norm: float | None) -> float:
-        """Clip this replica's own gradient; return its norm before that."""
-        values = list(gradients.values())
-        norm = float(self.norm(values))
-        if max_norm is not None and norm > max_norm:
-            multiply_all(values, max_norm / (norm + 1e-6))
-        return norm
 
     @torch.no_grad()
     def _fetch(self, values: Mapping[str, Tensor]) -> None:
@@ -196,10 +184,10 @@ class ParameterServer(Clones):
 
     def _ask(self, server: int, message: Message) -> Message:
         self._send(server, message)
-        return self.group.messages.receive(self._rank_of(server))
+        return self._receive(server)
 
     def _send(self, server: int, message: Message) -> None:
-        self.group.messages.send(self._rank_of(server), message)
+        self.group.messages.send(self.group.size + server, message)
 
-    def _rank_of(self, server: int) -> int:
-        return self.group.size + server
+    def _receive(self, server: int) -> Message:
+        return self.group.messages.receive(self.group.size + server)

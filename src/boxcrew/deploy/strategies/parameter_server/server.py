@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -17,22 +16,6 @@ from boxcrew.deploy.processes.messages import Message
 from boxcrew.plan.plan import Plan
 
 
-@dataclass(kw_only=True)
-class _Stop:
-    """The step after which all replicas stop, although they are at different ones when the first asks to."""
-
-    after: float = math.inf  # steps
-    interrupted: bool = False
-    elapsed: float | None = None  # seconds by the chief's clock, once it has sent a status
-
-    def note_status(self, message: Message, most_steps: int) -> None:
-        if message.sender == 0:
-            self.elapsed = message.data["elapsed"]
-        if message.data["stop"] and self.after == math.inf:
-            self.after = most_steps + 1  # the furthest replica may have begun another step already
-        self.interrupted |= message.data["interrupted"]
-
-
 class Server:
     """A process that keeps the parameters the plan assigns to it. Its optimizer is for all of the task's:
     those that are kept elsewhere never have a gradient, and so are never touched.
@@ -42,17 +25,20 @@ class Server:
         self._plan = plan
         self._group = group
         self._optimizer = optimizer
-        index = group.rank - group.size
-        parameters = list(task.parameters())
-        self._kept = {i: p for i, p in enumerate(parameters) if plan.server_of(i) == index}
-        for i, parameter in enumerate(parameters):
-            if i not in self._kept:
+        self._kept: dict[int, nn.Parameter] = {}
+        for i, parameter in enumerate(task.parameters()):
+            if plan.server_of(i) == group.rank - group.size:
+                self._kept[i] = parameter
+            else:
                 parameter.data = torch.empty(0)  # frees its memory
         self._steps = dict.fromkeys(range(group.size), 0)  # sent by each replica that has not ended
         self._waiting: list[int] = []  # replicas whose step is not answered yet
         self._updated: set[int] = set()
         self._pushed: dict[int, Message] = {}  # gradients that wait for those of the other replicas
-        self._stop = _Stop()
+        # All replicas stop after the same step, although they are at different ones when the first asks to.
+        self._last_step = math.inf
+        self._interrupted = False
+        self._elapsed: float | None = None  # seconds by the chief's clock, once it has sent a status
         self.lead = 0  # the most steps that one replica has been ahead of another
 
     @property
@@ -93,13 +79,14 @@ class Server:
         self._group.messages.send(message.sender, answer)
 
     def _send_status(self, message: Message) -> None:
-        self._stop.note_status(message, max(self._steps.values()))
-        stop = self._steps[message.sender] >= self._stop.after
-        data = {
-            "elapsed": message.data["elapsed"] if self._stop.elapsed is None else self._stop.elapsed,
-            "stop": stop,
-            "interrupted": stop and self._stop.interrupted,
-        }
+        if message.sender == 0:
+            self._elapsed = message.data["elapsed"]
+        if message.data["stop"] and self._last_step == math.inf:
+            self._last_step = max(self._steps.values()) + 1  # the furthest may have begun another already
+        self._interrupted |= message.data["interrupted"]
+        stop = self._steps[message.sender] >= self._last_step
+        elapsed = message.data["elapsed"] if self._elapsed is None else self._elapsed
+        data = {"elapsed": elapsed, "stop": stop, "interrupted": stop and self._interrupted}
         self._group.messages.send(message.sender, Message(kind="status", data=data))
 
     def _remove_replica(self, message: Message) -> None:
