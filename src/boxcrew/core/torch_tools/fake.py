@@ -31,14 +31,10 @@ def fake_copy(value: Copied, *, device: str = "cuda") -> Copied:
     """Copy a module or a dataclass of tensors to a fake device; call it inside `fake_tensors`.
     Tensors that a module does not register stay where they are, as with `Module.to`.
     """
-    if isinstance(value, nn.Module):
-        tensors: list[Tensor] = [*value.parameters(), *value.buffers()]
-    else:
-        tensors = tensors_in(vars(value))
-    return copy.deepcopy(value, {id(tensor): _fake(tensor, device) for tensor in tensors})
-
-
-def _fake(tensor: Tensor, device: str) -> Tensor:
-    empty = torch.empty(tensor.shape, dtype=tensor.dtype, device=device)
-    is_parameter = isinstance(tensor, nn.Parameter)
-    return nn.Parameter(empty, requires_grad=tensor.requires_grad) if is_parameter else empty
+    is_module = isinstance(value, nn.Module)
+    fakes: dict[int, Tensor] = {}
+    for tensor in [*value.parameters(), *value.buffers()] if is_module else tensors_in(vars(value)):
+        fake = torch.empty(tensor.shape, dtype=tensor.dtype, device=device)
+        is_parameter = isinstance(tensor, nn.Parameter)
+        fakes[id(tensor)] = nn.Parameter(fake, requires_grad=tensor.requires_grad) if is_parameter else fake
+    return copy.deepcopy(value, fakes)
