@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from timm.layers import DropPath
 from torch import Tensor, nn
 
 from boxcrew.core.errors import UsageError
@@ -19,7 +20,6 @@ from boxcrew.evaluate.advice import ADD_EXAMPLES, Advice
 from boxcrew.evaluate.classification import ClassificationEvaluation
 from boxcrew.evaluate.label_noise import label_noise
 from boxcrew.nets.layers import eval_mode
-from boxcrew.nets.regularise import DropPath
 from boxcrew.tasks.classification import ClassificationConfig, ClassificationData, ClassificationTask
 from boxcrew.tasks.data import EvalOptions, LoaderOptions
 from boxcrew.tasks.facts import ExampleFacts

@@ -96,10 +96,8 @@ class TimmBody(nn.Module):
     ) -> None:
         """Build it for images of `shape`: height, width, channels."""
         super().__init__()
-        if name not in timm.list_models():
-            raise UsageError(
-                f"net.backbone={name}: timm has no such model; {suggest(name, timm.list_models())}"
-            )
+        if name not in (known := timm.list_models()):
+            raise UsageError(f"net.backbone={name}: timm has no such model; {suggest(name, known)}")
         with torch.device("meta"):
             _require_fit(_backbone(name, shape, drop_path=drop_path), name, shape)
         self.backbone = _backbone(name, shape, drop_path=drop_path)

@@ -23,8 +23,7 @@ from boxcrew.data.loading.example_samples import Augmentation, eval_example_batc
 from boxcrew.data.transforms.draws import draws
 from boxcrew.evaluate.evaluation import Evaluation, diverged
 from boxcrew.evaluate.frechet import Moments, frechet_distance
-from boxcrew.nets.dcgan import Critic, GeneratorNet, Norm
-from boxcrew.nets.gan_losses import GanLoss, critic_loss, generator_loss
+from boxcrew.nets.dcgan import Critic, GanLoss, GeneratorNet, Norm, critic_loss, generator_loss
 from boxcrew.nets.initialization import Scheme, initialize
 from boxcrew.nets.network import Network
 from boxcrew.nets.regularise import gradient_penalty

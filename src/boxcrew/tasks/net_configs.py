@@ -13,9 +13,9 @@ from boxcrew.core.config import ChosenBy, Config, commas
 from boxcrew.core.errors import UsageError
 from boxcrew.core.registry import suggest
 from boxcrew.data.examples.alphabet import num_tokens
-from boxcrew.nets.activations import Activation
 from boxcrew.nets.classifier import ClassifierNet, Rows, TimmBody
 from boxcrew.nets.initialization import Scheme, initialize
+from boxcrew.nets.layers import Activation
 from boxcrew.nets.perceptron import Perceptron
 from boxcrew.nets.recurrent import Cells, SequenceClassifier
 from boxcrew.nets.small_cnn import LEAST_SIZE, SmallCnn, Stages

@@ -143,7 +143,7 @@ class Pretrained(InitConfig):
 
     def _weights(self, *, features_only: bool) -> Weights:
         if self.weights == "efficientnet_lite0":
-            return packaged_weights(self.weights)
+            return packaged_weights()
         if Path(self.weights).suffix in {".pth", ".pt", ".safetensors", ".bin"}:
             return read_weights(Path(self.weights))
         return timm_weights(self.weights, features_only=features_only)

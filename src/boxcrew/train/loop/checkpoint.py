@@ -18,7 +18,7 @@ from torch import Tensor
 from boxcrew.core.errors import ModelError
 from boxcrew.core.files import flush
 from boxcrew.deploy.processes.collectives import ReplicaGroup
-from boxcrew.nets.tensor_file import write_tensors
+from boxcrew.nets.weights import write_tensors
 
 FORMAT = 1
 _TENSORS, _STATE, _COMMIT = "tensors.safetensors", "state.json", "COMMIT"
