@@ -57,21 +57,15 @@ class AugmentConfig(Config):
 
     def require_for(self, kind: InputKind) -> None:
         """Raise `UsageError` for all settings that would do nothing to this kind of data."""
-        idle = [name for name, kinds in _KINDS_OF.items() if kind not in kinds and self._is_set(name)]
+        default = AugmentConfig()
+        changed = [name for name in _KINDS_OF if getattr(self, name) != getattr(default, name)]
+        idle = [name for name in changed if kind not in _KINDS_OF[name]]
         if idle:
             kinds = dict.fromkeys(supported for name in idle for supported in _KINDS_OF[name])
             nouns = " and ".join(_NOUNS[supported] for supported in kinds)
             settings = " ".join(f"{self.key(name)}={getattr(self, name)}" for name in idle)
-            defaults = " ".join(f"{self.key(name)}={_text(self._default(name))}" for name in idle)
-            raise UsageError(f"{settings}: for {nouns}; the data holds {_NOUNS[kind]}", advice=defaults)
-
-    def _is_set(self, name: str) -> bool:
-        return bool(getattr(self, name) != self._default(name))
-
-    @classmethod
-    def _default(cls, name: str) -> float | str:
-        default: float | str = cls.model_fields[name].default
-        return default
+            advice = " ".join(f"{self.key(name)}={getattr(default, name) or 0}" for name in idle)
+            raise UsageError(f"{settings}: for {nouns}; the data holds {_NOUNS[kind]}", advice=advice)
 
     def augmentation(self, kind: InputKind, unknown: int = 0) -> Augmentation:
         """Return the changes to training examples. `unknown`: the token of unknown characters."""
@@ -91,10 +85,6 @@ class AugmentConfig(Config):
         if self.mixup:
             return partial(mixup, alpha=self.mixup)
         return partial(cutmix, alpha=self.cutmix) if self.cutmix else None
-
-
-def _text(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:g}"
 
 
 def _either(

@@ -148,8 +148,12 @@ class SequenceData(ClassData[SequenceConfig]):
     @classmethod
     def open(cls, config: SequenceConfig, options: OpenOptions, facts: ExampleFacts | None = None) -> Self:
         opened = super().open(config, options, facts)
-        if opened.is_text:
-            _refuse_classes(config)
+        for name in ("focal", "class_weights", "balanced", "check_labels") if opened.is_text else ():
+            if getattr(config, name):
+                raise UsageError(
+                    f"task.{name}: this is running text, which has no classes",
+                    advice="leave it out, or use one file of texts for each class",
+                )
         return opened
 
     @property
@@ -183,9 +187,8 @@ class SequenceData(ClassData[SequenceConfig]):
                 "net.bidirectional=true: a network that continues text must not read it from its end",
                 advice="net.bidirectional=false",
             )
-        model = LanguageModel(
-            num_tokens(facts.encoding), net.recurrent_layers(), embedding=net.embedding, tied=net.tied
-        )
+        num, cells = num_tokens(facts.encoding), net.recurrent_layers()
+        model = LanguageModel(num, cells, embedding=net.embedding, tied=net.tied)
         initialize(model, net.fill)
         return LanguageTask(LanguageNetwork(model, facts.encoding), config)
 
@@ -213,11 +216,7 @@ class SequenceData(ClassData[SequenceConfig]):
         )
 
     def advice_after(
-        self,
-        task: Task,
-        move: ToDevice,
-        options: EvalOptions,
-        last: ClassificationEvaluation | LanguageEvaluation,
+        self, task: Task, move: ToDevice, options: EvalOptions, last: Evaluation
     ) -> tuple[Advice, ...]:
         if isinstance(last, ClassificationEvaluation):
             return super().advice_after(task, move, options, last)
@@ -232,13 +231,3 @@ class SequenceData(ClassData[SequenceConfig]):
         numbers = report["numbers"]
         values = (f"{numbers[name]:.3f}" for name in TEXT_METRICS)
         return ScoreTable(columns=("text", *TEXT_METRICS), rows=(("all", *values),))
-
-
-def _refuse_classes(config: SequenceConfig) -> None:
-    """Raise `UsageError` for settings about classes, which running text does not have."""
-    for name in ("focal", "class_weights", "balanced", "check_labels"):
-        if getattr(config, name):
-            raise UsageError(
-                f"task.{name}: this is running text, which has no classes",
-                advice="leave it out, or use one file of texts for each class",
-            )

@@ -31,9 +31,12 @@ def fake_copy(value: Copied, *, device: str = "cuda") -> Copied:
     """Copy a module or a dataclass of tensors to a fake device; call it inside `fake_tensors`.
     Tensors that a module does not register stay where they are, as with `Module.to`.
     """
-    is_module = isinstance(value, nn.Module)
+    if isinstance(value, nn.Module):
+        tensors: list[Tensor] = [*value.parameters(), *value.buffers()]
+    else:
+        tensors = tensors_in(vars(value))
     fakes: dict[int, Tensor] = {}
-    for tensor in [*value.parameters(), *value.buffers()] if is_module else tensors_in(vars(value)):
+    for tensor in tensors:
         fake = torch.empty(tensor.shape, dtype=tensor.dtype, device=device)
         is_parameter = isinstance(tensor, nn.Parameter)
         fakes[id(tensor)] = nn.Parameter(fake, requires_grad=tensor.requires_grad) if is_parameter else fake
