@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from torch import nn
 
@@ -32,11 +32,15 @@ class Freeze(Hook):
         self._norms_learn = norms_learn
         names = [name for name, _ in task.named_parameters()]
         self._stages = [(0.0, matching(names, trainable, "trainable"))]
-        self._stages += [
-            (fraction, matching(names, patterns, "unfreeze"))
-            for fraction, patterns in sorted(unfreeze.items())
-        ]
-        _require_learning(task, self._stages[0][1])
+        for fraction, patterns in sorted(unfreeze.items()):
+            self._stages.append((fraction, matching(names, patterns, "unfreeze")))
+        for phase in task.phases:
+            if not any(task.learns_in(phase, name) for name in self._stages[0][1]):
+                where = f" in the phase {phase!r}" if len(task.phases) > 1 else ""
+                raise UsageError(
+                    f"trainable: nothing would learn{where}",
+                    advice="let trainable= match some parameters that learn, or *",
+                )
         self.never_learn = set(names).difference(*(learning for _, learning in self._stages))
         self._applied = 0
 
@@ -61,17 +65,6 @@ class Freeze(Hook):
             parameter.requires_grad = name in learning
         set_train_mode(task, norms_learn=self._norms_learn)
         return len(due)
-
-
-def _require_learning(task: Task, names: Collection[str]) -> None:
-    """Raise `UsageError` if in some phase of a step none of the named parameters learns."""
-    for phase in task.phases:
-        if not any(task.learns_in(phase, name) for name in names):
-            where = f" in the phase {phase!r}" if len(task.phases) > 1 else ""
-            raise UsageError(
-                f"trainable: nothing would learn{where}",
-                advice="let trainable= match some parameters that learn, or *",
-            )
 
 
 def set_train_mode(task: nn.Module, *, norms_learn: bool = True) -> None:

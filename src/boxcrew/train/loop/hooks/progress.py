@@ -7,6 +7,7 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.progress import BarColumn, TextColumn
@@ -23,17 +24,17 @@ STATUS_SECONDS = 5.0
 RECENT = 20  # steps that a line averages
 
 
+@dataclass(frozen=True, eq=False)
 class SkippedReport(Hook):
     """Warns of every sample that could not be read."""
 
     name = "skipped"
 
-    def __init__(self, screen: Screen) -> None:
-        self._screen = screen
+    screen: Screen
 
     def after_step(self, trainer: Trainer, report: StepReport) -> None:
         for problem in report.skipped:
-            self._screen.warn(f"step {trainer.step}: skipped: {problem}")
+            self.screen.warn(f"step {trainer.step}: skipped: {problem}")
 
 
 class ProgressReport(Hook):
@@ -66,9 +67,8 @@ class ProgressReport(Hook):
             self._recent.append(report)
         now = time.monotonic()
         if self._bar is not None:
-            self._bar.update(
-                self._bar.task_ids[0], completed=trainer.progress.fraction, description=self._line(trainer)
-            )
+            done, line = trainer.progress.fraction, self._line(trainer)
+            self._bar.update(self._bar.task_ids[0], completed=done, description=line)
         elif now - self._line_at > LINE_SECONDS or trainer.progress.fraction >= 1:
             self._line_at = now
             self._screen.say(self._line(trainer))
@@ -111,12 +111,9 @@ class ProgressReport(Hook):
         return format_duration((trainer.elapsed - self._begun[1]) * (1 - trainer.progress.fraction) / done)
 
     def _write_status(self, trainer: Trainer, state: str) -> None:
-        progress = trainer.progress
         status = {
             "state": state,
-            "step": progress.step,
-            "epoch": progress.epoch,
-            "fraction": progress.fraction,
+            **asdict(trainer.progress),
             "train_seconds": trainer.elapsed,
             "reason": trainer.stop_reason,
             "pid": os.getpid(),

@@ -53,28 +53,23 @@ class Verification(Hook):
         if self._measured is not None or self._num_seen <= WARM_UP_STEPS or report.fault:
             return
         self._reports.append(report)
-        if self._has_enough:
+        num, seconds = len(self._reports), sum(report.seconds for report in self._reports)
+        if num >= ENOUGH_STEPS or (num >= MIN_STEPS and seconds >= ENOUGH_SECONDS):
             self._finish(trainer)
 
     def end(self, trainer: Trainer) -> None:
         if self._measured is None and len(self._reports) >= MIN_STEPS:
             self._finish(trainer)
 
-    @property
-    def _has_enough(self) -> bool:
-        seconds = sum(report.seconds for report in self._reports)
-        num = len(self._reports)
-        return num >= ENOUGH_STEPS or (num >= MIN_STEPS and seconds >= ENOUGH_SECONDS)
-
     def _finish(self, trainer: Trainer) -> None:
+        self._device = trainer.deployment.own_clones[0].device
         self._measured = FirstSteps(
             step_seconds=_typical([report.seconds for report in self._reports], trainer.task.cycle),
             wait_seconds=_typical([report.data_wait for report in self._reports], trainer.task.cycle),
-            peak_bytes=peak_memory(trainer.deployment.own_clones[0].device),
+            peak_bytes=peak_memory(self._device),
         )
         plan = trainer.deployment.plan
         self._predicted = plan.predicted if plan.num_processes == 1 else None  # else it is that of all
-        self._device = trainer.deployment.own_clones[0].device
         self._on_measured(trainer, self._measured)
 
 
