@@ -166,14 +166,12 @@ def parse_words(words: Sequence[str], *, verbatim: Collection[str] = ()) -> tupl
 
 def _value(text: str) -> object:
     """Read lists, maps and null as YAML; all else stays text, which the setting's type converts."""
-    if text in {"null", "none", "None", "~"}:
-        return None
-    if text[:1] in "[{" and text:
+    if text.startswith(("[", "{")):
         try:
             return yaml.safe_load(text)
         except yaml.YAMLError:
             raise UsageError(f"{text}: not a list or map", advice="write [a, b] or {a: 1}") from None
-    return text
+    return None if text in {"null", "none", "None", "~"} else text
 
 
 def put(tree: Tree, key: str, value: object) -> None:
@@ -199,17 +197,14 @@ def merge(base: Tree, change: Tree, *, choices: Mapping[str, str]) -> Tree:
     """
     merged = copy.deepcopy(base)
     for name, value in change.items():
-        old = merged.get(name)
-        if not isinstance(value, Mapping) and isinstance(old, dict):
-            value = {_SHORT: value}  # noqa: PLW2901
-        if not isinstance(value, Mapping) or not isinstance(old, dict):
+        old, choice = merged.get(name), choices.get(name)
+        if not isinstance(old, dict):
             merged[name] = copy.deepcopy(value)
             continue
-        new = dict(value)
-        choice = choices.get(name)
+        new = dict(value) if isinstance(value, Mapping) else {_SHORT: value}
         if choice and _SHORT in new:
             new[choice] = new.pop(_SHORT)
-        afresh = choice is not None and choice in new and new[choice] != old.get(choice)
+        afresh = choice in new and new[choice] != old.get(choice)
         merged[name] = copy.deepcopy(new) if afresh else merge(old, new, choices={})
     return merged
 

@@ -104,11 +104,11 @@ class Batch:
 
     def to(self, device: torch.device | str, **options: Any) -> Batch:
         """Return a copy on `device`; `options` are those of `Tensor.to`, for the inputs alone."""
-        moved = {name: value.to(device, non_blocking=True) for name, value in self.targets.items()}
+        targets = {name: value.to(device, non_blocking=True) for name, value in self.targets.items()}
         extra = {name: value.to(device, non_blocking=True) for name, value in self.extra.items()}
         draws = self.draws.to(device, non_blocking=True)
         inputs = self.inputs.to(device, non_blocking=True, **options)
-        return replace(self, inputs=inputs, targets=moved, draws=draws, extra=extra)
+        return replace(self, inputs=inputs, targets=targets, draws=draws, extra=extra)
 
     def split(self, sizes: Sequence[int]) -> list[Batch]:
         """Return consecutive batches of these sizes, which must add up to this one; 0 gives none."""

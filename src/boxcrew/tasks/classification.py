@@ -31,6 +31,7 @@ from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.evaluate.label_noise import label_noise
 from boxcrew.nets.class_losses import Summed, cross_entropy, focal_loss, mixed_loss
 from boxcrew.nets.classifier import ClassifierNet
+from boxcrew.nets.network import Network
 from boxcrew.nets.regularise import l1, limit_norms_
 from boxcrew.tasks.augmentation import AugmentConfig
 from boxcrew.tasks.base import TASKS, Task
@@ -125,14 +126,25 @@ class ClassificationConfig(ClassesConfig):
     net: Annotated[SerializeAsAny[NetConfig], net_chosen("cnn")] = CnnConfig()
 
 
-class ClassificationTask(Task):
+class RegularizedTask(Task):
+    """A task with the max-norm limit of its settings."""
+
     network_name = "net"
 
-    def __init__(self, net: ClassifierNet, config: ClassesConfig, counts: Tensor) -> None:
-        """Build the task; `counts` (C,) are the training examples of each class."""
+    def __init__(self, net: Network, config: ClassesConfig) -> None:
         super().__init__()
         self.net = net
         self._config = config
+
+    def constrain(self) -> None:
+        if self._config.max_norm is not None:
+            limit_norms_(self.net, self._config.max_norm)
+
+
+class ClassificationTask(RegularizedTask):
+    def __init__(self, net: ClassifierNet, config: ClassesConfig, counts: Tensor) -> None:
+        """Build the task; `counts` (C,) are the training examples of each class."""
+        super().__init__(net, config)
         weights = counts.sum() / counts.clamp(min=1) / len(counts) if config.class_weights else None
         self.register_buffer("class_weights", weights, persistent=False)
 
@@ -143,7 +155,7 @@ class ClassificationTask(Task):
             total, weight = mixed_loss(lambda labels, share: self._loss(scores, labels, share), batch.targets)
         else:
             total, weight = self._loss(scores, batch.targets["labels"])
-        terms = {"class": total, **self._config.penalty(self.net.body, weight)}
+        terms = {"class": total, **self._config.penalty(self.net, weight)}
         return Losses(terms=terms, weight=weight.detach())
 
     def _loss(self, scores: Tensor, labels: Tensor, shares: Tensor | None = None) -> Summed:
@@ -151,10 +163,6 @@ class ClassificationTask(Task):
         if self._config.focal:
             return focal_loss(scores, labels, shares, gamma=self._config.focal, class_weights=weights)
         return cross_entropy(scores, labels, shares, smoothing=self._config.smoothing, class_weights=weights)
-
-    def constrain(self) -> None:
-        if self._config.max_norm is not None:
-            limit_norms_(self.net.body, self._config.max_norm)
 
 
 ClassesConfigT = TypeVar("ClassesConfigT", bound=ClassesConfig, default=Any)

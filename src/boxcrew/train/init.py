@@ -54,9 +54,8 @@ class InitReport:
             characters = [counted(len(self.kept_characters), "character")] if self.kept_characters else []
             kept = ", ".join([*self.kept_classes, *characters]) or "none"
             texts.append(f"{len(self.remade)} adapted to the new data (kept: {kept})")
-        texts.append(f"{len(self.left_out)} not used")
-        texts.append(f"{len(self.missing)} not in the file (random start)")
-        return ", ".join(texts)
+        rest = f"{len(self.left_out)} not used, {len(self.missing)} not in the file (random start)"
+        return ", ".join([*texts, rest])
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -126,7 +125,7 @@ class Pretrained(InitConfig):
                 f"the backbone, which has {len(wanted)}",
                 advice=f"its first is {_describe(state)}; the backbone's is {_describe(wanted)}",
             )
-        _load(network, {prefix + name: value for name, value in fitted.items()})
+        network.load_state_dict({prefix + name: value for name, value in fitted.items()}, strict=False)
         if normalize is not None:
             usual_mean, usual_std = network.expected_normalization()
             statistics = (self.mean or weights.mean or usual_mean, self.std or weights.std or usual_std)
@@ -190,7 +189,7 @@ class Finetune(InitConfig):
                 advice=f"its first is {_describe(state)}; the network's is {_describe(wanted)}",
             )
         used = same | rows
-        _load(network, used)
+        network.load_state_dict(used, strict=False)
         return InitReport(
             kind=self.kind,
             source=weights.source,
@@ -273,13 +272,6 @@ def _remade(
 
 def _floats(network: Network) -> dict[str, Tensor]:
     return {name: t for name, t in network.state_dict().items() if torch.is_floating_point(t)}
-
-
-def _load(network: Network, tensors: State) -> None:
-    state = network.state_dict()
-    with torch.no_grad():
-        for name, value in tensors.items():
-            state[name].copy_(value)
 
 
 def _describe(tensors: dict[str, Tensor]) -> str:

@@ -6,7 +6,6 @@ import os
 import statistics
 import time
 from collections import deque
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -96,7 +95,10 @@ class ProgressReport(Hook):
         if not recent:
             return f"{position}: no step has succeeded yet"
         count, seconds = len(recent), sum(r.seconds for r in recent)
-        terms = " ".join(f"{name} {value:.2f}" for name, value in _mean_terms(recent).items())
+        values: dict[str, list[float]] = {}  # not all steps have every phase
+        for name, value in (term for r in recent for term in r.terms.items()):
+            values.setdefault(name, []).append(value)
+        terms = " ".join(f"{name} {statistics.fmean(of_term):.2f}" for name, of_term in values.items())
         speed = sum(r.num_samples for r in recent) / seconds
         wait = sum(r.data_wait for r in recent) / seconds
         loss = f"loss {sum(r.loss for r in recent) / count:.2f} ({terms})"
@@ -120,12 +122,3 @@ class ProgressReport(Hook):
         }
         with self._files.writing(self._status.name):
             write_json(self._status, status)
-
-
-def _mean_terms(reports: Iterable[StepReport]) -> dict[str, float]:
-    """Return the mean of each loss term over the steps that have it: not all have every phase."""
-    values: dict[str, list[float]] = {}
-    for report in reports:
-        for name, value in report.terms.items():
-            values.setdefault(name, []).append(value)
-    return {name: statistics.fmean(of_term) for name, of_term in values.items()}
