@@ -75,17 +75,12 @@ class Rows(nn.Module):
         return self.reader.get_submodule("head")
 
     def features(self, images: Tensor) -> Tensor:
-        features: Tensor = self.reader.features(_rows(images))  # type: ignore[operator]
+        features: Tensor = self.reader.features(images.transpose(1, 2).flatten(2))  # type: ignore[operator]
         return features
 
     def forward(self, images: Tensor) -> Tensor:
-        scores: Tensor = self.reader(_rows(images))
+        scores: Tensor = self.reader(images.transpose(1, 2).flatten(2))  # from (B, C, H, W) to (B, H, C * W)
         return scores
-
-
-def _rows(images: Tensor) -> Tensor:
-    """Reshape (B, C, H, W) to (B, H, C * W)."""
-    return images.transpose(1, 2).flatten(2)
 
 
 class TimmBody(nn.Module):

@@ -74,8 +74,7 @@ def write_tensors(
     header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
     end = 0
     for name, tensor in ordered:
-        begin, end = end, end + tensor.numel() * tensor.element_size()
-        shape = list(tensor.shape)
+        begin, end, shape = end, end + tensor.nbytes, list(tensor.shape)
         header[name] = {"dtype": _DTYPES[tensor.dtype], "shape": shape, "data_offsets": [begin, end]}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
@@ -123,11 +122,11 @@ def find_weights(path: Path, *, which: str) -> Path:
     """Return the weight file for a run directory (its `best` or `last`) or for the path of a file."""
     if path.is_dir():
         names = (which, "last") if which == "best" else (which,)  # a run stopped early has no best yet
-        for name in names:
-            if (path / "weights" / f"{name}.safetensors").is_file():
-                return path / "weights" / f"{name}.safetensors"
-        wanted = " or ".join(f"weights/{name}.safetensors" for name in names)
-        raise ModelError(f"{path}: not a run with weights: it has no {wanted}")
+        files = [f"weights/{name}.safetensors" for name in names]
+        for file in files:
+            if (path / file).is_file():
+                return path / file
+        raise ModelError(f"{path}: not a run with weights: it has no {' or '.join(files)}")
     if not path.exists():
         raise ModelError(f"{path}: no such run or weight file")
     return path

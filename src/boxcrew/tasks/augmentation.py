@@ -80,20 +80,17 @@ class AugmentConfig(Config):
         return Augmentation(augment=change, mix=self._mix() if kind != "tokens" else None)
 
     def _mix(self) -> Mix | None:
+        by_mixup, by_cutmix = partial(mixup, alpha=self.mixup), partial(cutmix, alpha=self.cutmix)
         if self.mixup and self.cutmix:
-            return partial(_either, mixup_alpha=self.mixup, cutmix_alpha=self.cutmix)
+            return partial(_either, first=by_mixup, second=by_cutmix)
         if self.mixup:
-            return partial(mixup, alpha=self.mixup)
-        return partial(cutmix, alpha=self.cutmix) if self.cutmix else None
+            return by_mixup
+        return by_cutmix if self.cutmix else None
 
 
-def _either(
-    inputs: Tensor, labels: Tensor, *, rng: np.random.Generator, mixup_alpha: float, cutmix_alpha: float
-) -> Mixed:
-    """Mix a step's samples either by mixup or by cutmix, with equal probability."""
-    if rng.random() < 0.5:
-        return mixup(inputs, labels, alpha=mixup_alpha, rng=rng)
-    return cutmix(inputs, labels, alpha=cutmix_alpha, rng=rng)
+def _either(inputs: Tensor, labels: Tensor, *, rng: np.random.Generator, first: Mix, second: Mix) -> Mixed:
+    """Mix a step's samples in one of two ways, with equal probability."""
+    return (first if rng.random() < 0.5 else second)(inputs, labels, rng=rng)
 
 
 def _change_pictures(

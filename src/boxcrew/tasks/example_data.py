@@ -97,12 +97,9 @@ class ExampleData(TaskData[ExampleConfigT, ExampleFacts, EvaluationT], Generic[E
     def _require_classes(cls, opened: ExampleSet) -> None:
         """Raise `DataError` if there are classes, but too few of them."""
         if 0 < len(opened.classes) < cls.least_classes:
-            advice = "at least two classes are needed"
-            first = first_problem(opened.problems)
-            raise DataError(
-                f"{opened.root}: has only one class to train on: {opened.classes[0]!r}",
-                advice=f"{advice}; {first}" if first else advice,
-            )
+            problem = f"{opened.root}: has only one class to train on: {opened.classes[0]!r}"
+            advice, first = "at least two classes are needed", first_problem(opened.problems)
+            raise DataError(problem, advice=f"{advice}; {first}" if first else advice)
 
     @property
     def facts(self) -> ExampleFacts:
@@ -220,10 +217,8 @@ def _require_like(opened: ExampleSet, facts: ExampleFacts) -> None:
     """Raise `DataError` if a network cannot read the data at all."""
     have, expected = _noun(opened.kind, opened.classes), _noun(facts.kind, facts.classes)
     if have != expected:
-        raise DataError(
-            f"{opened.root}: holds {have}, but the network was trained on {expected}",
-            advice=f"use {expected}",
-        )
+        problem = f"{opened.root}: holds {have}, but the network was trained on {expected}"
+        raise DataError(problem, advice=f"use {expected}")
     if opened.shape != facts.shape:
         have, expected = (" x ".join(map(str, shape)) for shape in (opened.shape, facts.shape))
         raise DataError(

@@ -82,9 +82,7 @@ def workload_of(
     """
     bare, sizes = copy.deepcopy(task).to("meta"), (SMALL_BATCH, LARGE_BATCH)
     small, large = (_trace_step(bare, make_batch(num)) for num in sizes)
-    recomputed = None
-    if recompute:
-        recomputed = _pass(*(_trace_step(bare, make_batch(num), recomputing(bare)) for num in sizes))
+    again = [_trace_step(bare, make_batch(num), recomputing(bare)) for num in sizes] if recompute else None
     return Workload(
         parameters=_size(task.parameters()),
         gradients=_size(p for p in task.parameters() if p.requires_grad),
@@ -95,7 +93,7 @@ def workload_of(
         batch=Line(fixed=0, each=_size(_tensors(make_batch(1)))),
         whole=_pass(small, large),
         evaluated=_peak(*(_trace_inference(bare, make_batch(num)) for num in sizes)),
-        recomputed=recomputed,
+        recomputed=_pass(*again) if again else None,
         forward_operations=small.forward_operations // SMALL_BATCH,
         least_samples=_least_samples(bare, make_batch),
         depthwise=has_depthwise(task),
@@ -176,13 +174,9 @@ def _peak(small: Sequence[int], large: Sequence[int]) -> Peak:
             advice="make forward and losses run the same operators for any number of samples: "
             "no Python loop over them",
         )
-    steepest: dict[int, int] = {}
-    for small_bytes, large_bytes in zip(small, large, strict=True):
-        line = _line(small_bytes, large_bytes)
-        steepest[line.each] = max(line.fixed, steepest.get(line.each, line.fixed))
+    lines = {_line(*live) for live in zip(small, large, strict=True)}
     highest: list[Line] = []
-    for each in sorted(steepest, reverse=True):
-        line = Line(fixed=steepest[each], each=each)
+    for line in sorted(lines, key=lambda line: (line.each, line.fixed), reverse=True):
         if all(line.at(1) > steeper.at(1) for steeper in highest):
             highest.append(line)
     return Peak(moments=tuple(highest))

@@ -34,7 +34,7 @@ class Checkpoint:
 
     def num_bytes(self) -> int:
         """Return the size of its tensors, which is that of its files but for some kilobytes."""
-        return sum(tensor.numel() * tensor.element_size() for tensor in self.tensors.values())
+        return sum(tensor.nbytes for tensor in self.tensors.values())
 
     def tensors_by_owner(self) -> dict[str, dict[str, Tensor]]:
         """Return the tensors of the task, the optimizer and each hook, by their own names."""

@@ -108,7 +108,3 @@ class TrainingSchedule:
     peak_rate: float
     clip: float | None  # the largest gradient norm; larger gradients are scaled down
     seed: int
-
-    def rate_at(self, progress: Progress) -> float:
-        """Return the learning rate of the next step."""
-        return self.peak_rate * self.config.factor(progress)

@@ -208,7 +208,8 @@ class Trainer:
         with self.deployment.group.reading():
             batch = next(batches)
         waited = time.monotonic() - begun
-        rate = self.schedule.rate_at(self.progress) * self.guard.rate_factor
+        peak, factor = self.schedule.peak_rate, self.schedule.config.factor(self.progress)
+        rate = peak * factor * self.guard.rate_factor
         set_rate(self.optimizer, rate)
         self._seed_step()
         self.deployment.barrier()

@@ -45,17 +45,14 @@ class Freeze(Hook):
         self._applied = 0
 
     def begin(self, trainer: Trainer) -> None:
-        self._apply(trainer)
+        self._applied = self.set_learning(trainer.task, trainer.progress.fraction)
 
     def after_rollback(self, trainer: Trainer) -> None:
-        self._apply(trainer)
+        self.begin(trainer)
 
     def after_step(self, trainer: Trainer, report: StepReport) -> None:  # noqa: ARG002
         if self._applied < len(self._stages) and self._stages[self._applied][0] <= trainer.progress.fraction:
-            self._apply(trainer)
-
-    def _apply(self, trainer: Trainer) -> None:
-        self._applied = self.set_learning(trainer.task, trainer.progress.fraction)
+            self.begin(trainer)
 
     def set_learning(self, task: Task, fraction: float) -> int:
         """Unfreeze what is due at that fraction of the run, and freeze the rest; return the due stages."""

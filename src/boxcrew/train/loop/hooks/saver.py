@@ -156,25 +156,19 @@ class Saver(Hook):
         self.loop_seconds += self._cost
 
     def _write(self, checkpoint: Checkpoint, spare: set[int]) -> tuple[float, str | None]:
-        """Write a checkpoint and remove old ones, in the writing thread; return its CPU seconds, and the
-        reason if that failed.
-        """
+        """Write a checkpoint and remove old ones, in the writing thread; return CPU seconds and trouble."""
         begun, trouble = time.thread_time(), None
         try:
             self.sync()
             write_checkpoint(self.folder, checkpoint)
             remove_old(self.folder, last=checkpoint.step, keep=self.config.keep, spare=spare)
         except OSError as error:
-            trouble = self._describe(checkpoint, error)
+            trouble = f"{self.folder}: the checkpoint of step {checkpoint.step} could not be written: "
+            trouble += f"{error.strerror or error}; it needs {format_bytes(checkpoint.num_bytes())}"
+            existing = next((p for p in (self.folder, *self.folder.parents) if p.is_dir()), None)
+            if existing is not None:
+                trouble += f", and {format_bytes(shutil.disk_usage(existing).free)} are free"
         return time.thread_time() - begun, trouble
-
-    def _describe(self, checkpoint: Checkpoint, error: OSError) -> str:
-        text = f"{self.folder}: the checkpoint of step {checkpoint.step} could not be written: "
-        text += f"{error.strerror or error}; it needs {format_bytes(checkpoint.num_bytes())}"
-        existing = next((p for p in (self.folder, *self.folder.parents) if p.is_dir()), None)
-        if existing is not None:
-            text += f", and {format_bytes(shutil.disk_usage(existing).free)} are free"
-        return text
 
     def _finish_writing(self) -> None:
         """Wait for the current write, if any, and warn if its outcome differs from the last one's."""
