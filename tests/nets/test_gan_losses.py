@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from boxcrew.nets.gan_losses import critic_loss, generator_loss
+from boxcrew.nets.dcgan import critic_loss, generator_loss
 
 KINDS: list[Any] = ["standard", "hinge", "wasserstein"]
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from boxcrew.nets.activations import Activation
+from boxcrew.nets.layers import Activation
 from boxcrew.nets.perceptron import Perceptron
 
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from timm.layers import DropPath
 from torch.nn import functional as F  # noqa: N812
 
-from boxcrew.nets.regularise import DropPath
 from boxcrew.nets.small_cnn import ResidualBlock, SmallCnn, Stages
 
 
@@ -47,7 +47,7 @@ def test_a_block_does_not_change_its_input() -> None:
 
 def test_later_blocks_are_left_out_more_often() -> None:
     network = SmallCnn(1, 28, 10, Stages(width=4, depth=2, drop_path=0.3))
-    found = [module.p for module in network.modules() if isinstance(module, DropPath)]
+    found = [module.drop_prob for module in network.modules() if isinstance(module, DropPath)]
     assert found == pytest.approx([0.05, 0.1, 0.15, 0.2, 0.25, 0.3])
 
 

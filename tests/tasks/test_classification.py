@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from timm.layers import DropPath
 from torch import Tensor, nn
 
 from boxcrew.core.errors import UsageError
@@ -19,7 +20,6 @@ from boxcrew.evaluate.advice import ADD_EXAMPLES, Advice
 from boxcrew.evaluate.classification import ClassificationEvaluation
 from boxcrew.evaluate.label_noise import label_noise
 from boxcrew.nets.layers import eval_mode
-from boxcrew.nets.regularise import DropPath
 from boxcrew.tasks.classification import ClassificationConfig, ClassificationData, ClassificationTask
 from boxcrew.tasks.data import EvalOptions, LoaderOptions
 from boxcrew.tasks.facts import ExampleFacts
@@ -186,7 +186,8 @@ def test_pictures_are_changed_as_is_set(augment: dict[str, Any]) -> None:
 def test_layers_that_leave_out_are_where_they_are_set(net: dict[str, Any], layer: type[nn.Module]) -> None:
     def chances(settings: dict[str, Any]) -> list[Any]:
         task = task_of(subject_of(pictures(), net=settings))
-        return [one.p for one in task.modules() if isinstance(one, layer)]
+        layers = [one for one in task.modules() if isinstance(one, layer)]
+        return [one.drop_prob if isinstance(one, DropPath) else one.p for one in layers]
 
     assert max(chances(net)) == 0.25
     without = {name: value for name, value in net.items() if value != 0.25}

@@ -19,7 +19,7 @@ from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.core.types import Batch
 from boxcrew.data.config import DataConfig
 from boxcrew.data.loading.workers import Workers
-from boxcrew.nets.gan_losses import GanLoss
+from boxcrew.nets.dcgan import GanLoss
 from boxcrew.nets.layers import SingleCellNorm, eval_mode
 from boxcrew.tasks import frechet_features, gan
 from boxcrew.tasks.base import Task

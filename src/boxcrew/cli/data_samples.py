@@ -12,7 +12,7 @@ from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleOptions, E
 from boxcrew.data.images.drawing import grid
 from boxcrew.data.images.reading import write_image
 from boxcrew.data.loading.collate import as_tensor
-from boxcrew.tasks.example_drawing import draw_examples
+from boxcrew.tasks.drawing import draw_examples
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.data import say_problems
 

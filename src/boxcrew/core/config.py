@@ -14,14 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
 import yaml
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    GetCoreSchemaHandler,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 from pydantic_core import CoreSchema, core_schema
 
 from boxcrew.core.errors import UsageError
@@ -37,11 +30,7 @@ class Config(BaseModel):
     """A group of settings. An unknown key or a wrong value is a `UsageError` that names its full key."""
 
     model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        validate_default=True,
-        allow_inf_nan=False,
-        use_attribute_docstrings=True,
+        frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
 
     group: ClassVar[str] = ""  # the key of this group; empty at the top
@@ -84,9 +73,7 @@ class Config(BaseModel):
     def _check_keys(cls, value: object) -> object:
         if isinstance(value, Config):
             return value
-        if not isinstance(value, Mapping):
-            value = {_SHORT: value}
-        settings = dict(value)
+        settings = dict(value) if isinstance(value, Mapping) else {_SHORT: value}
         if _SHORT in settings:
             if cls.shorthand is None:
                 example = cls.key(next(iter(cls.model_fields)))
@@ -96,8 +83,8 @@ class Config(BaseModel):
             settings[cls.shorthand] = settings.pop(_SHORT)
         for name in settings:
             if name not in cls.model_fields:
-                known = list(cls.model_fields)
-                raise UsageError(f"{cls.key(str(name))}: no such setting; {suggest(str(name), known)}")
+                hint = suggest(str(name), list(cls.model_fields))
+                raise UsageError(f"{cls.key(str(name))}: no such setting; {hint}")
         return settings
 
 
@@ -108,20 +95,17 @@ def _describe(error: ValidationError, group: str) -> str:
     if first["type"] == "missing" and isinstance(first["input"], Mapping):
         return f"{key}: must be given"
     # A union has an error for each of its branches: the value is none of them.
-    messages = [
-        detail["msg"].removeprefix("Value error, ")
-        for detail in errors
-        if _dotted_key(detail["loc"], group) == key
-    ]
+    same = (detail["msg"] for detail in errors if _dotted_key(detail["loc"], group) == key)
+    messages = (message.removeprefix("Value error, ") for message in same)
     problem = " or ".join(dict.fromkeys(message[:1].lower() + message[1:] for message in messages))
     return f"{key or 'settings'}: {problem}, got {first['input']!r}"
 
 
 def _dotted_key(loc: tuple[int | str, ...], group: str) -> str:
     """Return the setting's key. The end of `loc` may name a branch of a union ("int", "literal['auto']")."""
-    names = [str(name) for name in loc if str(name).replace("_", "").isalnum()]
     types = {"int", "float", "str", "bool", "tuple", "none"}
-    return ".".join([*([group] if group else []), *(name for name in names if name not in types)])
+    names = [name for name in map(str, loc) if name.replace("_", "").isalnum() and name not in types]
+    return ".".join([group, *names] if group else names)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +117,7 @@ class ChosenBy:
     lookup: Callable[[str], type[Config]]
     options: Callable[[], Iterable[str]]  # the values of the setting, to list them
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], CoreSchema]) -> CoreSchema:
         return core_schema.no_info_before_validator_function(self._choose, handler(source))
 
     def _choose(self, value: object) -> object:
@@ -145,21 +129,14 @@ class ChosenBy:
         return self.lookup(str(tree.get(self.setting, self.default))).of(tree)
 
 
-def _split_commas(value: object) -> object:
-    return tuple(item.strip() for item in value.split(",")) if isinstance(value, str) else value
-
-
-commas = BeforeValidator(_split_commas)
+commas = BeforeValidator(
+    lambda value: tuple(item.strip() for item in value.split(",")) if isinstance(value, str) else value
+)
 """Validator for a tuple that the command line gives as `a,b`."""
 
 Names = Annotated[tuple[str, ...], commas]
 
-
-def _none_as_word(value: object) -> object:
-    return "none" if value is None else value
-
-
-none_is_a_choice = BeforeValidator(_none_as_word)
+none_is_a_choice = BeforeValidator(lambda value: "none" if value is None else value)
 """Validator for a setting with a choice "none": the command line reads `none` as no value at all."""
 
 
@@ -189,14 +166,12 @@ def parse_words(words: Sequence[str], *, verbatim: Collection[str] = ()) -> tupl
 
 def _value(text: str) -> object:
     """Read lists, maps and null as YAML; all else stays text, which the setting's type converts."""
-    if text in {"null", "none", "None", "~"}:
-        return None
-    if text[:1] in "[{" and text:
+    if text.startswith(("[", "{")):
         try:
             return yaml.safe_load(text)
         except yaml.YAMLError:
             raise UsageError(f"{text}: not a list or map", advice="write [a, b] or {a: 1}") from None
-    return text
+    return None if text in {"null", "none", "None", "~"} else text
 
 
 def put(tree: Tree, key: str, value: object) -> None:
@@ -222,17 +197,14 @@ def merge(base: Tree, change: Tree, *, choices: Mapping[str, str]) -> Tree:
     """
     merged = copy.deepcopy(base)
     for name, value in change.items():
-        old = merged.get(name)
-        if not isinstance(value, Mapping) and isinstance(old, dict):
-            value = {_SHORT: value}  # noqa: PLW2901
-        if not isinstance(value, Mapping) or not isinstance(old, dict):
+        old, choice = merged.get(name), choices.get(name)
+        if not isinstance(old, dict):
             merged[name] = copy.deepcopy(value)
             continue
-        new = dict(value)
-        choice = choices.get(name)
+        new = dict(value) if isinstance(value, Mapping) else {_SHORT: value}
         if choice and _SHORT in new:
             new[choice] = new.pop(_SHORT)
-        afresh = choice is not None and choice in new and new[choice] != old.get(choice)
+        afresh = choice in new and new[choice] != old.get(choice)
         merged[name] = copy.deepcopy(new) if afresh else merge(old, new, choices={})
     return merged
 

@@ -31,8 +31,7 @@ def flush(path: Path) -> None:
 
 
 def write_json(path: Path, value: object) -> None:
-    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-    write_text(path, text + "\n")
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def write_text(path: Path, text: str) -> None:

@@ -11,8 +11,6 @@ from typing import Generic, TypeVar
 from boxcrew.core.errors import UsageError
 
 T = TypeVar("T")
-
-
 _MOST_LISTED = 40
 
 

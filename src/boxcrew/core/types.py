@@ -57,12 +57,7 @@ class Target:
 
     def select(self, keep: Bools | Ints | slice) -> Target:
         """Return only the objects that `keep` (a mask, indices or a slice) selects."""
-        return Target(
-            boxes=self.boxes[keep],
-            labels=self.labels[keep],
-            difficult=self.difficult[keep],
-            crowd=self.crowd[keep],
-        )
+        return Target(**{name: values[keep] for name, values in vars(self).items()})
 
     def with_boxes(self, boxes: Floats) -> Target:
         return replace(self, boxes=boxes.astype(np.float32, copy=False))
@@ -102,44 +97,36 @@ class Batch:
         if vars(self)["draws"] is None:
             import torch  # slow, and most users of this module do without
 
-            zeros = self.inputs.new_zeros(len(self.keys), dtype=torch.int64)
-            object.__setattr__(self, "draws", zeros)
+            object.__setattr__(self, "draws", self.inputs.new_zeros(len(self.keys), dtype=torch.int64))
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def to(self, device: torch.device | str, **options: Any) -> Batch:
         """Return a copy on `device`; `options` are those of `Tensor.to`, for the inputs alone."""
-        moved = {name: value.to(device, non_blocking=True) for name, value in self.targets.items()}
+        targets = {name: value.to(device, non_blocking=True) for name, value in self.targets.items()}
         extra = {name: value.to(device, non_blocking=True) for name, value in self.extra.items()}
         draws = self.draws.to(device, non_blocking=True)
         inputs = self.inputs.to(device, non_blocking=True, **options)
-        return replace(self, inputs=inputs, targets=moved, draws=draws, extra=extra)
+        return replace(self, inputs=inputs, targets=targets, draws=draws, extra=extra)
 
     def split(self, sizes: Sequence[int]) -> list[Batch]:
         """Return consecutive batches of these sizes, which must add up to this one; 0 gives none."""
         assert sum(sizes) == len(self), (sizes, len(self))
-        starts = np.cumsum([0, *sizes])
-        return [self._slice(int(a), int(b)) for a, b in itertools.pairwise(starts) if b > a]
+        starts = itertools.accumulate(sizes, initial=0)
+        return [self._at(slice(a, b), self.keys[a:b]) for a, b in itertools.pairwise(starts) if b > a]
 
     def select(self, positions: Sequence[int]) -> Batch:
         """Return the samples at these positions, in this order."""
-        indices = list(positions)
-        return Batch(
-            inputs=self.inputs[indices],
-            targets={name: value[indices] for name, value in self.targets.items()},
-            keys=tuple(self.keys[index] for index in indices),
-            draws=self.draws[indices],
-            extra={name: value[indices] for name, value in self.extra.items()},
-        )
+        return self._at(list(positions), tuple(self.keys[position] for position in positions))
 
-    def _slice(self, start: int, end: int) -> Batch:
+    def _at(self, index: slice | list[int], keys: tuple[str, ...]) -> Batch:
         return Batch(
-            inputs=self.inputs[start:end],
-            targets={name: value[start:end] for name, value in self.targets.items()},
-            keys=self.keys[start:end],
-            draws=self.draws[start:end],
-            extra={name: value[start:end] for name, value in self.extra.items()},
+            inputs=self.inputs[index],
+            targets={name: value[index] for name, value in self.targets.items()},
+            keys=keys,
+            draws=self.draws[index],
+            extra={name: value[index] for name, value in self.extra.items()},
         )
 
 
@@ -211,8 +198,8 @@ class PaddedDetections:
 
     def unpad(self) -> list[Detections]:
         """Return the detections of each image without padding. An accelerator waits for the host here."""
-        images = zip(self.boxes, self.scores, self.labels, self.valid.sum(dim=1).tolist(), strict=True)
+        nums = self.valid.sum(dim=1).tolist()
         return [
-            Detections(boxes=boxes[:num], scores=scores[:num], labels=labels[:num])
-            for boxes, scores, labels, num in images
+            Detections(boxes=self.boxes[i, :num], scores=self.scores[i, :num], labels=self.labels[i, :num])
+            for i, num in enumerate(nums)
         ]

@@ -11,16 +11,13 @@ _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 def parse_duration(text: str | float) -> float:
     """Return the seconds of `90s`, `15m`, `2h`, `1h30m` or a plain number of seconds."""
-    if isinstance(text, int | float):
+    if isinstance(text, int | float) or re.fullmatch(r"\d+(\.\d+)?", text):
         seconds = float(text)
     else:
-        terms = re.findall(r"(\d+(?:\.\d+)?)([smhd])", text.replace(" ", ""))
-        if terms and "".join(n + u for n, u in terms) == text.replace(" ", ""):
-            seconds = sum(float(number) * _SECONDS[unit] for number, unit in terms)
-        elif re.fullmatch(r"\d+(\.\d+)?", text):
-            seconds = float(text)
-        else:
+        compact, term = text.replace(" ", ""), r"(\d+(?:\.\d+)?)([smhd])"
+        if not re.fullmatch(f"({term})+", compact):
             raise UsageError(f"{text}: not a duration", advice="write it like 90s, 15m, 2h or 1h30m")
+        seconds = sum(float(number) * _SECONDS[unit] for number, unit in re.findall(term, compact))
     if seconds <= 0:
         raise UsageError(f"{text}: a duration must be above zero")
     return seconds

@@ -26,9 +26,6 @@ class Peak(Config, group="peak"):
         return max(moment.at(num_samples) for moment in self.moments)
 
 
-NOTHING = Peak(moments=(Line(fixed=0, each=0),))
-
-
 class Pass(Config, group="pass"):
     """The cost of forward and backward of some samples at once."""
 
@@ -57,7 +54,7 @@ class Workload(Config, group="workload"):
     averages: int = Field(ge=0, le=1)  # whether moving averages of parameters and buffers are kept
     batch: Line  # bytes of a batch
     whole: Pass
-    evaluated: Peak = NOTHING  # bytes at most during evaluation
+    evaluated: Peak = Peak(moments=(Line(fixed=0, each=0),))  # bytes at most during evaluation
     recomputed: Pass | None = None  # with activations computed again in backward; None: not measured
     forward_operations: int = Field(ge=0)  # per sample
     least_samples: int = Field(default=1, ge=1)  # that can be computed at once

@@ -18,8 +18,7 @@ from boxcrew.detectors._base import DETECTORS, MissReason
 from boxcrew.detectors._multibox import MultiBoxConfig, MultiBoxNet
 from boxcrew.nets.anchors import Level, paper_shapes
 from boxcrew.nets.backbones import Backbone
-from boxcrew.nets.layers import Normalize, conv_norm, separable_head
-from boxcrew.nets.necks import TopDown
+from boxcrew.nets.layers import Normalize, TopDown, conv_norm, separable_head
 
 RATIOS = (2.0, 3.0)
 AUTO_STRIDES = (8, 16)  # candidates for the finest map

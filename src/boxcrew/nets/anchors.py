@@ -33,20 +33,14 @@ def default_boxes(levels: Sequence[Level], *, size: int) -> Tensor:
     """Return (A, 4) center-x, center-y, width, height in pixels of a `size` x `size` input.
     Boxes are ordered by level, row and cell, as the outputs of heads are. Sides are limited to the input.
     """
-    return torch.cat([_level_boxes(level) for level in levels]) * size
-
-
-def _level_boxes(level: Level) -> Tensor:
-    x = (torch.arange(level.width) + 0.5) * level.step[0]
-    y = (torch.arange(level.height) + 0.5) * level.step[1]
-    grid_y, grid_x = torch.meshgrid(y, x, indexing="ij")
-    centres = torch.stack((grid_x, grid_y), dim=-1).reshape(-1, 1, 2)
-    shapes = torch.tensor(level.shapes).clamp(max=1.0).reshape(1, -1, 2)
-    num_cells, num_shapes = len(centres), shapes.shape[1]
-    boxes = torch.cat(
-        (centres.expand(num_cells, num_shapes, 2), shapes.expand(num_cells, num_shapes, 2)), dim=-1
-    )
-    return boxes.reshape(-1, 4)
+    boxes = []
+    for level in levels:
+        x = (torch.arange(level.width) + 0.5) * level.step[0]
+        y = (torch.arange(level.height) + 0.5) * level.step[1]
+        centres = torch.stack(torch.meshgrid(x, y, indexing="xy"), dim=-1).reshape(-1, 1, 2)
+        shapes = torch.tensor(level.shapes).clamp(max=1.0).expand(len(centres), -1, 2)
+        boxes.append(torch.cat((centres.expand_as(shapes), shapes), dim=-1).reshape(-1, 4))
+    return torch.cat(boxes) * size
 
 
 def best_overlaps(boxes: Tensor, levels: Sequence[Level]) -> Tensor:

@@ -13,7 +13,7 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
 class Backbone(nn.Module):
-    """A timm network cut into feature maps, with random weights; `train/run/init.py` loads others.
+    """A timm network cut into feature maps, with random weights; `train/init.py` loads others.
     `forward` returns the maps of `strides`, finest first; `channels` are their depths.
     """
 
@@ -22,14 +22,14 @@ class Backbone(nn.Module):
 
         super().__init__()
         if not timm.is_model(name):
-            raise UsageError(f"detector.backbone={name}: no such timm network; {suggest(name, _names())}")
+            hint = suggest(name, timm.list_models())
+            raise UsageError(f"detector.backbone={name}: no such timm network; {hint}")
         try:
             with torch.device("meta"):  # only to ask for its strides
                 strides = timm.create_model(name, features_only=True).feature_info.reduction()
         except (RuntimeError, AttributeError, AssertionError) as error:
-            raise UsageError(
-                f"detector.backbone={name}: has no feature maps to attach heads to: {error}"
-            ) from None
+            problem = f"has no feature maps to attach heads to: {error}"
+            raise UsageError(f"detector.backbone={name}: {problem}") from None
         levels = [i for i, stride in enumerate(strides) if stride >= finest_stride]
         if len(levels) < 2:
             raise UsageError(
@@ -54,9 +54,3 @@ class Backbone(nn.Module):
 
         settings = timm.get_pretrained_cfg(self.name)
         return (settings.mean, settings.std) if settings else (IMAGENET_MEAN, IMAGENET_STD)
-
-
-def _names() -> list[str]:
-    import timm
-
-    return list(timm.list_models())

@@ -75,17 +75,12 @@ class Rows(nn.Module):
         return self.reader.get_submodule("head")
 
     def features(self, images: Tensor) -> Tensor:
-        features: Tensor = self.reader.features(_rows(images))  # type: ignore[operator]
+        features: Tensor = self.reader.features(images.transpose(1, 2).flatten(2))  # type: ignore[operator]
         return features
 
     def forward(self, images: Tensor) -> Tensor:
-        scores: Tensor = self.reader(_rows(images))
+        scores: Tensor = self.reader(images.transpose(1, 2).flatten(2))  # from (B, C, H, W) to (B, H, C * W)
         return scores
-
-
-def _rows(images: Tensor) -> Tensor:
-    """Reshape (B, C, H, W) to (B, H, C * W)."""
-    return images.transpose(1, 2).flatten(2)
 
 
 class TimmBody(nn.Module):
@@ -96,10 +91,8 @@ class TimmBody(nn.Module):
     ) -> None:
         """Build it for images of `shape`: height, width, channels."""
         super().__init__()
-        if name not in timm.list_models():
-            raise UsageError(
-                f"net.backbone={name}: timm has no such model; {suggest(name, timm.list_models())}"
-            )
+        if name not in (known := timm.list_models()):
+            raise UsageError(f"net.backbone={name}: timm has no such model; {suggest(name, known)}")
         with torch.device("meta"):
             _require_fit(_backbone(name, shape, drop_path=drop_path), name, shape)
         self.backbone = _backbone(name, shape, drop_path=drop_path)

@@ -1,4 +1,4 @@
-"""A generator of images and its critic (DCGAN, Radford et al. 2016)."""
+"""A generator of images and its critic (DCGAN, Radford et al. 2016), and their losses."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import itertools
 from typing import Literal
 
 from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
 
 from boxcrew.core.errors import UsageError
 from boxcrew.nets.layers import SingleCellNorm
 from boxcrew.nets.spectral_norm import add_spectral_norm
 
 Norm = Literal["none", "batch", "layer"]
+GanLoss = Literal["standard", "hinge", "wasserstein"]
 
 _COARSEST = {28: 7, 32: 4, 64: 4}  # side of an image -> side of the smallest map; it doubles in between
 
@@ -30,9 +32,10 @@ class GeneratorNet(nn.Module):
         self.activation = nn.ReLU(inplace=True)
         layers: list[nn.Module] = []
         for inputs, outputs in itertools.pairwise(depths):
-            layers += [_doubling(inputs, outputs, bias=False), SingleCellNorm(outputs), nn.ReLU(inplace=True)]
+            doubling = nn.ConvTranspose2d(inputs, outputs, 4, stride=2, padding=1, bias=False)
+            layers += [doubling, SingleCellNorm(outputs), nn.ReLU(inplace=True)]
         self.layers = nn.Sequential(*layers)
-        self.last = _doubling(depths[-1], channels, bias=True)
+        self.last = nn.ConvTranspose2d(depths[-1], channels, 4, stride=2, padding=1)
 
     def forward(self, latent: Tensor) -> Tensor:
         """Map (B, latent), standard normal, to images (B, channels, size, size) in -1..1."""
@@ -56,8 +59,10 @@ class Critic(nn.Module):
         super().__init__()
         depths = (channels, *_depths(size, width))
         layers: list[nn.Module] = []
-        for i, (inputs, outputs) in enumerate(itertools.pairwise(depths)):
-            norms = _norms(norm, outputs) if i > 0 else []  # as in the paper, none on the images
+        for inputs, outputs in itertools.pairwise(depths):
+            norms: list[nn.Module] = []
+            if layers and norm != "none":  # as in the paper, none on the images
+                norms = [SingleCellNorm(outputs) if norm == "batch" else nn.GroupNorm(1, outputs)]
             halving = nn.Conv2d(inputs, outputs, 4, stride=2, padding=1, bias=not norms)
             layers += [halving, *norms, nn.LeakyReLU(0.2)]
         self.layers = nn.Sequential(*layers)
@@ -88,11 +93,21 @@ def _depths(size: int, width: int) -> list[int]:
     return [width << i for i in range(num_halvings)]
 
 
-def _doubling(inputs: int, outputs: int, *, bias: bool) -> nn.ConvTranspose2d:
-    return nn.ConvTranspose2d(inputs, outputs, 4, stride=2, padding=1, bias=bias)
+def critic_loss(kind: GanLoss, real_scores: Tensor, fake_scores: Tensor) -> Tensor:
+    """Return the critic's loss, a sum, from its scores (B,) of real and of generated images.
+
+    standard: Goodfellow et al. 2014, equation 1; hinge: Miyato et al. 2018, equation 16; wasserstein:
+    Arjovsky et al. 2017, equation 3, which needs a bound on the critic's slope, such as a gradient penalty.
+    """
+    if kind == "standard":
+        return F.softplus(-real_scores).sum() + F.softplus(fake_scores).sum()
+    if kind == "hinge":
+        return F.relu(1 - real_scores).sum() + F.relu(1 + fake_scores).sum()
+    return fake_scores.sum() - real_scores.sum()
 
 
-def _norms(norm: Norm, channels: int) -> list[nn.Module]:
-    if norm == "batch":
-        return [SingleCellNorm(channels)]
-    return [nn.GroupNorm(1, channels)] if norm == "layer" else []
+def generator_loss(kind: GanLoss, fake_scores: Tensor) -> Tensor:
+    """Return the generator's loss, a sum, from the critic's scores (B,) of generated images.
+    "standard" is the non-saturating loss of Goodfellow et al. 2014, section 3.
+    """
+    return F.softplus(-fake_scores).sum() if kind == "standard" else -fake_scores.sum()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import torch
@@ -44,47 +43,35 @@ def initialize(module: nn.Module, scheme: Scheme, generator: torch.Generator | N
             layer.weight.normal_(std=std, generator=generator)
             if layer.padding_idx is not None:
                 layer.weight[layer.padding_idx] = 0
-        for matrix in _matrices(layer):
-            _draw(matrix, scheme, generator)
+        for values, fan_in, fan_out in _matrices(layer):
+            if scheme == "he":
+                values.normal_(std=math.sqrt(2 / fan_in), generator=generator)
+            elif scheme == "xavier":
+                bound = math.sqrt(6 / (fan_in + fan_out))
+                values.uniform_(-bound, bound, generator=generator)
+            elif scheme == "orthogonal":
+                nn.init.orthogonal_(values, generator=generator)
+            else:
+                values.normal_(std=_DCGAN_STD, generator=generator)
         _initialize_biases(layer)
-        _update_spectral_norm(layer)
+        if parametrize.is_parametrized(layer, "weight"):  # the spectral norm of the new weight
+            for _ in range(POWER_ITERATIONS):
+                track_weights(layer)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Matrix:
-    """The weights of one group or one gate."""
-
-    values: Tensor  # a view into the layer's parameter
-    fan_in: float  # inputs that an output depends on
-    fan_out: float  # outputs that an input goes into
-
-
-def _draw(matrix: _Matrix, scheme: Scheme, generator: torch.Generator | None) -> None:
-    values = matrix.values
-    if scheme == "he":
-        values.normal_(std=math.sqrt(2 / matrix.fan_in), generator=generator)
-    elif scheme == "xavier":
-        bound = math.sqrt(6 / (matrix.fan_in + matrix.fan_out))
-        values.uniform_(-bound, bound, generator=generator)
-    elif scheme == "orthogonal":
-        nn.init.orthogonal_(values, generator=generator)
-    else:
-        values.normal_(std=_DCGAN_STD, generator=generator)
-
-
-def _matrices(layer: nn.Module) -> Iterator[_Matrix]:
+def _matrices(layer: nn.Module) -> Iterator[tuple[Tensor, float, float]]:
+    """Yield the weights of each group or gate, as views, with fan-in and fan-out."""
     if isinstance(layer, nn.RNNBase):
-        weights = [value for value in layer.parameters(recurse=False) if value.ndim > 1]
-        for weight in weights:
+        for weight in (value for value in layer.parameters(recurse=False) if value.ndim > 1):
             num_gates = max(1, weight.shape[0] // layer.hidden_size)  # a projection has no gates
             for values in weight.chunk(num_gates):
-                yield _Matrix(values=values, fan_in=values.shape[1], fan_out=values.shape[0])
+                yield values, values.shape[1], values.shape[0]
     elif isinstance(layer, nn.Linear):
-        yield _Matrix(values=_stored(layer), fan_in=layer.in_features, fan_out=layer.out_features)
+        yield _stored(layer), layer.in_features, layer.out_features
     elif isinstance(layer, Convolution | Transposed):
-        fan_in, fan_out = _fans(layer)
+        fans = _fans(layer)
         for values in _stored(layer).chunk(layer.groups):
-            yield _Matrix(values=values, fan_in=fan_in, fan_out=fan_out)
+            yield values, *fans
 
 
 def _fans(layer: Convolution | Transposed) -> tuple[float, float]:
@@ -101,12 +88,8 @@ def _fans(layer: Convolution | Transposed) -> tuple[float, float]:
 
 def _stored(layer: nn.Module) -> Tensor:
     """Return the stored weight, also where each use computes another (of spectral norm 1) from it."""
-    if parametrize.is_parametrized(layer, "weight"):
-        lists: nn.ModuleDict = layer.parametrizations  # type: ignore[assignment]
-        original: Tensor = lists["weight"].original  # type: ignore[assignment]
-        return original
-    weight: Tensor = layer.weight  # type: ignore[assignment]
-    return weight
+    is_computed = parametrize.is_parametrized(layer, "weight")
+    return layer.get_parameter("parametrizations.weight.original" if is_computed else "weight")
 
 
 def _initialize_biases(layer: nn.Module) -> None:
@@ -116,12 +99,4 @@ def _initialize_biases(layer: nn.Module) -> None:
         if name.startswith("bias"):
             value.zero_()
         if name.startswith("bias_ih") and isinstance(layer, nn.LSTM):
-            forget = value.chunk(4)[1]  # torch's gates: input, forget, cell, output
-            forget.fill_(1)
-
-
-def _update_spectral_norm(layer: nn.Module) -> None:
-    """Estimate the spectral norm of a weight that has just been drawn anew."""
-    if parametrize.is_parametrized(layer, "weight"):
-        for _ in range(POWER_ITERATIONS):
-            track_weights(layer)
+            value.chunk(4)[1].fill_(1)  # torch's gates: input, forget, cell, output

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from boxcrew.core.torch_tools.batch_norm import batch_norm
+
+Activation = Literal["relu", "leaky_relu", "gelu", "silu", "tanh"]
+
+_ACTIVATIONS: Mapping[Activation, Callable[[], nn.Module]] = {
+    "relu": partial(nn.ReLU, inplace=True),
+    "leaky_relu": partial(nn.LeakyReLU, 0.1, inplace=True),
+    "gelu": nn.GELU,
+    "silu": nn.SiLU,
+    "tanh": nn.Tanh,
+}
+
+
+def activation_layer(name: Activation) -> nn.Module:
+    """Return a new activation layer. It may overwrite its input, which must not be used again."""
+    return _ACTIVATIONS[name]()
 
 
 @contextmanager
@@ -71,23 +88,40 @@ class SingleCellNorm(nn.BatchNorm2d):
         assert self.momentum is not None
         if self.training and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
-        statistics = self.running_mean, self.running_var
-        return batch_norm(
-            features, *statistics, self.weight, self.bias, self.training, self.momentum, self.eps
-        )
+        tensors = self.running_mean, self.running_var, self.weight, self.bias
+        return batch_norm(features, *tensors, self.training, self.momentum, self.eps)
 
 
 def conv_norm(inputs: int, outputs: int, kernel: int, *, stride: int = 1, groups: int = 1) -> nn.Sequential:
     """Return convolution, BatchNorm and ReLU6, padded so that stride 1 keeps the size of the map."""
+    padding = (kernel - 1) // 2
+    convolution = nn.Conv2d(inputs, outputs, kernel, stride, padding, groups=groups, bias=False)
     return nn.Sequential(
-        nn.Conv2d(
-            inputs, outputs, kernel, stride=stride, padding=(kernel - 1) // 2, groups=groups, bias=False
-        ),
-        SingleCellNorm(outputs, eps=0.001, momentum=0.03),
-        nn.ReLU6(inplace=True),
+        convolution, SingleCellNorm(outputs, eps=0.001, momentum=0.03), nn.ReLU6(inplace=True)
     )
 
 
 def separable_head(inputs: int, outputs: int) -> nn.Sequential:
     """Return SSDLite's prediction layer: 3x3 depthwise, 1x1 convolution (MobileNetV2, section 6.2)."""
     return nn.Sequential(conv_norm(inputs, inputs, 3, groups=inputs), nn.Conv2d(inputs, outputs, 1))
+
+
+class TopDown(nn.Module):
+    """A top-down path from coarse to fine maps (FPN, Lin et al. 2017, section 3), by separable convolutions.
+    All maps get `width` channels and keep their size.
+    """
+
+    def __init__(self, channels: Sequence[int], *, width: int) -> None:
+        super().__init__()
+        self.laterals = nn.ModuleList(conv_norm(c, width, 1) for c in channels)
+        self.smooths = nn.ModuleList(
+            nn.Sequential(conv_norm(width, width, 3, groups=width), conv_norm(width, width, 1))
+            for _ in channels
+        )
+
+    def forward(self, maps: Sequence[Tensor]) -> list[Tensor]:
+        sides = [lateral(m) for lateral, m in zip(self.laterals, maps, strict=True)]
+        merged = [sides[-1]]
+        for side in reversed(sides[:-1]):
+            merged.append(side + F.interpolate(merged[-1], size=side.shape[-2:], mode="nearest"))
+        return [smooth(m) for smooth, m in zip(self.smooths, reversed(merged), strict=True)]

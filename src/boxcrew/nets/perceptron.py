@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from boxcrew.nets.activations import Activation, activation_layer
-from boxcrew.nets.layers import SingleCellNorm
+from boxcrew.nets.layers import Activation, SingleCellNorm, activation_layer
 
 
 class Perceptron(nn.Module):

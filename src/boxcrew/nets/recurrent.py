@@ -26,10 +26,9 @@ class Cells:
     dropout: float = 0.0  # between layers, and after the last
 
     def build(self, num_inputs: int) -> nn.LSTM | nn.GRU:
+        kind: type[nn.LSTM | nn.GRU] = nn.LSTM if self.kind == "lstm" else nn.GRU
         between = self.dropout if self.layers > 1 else 0.0
-        if self.kind == "lstm":
-            return nn.LSTM(num_inputs, self.hidden, self.layers, dropout=between, batch_first=True)
-        return nn.GRU(num_inputs, self.hidden, self.layers, dropout=between, batch_first=True)
+        return kind(num_inputs, self.hidden, self.layers, dropout=between, batch_first=True)
 
 
 class SequenceClassifier(nn.Module):
@@ -82,8 +81,7 @@ def lengths_of(tokens: Tensor) -> Tensor:
 
 def _summary(outputs: Tensor, lengths: Tensor) -> Tensor:
     """Map outputs (B, T, H) to (B, 2 * H): the last real step, and the mean of all real steps."""
-    width = outputs.shape[2]
-    last = outputs.gather(1, (lengths - 1)[:, None, None].expand(-1, 1, width)).squeeze(1)
+    last = outputs.gather(1, (lengths - 1)[:, None, None].expand(-1, 1, outputs.shape[2])).squeeze(1)
     is_real = torch.arange(outputs.shape[1], device=outputs.device) < lengths[:, None]
     mean = (outputs * is_real[..., None]).sum(dim=1) / lengths[:, None]
     return torch.cat((last, mean), dim=1)
@@ -91,8 +89,7 @@ def _summary(outputs: Tensor, lengths: Tensor) -> Tensor:
 
 def _reversed(rows: Tensor, lengths: Tensor) -> Tensor:
     """Reverse the real steps of each sequence; padding stays at the end."""
-    num_steps = rows.shape[1]
-    positions = (lengths[:, None] - 1 - torch.arange(num_steps, device=rows.device)) % num_steps
+    positions = (lengths[:, None] - 1 - torch.arange(rows.shape[1], device=rows.device)) % rows.shape[1]
     return rows.gather(1, positions[..., None].expand_as(rows))
 
 

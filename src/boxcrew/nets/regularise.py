@@ -1,4 +1,4 @@
-"""Regularization: stochastic depth, L1, max-norm, and the gradient penalty of critics."""
+"""Regularization: L1, max-norm, and the gradient penalty of critics."""
 
 from __future__ import annotations
 
@@ -10,29 +10,6 @@ import torch.distributed
 from torch import Tensor, nn
 
 from boxcrew.nets.initialization import Convolution, Transposed
-
-_TINY = 1e-12
-
-
-class DropPath(nn.Module):
-    """Stochastic depth (Huang et al. 2016): in training a sample's branch is dropped with probability `p`.
-    The kept branches are scaled up, so that the mean stays the same.
-    """
-
-    def __init__(self, p: float) -> None:
-        super().__init__()
-        assert 0 <= p < 1, p
-        self.p = p
-
-    def forward(self, branch: Tensor) -> Tensor:
-        """Drop the branches (B, …) of some samples."""
-        if self.p == 0 or not self.training:
-            return branch
-        keep = branch.new_empty((len(branch), *[1] * (branch.ndim - 1))).bernoulli_(1 - self.p)
-        return branch * (keep / (1 - self.p))
-
-    def extra_repr(self) -> str:
-        return f"p={self.p}"
 
 
 def l1(parameters: Iterable[Tensor]) -> Tensor:
@@ -98,7 +75,7 @@ def _shorten(weights: Tensor, max_norm: float, *, unit_dims: tuple[int, ...]) ->
     """Limit norms over all dimensions but `unit_dims`, which index the units."""
     incoming = [dim for dim in range(weights.ndim) if dim not in unit_dims]
     norms = torch.linalg.vector_norm(weights, dim=incoming, keepdim=True)
-    weights.mul_((max_norm / norms.clamp(min=_TINY)).clamp(max=1))
+    weights.mul_((max_norm / norms.clamp(min=1e-12)).clamp(max=1))
 
 
 def gradient_penalty(

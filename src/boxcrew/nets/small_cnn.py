@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from timm.layers import DropPath
 from torch import Tensor, nn
 
-from boxcrew.nets.activations import Activation, activation_layer
-from boxcrew.nets.layers import SingleCellNorm
-from boxcrew.nets.regularise import DropPath
+from boxcrew.nets.layers import Activation, SingleCellNorm, activation_layer
 
 LEAST_SIZE = 8  # pixels a side; three stages leave one of them
 _LARGE = 40  # pixels a side from which on the first convolution halves the image
@@ -55,11 +54,9 @@ class SmallCnn(nn.Module):
 
     def features(self, images: Tensor) -> Tensor:
         """Map images (B, channels, H, W) of about unit size to features (B, 4 * width)."""
-        maps = self.convolution(images)
-        maps = self.activation(self.norm(maps))
+        maps = self.activation(self.norm(self.convolution(images)))
         for stage in self.stages:
-            maps = self.pooling(maps)
-            maps = stage(maps)
+            maps = stage(self.pooling(maps))
         means: Tensor = maps.mean(dim=(2, 3))
         return means
 
@@ -82,8 +79,7 @@ class ResidualBlock(nn.Module):
         self.activation = activation_layer(activation)
         self.shortcut = nn.Sequential()
         if inputs != outputs:
-            self.shortcut.append(nn.Conv2d(inputs, outputs, 1, bias=False))
-            self.shortcut.append(SingleCellNorm(outputs))
+            self.shortcut.extend([nn.Conv2d(inputs, outputs, 1, bias=False), SingleCellNorm(outputs)])
 
     def forward(self, maps: Tensor) -> Tensor:
         inner = self.activation(self.first_norm(self.first(maps)))

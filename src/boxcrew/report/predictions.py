@@ -17,7 +17,7 @@ from boxcrew.core.files import write_json
 from boxcrew.core.types import Detections, Floats, Image, Ints
 from boxcrew.data.images.drawing import draw_boxes
 from boxcrew.data.images.reading import write_image
-from boxcrew.tasks.example_drawing import enlarged
+from boxcrew.tasks.drawing import enlarged
 from boxcrew.tasks.gan import contact_sheet
 
 

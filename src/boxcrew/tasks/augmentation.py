@@ -57,21 +57,15 @@ class AugmentConfig(Config):
 
     def require_for(self, kind: InputKind) -> None:
         """Raise `UsageError` for all settings that would do nothing to this kind of data."""
-        idle = [name for name, kinds in _KINDS_OF.items() if kind not in kinds and self._is_set(name)]
+        default = AugmentConfig()
+        changed = [name for name in _KINDS_OF if getattr(self, name) != getattr(default, name)]
+        idle = [name for name in changed if kind not in _KINDS_OF[name]]
         if idle:
             kinds = dict.fromkeys(supported for name in idle for supported in _KINDS_OF[name])
             nouns = " and ".join(_NOUNS[supported] for supported in kinds)
             settings = " ".join(f"{self.key(name)}={getattr(self, name)}" for name in idle)
-            defaults = " ".join(f"{self.key(name)}={_text(self._default(name))}" for name in idle)
-            raise UsageError(f"{settings}: for {nouns}; the data holds {_NOUNS[kind]}", advice=defaults)
-
-    def _is_set(self, name: str) -> bool:
-        return bool(getattr(self, name) != self._default(name))
-
-    @classmethod
-    def _default(cls, name: str) -> float | str:
-        default: float | str = cls.model_fields[name].default
-        return default
+            advice = " ".join(f"{self.key(name)}={getattr(default, name) or 0}" for name in idle)
+            raise UsageError(f"{settings}: for {nouns}; the data holds {_NOUNS[kind]}", advice=advice)
 
     def augmentation(self, kind: InputKind, unknown: int = 0) -> Augmentation:
         """Return the changes to training examples. `unknown`: the token of unknown characters."""
@@ -86,24 +80,17 @@ class AugmentConfig(Config):
         return Augmentation(augment=change, mix=self._mix() if kind != "tokens" else None)
 
     def _mix(self) -> Mix | None:
+        by_mixup, by_cutmix = partial(mixup, alpha=self.mixup), partial(cutmix, alpha=self.cutmix)
         if self.mixup and self.cutmix:
-            return partial(_either, mixup_alpha=self.mixup, cutmix_alpha=self.cutmix)
+            return partial(_either, first=by_mixup, second=by_cutmix)
         if self.mixup:
-            return partial(mixup, alpha=self.mixup)
-        return partial(cutmix, alpha=self.cutmix) if self.cutmix else None
+            return by_mixup
+        return by_cutmix if self.cutmix else None
 
 
-def _text(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:g}"
-
-
-def _either(
-    inputs: Tensor, labels: Tensor, *, rng: np.random.Generator, mixup_alpha: float, cutmix_alpha: float
-) -> Mixed:
-    """Mix a step's samples either by mixup or by cutmix, with equal probability."""
-    if rng.random() < 0.5:
-        return mixup(inputs, labels, alpha=mixup_alpha, rng=rng)
-    return cutmix(inputs, labels, alpha=cutmix_alpha, rng=rng)
+def _either(inputs: Tensor, labels: Tensor, *, rng: np.random.Generator, first: Mix, second: Mix) -> Mixed:
+    """Mix a step's samples in one of two ways, with equal probability."""
+    return (first if rng.random() < 0.5 else second)(inputs, labels, rng=rng)
 
 
 def _change_pictures(

@@ -25,20 +25,18 @@ def encode_sample(sample: object, facts: ExampleFacts) -> Array:
     """Return the input of the network: for RGB pixels (H, W, 3), a row (values by column name) or a text,
     whichever it was trained on.
     """
-    encoded: Array
     if isinstance(sample, np.ndarray) and facts.kind == "pictures":
-        encoded = resize_to(sample, facts.image_shape)
-    elif isinstance(sample, Mapping) and facts.kind == "numbers":
+        return resize_to(sample, facts.image_shape)
+    if isinstance(sample, Mapping) and facts.kind == "numbers":
         absent = [column["name"] for column in facts.encoding["columns"] if column["name"] not in sample]
         if absent:
             raise DataError(f"the row has no {', '.join(map(repr, absent))}, which training used")
-        encoded = encode_rows(facts.encoding, [sample])[0]
-    elif isinstance(sample, str) and facts.kind == "tokens":
-        encoded = encode_text(facts.encoding, sample)
-    else:
-        wanted = {"pictures": "images", "numbers": "rows (values by column name)", "tokens": "texts"}
-        raise UsageError(f"this classifier takes {wanted[facts.kind]}, not {type(sample).__name__}")
-    return encoded
+        row: Array = encode_rows(facts.encoding, [sample])[0]
+        return row
+    if isinstance(sample, str) and facts.kind == "tokens":
+        return encode_text(facts.encoding, sample)
+    wanted = {"pictures": "images", "numbers": "rows (values by column name)", "tokens": "texts"}
+    raise UsageError(f"this classifier takes {wanted[facts.kind]}, not {type(sample).__name__}")
 
 
 def read_samples(path: Path, facts: ExampleFacts, warn: Callable[[str], None]) -> Iterator[NamedSample]:

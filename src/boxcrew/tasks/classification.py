@@ -16,7 +16,7 @@ from typing_extensions import TypeVar
 
 from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch, Losses
-from boxcrew.data.examples.example_set import Examples, InputKind
+from boxcrew.data.examples.example_set import InputKind
 from boxcrew.data.loading.example_samples import Augmentation, eval_example_batches
 from boxcrew.evaluate.advice import (
     ADD_EXAMPLES,
@@ -31,12 +31,13 @@ from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.evaluate.label_noise import label_noise
 from boxcrew.nets.class_losses import Summed, cross_entropy, focal_loss, mixed_loss
 from boxcrew.nets.classifier import ClassifierNet
+from boxcrew.nets.network import Network
 from boxcrew.nets.regularise import l1, limit_norms_
 from boxcrew.tasks.augmentation import AugmentConfig
 from boxcrew.tasks.base import TASKS, Task
 from boxcrew.tasks.data import EvalOptions, ImageSheets, OpenOptions, ScoreTable, ToDevice
+from boxcrew.tasks.drawing import draw_examples
 from boxcrew.tasks.example_data import ExampleConfig, ExampleData
-from boxcrew.tasks.example_drawing import draw_examples
 from boxcrew.tasks.facts import ExampleFacts
 from boxcrew.tasks.net_configs import CnnConfig, NetConfig, net_chosen
 from boxcrew.tasks.quick_training import BATCH, out_of_fold
@@ -75,16 +76,12 @@ class ClassesConfig(ExampleConfig):
     augment: AugmentConfig = AugmentConfig()
 
     @model_validator(mode="after")
-    def _balances_once(self) -> Self:
+    def _is_consistent(self) -> Self:
         if self.class_weights and self.balanced:
             raise UsageError(
                 "task.class_weights=true with task.balanced=true: rare classes would count twice",
                 advice="set only one of them",
             )
-        return self
-
-    @model_validator(mode="after")
-    def _has_one_loss(self) -> Self:
         if self.focal and self.smoothing:
             raise UsageError(
                 f"task.smoothing={self.smoothing:g} with task.focal={self.focal:g}: "
@@ -129,14 +126,25 @@ class ClassificationConfig(ClassesConfig):
     net: Annotated[SerializeAsAny[NetConfig], net_chosen("cnn")] = CnnConfig()
 
 
-class ClassificationTask(Task):
+class RegularizedTask(Task):
+    """A task with the max-norm limit of its settings."""
+
     network_name = "net"
 
-    def __init__(self, net: ClassifierNet, config: ClassesConfig, counts: Tensor) -> None:
-        """Build the task; `counts` (C,) are the training examples of each class."""
+    def __init__(self, net: Network, config: ClassesConfig) -> None:
         super().__init__()
         self.net = net
         self._config = config
+
+    def constrain(self) -> None:
+        if self._config.max_norm is not None:
+            limit_norms_(self.net, self._config.max_norm)
+
+
+class ClassificationTask(RegularizedTask):
+    def __init__(self, net: ClassifierNet, config: ClassesConfig, counts: Tensor) -> None:
+        """Build the task; `counts` (C,) are the training examples of each class."""
+        super().__init__(net, config)
         weights = counts.sum() / counts.clamp(min=1) / len(counts) if config.class_weights else None
         self.register_buffer("class_weights", weights, persistent=False)
 
@@ -147,7 +155,7 @@ class ClassificationTask(Task):
             total, weight = mixed_loss(lambda labels, share: self._loss(scores, labels, share), batch.targets)
         else:
             total, weight = self._loss(scores, batch.targets["labels"])
-        terms = {"class": total, **self._config.penalty(self.net.body, weight)}
+        terms = {"class": total, **self._config.penalty(self.net, weight)}
         return Losses(terms=terms, weight=weight.detach())
 
     def _loss(self, scores: Tensor, labels: Tensor, shares: Tensor | None = None) -> Summed:
@@ -155,10 +163,6 @@ class ClassificationTask(Task):
         if self._config.focal:
             return focal_loss(scores, labels, shares, gamma=self._config.focal, class_weights=weights)
         return cross_entropy(scores, labels, shares, smoothing=self._config.smoothing, class_weights=weights)
-
-    def constrain(self) -> None:
-        if self._config.max_norm is not None:
-            limit_norms_(self.net.body, self._config.max_norm)
 
 
 ClassesConfigT = TypeVar("ClassesConfigT", bound=ClassesConfig, default=Any)
@@ -184,10 +188,8 @@ class ClassData(ExampleData[ClassesConfigT], Generic[ClassesConfigT]):
 
     @property
     def facts(self) -> ExampleFacts:
-        facts = super().facts
-        if facts.counts is not None:
-            return facts
-        return replace(facts, counts=tuple(self.class_counts().values()))
+        counts = self.known.counts or tuple(self.class_counts().values())
+        return replace(self.known, counts=counts)
 
     @property
     def metrics(self) -> Mapping[str, bool]:
@@ -204,17 +206,12 @@ class ClassData(ExampleData[ClassesConfigT], Generic[ClassesConfigT]):
         return self.config.augment.augmentation(self.examples.kind, self.examples.encoding.get("unknown", 0))
 
     def evaluate(self, task: Task, move: ToDevice, options: EvalOptions) -> Evaluation:
-        return self._evaluate(self.val, task, move, options)
-
-    def _evaluate(
-        self, examples: Examples, task: Task, move: ToDevice, options: EvalOptions
-    ) -> ClassificationEvaluation:
         begun, network_seconds = time.monotonic(), 0.0
         probabilities: list[Tensor] = []
         labels: list[Tensor] = []
         skipped: tuple[str, ...] = ()
         first: Tensor | None = None
-        for batch in eval_example_batches(examples, batch=options.batch, workers=options.workers):
+        for batch in eval_example_batches(self.val, batch=options.batch, workers=options.workers):
             started = time.perf_counter()
             with torch.inference_mode():
                 probabilities.append(task.network(move(batch.inputs)).float().softmax(dim=1).cpu())
@@ -254,17 +251,16 @@ class ClassData(ExampleData[ClassesConfigT], Generic[ClassesConfigT]):
         self, task: Task, move: ToDevice, options: EvalOptions, last: ClassificationEvaluation
     ) -> tuple[Advice, ...]:
         """Check for overfitting (on equally many training examples), missed rare classes and wrong labels."""
-        trained = self._evaluate(self.train.subset(len(self.val)), task, move, options).report.numbers
-        validated = last.report.numbers
+        some = replace(self, val=self.train.subset(len(self.val)))
+        trained, validated = some.evaluate(task, move, options).numbers, last.numbers
         overfitting = generalization_gap(
-            train_loss=trained["loss"],
-            val_loss=validated["loss"],
+            train_loss=trained["val_loss"],
+            val_loss=validated["val_loss"],
             train_accuracy=trained["accuracy"],
             val_accuracy=validated["accuracy"],
         )
-        rare = rare_class_missed(
-            list(self.class_counts().values()), last.report.classes, remedy=self.config.balance
-        )
+        counts = list(self.class_counts().values())
+        rare = rare_class_missed(counts, last.report.classes, remedy=self.config.balance)
         wrong_labels = contradicted_labels(
             last.probabilities,
             last.labels,
@@ -276,10 +272,8 @@ class ClassData(ExampleData[ClassesConfigT], Generic[ClassesConfigT]):
     def draw_batch(self, batch: Batch, num: int) -> ImageSheets:
         if self.examples.kind != "pictures":
             return {}
-        shown = draw_examples(
-            batch.inputs[:num], batch.targets["labels"][:num].numpy(), self.examples.classes
-        )
-        return {"train/after_augmentation": shown}
+        labels = batch.targets["labels"][:num].numpy()
+        return {"train/after_augmentation": draw_examples(batch.inputs[:num], labels, self.examples.classes)}
 
     def draw_predictions(self, evaluation: ClassificationEvaluation, num: int) -> ImageSheets:
         if self.examples.kind != "pictures":

@@ -204,12 +204,7 @@ class TaskData(TrainData, EvalData[EvaluationT], DataSummary, Generic[ConfigT, F
         return cls.config_class.predicts or ("classes" if facts.classes else "text")
 
     @classmethod
-    def predictor(
-        cls,
-        config: ConfigT,
-        task: Task,  # noqa: ARG003
-        move: ToDevice,  # noqa: ARG003
-    ) -> Predictor:
+    def predictor(cls, config: ConfigT, task: Task, move: ToDevice) -> Predictor:  # noqa: ARG003
         """Return what finds boxes by a task's network; `UsageError` if it predicts something else.
         `move` brings inputs to the device of the network.
         """
@@ -250,14 +245,12 @@ class TaskData(TrainData, EvalData[EvaluationT], DataSummary, Generic[ConfigT, F
         """Return what is likely to spoil the training of a new task, and what to do about it."""
         counts = self.class_counts()
         num_parameters = sum(parameter.numel() for parameter in task.parameters())
+        has_backbone = task.network.backbone_prefix() is not None
         return (
             *missing_data(self.problems, self.num_train),
             *imbalance(list(counts.values()), list(counts), remedy=self.config.balance),
             *too_complex(
-                num_parameters,
-                self.num_examples,
-                from_scratch=from_scratch,
-                has_backbone=task.network.backbone_prefix() is not None,
+                num_parameters, self.num_examples, from_scratch=from_scratch, has_backbone=has_backbone
             ),
         )
 

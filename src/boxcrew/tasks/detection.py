@@ -51,7 +51,7 @@ from boxcrew.tasks.data import (
     TaskData,
     ToDevice,
 )
-from boxcrew.tasks.detection_drawing import draw_batch, draw_predictions
+from boxcrew.tasks.drawing import draw_batch, draw_predictions
 from boxcrew.tasks.facts import DataFacts
 
 METRICS = (

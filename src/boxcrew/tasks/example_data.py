@@ -97,12 +97,9 @@ class ExampleData(TaskData[ExampleConfigT, ExampleFacts, EvaluationT], Generic[E
     def _require_classes(cls, opened: ExampleSet) -> None:
         """Raise `DataError` if there are classes, but too few of them."""
         if 0 < len(opened.classes) < cls.least_classes:
-            advice = "at least two classes are needed"
-            first = first_problem(opened.problems)
-            raise DataError(
-                f"{opened.root}: has only one class to train on: {opened.classes[0]!r}",
-                advice=f"{advice}; {first}" if first else advice,
-            )
+            problem = f"{opened.root}: has only one class to train on: {opened.classes[0]!r}"
+            advice, first = "at least two classes are needed", first_problem(opened.problems)
+            raise DataError(problem, advice=f"{advice}; {first}" if first else advice)
 
     @property
     def facts(self) -> ExampleFacts:
@@ -119,8 +116,7 @@ class ExampleData(TaskData[ExampleConfigT, ExampleFacts, EvaluationT], Generic[E
     def headline(self) -> str:
         counts = ", ".join(f"{name} {len(split)}" for name, split in self.examples.splits.items())
         noun = {"pictures": "pictures", "numbers": "rows", "tokens": "texts"}[self.examples.kind]
-        shape = " x ".join(map(str, self.examples.shape))
-        num = len(self.examples.classes)
+        shape, num = " x ".join(map(str, self.examples.shape)), len(self.examples.classes)
         classes = f", {num} class{'' if num == 1 else 'es'}" if num else ""
         return f"({self.examples.format}): {counts} {noun} of {shape}{classes}"
 
@@ -135,9 +131,8 @@ class ExampleData(TaskData[ExampleConfigT, ExampleFacts, EvaluationT], Generic[E
         digest = hashlib.blake2b(np.ascontiguousarray(self.train.labels).tobytes(), digest_size=16)
         for index in range(0, len(self.train), max(1, len(self.train) // 64)):
             digest.update(self.train.key(index).encode(errors="surrogateescape"))
-        digest.update(
-            np.ascontiguousarray(self.train.fetch(range(min(64, len(self.train)))).inputs).tobytes()
-        )
+        first = self.train.fetch(range(min(64, len(self.train)))).inputs
+        digest.update(np.ascontiguousarray(first).tobytes())
         return digest.hexdigest()
 
     def describe(self, task: Task) -> str:
@@ -149,10 +144,8 @@ class ExampleData(TaskData[ExampleConfigT, ExampleFacts, EvaluationT], Generic[E
         return np.zeros((num, *self.examples.shape), dtype=_DTYPES[self.examples.kind])
 
     def largest_batch(self, num_samples: int) -> Batch:
-        labels = torch.zeros(num_samples, dtype=torch.int64)
-        return Batch(
-            inputs=as_tensor(self._zeros(num_samples)), targets={"labels": labels}, keys=("",) * num_samples
-        )
+        inputs, labels = as_tensor(self._zeros(num_samples)), torch.zeros(num_samples, dtype=torch.int64)
+        return Batch(inputs=inputs, targets={"labels": labels}, keys=("",) * num_samples)
 
     def with_cache(self, num_bytes: int) -> Self:
         train = self.train.with_cache(num_bytes)
@@ -204,21 +197,28 @@ def _example_options(
 
 
 def _data_facts(opened: ExampleSet) -> ExampleFacts:
-    """Return what the data decides about a network."""
+    """Return what the data decides about a network. For images that includes the mean and the standard
+    deviation of each channel, of pixels 0..1, for the network to normalize by.
+    """
     facts = ExampleFacts(
         classes=opened.classes, kind=opened.kind, shape=opened.shape, encoding=dict(opened.encoding)
     )
-    return _with_colors(facts, opened.split("train")) if opened.kind == "pictures" else facts
+    if opened.kind != "pictures":
+        return facts
+    examples = opened.split("train")
+    images = examples.fetch(range(0, len(examples), -(-len(examples) // _MEASURED))).inputs
+    pixels = images.reshape(-1, images.shape[-1]).astype(np.float64) / 255
+    deviation = np.maximum(pixels.std(axis=0), 0.05)  # images may be of one color
+    mean, std = (tuple(values.round(6).tolist()) for values in (pixels.mean(axis=0), deviation))
+    return replace(facts, mean=mean, std=std)
 
 
 def _require_like(opened: ExampleSet, facts: ExampleFacts) -> None:
     """Raise `DataError` if a network cannot read the data at all."""
     have, expected = _noun(opened.kind, opened.classes), _noun(facts.kind, facts.classes)
     if have != expected:
-        raise DataError(
-            f"{opened.root}: holds {have}, but the network was trained on {expected}",
-            advice=f"use {expected}",
-        )
+        problem = f"{opened.root}: holds {have}, but the network was trained on {expected}"
+        raise DataError(problem, advice=f"use {expected}")
     if opened.shape != facts.shape:
         have, expected = (" x ".join(map(str, shape)) for shape in (opened.shape, facts.shape))
         raise DataError(
@@ -232,16 +232,6 @@ def _noun(kind: InputKind, classes: Sequence[str]) -> str:
     if kind != "tokens":
         return kind
     return "texts of classes" if classes else "running text"
-
-
-def _with_colors(facts: ExampleFacts, examples: Examples) -> ExampleFacts:
-    """Add mean and standard deviation of each channel, of pixels 0..1, for the network to normalize by."""
-    indices = range(0, len(examples), -(-len(examples) // _MEASURED))
-    images = examples.fetch(indices).inputs
-    pixels = images.reshape(-1, images.shape[-1]).astype(np.float64) / 255
-    deviation = np.maximum(pixels.std(axis=0), 0.05)  # images may be of one color
-    mean, std = (tuple(values.round(6).tolist()) for values in (pixels.mean(axis=0), deviation))
-    return replace(facts, mean=mean, std=std)
 
 
 def known_only(opened: ExampleSet, classes: tuple[str, ...]) -> ExampleSet:

@@ -42,7 +42,11 @@ def feature_network(examples: Examples, facts: ExampleFacts) -> FeatureExtractor
     """
     key = _key(examples, facts)
     if key not in _known:
-        net = _network(facts)
+        size, _, channels = facts.shape
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            body = SmallCnn(channels, size, max(2, len(facts.classes)), Stages(width=WIDTH))
+        net = ClassifierNet(body, facts.classes, facts.normalization())
         folder = cache_folder("features")
         file = None if folder is None else folder / f"{key}.safetensors"
         if not _load(net, file):
@@ -55,28 +59,17 @@ def feature_network(examples: Examples, facts: ExampleFacts) -> FeatureExtractor
 
 def _key(examples: Examples, facts: ExampleFacts) -> str:
     digest = hashlib.blake2b(np.ascontiguousarray(examples.labels).tobytes(), digest_size=16)
-    known = facts.to_json()
-    digest.update(
-        repr((VERSION, STEPS, WIDTH, known["shape"], known["mean"], known["std"], torch.__version__)).encode()
-    )
+    known = (facts.to_json()[name] for name in ("shape", "mean", "std"))
+    digest.update(repr((VERSION, STEPS, WIDTH, *known, torch.__version__)).encode())
     digest.update(np.ascontiguousarray(examples.fetch(range(min(16, len(examples)))).inputs).tobytes())
     return digest.hexdigest()
 
 
-def _network(facts: ExampleFacts) -> ClassifierNet:
-    size, _, channels = facts.shape
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        body = SmallCnn(channels, size, max(2, len(facts.classes)), Stages(width=WIDTH))
-    return ClassifierNet(body, facts.classes, facts.normalization())
-
-
 def _load(net: ClassifierNet, file: Path | None) -> bool:
-    if file is None or not file.is_file():
-        return False
-    with suppress(BoxcrewError, RuntimeError):
-        net.load_state_dict(read_weights(file).state)
-        return True
+    with suppress(BoxcrewError, RuntimeError):  # it is missing or damaged
+        if file is not None:
+            net.load_state_dict(read_weights(file).state)
+            return True
     return False
 
 

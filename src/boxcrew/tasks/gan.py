@@ -23,16 +23,15 @@ from boxcrew.data.loading.example_samples import Augmentation, eval_example_batc
 from boxcrew.data.transforms.draws import draws
 from boxcrew.evaluate.evaluation import Evaluation, diverged
 from boxcrew.evaluate.frechet import Moments, frechet_distance
-from boxcrew.nets.dcgan import Critic, GeneratorNet, Norm
-from boxcrew.nets.gan_losses import GanLoss, critic_loss, generator_loss
+from boxcrew.nets.dcgan import Critic, GanLoss, GeneratorNet, Norm, critic_loss, generator_loss
 from boxcrew.nets.initialization import Scheme, initialize
 from boxcrew.nets.network import Network
 from boxcrew.nets.regularise import gradient_penalty
 from boxcrew.tasks.augmentation import AugmentConfig
 from boxcrew.tasks.base import TASKS, Task
 from boxcrew.tasks.data import EvalOptions, ImageSheets, ScoreTable, ToDevice
+from boxcrew.tasks.drawing import enlarged
 from boxcrew.tasks.example_data import ExampleConfig, ExampleData
-from boxcrew.tasks.example_drawing import enlarged
 from boxcrew.tasks.facts import ExampleFacts
 from boxcrew.tasks.frechet_features import feature_network
 
@@ -70,34 +69,22 @@ class GanConfig(ExampleConfig):
     augment: AugmentConfig = AugmentConfig()
 
     @model_validator(mode="after")
-    def _penalty_without_batch_norm(self) -> Self:
+    def _is_consistent(self) -> Self:
         if self.penalty and self.norm == "batch":
             raise UsageError(
                 f"task.norm=batch with task.penalty={self.penalty:g}: the penalty is for each image alone",
                 advice="task.norm=layer or none, or task.penalty=0",
             )
-        return self
-
-    @model_validator(mode="after")
-    def _critic_is_bounded(self) -> Self:
-        """Raise `UsageError` if nothing bounds the critic: the wasserstein loss grows with its weights."""
+        # The wasserstein loss grows with the critic's weights.
         if self.loss == "wasserstein" and not self.penalty and not self.spectral_norm:
-            raise UsageError(
-                "task.loss=wasserstein with task.penalty=0 and task.spectral_norm=false: "
-                "nothing bounds the critic",
-                advice="task.penalty=10 (WGAN-GP) or task.spectral_norm=true",
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _mixes_no_images(self) -> Self:
+            unbounded = "task.loss=wasserstein with task.penalty=0 and task.spectral_norm=false"
+            advice = "task.penalty=10 (WGAN-GP) or task.spectral_norm=true"
+            raise UsageError(f"{unbounded}: nothing bounds the critic", advice=advice)
         self.augment.require_for("pictures")
         for name in ("mixup", "cutmix"):
             if getattr(self.augment, name):
-                raise UsageError(
-                    f"augment.{name}: for classifiers only; a gan would learn to generate mixtures",
-                    advice=f"augment.{name}=0",
-                )
+                problem = "for classifiers only; a gan would learn to generate mixtures"
+                raise UsageError(f"augment.{name}: {problem}", advice=f"augment.{name}=0")
         return self
 
     @property
@@ -197,11 +184,8 @@ class GanEvaluation(Evaluation):
         return f"Fréchet distance {self.frechet:.2f}, {self.count} images"
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "numbers": dict(self.numbers),
-            "classes": [],
-            "milliseconds": {"generator": self.milliseconds},
-        }
+        times = {"generator": self.milliseconds}
+        return {"numbers": dict(self.numbers), "classes": [], "milliseconds": times}
 
 
 @TASKS.register("gan")
@@ -239,10 +223,10 @@ class GanData(ExampleData[GanConfig, GanEvaluation]):
         return Augmentation(augment=augment.augment, extra=partial(_with_noise, latent=self.config.latent))
 
     def describe(self, task: Task) -> str:
-        counts = {
-            name: sum(p.numel() for p in net.parameters()) for name, net in task.network.named_children()
-        }
-        listed = ", ".join(f"{name} {count / 1e6:.2f} M" for name, count in counts.items())
+        listed = ", ".join(
+            f"{name} {sum(p.numel() for p in net.parameters()) / 1e6:.2f} M"
+            for name, net in task.network.named_children()
+        )
         return f"network: {self.config.title}: parameters: {listed}"
 
     def class_counts(self) -> Mapping[str, int]:
@@ -258,12 +242,10 @@ class GanData(ExampleData[GanConfig, GanEvaluation]):
         skipped: tuple[str, ...] = ()
         sheet: list[Tensor] = []
         generator_seconds, count = 0.0, 0
-        for batch in eval_example_batches(
-            self.val.subset(NUM_COMPARED), batch=options.batch, workers=options.workers
-        ):
-            noise = normal(
-                0, 0, np.arange(count, count + len(batch.inputs)), self.config.latent, stream=_NOISE
-            )
+        compared = self.val.subset(NUM_COMPARED)
+        for batch in eval_example_batches(compared, batch=options.batch, workers=options.workers):
+            indices = np.arange(count, count + len(batch.inputs))
+            noise = normal(0, 0, indices, self.config.latent, stream=_NOISE)
             started = time.perf_counter()
             with torch.inference_mode():
                 fake = to_pixels(task.network(move(torch.from_numpy(noise))))
@@ -290,9 +272,8 @@ class GanData(ExampleData[GanConfig, GanEvaluation]):
 
     @classmethod
     def scores(cls, report: Mapping[str, Any]) -> ScoreTable:
-        return ScoreTable(
-            columns=("", "Fréchet distance"), rows=(("made", f"{report['numbers']['frechet']:.2f}"),)
-        )
+        distance = f"{report['numbers']['frechet']:.2f}"
+        return ScoreTable(columns=("", "Fréchet distance"), rows=(("made", distance),))
 
 
 def to_pixels(images: Tensor) -> Tensor:

@@ -13,9 +13,9 @@ from boxcrew.core.config import ChosenBy, Config, commas
 from boxcrew.core.errors import UsageError
 from boxcrew.core.registry import suggest
 from boxcrew.data.examples.alphabet import num_tokens
-from boxcrew.nets.activations import Activation
 from boxcrew.nets.classifier import ClassifierNet, Rows, TimmBody
 from boxcrew.nets.initialization import Scheme, initialize
+from boxcrew.nets.layers import Activation
 from boxcrew.nets.perceptron import Perceptron
 from boxcrew.nets.recurrent import Cells, SequenceClassifier
 from boxcrew.nets.small_cnn import LEAST_SIZE, SmallCnn, Stages
@@ -109,13 +109,8 @@ class TimmConfig(NetConfig):
 
     def body(self, facts: ExampleFacts) -> nn.Module:
         _refuse(self.name, facts, "tokens", "numbers")
-        return TimmBody(
-            self.backbone,
-            len(facts.classes),
-            shape=facts.image_shape,
-            dropout=self.dropout,
-            drop_path=self.drop_path,
-        )
+        dropped = {"dropout": self.dropout, "drop_path": self.drop_path}
+        return TimmBody(self.backbone, len(facts.classes), shape=facts.image_shape, **dropped)
 
 
 class RnnConfig(NetConfig):
@@ -140,20 +135,15 @@ class RnnConfig(NetConfig):
 
     def body(self, facts: ExampleFacts) -> nn.Module:
         _refuse(self.name, facts, "numbers")
-        num_classes = len(facts.classes)
-        if facts.kind == "tokens":
-            return SequenceClassifier(
-                self.embedding,
-                num_classes,
-                self.recurrent_layers(),
-                alphabet=num_tokens(facts.encoding),
-                bidirectional=self.bidirectional,
-            )
-        _, width, channels = facts.shape
+        is_text = facts.kind == "tokens"
         reader = SequenceClassifier(
-            width * channels, num_classes, self.recurrent_layers(), bidirectional=self.bidirectional
+            self.embedding if is_text else math.prod(facts.shape[1:]),
+            len(facts.classes),
+            self.recurrent_layers(),
+            alphabet=num_tokens(facts.encoding) if is_text else None,
+            bidirectional=self.bidirectional,
         )
-        return Rows(reader)
+        return reader if is_text else Rows(reader)
 
 
 def _refuse(name: str, facts: ExampleFacts, *kinds: str) -> None:

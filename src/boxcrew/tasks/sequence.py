@@ -24,9 +24,8 @@ from boxcrew.nets.class_losses import cross_entropy
 from boxcrew.nets.initialization import initialize
 from boxcrew.nets.network import Network
 from boxcrew.nets.recurrent import LanguageModel
-from boxcrew.nets.regularise import limit_norms_
 from boxcrew.tasks.base import TASKS, Task
-from boxcrew.tasks.classification import ClassData, ClassesConfig
+from boxcrew.tasks.classification import ClassData, ClassesConfig, RegularizedTask
 from boxcrew.tasks.data import EvalOptions, OpenOptions, ScoreTable, ToDevice
 from boxcrew.tasks.facts import ExampleFacts
 from boxcrew.tasks.net_configs import NetConfig, RnnConfig, net_chosen
@@ -75,31 +74,18 @@ class LanguageNetwork(Network):
         return decode_tokens(self.meaning, tokens[0].cpu().numpy())
 
 
-class LanguageTask(Task):
+class LanguageTask(RegularizedTask):
     """A language model with the cross-entropy of each next character."""
 
-    network_name = "net"
-
-    def __init__(self, net: LanguageNetwork, config: SequenceConfig) -> None:
-        super().__init__()
-        self.net = net
-        self._config = config
-
     def forward(self, batch: Batch, phase: str = "train") -> Losses:
-        """Predict for inputs (B, T + 1) each token from those before it.
-
-        If augmentation hid some, the target `unchanged` has the original tokens, which are still predicted.
+        """Predict for inputs (B, T + 1) each token from those before it. If augmentation hid some, the target
+        `unchanged` has the original tokens, which are still predicted.
         """
         assert phase in self.phases
         scores = self.net(batch.inputs[:, :-1])
         true = batch.targets.get("unchanged", batch.inputs)
         total, weight = cross_entropy(scores, true[:, 1:], smoothing=self._config.smoothing)
-        terms = {"character": total, **self._config.penalty(self.net.model, weight)}
-        return Losses(terms=terms, weight=weight)
-
-    def constrain(self) -> None:
-        if self._config.max_norm is not None:
-            limit_norms_(self.net, self._config.max_norm)
+        return Losses(terms={"character": total, **self._config.penalty(self.net, weight)}, weight=weight)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -148,8 +134,12 @@ class SequenceData(ClassData[SequenceConfig]):
     @classmethod
     def open(cls, config: SequenceConfig, options: OpenOptions, facts: ExampleFacts | None = None) -> Self:
         opened = super().open(config, options, facts)
-        if opened.is_text:
-            _refuse_classes(config)
+        for name in ("focal", "class_weights", "balanced", "check_labels") if opened.is_text else ():
+            if getattr(config, name):
+                raise UsageError(
+                    f"task.{name}: this is running text, which has no classes",
+                    advice="leave it out, or use one file of texts for each class",
+                )
         return opened
 
     @property
@@ -183,9 +173,8 @@ class SequenceData(ClassData[SequenceConfig]):
                 "net.bidirectional=true: a network that continues text must not read it from its end",
                 advice="net.bidirectional=false",
             )
-        model = LanguageModel(
-            num_tokens(facts.encoding), net.recurrent_layers(), embedding=net.embedding, tied=net.tied
-        )
+        num, cells = num_tokens(facts.encoding), net.recurrent_layers()
+        model = LanguageModel(num, cells, embedding=net.embedding, tied=net.tied)
         initialize(model, net.fill)
         return LanguageTask(LanguageNetwork(model, facts.encoding), config)
 
@@ -213,11 +202,7 @@ class SequenceData(ClassData[SequenceConfig]):
         )
 
     def advice_after(
-        self,
-        task: Task,
-        move: ToDevice,
-        options: EvalOptions,
-        last: ClassificationEvaluation | LanguageEvaluation,
+        self, task: Task, move: ToDevice, options: EvalOptions, last: Evaluation
     ) -> tuple[Advice, ...]:
         if isinstance(last, ClassificationEvaluation):
             return super().advice_after(task, move, options, last)
@@ -232,13 +217,3 @@ class SequenceData(ClassData[SequenceConfig]):
         numbers = report["numbers"]
         values = (f"{numbers[name]:.3f}" for name in TEXT_METRICS)
         return ScoreTable(columns=("text", *TEXT_METRICS), rows=(("all", *values),))
-
-
-def _refuse_classes(config: SequenceConfig) -> None:
-    """Raise `UsageError` for settings about classes, which running text does not have."""
-    for name in ("focal", "class_weights", "balanced", "check_labels"):
-        if getattr(config, name):
-            raise UsageError(
-                f"task.{name}: this is running text, which has no classes",
-                advice="leave it out, or use one file of texts for each class",
-            )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from boxcrew.core.errors import DataError
 from boxcrew.data.detection.source import SPLITS
 from boxcrew.data.examples.example_set import (
     EXAMPLE_FORMATS,
@@ -16,6 +16,7 @@ from boxcrew.data.examples.example_set import (
     ExampleSet,
     open_examples,
 )
+from boxcrew.testing.sources import check_refused
 
 _TYPES = {"pictures": np.uint8, "numbers": np.float32, "tokens": np.int64}
 
@@ -58,10 +59,8 @@ def _check_split(opened: ExampleSet, examples: Examples) -> None:
 def check_opens_the_same(path: str | Path, options: ExampleOptions) -> None:
     """Check that opening twice gives the same samples in the same order."""
     first, second = (open_examples(path, options) for _ in range(2))
-    assert first.classes == second.classes
-    assert first.shape == second.shape
-    assert first.encoding == second.encoding
-    assert first.problems == second.problems
+    for name in ("classes", "shape", "encoding", "problems"):
+        assert getattr(first, name) == getattr(second, name), name
     assert list(first.splits) == list(second.splits)
     for split, examples in first.splits.items():
         again = second.splits[split]
@@ -72,23 +71,6 @@ def check_opens_the_same(path: str | Path, options: ExampleOptions) -> None:
 
 
 def check_refuses(name: str, folder: Path) -> None:
-    """Check that a format detects no missing path, empty folder or foreign file, and that opening one anyway
-    is a `DataError` that names the path.
-    """
-    empty, foreign = folder / "empty", folder / "letter.doc"
-    empty.mkdir()
-    foreign.write_bytes(b"Dear Sir or Madam\n")
-    for path in (folder / "absent", empty, foreign):
-        assert not (path.exists() and EXAMPLE_FORMATS.get(name).detect(path)), path
-        error = _refusal(name, path)
-        assert error is not None, f"{name} opened {path}"
-        assert str(path) in error.message
-        assert error.advice
-
-
-def _refusal(name: str, path: Path) -> DataError | None:
-    try:
-        open_examples(path, ExampleOptions(), format=name)
-    except DataError as error:
-        return error
-    return None
+    """Check that a format refuses what is not of it."""
+    opened = partial(open_examples, options=ExampleOptions(), format=name)
+    check_refused(folder, EXAMPLE_FORMATS.get(name).detect, opened)

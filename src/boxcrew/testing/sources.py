@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
@@ -116,28 +117,27 @@ def check_writes_and_reads(
 
 
 def check_refuses(name: str, folder: Path) -> None:
-    """Check that a missing path, an empty folder and a foreign file are not detected as the format.
+    """Check that a format refuses what is not of it."""
+    check_refused(folder, SOURCES.get(name).detect, SOURCES.get(name).open)
 
-    Opening them anyway must raise a `DataError` that names the path.
+
+def check_refused(folder: Path, detect: Callable[[Path], bool], open: Callable[[Path], object]) -> None:
+    """Check that a format detects no missing path, empty folder or foreign file, and that opening one anyway
+    is a `DataError` that names the path.
     """
     empty, foreign = folder / "empty", folder / "letter.doc"
     empty.mkdir()
     foreign.write_bytes(b"Dear Sir or Madam\n")
-    source = SOURCES.get(name)
     for path in (folder / "absent", empty, foreign):
-        assert not (path.exists() and source.detect(path)), path
-        error = _refusal(source, path)
-        assert error is not None, f"{name} opened {path}"
-        assert str(path) in error.message
-        assert error.advice
-
-
-def _refusal(source: type[Source], path: Path) -> DataError | None:
-    try:
-        source.open(path)
-    except DataError as error:
-        return error
-    return None
+        assert not (path.exists() and detect(path)), path
+        refusal = None
+        try:
+            open(path)
+        except DataError as error:
+            refusal = error
+        assert refusal is not None, f"{path} was opened"
+        assert str(path) in refusal.message
+        assert refusal.advice
 
 
 def check_opens_the_same(path: Path, *, seed: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 
@@ -48,17 +49,16 @@ def check_build(task_data: TaskData) -> Task:
 
 def check_stream(task_data: TrainData) -> Batch:
     """Check that a step's samples do not depend on start, workers and shares; return the first batch."""
-    loader = task_data.loader(LoaderOptions(batch=BATCH, seed=5))
+    options = LoaderOptions(batch=BATCH, seed=5)
+    loader = task_data.loader(options)
     steps = list(loader.batches(num_steps=3))
     _require_same(next(loader.batches(2)), steps[2])
-    _require_same(
-        next(task_data.loader(LoaderOptions(batch=BATCH, seed=5, workers=Workers(num=2))).batches(1)),
-        steps[1],
-    )
+    by_workers = task_data.loader(replace(options, workers=Workers(num=2)))
+    _require_same(next(by_workers.batches(1)), steps[1])
     for positions in ([0, 2], [1, 3, 4, 5]):
-        share = next(task_data.loader(LoaderOptions(batch=BATCH, seed=5, positions=positions)).batches(1))
+        share = next(task_data.loader(replace(options, positions=positions)).batches(1))
         _require_same(share, steps[1].select(positions))
-    another_seed = next(task_data.loader(LoaderOptions(batch=BATCH, seed=6)).batches())
+    another_seed = next(task_data.loader(replace(options, seed=6)).batches())
     assert another_seed.keys != steps[0].keys
     draws = [draw for batch in (*steps, another_seed) for draw in batch.draws.tolist()]
     assert len(set(draws)) == len(draws), "two samples share a draw"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, SerializeAsAny, field_validator, model_validator
+from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
 from boxcrew.core.config import ChosenBy, Config, Names, Tree, merge, put
 from boxcrew.core.errors import UsageError
@@ -23,15 +23,20 @@ from boxcrew.train.loop.optim import OptimConfig
 from boxcrew.train.loop.schedule import RunLimits, ScheduleConfig
 
 DEFAULT_TASK = "detection"
+_TASK_CHOICE = ChosenBy(setting="name", default=DEFAULT_TASK, lookup=task_config_class, options=TASKS.names)
+_INIT_CHOICE = ChosenBy(
+    setting="kind", default="scratch", lookup=init_config_class, options=lambda: InitConfig.kinds
+)
 
 
 def _duration(value: object) -> object:
-    if not isinstance(value, str):
-        return value
     try:
-        return parse_duration(value)
+        return parse_duration(value) if isinstance(value, str) else value
     except UsageError as error:  # pydantic adds the setting's name to a ValueError
         raise ValueError(f"not a duration above zero ({error.advice or 'such as 90s'})") from None
+
+
+Duration = Annotated[float, BeforeValidator(_duration), Field(gt=0)]
 
 
 class SaverConfig(Config):
@@ -45,7 +50,7 @@ class SaverConfig(Config):
     """Epochs between checkpoints."""
     every_steps: int | None = Field(default=None, ge=1)
     """Steps between checkpoints."""
-    every_seconds: Annotated[float, BeforeValidator(_duration), Field(gt=0)] | None = None
+    every_seconds: Duration | None = None
     """Time between checkpoints, such as 10m or 2h."""
     keep: int = Field(default=2, ge=1)
     """Number of checkpoints to keep, the newest."""
@@ -86,10 +91,9 @@ class SummariesConfig(Config):
 class RunConfig(Config):
     """The complete settings of one run. `out` is its directory; by default a new one under `runs/`."""
 
-    task: Annotated[
-        SerializeAsAny[TaskConfig],
-        ChosenBy(setting="name", default=DEFAULT_TASK, lookup=task_config_class, options=TASKS.names),
-    ] = Field(default_factory=lambda: task_config_class(DEFAULT_TASK).of({}))
+    task: Annotated[SerializeAsAny[TaskConfig], _TASK_CHOICE] = Field(
+        default_factory=lambda: task_config_class(DEFAULT_TASK).of({})
+    )
     data: DataConfig = Field(default_factory=lambda settings: DataConfig(path=settings["task"].default_data))
     out: Path | None = None
     """Run directory; none makes a new one under runs/."""
@@ -97,12 +101,7 @@ class RunConfig(Config):
     """Name of the run directory under runs/."""
     seed: int = Field(default=0, ge=0)
     """Seed of everything random."""
-    init: Annotated[
-        SerializeAsAny[InitConfig],
-        ChosenBy(
-            setting="kind", default="scratch", lookup=init_config_class, options=lambda: InitConfig.kinds
-        ),
-    ] = Scratch()
+    init: Annotated[SerializeAsAny[InitConfig], _INIT_CHOICE] = Scratch()
     trainable: Names = ("*",)
     """Patterns of the parameter names that learn from the start."""
     unfreeze: dict[float, Names] = Field(default_factory=dict)
@@ -111,7 +110,7 @@ class RunConfig(Config):
     """Length of the run in steps."""
     epochs: float | None = Field(default=None, gt=0)
     """Length of the run in epochs."""
-    time: Annotated[float, BeforeValidator(_duration), Field(gt=0)] | None = None
+    time: Duration | None = None
     """Length of the run as a time, such as 90s, 15m or 2h."""
     batch: int = Field(default=16, ge=1)
     """Samples of a step, over all devices."""
@@ -132,28 +131,16 @@ class RunConfig(Config):
     guard: GuardConfig = GuardConfig()
     deploy: DeployConfig = DeployConfig()
 
-    @field_validator("unfreeze")
-    @classmethod
-    def _are_fractions(cls, value: dict[float, tuple[str, ...]]) -> dict[float, tuple[str, ...]]:
-        for fraction in value:
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        for fraction in self.unfreeze:
             if not 0 < fraction < 1:
                 raise UsageError(f"unfreeze: {fraction}: not a fraction of the run between 0 and 1")
-        return value
-
-    @model_validator(mode="after")
-    def _has_an_end(self) -> Self:
         if self.steps is None and self.epochs is None and self.time is None:
             raise UsageError("the run has no end", advice="set steps=, epochs= or time=")
-        return self
-
-    @model_validator(mode="after")
-    def _has_known_metric(self) -> Self:
-        known = list(self.task.metrics)
-        if self.evaluation.metric not in {"auto", *known}:
-            raise UsageError(
-                f"evaluation.metric={self.evaluation.metric}: not measured; "
-                f"{suggest(self.evaluation.metric, known)}"
-            )
+        metric, known = self.evaluation.metric, list(self.task.metrics)
+        if metric not in {"auto", *known}:
+            raise UsageError(f"evaluation.metric={metric}: not measured; {suggest(metric, known)}")
         return self
 
     @property

@@ -54,9 +54,8 @@ class InitReport:
             characters = [counted(len(self.kept_characters), "character")] if self.kept_characters else []
             kept = ", ".join([*self.kept_classes, *characters]) or "none"
             texts.append(f"{len(self.remade)} adapted to the new data (kept: {kept})")
-        texts.append(f"{len(self.left_out)} not used")
-        texts.append(f"{len(self.missing)} not in the file (random start)")
-        return ", ".join(texts)
+        rest = f"{len(self.left_out)} not used, {len(self.missing)} not in the file (random start)"
+        return ", ".join([*texts, rest])
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -126,7 +125,7 @@ class Pretrained(InitConfig):
                 f"the backbone, which has {len(wanted)}",
                 advice=f"its first is {_describe(state)}; the backbone's is {_describe(wanted)}",
             )
-        _load(network, {prefix + name: value for name, value in fitted.items()})
+        network.load_state_dict({prefix + name: value for name, value in fitted.items()}, strict=False)
         if normalize is not None:
             usual_mean, usual_std = network.expected_normalization()
             statistics = (self.mean or weights.mean or usual_mean, self.std or weights.std or usual_std)
@@ -143,16 +142,14 @@ class Pretrained(InitConfig):
 
     def _weights(self, *, features_only: bool) -> Weights:
         if self.weights == "efficientnet_lite0":
-            return packaged_weights(self.weights)
+            return packaged_weights()
         if Path(self.weights).suffix in {".pth", ".pt", ".safetensors", ".bin"}:
             return read_weights(Path(self.weights))
         return timm_weights(self.weights, features_only=features_only)
 
 
 class Resume(InitConfig):
-    """The full state of another run, continued in a new directory. (In its own directory a run is resumed
-    without this.)
-    """
+    """The full state of another run, continued in a new directory; in its own a run is resumed without."""
 
     kind: Literal["resume"] = "resume"
     run: Path
@@ -179,20 +176,20 @@ class Finetune(InitConfig):
         excluded = matching(state, self.exclude, "init.exclude")
         offered = {name: value for name, value in state.items() if name not in excluded}
         facts = (weights.meta or {}).get("facts", {})
-        old_classes = tuple(facts.get("classes", network.classes))
-        tokens = remake_token_rows(network, offered, facts.get("meaning", network.meaning))
-        rows = remake_class_rows(network, offered, old_classes) | tokens
+        old_classes, meaning = tuple(facts.get("classes", network.classes)), facts.get("meaning", {})
+        tokens = _token_rows(network, offered, meaning)
+        # Shared rows (the background's) and those of classes known by name are kept.
+        rows = _remade(network, offered, network.class_tensors(), old_classes, network.classes) | tokens
         wanted = _floats(network)
-        same = {
-            n: t for n, t in offered.items() if n in wanted and t.shape == wanted[n].shape and n not in rows
-        }
+        common = offered.keys() & wanted.keys() - rows.keys()
+        same = {n: t for n, t in offered.items() if n in common and t.shape == wanted[n].shape}
         if not same:
             raise ModelError(
                 f"{weights.source}: none of its tensors fits this network",
                 advice=f"its first is {_describe(state)}; the network's is {_describe(wanted)}",
             )
         used = same | rows
-        _load(network, used)
+        network.load_state_dict(used, strict=False)
         return InitReport(
             kind=self.kind,
             source=weights.source,
@@ -202,7 +199,7 @@ class Finetune(InitConfig):
             left_out=tuple(n for n, t in state.items() if n not in used and t.is_floating_point()),
             missing=tuple(name for name in wanted if name not in used),
             kept_classes=tuple(name for name in network.classes if name in old_classes) if rows else (),
-            kept_characters=_common(network.meaning["alphabet"], facts["meaning"]["alphabet"])
+            kept_characters="".join(c for c in network.meaning["alphabet"] if c in meaning["alphabet"])
             if tokens
             else "",
         )
@@ -236,67 +233,45 @@ def matching(names: Sequence[str] | State, patterns: Sequence[str], setting: str
     return matched
 
 
-def remake_class_rows(network: Network, offered: State, old_classes: tuple[str, ...]) -> State:
-    """Return the class heads for this network's classes. Shared rows (the background's) and those of classes
-    known by name come from `offered`, the others keep their random start. Empty if the classes are the same.
-    """
-    return _remade(network, offered, network.class_tensors(), old_classes, network.classes)
-
-
-def remake_token_rows(network: Network, offered: State, old_meaning: Mapping[str, Any]) -> State:
-    """Return the tensors with a row for each character, with the rows of known characters from `offered`."""
-    tensors = dict.fromkeys(network.token_tensors(), ClassRows())
-    if not tensors or "alphabet" not in old_meaning:
-        return {}
-    return _remade(network, offered, tensors, _token_names(old_meaning), _token_names(network.meaning))
-
-
 RowNames = tuple[str | int, ...]
 """The names of rows; numbers are those of rows that every data set has."""
 
 
-def _common(ours: str, theirs: str) -> str:
-    return "".join(character for character in ours if character in theirs)
-
-
-def _token_names(meaning: Mapping[str, Any]) -> RowNames:
-    return (*range(meaning["unknown"] + 1), *meaning["alphabet"])
+def _token_rows(network: Network, offered: State, old_meaning: Mapping[str, Any]) -> State:
+    """Return the tensors with a row for each character, with the rows of known characters from `offered`."""
+    if not network.token_tensors() or "alphabet" not in old_meaning:
+        return {}
+    meanings = (old_meaning, network.meaning)
+    old, new = ((*range(meaning["unknown"] + 1), *meaning["alphabet"]) for meaning in meanings)
+    return _remade(network, offered, dict.fromkeys(network.token_tensors(), ClassRows()), old, new)
 
 
 def _remade(
     network: Network, offered: State, tensors: Mapping[str, ClassRows], old: RowNames, new: RowNames
 ) -> State:
-    """Return the tensors with the rows of all names that are both in `old` and in `new`."""
+    """Return the tensors with the rows of all names that are both in `old` and in `new` from `offered`; the
+    others keep their random start. Empty if the names are the same.
+    """
     if old == new:
         return {}
     state = network.state_dict()
     remade: State = {}
     for name, rows in tensors.items():
-        if name not in offered or len(offered[name]) != rows.count(len(old)):
-            continue
-        if offered[name].shape[1:] != state[name].shape[1:]:
+        expected = (rows.count(len(old)), *state[name].shape[1:])
+        if name not in offered or offered[name].shape != expected:
             continue
         old_rows = {row_name: row for row, row_name in enumerate((*range(rows.shared), *old))}
         new_rows = {row_name: row for row, row_name in enumerate((*range(rows.shared), *new))}
         kept = [row_name for row_name in new_rows if row_name in old_rows]
-        source = offered[name].reshape(rows.blocks, len(old_rows), -1)
+        source = offered[name].reshape(rows.blocks, len(old_rows), -1).to(state[name].dtype)
         target = state[name].clone().reshape(rows.blocks, len(new_rows), -1)
-        target[:, [new_rows[row] for row in kept]] = source[:, [old_rows[row] for row in kept]].to(
-            target.dtype
-        )
+        target[:, [new_rows[row] for row in kept]] = source[:, [old_rows[row] for row in kept]]
         remade[name] = target.reshape(state[name].shape)
     return remade
 
 
 def _floats(network: Network) -> dict[str, Tensor]:
     return {name: t for name, t in network.state_dict().items() if torch.is_floating_point(t)}
-
-
-def _load(network: Network, tensors: State) -> None:
-    state = network.state_dict()
-    with torch.no_grad():
-        for name, value in tensors.items():
-            state[name].copy_(value)
 
 
 def _describe(tensors: dict[str, Tensor]) -> str:

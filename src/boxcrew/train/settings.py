@@ -44,10 +44,7 @@ class Setting:
 
 
 def list_settings() -> list[Setting]:
-    """List every setting of a run, those of all tasks, detectors and networks included.
-
-    What is the same for several choices is listed once, with all of them.
-    """
+    """List every setting of a run, of all tasks and networks; what several choices share is listed once."""
     choices: dict[Setting, list[str]] = {}
     for setting, choice in _walk(RunConfig, prefix="", choice=""):
         choices.setdefault(setting, []).extend([choice] if choice else [])
@@ -64,18 +61,15 @@ def _walk(
         chosen = next((part for part in field.metadata if isinstance(part, ChosenBy)), None)
         if chosen is not None:
             yield from _walk_options(key, chosen, choice)
-        elif (group := _group_of(field)) is not None:
-            yield from _walk(group, prefix=f"{key}.", choice=choice)
+        elif (
+            not field.description
+            and isinstance(field.annotation, type)
+            and issubclass(field.annotation, Config)
+        ):
+            yield from _walk(field.annotation, prefix=f"{key}.", choice=choice)
         elif name != without:
             type_text, default = _type_text(field.annotation, field.metadata), _default_text(field)
             yield Setting(key=key, type=type_text, default=default, text=field.description or ""), choice
-
-
-def _group_of(field: FieldInfo) -> type[Config] | None:
-    """Return the class of a group of settings; None for a setting, which has a documentation of its own."""
-    kind: object = field.annotation
-    is_group = field.description is None and isinstance(kind, type) and issubclass(kind, Config)
-    return kind if is_group and isinstance(kind, type) else None
 
 
 def _walk_options(key: str, chosen: ChosenBy, choice: str) -> Iterator[tuple[Setting, str]]:
@@ -89,9 +83,8 @@ def _walk_options(key: str, chosen: ChosenBy, choice: str) -> Iterator[tuple[Set
     )
     yield Setting(key=key, type=", ".join(options), default=chosen.default, text=text), choice
     for option in options:
-        yield from _walk(
-            chosen.lookup(option), prefix=f"{key}.", choice=f"{key}={option}", without=chosen.setting
-        )
+        kind, choice = chosen.lookup(option), f"{key}={option}"
+        yield from _walk(kind, prefix=f"{key}.", choice=choice, without=chosen.setting)
 
 
 def _default_text(field: FieldInfo) -> str:
@@ -106,17 +99,13 @@ def _default_text(field: FieldInfo) -> str:
 
 
 def _value_text(value: object) -> str:
-    if value is None:
+    if value is None or value in ((), {}):
         return "none"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
-        return ",".join(map(str, value)) or "none"
-    if isinstance(value, dict):
-        return str(value) if value else "none"
-    if isinstance(value, Config):
-        return str(next(iter(value.tree().values())))
-    return str(value)
+        return ",".join(map(str, value))
+    return str(next(iter(value.tree().values())) if isinstance(value, Config) else value)
 
 
 def _type_text(annotation: Any, metadata: list[Any]) -> str:
@@ -130,15 +119,13 @@ def _type_text(annotation: Any, metadata: list[Any]) -> str:
         return f"{_type_text(arguments[0], [])} list"
     if origin in {Literal, dict}:
         return ", ".join(map(str, arguments)) if origin is Literal else "map"
-    limits = _limits_text(metadata) if annotation in {int, float} else ""
-    return _WORDS.get(annotation, "text") + limits
-
-
-def _limits_text(metadata: list[Any]) -> str:
+    word = _WORDS.get(annotation, "text")
+    if annotation not in {int, float}:
+        return word
     signs = {Ge: "≥ {0.ge}", Gt: "> {0.gt}", Le: "≤ {0.le}", Lt: "< {0.lt}"}
     flat = [part for item in metadata for part in (item.metadata if isinstance(item, FieldInfo) else [item])]
-    limits = [signs[type(part)].format(part) for part in flat if type(part) in signs]
-    return f" {', '.join(limits)}" if limits else ""
+    limits = ", ".join(signs[type(part)].format(part) for part in flat if type(part) in signs)
+    return f"{word} {limits}".rstrip()
 
 
 def settings_page() -> str:
@@ -154,10 +141,7 @@ def settings_page() -> str:
         groups.setdefault(_group_title(setting), []).append(setting)
     for title, settings in groups.items():
         lines += ["", f"## {title}", "", "| setting | type | default | |", "|---|---|---|---|"]
-        lines += [
-            f"| `{setting.key}` | {setting.type} | `{setting.default}` | {setting.text} |"
-            for setting in settings
-        ]
+        lines += [f"| `{s.key}` | {s.type} | `{s.default}` | {s.text} |" for s in settings]
     return "\n".join(lines) + "\n"
 
 

@@ -35,10 +35,9 @@ def fake_copy(value: Copied, *, device: str = "cuda") -> Copied:
         tensors: list[Tensor] = [*value.parameters(), *value.buffers()]
     else:
         tensors = tensors_in(vars(value))
-    return copy.deepcopy(value, {id(tensor): _fake(tensor, device) for tensor in tensors})
-
-
-def _fake(tensor: Tensor, device: str) -> Tensor:
-    empty = torch.empty(tensor.shape, dtype=tensor.dtype, device=device)
-    is_parameter = isinstance(tensor, nn.Parameter)
-    return nn.Parameter(empty, requires_grad=tensor.requires_grad) if is_parameter else empty
+    fakes: dict[int, Tensor] = {}
+    for tensor in tensors:
+        fake = torch.empty(tensor.shape, dtype=tensor.dtype, device=device)
+        is_parameter = isinstance(tensor, nn.Parameter)
+        fakes[id(tensor)] = nn.Parameter(fake, requires_grad=tensor.requires_grad) if is_parameter else fake
+    return copy.deepcopy(value, fakes)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import torch
@@ -40,16 +42,12 @@ def recomputing(module: nn.Module, *, draws_alone: bool = True) -> Iterator[None
     """
     with ExitStack() as undo:
         for unit, forward in dict(_Search(module, draws_alone=draws_alone).forwards()).items():
-            undo.callback(_restore_forward, unit, vars(unit).get("forward"))
+            if "forward" in vars(unit):
+                undo.callback(vars(unit).__setitem__, "forward", vars(unit)["forward"])
+            else:  # it has that of its class
+                undo.callback(vars(unit).pop, "forward")
             vars(unit)["forward"] = forward
         yield
-
-
-def _restore_forward(module: nn.Module, forward: Forward | None) -> None:
-    """Restore a module's own `forward`; None is that of its class."""
-    del vars(module)["forward"]
-    if forward is not None:
-        vars(module)["forward"] = forward
 
 
 class _Search:
@@ -79,14 +77,14 @@ class _Search:
             if _is_row(module):
                 yield from self._of_row(module)
             elif self._is_block(module):
-                yield module, _Unit(module.forward, [module], draws_alone=self._draws_alone)
+                yield module, _Unit(module.forward, [module], self._draws_alone)
             else:
                 yield from self._below(module.children())
 
     def _of_row(self, row: nn.Module) -> Iterator[tuple[nn.Module, Forward]]:
         stages = list(self._stages(row.children()))
         if any(isinstance(stage, _Unit) for stage in stages):
-            yield row, _Row(stages)
+            yield row, _row(stages)
         yield from self._below(stage for stage in stages if isinstance(stage, nn.Module))
 
     def _is_block(self, module: nn.Module) -> bool:
@@ -114,7 +112,7 @@ class _Search:
 
     def _unit_of(self, run: list[nn.Module]) -> Iterator[Forward]:
         if len(run) > 1 and _can_be_unit(run):
-            yield _Unit(_Row(run), run, draws_alone=self._draws_alone)
+            yield _Unit(_row(run), run, self._draws_alone)
         else:
             yield from run
 
@@ -149,32 +147,28 @@ def _parameters(modules: Iterable[nn.Module]) -> Iterator[nn.Parameter]:
     return (p for module in _all_modules(modules) for p in module._parameters.values() if p is not None)
 
 
-class _Row:
-    def __init__(self, stages: Sequence[Forward]) -> None:
-        self._stages = stages
+def _row(stages: Sequence[Forward]) -> Forward:
+    def forward(input: Any) -> Any:  # named as torch's
+        return reduce(lambda output, stage: stage(output), stages, input)
 
-    def __call__(self, input: Any) -> Any:  # named as torch's
-        output = input
-        for stage in self._stages:
-            output = stage(output)
-        return output
+    return forward
 
 
+@dataclass(frozen=True, eq=False)
 class _Unit:
     """A function that is computed twice: `run`, which uses these modules."""
 
-    def __init__(self, run: Forward, modules: Sequence[nn.Module], *, draws_alone: bool) -> None:
-        self._run = run
-        self._modules = modules
-        self._draws_alone = draws_alone
+    run: Forward
+    modules: Sequence[nn.Module]
+    draws_alone: bool
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, shape = tree_flatten((args, kwargs))
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-        learns = any(value.requires_grad for value in (*tensors, *_parameters(self._modules)))
+        learns = any(value.requires_grad for value in (*tensors, *_parameters(self.modules)))
         if not torch.is_grad_enabled() or not learns:
-            return self._run(*args, **kwargs)
-        start = _Start(self._modules, {tensor.device for tensor in tensors})
+            return self.run(*args, **kwargs)
+        start = _Start(self.modules, {tensor.device for tensor in tensors})
         result = checkpoint(
             self._run_flat,
             shape,
@@ -183,7 +177,7 @@ class _Unit:
             preserve_rng_state=False,
             context_fn=lambda: (nullcontext(), start),
         )
-        if CPU in start.drawn() and not self._draws_alone:
+        if CPU in start.drawn() and not self.draws_alone:
             raise BoxcrewError(
                 "clones of one process share one source of random numbers (dropout), so none can draw "
                 "the same numbers again",
@@ -193,7 +187,7 @@ class _Unit:
 
     def _run_flat(self, shape: TreeSpec, *leaves: Any) -> Any:
         args, kwargs = tree_unflatten(leaves, shape)
-        return self._run(*args, **kwargs)
+        return self.run(*args, **kwargs)
 
 
 class _Start:
@@ -246,9 +240,8 @@ def _has_generator(device: torch.device) -> bool:
 
 
 def _state(device: torch.device) -> Tensor:
-    if device == CPU:
-        return torch.get_rng_state()
-    state: Tensor = torch.get_device_module(device).get_rng_state(device)
+    state = torch.get_rng_state() if device == CPU else torch.get_device_module(device).get_rng_state(device)
+    assert isinstance(state, Tensor)
     return state
 
 

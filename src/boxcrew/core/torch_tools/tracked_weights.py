@@ -23,12 +23,8 @@ class TrackedParametrization(nn.Module, ABC):
         """Move the buffers towards the facts about the weight as it is now, in place."""
 
 
-def _identity(weight: Tensor) -> Tensor:
-    return weight
-
-
 @torch.no_grad()
-def track_weights(module: nn.Module, gather: Callable[[Tensor], Tensor] = _identity) -> None:
+def track_weights(module: nn.Module, gather: Callable[[Tensor], Tensor] = lambda weight: weight) -> None:
     """Update all tracked parametrizations inside. `gather` returns the full weight of one that is sharded."""
     for weight in module.modules():
         if isinstance(weight, ParametrizationList):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -42,19 +42,12 @@ class CostTracker(OperatorMode):
         self._existing = {storage_key(tensor.untyped_storage()) for tensor in existing}
         self._alive: dict[int, weakref.ref[torch.UntypedStorage]] = {}
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Iterable[type],
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         self.operations += count_operations(func, args, result)
         written = tensors_in(result)
         if not func.is_view:
-            read = tensors_in(args)
-            self.traffic += sum(tensor.nbytes for tensor in (*read, *written))
+            self.traffic += _size([*tensors_in(args), *written])
         for tensor in written:
             self._track(tensor.untyped_storage())
         self.live_after.append(self.live)
@@ -89,9 +82,7 @@ def workload_of(
     """
     bare, sizes = copy.deepcopy(task).to("meta"), (SMALL_BATCH, LARGE_BATCH)
     small, large = (_trace_step(bare, make_batch(num)) for num in sizes)
-    recomputed = None
-    if recompute:
-        recomputed = _pass(*(_trace_step(bare, make_batch(num), recomputing(bare)) for num in sizes))
+    again = [_trace_step(bare, make_batch(num), recomputing(bare)) for num in sizes] if recompute else None
     return Workload(
         parameters=_size(task.parameters()),
         gradients=_size(p for p in task.parameters() if p.requires_grad),
@@ -102,7 +93,7 @@ def workload_of(
         batch=Line(fixed=0, each=_size(_tensors(make_batch(1)))),
         whole=_pass(small, large),
         evaluated=_peak(*(_trace_inference(bare, make_batch(num)) for num in sizes)),
-        recomputed=recomputed,
+        recomputed=_pass(*again) if again else None,
         forward_operations=small.forward_operations // SMALL_BATCH,
         least_samples=_least_samples(bare, make_batch),
         depthwise=has_depthwise(task),
@@ -129,8 +120,10 @@ def _trace_step(bare: Task, batch: Batch, mode: AbstractContextManager[None] | N
     tracker = _tracker(bare, batch)
     activations = 0
     forward = operations = traffic = 0.0
+    phases = [phase for step in range(bare.cycle) for phase in bare.phases_of(step)]
     with mode or nullcontext(), tracker:
-        for phase, frequency in _phase_frequencies(bare).items():
+        for phase in bare.phases:
+            frequency = phases.count(phase) / bare.cycle
             tracker.operations = tracker.traffic = 0
             with learning_in(bare, phase):
                 losses: Losses = bare(batch, phase)
@@ -148,12 +141,6 @@ def _trace_step(bare: Task, batch: Batch, mode: AbstractContextManager[None] | N
         operations=round(operations),
         traffic=round(traffic),
     )
-
-
-def _phase_frequencies(task: Task) -> dict[str, float]:
-    """Return for each phase the share of steps that have it."""
-    steps = [task.phases_of(step) for step in range(task.cycle)]
-    return {phase: sum(phase in step for step in steps) / len(steps) for phase in task.phases}
 
 
 def _trace_inference(bare: Task, batch: Batch) -> Sequence[int]:
@@ -187,13 +174,9 @@ def _peak(small: Sequence[int], large: Sequence[int]) -> Peak:
             advice="make forward and losses run the same operators for any number of samples: "
             "no Python loop over them",
         )
-    steepest: dict[int, int] = {}
-    for small_bytes, large_bytes in zip(small, large, strict=True):
-        line = _line(small_bytes, large_bytes)
-        steepest[line.each] = max(line.fixed, steepest.get(line.each, line.fixed))
+    lines = {_line(*live) for live in zip(small, large, strict=True)}
     highest: list[Line] = []
-    for each in sorted(steepest, reverse=True):
-        line = Line(fixed=steepest[each], each=each)
+    for line in sorted(lines, key=lambda line: (line.each, line.fixed), reverse=True):
         if all(line.at(1) > steeper.at(1) for steeper in highest):
             highest.append(line)
     return Peak(moments=tuple(highest))

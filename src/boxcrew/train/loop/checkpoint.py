@@ -18,7 +18,7 @@ from torch import Tensor
 from boxcrew.core.errors import ModelError
 from boxcrew.core.files import flush
 from boxcrew.deploy.processes.collectives import ReplicaGroup
-from boxcrew.nets.tensor_file import write_tensors
+from boxcrew.nets.weights import write_tensors
 
 FORMAT = 1
 _TENSORS, _STATE, _COMMIT = "tensors.safetensors", "state.json", "COMMIT"
@@ -34,7 +34,7 @@ class Checkpoint:
 
     def num_bytes(self) -> int:
         """Return the size of its tensors, which is that of its files but for some kilobytes."""
-        return sum(tensor.numel() * tensor.element_size() for tensor in self.tensors.values())
+        return sum(tensor.nbytes for tensor in self.tensors.values())
 
     def tensors_by_owner(self) -> dict[str, dict[str, Tensor]]:
         """Return the tensors of the task, the optimizer and each hook, by their own names."""
@@ -56,29 +56,23 @@ class Checkpoint:
 
 def broadcast_checkpoint(checkpoint: Checkpoint | None, group: ReplicaGroup) -> Checkpoint:
     """Return the chief's checkpoint on all replicas. The others pass None and need not have its files."""
-    header = group.broadcast_json(_header(checkpoint) if checkpoint is not None else None)
+    own: dict[str, Any] | None = None
     if checkpoint is not None:
         tensors = {name: tensor.contiguous() for name, tensor in checkpoint.tensors.items()}
-    else:
-        dtypes = header["tensors"].items()
-        tensors = {name: torch.empty(shape, dtype=getattr(torch, dtype)) for name, (dtype, shape) in dtypes}
+        types = {n: (str(t.dtype).removeprefix("torch."), list(t.shape)) for n, t in tensors.items()}
+        own = {"step": checkpoint.step, "state": dict(checkpoint.state), "tensors": types}
+    header = group.broadcast_json(own)
+    if checkpoint is None:
+        types = header["tensors"]
+        tensors = {n: torch.empty(shape, dtype=getattr(torch, t)) for n, (t, shape) in types.items()}
     # As bytes, because not every dtype can be broadcast; sorted, so that all replicas have the same order.
     group.broadcast([tensors[name].view(-1).view(torch.uint8) for name in sorted(tensors)])
     return Checkpoint(step=header["step"], tensors=tensors, state=header["state"])
 
 
-def _header(checkpoint: Checkpoint) -> dict[str, Any]:
-    dtypes = {n: (str(t.dtype).removeprefix("torch."), list(t.shape)) for n, t in checkpoint.tensors.items()}
-    return {"step": checkpoint.step, "state": dict(checkpoint.state), "tensors": dtypes}
-
-
-def checkpoint_folder(folder: Path, step: int) -> Path:
-    return folder / f"{step:08d}"
-
-
 def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
     """Write `folder/<step>`. If that fails or is cut off, no reader will ever choose what is there."""
-    path = checkpoint_folder(folder, checkpoint.step)
+    path = folder / f"{checkpoint.step:08d}"
     temporary = folder / f".{path.name}.{os.getpid()}"
     for leftover in folder.glob(".[0-9]*.[0-9]*"):  # of processes that were killed while writing
         shutil.rmtree(leftover, ignore_errors=True)
@@ -87,9 +81,8 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
         sums = {_TENSORS: write_tensors(temporary / _TENSORS, checkpoint.tensors)}
         (temporary / _STATE).write_text(json.dumps({"step": checkpoint.step, **checkpoint.state}))
         sums[_STATE] = checksum(temporary / _STATE)
-        for name in sums:
-            flush(temporary / name)
-        flush(temporary)
+        for written in (temporary / _TENSORS, temporary / _STATE, temporary):
+            flush(written)
         commit = {"format": FORMAT, "step": checkpoint.step, "crc32": sums}
         (temporary / _COMMIT).write_text(json.dumps(commit))
         flush(temporary / _COMMIT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from typing import Any
 
 from pydantic import Field
@@ -43,24 +43,18 @@ class _GuardState:
     at_first: Mapping[str, float] = field(default_factory=dict)  # by phase, the median of the first window
 
 
+@dataclass(eq=False, repr=False)
 class Guard:
     """Decides whether each step is good. `last_good(before)` returns the newest checkpoint to roll back to,
     of a step below `before` if that is given.
     """
 
-    def __init__(
-        self,
-        config: GuardConfig,
-        *,
-        warn: Callable[[str], None],
-        last_good: Callable[[int | None], Checkpoint | None],
-        deployment: Deployment | None = None,
-    ) -> None:
-        self.warn = warn
-        self._config = config
-        self._deployment = deployment
-        self._last_good = last_good
-        self._state = _GuardState()
+    config: GuardConfig
+    _: KW_ONLY
+    warn: Callable[[str], None]
+    last_good: Callable[[int | None], Checkpoint | None]
+    deployment: Deployment | None = None
+    _state: _GuardState = field(default_factory=_GuardState, init=False)
 
     @property
     def failures(self) -> int:
@@ -82,7 +76,7 @@ class Guard:
     @property
     def must_roll_back(self) -> bool:
         """True after `guard.failures` consecutive bad steps."""
-        return self._state.failures >= self._config.failures
+        return self._state.failures >= self.config.failures
 
     def fault_of_loss(self, loss: float, phase: str) -> str | None:
         """Describe what is wrong with a loss, or return None.
@@ -92,8 +86,8 @@ class Guard:
         """
         if not math.isfinite(loss):
             return f"the loss is {loss}"
-        losses, spike = self._state.losses.get(phase, ()), self._config.spike
-        if spike is None or len(losses) < self._config.window or min(losses) < 0:
+        losses, spike = self._state.losses.get(phase, ()), self.config.spike
+        if spike is None or len(losses) < self.config.window or min(losses) < 0:
             return None
         usual = statistics.median(losses)
         if usual > 0 and loss > max(spike * usual, self._state.at_first.get(phase, 0.0)):
@@ -119,16 +113,12 @@ class Guard:
 
     def record_success(self, losses: Mapping[str, float]) -> None:
         """Record a good step with the loss of each of its phases."""
-        known, window = self._state.losses, self._config.window
-        added = {phase: (*known.get(phase, ()), loss)[-window:] for phase, loss in losses.items()}
-        first = {
-            phase: statistics.median(last)
-            for phase, last in added.items()
-            if len(last) == window and phase not in self._state.at_first
-        }
-        self._state = replace(
-            self._state, failures=0, losses={**known, **added}, at_first={**self._state.at_first, **first}
-        )
+        known, at_first, window = dict(self._state.losses), dict(self._state.at_first), self.config.window
+        for phase, loss in losses.items():
+            known[phase] = (*known.get(phase, ()), loss)[-window:]
+            if len(known[phase]) == window and phase not in at_first:
+                at_first[phase] = statistics.median(known[phase])
+        self._state = replace(self._state, failures=0, losses=known, at_first=at_first)
 
     def record_failure(self, step: int, fault: str, batch: Batch, *, phase: str | None = None) -> None:
         """Count a bad step and warn with its samples. `phase` is the one that was skipped, if earlier phases
@@ -143,43 +133,35 @@ class Guard:
         """Return the checkpoint to roll back to from `step`; raise `BoxcrewError` if the run has to stop.
         Steps fail on all replicas at once: all call this, and the chief broadcasts what it finds.
         """
-        if self._deployment is None or self._deployment.group.size == 1:
+        if self.deployment is None or self.deployment.group.size == 1:
             return self._find_checkpoint(step)
-        if self._deployment.plan.staleness is not None:
+        if self.deployment.plan.staleness is not None:
             raise BoxcrewError(
                 f"step {step}: too many steps failed, and replicas at different steps cannot roll back",
                 advice="use a lower optim.rate=, or no deploy.staleness=; the last checkpoint can be resumed",
             )
-        checkpoint = self._find_checkpoint(step) if self._deployment.is_chief else None
-        return broadcast_checkpoint(checkpoint, self._deployment.group)
+        checkpoint = self._find_checkpoint(step) if self.deployment.is_chief else None
+        return broadcast_checkpoint(checkpoint, self.deployment.group)
 
     def _find_checkpoint(self, step: int) -> Checkpoint:
         """Return the newest checkpoint, or the one before if the last rollback used it: it may be bad."""
         state = self._state
         trouble = f"step {step}: {state.failures} steps in a row failed"
-        advice = (
-            "check the samples named in train.log, then train anew with a lower optim.rate= or optim.clip=10"
-        )
+        remedy = "train anew with a lower optim.rate= or optim.clip=10"
+        advice = f"check the samples named in train.log, then {remedy}"
         if state.rollbacks >= MAX_ROLLBACKS:
             raise BoxcrewError(f"{trouble}, after {state.rollbacks} rollbacks", advice=advice)
-        newest = self._last_good(None)
+        newest = self.last_good(None)
         if newest is None:
             raise BoxcrewError(f"{trouble}, and there is no checkpoint to roll back to", advice=advice)
         if newest.step == state.back_at:
-            return self._last_good(newest.step) or newest
+            return self.last_good(newest.step) or newest
         return newest
 
     def after_rollback(self, before: Mapping[str, Any], *, to: int) -> None:
-        """Count a rollback to step `to`, whose state was just loaded. `before` is the state that was given
-        up: its counts are kept.
-        """
-        self._state = replace(
-            self._state,
-            failures=0,
-            skipped_steps=before["skipped_steps"],
-            rollbacks=before["rollbacks"] + 1,
-            back_at=to,
-        )
+        """Count a rollback to step `to`, whose state was just loaded; counts continue those of `before`."""
+        skipped, rollbacks = before["skipped_steps"], before["rollbacks"] + 1
+        self._state = replace(self._state, failures=0, skipped_steps=skipped, rollbacks=rollbacks, back_at=to)
 
     def state(self) -> dict[str, Any]:
         return asdict(self._state)

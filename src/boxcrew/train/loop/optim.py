@@ -49,8 +49,7 @@ class OptimConfig(Config):
     name: OptimizerName = "momentum"
     """Optimizer."""
     rate: float = Field(default_factory=lambda settings: _RATES.get(settings["name"], 1e-3), gt=0)
-    """Learning rate at its height."""
-    """The peak learning rate, which the schedule scales."""
+    """Peak learning rate, which the schedule scales."""
     backbone_rate: float = Field(default=1.0, ge=0)
     """Learning rate of the backbone, as a multiple of rate."""
     momentum: float = Field(default=0.9, ge=0, lt=1)
@@ -69,17 +68,13 @@ class OptimConfig(Config):
     """Other settings for the phases of a step, for tasks that have several."""
 
     @model_validator(mode="after")
-    def _has_momentum_in_phases(self) -> Self:
+    def _is_consistent(self) -> Self:
         for phase, settings in self.phases.items():
             if settings.momentum is not None and self.name not in _HAVE_MOMENTUM:
                 raise UsageError(
                     f"optim.phases.{phase}.momentum={settings.momentum:g}: {self.name} has none",
                     advice=f"leave it out; {', '.join(_HAVE_MOMENTUM)} have one",
                 )
-        return self
-
-    @model_validator(mode="after")
-    def _scales_from_something(self) -> Self:
         if self.rescale != "off" and self.stated_for is None:
             raise UsageError(
                 f"optim.rescale={self.rescale}: the batch that optim.rate was chosen for is not known",
@@ -112,13 +107,13 @@ def optimizer_of(task: Task, config: OptimConfig) -> Optimizer:
         raise UsageError(f"optim.phases: {min(unknown)}: this task has {' and '.join(task.phases)}")
     backbone = task.network.backbone_prefix()
     prefix = None if backbone is None else f"{task.network_name}.{backbone}"
-    optimizer = build_optimizer(task, config, backbone_prefix=prefix, phase_of=partial(_phase_of, task))
+
+    def phase_of(name: str) -> str:
+        return next(phase for phase in task.phases if task.learns_in(phase, name))
+
+    optimizer = build_optimizer(task, config, backbone_prefix=prefix, phase_of=phase_of)
     optimizer.register_step_post_hook(lambda *_: task.constrain())
     return optimizer
-
-
-def _phase_of(task: Task, name: str) -> str:
-    return next(phase for phase in task.phases if task.learns_in(phase, name))
 
 
 def build_optimizer(
@@ -137,13 +132,9 @@ def build_optimizer(
         {"params": parameters, **_options(config, phase, in_backbone=in_backbone, decays=decays)}
         for (phase, in_backbone, decays), parameters in grouped.items()
     ]
-    fused = all(map(_can_be_fused, task.parameters()))
+    # Not all optimizers have fused kernels for sharded parameters, which have a mesh.
+    fused = all(p.device.type in FUSED_ON and not hasattr(p, "device_mesh") for p in task.parameters())
     return _builders(config, fused=fused)[config.name](groups, lr=config.rate)
-
-
-def _can_be_fused(parameter: nn.Parameter) -> bool:
-    """Return False for sharded parameters too: not all optimizers have fused kernels for them."""
-    return parameter.device.type in FUSED_ON and not hasattr(parameter, "device_mesh")
 
 
 def _options(config: OptimConfig, phase: str, *, in_backbone: bool, decays: bool) -> dict[str, Any]:

@@ -10,8 +10,7 @@ from pydantic import Field
 
 from boxcrew.core.config import Config, commas
 
-# The number of steps of a run that only `time` limits.
-ENDLESS = 2**62
+ENDLESS = 2**62  # the steps of a run that only `time` limits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,15 +25,12 @@ class RunLimits:
     def of(
         cls, *, steps: int | None, epochs: float | None, seconds: float | None, num_samples: int, batch: int
     ) -> RunLimits:
-        per_epoch = num_samples / batch
-        limits = [ENDLESS if seconds else 0]
-        if steps is not None:
-            limits.append(steps)
+        limits = [] if steps is None else [steps]
         if epochs is not None:
             # A little less, so that rounding errors do not turn a whole number into the next one.
-            limits.append(max(1, math.ceil(epochs * num_samples / batch - 1e-9)))
-        positive = [limit for limit in limits if limit] or [1]
-        return cls(steps=max(1, min(positive)), seconds=seconds, steps_per_epoch=per_epoch)
+            limits.append(math.ceil(epochs * num_samples / batch - 1e-9))
+        bound = max(1, min(limits, default=ENDLESS if seconds else 1))
+        return cls(steps=bound, seconds=seconds, steps_per_epoch=num_samples / batch)
 
     @property
     def bounded_by_steps(self) -> bool:
@@ -93,9 +89,8 @@ class ScheduleConfig(Config):
                 return 1.0
             case "exponential":
                 decays = progress.epoch / self.every
-                return max(
-                    self.end, (self.decay or 0.94) ** (math.floor(decays) if self.staircase else decays)
-                )
+                power = math.floor(decays) if self.staircase else decays
+                return max(self.end, (self.decay or 0.94) ** power)
             case "polynomial":
                 return self.end + (1 - self.end) * math.pow(1 - progress.fraction, self.power)
             case "cosine":
@@ -113,7 +108,3 @@ class TrainingSchedule:
     peak_rate: float
     clip: float | None  # the largest gradient norm; larger gradients are scaled down
     seed: int
-
-    def rate_at(self, progress: Progress) -> float:
-        """Return the learning rate of the next step."""
-        return self.peak_rate * self.config.factor(progress)

@@ -7,7 +7,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -71,33 +71,24 @@ class Hook:
         """Load the full (not sharded) tensors of a checkpoint."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Trainer:
     """A task, its optimizer and its deployment, with the progress of the run."""
 
-    def __init__(
-        self,
-        *,
-        task: Task,
-        deployment: Deployment,
-        optimizer: Optimizer,
-        schedule: TrainingSchedule,
-        hooks: Sequence[Hook],
-        guard: Guard,
-    ) -> None:
-        self.task = task
-        self.deployment = deployment
-        self.optimizer = optimizer
-        self.schedule = schedule
-        self.guard = guard
-        self.step = 0  # steps done
-        self.elapsed = 0.0  # seconds of training, including those before a resume
-        self.stop_reason: str | None = None
-        self.interrupted = False  # stopped from outside: the run can be resumed
-        self._is_stopped = False  # on all replicas
-        self._hooks = hooks
-        self._batches: Callable[[int], Iterator[Batch]] | None = None
-        self._batches_replaced = False  # since the current iterator was made
-        self._batch: Batch | None = None  # of the last step of this process
+    task: Task
+    deployment: Deployment
+    optimizer: Optimizer
+    schedule: TrainingSchedule
+    hooks: Sequence[Hook]
+    guard: Guard
+    step: int = field(default=0, init=False)  # steps done
+    elapsed: float = field(default=0.0, init=False)  # seconds of training, including those before a resume
+    stop_reason: str | None = field(default=None, init=False)
+    interrupted: bool = field(default=False, init=False)  # stopped from outside: the run can be resumed
+    _is_stopped: bool = field(default=False, init=False)  # on all replicas
+    _batches: Callable[[int], Iterator[Batch]] | None = field(default=None, init=False)
+    _batches_replaced: bool = field(default=False, init=False)  # since the current iterator was made
+    _batch: Batch | None = field(default=None, init=False)  # of the last step of this process
 
     @property
     def progress(self) -> Progress:
@@ -122,7 +113,7 @@ class Trainer:
     def fit(self, batches: Callable[[int], Iterator[Batch]]) -> None:
         """Train to the end of the run. `batches(step)` yields the batches from that step on."""
         self._batches = batches
-        for hook in self._hooks:
+        for hook in self.hooks:
             hook.begin(self)
         self._sync_replicas()
         while not self._is_over or (self.guard.must_roll_back and not self._is_stopped):
@@ -130,7 +121,7 @@ class Trainer:
                 self._roll_back()
             self._run_steps(self._batches(self.step))
         self.deployment.finalize()
-        for hook in self._hooks:
+        for hook in self.hooks:
             hook.end(self)
 
     def replace_batches(self, batches: Callable[[int], Iterator[Batch]]) -> None:
@@ -162,7 +153,7 @@ class Trainer:
         elif owner == "optimizer":
             tensors = self.deployment.slots(self.optimizer).tensors
         else:
-            tensors = next(hook for hook in self._hooks if hook.name == owner).tensors()
+            tensors = next(hook for hook in self.hooks if hook.name == owner).tensors()
         return self.deployment.gather_full_state(tensors)
 
     @property
@@ -175,7 +166,7 @@ class Trainer:
         while not self._is_over and not self.guard.must_roll_back and not self._batches_replaced:
             report = self._do_step(batches)
             begun = time.monotonic()
-            for hook in self._hooks:
+            for hook in self.hooks:
                 hook.after_step(self, report)
             if self.progress.fraction < 1:  # the last evaluation is not training
                 self.elapsed += time.monotonic() - begun
@@ -208,18 +199,18 @@ class Trainer:
         self.load(checkpoint)
         self.elapsed = elapsed  # the time limit still counts the discarded steps
         self.guard.after_rollback(before, to=self.step)
-        for hook in self._hooks:
+        for hook in self.hooks:
             hook.after_rollback(self)
-        self.guard.warn(
-            f"continuing from step {self.step} at {self.guard.rate_factor:g} of the learning rate"
-        )
+        rate = f"{self.guard.rate_factor:g} of the learning rate"
+        self.guard.warn(f"continuing from step {self.step} at {rate}")
 
     def _do_step(self, batches: Iterator[Batch]) -> StepReport:
         begun = time.monotonic()
         with self.deployment.group.reading():
             batch = next(batches)
         waited = time.monotonic() - begun
-        rate = self.schedule.rate_at(self.progress) * self.guard.rate_factor
+        peak, factor = self.schedule.peak_rate, self.schedule.config.factor(self.progress)
+        rate = peak * factor * self.guard.rate_factor
         set_rate(self.optimizer, rate)
         self._seed_step()
         self.deployment.barrier()
@@ -227,9 +218,11 @@ class Trainer:
         losses: dict[str, float] = {}  # of the phases
         with self.deployment.group.computing():
             for phase in self.task.phases_of(self.step):
-                phase_terms, norm, fault = self._do_phase(batch, phase)
+                with learning_in(self.task, phase):
+                    phase_terms = self._compute(batch, phase)
+                    losses[phase] = sum(phase_terms.values())
+                    norm, fault = self._update(losses[phase], phase)
                 terms |= phase_terms
-                losses[phase] = sum(phase_terms.values())
                 if fault is not None:
                     break
         self.step += 1
@@ -256,12 +249,6 @@ class Trainer:
             fault=fault,
         )
 
-    def _do_phase(self, batch: Batch, phase: str) -> tuple[dict[str, float], float, str | None]:
-        """Return the terms of the loss, the gradient norm, and the reason if no update was made."""
-        with learning_in(self.task, phase):
-            terms = self._compute(batch, phase)
-            return terms, *self._update(sum(terms.values()), phase)
-
     def _seed_step(self) -> None:
         """Seed the random numbers of layers from the run's seed, the step and the replica alone: after a
         resume or a rollback they are the same, and nothing has to be stored.
@@ -273,13 +260,11 @@ class Trainer:
 
     def _compute(self, batch: Batch, phase: str) -> dict[str, float]:
         """Compute the gradients and return the terms of the loss."""
-        parts = self.deployment.execution.num_parts
+        before = self.deployment.execution.num_parts
         losses = self.deployment.gradients(self.task, batch, phase)
-        if self.deployment.execution.num_parts > parts:
-            self.guard.warn(
-                f"step {self.step + 1}: memory ran out: steps are computed in "
-                f"{self.deployment.execution.num_parts} parts from here on"
-            )
+        if (parts := self.deployment.execution.num_parts) > before:
+            computed = f"steps are computed in {parts} parts from here on"
+            self.guard.warn(f"step {self.step + 1}: memory ran out: {computed}")
         divisor = float(losses.divisor)
         return {name: float(value) / divisor for name, value in losses.terms.items()}
 
@@ -293,22 +278,21 @@ class Trainer:
 
     def checkpoint(self) -> Checkpoint:
         """Return a copy of the full state in main memory, which later steps do not change."""
-        owners = ["task", "optimizer", *(hook.name for hook in self._hooks if hook.tensors())]
+        owners = ["task", "optimizer", *(hook.name for hook in self.hooks if hook.tensors())]
+        # Contiguous as in files, so that the thread that writes them has nothing left to compute.
         tensors = {
-            f"{owner}/{name}": value for owner in owners for name, value in self._gather(owner).items()
+            f"{owner}/{name}": value.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
+            for owner in owners
+            for name, value in self._gather(owner).items()
         }
         state = {
             "elapsed": self.elapsed,
             "optimizer": self.deployment.slots(self.optimizer).plain,
             "deployment": self.deployment.state(),
             "guard": self.guard.state(),
-            "hooks": {hook.name: hook.state() for hook in self._hooks},
+            "hooks": {hook.name: hook.state() for hook in self.hooks},
         }
-        return Checkpoint(
-            step=self.step,
-            tensors={name: _copy(value) for name, value in tensors.items()},
-            state=copy.deepcopy(state),
-        )
+        return Checkpoint(step=self.step, tensors=tensors, state=copy.deepcopy(state))
 
     def load(self, checkpoint: Checkpoint) -> None:
         tensors = checkpoint.tensors_by_owner()
@@ -318,13 +302,8 @@ class Trainer:
         self.deployment.load_slots(self.optimizer, slots)
         self.deployment.load_state(checkpoint.state["deployment"])
         self.guard.load_state(checkpoint.state["guard"])
-        for hook in self._hooks:
+        for hook in self.hooks:
             hook.load_state(checkpoint.hook_state(hook.name))
             hook.load_tensors(self, tensors.get(hook.name, {}))
         self.step = checkpoint.step
         self.elapsed = checkpoint.state["elapsed"]
-
-
-def _copy(tensor: Tensor) -> Tensor:
-    # Contiguous as in files, so that the thread that writes them has nothing left to compute.
-    return tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)

@@ -57,7 +57,6 @@ def say_scores(title: str, report: dict[str, Any], kind: type[TaskData], screen:
     """Print a table of the scores and the speed. `report` is the JSON of an evaluation."""
     table = kind.scores(report)
     screen.table(title, table.columns, table.rows)
-    times = ", ".join(
-        f"{name} {ms:.1f}" if ms >= 1 else f"{name} {ms:.2g}" for name, ms in report["milliseconds"].items()
-    )
+    milliseconds = report["milliseconds"].items()
+    times = ", ".join(f"{name} {ms:.1f}" if ms >= 1 else f"{name} {ms:.2g}" for name, ms in milliseconds)
     screen.say(f"speed: {times} ms {kind.config_class.sample}")

@@ -66,29 +66,19 @@ class Screen:
         self._print(title, style="table.title")
         with contextlib.suppress(OSError):
             self.console.print(drawn)
-        widths = [max(len(r[i]) for r in (columns, *rows)) for i in range(len(columns))]
+        widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
         self._log_line(title)
         for row in (columns, *rows):
-            self._log_line(
-                "  ".join(
-                    cell.rjust(w) if i and numbers else cell.ljust(w)
-                    for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-                )
-            )
+            cells = enumerate(zip(row, widths, strict=True))
+            aligned = (cell.rjust(w) if i and numbers else cell.ljust(w) for i, (cell, w) in cells)
+            self._log_line("  ".join(aligned))
 
     @contextlib.contextmanager
     def progress(self, title: str) -> Iterator[Callable[[int, int], None]]:
         """Show a bar on a terminal; yield the function that sets it to (done, total). Nothing is logged."""
-        bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            console=self.console,
-            transient=True,
-            disable=not self.console.is_terminal,
-        )
-        with bar:
+        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+        hidden = not self.console.is_terminal
+        with Progress(*columns, console=self.console, transient=True, disable=hidden) as bar:
             task = bar.add_task(title, total=None)
             yield lambda done, total: bar.update(task, completed=done, total=total)
 
@@ -130,8 +120,5 @@ class Screen:
         self._num_lost += len(pending) - len(self._pending)
         if not self._is_full:
             self._is_full = True
-            reason = error.strerror or str(error)
-            self._print(
-                f"warning: {self._log} could not be written: {reason}; the run continues, its lines wait",
-                style="yellow",
-            )
+            reason = f"{error.strerror or error}; the run continues, its lines wait"
+            self._print(f"warning: {self._log} could not be written: {reason}", style="yellow")

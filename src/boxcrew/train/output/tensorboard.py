@@ -89,12 +89,7 @@ def _rename_future_files(folder: Path) -> None:
     files in one second, TensorBoard would read the next file first and show again the events that it hides.
     """
     now = f"{int(time.time()):010d}"
-    files = _event_files(folder)
-    if any(_stamp(file) >= now for file in files):
-        for number, file in enumerate(files):
-            rest = file.name.removeprefix(f"events.out.tfevents.{_stamp(file)}")
-            file.rename(folder / f"events.out.tfevents.{number:010d}{rest}")
-
-
-def _stamp(file: Path) -> str:
-    return file.name.split(".")[3]
+    files = {file: file.name.split(".") for file in _event_files(folder)}  # events.out.tfevents.TIME…
+    if any(name[3] >= now for name in files.values()):
+        for number, (file, name) in enumerate(files.items()):
+            file.rename(folder / ".".join([*name[:3], f"{number:010d}", *name[4:]]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -70,31 +70,28 @@ class EvalRunner:
             return task, self.task_data.evaluate(task, trainer.deployment.to_device, options)
 
 
+@dataclass(frozen=True, eq=False)
 class BestWeights:
     """The files of the best evaluation so far: `weights/best.safetensors` and `evaluation.json`."""
 
-    def __init__(self, folder: Path, task_data: TaskData, files: BestEffort, *, seed: int) -> None:
-        self._folder = folder
-        self._task_data = task_data
-        self._files = files
-        self._seed = seed
+    folder: Path
+    task_data: TaskData
+    files: BestEffort
+    seed: int
 
     def save(self, task: Task, evaluation: Evaluation, *, step: int) -> bool:
         """Write the weights with the report of their evaluation; return whether that succeeded."""
-        report = {
-            "step": step,
-            "task": self._task_data.config.name,
-            "evaluated_at": time.strftime("%Y-%m-%dT%H:%M:%S"),
-            **evaluation.to_json(),
-        }
-        with self._files.writing("weights/best.safetensors"):
-            path = self._folder / "weights" / "best.safetensors"
-            config, facts = self._task_data.config, self._task_data.facts
-            save_task(path, task, config, facts, step=step, seed=self._seed)
-            write_json(self._folder / "evaluation.json", report)
-        return self._files.is_written("weights/best.safetensors")
+        config, facts = self.task_data.config, self.task_data.facts
+        now = time.strftime("%Y-%m-%dT%H:%M:%S")
+        report = {"step": step, "task": config.name, "evaluated_at": now, **evaluation.to_json()}
+        name = "weights/best.safetensors"
+        with self.files.writing(name):
+            save_task(self.folder / name, task, config, facts, step=step, seed=self.seed)
+            write_json(self.folder / "evaluation.json", report)
+        return self.files.is_written(name)
 
 
+@dataclass(eq=False, repr=False)
 class EvaluationHook(Hook):
     """Evaluates when due, saves the best weights, and stops the run when `evaluation.patience` runs out.
 
@@ -103,26 +100,15 @@ class EvaluationHook(Hook):
 
     name = "evaluation"
 
-    def __init__(
-        self,
-        config: RunConfig,
-        eval_runner: EvalRunner,
-        *,
-        best_weights: BestWeights,
-        metrics: Metrics,
-        screen: Screen,
-        on_result: Sequence[OnResult] = (),
-    ) -> None:
-        self._config = config.evaluation
-        self._metric = config.metric
-        self._higher_is_better = config.task.metrics[config.metric]
-        self._eval_runner = eval_runner
-        self._best_weights = best_weights
-        self._metrics = metrics
-        self._screen = screen
-        self._on_result = on_result
-        self._state = EvaluationState()
-        self.last: Evaluation | None = None  # of this process
+    config: RunConfig
+    eval_runner: EvalRunner
+    _: KW_ONLY
+    best_weights: BestWeights
+    metrics: Metrics
+    screen: Screen
+    on_result: Sequence[OnResult] = ()
+    last: Evaluation | None = field(default=None, init=False)  # of this process
+    _state: EvaluationState = field(default_factory=EvaluationState, init=False)
 
     @property
     def best_step(self) -> int:
@@ -153,7 +139,7 @@ class EvaluationHook(Hook):
         self._state = loaded
 
     def _evaluate_if_due(self, trainer: Trainer) -> None:
-        progress, every = trainer.progress, self._config.every_epochs
+        progress, every = trainer.progress, self.config.evaluation.every_epochs
         count = math.floor((progress.epoch / every if every else progress.fraction * TIMES) + 1e-9)
         if count > self._state.count or (progress.fraction >= 1 and self._state.step != trainer.step):
             self._evaluate(trainer, count=count)
@@ -166,35 +152,36 @@ class EvaluationHook(Hook):
                 raise _Interrupted
 
         try:
-            task, self.last = self._eval_runner.evaluate(trainer, check)
+            task, self.last = self.eval_runner.evaluate(trainer, check)
         except _Interrupted:
             return
         self._state = replace(self._state, count=count, step=trainer.step)
         is_best = self._compare(trainer, task, self.last)
         numbers = {**self.last.numbers, **self.last.by_class()}
-        self._metrics.add_result(trainer.progress, trainer.elapsed, numbers)
+        self.metrics.add_result(trainer.progress, trainer.elapsed, numbers)
         self._report(trainer, self.last, is_best=is_best)
-        for notify in self._on_result:
+        for notify in self.on_result:
             notify(trainer, self.last, is_best)
-        without_gain = self._state.without_gain
-        if self._config.patience and without_gain >= self._config.patience:
-            trainer.stop(f"no better {self._metric} in {without_gain} evaluations (evaluation.patience)")
+        without_gain, patience = self._state.without_gain, self.config.evaluation.patience
+        if patience and without_gain >= patience:
+            trainer.stop(
+                f"no better {self.config.metric} in {without_gain} evaluations (evaluation.patience)"
+            )
 
     def _compare(self, trainer: Trainer, task: Task, evaluation: Evaluation) -> bool:
         """Return whether the result is the best so far. `state.best` is that of the weights on disk."""
-        value, state = evaluation.numbers[self._metric], self._state
+        value, state = evaluation.numbers[self.config.metric], self._state
         is_best = state.best is None or self._is_better(value, state.best)
         self._state = replace(state, without_gain=0 if is_best else state.without_gain + 1)
-        if is_best and self._best_weights.save(task, evaluation, step=trainer.step):
+        if is_best and self.best_weights.save(task, evaluation, step=trainer.step):
             self._state = replace(self._state, best=value, best_step=trainer.step)
         return is_best
 
     def _report(self, trainer: Trainer, evaluation: Evaluation, *, is_best: bool) -> None:
-        mark = " (best so far)" if is_best else ""
-        seconds = format_duration(evaluation.seconds)
-        self._screen.say(f"step {trainer.step}: {evaluation.sentence()} in {seconds}{mark}")
+        taken = format_duration(evaluation.seconds) + (" (best so far)" if is_best else "")
+        self.screen.say(f"step {trainer.step}: {evaluation.sentence()} in {taken}")
         for problem in evaluation.skipped:
-            self._screen.warn(f"not evaluated: {problem}")
+            self.screen.warn(f"not evaluated: {problem}")
 
     def _is_better(self, value: float, other: float) -> bool:
-        return value > other if self._higher_is_better else value < other
+        return value > other if self.config.task.metrics[self.config.metric] else value < other

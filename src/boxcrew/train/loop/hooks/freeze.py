@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from torch import nn
 
@@ -32,26 +32,27 @@ class Freeze(Hook):
         self._norms_learn = norms_learn
         names = [name for name, _ in task.named_parameters()]
         self._stages = [(0.0, matching(names, trainable, "trainable"))]
-        self._stages += [
-            (fraction, matching(names, patterns, "unfreeze"))
-            for fraction, patterns in sorted(unfreeze.items())
-        ]
-        _require_learning(task, self._stages[0][1])
+        for fraction, patterns in sorted(unfreeze.items()):
+            self._stages.append((fraction, matching(names, patterns, "unfreeze")))
+        for phase in task.phases:
+            if not any(task.learns_in(phase, name) for name in self._stages[0][1]):
+                where = f" in the phase {phase!r}" if len(task.phases) > 1 else ""
+                raise UsageError(
+                    f"trainable: nothing would learn{where}",
+                    advice="let trainable= match some parameters that learn, or *",
+                )
         self.never_learn = set(names).difference(*(learning for _, learning in self._stages))
         self._applied = 0
 
     def begin(self, trainer: Trainer) -> None:
-        self._apply(trainer)
+        self._applied = self.set_learning(trainer.task, trainer.progress.fraction)
 
     def after_rollback(self, trainer: Trainer) -> None:
-        self._apply(trainer)
+        self.begin(trainer)
 
     def after_step(self, trainer: Trainer, report: StepReport) -> None:  # noqa: ARG002
         if self._applied < len(self._stages) and self._stages[self._applied][0] <= trainer.progress.fraction:
-            self._apply(trainer)
-
-    def _apply(self, trainer: Trainer) -> None:
-        self._applied = self.set_learning(trainer.task, trainer.progress.fraction)
+            self.begin(trainer)
 
     def set_learning(self, task: Task, fraction: float) -> int:
         """Unfreeze what is due at that fraction of the run, and freeze the rest; return the due stages."""
@@ -61,17 +62,6 @@ class Freeze(Hook):
             parameter.requires_grad = name in learning
         set_train_mode(task, norms_learn=self._norms_learn)
         return len(due)
-
-
-def _require_learning(task: Task, names: Collection[str]) -> None:
-    """Raise `UsageError` if in some phase of a step none of the named parameters learns."""
-    for phase in task.phases:
-        if not any(task.learns_in(phase, name) for name in names):
-            where = f" in the phase {phase!r}" if len(task.phases) > 1 else ""
-            raise UsageError(
-                f"trainable: nothing would learn{where}",
-                advice="let trainable= match some parameters that learn, or *",
-            )
 
 
 def set_train_mode(task: nn.Module, *, norms_learn: bool = True) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from boxcrew.data.images.drawing import grid
 from boxcrew.data.images.reading import write_image
@@ -24,8 +26,6 @@ from boxcrew.train.output.tensorboard import TensorBoardLog
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
-COLUMNS = 4
-GAP = 8  # pixels
 FILES = {
     "train/after_augmentation": "train_batch0.jpg",
     "val/labels": "val_batch0_labels.jpg",
@@ -35,56 +35,48 @@ FILES = {
 """The image sheets that are also written to plots/; the others are only in TensorBoard."""
 
 
+@dataclass(frozen=True, eq=False)
 class ImageSummaries(Hook):
     """Draws the first batch and the results of each evaluation."""
 
     name = "pictures"
 
-    def __init__(
-        self,
-        folder: Path,
-        config: SummariesConfig,
-        task_data: EvalData,
-        *,
-        tensorboard: TensorBoardLog,
-        files: BestEffort,
-    ) -> None:
-        self._folder = folder
-        self._config = config
-        self._task_data = task_data
-        self._tensorboard = tensorboard
-        self._files = files
+    folder: Path
+    config: SummariesConfig
+    task_data: EvalData
+    tensorboard: TensorBoardLog
+    files: BestEffort
 
     def after_step(self, trainer: Trainer, report: StepReport) -> None:  # noqa: ARG002
         if trainer.step != 1 or trainer.batch is None or trainer.batch.is_blank:
             return
-        if self._config.images:
-            self._show(self._task_data.draw_batch(trainer.batch, self._config.images), step=1)
-        if self._config.graph:
+        if self.config.images:
+            self._show(self.task_data.draw_batch(trainer.batch, self.config.images), step=1)
+        if self.config.graph:
             task = on_cpu(trainer.eval_copy())
             inputs = task.network_inputs(trainer.batch.select([0]))
             with eval_mode(task):  # tracing must not update the statistics of BatchNorms
-                self._tensorboard.show(lambda writer: writer.add_graph(task.network, inputs))
+                self.tensorboard.show(lambda writer: writer.add_graph(task.network, inputs))
 
     def on_result(self, trainer: Trainer, evaluation: Evaluation, is_best: bool) -> None:  # noqa: ARG002, FBT001
-        if self._config.images:
-            self._show(self._task_data.draw_predictions(evaluation, self._config.images), step=trainer.step)
-        self._tensorboard.show(lambda writer: evaluation.show(writer, trainer.step))
-        if self._config.histograms and self._tensorboard.is_open:
+        if self.config.images:
+            self._show(self.task_data.draw_predictions(evaluation, self.config.images), step=trainer.step)
+        self.tensorboard.show(lambda writer: evaluation.show(writer, trainer.step))
+        if self.config.histograms and self.tensorboard.is_open:
             task = on_cpu(trainer.eval_copy())
             outputs = _activations(trainer, task)
-            self._tensorboard.show(lambda writer: _add_histograms(writer, trainer.step, task, outputs))
+            self.tensorboard.show(lambda writer: _add_histograms(writer, trainer.step, task, outputs))
 
     def _show(self, sheets: ImageSheets, *, step: int) -> None:
         for name, images in sheets.items():
             sheet = images[0]  # a single image stays the same to the pixel
             if len(images) != 1:
-                sheet = grid(images, columns=min(COLUMNS, len(images)), gap=GAP)
-            self._tensorboard.add_image(name, sheet, step)
+                sheet = grid(images, columns=min(4, len(images)), gap=8)
+            self.tensorboard.add_image(name, sheet, step)
             if name in FILES:
-                with self._files.writing(f"plots/{FILES[name]}"):
-                    (self._folder / "plots").mkdir(exist_ok=True)
-                    write_image(self._folder / "plots" / FILES[name], sheet)
+                with self.files.writing(f"plots/{FILES[name]}"):
+                    (self.folder / "plots").mkdir(exist_ok=True)
+                    write_image(self.folder / "plots" / FILES[name], sheet)
 
 
 def on_cpu(task: Task) -> Task:
@@ -109,18 +101,13 @@ def _activations(trainer: Trainer, task: Task) -> Mapping[str, Tensor]:
     modules = {name: m for name, m in task.network.named_modules() if name and name.count(".") <= 1}
     outputs: dict[str, Tensor] = {}
 
-    def keep(name: str) -> object:
-        def hook(module: nn.Module, inputs: object, output: object) -> None:  # noqa: ARG001
-            if isinstance(output, Tensor):
-                outputs[name] = output.detach().float().cpu()
+    def keep(name: str, output: object) -> None:
+        if isinstance(output, Tensor):
+            outputs[name] = output.detach().float().cpu()
 
-        return hook
-
-    handles = [module.register_forward_hook(keep(name)) for name, module in modules.items()]
-    try:
-        with torch.no_grad(), eval_mode(task):
-            task.network(*inputs)
-    finally:
-        for handle in handles:
-            handle.remove()
+    with ExitStack() as hooks, torch.no_grad(), eval_mode(task):
+        for name, module in modules.items():
+            handle = module.register_forward_hook(lambda _, __, output, name=name: keep(name, output))
+            hooks.callback(handle.remove)
+        task.network(*inputs)
     return outputs

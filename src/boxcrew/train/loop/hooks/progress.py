@@ -6,7 +6,7 @@ import os
 import statistics
 import time
 from collections import deque
-from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.progress import BarColumn, TextColumn
@@ -23,17 +23,17 @@ STATUS_SECONDS = 5.0
 RECENT = 20  # steps that a line averages
 
 
+@dataclass(frozen=True, eq=False)
 class SkippedReport(Hook):
     """Warns of every sample that could not be read."""
 
     name = "skipped"
 
-    def __init__(self, screen: Screen) -> None:
-        self._screen = screen
+    screen: Screen
 
     def after_step(self, trainer: Trainer, report: StepReport) -> None:
         for problem in report.skipped:
-            self._screen.warn(f"step {trainer.step}: skipped: {problem}")
+            self.screen.warn(f"step {trainer.step}: skipped: {problem}")
 
 
 class ProgressReport(Hook):
@@ -66,9 +66,8 @@ class ProgressReport(Hook):
             self._recent.append(report)
         now = time.monotonic()
         if self._bar is not None:
-            self._bar.update(
-                self._bar.task_ids[0], completed=trainer.progress.fraction, description=self._line(trainer)
-            )
+            done, line = trainer.progress.fraction, self._line(trainer)
+            self._bar.update(self._bar.task_ids[0], completed=done, description=line)
         elif now - self._line_at > LINE_SECONDS or trainer.progress.fraction >= 1:
             self._line_at = now
             self._screen.say(self._line(trainer))
@@ -96,7 +95,10 @@ class ProgressReport(Hook):
         if not recent:
             return f"{position}: no step has succeeded yet"
         count, seconds = len(recent), sum(r.seconds for r in recent)
-        terms = " ".join(f"{name} {value:.2f}" for name, value in _mean_terms(recent).items())
+        values: dict[str, list[float]] = {}  # not all steps have every phase
+        for name, value in (term for r in recent for term in r.terms.items()):
+            values.setdefault(name, []).append(value)
+        terms = " ".join(f"{name} {statistics.fmean(of_term):.2f}" for name, of_term in values.items())
         speed = sum(r.num_samples for r in recent) / seconds
         wait = sum(r.data_wait for r in recent) / seconds
         loss = f"loss {sum(r.loss for r in recent) / count:.2f} ({terms})"
@@ -111,24 +113,12 @@ class ProgressReport(Hook):
         return format_duration((trainer.elapsed - self._begun[1]) * (1 - trainer.progress.fraction) / done)
 
     def _write_status(self, trainer: Trainer, state: str) -> None:
-        progress = trainer.progress
         status = {
             "state": state,
-            "step": progress.step,
-            "epoch": progress.epoch,
-            "fraction": progress.fraction,
+            **asdict(trainer.progress),
             "train_seconds": trainer.elapsed,
             "reason": trainer.stop_reason,
             "pid": os.getpid(),
         }
         with self._files.writing(self._status.name):
             write_json(self._status, status)
-
-
-def _mean_terms(reports: Iterable[StepReport]) -> dict[str, float]:
-    """Return the mean of each loss term over the steps that have it: not all have every phase."""
-    values: dict[str, list[float]] = {}
-    for report in reports:
-        for name, value in report.terms.items():
-            values.setdefault(name, []).append(value)
-    return {name: statistics.fmean(of_term) for name, of_term in values.items()}

@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +28,6 @@ TIME_FRACTION = 0.02  # of the run that saving may take where no interval is set
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Written:
-    """The cost of a write, and the reason if it failed."""
-
-    cpu_seconds: float
-    trouble: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class _SaverState:
     step: int = -1  # of the last checkpoint
     planned: bool = True  # the last checkpoint
@@ -45,6 +37,7 @@ class _SaverState:
     for_good_hours: float = 0.0  # of training at the last of these
 
 
+@dataclass(eq=False, repr=False)
 class Saver(Hook):
     """Copies the state in the loop's thread and writes it in another, one checkpoint at a time. It runs after
     the hooks whose state it saves.
@@ -58,25 +51,19 @@ class Saver(Hook):
 
     name = "saver"
 
-    def __init__(
-        self,
-        folder: Path,
-        config: SaverConfig,
-        *,
-        warn: Callable[[str], None],
-        best_step: Callable[[], int | None] = lambda: None,
-        sync: Callable[[], None] = lambda: None,
-    ) -> None:
+    folder: Path
+    config: SaverConfig
+    _: KW_ONLY
+    warn: Callable[[str], None]
+    best_step: Callable[[], int | None] = lambda: None
+    sync: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
         self.trouble: str | None = None  # why the newest checkpoint could not be written
         self.loop_seconds = 0.0  # that the loop has spent on saving
         self.cpu_seconds = 0.0  # that the writing thread has spent
-        self._folder = folder
-        self._config = config
-        self._warn = warn
-        self._best_step = best_step
-        self._sync = sync
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="saver")
-        self._writing: Future[_Written] | None = None
+        self._writing: Future[tuple[float, str | None]] | None = None
         self._saved_at = time.monotonic()
         self._cost = 0.0  # seconds of both threads for the last checkpoint
         self._state = _SaverState()
@@ -84,7 +71,7 @@ class Saver(Hook):
     def begin(self, trainer: Trainer) -> None:
         """Save the start of a run, so that there is always a checkpoint to roll back to."""
         self._saved_at = time.monotonic()
-        if not list_checkpoints(self._folder):
+        if not list_checkpoints(self.folder):
             self._save(trainer, planned=True)
 
     def after_step(self, trainer: Trainer, report: StepReport) -> None:
@@ -94,7 +81,7 @@ class Saver(Hook):
             self._save(trainer, planned=True)
 
     def after_rollback(self, trainer: Trainer) -> None:
-        remove_newer(self._folder, than=trainer.step)
+        remove_newer(self.folder, than=trainer.step)
 
     def end(self, trainer: Trainer) -> None:
         self._finish_writing()
@@ -110,13 +97,13 @@ class Saver(Hook):
     def last_good(self, before: int | None = None) -> Checkpoint | None:
         """Return the newest undamaged planned checkpoint, of a step below `before` if that is given."""
         self._finish_writing()
-        for path in reversed(list_checkpoints(self._folder)):
+        for path in reversed(list_checkpoints(self.folder)):
             if before is not None and int(path.name) >= before:
                 continue
             try:
                 checkpoint = read_checkpoint(path)
             except ModelError as error:
-                self._warn(error.message)
+                self.warn(error.message)
                 continue
             if checkpoint.hook_state(self.name)["planned"]:
                 return checkpoint
@@ -129,17 +116,14 @@ class Saver(Hook):
         self._state = _SaverState(**state)
 
     def _is_due(self, trainer: Trainer) -> bool:
-        config = self._config
-        if config.keep_best and self._best_step() == trainer.step:
+        config = self.config
+        if config.keep_best and self.best_step() == trainer.step:
             return True
         steps, epochs, seconds = config.every_steps, config.every_epochs, config.every_seconds
         since = time.monotonic() - self._saved_at
         if steps is None and epochs is None and seconds is None:
-            return (
-                self._passed_epoch(trainer, 1.0)
-                and self._writing is None
-                and since * TIME_FRACTION >= self._cost
-            )
+            is_affordable = self._writing is None and since * TIME_FRACTION >= self._cost
+            return is_affordable and self._passed_epoch(trainer, 1.0)
         return (
             (steps is not None and trainer.step // steps > self._state.planned_steps[-1] // steps)
             or (epochs is not None and self._passed_epoch(trainer, epochs))
@@ -154,57 +138,48 @@ class Saver(Hook):
         self._finish_writing()
         self._state = replace(self._state, step=trainer.step, planned=planned)
         if planned:
-            steps = (*self._state.planned_steps, trainer.step)[-self._config.keep :]
+            steps = (*self._state.planned_steps, trainer.step)[-self.config.keep :]
             self._state = replace(self._state, planned_steps=steps, planned_epoch=trainer.progress.epoch)
-            self._keep_for_good_if_due(trainer)
+            every, hours = self.config.keep_every_hours, trainer.elapsed / 3600  # clocks may be set back
+            if every and math.floor(hours / every) > math.floor(self._state.for_good_hours / every):
+                steps = (*self._state.for_good, trainer.step)
+                self._state = replace(self._state, for_good=steps, for_good_hours=hours)
         # A run that has ended needs only the last planned one.
         is_last = not planned and not trainer.interrupted
         spare = {*self._state.planned_steps[-1 if is_last else 0 :], *self._state.for_good}
-        best = self._best_step()
-        if self._config.keep_best and best is not None:
+        best = self.best_step()
+        if self.config.keep_best and best is not None:
             spare.add(best)
         self._writing = self._thread.submit(self._write, trainer.checkpoint(), spare)
         self._saved_at = time.monotonic()
         self._cost = self._saved_at - begun
         self.loop_seconds += self._cost
 
-    def _keep_for_good_if_due(self, trainer: Trainer) -> None:
-        """Keep this step for good every so many hours of training. The wall clock may be set back."""
-        every, hours = self._config.keep_every_hours, trainer.elapsed / 3600
-        if every is not None and math.floor(hours / every) > math.floor(self._state.for_good_hours / every):
-            steps = (*self._state.for_good, trainer.step)
-            self._state = replace(self._state, for_good=steps, for_good_hours=hours)
-
-    def _write(self, checkpoint: Checkpoint, spare: set[int]) -> _Written:
-        """Write a checkpoint and remove old ones, in the writing thread."""
-        begun = time.thread_time()
-        trouble = None
+    def _write(self, checkpoint: Checkpoint, spare: set[int]) -> tuple[float, str | None]:
+        """Write a checkpoint and remove old ones, in the writing thread; return CPU seconds and trouble."""
+        begun, trouble = time.thread_time(), None
         try:
-            self._sync()
-            write_checkpoint(self._folder, checkpoint)
-            remove_old(self._folder, last=checkpoint.step, keep=self._config.keep, spare=spare)
+            self.sync()
+            write_checkpoint(self.folder, checkpoint)
+            remove_old(self.folder, last=checkpoint.step, keep=self.config.keep, spare=spare)
         except OSError as error:
-            trouble = self._describe(checkpoint, error)
-        return _Written(cpu_seconds=time.thread_time() - begun, trouble=trouble)
-
-    def _describe(self, checkpoint: Checkpoint, error: OSError) -> str:
-        text = f"{self._folder}: the checkpoint of step {checkpoint.step} could not be written: "
-        text += f"{error.strerror or error}; it needs {format_bytes(checkpoint.num_bytes())}"
-        existing = next((p for p in (self._folder, *self._folder.parents) if p.is_dir()), None)
-        if existing is not None:
-            text += f", and {format_bytes(shutil.disk_usage(existing).free)} are free"
-        return text
+            trouble = f"{self.folder}: the checkpoint of step {checkpoint.step} could not be written: "
+            trouble += f"{error.strerror or error}; it needs {format_bytes(checkpoint.num_bytes())}"
+            existing = next((p for p in (self.folder, *self.folder.parents) if p.is_dir()), None)
+            if existing is not None:
+                trouble += f", and {format_bytes(shutil.disk_usage(existing).free)} are free"
+        return time.thread_time() - begun, trouble
 
     def _finish_writing(self) -> None:
         """Wait for the current write, if any, and warn if its outcome differs from the last one's."""
         if self._writing is None:
             return
-        written = self._writing.result()
+        before = self.trouble
+        seconds, self.trouble = self._writing.result()
         self._writing = None
-        self._cost += written.cpu_seconds
-        self.cpu_seconds += written.cpu_seconds
-        before, self.trouble = self.trouble, written.trouble
-        if written.trouble and not before:
-            self._warn(f"{written.trouble}; the run continues, and earlier checkpoints stay")
-        elif before and not written.trouble:
-            self._warn(f"{self._folder}: checkpoints are written again")
+        self._cost += seconds
+        self.cpu_seconds += seconds
+        if self.trouble and not before:
+            self.warn(f"{self.trouble}; the run continues, and earlier checkpoints stay")
+        elif before and not self.trouble:
+            self.warn(f"{self.folder}: checkpoints are written again")

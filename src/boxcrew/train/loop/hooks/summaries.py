@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,9 +20,9 @@ class Summaries(Hook):
     def __init__(self, metrics: Metrics, *, every_steps: int) -> None:
         self._metrics = metrics
         self._every = every_steps
-        self._sums: dict[str, float] = {}  # since the last line
-        self._counts: dict[str, int] = {}  # steps in each sum: not all have every loss term
-        self._rate = 0.0
+        self.sums: dict[str, float] = {}  # since the last line
+        self.counts: dict[str, int] = {}  # steps in each sum: not all have every loss term
+        self.rate = 0.0
         self.num_images = 0
         self.seconds = 0.0
         self.data_wait = 0.0
@@ -36,11 +37,10 @@ class Summaries(Hook):
             numbers["loss"] = report.loss
             numbers |= {f"loss/{term}": value for term, value in report.terms.items()}
             numbers["gradient_norm"] = report.gradient_norm
-        sums, counts = self._sums, self._counts
         for name, value in numbers.items():
-            sums[name] = sums.get(name, 0) + value
-            counts[name] = counts.get(name, 0) + 1
-        self._rate = report.rate
+            self.sums[name] = self.sums.get(name, 0) + value
+            self.counts[name] = self.counts.get(name, 0) + 1
+        self.rate = report.rate
         self.num_images += report.num_samples
         self.seconds += report.seconds
         self.data_wait += report.data_wait
@@ -51,31 +51,22 @@ class Summaries(Hook):
         self._metrics.forget_after(trainer.step)
 
     def end(self, trainer: Trainer) -> None:
-        if self._sums and not trainer.interrupted:
+        if self.sums and not trainer.interrupted:
             self._write(trainer)
 
     def state(self) -> dict[str, Any]:
-        return {
-            "sums": self._sums,
-            "counts": self._counts,
-            "rate": self._rate,
-            "num_images": self.num_images,
-            "seconds": self.seconds,
-            "data_wait": self.data_wait,
-        }
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        self._sums, self._counts = dict(state["sums"]), dict(state["counts"])
-        self._rate, self.num_images = state["rate"], state["num_images"]
-        self.seconds, self.data_wait = state["seconds"], state["data_wait"]
+        vars(self).update(copy.deepcopy(dict(state)))
 
     def _write(self, trainer: Trainer) -> None:
-        sums, counts = self._sums, self._counts
-        self._sums, self._counts = {}, {}
+        sums, counts = self.sums, self.counts
+        self.sums, self.counts = {}, {}
         means = [name for name in sums if name.partition("/")[0] in {"loss", "gradient_norm"}]
         numbers = {name: sums[name] / counts[name] for name in means}  # none if every step failed
         numbers |= {
-            "rate": self._rate,
+            "rate": self.rate,
             "images_per_second": sums["images"] / sums["seconds"],
             "data_wait": sums["data_wait"] / sums["seconds"],
         }

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from boxcrew.deploy.memory import peak_memory
-from boxcrew.plan.prediction import Prediction
 from boxcrew.train.loop.trainer import Hook, StepReport, Trainer
 from boxcrew.train.planning.planner import FirstSteps
 
@@ -25,57 +24,47 @@ class Verification(Hook):
         self._on_measured = on_measured
         self._reports: list[StepReport] = []
         self._num_seen = 0
-        self._measured: FirstSteps | None = None
-        self._predicted: Prediction | None = None
-        self._device = "cpu"
+        self._result: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any] | None:
         """Return the prediction and the measurement; None if there were too few steps."""
-        if self._measured is None:
-            return None
-        measured = {
-            "step_seconds": self._measured.step_seconds,
-            "mean_step_seconds": statistics.mean(report.seconds for report in self._reports),
-            "peak_bytes": self._measured.peak_bytes,
-        }
-        if self._predicted is None:
-            return {"measured": measured}
-        memory = self._predicted.on(self._device)
-        predicted = {
-            "step_seconds": self._predicted.at_first.tree(),
-            "peak_bytes": memory.measurable,
-            "most_bytes": memory.measurable + memory.margin,
-        }
-        return {"predicted": predicted, "measured": measured}
+        return self._result
 
     def after_step(self, trainer: Trainer, report: StepReport) -> None:
         self._num_seen += 1
-        if self._measured is not None or self._num_seen <= WARM_UP_STEPS or report.fault:
+        if self._result is not None or self._num_seen <= WARM_UP_STEPS or report.fault:
             return
         self._reports.append(report)
-        if self._has_enough:
+        num, seconds = len(self._reports), sum(report.seconds for report in self._reports)
+        if num >= ENOUGH_STEPS or (num >= MIN_STEPS and seconds >= ENOUGH_SECONDS):
             self._finish(trainer)
 
     def end(self, trainer: Trainer) -> None:
-        if self._measured is None and len(self._reports) >= MIN_STEPS:
+        if self._result is None and len(self._reports) >= MIN_STEPS:
             self._finish(trainer)
 
-    @property
-    def _has_enough(self) -> bool:
-        seconds = sum(report.seconds for report in self._reports)
-        num = len(self._reports)
-        return num >= ENOUGH_STEPS or (num >= MIN_STEPS and seconds >= ENOUGH_SECONDS)
-
     def _finish(self, trainer: Trainer) -> None:
-        self._measured = FirstSteps(
-            step_seconds=_typical([report.seconds for report in self._reports], trainer.task.cycle),
+        plan, device = trainer.deployment.plan, trainer.deployment.own_clones[0].device
+        seconds = [report.seconds for report in self._reports]
+        first = FirstSteps(
+            step_seconds=_typical(seconds, trainer.task.cycle),
             wait_seconds=_typical([report.data_wait for report in self._reports], trainer.task.cycle),
-            peak_bytes=peak_memory(trainer.deployment.own_clones[0].device),
+            peak_bytes=peak_memory(device),
         )
-        plan = trainer.deployment.plan
-        self._predicted = plan.predicted if plan.num_processes == 1 else None  # else it is that of all
-        self._device = trainer.deployment.own_clones[0].device
-        self._on_measured(trainer, self._measured)
+        self._result = {}
+        if plan.predicted is not None and plan.num_processes == 1:  # else it is that of all
+            memory = plan.predicted.on(device)
+            self._result["predicted"] = {
+                "step_seconds": plan.predicted.at_first.tree(),
+                "peak_bytes": memory.measurable,
+                "most_bytes": memory.measurable + memory.margin,
+            }
+        self._result["measured"] = {
+            "step_seconds": first.step_seconds,
+            "mean_step_seconds": statistics.mean(seconds),
+            "peak_bytes": first.peak_bytes,
+        }
+        self._on_measured(trainer, first)
 
 
 def _typical(seconds: Sequence[float], cycle: int) -> float:

@@ -53,7 +53,10 @@ class Watch(Hook):
             self._state = replace(state, best_step=trainer.step, best_loss=loss, without_gain=0)
             return
         state = replace(state, without_gain=state.without_gain + 1)
-        advice = _advice(state, loss, loss_shows_progress=trainer.task.loss_shows_progress)
+        since = {"best_step": state.best_step, "evaluations": state.without_gain}
+        advice = stalled(**since)
+        if trainer.task.loss_shows_progress:
+            advice = overfitting_trend(**since, loss_then=state.best_loss or 0.0, loss_now=loss)
         if advice and state.told is None:
             self._screen.say(f"advice: {advice[0]}")
             state = replace(state, told=advice[0].to_json())
@@ -64,10 +67,3 @@ class Watch(Hook):
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         self._state = _WatchState(**state)
-
-
-def _advice(state: _WatchState, loss: float, *, loss_shows_progress: bool) -> tuple[Advice, ...]:
-    since = {"best_step": state.best_step, "evaluations": state.without_gain}
-    if not loss_shows_progress:
-        return stalled(**since)
-    return overfitting_trend(**since, loss_then=state.best_loss or 0.0, loss_now=loss)

@@ -1,0 +1,72 @@
+"""Drawings for people: images with their boxes, and small images with the names of their classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from boxcrew.core.types import Batch, Image, Ints
+from boxcrew.data.detection.source import Record, Source
+from boxcrew.data.images.drawing import draw_boxes
+from boxcrew.evaluate.detection.metric import EvaluatedImage
+from boxcrew.tasks.data import ImageSheets
+
+SHOWN_SCORE = 0.3  # predictions below would only clutter an image
+
+
+def draw_batch(source: Source, records: Sequence[Record], batch: Batch, num: int) -> ImageSheets:
+    """Draw the first samples of a batch before and after augmentation."""
+    by_key = {record.key: record for record in records}
+    before, after = [], []
+    for index, key in enumerate(batch.keys[:num]):
+        pixels, target = source.read(by_key[key]), by_key[key].target
+        before.append(draw_boxes(pixels, target.boxes, target.labels, source.classes))
+        real = batch.targets["labels"][index] >= 0  # others are padding
+        image = np.ascontiguousarray(batch.inputs[index].permute(1, 2, 0).numpy())
+        boxes, labels = (batch.targets[name][index][real].numpy() for name in ("boxes", "labels"))
+        after.append(draw_boxes(image, boxes, labels, source.classes))
+    return {"train/before_augmentation": before, "train/after_augmentation": after}
+
+
+def draw_predictions(
+    source: Source, records: Sequence[Record], images: Sequence[EvaluatedImage]
+) -> ImageSheets:
+    by_key = {record.key: record for record in records}
+    labels, predictions = [], []
+    for image in images:
+        pixels, target, found = source.read(by_key[image.key]), image.target, image.detections
+        labels.append(draw_boxes(pixels, target.boxes, target.labels, source.classes))
+        found = found.above(SHOWN_SCORE)
+        boxes, classes, scores = found.boxes.numpy(), found.labels.numpy(), found.scores.numpy()
+        predictions.append(draw_boxes(pixels, boxes, classes, source.classes, scores))
+    return {"val/labels": labels, "val/predictions": predictions}
+
+
+def draw_examples(
+    images: Tensor, labels: Ints, classes: Sequence[str], scores: npt.NDArray[np.floating] | None = None
+) -> list[Image]:
+    """Draw `images`, uint8 (n, C, H, W), each with the name of its class."""
+    drawn = []
+    for index, label in enumerate(labels.tolist()):
+        image = enlarged(images[index])
+        frame = [[0, 0, image.shape[1], image.shape[0]]]
+        score = None if scores is None else [float(scores[index])]
+        drawn.append(draw_boxes(image, frame, [label], classes, score))
+    return drawn
+
+
+def enlarged(pixels: Tensor, *, side: int = 160) -> Image:
+    """Return uint8 (C, H, W), C 1 or 3, as RGB of at least `side` pixels in its longer side.
+
+    The factor is an integer, so that pixels stay squares of one color.
+    """
+    image = np.ascontiguousarray(pixels.permute(1, 2, 0).numpy())
+    if image.shape[2] == 1:
+        image = np.repeat(image, 3, axis=2)
+    factor = -(-side // max(image.shape[:2]))
+    large = cv2.resize(image, None, fx=factor, fy=factor, interpolation=cv2.INTER_NEAREST)
+    return np.asarray(large, dtype=np.uint8)
