@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from boxcrew.evaluate.detection.matches import ClassMatches
-from boxcrew.evaluate.detection.metric import Curves, f1, mean_defined
+from boxcrew.evaluate.detection.types import Curves
+from boxcrew.evaluate.evaluation import f1, mean_defined
 
 GRID = np.arange(101) / 100
 """The recalls, and the score thresholds, at which curves are stored."""

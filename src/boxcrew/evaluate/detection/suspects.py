@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 
 from boxcrew.core.boxes import area, iou, overlap
 from boxcrew.core.types import Bools, Floats, Ints
 from boxcrew.evaluate.detection.matches import MATCH_IOU, ClassMatches, class_matches, crowded
-from boxcrew.evaluate.detection.metric import EvaluatedImage, f1
+from boxcrew.evaluate.detection.types import EvaluatedImage
+from boxcrew.evaluate.evaluation import Report, f1
 
 Kind = Literal["missing-label", "wrong-class", "wrong-box", "unfindable"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -25,7 +26,7 @@ _MIN_PROBABILITY = 0.01  # detectors do not output what they find less likely
 
 
 @dataclass(frozen=True, kw_only=True)
-class Suspect:
+class Suspect(Report):
     """A disagreement of labels and detector, for a person to check.
 
     It is not proof: a detector repeats systematic errors of the labels it was trained on, and makes its own.
@@ -48,23 +49,22 @@ class Suspect:
     loss: float
     found_box: Box | None = None  # of the detection
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _TrustedClasses:
+class _Classes:
     """The classes, and for which of them the detector is good enough to doubt labels."""
 
-    names: tuple[str, ...]
-    trusted: Bools  # (C,)
-    threshold: Floats  # (C,) the score from which a detection counts
+    def __init__(self, names: tuple[str, ...], images: Sequence[EvaluatedImage]) -> None:
+        best = [_best_threshold(matches) for matches in class_matches(images, num_classes=len(names))]
+        quality, score = np.array(best).reshape(-1, 2).T
+        self.names = names
+        self.trusted: Bools = quality >= _TRUSTED_F1  # (C,)
+        self.threshold: Floats = score.astype(np.float32).clip(*_THRESHOLD_RANGE)  # (C,) of what counts
 
 
 class _Comparison:
     """One image with its G objects compared to its D detections."""
 
-    def __init__(self, split: str, image: EvaluatedImage, classes: _TrustedClasses) -> None:
+    def __init__(self, split: str, image: EvaluatedImage, classes: _Classes) -> None:
         self.split, self.image, self.classes = split, image, classes
         target, detections = image.target, image.detections
         self.boxes: Floats = detections.boxes.numpy()  # (D, 4)
@@ -88,26 +88,13 @@ def suspects_of(
     labels and as detections: an untrained detector suspects nothing. Difficult objects are never suspect, and
     excuse detections on them; so do crowds.
     """
-    trusted = _trusted_classes([image for split in images.values() for image in split], classes)
-    suspects = [
-        suspect
-        for split, members in images.items()
-        for image in members
-        for suspect in _of_image(_Comparison(split, image, trusted))
-    ]
+    pairs = [(split, image) for split, members in images.items() for image in members]
+    known = _Classes(classes, [image for _, image in pairs])
+    suspects = [each for pair in pairs for each in _of_image(_Comparison(*pair, known))]
     # Of labels with equal loss, the larger object is the more surprising.
     suspects.sort(key=lambda suspect: (-suspect.loss, -_area(suspect.box), suspect.key))
-    by_kind = {kind: [suspect for suspect in suspects if suspect.kind == kind] for kind in KINDS}
-    return tuple(suspect for members in by_kind.values() for suspect in members[:limit])
-
-
-def _trusted_classes(images: Sequence[EvaluatedImage], classes: tuple[str, ...]) -> _TrustedClasses:
-    best = [_best_threshold(matches) for matches in class_matches(images, num_classes=len(classes))]
-    return _TrustedClasses(
-        names=classes,
-        trusted=np.array([quality >= _TRUSTED_F1 for quality, _ in best], dtype=np.bool_),
-        threshold=np.array([score for _, score in best], dtype=np.float32).clip(*_THRESHOLD_RANGE),
-    )
+    by_kind = ([suspect for suspect in suspects if suspect.kind == kind] for kind in KINDS)
+    return tuple(suspect for members in by_kind for suspect in members[:limit])
 
 
 def _best_threshold(matches: ClassMatches) -> tuple[float, float]:
@@ -137,18 +124,19 @@ def _of_label(pair: _Comparison, number: int, free: Bools) -> tuple[Suspect | No
     overlaps, same = pair.overlaps[number], pair.same[number]
     label = int(pair.image.target.labels[number])
     scores = np.where(same, pair.scores, 0)
-    if scores[overlaps >= MATCH_IOU].max(initial=0) >= pair.classes.threshold[label]:
+    at_label = float(scores[overlaps >= MATCH_IOU].max(initial=0))
+    if at_label >= pair.classes.threshold[label]:
         return None, None
-    probability = max(_MIN_PROBABILITY, float((scores * np.minimum(1, overlaps / MATCH_IOU)).max(initial=0)))
-    of_another_class = free & ~same & (overlaps >= MATCH_IOU)
-    shifted = free & same & (overlaps >= _NEAR_IOU)
-    kinds: tuple[tuple[Kind, Bools], ...] = (("wrong-class", of_another_class), ("wrong-box", shifted))
-    for kind, instead in kinds:
+    kinds: dict[Kind, Bools] = {
+        "wrong-class": free & ~same & (overlaps >= MATCH_IOU),
+        "wrong-box": free & same & (overlaps >= _NEAR_IOU),
+    }
+    for kind, instead in kinds.items():
         if instead.any():
             best = int(np.where(instead, pair.scores, -1).argmax())
-            at_label = max(_MIN_PROBABILITY, float(scores[overlaps >= MATCH_IOU].max(initial=0)))
-            loss = _surprise(float(pair.scores[best])) - math.log(at_label)
+            loss = _surprise(float(pair.scores[best])) - math.log(max(_MIN_PROBABILITY, at_label))
             return _suspect(pair, kind, number=number, detection=best, loss=loss), best
+    probability = max(_MIN_PROBABILITY, float((scores * np.minimum(1, overlaps / MATCH_IOU)).max(initial=0)))
     return _suspect(pair, "unfindable", number=number, loss=-math.log(probability), score=probability), None
 
 

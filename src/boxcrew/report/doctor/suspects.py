@@ -9,8 +9,8 @@ from pathlib import Path
 from boxcrew.data.detection.source import Source
 from boxcrew.data.loading.workers import Workers
 from boxcrew.evaluate.detection.evaluator import Evaluator
-from boxcrew.evaluate.detection.metric import EvaluatedImage
 from boxcrew.evaluate.detection.suspects import Suspect, suspects_of
+from boxcrew.evaluate.detection.types import EvaluatedImage
 from boxcrew.tasks.base import TASKS
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.loading import load_task

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxcrew.evaluate.classification import NUM_BINS, CalibrationBin, ClassificationReport
-from boxcrew.evaluate.detection.metric import ClassRates
+from boxcrew.evaluate.evaluation import ClassRates
 from boxcrew.report.plots import classes
 from boxcrew.report.plots.style import ACCENT, INK, MUTED, SERIES, SHADES, dress, new_figure, save, shorten
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from boxcrew.evaluate.detection.curves import GRID, mean_curve
-from boxcrew.evaluate.detection.metric import ClassScore, DetectionReport
+from boxcrew.evaluate.detection.types import ClassScore, DetectionReport
 from boxcrew.report.plots import classes
 from boxcrew.report.plots.style import (
     ACCENT,

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from boxcrew.core.errors import DataError
 from boxcrew.evaluate.classification import ClassificationReport
-from boxcrew.evaluate.detection.metric import DetectionReport
+from boxcrew.evaluate.detection.types import DetectionReport
 from boxcrew.report.plots import classification, detection
 from boxcrew.report.plots.training import plot_results
 
