@@ -50,8 +50,7 @@ def _of_recipe(names: list[str], tree: Tree) -> RunConfig:
 
 def _of_run(run: Path, names: list[str], tree: Tree) -> RunConfig:
     """Return the settings of a run, with another data set or folder if they are given."""
-    extra = [*names, *(key for key in tree if key not in _WITH_A_RUN)]
-    if extra:
+    if extra := [*names, *(key for key in tree if key not in _WITH_A_RUN)]:
         problem = f"{extra[0]}: cannot be combined with run=, which has its own detector"
         raise UsageError(problem, advice="leave out one of the two")
     stored = RunConfig.of(read_yaml(require_run(run) / "config.yaml"))
@@ -96,7 +95,5 @@ def _write(diagnosis: Diagnosis, folder: Path, *, command: str) -> None:
 def _require_clean(diagnosis: Diagnosis, folder: Path) -> None:
     problems = [problem for problem in diagnosis.source.problems if problem.action != "noted"]
     if problems:
-        raise DataError(
-            f"{diagnosis.path}: {len(problems)} problems, and data.strict=true; the first: {problems[0]}",
-            advice=f"{folder / 'doctor.html'} shows all of them",
-        )
+        text = f"{diagnosis.path}: {len(problems)} problems, and data.strict=true; the first: {problems[0]}"
+        raise DataError(text, advice=f"{folder / 'doctor.html'} shows all of them")

@@ -82,9 +82,8 @@ def results(images: Sequence[EvaluatedImage]) -> list[dict[str, Any]]:
     return [
         {"image_id": number, "category_id": label, "bbox": box, "score": score}
         for number, found in enumerate((image.detections for image in images), start=1)
-        for label, box, score in zip(
-            found.labels.tolist(), _xywh(found.boxes.numpy()), found.scores.tolist(), strict=True
-        )
+        for boxes in [_xywh(found.boxes.numpy())]
+        for label, box, score in zip(found.labels.tolist(), boxes, found.scores.tolist(), strict=True)
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -77,6 +77,11 @@ class _Comparison:
         counts = (self.scores >= classes.threshold[self.labels]) & classes.trusted[self.labels]
         self.free: Bools = counts & ~matched & ~excused  # (D,) counts, and lies on no object of its class
 
+    def detected(self, index: int) -> dict[str, Any]:
+        """Return the fields of a suspect that are about a detection."""
+        name = self.classes.names[self.labels[index]]
+        return {"found": name, "found_box": _box(self.boxes[index]), "score": float(self.scores[index])}
+
 
 def suspects_of(
     images: Mapping[str, Sequence[EvaluatedImage]], classes: tuple[str, ...], *, limit: int = 24
@@ -121,12 +126,14 @@ def _of_image(pair: _Comparison) -> Iterator[Suspect]:
 
 def _of_label(pair: _Comparison, number: int, free: Bools) -> tuple[Suspect | None, int | None]:
     """Return what speaks against a label, and which of the `free` detections stands in its place."""
-    overlaps, same = pair.overlaps[number], pair.same[number]
-    label = int(pair.image.target.labels[number])
+    overlaps, same, target = pair.overlaps[number], pair.same[number], pair.image.target
+    label = int(target.labels[number])
     scores = np.where(same, pair.scores, 0)
     at_label = float(scores[overlaps >= MATCH_IOU].max(initial=0))
     if at_label >= pair.classes.threshold[label]:
         return None, None
+    fields: dict[str, Any] = {"key": pair.image.key, "split": pair.split}
+    fields |= {"box": _box(target.boxes[number]), "label": pair.classes.names[label]}
     kinds: dict[Kind, Bools] = {
         "wrong-class": free & ~same & (overlaps >= MATCH_IOU),
         "wrong-box": free & same & (overlaps >= _NEAR_IOU),
@@ -135,15 +142,14 @@ def _of_label(pair: _Comparison, number: int, free: Bools) -> tuple[Suspect | No
         if instead.any():
             best = int(np.where(instead, pair.scores, -1).argmax())
             loss = _surprise(float(pair.scores[best])) - math.log(max(_MIN_PROBABILITY, at_label))
-            return _suspect(pair, kind, number=number, detection=best, loss=loss), best
-    probability = max(_MIN_PROBABILITY, float((scores * np.minimum(1, overlaps / MATCH_IOU)).max(initial=0)))
-    return _suspect(pair, "unfindable", number=number, loss=-math.log(probability), score=probability), None
+            return Suspect(kind=kind, loss=loss, **fields, **pair.detected(best)), best
+    score = max(_MIN_PROBABILITY, float((scores * np.minimum(1, overlaps / MATCH_IOU)).max(initial=0)))
+    return Suspect(kind="unfindable", loss=-math.log(score), score=score, found=None, **fields), None
 
 
 def _missing(pair: _Comparison, free: Bools) -> Iterator[Suspect]:
     """Yield the `free` detections that are neither on nor inside a labeled object; of several, the best."""
-    target = pair.image.target
-    inside = overlap(target.boxes, pair.boxes) >= 0.5 * np.maximum(area(pair.boxes), 1e-6)
+    inside = overlap(pair.image.target.boxes, pair.boxes) >= 0.5 * np.maximum(area(pair.boxes), 1e-6)
     near = pair.same & ((pair.overlaps >= _NEAR_IOU) | inside)
     belongs = ((pair.overlaps >= MATCH_IOU) | near).any(axis=0)
     candidates = np.flatnonzero(free & ~belongs)
@@ -152,35 +158,9 @@ def _missing(pair: _Comparison, free: Bools) -> Iterator[Suspect]:
         box = pair.boxes[detection : detection + 1]
         if (iou(yielded, box) < MATCH_IOU).all():
             yielded = np.concatenate([yielded, box])
-            loss = _surprise(float(pair.scores[detection]))
-            yield _suspect(pair, "missing-label", detection=int(detection), loss=loss)
-
-
-def _suspect(
-    pair: _Comparison,
-    kind: Kind,
-    *,
-    loss: float,
-    number: int | None = None,
-    detection: int | None = None,
-    score: float = 0.0,
-) -> Suspect:
-    """Return a suspect about the label of that number, the detection, or both."""
-    names, target = pair.classes.names, pair.image.target
-    detected_box = None if detection is None else _box(pair.boxes[detection])
-    box = detected_box if number is None else _box(target.boxes[number])
-    assert box is not None
-    return Suspect(
-        kind=kind,
-        key=pair.image.key,
-        split=pair.split,
-        box=box,
-        label=None if number is None else names[target.labels[number]],
-        found=None if detection is None else names[pair.labels[detection]],
-        score=score if detection is None else float(pair.scores[detection]),
-        loss=loss,
-        found_box=detected_box,
-    )
+            loss, fields = _surprise(float(pair.scores[detection])), pair.detected(detection)
+            fields |= {"key": pair.image.key, "split": pair.split, "box": fields["found_box"], "label": None}
+            yield Suspect(kind="missing-label", loss=loss, **fields)
 
 
 def _surprise(score: float) -> float:

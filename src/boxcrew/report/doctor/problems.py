@@ -144,9 +144,8 @@ def _thumbnail(source: Source, records: Mapping[str, Sequence[Record]], problem:
         return None
     where = f" {file.name}{problem.at and f', {problem.at}'} ({problem.action})"
     caption = element("figcaption", element("b", MEANINGS[problem.kind]), where)
-    return Thumbnail(
-        read=read, alt=f"{problem.file}: {problem.what}", frames=frames, side=240, caption=caption
-    )
+    alt = f"{problem.file}: {problem.what}"
+    return Thumbnail(read=read, alt=alt, frames=frames, side=240, caption=caption)
 
 
 def _boxes(problem: Problem) -> Iterator[Box]:

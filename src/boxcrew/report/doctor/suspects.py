@@ -32,11 +32,10 @@ def find_suspects(
     total = sum(map(len, source.splits.values()))
     with loaded.deployment, screen.progress("comparing labels with detections") as progress:
         for split, records in source.splits.items():
-            evaluator = Evaluator(
-                source=source, images=source, records=records, batch=_BATCH, workers=workers
+            evaluate = Evaluator(source=source, images=source, records=records, batch=_BATCH, workers=workers)
+            evaluation = evaluate(
+                predict, progress=lambda done: progress(sum(map(len, evaluated.values())) + done, total)
             )
-            before = sum(map(len, evaluated.values()))
-            evaluation = evaluator(predict, progress=lambda done, n=before: progress(n + done, total))
             evaluated[split] = evaluation.images
             for problem in evaluation.skipped:
                 screen.warn(f"left out: {problem}")
