@@ -171,7 +171,11 @@ for _name, _help in _HELP.items():
 
 def main() -> None:
     """Run the console script; an error that the user can fix becomes two lines and an exit code."""
-    _shorten_thread_spinning()
+    # OpenMP threads spin before they sleep, by default for milliseconds, and so compete with loader processes
+    # and other jobs; if they slept at once, waking them would slow a step of many small layers
+    # (docs/decisions/0007). This must be set before torch is imported.
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", "5000")
     # Imports make hundreds of thousands of objects that stay; collecting among them takes half a second.
     gc.set_threshold(100_000, 20, 20)
     # The errors of torch's libraries, in many lines of addresses, repeat what we report in one.
@@ -191,16 +195,6 @@ def main() -> None:
     finally:
         if not debug:
             sys.excepthook = _one_line  # only now: typer has set its own
-
-
-def _shorten_thread_spinning() -> None:
-    """Shorten the time that OpenMP threads spin before they sleep; must run before torch is imported.
-
-    By default they spin for milliseconds, and so compete with loader processes and other jobs; if they slept
-    at once, waking them would slow a step of many small layers (docs/decisions/0007).
-    """
-    if "OMP_WAIT_POLICY" not in os.environ:
-        os.environ.setdefault("GOMP_SPINCOUNT", "5000")
 
 
 def _one_line(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

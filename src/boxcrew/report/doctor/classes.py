@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, cycle, islice, starmap
 
 import numpy as np
 
@@ -31,7 +31,7 @@ def classes_section(statistics: Mapping[str, SplitStatistics], classes: Iterable
     order = sorted(totals, key=lambda name: -totals[name])
     most = max(1, *totals.values())
     rows = [_class_row(name, statistics, most) for name in order]
-    entries = [(_split_color(i), _split_text(*split)) for i, split in enumerate(statistics.items())]
+    entries = zip(cycle(SERIES), starmap(_split_text, statistics.items()), strict=False)
     names = [element("th", name, scope="col") for name in ("class", "boxes")]
     names += [element("th", split, scope="col", class_="number") for split in statistics]
     header = element("thead", element("tr", *names))
@@ -46,13 +46,9 @@ def _split_text(name: str, numbers: SplitStatistics) -> str:
     return f"{name}: {numbers.num_boxes:,} boxes in {numbers.num_images:,} images{empty}"
 
 
-def _split_color(index: int) -> str:
-    return SERIES[index % len(SERIES)]
-
-
 def _class_row(name: str, statistics: Mapping[str, SplitStatistics], most: int) -> Html:
     counts = [split.boxes_by_class[name] for split in statistics.values()]
-    pieces = [(count / most, _split_color(i)) for i, count in enumerate(counts)]
+    pieces = [(count / most, color) for count, color in zip(counts, cycle(SERIES), strict=False)]
     cells = [element("th", name, scope="row", title=name), element("td", bar(*pieces), class_="bar")]
     cells += [element("td", f"{count:,}", class_="number" if count else "number none") for count in counts]
     return element("tr", *cells)

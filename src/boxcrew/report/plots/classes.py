@@ -82,8 +82,7 @@ def finish_bars(axes: Axes, rows: Sequence[tuple[str, int, str]], *, mean: float
     axes.set_yticks(range(size), counted, fontsize=letters, color=INK, parse_math=False)
     for row, (_, _, text) in enumerate(rows):
         axes.text(right, row, text, ha="right", va="center", fontsize=letters - 0.5, color=MUTED)
-    axes.set_ylim(-0.6, size - 0.4)
-    axes.set_xlim(0, right + 0.01)
+    axes.set(xlim=(0, right + 0.01), ylim=(-0.6, size - 0.4))
 
 
 def small_legend(axes: Axes, **options: Any) -> None:

@@ -58,8 +58,7 @@ def plot_reliability(report: ClassificationReport, path: Path) -> None:
     centers, width = (np.arange(NUM_BINS) + 0.5) / NUM_BINS, 0.9 / NUM_BINS
     _draw_accuracy(above, report.calibration, centers, width)
     above.plot([0, 1], [0, 1], color=INK, linewidth=1, linestyle="dashed", label="perfect calibration")
-    above.set_xlim(0, 1)
-    above.set_ylim(0, 1.02)
+    above.set(xlim=(0, 1), ylim=(0, 1.02))
     classes.small_legend(above, ncols=2, loc="lower left", bbox_to_anchor=(0, 1))
     below.bar(centers, [each.count for each in report.calibration], width=width, color=MUTED)
     below.set_ylim(bottom=0)

@@ -88,8 +88,7 @@ def _draw_curves(
     mean = mean_curve(curves)
     if mean and len(curves) > 1:  # it would hide a single curve
         axes.plot(GRID, mean, color=INK, linewidth=2.8, label=mean_name, zorder=4)
-    axes.set_xlim(0, 1)
-    axes.set_ylim(0, 1.02)
+    axes.set(xlim=(0, 1), ylim=(0, 1.02))
 
 
 def _legend(axes: Axes, report: DetectionReport, values: Sequence[float | None], title: str) -> None:

@@ -106,10 +106,7 @@ def _draw_centers(axes: Axes, boxes: Floats, image_sizes: Floats) -> None:
 
 
 def _square(axes: Axes) -> None:
-    axes.set_xlim(0, 1)
-    axes.set_ylim(0, 1)
+    axes.set(xlim=(0, 1), ylim=(0, 1), xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))
     axes.set_aspect("equal", anchor="N")
-    axes.set_xticks((0, 0.5, 1))
-    axes.set_yticks((0, 0.5, 1))
     for spine in axes.spines.values():
         spine.set(visible=True, color=PALE)
