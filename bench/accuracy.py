@@ -28,8 +28,8 @@ from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Detections
 from boxcrew.core.units import format_duration
 from boxcrew.data.detection.writers import file_stems, write_source
-from boxcrew.evaluate.detection.measures import evaluate_detections
-from boxcrew.evaluate.detection.metric import EvaluatedImage
+from boxcrew.evaluate.detection.metrics import evaluate_detections
+from boxcrew.evaluate.detection.types import EvaluatedImage
 from boxcrew.hardware.probe import usable_cores
 from boxcrew.recipes import DEFAULT
 from boxcrew.tasks.detection import DetectionData, require_detection

@@ -16,7 +16,7 @@ from pycocotools.cocoeval import COCOeval
 from bench.row import Row, alternate_figures
 from boxcrew.core.types import Detections, Target
 from boxcrew.evaluate.detection.coco import coco_scores, ground_truth, results
-from boxcrew.evaluate.detection.metric import EvaluatedImage
+from boxcrew.evaluate.detection.types import EvaluatedImage
 
 CLASSES, SIDE = 80, 640
 OBJECTS, FOUND = 7, 40  # per image, about as in COCO

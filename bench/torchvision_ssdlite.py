@@ -34,8 +34,8 @@ from bench.data import open_data
 from bench.torchvision_data import Photos, as_lists, preset
 from boxcrew.core.types import Detections
 from boxcrew.data.detection.source import Record
-from boxcrew.evaluate.detection.measures import evaluate_detections
-from boxcrew.evaluate.detection.metric import EvaluatedImage
+from boxcrew.evaluate.detection.metrics import evaluate_detections
+from boxcrew.evaluate.detection.types import EvaluatedImage
 from boxcrew.hardware.probe import usable_cores
 from boxcrew.tasks.detection import DetectionData
 

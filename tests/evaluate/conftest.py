@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from boxcrew.core.types import Detections, Target
-from boxcrew.evaluate.detection.metric import EvaluatedImage
+from boxcrew.evaluate.detection.types import EvaluatedImage
 
 Judge = Callable[..., EvaluatedImage]
 

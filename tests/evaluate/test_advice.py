@@ -27,9 +27,9 @@ from boxcrew.evaluate.advice import (
     worst,
 )
 from boxcrew.evaluate.classification import Probabilities
-from boxcrew.evaluate.detection.metric import ClassRates
 from boxcrew.evaluate.detection.suspects import Kind as SuspectKind
 from boxcrew.evaluate.detection.suspects import Suspect
+from boxcrew.evaluate.evaluation import ClassRates
 from boxcrew.evaluate.label_noise import LabelNoise
 
 REMEDIES = "task.class_weights=true, task.balanced=true or task.focal=2 task.smoothing=0"

@@ -14,8 +14,8 @@ import torch
 from boxcrew.api import run_config
 from boxcrew.core.config import parse_words
 from boxcrew.core.types import Detections, Target
-from boxcrew.evaluate.detection.measures import evaluate_detections
-from boxcrew.evaluate.detection.metric import DetectionReport, EvaluatedImage
+from boxcrew.evaluate.detection.metrics import evaluate_detections
+from boxcrew.evaluate.detection.types import DetectionReport, EvaluatedImage
 from boxcrew.report.doctor.report import Diagnosis, diagnose
 from boxcrew.train.output.screen import Screen
 from tests.helpers.tiny import TINY

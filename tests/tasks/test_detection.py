@@ -16,9 +16,9 @@ from boxcrew.data.loading.workers import Workers
 from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
 from boxcrew.evaluate.advice import Advice
 from boxcrew.evaluate.detection.evaluator import DetectionEvaluation
-from boxcrew.evaluate.detection.measures import evaluate_detections
-from boxcrew.evaluate.detection.metric import EvaluatedImage
+from boxcrew.evaluate.detection.metrics import evaluate_detections
 from boxcrew.evaluate.detection.predictor import PredictSeconds
+from boxcrew.evaluate.detection.types import EvaluatedImage
 from boxcrew.tasks.data import EvalOptions
 from boxcrew.tasks.detection import NUM_TRAIN_EVALUATED, DetectionConfig, DetectionData, DetectionTask
 from boxcrew.testing.detectors import CLASSES, noise_batch

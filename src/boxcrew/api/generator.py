@@ -9,8 +9,6 @@ from boxcrew.api.model import Model
 from boxcrew.report.predictions import GeneratedImages
 from boxcrew.tasks.gan import GanConfig, normal, to_pixels
 
-_STREAM = 20  # number of the random stream for the noise
-
 
 class Generator(Model):
     """The generator of a trained GAN.
@@ -23,7 +21,7 @@ class Generator(Model):
     def predict(self, num: int = 64, *, seed: int = 0) -> GeneratedImages:
         """Generate `num` images; the same seed gives the same ones."""
         assert isinstance(self.loaded.config, GanConfig)
-        noise = normal(seed, 0, np.arange(num), self.loaded.config.latent, stream=_STREAM)
+        noise = normal(seed, 0, np.arange(num), self.loaded.config.latent, stream=20)
         with self.loaded.deployment, torch.inference_mode():
             made = self.loaded.task.network(self.loaded.deployment.to_device(torch.from_numpy(noise)))
         return GeneratedImages(to_pixels(made))

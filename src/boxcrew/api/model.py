@@ -49,11 +49,14 @@ class Model:
     @classmethod
     def load(cls, run: str | Path, which: Which = "best", device: str = "auto") -> Self:
         """Load a run directory, of which the best or the last weights are used, or a weight file of one."""
-
-        def check(meta: Mapping[str, Any]) -> None:
-            cls._require(f"{run} is", prediction_of(meta))
-
-        return cls(load_task(Path(run), which=which, device=device, check=check), Path(run), which, device)
+        path = Path(run)
+        loaded = load_task(
+            path,
+            which=which,
+            device=device,
+            check=lambda meta: cls._require(f"{run} is", prediction_of(meta)),
+        )
+        return cls(loaded, path, which, device)
 
     @classmethod
     def train(cls, recipe: str | None = None, *, verbose: bool = True, **settings: Any) -> Self:
@@ -75,24 +78,15 @@ class Model:
 
     def val(self, data: str | Path | None = None, *, split: str = "val", batch: int = 16) -> dict[str, Any]:
         """Return the report on a data set, by default the run's own: `report["numbers"]["AP50"]`."""
-        tree = {
-            "run": self.path,
-            "weights": self.which,
-            "device": self.device,
-            "split": split,
-            "batch": batch,
-        }
-        config = ValConfig.of(tree if data is None else {**tree, "data": str(data)})
-        report: dict[str, Any] = validate(config, Screen())[self.which]
+        tree: Tree = {"run": self.path, "weights": self.which, "device": self.device}
+        tree |= {"data": None if data is None else str(data), "split": split, "batch": batch}
+        report: dict[str, Any] = validate(ValConfig.of(tree), Screen())[self.which]
         return report
 
     def __repr__(self) -> str:
-        words = [
-            self.loaded.config.title.rpartition(" by ")[2],
-            f"{len(self.classes)} classes",
-            str(self.path),
-        ]
-        return f"{type(self).__name__}({', '.join(words if self.classes else words[::2])})"
+        network = self.loaded.config.title.rpartition(" by ")[2]
+        classes = f"{len(self.classes)} classes, " if self.classes else ""
+        return f"{type(self).__name__}({network}, {classes}{self.path})"
 
     @classmethod
     def _require(cls, subject: str, predicts: Prediction) -> None:

@@ -66,15 +66,12 @@ def _with_plots(outcome: Outcome, screen: Screen) -> Outcome:
     with files.writing("plots"):
         _draw(outcome)
     screen.say(f"results: {outcome.folder} (weights/best.safetensors, plots/, summary.json)")
-    board = outcome.folder / "tensorboard"
-    if board.is_dir():
+    if (board := outcome.folder / "tensorboard").is_dir():
         screen.say(f"curves: tensorboard --logdir {board}")
-    trouble = [*([outcome.trouble] if outcome.trouble else []), *files.problems()]
-    if trouble:
-        raise BoxcrewError(
-            f"{outcome.folder}: not all files could be written: {'; '.join(trouble)}",
-            advice="free some disk space, then: boxcrew resume run=" + str(outcome.folder),
-        )
+    if trouble := [*([outcome.trouble] if outcome.trouble else []), *files.problems()]:
+        problem = f"{outcome.folder}: not all files could be written: {'; '.join(trouble)}"
+        advice = f"free some disk space, then: boxcrew resume run={outcome.folder}"
+        raise BoxcrewError(problem, advice=advice)
     return outcome
 
 
@@ -84,8 +81,6 @@ def _draw(outcome: Outcome) -> None:
     plan = Plan.read(outcome.folder / "plan.json", setting="plan")
     if plan.predicted is not None:
         plot_plan(plan.predicted, outcome.folder / "plots" / "plan.png", title=plan.explain()[0])
-    objects = outcome.task_data.train_objects()
-    if objects is not None:
+    if (objects := outcome.task_data.train_objects()) is not None:
         targets, sizes = objects
-        file = outcome.folder / "plots" / "labels.png"
-        plot_labels(targets, outcome.task_data.facts.classes, sizes, file)
+        plot_labels(targets, outcome.task_data.facts.classes, sizes, outcome.folder / "plots" / "labels.png")

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
-from boxcrew.cli.data_samples import holds_samples, show_samples
-from boxcrew.cli.output import make_screen, parse_settings, print_json, require_new
+from boxcrew.cli.output import Output, parse_settings, require_new
 from boxcrew.core.config import Config, Tree
 from boxcrew.core.errors import UsageError
+from boxcrew.core.types import Image
 from boxcrew.data.checks.scan import scan
-from boxcrew.data.detection.source import Source, open_source
+from boxcrew.data.detection.source import SOURCES, Source, open_source
 from boxcrew.data.detection.writers import WRITERS, write_source
-from boxcrew.data.examples.example_set import ExampleOptions
+from boxcrew.data.examples.example_set import EXAMPLE_FORMATS, ExampleOptions, ExampleSet, open_examples
 from boxcrew.data.images.drawing import draw_boxes, grid
 from boxcrew.data.images.reading import write_image
+from boxcrew.data.loading.collate import as_tensor
 from boxcrew.hardware.probe import usable_cores
 from boxcrew.tasks.detection import source_report
 from boxcrew.tasks.example_data import ExampleConfig
-from boxcrew.train.output.screen import Screen
+from boxcrew.tasks.drawing import draw_examples
 from boxcrew.train.run.data import say_problems
 
-SHEET_IMAGES = 16  # on a contact sheet
+_SHEET_IMAGES, _SHEET_EXAMPLES = 16, 64  # on a contact sheet
 
 
 class MakeConfig(Config):
@@ -45,56 +47,50 @@ class ShowConfig(Config):
     length: int = Field(default=128, ge=2)
     label: str | None = None
 
-    def wanted(self) -> ExampleOptions:
-        workers = max(1, int(usable_cores()))
-        return ExampleOptions(
-            size=self.size, length=self.length, label=self.label, seed=self.seed, workers=workers
-        )
 
-
-def data_command(words: list[str], *, as_json: bool) -> None:
+def data_command(words: list[str], out: Output) -> None:
     names, tree = parse_settings(words, positional=2)
     if not names:
-        raise UsageError(
-            "data: which data set?", advice="boxcrew data PATH, or boxcrew data make shelf out=DIR"
-        )
-    command = _make if names[0] == "make" else _show
-    report = command(names, tree, make_screen(as_json=as_json))
-    if as_json:
-        print_json(report)
+        advice = "boxcrew data PATH, or boxcrew data make shelf out=DIR"
+        raise UsageError("data: which data set?", advice=advice)
+    out.result((_make if names[0] == "make" else _show)(names, tree, out))
 
 
-def _make(names: list[str], tree: dict[str, Any], screen: Screen) -> dict[str, Any]:
+def _make(names: list[str], tree: Tree, out: Output) -> dict[str, Any]:
     if "out" not in tree:
         raise UsageError("data make: out= is missing", advice="boxcrew data make shelf out=DIR format=voc")
     config = MakeConfig.of(tree)
     WRITERS.get(config.format)
     source = open_source(names[1] if len(names) > 1 else "shelf", format=config.read_format, seed=config.seed)
     lost = write_source(source, config.out, format=config.format)
-    _say_counts(source, screen)
-    say_problems((*source.problems, *lost), screen, rest="--json names all")
-    screen.say(f"written: {config.out} ({config.format}); train on it with: boxcrew train data={config.out}")
-    return {"out": str(config.out), "format": config.format, **source_report(source)}
+    report = _say_counts(source, out)
+    say_problems((*source.problems, *lost), out, rest="--json names all")
+    out.say(f"written: {config.out} ({config.format}); train on it with: boxcrew train data={config.out}")
+    return {"out": str(config.out), "format": config.format, **report}
 
 
-def _show(names: list[str], tree: dict[str, Any], screen: Screen) -> dict[str, Any]:
+def _show(names: list[str], tree: Tree, out: Output) -> dict[str, Any]:
     if len(names) > 1:
         raise UsageError(f"{names[1]}: not understood", advice="boxcrew data PATH, or boxcrew data make …")
     tree = _with_short_keys(tree)
     config = ShowConfig.of(tree)
     if holds_samples(names[0], config.format):
-        return show_samples(names[0], config.format, config.wanted(), out=config.out, screen=screen)
+        return _show_samples(names[0], config, out)
     if unused := [name for name in ExampleConfig.aliases if name in tree]:
         raise UsageError(f"{unused[0]}=: has no meaning for images with boxes", advice="leave it out")
     source = open_source(names[0], format=config.format, seed=config.seed)
-    with screen.progress("checking the images") as progress:
+    with out.progress("checking the images") as progress:
         source = scan(source, workers=max(1, int(usable_cores())), progress=progress)
-    _say_counts(source, screen)
-    say_problems(source.problems, screen, rest="--json names all")
+    report = _say_counts(source, out)
+    say_problems(source.problems, out, rest="--json names all")
     if config.out is not None:
-        _write_sheet(source, config.out)
-        screen.say(f"contact sheet: {config.out}")
-    return source_report(source)
+        require_new(config.out)
+        images = [
+            draw_boxes(source.read(record), record.target.boxes, record.target.labels, source.classes)
+            for record in source.split("train")[:_SHEET_IMAGES]
+        ]
+        _write_sheet(images, config.out, out, columns=4)
+    return report
 
 
 def _with_short_keys(tree: Tree) -> Tree:
@@ -105,20 +101,58 @@ def _with_short_keys(tree: Tree) -> Tree:
     return task | {name: value for name, value in tree.items() if name != "task"}
 
 
-def _write_sheet(source: Source, out: Path) -> None:
-    require_new(out)
-    images = [
-        draw_boxes(source.read(record), record.target.boxes, record.target.labels, source.classes)
-        for record in source.split("train")[:SHEET_IMAGES]
-    ]
-    write_image(out, grid(images, columns=4, gap=8))
+def holds_samples(path: str, format: str) -> bool:
+    """Tell whether the samples of a data set have one label each, or none. Images with boxes, whose crops are
+    samples too, are not such a set.
+    """
+    if format != "auto":
+        return format in EXAMPLE_FORMATS.names() and format not in SOURCES.names()
+    folder = Path(path)
+    if not folder.exists():
+        return path in EXAMPLE_FORMATS.names()
+    if any(SOURCES.get(name).detect(folder) for name in SOURCES.names()):
+        return False
+    return any(EXAMPLE_FORMATS.get(name).detect(folder) for name in EXAMPLE_FORMATS.names())
 
 
-def _say_counts(source: Source, screen: Screen) -> None:
+def _show_samples(path: str, config: ShowConfig, out: Output) -> dict[str, Any]:
+    options = config.model_dump(include={"size", "length", "label", "seed"})
+    workers = max(1, int(usable_cores()))
+    opened = open_examples(path, ExampleOptions(**options, workers=workers), format=config.format)
+    report = opened.report()
+    shape = " x ".join(map(str, opened.shape))
+    title = f"{opened.root} ({opened.format}): {opened.kind} of {shape}"
+    _say_table(report, title, out, total="examples", by_class="by_class")
+    say_problems(opened.problems, out, rest="--json names all")
+    if config.out is not None:
+        _write_sheet(_draw_samples(opened, config.out), config.out, out, columns=8)
+    return report
+
+
+def _draw_samples(opened: ExampleSet, file: Path) -> list[Image]:
+    if opened.kind != "pictures":
+        raise UsageError(f"out={file}: {opened.kind} cannot be drawn", advice="leave out= out")
+    require_new(file)
+    train = opened.split("train").subset(_SHEET_EXAMPLES)
+    samples = train.fetch(range(len(train)))
+    return draw_examples(as_tensor(samples.inputs), samples.labels, opened.classes)
+
+
+def _write_sheet(images: Sequence[Image], file: Path, out: Output, *, columns: int) -> None:
+    write_image(file, grid(images, columns=columns, gap=8))
+    out.say(f"contact sheet: {file}")
+
+
+def _say_counts(source: Source, out: Output) -> dict[str, Any]:
+    """Print how many images and boxes there are; return the report about the data set."""
     report = source_report(source)
-    names = list(report["splits"])
-    rows = [("images", *(str(report["splits"][n]["images"]) for n in names))]
-    rows += [
-        (name, *(str(report["splits"][n]["boxes_by_class"][name]) for n in names)) for name in source.classes
-    ]
-    screen.table(f"{source.root} ({source.format})", ("boxes by class", *names), rows)
+    title = f"{source.root} ({source.format})"
+    _say_table(report, title, out, total="images", by_class="boxes_by_class")
+    return report
+
+
+def _say_table(report: Tree, title: str, out: Output, *, total: str, by_class: str) -> None:
+    splits = report["splits"]
+    rows = [(total, *(str(split[total]) for split in splits.values()))]
+    rows += [(name, *(str(split[by_class][name]) for split in splits.values())) for name in report["classes"]]
+    out.table(title, (by_class.replace("_", " "), *splits), rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from boxcrew.cli.output import make_screen, parse_settings, print_json
+from boxcrew.cli.output import Output, parse_settings
 from boxcrew.core.config import Config
 from boxcrew.core.units import format_bytes
 from boxcrew.hardware.machine import Device, Machine
@@ -16,35 +16,34 @@ class DevicesConfig(Config):
     machine: Path | None = None  # a file that describes another machine
 
 
-def devices_command(words: list[str], *, as_json: bool) -> None:
+def devices_command(words: list[str], out: Output) -> None:
     _, tree = parse_settings(words)
     file = DevicesConfig.of(tree).machine
     machine = with_speeds(probe_machine()) if file is None else Machine.read(file, setting="machine")
-    if as_json:
-        print_json(machine.tree())
+    out.result(machine.tree())
+    if out.as_json:
         return
-    screen = make_screen(as_json=False)
-    screen.say(f"machine: {machine.headline()}")
+    out.say(f"machine: {machine.headline()}")
     nodes = f", {machine.numa_nodes} NUMA nodes" if machine.numa_nodes > 1 else ""
-    screen.say(f"{machine.platform}, Python {machine.python}, torch {machine.torch}{nodes}")
+    out.say(f"{machine.platform}, Python {machine.python}, torch {machine.torch}{nodes}")
     for device in machine.devices:
-        screen.say(f"{device.name}: {device.model}")
+        out.say(f"{device.name}: {device.model}")
     columns = ("device", "memory", "GEMM", "conv", "conv channels-last", "copy", "from host")
-    screen.table("speed per second", columns, [_row(device) for device in machine.devices])
+    out.table("speed per second", columns, [_row(device) for device in machine.devices])
     if machine.decoded_pixels is not None:
-        screen.say(f"one core decodes {machine.decoded_pixels / 1e6:.0f} million pixels of JPEGs a second")
+        out.say(f"one core decodes {machine.decoded_pixels / 1e6:.0f} million pixels of JPEGs a second")
 
 
 def _row(device: Device) -> tuple[str, ...]:
     speeds = device.speeds
-    memory = format_bytes(device.memory_bytes)
+    first = device.name, format_bytes(device.memory_bytes)
     if speeds is None:
-        return (device.name, memory, *["-"] * 5)
+        return (*first, *["-"] * 5)
     operations = (speeds.gemm, speeds.convolution, speeds.convolution_channels_last)
+    from_host = format_bytes(speeds.from_host_bytes) if speeds.from_host_bytes else "-"
     return (
-        device.name,
-        memory,
+        *first,
         *(f"{speed:.0f} GFLOP" for speed in operations),
         format_bytes(speeds.copy_bytes),
-        format_bytes(speeds.from_host_bytes) if speeds.from_host_bytes else "-",
+        from_host,
     )

@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from boxcrew.api import run_config
-from boxcrew.cli.data_samples import holds_samples
-from boxcrew.cli.output import make_screen, parse_settings, print_json
+from boxcrew.cli.data import holds_samples
+from boxcrew.cli.output import Output, parse_settings
 from boxcrew.core.config import Tree, read_yaml
 from boxcrew.core.errors import DataError, UsageError
 from boxcrew.core.files import write_json, write_text
@@ -23,7 +23,7 @@ from boxcrew.train.run.directory import choose_folder, require_run
 _WITH_A_RUN = frozenset({"data", "out", "name", "device", "seed"})  # all else is taken from the run
 
 
-def doctor_command(words: list[str], *, as_json: bool) -> None:
+def doctor_command(words: list[str], out: Output) -> None:
     names, tree = parse_settings(words, positional=1)
     run = Path(str(tree.pop("run"))) if "run" in tree else None
     if "data" not in tree and run is None:
@@ -32,13 +32,11 @@ def doctor_command(words: list[str], *, as_json: bool) -> None:
     _require_detection(config)
     folder = choose_folder(config.out, Path("doctor") / (config.name or set_name(config.data.path)))
     _require_empty(folder)
-    screen = make_screen(as_json=as_json)
-    diagnosis = diagnose(config, screen, run=run)
-    print_diagnosis(diagnosis, screen)
+    diagnosis = diagnose(config, out, run=run)
+    print_diagnosis(diagnosis, out)
     _write(diagnosis, folder, command=shlex.join(["boxcrew", "doctor", *words]))
-    screen.say(f"page: {folder / 'doctor.html'} (for programs: doctor.json)")
-    if as_json:
-        print_json({"out": str(folder), **diagnosis.to_json()})
+    out.say(f"page: {folder / 'doctor.html'} (for programs: doctor.json)")
+    out.result({"out": str(folder), **diagnosis.to_json()})
     if config.data.strict:
         _require_clean(diagnosis, folder)
 
@@ -52,12 +50,9 @@ def _of_recipe(names: list[str], tree: Tree) -> RunConfig:
 
 def _of_run(run: Path, names: list[str], tree: Tree) -> RunConfig:
     """Return the settings of a run, with another data set or folder if they are given."""
-    extra = [*names, *(key for key in tree if key not in _WITH_A_RUN)]
-    if extra:
-        raise UsageError(
-            f"{extra[0]}: cannot be combined with run=, which has its own detector",
-            advice="leave out one of the two",
-        )
+    if extra := [*names, *(key for key in tree if key not in _WITH_A_RUN)]:
+        problem = f"{extra[0]}: cannot be combined with run=, which has its own detector"
+        raise UsageError(problem, advice="leave out one of the two")
     stored = RunConfig.of(read_yaml(require_run(run) / "config.yaml"))
     return stored.changed({"out": None, "name": None, **tree})
 
@@ -66,10 +61,8 @@ def _require_detection(config: RunConfig) -> None:
     """Refuse other kinds of data, for which `boxcrew data` is enough."""
     path = config.data.path
     if TASKS.get(config.task.name).predicts({}) != "boxes" or holds_samples(path, config.data.format):
-        raise UsageError(
-            f"doctor: {path}: only images with boxes can be examined",
-            advice=f"boxcrew data {path} shows what is in it",
-        )
+        problem = f"doctor: {path}: only images with boxes can be examined"
+        raise UsageError(problem, advice=f"boxcrew data {path} shows what is in it")
 
 
 def _require_empty(folder: Path) -> None:
@@ -102,7 +95,5 @@ def _write(diagnosis: Diagnosis, folder: Path, *, command: str) -> None:
 def _require_clean(diagnosis: Diagnosis, folder: Path) -> None:
     problems = [problem for problem in diagnosis.source.problems if problem.action != "noted"]
     if problems:
-        raise DataError(
-            f"{diagnosis.path}: {len(problems)} problems, and data.strict=true; the first: {problems[0]}",
-            advice=f"{folder / 'doctor.html'} shows all of them",
-        )
+        text = f"{diagnosis.path}: {len(problems)} problems, and data.strict=true; the first: {problems[0]}"
+        raise DataError(text, advice=f"{folder / 'doctor.html'} shows all of them")

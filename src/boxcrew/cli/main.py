@@ -7,6 +7,7 @@ import gc
 import os
 import sys
 import traceback
+from importlib import import_module
 from types import TracebackType
 from typing import Annotated
 
@@ -47,6 +48,13 @@ Version = Annotated[bool, typer.Option("--version", help="Show the version.", ca
 def _common(*, version: Version = False) -> None: ...
 
 
+def _run(name: str, words: list[str] | None, *, as_json: bool, **options: bool) -> None:
+    from boxcrew.cli.output import Output
+
+    module = import_module(f"boxcrew.cli.{'train' if name == 'resume' else name}")
+    getattr(module, f"{name}_command")(words or [], Output(as_json=as_json), **options)
+
+
 @app.command(context_settings=_SETTINGS)
 def train(words: Words = None, *, json: Json = False, explain: Explain = False, debug: Debug = False) -> None:
     """Train a detector, or another kind of network.
@@ -64,9 +72,7 @@ def train(words: Words = None, *, json: Json = False, explain: Explain = False, 
 
     'boxcrew recipes' lists the recipes, 'boxcrew recipes NAME' shows every setting of one.
     """
-    from boxcrew.cli.train import train_command
-
-    train_command(words or [], as_json=json, only_explain=explain)
+    _run("train", words, as_json=json, only_explain=explain)
 
 
 @app.command(context_settings=_SETTINGS)
@@ -86,26 +92,23 @@ def plan(words: Words = None, *, json: Json = False, assume: Assume = None, debu
     out=plan.json        write the plan; use it with 'boxcrew train ... plan=plan.json'
     out=plan.png         draw the plan
     """
-    from boxcrew.cli.plan import plan_command
-
-    plan_command([*(words or []), *([] if assume is None else [f"--assume={assume}"])], as_json=json)
+    _run("plan", [*(words or []), *([] if assume is None else [f"--assume={assume}"])], as_json=json)
 
 
-@app.command(context_settings=_SETTINGS)
-def resume(words: Words = None, *, json: Json = False, debug: Debug = False) -> None:
-    """Continue a run that was stopped, or extend one that is finished.
+def _add(name: str, help: str) -> None:
+    def command(words: Words = None, *, json: Json = False, debug: Debug = False) -> None:
+        _run(name, words, as_json=json)
+
+    app.command(name, help=help, context_settings=_SETTINGS)(command)
+
+
+_HELP = {  # of the commands that have no options of their own
+    "resume": """Continue a run that was stopped, or extend one that is finished.
 
     \b
     boxcrew resume run=DIR [epochs=N] [steps=N] [time=15m] [device=auto]
-    """
-    from boxcrew.cli.train import resume_command
-
-    resume_command(words or [], as_json=json)
-
-
-@app.command(context_settings=_SETTINGS)
-def val(words: Words = None, *, json: Json = False, debug: Debug = False) -> None:
-    """Measure a trained network on a data set.
+    """,
+    "val": """Measure a trained network on a data set.
 
     \b
     boxcrew val run=DIR [data=PATH] [key=value ...]
@@ -114,15 +117,8 @@ def val(words: Words = None, *, json: Json = False, debug: Debug = False) -> Non
     split=val            or test, train
     weights=best         or last, both
     batch=16, device=auto
-    """
-    from boxcrew.cli.val import val_command
-
-    val_command(words or [], as_json=json)
-
-
-@app.command(context_settings=_SETTINGS)
-def predict(words: Words = None, *, json: Json = False, debug: Debug = False) -> None:
-    """Use a trained network: detect, classify, continue text, make images.
+    """,
+    "predict": """Use a trained network: detect, classify, continue text, make images.
 
     \b
     A detector:        boxcrew predict run=DIR source=PHOTO|FOLDER|'GLOB' [score=0.25]
@@ -134,28 +130,14 @@ def predict(words: Words = None, *, json: Json = False, debug: Debug = False) ->
     out=DIR              where results go; the default is runs/.../predict
     weights=best         or last
     device=auto
-    """
-    from boxcrew.cli.predict import predict_command
-
-    predict_command(words or [], as_json=json)
-
-
-@app.command(context_settings=_SETTINGS)
-def data(words: Words = None, *, json: Json = False, debug: Debug = False) -> None:
-    """Show what is in a data set, convert it, or write an embedded one.
+    """,
+    "data": """Show what is in a data set, convert it, or write an embedded one.
 
     \b
     Show and check:      boxcrew data PATH [out=sheet.jpg]
     Convert or write:    boxcrew data make PATH|shelf out=DIR format=voc|coco|yolo
-    """
-    from boxcrew.cli.data import data_command
-
-    data_command(words or [], as_json=json)
-
-
-@app.command(context_settings=_SETTINGS)
-def doctor(words: Words = None, *, json: Json = False, debug: Debug = False) -> None:
-    """Examine a detection data set and write an HTML page of what to fix.
+    """,
+    "doctor": """Examine a detection data set and write an HTML page of what to fix.
 
     \b
     boxcrew doctor data=PATH [RECIPE] [detector=NAME size=PIXELS] [run=DIR] [out=DIR]
@@ -163,54 +145,37 @@ def doctor(words: Words = None, *, json: Json = False, debug: Debug = False) -> 
     Recipe and settings are the same as for 'boxcrew train'; they choose the detector that the boxes are
     compared with. With run=, the run's detector is used, and labels that it contradicts are shown.
     The page is runs/doctor/NAME/doctor.html.
-    """
-    from boxcrew.cli.doctor import doctor_command
-
-    doctor_command(words or [], as_json=json)
-
-
-@app.command(context_settings=_SETTINGS)
-def devices(words: Words = None, *, json: Json = False, debug: Debug = False) -> None:
-    """Show the cores, memory and accelerators of this machine, and their speed.
+    """,
+    "devices": """Show the cores, memory and accelerators of this machine, and their speed.
 
     \b
     boxcrew devices [machine=FILE.json]
 
     Cores and memory are what the container or the job may use. Speeds are measured once, for some seconds.
     --json prints a description that can be edited, and shown with machine=.
-    """
-    from boxcrew.cli.devices import devices_command
-
-    devices_command(words or [], as_json=json)
-
-
-@app.command(context_settings=_SETTINGS)
-def recipes(words: Words = None, *, json: Json = False, debug: Debug = False) -> None:
-    """List the recipes, or show every setting of one.
+    """,
+    "recipes": """List the recipes, or show every setting of one.
 
     \b
     boxcrew recipes [NAME]
-    """
-    from boxcrew.cli.recipes import recipes_command
-
-    recipes_command(words or [], as_json=json)
-
-
-@app.command(context_settings=_SETTINGS)
-def settings(words: Words = None, *, json: Json = False, debug: Debug = False) -> None:
-    """List every setting of a run with its default, its type and what it does.
+    """,
+    "settings": """List every setting of a run with its default, its type and what it does.
 
     \b
     boxcrew settings [PATTERN]     such as rate, or 'optim.*'
-    """
-    from boxcrew.cli.settings import settings_command
-
-    settings_command(words or [], as_json=json)
+    """,
+}
+for _name, _help in _HELP.items():
+    _add(_name, _help)
 
 
 def main() -> None:
     """Run the console script; an error that the user can fix becomes two lines and an exit code."""
-    _shorten_thread_spinning()
+    # OpenMP threads spin before they sleep, by default for milliseconds, and so compete with loader processes
+    # and other jobs; if they slept at once, waking them would slow a step of many small layers
+    # (docs/decisions/0007). This must be set before torch is imported.
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", "5000")
     # Imports make hundreds of thousands of objects that stay; collecting among them takes half a second.
     gc.set_threshold(100_000, 20, 20)
     # The errors of torch's libraries, in many lines of addresses, repeat what we report in one.
@@ -230,16 +195,6 @@ def main() -> None:
     finally:
         if not debug:
             sys.excepthook = _one_line  # only now: typer has set its own
-
-
-def _shorten_thread_spinning() -> None:
-    """Shorten the time that OpenMP threads spin before they sleep; must run before torch is imported.
-
-    By default they spin for milliseconds, and so compete with loader processes and other jobs; if they slept
-    at once, waking them would slow a step of many small layers (docs/decisions/0007).
-    """
-    if "OMP_WAIT_POLICY" not in os.environ:
-        os.environ.setdefault("GOMP_SPINCOUNT", "5000")
 
 
 def _one_line(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -15,16 +15,20 @@ from boxcrew.core.errors import UsageError
 from boxcrew.train.output.screen import Screen
 
 
-def make_screen(*, as_json: bool) -> Screen:
-    """Return the terminal, or stderr if stdout is for a JSON document."""
-    return Screen(Console(stderr=as_json))
+class Output(Screen):
+    """The terminal of a command; it is stderr if stdout is for a JSON document."""
 
+    def __init__(self, *, as_json: bool) -> None:
+        super().__init__(Console(stderr=as_json))
+        self.as_json = as_json
 
-def print_json(value: Any) -> None:
-    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-    # JSON escapes what stdout's encoding cannot express, such as file names that are not UTF-8.
-    encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(text.encode(encoding, errors="backslashreplace").decode(encoding))
+    def result(self, value: Any) -> None:
+        """Print the result of the command on stdout if it is wanted as JSON."""
+        if self.as_json:
+            text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+            # JSON escapes what stdout's encoding cannot express, such as file names that are not UTF-8.
+            encoding = sys.stdout.encoding or "utf-8"
+            sys.stdout.write(text.encode(encoding, errors="backslashreplace").decode(encoding))
 
 
 def parse_settings(

@@ -10,7 +10,7 @@ from pydantic import Field
 from boxcrew.api import Classifier, Detector, Generator, TextModel
 from boxcrew.api.images import find_images
 from boxcrew.api.model import prediction_of
-from boxcrew.cli.output import make_screen, parse_settings, print_json, require
+from boxcrew.cli.output import Output, parse_settings, require
 from boxcrew.core.config import Config, Tree
 from boxcrew.core.errors import DataError, UsageError
 from boxcrew.core.files import write_json
@@ -49,75 +49,68 @@ class ContinueTextConfig(PredictConfig):
     seed: int = Field(default=0, ge=0)
 
 
-def predict_command(words: list[str], *, as_json: bool) -> None:
+def predict_command(words: list[str], out: Output) -> None:
     _, tree = parse_settings(words, verbatim={"text"})  # a text may begin with a bracket
     require(tree, "run", example="boxcrew predict run=DIR source=PHOTO")
     meta = read_task_weights(Path(str(tree["run"])), which=str(tree.get("weights", "best")))[1]
-    _COMMANDS[prediction_of(meta)](tree, as_json=as_json)
+    _COMMANDS[prediction_of(meta)](tree, out)
 
 
-def _detect(tree: Tree, *, as_json: bool) -> None:
+def _detect(tree: Tree, out: Output) -> None:
     require(tree, "source", example="boxcrew predict run=DIR source=PHOTO")
     config = DetectConfig.of(tree)
-    screen = make_screen(as_json=as_json)
     images = find_images(config.source)
     detector = Detector.load(config.run, config.weights, config.device)
     folder = PredictionFolder(choose_folder(config.out, Path("detect") / "predict"), detector.classes)
     results = []
-    for result in detector.predict_many(images, score=config.score, warn=screen.warn):
+    for result in detector.predict_many(images, score=config.score, warn=out.warn):
         folder.add(result)
         results.append(result.to_json())
         counts = ", ".join(f"{n} {name}" for name, n in Counter(result.names).most_common())
-        screen.say(f"{result.path}: {counts or 'nothing found'}")
+        out.say(f"{result.path}: {counts or 'nothing found'}")
     folder.close()
-    screen.say(f"results: {folder.folder} (images/, labels/, predictions.json, coco.json)")
-    if as_json:
-        print_json({"out": str(folder.folder), "results": results})
+    out.say(f"results: {folder.folder} (images/, labels/, predictions.json, coco.json)")
+    out.result({"out": str(folder.folder), "results": results})
     if not results:
         raise DataError(f"source={config.source}: none of {len(images)} images could be read")
 
 
-def _classify(tree: Tree, *, as_json: bool) -> None:
+def _classify(tree: Tree, out: Output) -> None:
     require(tree, "source", example="boxcrew predict run=DIR source=PICTURE")
     config = ClassifyConfig.of(tree)
-    screen = make_screen(as_json=as_json)
     classifier = Classifier.load(config.run, config.weights, config.device)
     folder = choose_folder(config.out, Path(classifier.loaded.config.folder) / "predict")
     results = []
-    for result in classifier.predict_many(config.source, warn=screen.warn):
+    for result in classifier.predict_many(config.source, warn=out.warn):
         results.append(result.to_json())
-        screen.say(f"{result.source}: {result.name} {result.probability:.2f}")
+        out.say(f"{result.source}: {result.name} {result.probability:.2f}")
     if not results:
         raise DataError(f"source={config.source}: nothing could be read")
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "predictions.json", results)
-    screen.say(f"results: {folder / 'predictions.json'}")
-    if as_json:
-        print_json({"out": str(folder), "results": results})
+    out.say(f"results: {folder / 'predictions.json'}")
+    out.result({"out": str(folder), "results": results})
 
 
-def _continue_text(tree: Tree, *, as_json: bool) -> None:
+def _continue_text(tree: Tree, out: Output) -> None:
     config = ContinueTextConfig.of(tree)
     if config.text and config.source is not None:
         raise UsageError("text= and source=: only one of them can be given", advice="leave one out")
     model = TextModel.load(config.run, config.weights, config.device)
     text = config.text if config.source is None else read_utf8(config.source)
-    screen = make_screen(as_json=as_json)
     options = config.model_dump(include={"num", "temperature", "seed"})
-    more = model.predict(text, warn=screen.warn, **options)
-    screen.say(f"{text}{more}")
-    if as_json:
-        print_json({"text": text, "continued": more})
+    more = model.predict(text, warn=out.warn, **options)
+    out.say(f"{text}{more}")
+    out.result({"text": text, "continued": more})
 
 
-def _generate(tree: Tree, *, as_json: bool) -> None:
+def _generate(tree: Tree, out: Output) -> None:
     config = GenerateConfig.of(tree)
     generator = Generator.load(config.run, config.weights, config.device)
     images = generator.predict(config.num, seed=config.seed)
     folder = images.save(choose_folder(config.out, Path(generator.loaded.config.folder) / "predict"))
-    make_screen(as_json=as_json).say(f"results: {folder} (sheet.png, images/)")
-    if as_json:
-        print_json({"out": str(folder), "num": config.num})
+    out.say(f"results: {folder} (sheet.png, images/)")
+    out.result({"out": str(folder), "num": config.num})
 
 
 _COMMANDS = {"boxes": _detect, "classes": _classify, "text": _continue_text, "images": _generate}

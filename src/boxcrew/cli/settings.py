@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict
 from fnmatch import fnmatch
 
-from boxcrew.cli.output import make_screen, parse_settings, print_json
+from boxcrew.cli.output import Output, parse_settings
 from boxcrew.core.errors import UsageError
 from boxcrew.core.registry import suggest
 from boxcrew.train.settings import Setting, list_settings
 
 
-def settings_command(words: list[str], *, as_json: bool) -> None:
+def settings_command(words: list[str], out: Output) -> None:
     """Print all settings, or those whose key or documentation matches a pattern."""
     positional, _ = parse_settings(words, positional=1)
     every = list_settings()
@@ -19,14 +19,10 @@ def settings_command(words: list[str], *, as_json: bool) -> None:
     if not matching:
         keys = sorted({setting.key for setting in every})
         raise UsageError(f"{positional[0]}: no such setting; {suggest(positional[0], keys)}")
-    if as_json:
-        print_json([asdict(setting) for setting in matching])
-        return
-    rows = [
-        (setting.key, setting.default, setting.type, " ".join((setting.text, _only_with(setting))).strip())
-        for setting in matching
-    ]
-    make_screen(as_json=False).table("settings", ("setting", "default", "type", ""), rows, numbers=False)
+    out.result([asdict(setting) for setting in matching])
+    if not out.as_json:
+        rows = [(each.key, each.default, each.type, _text(each)) for each in matching]
+        out.table("settings", ("setting", "default", "type", ""), rows, numbers=False)
 
 
 def _matches(setting: Setting, pattern: str) -> bool:
@@ -35,5 +31,6 @@ def _matches(setting: Setting, pattern: str) -> bool:
     return pattern.lower() in setting.key.lower() or pattern.lower() in setting.text.lower()
 
 
-def _only_with(setting: Setting) -> str:
-    return f"({', '.join(setting.choices)})" if setting.choices else ""
+def _text(setting: Setting) -> str:
+    only_with = f"({', '.join(setting.choices)})" if setting.choices else ""
+    return f"{setting.text} {only_with}".strip()

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from boxcrew.api import plan_run, resume_run, run_config, train_run
-from boxcrew.cli.output import make_screen, parse_settings, print_json, require
-from boxcrew.core.config import Tree, read_yaml
+from boxcrew.cli.output import Output, parse_settings, require
+from boxcrew.core.config import read_yaml
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.parent_process import LAUNCHER, die_with
 from boxcrew.deploy.processes.collectives import DistributedGroup, ReplicaGroup
@@ -22,36 +22,28 @@ from boxcrew.train.planning.from_settings import planned_processes, planned_serv
 from boxcrew.train.run.replicas import serve, track
 
 
-def train_command(words: list[str], *, as_json: bool, only_explain: bool = False) -> None:
+def train_command(words: list[str], out: Output, *, only_explain: bool) -> None:
     names, tree = parse_settings(words, positional=1)
     config = run_config(names[0] if names else None, tree)
     if only_explain:
-        explained = plan_run(config, make_screen(as_json=as_json))
-        if as_json:
-            print_json(explained)
-        return
-    _run(config, partial(train_run, config, make_screen(as_json=as_json)), as_json=as_json)
+        out.result(plan_run(config, out))
+    else:
+        _run(config, partial(train_run, config, out), out)
 
 
-def resume_command(words: list[str], *, as_json: bool) -> None:
+def resume_command(words: list[str], out: Output) -> None:
     _, tree = parse_settings(words)
     require(tree, "run", example="boxcrew resume run=runs/detect/train")
     folder = Path(str(tree.pop("run")))
-    work = partial(resume_run, folder, tree, make_screen(as_json=as_json))
-    _run(_stored(folder, tree), work, as_json=as_json, begun_in=folder)
-
-
-def _stored(folder: Path, changes: Tree) -> RunConfig | None:
-    """Return the settings of a run to resume; None if it has none, which `resume_run` will report."""
-    file = folder / "config.yaml"
-    return RunConfig.of(read_yaml(file)).changed(changes) if file.is_file() else None
+    file = folder / "config.yaml"  # if it is missing, `resume_run` will report that
+    config = RunConfig.of(read_yaml(file)).changed(tree) if file.is_file() else None
+    _run(config, partial(resume_run, folder, tree, out), out, begun_in=folder)
 
 
 def _run(
     config: RunConfig | None,
     work: Callable[[ReplicaGroup], Outcome],
-    *,
-    as_json: bool,
+    out: Output,
     begun_in: Path | None = None,
 ) -> None:
     """Run alone or as one process of a started group; or start all planned processes and wait for them."""
@@ -71,7 +63,10 @@ def _run(
         group = DistributedGroup(env, num_servers=num_servers)
     try:
         if group.is_chief:
-            _finish(work(group), as_json=as_json)
+            outcome = work(group)
+            out.result({"run": str(outcome.folder), **outcome.summary})
+            if outcome.interrupted:
+                sys.exit(130)
         elif group.is_server:
             serve(group, Screen())
         else:
@@ -81,10 +76,3 @@ def _run(
         raise
     finally:
         group.close()
-
-
-def _finish(outcome: Outcome, *, as_json: bool) -> None:
-    if as_json:
-        print_json({"run": str(outcome.folder), **outcome.summary})
-    if outcome.interrupted:
-        sys.exit(130)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from boxcrew.core.types import Ints
 from boxcrew.core.units import counted, format_count
-from boxcrew.data.checks.problem import ACTIONS, MAX_IMBALANCE, Action, Kind, Problem
+from boxcrew.data.checks.problem import ACTIONS, MAX_IMBALANCE, Kind, Problem
 from boxcrew.evaluate.classification import Probabilities
-from boxcrew.evaluate.detection.metric import ClassRates
 from boxcrew.evaluate.detection.suspects import Suspect
+from boxcrew.evaluate.evaluation import ClassRates, Report
 from boxcrew.evaluate.label_noise import LabelNoise, label_noise, surely_contradicted
 
 Cause = Literal["missing features", "too complex", "imbalance", "noise"]
@@ -41,7 +41,7 @@ _MAX_NAME, _MAX_PATH = 14, 40  # characters of a class's name, and of a path in 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Advice:
+class Advice(Report):
     """One line for people that says what is wrong and what to do."""
 
     cause: Cause
@@ -51,9 +51,6 @@ class Advice:
 
     def __str__(self) -> str:
         return f"{self.what}: {self.remedy}"
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 Advices = tuple[Advice, ...]
@@ -87,8 +84,8 @@ def imbalance(counts: Sequence[int], classes: Sequence[str], *, remedy: str = AD
         more = f" and {len(absent) - _MAX_NAMED} more" if len(absent) > _MAX_NAMED else ""
         what = f"training data has no example of {', '.join(absent[:_MAX_NAMED])}{more}"
         weight = max(counts) / MAX_IMBALANCE  # as if there were one
-        remove = "add some, or remove the class"
-        advice = (Advice(cause="imbalance", what=what, remedy=remove, weight=weight),)
+        add = "add some, or remove the class"
+        advice = (Advice(cause="imbalance", what=what, remedy=add, weight=weight),)
     if present:
         (few, rare), (many, common) = present[0], present[-1]
         what = f"{many} examples of {_start(common)}, {few} of {_start(rare)} ({many / few:.0f} to 1)"
@@ -126,8 +123,8 @@ def too_complex(num_parameters: int, num_examples: int, *, from_scratch: bool, h
     if not from_scratch or num_parameters <= _PARAMETERS * num_examples:
         return ()
     what = f"{format_count(num_parameters)} parameters for {num_examples} training examples"
-    remedies = "init=pretrained, augmentation" if has_backbone else "augmentation"
-    remedy = f"use a smaller network, {remedies} or more data"
+    pretrained = "init=pretrained, " if has_backbone else ""
+    remedy = f"use a smaller network, {pretrained}augmentation or more data"
     return (Advice(cause="too complex", what=what, remedy=remedy, weight=1.0),)
 
 
@@ -139,17 +136,15 @@ def generalization_gap(
     val_accuracy: float | None = None,
 ) -> Advices:
     """Compare training with validation examples, both measured in evaluation mode; losses in nats."""
-    gaps: list[tuple[float, str]] = []
+    gaps = [(0.0, "")]
     if val_loss > _LOSS_RATIO * train_loss:
-        weight = (val_loss - train_loss) / _LOSS_GAP
-        gaps.append((weight, f"loss is {train_loss:.3g} on training data, {val_loss:.3g} on validation data"))
+        what = f"loss is {train_loss:.3g} on training data, {val_loss:.3g} on validation data"
+        gaps.append(((val_loss - train_loss) / _LOSS_GAP, what))
     if train_accuracy is not None and val_accuracy is not None:
-        weight = (train_accuracy - val_accuracy) / _ACCURACY_GAP
-        values = f"{train_accuracy:.3f} on training data, {val_accuracy:.3f} on validation data"
-        gaps.append((weight, f"accuracy is {values}"))
-    weight, what = max(gaps, default=(0.0, ""))
+        what = f"accuracy is {train_accuracy:.3f} on training data, {val_accuracy:.3f} on validation data"
+        gaps.append(((train_accuracy - val_accuracy) / _ACCURACY_GAP, what))
     remedy = "try dropout, optim.weight_decay=, augmentation, evaluation.patience=5"
-    return _advise("too complex", weight, what, remedy)
+    return _advise("too complex", *max(gaps), remedy)
 
 
 def detection_gap(*, learnt: float, new: float) -> Advices:
@@ -230,11 +225,6 @@ class _Defect(NamedTuple):
     remedy: str
     cause: Cause = "missing features"
 
-    @property
-    def actions(self) -> Sequence[Action]:
-        """The actions that count; what cannot be read and is only noted is no example."""
-        return ("repaired", "left out") if self.cause == "noise" else ACTIONS
-
 
 _NO_LABEL: tuple[Kind, ...] = ("label-missing", "image-without-annotation")
 _UNREADABLE: tuple[Kind, ...] = (
@@ -253,7 +243,9 @@ def missing_data(problems: Sequence[Problem], num_examples: int) -> Advices:
     """Check what of the data is missing or cannot be read; `num_examples` are those of training."""
     advice = []
     for group in _DEFECT_GROUPS:
-        members = [each for each in problems if each.kind in group.kinds and each.action in group.actions]
+        # What cannot be read and is only noted is no example.
+        actions = ("repaired", "left out") if group.cause == "noise" else ACTIONS
+        members = [each for each in problems if each.kind in group.kinds and each.action in actions]
         if members:
             count = sum(problem.count for problem in members)
             first = _end(members[0].where, _MAX_PATH)

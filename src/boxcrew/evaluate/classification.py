@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from boxcrew.core.types import Bools, Ints
-from boxcrew.evaluate.detection.metric import ClassRates, f1, mean_defined
-from boxcrew.evaluate.evaluation import Evaluation, diverged
+from boxcrew.evaluate.evaluation import ClassRates, Evaluation, Report, diverged, f1, mean_defined
 
 Probabilities = npt.NDArray[np.floating[Any]]
 """(N, C) class probabilities that a network predicts for N examples; each row adds up to 1."""
@@ -34,7 +33,7 @@ class CalibrationBin:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassificationReport:
+class ClassificationReport(Report):
     """All that is measured about a classifier on one split."""
 
     numbers: Mapping[str, float]
@@ -44,10 +43,6 @@ class ClassificationReport:
     classes: tuple[ClassRates, ...]
     confusion: tuple[tuple[int, ...], ...]  # (C, C): rows are true classes, columns predicted ones
     calibration: tuple[CalibrationBin, ...]  # NUM_BINS of them, lowest confidence first
-
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values; all numbers are finite."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -76,30 +71,26 @@ class ClassificationEvaluation(Evaluation):
         return {f"F1/{rates.name}": rates.F1 for rates in self.report.classes if rates.num_examples}
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "milliseconds": {"network": self.milliseconds},
-            **self.report.to_json(),
-            "numbers": dict(self.numbers),
-        }
+        milliseconds = {"network": self.milliseconds}
+        return {"milliseconds": milliseconds, **self.report.to_json(), "numbers": dict(self.numbers)}
 
 
 def evaluate_classes(
     probabilities: Probabilities, labels: Ints, classes: Sequence[str]
 ) -> ClassificationReport:
     """Measure predictions against `labels` (N,), indices of `classes`. Of equal classes the first wins."""
-    expected = (len(labels), len(classes))
-    assert probabilities.shape == expected, (probabilities.shape, expected)
-    broken = int((~np.isfinite(probabilities).all(axis=1)).sum())
-    if broken:
-        problem = f"predictions for {broken} of {len(probabilities)} examples are not finite"
-        raise diverged(f"the network's {problem}")
+    assert probabilities.shape == (len(labels), len(classes)), probabilities.shape
+    if broken := int((~np.isfinite(probabilities).all(axis=1)).sum()):
+        raise diverged(f"the network's predictions for {broken} of {len(labels)} examples are not finite")
     predicted = probabilities.argmax(axis=1)
     confusion = np.zeros((len(classes), len(classes)), dtype=np.int64)
     np.add.at(confusion, (labels, predicted), 1)
     rates = _class_rates(confusion, classes)
+    counted = [rate for rate in rates if rate.num_examples]
+    means = {n: mean_defined([getattr(rate, n) for rate in counted]) for n in ("precision", "recall", "F1")}
     bins = _calibration(probabilities.max(axis=1), predicted == labels)
     return ClassificationReport(
-        numbers=_numbers(probabilities, labels) | _means(rates) | {"ECE": _calibration_error(bins)},
+        numbers=_numbers(probabilities, labels) | means | {"ECE": _calibration_error(bins)},
         classes=rates,
         confusion=tuple(tuple(row) for row in confusion.tolist()),
         calibration=bins,
@@ -132,12 +123,6 @@ def _class_rates(confusion: Ints, classes: Sequence[str]) -> tuple[ClassRates, .
     )
 
 
-def _means(rates: Sequence[ClassRates]) -> dict[str, float]:
-    counted = [rate for rate in rates if rate.num_examples]
-    names = ("precision", "recall", "F1")
-    return {name: mean_defined([getattr(rate, name) for rate in counted]) for name in names}
-
-
 def _calibration(confidence: Probabilities, correct: Bools) -> tuple[CalibrationBin, ...]:
     """Return the bins; a bin includes its upper edge, not its lower one."""
     wide = confidence.astype(np.float64)
@@ -155,9 +140,7 @@ def _calibration(confidence: Probabilities, correct: Bools) -> tuple[Calibration
 def _calibration_error(bins: Sequence[CalibrationBin]) -> float:
     """Return the mean over the examples of |accuracy - confidence| of their bin; -1 without examples."""
     total = sum(b.count for b in bins)
-    if not total:
-        return -1.0
-    return sum(b.count * abs(b.accuracy - b.confidence) for b in bins) / total
+    return sum(b.count * abs(b.accuracy - b.confidence) for b in bins) / total if total else -1.0
 
 
 def _mean(values: npt.NDArray[Any]) -> float:

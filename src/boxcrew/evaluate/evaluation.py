@@ -1,9 +1,10 @@
-"""The result that every evaluation has, whatever the task."""
+"""The result of an evaluation, whatever the task, and the rates of a class."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from boxcrew.core.errors import ModelError
@@ -15,6 +16,36 @@ if TYPE_CHECKING:
 def diverged(problem: str) -> ModelError:
     """Return the error of a network whose outputs are not finite."""
     return ModelError(problem, advice="training has diverged: try a lower optim.rate=, or optim.clip=")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Findings whose fields are JSON values, with finite numbers only."""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassRates:
+    """Precision, recall and F1 of one class. A rate is 0 if there is nothing to divide by."""
+
+    name: str
+    num_examples: int
+    precision: float
+    recall: float
+    F1: float
+
+
+def f1(precision: float, recall: float) -> float:
+    """Return the harmonic mean; 0 if both are 0."""
+    return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+
+
+def mean_defined(values: Sequence[float | None]) -> float:
+    """Return the mean of the values that are not None; -1, COCO's mark for undefined, if all are."""
+    defined = [value for value in values if value is not None]
+    return sum(defined) / len(defined) if defined else -1.0
 
 
 class Evaluation(ABC):

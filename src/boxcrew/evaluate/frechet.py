@@ -38,13 +38,9 @@ class Moments:
         if not count:
             return self
         difference = other.mean - self.mean
-        return Moments(
-            count=count,
-            mean=self.mean + difference * (other.count / count),
-            scatter=self.scatter
-            + other.scatter
-            + np.outer(difference, difference) * (self.count * other.count / count),
-        )
+        mean = self.mean + difference * (other.count / count)
+        between = np.outer(difference, difference) * (self.count * other.count / count)
+        return Moments(count=count, mean=mean, scatter=self.scatter + other.scatter + between)
 
     @property
     def covariance(self) -> _Array:

@@ -5,25 +5,20 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
-from boxcrew.evaluate.evaluation import diverged
+from boxcrew.evaluate.evaluation import Report, diverged
 
 _MOST_NATS = math.log(sys.float_info.max)  # beyond, the perplexity overflows a float
 
 
 @dataclass(frozen=True, kw_only=True)
-class LanguageReport:
+class LanguageReport(Report):
     """All that is measured about a language model on one split."""
 
     numbers: Mapping[str, float]
     """`loss` (nats per character), `perplexity` (its exponential), `bits` (per character); -1: undefined."""
     num_characters: int  # that were predicted
-
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values; all numbers are finite."""
-        return asdict(self)
 
 
 def evaluate_language(nats: float, num_characters: int) -> LanguageReport:

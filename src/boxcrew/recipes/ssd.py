@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal
 
 from boxcrew.detectors.ssd import SsdConfig
-from boxcrew.plan.request import DeployConfig
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks.detection import DetectionConfig
 from boxcrew.train.config import RunConfig
@@ -21,7 +20,7 @@ def ssd300_vgg16() -> RunConfig:
     Needs a GPU: on 2 CPU cores about 1 image a second; 32 images are overfitted (AP50 1.0 on them) in 20
     minutes, with `python -m bench overfit`'s settings.
     """
-    return _paper(300, batch=32)
+    return _paper(300)
 
 
 @RECIPES.register("ssd512_vgg16")
@@ -32,10 +31,10 @@ def ssd512_vgg16() -> RunConfig:
     Needs a GPU: on 2 CPU cores 0.3 images a second, or 0.4 with deploy.precision=bf16; of 4 images little is
     learned from scratch in 3 minutes (AP50 0.01 on them, with `python -m bench recipes`).
     """
-    return _paper(512, batch=32)
+    return _paper(512)
 
 
-def _paper(size: Literal[300, 512], *, batch: int) -> RunConfig:
+def _paper(size: Literal[300, 512]) -> RunConfig:
     """Return the settings of section 3.1: SGD, rate 1e-3, momentum 0.9, decay 5e-4, batch 32, and a tenth of
     the rate from 2/3 and again from 5/6 of the run.
 
@@ -43,9 +42,8 @@ def _paper(size: Literal[300, 512], *, batch: int) -> RunConfig:
     """
     return RunConfig(
         epochs=120,
-        batch=batch,
+        batch=32,
         task=DetectionConfig(detector=SsdConfig(size=size)),
-        optim=OptimConfig(name="momentum", rate=1e-3, weight_decay=5e-4, clip=10.0, stated_for=batch),
+        optim=OptimConfig(name="momentum", rate=1e-3, weight_decay=5e-4, clip=10.0, stated_for=32),
         schedule=ScheduleConfig(name="step", at=(0.67, 0.83), warmup=0.02),
-        deploy=DeployConfig(),
     )

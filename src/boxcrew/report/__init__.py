@@ -1,6 +1,5 @@
 """Results for people and programs.
 
 `plots/` draws a run, a plan or the labels of a data set as PNG files, `doctor/` examines a data set and makes
-an HTML page, and `predictions` writes what a detector found as images, JSON,
-COCO and YOLO files.
+an HTML page, and `predictions` writes what a detector found as images, JSON, COCO and YOLO files.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,17 +60,13 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         height, width = self.image.shape[:2]
-        return {
-            "image": str(self.path) if self.path else None,
-            "width": width,
-            "height": height,
-            "detections": [
-                {"class": name, "score": round(score, 4), "box": [round(edge, 2) for edge in box]}
-                for name, score, box in zip(
-                    self.names, self.scores.tolist(), self.boxes.tolist(), strict=True
-                )
-            ],
-        }
+        rows = zip(self.names, self.scores.tolist(), self.boxes.tolist(), strict=True)
+        detections = [
+            {"class": name, "score": round(score, 4), "box": [round(edge, 2) for edge in box]}
+            for name, score, box in rows
+        ]
+        path = str(self.path) if self.path else None
+        return {"image": path, "width": width, "height": height, "detections": detections}
 
     def to_supervision(self) -> Any:
         """Return `supervision.Detections` with class names; only here is that package imported."""
@@ -77,11 +74,9 @@ class Result:
             supervision = importlib.import_module("supervision")
         except ModuleNotFoundError as error:
             raise UsageError(f"to_supervision: {error}: pip install supervision") from None
+        names = {"class_name": np.array(self.names, dtype=np.str_)}
         return supervision.Detections(
-            xyxy=self.boxes,
-            confidence=self.scores,
-            class_id=self.labels,
-            data={"class_name": np.array(self.names, dtype=np.str_)},
+            xyxy=self.boxes, confidence=self.scores, class_id=self.labels, data=names
         )
 
 
@@ -146,45 +141,37 @@ class PredictionFolder:
         self._names: set[str] = set()
 
     def add(self, result: Result) -> None:
-        record = result.to_json()
-        name = self._free_name(result.path.stem if result.path else "image")
+        stem = name = result.path.stem if result.path else "image"
+        numbers = itertools.count(2)
+        while name in self._names:  # images from several folders may share theirs
+            name = f"{stem}-{next(numbers)}"
+        self._names.add(name)
         result.save(self.folder / "images" / f"{name}.jpg")
         (self.folder / "labels" / f"{name}.txt").write_text(_yolo_lines(result), encoding="utf-8")
-        self._records.append(record)
+        self._records.append(result.to_json())
 
     def close(self) -> None:
         write_json(self.folder / "predictions.json", self._records)
         write_json(self.folder / "coco.json", self._coco())
 
-    def _free_name(self, stem: str) -> str:
-        """Return a name that no other image has: images from several folders may share theirs."""
-        name, number = stem, 2
-        while name in self._names:
-            name, number = f"{stem}-{number}", number + 1
-        self._names.add(name)
-        return name
-
     def _coco(self) -> dict[str, Any]:
         numbers = {name: i for i, name in enumerate(self._classes)}
-        annotations: list[dict[str, Any]] = []
+        images, annotations = [], list[dict[str, Any]]()
         for image_id, record in enumerate(self._records):
+            size = {"width": record["width"], "height": record["height"]}
+            images.append({"id": image_id, "file_name": record["image"], **size})
             for detection in record["detections"]:
                 x0, y0, x1, y1 = detection["box"]
-                annotations.append(
-                    {
-                        "id": len(annotations) + 1,
-                        "image_id": image_id,
-                        "category_id": numbers[detection["class"]],
-                        "bbox": [x0, y0, round(x1 - x0, 2), round(y1 - y0, 2)],
-                        "area": round((x1 - x0) * (y1 - y0), 2),
-                        "iscrowd": 0,
-                        "score": detection["score"],
-                    }
-                )
-        images = [
-            {"id": i, "file_name": r["image"], "width": r["width"], "height": r["height"]}
-            for i, r in enumerate(self._records)
-        ]
+                annotation = {
+                    "id": len(annotations) + 1,
+                    "image_id": image_id,
+                    "category_id": numbers[detection["class"]],
+                    "bbox": [x0, y0, round(x1 - x0, 2), round(y1 - y0, 2)],
+                    "area": round((x1 - x0) * (y1 - y0), 2),
+                    "iscrowd": 0,
+                    "score": detection["score"],
+                }
+                annotations.append(annotation)
         categories = [{"id": i, "name": name} for name, i in numbers.items()]
         return {"images": images, "categories": categories, "annotations": annotations}
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from boxcrew.core.types import Batch, Image, Ints
 from boxcrew.data.detection.source import Record, Source
 from boxcrew.data.images.drawing import draw_boxes
-from boxcrew.evaluate.detection.metric import EvaluatedImage
+from boxcrew.evaluate.detection.types import EvaluatedImage
 from boxcrew.tasks.data import ImageSheets
 
 SHOWN_SCORE = 0.3  # predictions below would only clutter an image

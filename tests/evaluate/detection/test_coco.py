@@ -14,7 +14,7 @@ from pycocotools.cocoeval import COCOeval
 
 from boxcrew.core.types import Target
 from boxcrew.evaluate.detection.coco import COCO_NAMES, coco_scores
-from boxcrew.evaluate.detection.metric import EvaluatedImage
+from boxcrew.evaluate.detection.types import EvaluatedImage
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import numpy as np
 
 from boxcrew.core.types import Target
 from boxcrew.evaluate.detection.confusion import confusion_matrix
-from boxcrew.evaluate.detection.metric import EvaluatedImage
+from boxcrew.evaluate.detection.types import EvaluatedImage
 
 HERE, THERE, FAR = [0, 0, 10, 10], [20, 0, 30, 10], [200, 200, 230, 230]
 

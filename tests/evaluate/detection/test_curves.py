@@ -10,7 +10,7 @@ import pytest
 from boxcrew.core.types import Target
 from boxcrew.evaluate.detection.curves import GRID, at_threshold, best_threshold, curves, mean_curve
 from boxcrew.evaluate.detection.matches import class_matches
-from boxcrew.evaluate.detection.metric import EvaluatedImage
+from boxcrew.evaluate.detection.types import EvaluatedImage
 
 HERE, THERE, FAR = [0, 0, 10, 10], [20, 0, 30, 10], [200, 200, 230, 230]
 

@@ -14,8 +14,8 @@ import torch
 
 from boxcrew.core.types import Detections, Target
 from boxcrew.data.detection.source import open_source
-from boxcrew.evaluate.detection.metric import EvaluatedImage
 from boxcrew.evaluate.detection.suspects import Suspect, suspects_of
+from boxcrew.evaluate.detection.types import EvaluatedImage
 
 CLASSES = ("tea", "pot", "cup")
 Found = tuple[tuple[float, float, float, float], int, float]  # box, label, score

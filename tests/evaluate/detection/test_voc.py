@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from boxcrew.core.types import Target
 from boxcrew.evaluate.detection.curves import voc07_ap, voc12_ap
 from boxcrew.evaluate.detection.matches import class_matches
-from boxcrew.evaluate.detection.metric import EvaluatedImage
+from boxcrew.evaluate.detection.types import EvaluatedImage
 
 HERE, THERE, FAR = [0, 0, 10, 10], [20, 0, 30, 10], [200, 200, 230, 230]
 

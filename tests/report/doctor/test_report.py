@@ -29,7 +29,7 @@ def test_json_is_whole(small: Diagnosis, tiny_set: Path) -> None:
         assert sum(split["boxes_by_class"].values()) == split["boxes"]
         assert split["image_sizes"] == [{"width": 320, "height": 320, "images": split["images"]}]
         assert split["box_side"]["min"] <= split["box_side"]["p50"] <= split["box_side"]["max"]
-    assert report["reach"]["size"] == report["detector"]["size"] == 96
+    assert report["anchor_coverage"]["size"] == report["detector"]["size"] == 96
     assert report["suspects"] is None
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from boxcrew.evaluate.detection.metric import DetectionReport
+from boxcrew.evaluate.detection.types import DetectionReport
 from boxcrew.report.plots.detection import plot_classes, plot_confusion, plot_f1, plot_precision_recall
 from boxcrew.report.plots.style import DPI
 

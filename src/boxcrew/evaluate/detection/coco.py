@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxcrew.core.types import Floats
-from boxcrew.evaluate.detection.metric import EvaluatedImage
+from boxcrew.evaluate.detection.types import EvaluatedImage
 
 _Array = npt.NDArray[np.float64]
 
@@ -36,17 +36,16 @@ def coco_scores(images: Sequence[EvaluatedImage], *, num_classes: int) -> CocoSc
     VOC numbers leave them out). Areas are those of the boxes.
     """
     precision, recall = _accumulate(images, num_classes)
-    values = (
-        _mean(precision[..., _ALL, _MAX_100]),
-        _mean(precision[_AT_50, ..., _ALL, _MAX_100]),
-        _mean(precision[_AT_75, ..., _ALL, _MAX_100]),
-        *(_mean(precision[..., size, _MAX_100]) for size in (_SMALL, _MEDIUM, _LARGE)),
-        *(_mean(recall[..., _ALL, most]) for most in (_MAX_1, _MAX_10, _MAX_100)),
-        *(_mean(recall[..., size, _MAX_100]) for size in (_SMALL, _MEDIUM, _LARGE)),
-    )
     overall = precision[..., _ALL, _MAX_100]
+    arrays = (
+        *(overall, overall[_AT_50], overall[_AT_75]),
+        *(precision[..., size, _MAX_100] for size in (_SMALL, _MEDIUM, _LARGE)),
+        *(recall[..., _ALL, most] for most in (_MAX_1, _MAX_10, _MAX_100)),
+        *(recall[..., size, _MAX_100] for size in (_SMALL, _MEDIUM, _LARGE)),
+    )
+    means = ((name, _mean(array)) for name, array in zip(COCO_NAMES, arrays, strict=True))
     return CocoScores(
-        numbers=dict(zip(COCO_NAMES, (-1.0 if value is None else value for value in values), strict=True)),
+        numbers={name: -1.0 if mean is None else mean for name, mean in means},
         AP=tuple(_mean(overall[:, :, label]) for label in range(num_classes)),
         AP50=tuple(_mean(overall[_AT_50, :, label]) for label in range(num_classes)),
     )
@@ -67,44 +66,24 @@ def _accumulate(images: Sequence[EvaluatedImage], num_classes: int) -> tuple[_Ar
 
 def ground_truth(images: Sequence[EvaluatedImage], *, num_classes: int) -> dict[str, Any]:
     """Return the targets in COCO's annotation format."""
-    return {
-        "images": [
-            {"id": number, "width": image.width, "height": image.height}
-            for number, image in enumerate(images, start=1)
-        ],
-        "categories": [{"id": label, "name": str(label)} for label in range(num_classes)],
-        "annotations": _annotations(images),
-    }
-
-
-def _annotations(images: Sequence[EvaluatedImage]) -> list[dict[str, Any]]:
-    annotations: list[dict[str, Any]] = []
+    sizes, annotations = [], list[dict[str, Any]]()
     for number, image in enumerate(images, start=1):
+        sizes.append({"id": number, "width": image.width, "height": image.height})
         target = image.target
         for label, box, crowd in zip(target.labels, _xywh(target.boxes), target.crowd, strict=True):
-            annotation = {
-                "id": len(annotations) + 1,  # 0 would mean unmatched
-                "image_id": number,
-                "category_id": int(label),
-                "bbox": box,
-                "area": box[2] * box[3],
-                "iscrowd": int(crowd),
-            }
-            annotations.append(annotation)
-    return annotations
+            ids = {"id": len(annotations) + 1, "image_id": number, "category_id": int(label)}  # 0: unmatched
+            annotations.append(ids | {"bbox": box, "area": box[2] * box[3], "iscrowd": int(crowd)})
+    categories = [{"id": label, "name": str(label)} for label in range(num_classes)]
+    return {"images": sizes, "categories": categories, "annotations": annotations}
 
 
 def results(images: Sequence[EvaluatedImage]) -> list[dict[str, Any]]:
     """Return the detections in COCO's results format."""
     return [
-        {"image_id": number, "category_id": int(label), "bbox": box, "score": float(score)}
-        for number, image in enumerate(images, start=1)
-        for label, box, score in zip(
-            image.detections.labels.tolist(),
-            _xywh(image.detections.boxes.numpy()),
-            image.detections.scores.tolist(),
-            strict=True,
-        )
+        {"image_id": number, "category_id": label, "bbox": box, "score": score}
+        for number, found in enumerate((image.detections for image in images), start=1)
+        for boxes in [_xywh(found.boxes.numpy())]
+        for label, box, score in zip(found.labels.tolist(), boxes, found.scores.tolist(), strict=True)
     ]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from boxcrew.core.boxes import iou
 from boxcrew.core.types import Bools, Floats, Ints, Target
 from boxcrew.evaluate.detection.matches import MATCH_IOU, crowded
-from boxcrew.evaluate.detection.metric import EvaluatedImage
+from boxcrew.evaluate.detection.types import EvaluatedImage
 
 
 def confusion_matrix(images: Sequence[EvaluatedImage], *, num_classes: int, threshold: float) -> Ints:

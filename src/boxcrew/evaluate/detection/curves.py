@@ -8,13 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from boxcrew.evaluate.detection.matches import ClassMatches
-from boxcrew.evaluate.detection.metric import Curves, f1, mean_defined
+from boxcrew.evaluate.detection.types import Curves
+from boxcrew.evaluate.evaluation import f1, mean_defined
 
 GRID = np.arange(101) / 100
 """The recalls, and the score thresholds, at which curves are stored."""
-
-_DEFAULT_THRESHOLD = 0.5
-_DIGITS = 5  # of stored values
 
 _Array = npt.NDArray[np.float64]
 
@@ -51,21 +49,21 @@ def voc12_ap(class_matches: ClassMatches) -> float | None:
 
 
 def curves(class_matches: Sequence[ClassMatches]) -> Curves:
-    """Return the curves of all classes on the grid."""
-    by_recall = [precision_at_recall(each, GRID) if each.num_objects else None for each in class_matches]
-    by_score = [_at_thresholds(each) if each.num_objects else None for each in class_matches]
-    return Curves(
-        precision=tuple(None if curve is None else _rounded(curve) for curve in by_recall),
-        precision_at=tuple(None if pair is None else _rounded(pair[0]) for pair in by_score),
-        recall_at=tuple(None if pair is None else _rounded(pair[1]) for pair in by_score),
-    )
+    """Return the curves of all classes on the grid, rounded to five digits."""
+    columns: list[list[tuple[float, ...] | None]] = [[], [], []]
+    for each in class_matches:
+        values = (precision_at_recall(each, GRID), *_at_thresholds(each)) if each.num_objects else (None,) * 3
+        for column, curve in zip(columns, values, strict=True):
+            column.append(None if curve is None else tuple(curve.round(5).tolist()))
+    precision, precision_at, recall_at = map(tuple, columns)
+    return Curves(precision=precision, precision_at=precision_at, recall_at=recall_at)
 
 
 def best_threshold(curves: Curves) -> float:
     """Return the score threshold of the grid with the best mean F1 over classes; 0.5 if F1 is 0 at all."""
     defined = [curve for curve in curves.f1_at() if curve is not None]
     mean = np.mean(defined, axis=0) if defined else np.zeros(len(GRID))
-    return float(GRID[mean.argmax()]) if mean.max() > 0 else _DEFAULT_THRESHOLD
+    return float(GRID[mean.argmax()]) if mean.max() > 0 else 0.5
 
 
 def at_threshold(curves: Curves, threshold: float) -> list[tuple[float, float, float] | None]:
@@ -87,7 +85,3 @@ def _at_thresholds(class_matches: ClassMatches) -> tuple[_Array, _Array]:
     num_right = np.append(0, np.cumsum(class_matches.true_positive))[num_found]
     precision = np.divide(num_right, num_found, out=np.zeros(len(GRID)), where=num_found > 0)
     return precision, num_right / class_matches.num_objects
-
-
-def _rounded(values: _Array) -> tuple[float, ...]:
-    return tuple(values.round(_DIGITS).tolist())

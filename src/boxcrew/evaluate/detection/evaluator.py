@@ -12,9 +12,9 @@ import numpy as np
 from boxcrew.data.detection.source import ImageReader, Record, Source
 from boxcrew.data.loading.detection_samples import DetectionSamples, Regions, eval_image_batches
 from boxcrew.data.loading.workers import Workers
-from boxcrew.evaluate.detection.measures import evaluate_detections
-from boxcrew.evaluate.detection.metric import DetectionReport, EvaluatedImage
+from boxcrew.evaluate.detection.metrics import evaluate_detections
 from boxcrew.evaluate.detection.predictor import Predictor, PredictSeconds
+from boxcrew.evaluate.detection.types import DetectionReport, EvaluatedImage
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.nets.layers import eval_mode
 

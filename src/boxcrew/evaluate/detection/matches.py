@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from boxcrew.core.boxes import area, iou, overlap
 from boxcrew.core.types import Bools, Floats, Ints, Target
-from boxcrew.evaluate.detection.metric import EvaluatedImage
+from boxcrew.evaluate.detection.types import EvaluatedImage
 
 MATCH_IOU = 0.5
 
@@ -45,10 +45,17 @@ def class_matches(images: Sequence[EvaluatedImage], *, num_classes: int) -> list
     crowd, which VOC does not know, is treated as in COCO: a detection that matches no object and lies at
     least half inside a crowd of its class counts neither way. Equal scores keep the order of the images.
     """
-    matches = _join(_match_images(images))
+    none, start = np.zeros(0, dtype=np.int64), 0
+    parts = [_Matches(none.astype(np.float32), none, none, none.astype(np.bool_))]
+    for image in images:
+        labels = image.detections.labels.numpy()
+        matched, ignored = _match(image.detections.boxes.numpy(), labels, image.target)
+        matched = np.where(matched >= 0, matched + start, -1)
+        parts.append(_Matches(image.detections.scores.numpy(), labels, matched, ignored))
+        start += len(image.target)
+    matches = _Matches(*map(np.concatenate, zip(*parts, strict=True)))
     ordinary = [image.target.labels[~(image.target.difficult | image.target.crowd)] for image in images]
-    labels = np.concatenate([*ordinary, np.zeros(0, np.int64)])
-    num_objects = np.bincount(labels, minlength=num_classes)
+    num_objects = np.bincount(np.concatenate([*ordinary, none]), minlength=num_classes)
     return [_of_class(matches, label, int(num_objects[label])) for label in range(num_classes)]
 
 
@@ -67,20 +74,6 @@ def _of_class(matches: _Matches, label: int, num_objects: int) -> ClassMatches:
     return ClassMatches(scores=matches.scores[chosen], true_positive=true_positive, num_objects=num_objects)
 
 
-def _match_images(images: Sequence[EvaluatedImage]) -> Iterator[_Matches]:
-    start = 0
-    for image in images:
-        labels = image.detections.labels.numpy()
-        matched, ignored = _match(image.detections.boxes.numpy(), labels, image.target)
-        yield _Matches(
-            scores=image.detections.scores.numpy(),
-            labels=labels,
-            matched=np.where(matched >= 0, matched + start, -1),
-            ignored=ignored,
-        )
-        start += len(image.target)
-
-
 def _match(boxes: Floats, labels: Ints, target: Target) -> tuple[Ints, Bools]:
     """Return the object that each detection is matched with (-1: none), and whether to ignore it."""
     if not len(boxes) or not len(target):
@@ -91,9 +84,3 @@ def _match(boxes: Floats, labels: Ints, target: Target) -> tuple[Ints, Bools]:
     hit = overlaps[np.arange(len(boxes)), best] >= MATCH_IOU
     inside = (crowded(boxes, target.boxes) & same & target.crowd).any(axis=1)
     return np.where(hit, best, -1), np.where(hit, target.difficult[best], inside)
-
-
-def _join(parts: Iterator[_Matches]) -> _Matches:
-    none, ints = np.zeros(0, dtype=np.bool_), np.zeros(0, dtype=np.int64)
-    every = [_Matches(scores=none.astype(np.float32), labels=ints, matched=ints, ignored=none), *parts]
-    return _Matches(*map(np.concatenate, zip(*every, strict=True)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -12,7 +12,8 @@ import numpy as np
 from boxcrew.core.boxes import area, iou, overlap
 from boxcrew.core.types import Bools, Floats, Ints
 from boxcrew.evaluate.detection.matches import MATCH_IOU, ClassMatches, class_matches, crowded
-from boxcrew.evaluate.detection.metric import EvaluatedImage, f1
+from boxcrew.evaluate.detection.types import EvaluatedImage
+from boxcrew.evaluate.evaluation import Report, f1
 
 Kind = Literal["missing-label", "wrong-class", "wrong-box", "unfindable"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -25,7 +26,7 @@ _MIN_PROBABILITY = 0.01  # detectors do not output what they find less likely
 
 
 @dataclass(frozen=True, kw_only=True)
-class Suspect:
+class Suspect(Report):
     """A disagreement of labels and detector, for a person to check.
 
     It is not proof: a detector repeats systematic errors of the labels it was trained on, and makes its own.
@@ -48,23 +49,22 @@ class Suspect:
     loss: float
     found_box: Box | None = None  # of the detection
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _TrustedClasses:
+class _Classes:
     """The classes, and for which of them the detector is good enough to doubt labels."""
 
-    names: tuple[str, ...]
-    trusted: Bools  # (C,)
-    threshold: Floats  # (C,) the score from which a detection counts
+    def __init__(self, names: tuple[str, ...], images: Sequence[EvaluatedImage]) -> None:
+        best = [_best_threshold(matches) for matches in class_matches(images, num_classes=len(names))]
+        quality, score = np.array(best).reshape(-1, 2).T
+        self.names = names
+        self.trusted: Bools = quality >= _TRUSTED_F1  # (C,)
+        self.threshold: Floats = score.astype(np.float32).clip(*_THRESHOLD_RANGE)  # (C,) of what counts
 
 
 class _Comparison:
     """One image with its G objects compared to its D detections."""
 
-    def __init__(self, split: str, image: EvaluatedImage, classes: _TrustedClasses) -> None:
+    def __init__(self, split: str, image: EvaluatedImage, classes: _Classes) -> None:
         self.split, self.image, self.classes = split, image, classes
         target, detections = image.target, image.detections
         self.boxes: Floats = detections.boxes.numpy()  # (D, 4)
@@ -77,6 +77,11 @@ class _Comparison:
         counts = (self.scores >= classes.threshold[self.labels]) & classes.trusted[self.labels]
         self.free: Bools = counts & ~matched & ~excused  # (D,) counts, and lies on no object of its class
 
+    def detected(self, index: int) -> dict[str, Any]:
+        """Return the fields of a suspect that are about a detection."""
+        name = self.classes.names[self.labels[index]]
+        return {"found": name, "found_box": _box(self.boxes[index]), "score": float(self.scores[index])}
+
 
 def suspects_of(
     images: Mapping[str, Sequence[EvaluatedImage]], classes: tuple[str, ...], *, limit: int = 24
@@ -88,26 +93,13 @@ def suspects_of(
     labels and as detections: an untrained detector suspects nothing. Difficult objects are never suspect, and
     excuse detections on them; so do crowds.
     """
-    trusted = _trusted_classes([image for split in images.values() for image in split], classes)
-    suspects = [
-        suspect
-        for split, members in images.items()
-        for image in members
-        for suspect in _of_image(_Comparison(split, image, trusted))
-    ]
+    pairs = [(split, image) for split, members in images.items() for image in members]
+    known = _Classes(classes, [image for _, image in pairs])
+    suspects = [each for pair in pairs for each in _of_image(_Comparison(*pair, known))]
     # Of labels with equal loss, the larger object is the more surprising.
     suspects.sort(key=lambda suspect: (-suspect.loss, -_area(suspect.box), suspect.key))
-    by_kind = {kind: [suspect for suspect in suspects if suspect.kind == kind] for kind in KINDS}
-    return tuple(suspect for members in by_kind.values() for suspect in members[:limit])
-
-
-def _trusted_classes(images: Sequence[EvaluatedImage], classes: tuple[str, ...]) -> _TrustedClasses:
-    best = [_best_threshold(matches) for matches in class_matches(images, num_classes=len(classes))]
-    return _TrustedClasses(
-        names=classes,
-        trusted=np.array([quality >= _TRUSTED_F1 for quality, _ in best], dtype=np.bool_),
-        threshold=np.array([score for _, score in best], dtype=np.float32).clip(*_THRESHOLD_RANGE),
-    )
+    by_kind = ([suspect for suspect in suspects if suspect.kind == kind] for kind in KINDS)
+    return tuple(suspect for members in by_kind for suspect in members[:limit])
 
 
 def _best_threshold(matches: ClassMatches) -> tuple[float, float]:
@@ -134,28 +126,30 @@ def _of_image(pair: _Comparison) -> Iterator[Suspect]:
 
 def _of_label(pair: _Comparison, number: int, free: Bools) -> tuple[Suspect | None, int | None]:
     """Return what speaks against a label, and which of the `free` detections stands in its place."""
-    overlaps, same = pair.overlaps[number], pair.same[number]
-    label = int(pair.image.target.labels[number])
+    overlaps, same, target = pair.overlaps[number], pair.same[number], pair.image.target
+    label = int(target.labels[number])
     scores = np.where(same, pair.scores, 0)
-    if scores[overlaps >= MATCH_IOU].max(initial=0) >= pair.classes.threshold[label]:
+    at_label = float(scores[overlaps >= MATCH_IOU].max(initial=0))
+    if at_label >= pair.classes.threshold[label]:
         return None, None
-    probability = max(_MIN_PROBABILITY, float((scores * np.minimum(1, overlaps / MATCH_IOU)).max(initial=0)))
-    of_another_class = free & ~same & (overlaps >= MATCH_IOU)
-    shifted = free & same & (overlaps >= _NEAR_IOU)
-    kinds: tuple[tuple[Kind, Bools], ...] = (("wrong-class", of_another_class), ("wrong-box", shifted))
-    for kind, instead in kinds:
+    fields: dict[str, Any] = {"key": pair.image.key, "split": pair.split}
+    fields |= {"box": _box(target.boxes[number]), "label": pair.classes.names[label]}
+    kinds: dict[Kind, Bools] = {
+        "wrong-class": free & ~same & (overlaps >= MATCH_IOU),
+        "wrong-box": free & same & (overlaps >= _NEAR_IOU),
+    }
+    for kind, instead in kinds.items():
         if instead.any():
             best = int(np.where(instead, pair.scores, -1).argmax())
-            at_label = max(_MIN_PROBABILITY, float(scores[overlaps >= MATCH_IOU].max(initial=0)))
-            loss = _surprise(float(pair.scores[best])) - math.log(at_label)
-            return _suspect(pair, kind, number=number, detection=best, loss=loss), best
-    return _suspect(pair, "unfindable", number=number, loss=-math.log(probability), score=probability), None
+            loss = _surprise(float(pair.scores[best])) - math.log(max(_MIN_PROBABILITY, at_label))
+            return Suspect(kind=kind, loss=loss, **fields, **pair.detected(best)), best
+    score = max(_MIN_PROBABILITY, float((scores * np.minimum(1, overlaps / MATCH_IOU)).max(initial=0)))
+    return Suspect(kind="unfindable", loss=-math.log(score), score=score, found=None, **fields), None
 
 
 def _missing(pair: _Comparison, free: Bools) -> Iterator[Suspect]:
     """Yield the `free` detections that are neither on nor inside a labeled object; of several, the best."""
-    target = pair.image.target
-    inside = overlap(target.boxes, pair.boxes) >= 0.5 * np.maximum(area(pair.boxes), 1e-6)
+    inside = overlap(pair.image.target.boxes, pair.boxes) >= 0.5 * np.maximum(area(pair.boxes), 1e-6)
     near = pair.same & ((pair.overlaps >= _NEAR_IOU) | inside)
     belongs = ((pair.overlaps >= MATCH_IOU) | near).any(axis=0)
     candidates = np.flatnonzero(free & ~belongs)
@@ -164,35 +158,9 @@ def _missing(pair: _Comparison, free: Bools) -> Iterator[Suspect]:
         box = pair.boxes[detection : detection + 1]
         if (iou(yielded, box) < MATCH_IOU).all():
             yielded = np.concatenate([yielded, box])
-            loss = _surprise(float(pair.scores[detection]))
-            yield _suspect(pair, "missing-label", detection=int(detection), loss=loss)
-
-
-def _suspect(
-    pair: _Comparison,
-    kind: Kind,
-    *,
-    loss: float,
-    number: int | None = None,
-    detection: int | None = None,
-    score: float = 0.0,
-) -> Suspect:
-    """Return a suspect about the label of that number, the detection, or both."""
-    names, target = pair.classes.names, pair.image.target
-    detected_box = None if detection is None else _box(pair.boxes[detection])
-    box = detected_box if number is None else _box(target.boxes[number])
-    assert box is not None
-    return Suspect(
-        kind=kind,
-        key=pair.image.key,
-        split=pair.split,
-        box=box,
-        label=None if number is None else names[target.labels[number]],
-        found=None if detection is None else names[pair.labels[detection]],
-        score=score if detection is None else float(pair.scores[detection]),
-        loss=loss,
-        found_box=detected_box,
-    )
+            loss, fields = _surprise(float(pair.scores[detection])), pair.detected(detection)
+            fields |= {"key": pair.image.key, "split": pair.split, "box": fields["found_box"], "label": None}
+            yield Suspect(kind="missing-label", loss=loss, **fields)
 
 
 def _surprise(score: float) -> float:

@@ -112,9 +112,7 @@ def heat_map(points: Numbers, bins: tuple[Bins, Bins], *, what: str, ratios: Seq
     `ratios` of y to x are marked by dashed lines; both sides must then be logarithmic.
     """
     across, down = bins
-    counts, _, _ = np.histogram2d(
-        points[:, 0], points[:, 1], bins=(np.array(across.edges), np.array(down.edges))
-    )
+    counts, _ = np.histogramdd(points, bins=(np.array(across.edges), np.array(down.edges)))
     square = _LEFT + HEIGHT - _TOP - _BOTTOM + _RIGHT
     axes = _new_axes(WIDTH if across.log else square, across.title, down.title)
     across.scale(axes, "x")
@@ -210,12 +208,7 @@ def _svg(axes: Axes, name: str) -> Html:
     drawing = file.getvalue().partition("<svg ")[2].partition(">")[2].rpartition("</svg>")[0]
     for pattern, replacement in _CLEANING.items():
         drawing = re.sub(pattern, replacement, drawing, flags=re.DOTALL)
+    view, style = f"0 0 {width:g} {HEIGHT}", f"max-width:{width * 1.2:g}px"
     return element(
-        "svg",
-        Html(drawing),
-        class_="chart",
-        viewbox=f"0 0 {width:g} {HEIGHT}",
-        role="img",
-        aria_label=name,
-        style=f"max-width:{width * 1.2:g}px",
+        "svg", Html(drawing), class_="chart", viewbox=view, role="img", aria_label=name, style=style
     )

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from boxcrew.data.checks.near_duplicates import NearDuplicate
 from boxcrew.data.detection.source import Record
 from boxcrew.evaluate.detection.suspects import KINDS, Kind, Suspect
 from boxcrew.report.doctor.charts import legend
 from boxcrew.report.doctor.markup import Html, element, join
 from boxcrew.report.doctor.report import Diagnosis, counted
-from boxcrew.report.doctor.thumbnails import Frame, Thumbnail, render_thumbnails
+from boxcrew.report.doctor.thumbnails import Frame, Thumbnail, render_figures
 from boxcrew.report.plots.style import SERIES
 
 _MAX_PAIRS = 12
@@ -33,31 +32,25 @@ def duplicates_section(diagnosis: Diagnosis, *, workers: int) -> Html:
     records = {record.key: record for record in diagnosis.records}
     shown = pairs[:_MAX_PAIRS]
     thumbnails = [
-        Thumbnail(read=partial(diagnosis.source.read, records[key]), alt=key, side=260)
+        Thumbnail(
+            read=partial(diagnosis.source.read, records[key]),
+            alt=key,
+            side=260,
+            caption=element("figcaption", element("b", split), f" {key}"),
+        )
         for pair in shown
-        for key in (pair.first, pair.second)
+        for key, split in ((pair.first, pair.first_split), (pair.second, pair.second_split))
     ]
-    rendered = iter(render_thumbnails(thumbnails, workers=workers))
-    cards = [_pair(pair, next(rendered), next(rendered)) for pair in shown]
-    more = (
-        f" The {len(shown)} most alike are shown; doctor.json names all." if len(pairs) > len(shown) else ""
-    )
+    figures = render_figures(thumbnails, workers=workers)
+    cards = [element("div", *both, class_="pair") for both in zip(figures[::2], figures[1::2], strict=True)]
+    note = f" The {len(shown)} most alike are shown; doctor.json names all."
+    more = note if len(pairs) > len(shown) else ""
     text = (
         f"{counted(len(pairs), 'image looks', 'images look')} like one of another split "
         "though the files differ: saved again, resized, cropped or mirrored. If one is used for training, "
         f"the other measures nothing.{more}"
     )
     return join(element("p", text), element("div", *cards, class_="pairs"))
-
-
-def _pair(pair: NearDuplicate, first: Html | None, second: Html | None) -> Html:
-    sides = ((pair.first, pair.first_split, first), (pair.second, pair.second_split, second))
-    figures = [
-        element("figure", markup, element("figcaption", element("b", split), f" {key}"))
-        for key, split, markup in sides
-        if markup is not None
-    ]
-    return element("div", *figures, class_="pair")
 
 
 def suspects_section(diagnosis: Diagnosis, *, workers: int) -> Html:
@@ -72,26 +65,16 @@ def suspects_section(diagnosis: Diagnosis, *, workers: int) -> Html:
         f"Labels that the detector of {diagnosis.run} contradicts, the most doubtful first. Either may be "
         "right: a detector makes errors of its own, and repeats those that it has learned."
     )
-    groups = [
-        _group(diagnosis, kind, [suspect for suspect in suspects if suspect.kind == kind], workers=workers)
-        for kind in KINDS
-    ]
-    return join(element("p", text), legend((_LABEL, "as labelled"), (_FOUND, "as found")), *groups)
-
-
-def _group(diagnosis: Diagnosis, kind: Kind, suspects: list[Suspect], *, workers: int) -> Html:
-    if not suspects:
-        return Html("")
-    shown = suspects[:_MAX_SUSPECTS]
+    parts = [element("p", text), legend((_LABEL, "as labelled"), (_FOUND, "as found"))]
     records = {record.key: record for record in diagnosis.records}
-    rendered = render_thumbnails([_thumbnail(diagnosis, records[s.key], s) for s in shown], workers=workers)
-    figures = [
-        element("figure", markup, _caption(suspect))
-        for suspect, markup in zip(shown, rendered, strict=True)
-        if markup is not None
-    ]
-    more = f", {len(shown)} of {len(suspects)}" if len(suspects) > len(shown) else ""
-    return join(element("h3", f"{_TITLES[kind]}{more}"), element("div", *figures, class_="gallery large"))
+    for kind in KINDS:
+        if members := [suspect for suspect in suspects if suspect.kind == kind]:
+            shown = [_thumbnail(diagnosis, records[each.key], each) for each in members[:_MAX_SUSPECTS]]
+            more = f", {len(shown)} of {len(members)}" if len(members) > len(shown) else ""
+            figures = render_figures(shown, workers=workers)
+            parts.append(element("h3", f"{_TITLES[kind]}{more}"))
+            parts.append(element("div", *figures, class_="gallery large"))
+    return join(*parts)
 
 
 def _thumbnail(diagnosis: Diagnosis, record: Record, suspect: Suspect) -> Thumbnail:
@@ -101,17 +84,15 @@ def _thumbnail(diagnosis: Diagnosis, record: Record, suspect: Suspect) -> Thumbn
     if suspect.found_box is not None:
         frames.append(Frame(box=suspect.found_box, color=_FOUND))
     left, top, right, bottom = zip(*(frame.box for frame in frames), strict=True)
+    words = sentence(suspect)
     return Thumbnail(
         read=partial(diagnosis.source.read, record),
-        alt=f"{record.key}: {sentence(suspect)}",
+        alt=f"{record.key}: {words}",
         frames=tuple(frames),
         around=(min(left), min(top), max(right), max(bottom)),
         side=280,
+        caption=element("figcaption", element("b", words), f" {suspect.key} ({suspect.split})"),
     )
-
-
-def _caption(suspect: Suspect) -> Html:
-    return element("figcaption", element("b", sentence(suspect)), f" {suspect.key} ({suspect.split})")
 
 
 def sentence(suspect: Suspect) -> str:

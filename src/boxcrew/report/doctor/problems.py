@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import PurePosixPath
 
 from boxcrew.data.checks.box_repair import Box
@@ -15,7 +15,7 @@ from boxcrew.data.detection.source import Record, Source
 from boxcrew.data.images.reading import IMAGE_SUFFIXES, read_image
 from boxcrew.report.doctor.charts import LOST
 from boxcrew.report.doctor.markup import Html, element, join
-from boxcrew.report.doctor.thumbnails import Frame, Thumbnail, read_partial_image, render_thumbnails
+from boxcrew.report.doctor.thumbnails import Frame, Thumbnail, read_partial_image, render_figures
 
 _NAMED = 4  # problems of a kind that the table lists
 _THUMBNAILS, _THUMBNAILS_OF_A_KIND = 20, 3
@@ -73,44 +73,32 @@ MEANINGS: dict[Kind, str] = {
 
 def problems_section(source: Source, *, workers: int) -> Html:
     if not source.problems:
-        text = "Nothing: every file could be read, and every box is inside its image."
-        return element("p", text)
+        return element("p", "Nothing: every file could be read, and every box is inside its image.")
     by_kind: dict[Kind, list[Problem]] = defaultdict(list)
     for problem in source.problems:
         by_kind[problem.kind].append(problem)
-    # First what was left out, then by count.
-    order = sorted(by_kind, key=lambda kind: (_rank(by_kind[kind]), -len(by_kind[kind])))
-    head = ("what", "how many", "what was done", "where")
-    table = element(
-        "table",
-        element("thead", element("tr", *(element("th", name, scope="col") for name in head))),
-        element("tbody", *(_row(kind, by_kind[kind]) for kind in order)),
-        class_="kinds",
-    )
-    intro = element(
-        "p",
-        "Nothing was changed on disk. Repairs are made in memory only; what is left out is used neither for "
-        "training nor for measuring; what is noted is used as it is.",
-        class_="note",
-    )
-    return join(intro, table, _gallery(source, [by_kind[kind] for kind in order], workers=workers))
-
-
-def _rank(problems: Sequence[Problem]) -> int:
     severity = {"left out": 0, "repaired": 1, "noted": 2}
-    return min(severity[problem.action] for problem in problems)
+    groups = sorted(
+        by_kind.values(), key=lambda group: (min(severity[each.action] for each in group), -len(group))
+    )
+    names = (element("th", name, scope="col") for name in ("what", "how many", "what was done", "where"))
+    head, body = element("thead", element("tr", *names)), element("tbody", *map(_row, groups))
+    text = (
+        "Nothing was changed on disk. Repairs are made in memory only; what is left out is used neither for "
+        "training nor for measuring; what is noted is used as it is."
+    )
+    table = element("table", head, body, class_="kinds")
+    return join(element("p", text, class_="note"), table, _gallery(source, groups, workers=workers))
 
 
-def _row(kind: Kind, problems: Sequence[Problem]) -> Html:
-    counts = Counter(problem.action for problem in problems)
-    done = [
-        element("div", action if len(counts) == 1 else f"{counts[action]} {action}", class_=_class(action))
-        for action in ACTIONS
-        if counts[action]
-    ]
-    listed = [
-        element("li", element("code", problem.where), f" {problem.what}") for problem in problems[:_NAMED]
-    ]
+def _row(problems: Sequence[Problem]) -> Html:
+    """Return the row of the table about problems of one kind."""
+    counts, kind = Counter(problem.action for problem in problems), problems[0].kind
+    done = []
+    for action in (action for action in ACTIONS if counts[action]):
+        text = action if len(counts) == 1 else f"{counts[action]} {action}"
+        done.append(element("div", text, class_="left" if action == "left out" else None))
+    listed = [element("li", element("code", each.where), f" {each.what}") for each in problems[:_NAMED]]
     if len(problems) > _NAMED:
         listed.append(element("li", f"and {len(problems) - _NAMED:,} more, in doctor.json", class_="note"))
     return element(
@@ -122,60 +110,42 @@ def _row(kind: Kind, problems: Sequence[Problem]) -> Html:
     )
 
 
-def _class(action: str) -> str | None:
-    return "left" if action == "left out" else None
-
-
 def _gallery(source: Source, groups: Sequence[Sequence[Problem]], *, workers: int) -> Html:
     """Show a few problems of each kind that an image explains better than words."""
-    images = _Images(source)
-    turns: list[tuple[int, Problem, Thumbnail]] = []  # the first of every kind comes before the second of any
+    records: dict[str, list[Record]] = defaultdict(list)  # by the names of their files
+    for record in chain.from_iterable(source.splits.values()):
+        records[PurePosixPath(record.key).stem].append(record)
+    turns: list[tuple[int, Thumbnail]] = []  # the first of every kind comes before the second of any
     for problems in groups:
         by_file = {problem.file: problem for problem in reversed(problems)}
-        pairs = ((problem, images.thumbnail(problem)) for problem in reversed(by_file.values()))
-        possible = ((problem, thumbnail) for problem, thumbnail in pairs if thumbnail is not None)
-        turns += [(turn, *pair) for turn, pair in enumerate(islice(possible, _THUMBNAILS_OF_A_KIND))]
-    chosen = sorted(turns, key=lambda entry: entry[0])[:_THUMBNAILS]
-    rendered = render_thumbnails([thumbnail for _, _, thumbnail in chosen], workers=workers)
-    figures = [
-        element("figure", markup, _caption(problem))
-        for (_, problem, _), markup in zip(chosen, rendered, strict=True)
-        if markup is not None
-    ]
-    if not figures:
+        thumbnails = (_thumbnail(source, records, problem) for problem in reversed(by_file.values()))
+        turns += enumerate(islice(filter(None, thumbnails), _THUMBNAILS_OF_A_KIND))
+    chosen = [thumbnail for _, thumbnail in sorted(turns, key=lambda entry: entry[0])[:_THUMBNAILS]]
+    figures = render_figures(chosen, workers=workers)
+    if not any(figures):
         return Html("")
     return join(element("h3", "Some of them"), element("div", *figures, class_="gallery"))
 
 
-def _caption(problem: Problem) -> Html:
-    name = PurePosixPath(problem.file).name
-    where = f"{name}, {problem.at}" if problem.at else name
-    return element("figcaption", element("b", MEANINGS[problem.kind]), f" {where} ({problem.action})")
-
-
-class _Images:
-    """The images that problems are about, found by the names of their files."""
-
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self._records: dict[str, list[Record]] = defaultdict(list)
-        for record in (record for records in source.splits.values() for record in records):
-            self._records[PurePosixPath(record.key).stem].append(record)
-
-    def thumbnail(self, problem: Problem) -> Thumbnail | None:
-        file = PurePosixPath(problem.file)
-        alt = f"{problem.file}: {problem.what}"
-        frames = tuple(Frame(box=box, color=LOST, dashed=True) for box in _boxes(problem))
-        path = self._source.root / problem.file
-        if problem.kind in _CUT:
-            return Thumbnail(read=partial(read_partial_image, path), alt=alt, side=240)
-        if file.suffix.lower() in IMAGE_SUFFIXES and path.is_file():
-            return Thumbnail(read=partial(read_image, path), alt=alt, side=240)
-        records = self._records[file.stem]
-        if len(records) != 1 or file.suffix not in {".xml", ".txt"}:
-            return None
-        shown = frames or tuple(Frame(box=tuple(box), color=LOST) for box in records[0].target.boxes.tolist())
-        return Thumbnail(read=partial(self._source.read, records[0]), alt=alt, frames=shown, side=240)
+def _thumbnail(source: Source, records: Mapping[str, Sequence[Record]], problem: Problem) -> Thumbnail | None:
+    """Return the image that a problem is about, with its boxes; None if there is none, or several may be."""
+    file, path = PurePosixPath(problem.file), source.root / problem.file
+    candidates = records.get(file.stem, ())
+    frames: tuple[Frame, ...] = ()
+    if problem.kind in _CUT:
+        read = partial(read_partial_image, path)
+    elif file.suffix.lower() in IMAGE_SUFFIXES and path.is_file():
+        read = partial(read_image, path)
+    elif len(candidates) == 1 and file.suffix in {".xml", ".txt"}:
+        read = partial(source.read, candidates[0])
+        labeled = (Frame(box=tuple(box), color=LOST) for box in candidates[0].target.boxes.tolist())
+        frames = tuple(Frame(box=box, color=LOST, dashed=True) for box in _boxes(problem)) or tuple(labeled)
+    else:
+        return None
+    where = f" {file.name}{problem.at and f', {problem.at}'} ({problem.action})"
+    caption = element("figcaption", element("b", MEANINGS[problem.kind]), where)
+    alt = f"{problem.file}: {problem.what}"
+    return Thumbnail(read=read, alt=alt, frames=frames, side=240, caption=caption)
 
 
 def _boxes(problem: Problem) -> Iterator[Box]:

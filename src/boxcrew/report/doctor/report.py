@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.data import say_problems
 
 _MAX_SIZES = 20  # sizes of images that the JSON lists, the commonest first
-_QUANTILES = (5, 25, 50, 75, 95)  # percent
+_PERCENTILES = {"min": 0, "p5": 5, "p25": 25, "p50": 50, "p75": 75, "p95": 95, "max": 100}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -48,7 +49,7 @@ class Diagnosis:
     @property
     def records(self) -> tuple[Record, ...]:
         """The records of all splits, in the order in which `anchor_coverage` counts boxes."""
-        return tuple(record for records in self.source.splits.values() for record in records)
+        return tuple(chain.from_iterable(self.source.splits.values()))
 
     @property
     def num_images(self) -> int:
@@ -68,7 +69,7 @@ class Diagnosis:
             "problems": [problem.to_json() for problem in self.source.problems],
             "advice": [advice.to_json() for advice in self.advice],
             "detector": self.detector.tree(),
-            "reach": _coverage_json(self.anchor_coverage),
+            "anchor_coverage": _coverage_json(self.anchor_coverage),
             "near_duplicates": [pair.to_json() for pair in self.near_duplicates],
             "run": str(self.run) if self.run else None,
             "suspects": None if self.suspects is None else [suspect.to_json() for suspect in self.suspects],
@@ -93,8 +94,7 @@ def diagnose(config: RunConfig, screen: Screen, *, run: Path | None = None) -> D
     source = open_source(config.data.path, format=config.data.format, seed=config.seed)
     with screen.progress("checking the images") as progress:
         source = scan(source, workers=workers, progress=progress)
-    records = [record for records in source.splits.values() for record in records]
-    if not any(len(record.target) for record in records):
+    if not any(len(record.target) for record in chain.from_iterable(source.splits.values())):
         raise DataError(f"{config.data.path}: no image has a box", advice="annotate some images first")
     task = require_detection(config.task)
     statistics = {name: split_statistics(split, source.classes) for name, split in source.splits.items()}
@@ -118,7 +118,7 @@ def _measure_coverage(config: DetectionConfig, source: Source) -> AnchorCoverage
     """Measure coverage over all splits, with `auto` adapted to the training split as a run does it."""
     _, objects = counted_objects(*_targets(source.splits.get("train", ())))
     adapted, _ = objects.adapt(config.detector, config.transforms)
-    targets, sizes = _targets([record for records in source.splits.values() for record in records])
+    targets, sizes = _targets([*chain.from_iterable(source.splits.values())])
     return anchor_coverage(
         config.detector, source.classes, targets, sizes, transforms=config.transforms, adapted=adapted
     )
@@ -140,8 +140,7 @@ def print_diagnosis(diagnosis: Diagnosis, screen: Screen) -> None:
         screen.say(f"advice: {advice.text}")
     if diagnosis.anchor_coverage is not None:
         screen.say(f"coverage: {diagnosis.anchor_coverage.advice}")
-    pairs = len(diagnosis.near_duplicates)
-    if pairs:
+    if pairs := len(diagnosis.near_duplicates):
         screen.warn(f"{counted(pairs, 'image looks', 'images look')} nearly the same as one of another split")
     else:
         screen.say("near-duplicates: none between the splits")
@@ -161,8 +160,8 @@ def _split_json(split: SplitStatistics) -> dict[str, Any]:
         "crowd": split.crowd,
         "boxes_by_class": dict(split.boxes_by_class),
         "images_by_class": dict(split.images_by_class),
-        "objects_per_image": _quantiles(split.objects_per_image),
-        "box_side": _quantiles(sides.tolist()),
+        "objects_per_image": _percentiles(split.objects_per_image),
+        "box_side": _percentiles(sides.tolist()),
         "image_sizes": [
             {"width": width, "height": height, "images": count}
             for (width, height), count in Counter(split.image_sizes).most_common(_MAX_SIZES)
@@ -170,13 +169,8 @@ def _split_json(split: SplitStatistics) -> dict[str, Any]:
     }
 
 
-def _quantiles(values: Iterable[float]) -> dict[str, float] | None:
-    """Return the smallest, the largest and some quantiles; None if there are no values."""
-    array = np.array(list(values), dtype=np.float64)
-    if not len(array):
-        return None
-    inner = {f"p{q}": round(float(np.percentile(array, q)), 2) for q in _QUANTILES}
-    return {"min": round(float(array.min()), 2), **inner, "max": round(float(array.max()), 2)}
+def _percentiles(values: Sequence[float]) -> dict[str, float] | None:
+    return {n: round(float(np.percentile(values, q)), 2) for n, q in _PERCENTILES.items()} if values else None
 
 
 def _coverage_json(coverage: AnchorCoverage | None) -> dict[str, Any] | None:

@@ -39,7 +39,6 @@ section {{ background: #fff; border: 1px solid var(--pale); border-radius: 10px;
 .summary ul li::before {{ content: "\\2713"; color: var(--good); position: absolute; left: 0;
   font-weight: 700; }}
 .note {{ color: var(--muted); font-size: 0.92rem; }}
-.scroll {{ overflow-x: auto; }}
 table {{ border-collapse: collapse; width: 100%; font-size: 0.94rem; }}
 th {{ text-align: left; font-weight: 600; }}
 thead th {{ white-space: nowrap; color: var(--muted); font-size: 0.85rem; font-weight: 500;

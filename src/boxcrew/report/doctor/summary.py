@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from boxcrew.data.checks.problem import Kind
 from boxcrew.report.doctor.charts import percent
@@ -30,8 +30,7 @@ _SERIOUS = 100.0  # weight of a recommendation that must not be ignored
 Section = Literal["problems", "classes", "boxes", "coverage", "duplicates", "suspects"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Recommendation:
+class Recommendation(NamedTuple):
     """A recommendation about the data set."""
 
     weight: float  # higher is more urgent; advice from statistics has 50 or less
@@ -54,81 +53,57 @@ class DoctorSummary:
 
 def summarize(diagnosis: Diagnosis) -> DoctorSummary:
     tasks = sorted(_tasks(diagnosis), key=lambda task: -task.weight)
-    if not tasks:
-        title = "Ready to train."
-    elif len(tasks) == 1:
-        title = "Ready to train; one thing is worth doing first."
-    else:
-        title = f"Ready to train; {_number(min(MOST, len(tasks)))} things are worth doing first."
+    title = "Ready to train."
     if tasks and tasks[0].weight >= _SERIOUS:
         title = "A part of the data set cannot be used. Fix that first."
+    elif tasks:
+        things = ("one thing is", "two things are", "three things are")[min(MOST, len(tasks)) - 1]
+        title = f"Ready to train; {things} worth doing first."
     return DoctorSummary(title=title, fine=tuple(_fine(diagnosis)), tasks=tuple(tasks))
-
-
-def _number(count: int) -> str:
-    return ("no", "one", "two", "three")[count]
 
 
 def _tasks(diagnosis: Diagnosis) -> Iterator[Recommendation]:
     yield from _tasks_about_problems(diagnosis)
-    if diagnosis.near_duplicates:
-        pairs = len(diagnosis.near_duplicates)
+    if pairs := len(diagnosis.near_duplicates):
         text = (
             f"{counted(pairs, 'image looks', 'images look')} nearly the same as one of another "
             "split, so scores will look better than they are. Keep each pair in one split."
         )
         measured = sum(split.num_images for name, split in diagnosis.statistics.items() if name != "train")
-        many = pairs > _FEW * measured
-        yield Recommendation(weight=80 if many else 46.5, text=text, section="duplicates")
-    anchor_coverage = diagnosis.anchor_coverage
-    if anchor_coverage is not None and anchor_coverage.share < GOOD_COVERAGE:
-        yield Recommendation(
-            weight=60 + 100 * (GOOD_COVERAGE - anchor_coverage.share),
-            text=anchor_coverage.advice,
-            section="coverage",
-        )
+        yield Recommendation(80 if pairs > _FEW * measured else 46.5, text, "duplicates")
+    coverage = diagnosis.anchor_coverage
+    if coverage is not None and coverage.share < GOOD_COVERAGE:
+        yield Recommendation(60 + 100 * (GOOD_COVERAGE - coverage.share), coverage.advice, "coverage")
     if diagnosis.suspects:
-        text = (
-            f"The trained detector contradicts {counted(len(diagnosis.suspects), 'label', 'labels')}. "
-            "Check them one by one."
-        )
-        yield Recommendation(weight=75, text=text, section="suspects")
+        labels = counted(len(diagnosis.suspects), "label", "labels")
+        text = f"The trained detector contradicts {labels}. Check them one by one."
+        yield Recommendation(75, text, "suspects")
     for rank, advice in enumerate(diagnosis.advice):
-        section: Section = "boxes" if advice.kind in _SIZE_ADVICE else "classes"
-        yield Recommendation(weight=50 - rank, text=advice.text, section=section)
+        yield Recommendation(50 - rank, advice.text, "boxes" if advice.kind in _SIZE_ADVICE else "classes")
 
 
 def _tasks_about_problems(diagnosis: Diagnosis) -> Iterator[Recommendation]:
     problems = diagnosis.source.problems
-    leaks = sum(problem.kind == "leak" for problem in problems)
-    if leaks:
-        text = (
-            f"{counted(leaks, 'image is', 'images are')} in two splits. Remove the copies from one of them."
-        )
-        yield Recommendation(weight=90, text=text, section="problems")
-    broken = sum(problem.kind in _IMAGE_KINDS for problem in problems)
-    if broken:
+    if leaks := sum(problem.kind == "leak" for problem in problems):
+        images = counted(leaks, "image is", "images are")
+        yield Recommendation(90, f"{images} in two splits. Remove the copies from one of them.", "problems")
+    if broken := sum(problem.kind in _IMAGE_KINDS for problem in problems):
         share = broken / (broken + diagnosis.num_images)
         text = f"{counted(broken, 'image', 'images')} cannot be read. Restore or remove them."
-        yield Recommendation(weight=_SERIOUS if share > _MANY else 70, text=text, section="problems")
+        yield Recommendation(_SERIOUS if share > _MANY else 70, text, "problems")
     rest = [p for p in problems if p.kind != "leak" and p.kind not in _IMAGE_KINDS]
-    left_out = Counter(problem.kind for problem in rest if problem.action == "left out")
-    if left_out:
+    if left_out := Counter(problem.kind for problem in rest if problem.action == "left out"):
         kinds = [f"{MEANINGS[kind][:1].lower()}{MEANINGS[kind][1:]}" for kind, _ in left_out.most_common(2)]
         others = ", and others" if len(left_out) > len(kinds) else ""
         text = (
             f"{counted(left_out.total(), 'annotation', 'annotations')} had to be left out "
             f"({', '.join(kinds)}{others}). Fix or delete them."
         )
-        many = left_out.total() > _FEW * diagnosis.num_boxes
-        yield Recommendation(weight=55 if many else 45.5, text=text, section="problems")
-    repaired = sum(problem.action == "repaired" for problem in rest)
-    if repaired:
-        text = (
-            f"{counted(repaired, 'box was', 'boxes were')} repaired in memory. "
-            "Check that the repairs are what the labels meant."
-        )
-        yield Recommendation(weight=20, text=text, section="problems")
+        yield Recommendation(55 if left_out.total() > _FEW * diagnosis.num_boxes else 45.5, text, "problems")
+    if repaired := sum(problem.action == "repaired" for problem in rest):
+        boxes = counted(repaired, "box was", "boxes were")
+        text = f"{boxes} repaired in memory. Check that the repairs are what the labels meant."
+        yield Recommendation(20, text, "problems")
 
 
 def _fine(diagnosis: Diagnosis) -> Iterator[str]:
@@ -141,12 +116,10 @@ def _fine(diagnosis: Diagnosis) -> Iterator[str]:
         duplicates = "" if diagnosis.near_duplicates else ", and none looks like one of another split"
         yield f"No image is in two splits{duplicates}."
     yield from _fine_about_classes(diagnosis)
-    anchor_coverage = diagnosis.anchor_coverage
-    if anchor_coverage is not None and anchor_coverage.share >= GOOD_COVERAGE:
-        yield (
-            f"The default boxes of {diagnosis.detector.name} at {anchor_coverage.size.describe()} match "
-            f"{percent(anchor_coverage.share)} of the boxes well."
-        )
+    coverage = diagnosis.anchor_coverage
+    if coverage is not None and coverage.share >= GOOD_COVERAGE:
+        default_boxes = f"The default boxes of {diagnosis.detector.name} at {coverage.size.describe()}"
+        yield f"{default_boxes} match {percent(coverage.share)} of the boxes well."
     if diagnosis.suspects == ():
         yield "The trained detector contradicts no label of a class that it knows well."
 

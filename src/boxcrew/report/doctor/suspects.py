@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 from boxcrew.data.detection.source import Source
 from boxcrew.data.loading.workers import Workers
 from boxcrew.evaluate.detection.evaluator import Evaluator
-from boxcrew.evaluate.detection.metric import EvaluatedImage
 from boxcrew.evaluate.detection.suspects import Suspect, suspects_of
+from boxcrew.evaluate.detection.types import EvaluatedImage
 from boxcrew.tasks.base import TASKS
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.loading import load_task
@@ -31,24 +29,14 @@ def find_suspects(
     predict = kind.predictor(loaded.config, loaded.task, loaded.deployment.to_device)
     workers = Workers(num=loaded.deployment.plan.loader_workers)
     evaluated: dict[str, tuple[EvaluatedImage, ...]] = {}
+    total = sum(map(len, source.splits.values()))
     with loaded.deployment, screen.progress("comparing labels with detections") as progress:
         for split, records in source.splits.items():
-            evaluator = Evaluator(
-                source=source, images=source, records=records, batch=_BATCH, workers=workers
+            evaluate = Evaluator(source=source, images=source, records=records, batch=_BATCH, workers=workers)
+            evaluation = evaluate(
+                predict, progress=lambda done: progress(sum(map(len, evaluated.values())) + done, total)
             )
-            evaluation = evaluator(predict, progress=partial(_report, progress, source, evaluated))
             evaluated[split] = evaluation.images
             for problem in evaluation.skipped:
                 screen.warn(f"left out: {problem}")
     return suspects_of(evaluated, source.classes, limit=limit)
-
-
-def _report(
-    progress: Callable[[int, int], None],
-    source: Source,
-    evaluated: Mapping[str, Sequence[EvaluatedImage]],
-    done: int,
-) -> None:
-    """Report the progress over all splits: those `evaluated`, and `done` images of the current one."""
-    before = sum(len(images) for images in evaluated.values())
-    progress(before + done, sum(len(records) for records in source.splits.values()))

@@ -16,7 +16,7 @@ from boxcrew.core.errors import DataError
 from boxcrew.core.types import Image
 from boxcrew.data.checks.box_repair import Box
 from boxcrew.data.images.reading import DECODING_FAULTS, read_header
-from boxcrew.report.doctor.markup import Html, data_uri, element
+from boxcrew.report.doctor.markup import Html, data_uri, element, join
 
 _QUALITY = 78  # of JPEG
 _CROP_FACTOR = 1.7  # side of a crop around a box, in longest sides of the box
@@ -43,12 +43,19 @@ class Thumbnail:
     frames: tuple[Frame, ...] = ()
     around: Box | None = None  # the box to crop around; None: the complete image
     side: int = 320  # longest side in pixels; images are never enlarged
+    caption: str = ""
 
 
 def render_thumbnails(thumbnails: Sequence[Thumbnail], *, workers: int) -> list[Html | None]:
     """Return the markup of each thumbnail; None if its image cannot be read (any more)."""
     with ThreadPoolExecutor(max_workers=workers) as pool:
         return list(pool.map(_render, thumbnails))
+
+
+def render_figures(thumbnails: Sequence[Thumbnail], *, workers: int) -> list[Html]:
+    """Return each thumbnail as a figure with its caption; nothing in its place if it cannot be read."""
+    pairs = zip(thumbnails, render_thumbnails(thumbnails, workers=workers), strict=True)
+    return [Html("") if image is None else element("figure", image, each.caption) for each, image in pairs]
 
 
 def read_partial_image(path: Path) -> Image:
@@ -73,18 +80,15 @@ def _render(thumbnail: Thumbnail) -> Html | None:
         image = thumbnail.read()
     except DataError:
         return None
-    left, top, right, bottom = _window(thumbnail.around, image)
-    crop = _crop(image, (left, top, right, bottom), side=thumbnail.side)
-    _, encoded = cv2.imencode(
-        ".jpg", cv2.cvtColor(crop, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, _QUALITY]
-    )
+    window = left, top, right, bottom = _window(thumbnail.around, image)
+    crop = cv2.cvtColor(_crop(image, window, side=thumbnail.side), cv2.COLOR_RGB2BGR)
+    _, encoded = cv2.imencode(".jpg", crop, [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
     width, height = right - left, bottom - top
-    img = element("img", src=data_uri("image/jpeg", encoded.tobytes()), alt=thumbnail.alt)
-    lines = [_rect(frame, (left, top), (width, height)) for frame in thumbnail.frames]
-    view = f"0 0 {width} {height}"
-    overlay = element("svg", *lines, viewbox=view, preserveAspectRatio="none", aria_hidden="true")
-    style = f"--ratio:{width / height:.3f}"
-    return element("span", img, overlay if lines else Html(""), class_="picture", style=style)
+    parts = [element("img", src=data_uri("image/jpeg", encoded.tobytes()), alt=thumbnail.alt)]
+    if lines := [_rect(frame, (left, top), (width, height)) for frame in thumbnail.frames]:
+        view = f"0 0 {width} {height}"
+        parts.append(element("svg", *lines, viewbox=view, preserveAspectRatio="none", aria_hidden="true"))
+    return element("span", *parts, class_="picture", style=f"--ratio:{width / height:.3f}")
 
 
 def _window(around: Box | None, image: Image) -> tuple[int, int, int, int]:
@@ -138,10 +142,8 @@ def _rect(frame: Frame, origin: tuple[int, int], size: tuple[int, int]) -> Html:
     )
     corners = {"x": left, "y": top, "width": right - left, "height": bottom - top}
     dashes = "5 4" if frame.dashed else None
-    return Html(
-        element("rect", class_="under", **corners)
-        + element("rect", class_="line", stroke=frame.color, stroke_dasharray=dashes, **corners)
-    )
+    line = element("rect", class_="line", stroke=frame.color, stroke_dasharray=dashes, **corners)
+    return join(element("rect", class_="under", **corners), line)
 
 
 def _visible(ends: tuple[float, ...], *, start: int, length: int, least: float) -> tuple[float, float]:

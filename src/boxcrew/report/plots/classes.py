@@ -30,14 +30,8 @@ def name_cells(axes: Axes, names: Sequence[str], totals: _Array) -> None:
     """Write the names of columns and rows, the rows with their totals, and draw lines between cells."""
     size = len(names)
     many = size > 12
-    axes.set_xticks(
-        range(size),
-        names,
-        rotation=90 if many else 40,
-        ha="center" if many else "right",
-        rotation_mode="default" if many else "anchor",
-        parse_math=False,
-    )
+    turned: dict[str, Any] = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
+    axes.set_xticks(range(size), names, parse_math=False, **({"rotation": 90} if many else turned))
     rows = [f"{name} · {total:.0f}" for name, total in zip(names, totals, strict=True)]
     axes.set_yticks(range(size), rows, parse_math=False)
     axes.tick_params(labelsize=min(9.5, max(5.0, 400 / size)), labelcolor=INK)
@@ -84,13 +78,11 @@ def finish_bars(axes: Axes, rows: Sequence[tuple[str, int, str]], *, mean: float
         label = f"mean {mean:.3f}"
         axes.vlines(mean, -0.6, size - 0.4, color=INK, linewidth=1, linestyle="dashed", label=label)
     letters = 9.0 if size <= MOST_WITH_NUMBERS else 7.0
-    names = shorten([name for name, _, _ in rows])
-    counted = [f"{name} · {count}" for name, (_, count, _) in zip(names, rows, strict=True)]
+    counted = [f"{shorten(name)} · {count}" for name, count, _ in rows]
     axes.set_yticks(range(size), counted, fontsize=letters, color=INK, parse_math=False)
     for row, (_, _, text) in enumerate(rows):
         axes.text(right, row, text, ha="right", va="center", fontsize=letters - 0.5, color=MUTED)
-    axes.set_ylim(-0.6, size - 0.4)
-    axes.set_xlim(0, right + 0.01)
+    axes.set(xlim=(0, right + 0.01), ylim=(-0.6, size - 0.4))
 
 
 def small_legend(axes: Axes, **options: Any) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from boxcrew.evaluate.classification import NUM_BINS, CalibrationBin, ClassificationReport
-from boxcrew.evaluate.detection.metric import ClassRates
 from boxcrew.report.plots import classes
 from boxcrew.report.plots.style import ACCENT, INK, MUTED, SERIES, SHADES, dress, new_figure, save, shorten
 
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
 
 _Array = npt.NDArray[np.float64]
 
-_OVERCONFIDENT, _UNDERCONFIDENT = SERIES[4], SERIES[5]
-_ERROR_SHADES = "Oranges"
 _LEAST_SCALE = 0.1  # of errors: a classifier with hardly any must not look bad
 
 
@@ -38,13 +35,13 @@ def plot_confusion(report: ClassificationReport, path: Path) -> None:
     axes = figure.add_subplot()
     dress(axes, x="predicted", y="truth · count")
     for hidden, shades, top, label in (
-        (correct, _ERROR_SHADES, most, "wrong, share of the row"),
+        (correct, "Oranges", most, "wrong, share of the row"),
         (~correct, SHADES, 1.0, "correct, share of the row"),
     ):
         visible = np.where(hidden | (shares == 0), np.nan, shares)  # white is zero
         shown = axes.imshow(visible, cmap=shades, vmin=0, vmax=top, aspect="auto")
         classes.color_bar(figure, axes, shown, label)
-    classes.name_cells(axes, shorten([rates.name for rates in report.classes]), totals)
+    classes.name_cells(axes, [shorten(rates.name) for rates in report.classes], totals)
     if size <= classes.MOST_WITH_NUMBERS:
         classes.write_shares(axes, shares, np.where(correct, 1.0, most))
     save(figure, path)
@@ -61,8 +58,7 @@ def plot_reliability(report: ClassificationReport, path: Path) -> None:
     centers, width = (np.arange(NUM_BINS) + 0.5) / NUM_BINS, 0.9 / NUM_BINS
     _draw_accuracy(above, report.calibration, centers, width)
     above.plot([0, 1], [0, 1], color=INK, linewidth=1, linestyle="dashed", label="perfect calibration")
-    above.set_xlim(0, 1)
-    above.set_ylim(0, 1.02)
+    above.set(xlim=(0, 1), ylim=(0, 1.02))
     classes.small_legend(above, ncols=2, loc="lower left", bbox_to_anchor=(0, 1))
     below.bar(centers, [each.count for each in report.calibration], width=width, color=MUTED)
     below.set_ylim(bottom=0)
@@ -77,8 +73,8 @@ def _draw_accuracy(axes: Axes, bins: Sequence[CalibrationBin], centers: _Array, 
     lower = np.minimum(accuracy, confidence)
     axes.bar(centers, lower, width=width, color=ACCENT, label="accuracy")
     for gap, color, label in (
-        (accuracy - lower, _UNDERCONFIDENT, "accuracy above the confidence"),
-        (confidence - lower, _OVERCONFIDENT, "confidence above the accuracy"),
+        (accuracy - lower, SERIES[5], "accuracy above the confidence"),
+        (confidence - lower, SERIES[4], "confidence above the accuracy"),
     ):
         axes.bar(centers, gap, bottom=lower, width=width, color=color, label=label)
 
@@ -89,18 +85,17 @@ def plot_classes(report: ClassificationReport, path: Path) -> None:
     size, mean = len(ranked), report.numbers["F1"]
     figure, axes = classes.new_bars(size, title="F1 of each class", x="F1")
     axes.barh(range(size), [rates.F1 for rates in ranked], height=0.72, color=ACCENT)
-    rows = [(rates.name, rates.num_examples, _rates_text(rates)) for rates in ranked]
+    texts = [f"{each.F1:.3f} · {each.precision:.3f} · {each.recall:.3f}" for each in ranked]
+    rows = [
+        (rates.name, rates.num_examples, text if rates.num_examples else "no examples")
+        for rates, text in zip(ranked, texts, strict=True)
+    ]
     classes.finish_bars(axes, rows, mean=mean, right=1.29)
     head = "F1 · precision · recall"
     axes.text(1.29, size - 0.35, head, ha="right", va="bottom", fontsize=8.5, color=MUTED)
     if mean >= 0:
         classes.small_legend(axes, loc="lower right", bbox_to_anchor=(0.76, 1.0))
     save(figure, path)
-
-
-def _rates_text(rates: ClassRates) -> str:
-    text = f"{rates.F1:.3f} · {rates.precision:.3f} · {rates.recall:.3f}"
-    return text if rates.num_examples else "no examples"
 
 
 PLOTS = {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from boxcrew.evaluate.detection.curves import GRID, mean_curve
-from boxcrew.evaluate.detection.metric import ClassScore, DetectionReport
+from boxcrew.evaluate.detection.types import DetectionReport
 from boxcrew.report.plots import classes
 from boxcrew.report.plots.style import (
     ACCENT,
@@ -40,7 +40,7 @@ def plot_confusion(report: DetectionReport, path: Path) -> None:
     shown = axes.imshow(shares, cmap=SHADES, vmin=0, vmax=1, aspect="auto")
     threshold = report.numbers["threshold"]
     dress(axes, x=f"detected, at score ≥ {threshold:.2f} and IoU ≥ 0.5", y="truth · count")
-    classes.name_cells(axes, [*shorten([score.name for score in report.classes]), "background"], totals)
+    classes.name_cells(axes, [*(shorten(score.name) for score in report.classes), "background"], totals)
     for lines in (axes.hlines, axes.vlines):
         lines(size - 1.5, -0.5, size - 0.5, color=MUTED, linewidth=1)
     if len(report.classes) <= classes.MOST_WITH_NUMBERS:
@@ -88,8 +88,7 @@ def _draw_curves(
     mean = mean_curve(curves)
     if mean and len(curves) > 1:  # it would hide a single curve
         axes.plot(GRID, mean, color=INK, linewidth=2.8, label=mean_name, zorder=4)
-    axes.set_xlim(0, 1)
-    axes.set_ylim(0, 1.02)
+    axes.set(xlim=(0, 1), ylim=(0, 1.02))
 
 
 def _legend(axes: Axes, report: DetectionReport, values: Sequence[float | None], title: str) -> None:
@@ -98,47 +97,33 @@ def _legend(axes: Axes, report: DetectionReport, values: Sequence[float | None],
 
     handles, texts = axes.get_legend_handles_labels()
     if len(report.classes) <= _MOST_IN_LEGEND:
-        names = shorten([score.name for score in report.classes])
         defined = [(value, label) for label, value in enumerate(values) if value is not None]
         for value, label in sorted(defined, reverse=True):
             handles.append(Line2D([], [], color=class_hex(label), linewidth=2))
-            texts.append(f"{names[label]}  {value:.3f}")
+            texts.append(f"{shorten(report.classes[label].name)}  {value:.3f}")
     elif handles:
         handles.append(Line2D([], [], color=ACCENT, linewidth=1, alpha=0.6))
         texts.append(f"each of {len(report.classes)} classes")
     if not handles:
         axes.text(0.5, 0.5, "no objects", ha="center", va="center", color=MUTED, transform=axes.transAxes)
         return
-    legend = axes.legend(
-        handles,
-        texts,
-        title=title,
-        fontsize=9,
-        frameon=False,
-        loc="upper left",
-        bbox_to_anchor=(1.01, 1.0),
-        alignment="left",
-        labelcolor=INK,
-    )
+    style: dict[str, Any] = {"fontsize": 9, "frameon": False, "alignment": "left", "labelcolor": INK}
+    legend = axes.legend(handles, texts, title=title, loc="upper left", bbox_to_anchor=(1.01, 1.0), **style)
     legend.get_title().set(fontsize=9, color=MUTED)
 
 
 def plot_classes(report: DetectionReport, path: Path) -> None:
     """Draw AP and AP50 of each class as bars, the best class on top."""
     scores = sorted(report.classes, key=lambda score: (score.AP is not None, score.AP or 0.0))
-    rows = [(score.name, score.num_objects, _score_text(score)) for score in scores]
+    texts = ["no objects" if each.AP is None else f"{each.AP:.3f} · {each.AP50:.3f}" for each in scores]
+    rows = [(score.name, score.num_objects, text) for score, text in zip(scores, texts, strict=True)]
     figure, axes = classes.new_bars(len(scores), title="Average precision of each class", x="AP")
-    values = [score.AP50 or 0.0 for score in scores]
-    axes.barh(range(len(scores)), values, height=0.72, color=PALE_ACCENT, label="IoU 0.50")
-    values = [score.AP or 0.0 for score in scores]
-    axes.barh(range(len(scores)), values, height=0.72, color=ACCENT, label="IoU 0.50 … 0.95")
+    for name, color, label in (("AP50", PALE_ACCENT, "IoU 0.50"), ("AP", ACCENT, "IoU 0.50 … 0.95")):
+        values = [getattr(score, name) or 0.0 for score in scores]
+        axes.barh(range(len(scores)), values, height=0.72, color=color, label=label)
     classes.finish_bars(axes, rows, mean=report.numbers["AP"], right=1.21)
     classes.small_legend(axes, ncols=3, loc="lower right", bbox_to_anchor=(1.0, 1.0))
     save(figure, path)
-
-
-def _score_text(score: ClassScore) -> str:
-    return "no objects" if score.AP is None else f"{score.AP:.3f} · {score.AP50:.3f}"
 
 
 PLOTS = {

@@ -45,8 +45,8 @@ def _draw_classes(axes: Axes, labels: npt.NDArray[np.int64], classes: Sequence[s
     bars = axes.bar(range(len(classes)), counts[order], color=ACCENT, width=0.75)
     many = len(classes) > 20
     letters = 9 if not many else min(8.0, max(4.5, 560 / len(classes)))
-    names = shorten(list(classes))
-    axes.set_xticks(range(len(classes)), [names[i] for i in order], rotation=90 if many else 0)
+    names = [shorten(classes[i]) for i in order]
+    axes.set_xticks(range(len(classes)), names, rotation=90 if many else 0)
     axes.tick_params(axis="x", labelsize=letters, labelcolor=INK)
     margin = 0.7 + max(0.0, (5 - len(classes)) / 2)  # a few bars are centered, not too wide
     axes.set_xlim(-margin, len(classes) - 1 + margin)
@@ -106,10 +106,7 @@ def _draw_centers(axes: Axes, boxes: Floats, image_sizes: Floats) -> None:
 
 
 def _square(axes: Axes) -> None:
-    axes.set_xlim(0, 1)
-    axes.set_ylim(0, 1)
+    axes.set(xlim=(0, 1), ylim=(0, 1), xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))
     axes.set_aspect("equal", anchor="N")
-    axes.set_xticks((0, 0.5, 1))
-    axes.set_yticks((0, 0.5, 1))
     for spine in axes.spines.values():
         spine.set(visible=True, color=PALE)

@@ -17,7 +17,6 @@ from boxcrew.report.plots.style import INK, MUTED, PALE, SERIES, dress, new_figu
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
-    from matplotlib.legend import Legend
     from matplotlib.patches import Rectangle
     from matplotlib.text import Text
 
@@ -25,12 +24,13 @@ _Lanes = dict[str, list[list[Span]]]
 _Style = dict[str, Any]  # keyword arguments of matplotlib
 
 _COLORS = (*SERIES, MUTED, "#003f5c", "#7a5195")  # of kinds of memory, and of activities in a step
-_BAD = SERIES[1]
 _DARK = frozenset((*SERIES[:3], MUTED, "#003f5c", "#7a5195"))  # colors on which white text is readable
 _MARGIN: _Style = {"facecolor": "white", "edgecolor": MUTED, "hatch": "/////", "linewidth": 0.6}
 _MARK: _Style = {"color": INK, "linewidth": 2, "solid_capstyle": "butt"}
 _UPRIGHT: _Style = {"marker": "|", "markersize": 10, "markeredgewidth": 2}
 _END: _Style = {"color": INK, "linewidth": 1.2, "linestyle": (0, (3, 2))}
+_LEGEND: _Style = {"fontsize": 8, "frameon": False, "borderaxespad": 0.6, "borderpad": 0, "labelcolor": INK}
+_LEGEND |= {"handlelength": 1.2, "handleheight": 0.9, "columnspacing": 1.2}
 _MOST_OVER = 1.5  # times the capacity up to which a bar is drawn
 _THIN = 0.006  # share of the axis below which a white edge would hide the bar
 _ROUNDING = 1e-6  # seconds by which consecutive spans may overlap
@@ -68,9 +68,7 @@ def plot_plan(prediction: Prediction, path: Path, *, title: str) -> None:
 def _draw_devices(axes: Axes, devices: Sequence[Memory]) -> None:
     """Draw every device's memory as a bar that ends at the capacity, and the legend of both panels."""
     dress(axes, title="Memory of each device", x="share of the capacity", pad=_LEGEND_PAD)
-    names = shorten([memory.device for memory in devices])
-    sizes = [format_bytes(memory.capacity) for memory in devices]
-    titles = [f"{name} · {size}" for name, size in zip(names, sizes, strict=True)]
+    titles = [f"{shorten(memory.device)} · {format_bytes(memory.capacity)}" for memory in devices]
     _name_rows(axes, titles, [1] * len(devices))
     for row, memory in enumerate(devices):
         axes.barh(row, 1, height=0.62, facecolor="white", edgecolor=MUTED, linewidth=0.6)
@@ -116,17 +114,13 @@ def _stack(axes: Axes, row: int, memory: Memory, *, whole: int, edge: float) -> 
 
 def _write_headroom(axes: Axes, row: int, memory: Memory) -> None:
     """Write what is left beside the bar."""
-    peak, needed = format_bytes(memory.peak), format_bytes(memory.needed)
-    color = INK if memory.is_enough else _BAD
-    bold: _Style = {"fontsize": 8.5, "color": color, "fontweight": "bold", "va": "bottom"}
-    small: _Style = {"fontsize": 7.5, "color": MUTED, "va": "top"}
-    beside: _Style = {
-        "xycoords": axes.get_yaxis_transform(),
-        "textcoords": "offset points",
-        "annotation_clip": False,
-    }
-    axes.annotate(_headroom(memory), (1, row), xytext=(8, 1), **beside, **bold)
-    axes.annotate(f"needs {peak}, at most {needed}", (1, row), xytext=(8, 0), **beside, **small)
+    color = INK if memory.is_enough else SERIES[1]
+    bold: _Style = {"xytext": (8, 1), "fontsize": 8.5, "color": color, "fontweight": "bold", "va": "bottom"}
+    small: _Style = {"xytext": (8, 0), "fontsize": 7.5, "color": MUTED, "va": "top"}
+    need = f"needs {format_bytes(memory.peak)}, at most {format_bytes(memory.needed)}"
+    beside: _Style = {"xycoords": axes.get_yaxis_transform(), "textcoords": "offset points"}
+    for text, style in ((_headroom(memory), bold), (need, small)):
+        axes.annotate(text, (1, row), annotation_clip=False, **beside, **style)
 
 
 def _headroom(memory: Memory) -> str:
@@ -150,7 +144,9 @@ def _explain_kinds(axes: Axes, devices: Sequence[Memory]) -> None:
     if any(memory.margin for memory in devices):
         handles.append(Patch(label="margin", **_MARGIN))
     handles.append(Line2D([], [], label="capacity", color=INK, linestyle="", **_UPRIGHT))
-    legend = _legend(axes, handles, num_rows=1, loc="lower left", bbox_to_anchor=(0.0, 1.0))
+    legend = axes.legend(
+        handles=handles, ncols=len(handles), loc="lower left", bbox_to_anchor=(0.0, 1.0), **_LEGEND
+    )
     legend.set_in_layout(False)  # it may be wider than its panel
 
 
@@ -174,14 +170,14 @@ def _draw_step(axes: Axes, prediction: Prediction, lanes: _Lanes) -> list[_Label
     scale, unit, word = (1000, "ms", "milliseconds") if last < 2 else (1, "s", "seconds")
     likely, low, high = (_number(seconds * scale) for seconds in (step.likely, step.low, step.high))
     heading = f"One step: {likely} {unit} ({low} to {high}), limited by {prediction.bound}"
-    basis = shorten([prediction.basis], limit=100)[0]
+    basis = shorten(prediction.basis, limit=100)
     dress(axes, title=heading, x=f"{word} · based on {basis}")
     axes.set_xlim(0, (last or 1) * scale * 1.005)
     axes.axvline(step.likely * scale, zorder=3, **_END)
     names = dict.fromkeys(span.name for span in spans)
     colors = dict(zip(names, itertools.cycle(_COLORS), strict=False))
     _explain_step(axes, colors)
-    _name_rows(axes, shorten(list(lanes)) or [""], [len(rows) for rows in lanes.values()] or [_FEWEST_ROWS])
+    _name_rows(axes, [*map(shorten, lanes)] or [""], [len(rows) for rows in lanes.values()] or [_FEWEST_ROWS])
     if not spans:
         axes.grid(visible=False)
         axes.text(0.5, 0.5, "no timeline", ha="center", va="center", color=MUTED, transform=axes.transAxes)
@@ -224,30 +220,11 @@ def _explain_step(axes: Axes, colors: Mapping[str, str]) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    names = shorten(list(colors))
-    handles: list[Artist] = [
-        Patch(color=color, label=name) for name, color in zip(names, colors.values(), strict=True)
-    ]
+    handles: list[Artist] = [Patch(color=color, label=shorten(name)) for name, color in colors.items()]
     handles.append(Line2D([], [], label="end of the step", **_END))
     letters = sum(len(str(handle.get_label())) + 5 for handle in handles)  # with room for the patches
-    num_rows = math.ceil(letters / _LEGEND_LETTERS)
-    _legend(axes, handles, num_rows=num_rows, loc="lower right", bbox_to_anchor=(1.0, 1.0))
-
-
-def _legend(axes: Axes, handles: Sequence[Artist], *, num_rows: int, **place: Any) -> Legend:
-    return axes.legend(
-        handles=handles,
-        ncols=math.ceil(len(handles) / num_rows),
-        fontsize=8,
-        frameon=False,
-        borderaxespad=0.6,
-        borderpad=0,
-        labelcolor=INK,
-        handlelength=1.2,
-        handleheight=0.9,
-        columnspacing=1.2,
-        **place,
-    )
+    columns = math.ceil(len(handles) / math.ceil(letters / _LEGEND_LETTERS))
+    axes.legend(handles=handles, ncols=columns, loc="lower right", bbox_to_anchor=(1.0, 1.0), **_LEGEND)
 
 
 def _label(axes: Axes, bar: Rectangle, color: str, choices: tuple[str, ...]) -> _Label:

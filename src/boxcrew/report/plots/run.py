@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from boxcrew.core.errors import DataError
 from boxcrew.evaluate.classification import ClassificationReport
-from boxcrew.evaluate.detection.metric import DetectionReport
+from boxcrew.evaluate.detection.types import DetectionReport
 from boxcrew.report.plots import classification, detection
 from boxcrew.report.plots.training import plot_results
 
@@ -27,13 +27,11 @@ def write_plots(run_dir: Path) -> list[Path]:
 
     A file that cannot be read is an error.
     """
-    folder = run_dir / "plots"
-    written: list[Path] = []
-    metrics, evaluation = run_dir / "metrics.jsonl", run_dir / "evaluation.json"
-    if metrics.exists():
-        plot_results(_read_rows(metrics), folder / "results.png")
+    folder, written = run_dir / "plots", []
+    if (metrics := run_dir / "metrics.jsonl").exists():
         written.append(folder / "results.png")
-    if evaluation.exists():
+        plot_results(_read_rows(metrics), written[0])
+    if (evaluation := run_dir / "evaluation.json").exists():
         written += _draw_evaluation(evaluation, folder)
     return written
 
@@ -46,10 +44,8 @@ def _draw_evaluation(file: Path, folder: Path) -> list[Path]:
         kind, plots = next((_PLOTS[key] for key in _PLOTS if key in data), (dict, {}))
         report: Any = TypeAdapter(kind).validate_python(data)
     except (ValueError, KeyError, TypeError) as error:
-        raise DataError(
-            f"{file}: not an evaluation: {str(error).partition(chr(10))[0]}",
-            advice="evaluate the run again with `boxcrew val`",
-        ) from error
+        problem = f"{file}: not an evaluation: {str(error).partition(chr(10))[0]}"
+        raise DataError(problem, advice="evaluate the run again with `boxcrew val`") from error
     for name, plot in plots.items():
         plot(report, folder / name)
     return [folder / name for name in plots]
@@ -64,7 +60,6 @@ def _read_rows(file: Path) -> list[dict[str, Any]]:
         except json.JSONDecodeError as error:
             if number == len(lines):
                 break  # the last line of a killed or running training may be incomplete
-            raise DataError(
-                f"{file}:{number}: not a line of JSON: {line[:60]!r}", advice="remove the line"
-            ) from error
+            problem = f"{file}:{number}: not a line of JSON: {line[:60]!r}"
+            raise DataError(problem, advice="remove the line") from error
     return rows

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,9 +53,9 @@ def class_hex(label: int) -> str:
     return "#{:02x}{:02x}{:02x}".format(*class_colour(label))
 
 
-def shorten(names: Sequence[str], limit: int = 22) -> list[str]:
-    """Return the names, each cut to `limit` letters."""
-    return [name if len(name) <= limit else f"{name[: limit - 1]}…" for name in names]
+def shorten(name: str, limit: int = 22) -> str:
+    """Return the name, cut to `limit` letters."""
+    return name if len(name) <= limit else f"{name[: limit - 1]}…"
 
 
 def save(figure: Figure, path: Path) -> None:

@@ -51,7 +51,7 @@ def plot_results(rows: Sequence[Row], path: Path) -> None:
 
     If several rows have the same step (of a resumed run), the last one counts.
     """
-    panels = [panel for panel in _panels(rows) if panel.keys]
+    panels = _panels(rows)
     num_rows, columns = _arrange(len(panels))
     figure = new_figure(3.6 * columns, 2.7 * num_rows + 0.4, "Training")
     for index, panel in enumerate(panels, start=1):
@@ -66,15 +66,14 @@ def _arrange(num_panels: int) -> tuple[int, int]:
 
 
 def _panels(rows: Sequence[Row]) -> list[_Panel]:
+    """Return the panels that have something to show, with the keys that some row has."""
     present = dict.fromkeys(key for row in rows for key in row)
-    losses = [_Panel(title="Loss", keys=tuple(key for key in ("loss",) if key in present))]
     terms = [key for key in present if key.startswith("loss/")]
-    if len(terms) > 1:  # a single term is the loss
-        losses += [_Panel(title=f"Loss: {key.removeprefix('loss/')}", keys=(key,)) for key in terms]
-    others = [
-        replace(panel, keys=tuple(key for key in panel.keys if key in present)) for panel in _AFTER_LOSSES
-    ]
-    return losses + others
+    terms = terms if len(terms) > 1 else []  # a single term is the loss
+    losses = [_Panel(title=f"Loss: {key.removeprefix('loss/')}", keys=(key,)) for key in terms]
+    panels = [_Panel(title="Loss", keys=("loss",)), *losses, *_AFTER_LOSSES]
+    panels = [replace(panel, keys=tuple(filter(present.__contains__, panel.keys))) for panel in panels]
+    return [panel for panel in panels if panel.keys]
 
 
 def _draw(axes: Axes, panel: _Panel, rows: Sequence[Row]) -> None:

@@ -15,9 +15,9 @@ from torch import nn
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.types import Batch, Detections, Losses, Target
 from boxcrew.evaluate.detection.evaluator import DetectionEvaluation
-from boxcrew.evaluate.detection.measures import evaluate_detections
-from boxcrew.evaluate.detection.metric import EvaluatedImage
+from boxcrew.evaluate.detection.metrics import evaluate_detections
 from boxcrew.evaluate.detection.predictor import PredictSeconds
+from boxcrew.evaluate.detection.types import EvaluatedImage
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.tasks.base import Task
 from boxcrew.tasks.detection import DetectionConfig

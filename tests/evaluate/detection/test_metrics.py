@@ -13,8 +13,8 @@ import torch
 from pydantic import TypeAdapter
 
 from boxcrew.core.types import Detections, Target
-from boxcrew.evaluate.detection.measures import evaluate_detections
-from boxcrew.evaluate.detection.metric import DetectionReport, EvaluatedImage
+from boxcrew.evaluate.detection.metrics import evaluate_detections
+from boxcrew.evaluate.detection.types import DetectionReport, EvaluatedImage
 
 CLASSES = ("clothes", "dress", "pants", "skirt", "shoes", "bag", "glasses", "hat")
 VOC = ("AP50_voc07", "AP50_voc12", "precision", "recall", "F1", "threshold")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from boxcrew.core.types import Detections, Target
+from boxcrew.evaluate.evaluation import ClassRates, Report, f1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -18,17 +18,6 @@ class EvaluatedImage:
     height: int
     target: Target
     detections: Detections  # on the CPU
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClassRates:
-    """Precision, recall and F1 of one class, of any task. A rate is 0 if there is nothing to divide by."""
-
-    name: str
-    num_examples: int
-    precision: float
-    recall: float
-    F1: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +62,7 @@ class Curves:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DetectionReport:
+class DetectionReport(Report):
     """All that is measured about a detector on one split. A run stores its JSON as `evaluation.json`."""
 
     numbers: Mapping[str, float]
@@ -85,18 +74,3 @@ class DetectionReport:
     """(C+1, C+1): rows are true classes, columns predicted ones, the last is background; at IoU 0.5 and the
     threshold."""
     curves: Curves
-
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values; all numbers are finite."""
-        return asdict(self)
-
-
-def f1(precision: float, recall: float) -> float:
-    """Return the harmonic mean; 0 if both are 0."""
-    return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
-
-
-def mean_defined(values: Sequence[float | None]) -> float:
-    """Return the mean of the values that are not None; -1, COCO's mark for undefined, if all are."""
-    defined = [value for value in values if value is not None]
-    return sum(defined) / len(defined) if defined else -1.0
