@@ -73,7 +73,7 @@ class TwoHeaded(DetectorNet):
         labels = batch.targets["labels"]
         terms = self._anchor_terms(objectness, shifts, boxes, labels, batch.draws)
         regions, valid, keys = self._candidates(batch, objectness, shifts, boxes)
-        overlap, owner = _best_object(regions, boxes, labels)
+        overlap, owner = best_object(regions, boxes, labels)
         positive, negative = valid & (overlap >= 0.5), valid & (overlap < 0.5)
         mask = sample_balanced(positive, negative, keys, count=NUM_REGIONS, max_positive=NUM_REGIONS // 2)
         picked = indices_of(mask, count=NUM_REGIONS)
@@ -92,7 +92,7 @@ class TwoHeaded(DetectorNet):
         self, objectness: Tensor, shifts: Tensor, boxes: Tensor, labels: Tensor, draws: Tensor
     ) -> dict[str, Tensor]:
         anchors = to_xyxy(self.anchors).expand(len(boxes), -1, 4)
-        overlap, owner = _best_object(anchors, boxes, labels)
+        overlap, owner = best_object(anchors, boxes, labels)
         positive, negative = overlap >= 0.5, overlap < 0.3
         keys = hashed_keys(draws, len(self.anchors))
         mask = sample_balanced(positive, negative, keys, count=NUM_ANCHORS, max_positive=NUM_ANCHORS // 2)
@@ -142,13 +142,18 @@ class TwoHeaded(DetectorNet):
 
     def _head(self, maps: Tensor, boxes: Tensor) -> tuple[Tensor, Tensor]:
         """Scores (B, K, 1 + C) and offsets (B, K, 4) of boxes (B, K, 4)."""
+        hidden = self._hidden(maps, boxes)
+        return self.scores(hidden), self.offsets(hidden)
+
+    def _hidden(self, maps: Tensor, boxes: Tensor) -> Tensor:
+        """The features (B, K, 32) of boxes (B, K, 4)."""
         from torchvision.ops import roi_align
 
         images = torch.arange(boxes.shape[0], device=boxes.device).to(boxes.dtype)
         rows = torch.cat((images[:, None, None].expand(*boxes.shape[:2], 1), boxes), dim=-1).flatten(0, 1)
         pooled = roi_align(maps, rows.to(maps.dtype), 3, 1 / STRIDE, 2, aligned=True)
-        hidden = self.hidden(pooled.flatten(1)).relu().unflatten(0, boxes.shape[:2])
-        return self.scores(hidden), self.offsets(hidden)
+        hidden: Tensor = self.hidden(pooled.flatten(1)).relu().unflatten(0, boxes.shape[:2])
+        return hidden
 
     def decode(self, raw: tuple[Tensor, ...]) -> PaddedDetections:
         scores, offsets, boxes, valid = raw
@@ -174,7 +179,7 @@ class TwoHeaded(DetectorNet):
         return MEAN, STD
 
 
-def _best_object(boxes: Tensor, objects: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+def best_object(boxes: Tensor, objects: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """(B, N) the greatest IoU of each box (B, N, 4) with an object (B, M, 4), and the number of that."""
     low = boxes[:, :, None, :2].maximum(objects[:, None, :, :2])
     high = boxes[:, :, None, 2:].minimum(objects[:, None, :, 2:])

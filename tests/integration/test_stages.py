@@ -11,53 +11,28 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from torch import Tensor
 
 from boxcrew.api import run_config
 from boxcrew.cli.main import main
 from boxcrew.core.config import Tree, read_yaml
 from boxcrew.core.errors import ModelError, UsageError
-from boxcrew.tasks.base import Task
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run import resume, train
 from boxcrew.train.run.loading import load_task
 from tests.helpers.made_examples import write_classes
 from tests.helpers.runs import require_same_run
-from tests.helpers.staged import NAME, registered
+from tests.helpers.staged import NAME, registered, training_with
 
 InChild = Callable[..., int]
 STAGES = ("1-backbone", "2-ridge", "3-tune")
 WEIGHTS = ("weights/best.safetensors", "weights/last.safetensors")
 
-TRAIN = """
-import os, signal
-from boxcrew.api import run_config
-from boxcrew.train.loop.trainer import Trainer
-from boxcrew.train.output.screen import Screen
-from boxcrew.train.run import stages, train
-from tests.helpers.staged import NAME, RidgeToyData, registered
-
-def die(*args, **options):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-def die_at_call(owner, name, number):
-    original, calls = getattr(owner, name), []
-    def call(*args, **options):
-        calls.append(name)
-        return die() if len(calls) == number else original(*args, **options)
-    setattr(owner, name, call)
-
-{fault}
-with registered():
-    train(run_config(NAME, given["settings"]), Screen())
-"""
-
 FAULTS = {
     "before the first checkpoint of stage 1": ('die_at_call(Trainer, "_update", 1)', "1-backbone"),
     "in a step of stage 1": ('die_at_call(Trainer, "_update", 4)', "1-backbone"),
     "between the summary and the COMMIT of stage 1": ('die_at_call(stages, "_publish", 1)', "1-backbone"),
-    "in the solve": ('die_at_call(RidgeToyData, "solve", 1)', "2-ridge"),
+    "in the solve": ('die_at_call(toy.RidgeToyData, "solve", 1)', "2-ridge"),
     "between the copies and the COMMIT of stage 2": (
         'die_at_call(stages, "_commit", 2)',
         "2-ridge",
@@ -100,10 +75,6 @@ def states(run: Path) -> dict[str, str]:
     }
 
 
-def _floats(task: Task) -> dict[str, Tensor]:
-    return {name: value for name, value in task.state_dict().items() if value.is_floating_point()}
-
-
 def require_same_stages(first: Path, second: Path) -> None:
     for stage in STAGES:
         for name in WEIGHTS:
@@ -120,7 +91,7 @@ def test_every_stage_starts_from_the_one_before(complete: Path) -> None:
     configs = [RunConfig.of(read_yaml(complete / stage / "config.yaml")) for stage in STAGES]
     assert [config.steps for config in configs if config.task.stages()] == [6, 12, 6]  # a solve has no steps
     assert configs[2].optim.rate == 0.001
-    tensors = [_floats(load_task(complete / stage, device="cpu").task) for stage in STAGES]
+    tensors = [load_task(complete / stage, device="cpu").task.state_dict() for stage in STAGES]
     changed = [
         {name for name, value in before.items() if not value.equal(after[name])}
         for before, after in pairwise(tensors)
@@ -128,6 +99,9 @@ def test_every_stage_starts_from_the_one_before(complete: Path) -> None:
     head = {"net.body.head.weight", "net.body.head.bias"}
     assert changed[0] == head
     assert {name for name in changed[1] if "running_" not in name} == head
+    counts = [int(value) for name, value in tensors[2].items() if name.endswith("num_batches_tracked")]
+    assert counts
+    assert all(counts)
     for name in WEIGHTS:
         assert (complete / name).read_bytes() == (complete / "3-tune" / name).read_bytes()
     assert json.loads((complete / "summary.json").read_text())["steps"] == 6
@@ -140,8 +114,7 @@ def test_kill_in_a_stage(
     """SIGKILL -> the finished stages stay as they are, and the end is bit-equal."""
     fault, begun = FAULTS[where]
     out = tmp_path / "run"
-    code = TRAIN.replace("{fault}", fault)
-    assert in_child(code, settings=settings(pictures, out)) == -signal.SIGKILL
+    assert in_child(training_with(fault), settings=settings(pictures, out)) == -signal.SIGKILL
     index = STAGES.index(begun)
     assert list(states(out).values()) == ["finished"] * index + ["begun"] + ["waiting"] * (2 - index)
     times = {file: file.stat().st_mtime_ns for stage in STAGES[:index] for file in (out / stage).rglob("*")}
@@ -156,7 +129,7 @@ def test_a_run_that_was_moved_is_resumed(
 ) -> None:
     """A run that was killed in its last stage and moved goes on, by the name of that stage, too."""
     fault, _ = FAULTS["in a step of stage 3"]
-    assert in_child(TRAIN.replace("{fault}", fault), settings=settings(pictures, tmp_path / "run")) < 0
+    assert in_child(training_with(fault), settings=settings(pictures, tmp_path / "run")) < 0
     (tmp_path / "run").rename(tmp_path / "moved")
     monkeypatch.chdir(tmp_path / "moved")
     resume(Path("3-tune"), {}, Screen())

@@ -1,8 +1,9 @@
 """A stage: one part of a training that has several, such as fine-tuning and then SVMs on its features.
 
-A task whose training has stages returns them from `TaskConfig.stages`. Each stage starts from the weights of
-the one before. What a *solve* stage finds is written into layers or floating-point buffers of the network, so
-that checkpoints, prediction and export know nothing of stages.
+A task whose training has stages returns them from `TaskConfig.stages`; that of detection returns those of its
+detector, `DetectorConfig.stages`. Each stage starts from the weights of the one before. What a *solve* stage
+finds is written into layers or buffers of the network, so that checkpoints, prediction and export know
+nothing of stages.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """A stage that trains by gradient descent, or that calls `TaskData.solve`."""
+    """A stage that trains by gradient descent, or that calls `TaskData.solve` (of a detector,
+    `DetectorNet.solve`) once.
+    """
 
     name: str  # of its directory, after its number
     kind: Literal["descend", "solve"] = "descend"

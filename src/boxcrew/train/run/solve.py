@@ -7,6 +7,7 @@ It writes `config.yaml`, `plan.json`, `weights/{best,last}.safetensors` (the sam
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def solve_stage(name: str, config: RunConfig, folder: Path, screen: Screen) -> O
         plan = _plan(config, task)
         write_text(folder / "config.yaml", to_yaml(config))
         write_json(folder / "plan.json", plan.tree())
-        evaluation, seconds = _solve(name, config, task_data, task, plan)
+        evaluation, seconds = _solve(name, config, task_data, task, plan=plan, screen=screen)
         screen.say(f"solved {name} in {format_duration(seconds)}: {evaluation.sentence()}")
         _write_weights(config, folder, task_data, task, evaluation)
         summary = {**_summary(config, evaluation), "solve_seconds": seconds}
@@ -71,7 +72,7 @@ def _plan(config: RunConfig, task: Task) -> Plan:
 
 
 def _solve(
-    name: str, config: RunConfig, task_data: TaskData, task: Task, plan: Plan
+    name: str, config: RunConfig, task_data: TaskData, task: Task, *, plan: Plan, screen: Screen
 ) -> tuple[Evaluation, float]:
     """Solve and evaluate; return the seconds of the first, too."""
     deployment = deploy(plan)
@@ -80,9 +81,12 @@ def _solve(
     with deployment:
         deployment.seed(config.seed)
         begun = time.monotonic()
-        with torch.no_grad():
-            task_data.solve(task, name, options)
+        with torch.no_grad(), screen.progress(f"solving {name}") as progress:
+            shown = replace(options, progress=lambda done: progress(done, task_data.num_train))
+            skipped = task_data.solve(task, name, shown)
         seconds = time.monotonic() - begun
+        for problem in skipped:
+            screen.warn(f"left out: {problem}")
         return task_data.evaluate(task, deployment.to_device, options), seconds
 
 

@@ -24,8 +24,8 @@ from typing import Any
 from boxcrew.core.config import read_yaml, to_yaml
 from boxcrew.core.errors import BoxcrewError, ModelError, UsageError
 from boxcrew.core.files import flush, write_atomically, write_json, write_text
+from boxcrew.core.stage import Stage
 from boxcrew.deploy.processes.collectives import ReplicaGroup
-from boxcrew.tasks.stage import Stage
 from boxcrew.train.config import RunConfig
 from boxcrew.train.init import Finetune
 from boxcrew.train.loop.checkpoint import checksum, list_checkpoints
