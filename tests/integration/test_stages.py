@@ -9,14 +9,16 @@ import sys
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from boxcrew.api import run_config
+from boxcrew.api import run_config, train_run
 from boxcrew.cli.main import main
 from boxcrew.core.config import Tree, read_yaml
-from boxcrew.core.errors import ModelError, UsageError
+from boxcrew.core.errors import BoxcrewError, ModelError, UsageError
 from boxcrew.train.config import RunConfig
+from boxcrew.train.loop.trainer import StepReport, Trainer
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run import resume, train
 from boxcrew.train.run.loading import load_task
@@ -104,7 +106,72 @@ def test_every_stage_starts_from_the_one_before(complete: Path) -> None:
     assert all(counts)
     for name in WEIGHTS:
         assert (complete / name).read_bytes() == (complete / "3-tune" / name).read_bytes()
-    assert json.loads((complete / "summary.json").read_text())["steps"] == 6
+
+
+def test_the_summary_is_that_of_all_stages(complete: Path) -> None:
+    summary = json.loads((complete / "summary.json").read_text())
+    own = [json.loads((complete / stage / "summary.json").read_text()) for stage in STAGES]
+    assert [stage["steps"] for stage in own] == [6, 0, 6]
+    assert own[1]["train_seconds"] > 0
+    assert own[1]["peak_memory_bytes"] > 0
+    assert (summary["state"], summary["steps"], summary["images"]) == ("finished", 12, 48)
+    for name in ("train_seconds", "epochs"):
+        assert summary[name] == pytest.approx(sum(stage[name] for stage in own))
+    assert summary["val_loss"] == own[2]["val_loss"]
+    assert [(stage["folder"], stage["kind"]) for stage in summary["stages"]] == [
+        ("1-backbone", "descend"),
+        ("2-ridge", "solve"),
+        ("3-tune", "descend"),
+    ]
+    assert [stage["val_loss"] for stage in summary["stages"]] == [stage["val_loss"] for stage in own]
+    log = (complete / "train.log").read_text()
+    for line in ("stage 1-backbone: ", ", 6 steps\n", "stage 2-ridge: ", ", closed form\n", "12 steps, "):
+        assert line in log
+
+
+def test_an_interrupted_run_is_summed_up_as_far_as_it_came(
+    pictures: Path, complete: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C in a step of stage 3 -> the run says so, and goes on from there."""
+    original, calls = Trainer._do_step, []
+
+    def do_step(self: Trainer, stream: Any) -> StepReport:
+        calls.append(self)
+        if len(calls) == 8:
+            signal.raise_signal(signal.SIGINT)
+        return original(self, stream)
+
+    monkeypatch.setattr(Trainer, "_do_step", do_step)
+    out = tmp_path / "run"
+    outcome = train_run(run_config(NAME, settings(pictures, out)), Screen())
+    assert outcome.interrupted
+    assert outcome.folder == out
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary == outcome.summary
+    assert (summary["state"], summary["steps"]) == ("interrupted", 8)
+    assert [stage["state"] for stage in summary["stages"]] == ["finished", "finished", "interrupted"]
+    resume(out, {}, Screen())
+    require_same_stages(out, complete)
+    assert json.loads((out / "summary.json").read_text())["steps"] == 12
+
+
+def test_a_failed_run_is_summed_up_as_far_as_it_came(
+    pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = Trainer._do_step
+
+    def do_step(self: Trainer, stream: Any) -> StepReport:
+        if self.step == 3:
+            raise BoxcrewError("no power")
+        return original(self, stream)
+
+    monkeypatch.setattr(Trainer, "_do_step", do_step)
+    out = tmp_path / "run"
+    with pytest.raises(BoxcrewError, match="no power"):
+        train(run_config(NAME, settings(pictures, out)), Screen())
+    summary = json.loads((out / "summary.json").read_text())
+    assert (summary["state"], summary["steps"], summary["stopped_because"]) == ("failed", 3, "no power")
+    assert len(summary["stages"]) == 1
 
 
 @pytest.mark.parametrize("where", FAULTS)
@@ -207,7 +274,7 @@ def test_settings_of_finished_stages_cannot_change(complete: Path, tmp_path: Pat
     with pytest.raises(UsageError, match="changing it would change the past"):
         resume(run, {"seed": 7}, Screen())
     resume(run, {"steps": 20}, Screen())
-    assert json.loads((run / "summary.json").read_text())["steps"] == 10
+    assert json.loads((run / "summary.json").read_text())["steps"] == 6 + 10
 
 
 def test_directories_of_stages_and_runs_are_not_mixed(pictures: Path, complete: Path, tmp_path: Path) -> None:

@@ -163,6 +163,7 @@ class Session:
             "best_step": hooks.evaluation.best_step,
             "steps": trainer.step,
             "epochs": trainer.progress.epoch,
+            "images": summaries.num_images,
             "skipped_steps": trainer.guard.skipped_steps,
             "rollbacks": trainer.guard.rollbacks,
             "train_seconds": trainer.elapsed,

@@ -3,7 +3,8 @@
     out/config.yaml     the settings of the whole run
     out/stages.json     the stages and their states: waiting, begun, finished
     out/1-NAME/         the directory of a stage; COMMIT, with the checksums of its weights, is written last
-    out/weights/, out/{plan,evaluation,summary}.json    copies of those of the last finished stage
+    out/weights/, out/{plan,evaluation}.json    copies of those of the last finished stage
+    out/summary.json    written at the end: the numbers of all stages together, and of each (stage_summary.py)
 
 A descend stage is an ordinary run with its share of the steps, epochs and time; a solve stage (solve.py) is
 a closed form. Each starts from the best weights of the one before. A run that was stopped continues with the
@@ -29,19 +30,21 @@ from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.train.config import RunConfig
 from boxcrew.train.init import Finetune
 from boxcrew.train.loop.checkpoint import checksum, list_checkpoints
+from boxcrew.train.output.best_effort import BestEffort
 from boxcrew.train.output.outcome import Outcome
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.run.directory import STAGES, stage_names
+from boxcrew.train.run.directory import STAGES, read_record, stage_names
 from boxcrew.train.run.prepare import prepare
 from boxcrew.train.run.resuming import changes_since, with_resolved_auto
 from boxcrew.train.run.solve import solve_stage
+from boxcrew.train.run.stage_summary import StageResult, Summary, combined_summary, say_summary
 
 COMMIT, FORMAT = "COMMIT", 1
-COPIED = ("plan.json", "evaluation.json", "summary.json")
+COPIED = ("plan.json", "evaluation.json")
 
 
 def run_stages(config: RunConfig, folder: Path, screen: Screen, group: ReplicaGroup) -> Outcome:
-    """Run the stages that are not finished, in order. The outcome is that of the last one that ran."""
+    """Run the stages that are not finished, in order, and sum up all of them."""
     _require_one_process(config, group)
     stages = config.task.stages()
     if sum(stage.share for stage in stages) > 1 + 1e-9:
@@ -110,13 +113,45 @@ class _StagedRun:
             stage, folder = self.stages[index], self.folders[index]
             self._write_states(num_finished=index)
             self.screen.say(f"stage {index + 1} of {len(self.stages)}: {stage.name}")
-            outcome = self._run_stage(index)
+            try:
+                outcome = self._run_stage(index)
+            except BoxcrewError:
+                failed = read_record(folder, "summary.json")
+                if failed:  # in its steps, not before them
+                    with BestEffort(self.screen.warn).writing("summary.json"):
+                        self._write_summary(index, failed)
+                raise
             if outcome.interrupted or outcome.trouble:
-                return outcome
+                return self._end(outcome, index)
             _publish(folder, self.folder)
+            if index + 1 == len(self.stages):
+                outcome = self._end(outcome, index)  # before the COMMIT: no finished run lacks its summary
             _commit(folder)
         self._write_states(num_finished=len(self.stages))
-        return replace(outcome, folder=self.folder, stage_folders=tuple(self.folders))
+        return outcome
+
+    def _end(self, outcome: Outcome, index: int) -> Outcome:
+        """Return the outcome of the run after the stage with that index, which was its last."""
+        summary = self._write_summary(index, outcome.summary)
+        self.screen.open_log(self.folder / "train.log")
+        say_summary(summary, self.screen)
+        self.screen.close_log()
+        return replace(
+            outcome, folder=self.folder, stage_folders=tuple(self.folders[: index + 1]), summary=summary
+        )
+
+    def _write_summary(self, index: int, last: Summary) -> dict[str, Any]:
+        """Write and return the summary of all stages up to the one with that index, which has the last."""
+        summaries = [*(read_record(folder, "summary.json") for folder in self.folders[:index]), last]
+        results = [
+            StageResult(folder=folder.name, kind=stage.kind, summary=summary)
+            for folder, stage, summary in zip(self.folders, self.stages, summaries, strict=False)
+        ]
+        summary = combined_summary(results)
+        if index + 1 < len(self.stages) and summary["state"] == "finished":
+            summary["state"] = "interrupted"  # the stage is finished, but not the run
+        write_json(self.folder / "summary.json", summary)
+        return summary
 
     def _run_stage(self, index: int) -> Outcome:
         stage, folder = self.stages[index], self.folders[index]
