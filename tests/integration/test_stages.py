@@ -20,6 +20,7 @@ from boxcrew.core.errors import BoxcrewError, ModelError, UsageError
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.trainer import StepReport, Trainer
 from boxcrew.train.output.screen import Screen
+from boxcrew.train.planning.from_settings import planned_processes
 from boxcrew.train.run import resume, train
 from boxcrew.train.run.loading import load_task
 from tests.helpers.made_examples import write_classes
@@ -33,10 +34,10 @@ WEIGHTS = ("weights/best.safetensors", "weights/last.safetensors")
 FAULTS = {
     "before the first checkpoint of stage 1": ('die_at_call(Trainer, "_update", 1)', "1-backbone"),
     "in a step of stage 1": ('die_at_call(Trainer, "_update", 4)', "1-backbone"),
-    "between the summary and the COMMIT of stage 1": ('die_at_call(stages, "_publish", 1)', "1-backbone"),
+    "between the summary and the COMMIT of stage 1": ('die_at_call(stages, "publish", 1)', "1-backbone"),
     "in the solve": ('die_at_call(toy.RidgeToyData, "solve", 1)', "2-ridge"),
     "between the copies and the COMMIT of stage 2": (
-        'die_at_call(stages, "_commit", 2)',
+        'die_at_call(stages, "commit", 2)',
         "2-ridge",
     ),
     "at the start of stage 3": ('die_at_call(stages, "prepare", 2)', "3-tune"),
@@ -290,8 +291,29 @@ def test_directories_of_stages_and_runs_are_not_mixed(pictures: Path, complete: 
     assert not (run / "stages.json").exists()
 
 
-def test_stages_run_in_one_process(pictures: Path, tmp_path: Path) -> None:
-    config = run_config(NAME, {**settings(pictures, tmp_path / "run"), "deploy": {"replicas": 2}})
-    with pytest.raises(UsageError, match="in one process"):
-        train(config, Screen())
+def test_a_stage_is_resumed_with_the_processes_of_its_run(
+    complete: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[Path | None] = []
+
+    def planned(config: RunConfig, begun_in: Path | None) -> tuple[int, int]:
+        begun.append(begun_in)
+        return 1, 0
+
+    monkeypatch.setattr("boxcrew.cli.train.planned_processes", planned)
+    for name in ("", "2-ridge", "3-tune"):
+        monkeypatch.setattr(sys, "argv", ["boxcrew", "resume", f"run={complete / name}"])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 2  # it is finished
+    assert begun == [complete] * 3
+
+
+def test_parameter_servers_are_refused(pictures: Path, tmp_path: Path) -> None:
+    deploy = {"strategy": "parameter_server", "replicas": 2}
+    config = run_config(NAME, {**settings(pictures, tmp_path / "run"), "deploy": deploy})
+    for begin in (lambda: train(config, Screen()), lambda: planned_processes(config)):
+        with pytest.raises(UsageError, match="parameter_server: a run with stages has no") as raised:
+            begin()
+        assert raised.value.advice.startswith("leave deploy.strategy=parameter_server out")
     assert not (tmp_path / "run").exists()

@@ -19,6 +19,7 @@ from boxcrew.train.config import RunConfig
 from boxcrew.train.output.outcome import Outcome
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.planning.from_settings import planned_processes, planned_servers
+from boxcrew.train.run.directory import run_of_stage
 from boxcrew.train.run.replicas import serve, track
 
 
@@ -37,6 +38,7 @@ def resume_command(words: list[str], *, as_json: bool) -> None:
     _, tree = parse_settings(words)
     require(tree, "run", example="boxcrew resume run=runs/detect/train")
     folder = Path(str(tree.pop("run")))
+    folder = run_of_stage(folder) or folder
     work = partial(resume_run, folder, tree, make_screen(as_json=as_json))
     _run(_stored(folder, tree), work, as_json=as_json, begun_in=folder)
 
