@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -18,14 +18,15 @@ from boxcrew.nets.network import ClassRows
 from boxcrew.tasks.detection import DetectionTask
 from boxcrew.testing import detectors as contract
 from boxcrew.testing.devices import check_devices
-from tests.helpers import two_headed
+from tests.helpers import staged_detector, two_headed
+from tests.helpers.staged_detector import RidgeHeaded, RidgeHeadedConfig
 
-NAMES = [*DETECTORS.names(), two_headed.NAME]
+NAMES = [*DETECTORS.names(), two_headed.NAME, staged_detector.NAME]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _toy() -> Iterator[None]:
-    with two_headed.registered():
+    with two_headed.registered(), staged_detector.registered():
         yield
 
 
@@ -92,6 +93,10 @@ def test_devices(detector: DetectorNet, batch: Batch) -> None:
     check_devices(DetectionTask(detector), batch)
 
 
+def test_stages(detector: DetectorNet, batch: Batch) -> None:
+    contract.check_stages(detector, batch)
+
+
 # --- Contracts can fail ----------------------------------------------------------------------------------
 
 
@@ -147,6 +152,16 @@ class WrongRows(SsdLite):
         return dict.fromkeys(super().class_tensors(), ClassRows(blocks=2, shared=1))
 
 
+class SolvesByChance(RidgeHeaded):
+    def solve(self, stage: str, batches: Iterable[Batch]) -> None:
+        super().solve(stage, batches)
+        self.scores.weight.add_(torch.randn_like(self.scores.weight))
+
+
+class SolvesNothing(RidgeHeaded):
+    def solve(self, stage: str, batches: Iterable[Batch]) -> None: ...
+
+
 def toy(kind: type[SsdLite]) -> SsdLite:
     return kind(SsdLiteConfig(size=64, backbone="mobilenetv3_small_050", levels=2), contract.CLASSES)
 
@@ -194,3 +209,12 @@ def test_forgotten_devices_and_read_values_are_noticed() -> None:
     assert "device" in fails(lambda: check_devices(DetectionTask(toy(ForgetsDevice)), batch))
     fails(lambda: check_devices(DetectionTask(toy(KeepsConstant)), batch))
     assert "_local_scalar_dense" in fails(lambda: check_devices(DetectionTask(toy(ReadsValue)), batch))
+
+
+def test_stages_that_are_solved_by_chance_or_not_at_all_are_noticed() -> None:
+    batch = contract.noise_batch(64, (2, 1))
+    chance, nothing = (
+        kind(RidgeHeadedConfig(), contract.CLASSES) for kind in (SolvesByChance, SolvesNothing)
+    )
+    assert "ridge differs" in fails(lambda: contract.check_stages(chance, batch))
+    assert "ridge sets nothing" in fails(lambda: contract.check_stages(nothing, batch))

@@ -9,13 +9,13 @@ from typing import Literal
 import pytest
 import torch
 
+from boxcrew.core.stage import Stage
 from boxcrew.data.loading.example_samples import eval_example_batches
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks.base import TASKS, Task
 from boxcrew.tasks.classification import ClassificationConfig, ClassificationData
 from boxcrew.tasks.data import EvalOptions
 from boxcrew.tasks.net_configs import CnnConfig
-from boxcrew.tasks.stage import Stage
 from boxcrew.train.config import RunConfig
 
 NAME = "ridge_toy"
@@ -37,7 +37,7 @@ class RidgeToyConfig(ClassificationConfig):
 class RidgeToyData(ClassificationData):
     config_class = RidgeToyConfig
 
-    def solve(self, task: Task, stage: str, options: EvalOptions) -> None:
+    def solve(self, task: Task, stage: str, options: EvalOptions) -> tuple[str, ...]:
         """The head becomes the ridge regression from features to one-hot classes (+1 and -1)."""
         assert stage == "ridge"
         assert not task.training
@@ -53,6 +53,7 @@ class RidgeToyData(ClassificationData):
         assert isinstance(head, torch.nn.Linear)
         head.weight.copy_(solved[:-1].T)
         head.bias.copy_(solved[-1])
+        return ()
 
 
 def ridge_toy() -> RunConfig:
@@ -79,3 +80,34 @@ def registered() -> Iterator[None]:
         patch.setitem(TASKS._members, NAME, RidgeToyData)
         patch.setitem(RECIPES._members, NAME, ridge_toy)
         yield
+
+
+_TRAIN = """
+import os, signal
+from boxcrew.api import run_config
+from boxcrew.train.loop.trainer import Trainer
+from boxcrew.train.output.screen import Screen
+from boxcrew.train.run import stages, train
+from tests.helpers import {helper} as toy
+
+def die(*args, **options):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def die_at_call(owner, name, number):
+    original, calls = getattr(owner, name), []
+    def call(*args, **options):
+        calls.append(name)
+        return die() if len(calls) == number else original(*args, **options)
+    setattr(owner, name, call)
+
+{fault}
+with toy.registered():
+    train(run_config(toy.NAME, given["settings"]), Screen())
+"""
+
+
+def training_with(fault: str, *, helper: str = "staged") -> str:
+    """Return the code of a process that trains the toy of a helper module, with `given["settings"]`, and is
+    killed by a line such as `die_at_call(Trainer, "_update", 4)`.
+    """
+    return _TRAIN.format(fault=fault, helper=helper)

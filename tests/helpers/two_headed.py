@@ -71,7 +71,7 @@ class TwoHeaded(DetectorNet):
         anchors = anchors_on(input_hw(batch.inputs), shifts)
         terms = self._anchor_terms(objectness, shifts, batch, anchors)
         regions, valid, keys = self._candidates(batch, objectness, shifts, boxes)
-        overlap, owner = _best_object(regions, boxes, labels)
+        overlap, owner = best_object(regions, boxes, labels)
         positive, negative = valid & (overlap >= 0.5), valid & (overlap < 0.5)
         mask = sample_balanced(positive, negative, keys, count=NUM_REGIONS, max_positive=NUM_REGIONS // 2)
         picked = indices_of(mask, count=NUM_REGIONS)
@@ -90,7 +90,7 @@ class TwoHeaded(DetectorNet):
         self, objectness: Tensor, shifts: Tensor, batch: Batch, anchors: Tensor
     ) -> dict[str, Tensor]:
         boxes, labels, draws = batch.targets["boxes"].to(shifts.dtype), batch.targets["labels"], batch.draws
-        overlap, owner = _best_object(to_xyxy(anchors).expand(len(boxes), -1, 4), boxes, labels)
+        overlap, owner = best_object(to_xyxy(anchors).expand(len(boxes), -1, 4), boxes, labels)
         positive, negative = overlap >= 0.5, overlap < 0.3
         keys = hashed_keys(draws, len(anchors))
         mask = sample_balanced(positive, negative, keys, count=NUM_ANCHORS, max_positive=NUM_ANCHORS // 2)
@@ -142,13 +142,18 @@ class TwoHeaded(DetectorNet):
 
     def _head(self, maps: Tensor, boxes: Tensor) -> tuple[Tensor, Tensor]:
         """Scores (B, K, 1 + C) and offsets (B, K, 4) of boxes (B, K, 4)."""
+        hidden = self._hidden(maps, boxes)
+        return self.scores(hidden), self.offsets(hidden)
+
+    def _hidden(self, maps: Tensor, boxes: Tensor) -> Tensor:
+        """The features (B, K, 32) of boxes (B, K, 4)."""
         from torchvision.ops import roi_align
 
         images = torch.arange(boxes.shape[0], device=boxes.device).to(boxes.dtype)
         rows = torch.cat((images[:, None, None].expand(*boxes.shape[:2], 1), boxes), dim=-1).flatten(0, 1)
         pooled = roi_align(maps, rows.to(maps.dtype), 3, 1 / STRIDE, 2, aligned=True)
-        hidden = self.hidden(pooled.flatten(1)).relu().unflatten(0, boxes.shape[:2])
-        return self.scores(hidden), self.offsets(hidden)
+        hidden: Tensor = self.hidden(pooled.flatten(1)).relu().unflatten(0, boxes.shape[:2])
+        return hidden
 
     def decode(self, raw: tuple[Tensor, ...], size: tuple[int, int]) -> PaddedDetections:
         from torchvision.ops import clip_boxes_to_image
@@ -185,7 +190,7 @@ def anchors_on(size: tuple[int, int], like: Tensor) -> Tensor:
     return torch.cat((centers.expand_as(shapes), shapes), dim=-1).reshape(-1, 4)
 
 
-def _best_object(boxes: Tensor, objects: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+def best_object(boxes: Tensor, objects: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """(B, N) the greatest IoU of each box (B, N, 4) with an object (B, M, 4), and the number of that."""
     low = boxes[:, :, None, :2].maximum(objects[:, None, :, :2])
     high = boxes[:, :, None, 2:].minimum(objects[:, None, :, 2:])

@@ -9,57 +9,35 @@ import sys
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
-from torch import Tensor
 
-from boxcrew.api import run_config
+from boxcrew.api import run_config, train_run
 from boxcrew.cli.main import main
 from boxcrew.core.config import Tree, read_yaml
-from boxcrew.core.errors import ModelError, UsageError
-from boxcrew.tasks.base import Task
+from boxcrew.core.errors import BoxcrewError, ModelError, UsageError
 from boxcrew.train.config import RunConfig
+from boxcrew.train.loop.trainer import StepReport, Trainer
 from boxcrew.train.output.screen import Screen
+from boxcrew.train.planning.from_settings import planned_processes
 from boxcrew.train.run import resume, train
 from boxcrew.train.run.loading import load_task
 from tests.helpers.made_examples import write_classes
 from tests.helpers.runs import require_same_run
-from tests.helpers.staged import NAME, registered
+from tests.helpers.staged import NAME, registered, training_with
 
 InChild = Callable[..., int]
 STAGES = ("1-backbone", "2-ridge", "3-tune")
 WEIGHTS = ("weights/best.safetensors", "weights/last.safetensors")
 
-TRAIN = """
-import os, signal
-from boxcrew.api import run_config
-from boxcrew.train.loop.trainer import Trainer
-from boxcrew.train.output.screen import Screen
-from boxcrew.train.run import stages, train
-from tests.helpers.staged import NAME, RidgeToyData, registered
-
-def die(*args, **options):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-def die_at_call(owner, name, number):
-    original, calls = getattr(owner, name), []
-    def call(*args, **options):
-        calls.append(name)
-        return die() if len(calls) == number else original(*args, **options)
-    setattr(owner, name, call)
-
-{fault}
-with registered():
-    train(run_config(NAME, given["settings"]), Screen())
-"""
-
 FAULTS = {
     "before the first checkpoint of stage 1": ('die_at_call(Trainer, "_update", 1)', "1-backbone"),
     "in a step of stage 1": ('die_at_call(Trainer, "_update", 4)', "1-backbone"),
-    "between the summary and the COMMIT of stage 1": ('die_at_call(stages, "_publish", 1)', "1-backbone"),
-    "in the solve": ('die_at_call(RidgeToyData, "solve", 1)', "2-ridge"),
+    "between the summary and the COMMIT of stage 1": ('die_at_call(stages, "publish", 1)', "1-backbone"),
+    "in the solve": ('die_at_call(toy.RidgeToyData, "solve", 1)', "2-ridge"),
     "between the copies and the COMMIT of stage 2": (
-        'die_at_call(stages, "_commit", 2)',
+        'die_at_call(stages, "commit", 2)',
         "2-ridge",
     ),
     "at the start of stage 3": ('die_at_call(stages, "prepare", 2)', "3-tune"),
@@ -100,10 +78,6 @@ def states(run: Path) -> dict[str, str]:
     }
 
 
-def _floats(task: Task) -> dict[str, Tensor]:
-    return {name: value for name, value in task.state_dict().items() if value.is_floating_point()}
-
-
 def require_same_stages(first: Path, second: Path) -> None:
     for stage in STAGES:
         for name in WEIGHTS:
@@ -120,7 +94,7 @@ def test_every_stage_starts_from_the_one_before(complete: Path) -> None:
     configs = [RunConfig.of(read_yaml(complete / stage / "config.yaml")) for stage in STAGES]
     assert [config.steps for config in configs if config.task.stages()] == [6, 12, 6]  # a solve has no steps
     assert configs[2].optim.rate == 0.001
-    tensors = [_floats(load_task(complete / stage, device="cpu").task) for stage in STAGES]
+    tensors = [load_task(complete / stage, device="cpu").task.state_dict() for stage in STAGES]
     changed = [
         {name for name, value in before.items() if not value.equal(after[name])}
         for before, after in pairwise(tensors)
@@ -128,9 +102,77 @@ def test_every_stage_starts_from_the_one_before(complete: Path) -> None:
     head = {"net.body.head.weight", "net.body.head.bias"}
     assert changed[0] == head
     assert {name for name in changed[1] if "running_" not in name} == head
+    counts = [int(value) for name, value in tensors[2].items() if name.endswith("num_batches_tracked")]
+    assert counts
+    assert all(counts)
     for name in WEIGHTS:
         assert (complete / name).read_bytes() == (complete / "3-tune" / name).read_bytes()
-    assert json.loads((complete / "summary.json").read_text())["steps"] == 6
+
+
+def test_the_summary_is_that_of_all_stages(complete: Path) -> None:
+    summary = json.loads((complete / "summary.json").read_text())
+    own = [json.loads((complete / stage / "summary.json").read_text()) for stage in STAGES]
+    assert [stage["steps"] for stage in own] == [6, 0, 6]
+    assert own[1]["train_seconds"] > 0
+    assert own[1]["peak_memory_bytes"] > 0
+    assert (summary["state"], summary["steps"], summary["images"]) == ("finished", 12, 48)
+    for name in ("train_seconds", "epochs"):
+        assert summary[name] == pytest.approx(sum(stage[name] for stage in own))
+    assert summary["val_loss"] == own[2]["val_loss"]
+    assert [(stage["folder"], stage["kind"]) for stage in summary["stages"]] == [
+        ("1-backbone", "descend"),
+        ("2-ridge", "solve"),
+        ("3-tune", "descend"),
+    ]
+    assert [stage["val_loss"] for stage in summary["stages"]] == [stage["val_loss"] for stage in own]
+    log = (complete / "train.log").read_text()
+    for line in ("stage 1-backbone: ", ", 6 steps\n", "stage 2-ridge: ", ", closed form\n", "12 steps, "):
+        assert line in log
+
+
+def test_an_interrupted_run_is_summed_up_as_far_as_it_came(
+    pictures: Path, complete: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C in a step of stage 3 -> the run says so, and goes on from there."""
+    original, calls = Trainer._do_step, []
+
+    def do_step(self: Trainer, stream: Any) -> StepReport:
+        calls.append(self)
+        if len(calls) == 8:
+            signal.raise_signal(signal.SIGINT)
+        return original(self, stream)
+
+    monkeypatch.setattr(Trainer, "_do_step", do_step)
+    out = tmp_path / "run"
+    outcome = train_run(run_config(NAME, settings(pictures, out)), Screen())
+    assert outcome.interrupted
+    assert outcome.folder == out
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary == outcome.summary
+    assert (summary["state"], summary["steps"]) == ("interrupted", 8)
+    assert [stage["state"] for stage in summary["stages"]] == ["finished", "finished", "interrupted"]
+    resume(out, {}, Screen())
+    require_same_stages(out, complete)
+    assert json.loads((out / "summary.json").read_text())["steps"] == 12
+
+
+def test_a_failed_run_is_summed_up_as_far_as_it_came(
+    pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = Trainer._do_step
+
+    def do_step(self: Trainer, stream: Any) -> StepReport:
+        if self.step == 3:
+            raise BoxcrewError("no power")
+        return original(self, stream)
+
+    monkeypatch.setattr(Trainer, "_do_step", do_step)
+    out = tmp_path / "run"
+    with pytest.raises(BoxcrewError, match="no power"):
+        train(run_config(NAME, settings(pictures, out)), Screen())
+    summary = json.loads((out / "summary.json").read_text())
+    assert (summary["state"], summary["steps"], summary["stopped_because"]) == ("failed", 3, "no power")
+    assert len(summary["stages"]) == 1
 
 
 @pytest.mark.parametrize("where", FAULTS)
@@ -140,8 +182,7 @@ def test_kill_in_a_stage(
     """SIGKILL -> the finished stages stay as they are, and the end is bit-equal."""
     fault, begun = FAULTS[where]
     out = tmp_path / "run"
-    code = TRAIN.replace("{fault}", fault)
-    assert in_child(code, settings=settings(pictures, out)) == -signal.SIGKILL
+    assert in_child(training_with(fault), settings=settings(pictures, out)) == -signal.SIGKILL
     index = STAGES.index(begun)
     assert list(states(out).values()) == ["finished"] * index + ["begun"] + ["waiting"] * (2 - index)
     times = {file: file.stat().st_mtime_ns for stage in STAGES[:index] for file in (out / stage).rglob("*")}
@@ -156,7 +197,7 @@ def test_a_run_that_was_moved_is_resumed(
 ) -> None:
     """A run that was killed in its last stage and moved goes on, by the name of that stage, too."""
     fault, _ = FAULTS["in a step of stage 3"]
-    assert in_child(TRAIN.replace("{fault}", fault), settings=settings(pictures, tmp_path / "run")) < 0
+    assert in_child(training_with(fault), settings=settings(pictures, tmp_path / "run")) < 0
     (tmp_path / "run").rename(tmp_path / "moved")
     monkeypatch.chdir(tmp_path / "moved")
     resume(Path("3-tune"), {}, Screen())
@@ -234,7 +275,7 @@ def test_settings_of_finished_stages_cannot_change(complete: Path, tmp_path: Pat
     with pytest.raises(UsageError, match="changing it would change the past"):
         resume(run, {"seed": 7}, Screen())
     resume(run, {"steps": 20}, Screen())
-    assert json.loads((run / "summary.json").read_text())["steps"] == 10
+    assert json.loads((run / "summary.json").read_text())["steps"] == 6 + 10
 
 
 def test_directories_of_stages_and_runs_are_not_mixed(pictures: Path, complete: Path, tmp_path: Path) -> None:
@@ -250,8 +291,29 @@ def test_directories_of_stages_and_runs_are_not_mixed(pictures: Path, complete: 
     assert not (run / "stages.json").exists()
 
 
-def test_stages_run_in_one_process(pictures: Path, tmp_path: Path) -> None:
-    config = run_config(NAME, {**settings(pictures, tmp_path / "run"), "deploy": {"replicas": 2}})
-    with pytest.raises(UsageError, match="in one process"):
-        train(config, Screen())
+def test_a_stage_is_resumed_with_the_processes_of_its_run(
+    complete: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[Path | None] = []
+
+    def planned(config: RunConfig, begun_in: Path | None) -> tuple[int, int]:
+        begun.append(begun_in)
+        return 1, 0
+
+    monkeypatch.setattr("boxcrew.cli.train.planned_processes", planned)
+    for name in ("", "2-ridge", "3-tune"):
+        monkeypatch.setattr(sys, "argv", ["boxcrew", "resume", f"run={complete / name}"])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 2  # it is finished
+    assert begun == [complete] * 3
+
+
+def test_parameter_servers_are_refused(pictures: Path, tmp_path: Path) -> None:
+    deploy = {"strategy": "parameter_server", "replicas": 2}
+    config = run_config(NAME, {**settings(pictures, tmp_path / "run"), "deploy": deploy})
+    for begin in (lambda: train(config, Screen()), lambda: planned_processes(config)):
+        with pytest.raises(UsageError, match="parameter_server: a run with stages has no") as raised:
+            begin()
+        assert raised.value.advice.startswith("leave deploy.strategy=parameter_server out")
     assert not (tmp_path / "run").exists()

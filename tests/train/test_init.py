@@ -13,7 +13,7 @@ from torch import Tensor
 
 from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
-from boxcrew.nets.network import Network
+from boxcrew.nets.network import ClassRows, Network
 from boxcrew.nets.weights import save_weights
 from boxcrew.tasks.facts import ExampleFacts
 from boxcrew.tasks.net_configs import RnnConfig, TimmConfig
@@ -316,3 +316,50 @@ def test_colours_of_weights_for_grey_pictures_are_averaged(tmp_path: Path) -> No
     assert net.normalize is not None
     torch.testing.assert_close(net.normalize.mean / 255, torch.tensor([0.4]))
     torch.testing.assert_close(net.normalize.std / 255, torch.tensor([0.2]))
+
+
+class Counting(Network):
+    """Has buffers of all kinds, of which one has a row for each class."""
+
+    def __init__(self, classes: tuple[str, ...], *, fill: int) -> None:
+        super().__init__(classes)
+        self.norm = torch.nn.BatchNorm1d(2)
+        self.norm.num_batches_tracked.fill_(fill)
+        self.register_buffer("count", torch.tensor(fill))
+        self.register_buffer("small", torch.tensor([fill], dtype=torch.int8))
+        self.register_buffer("flags", torch.tensor([fill > 0, False]))
+        self.register_buffer("seen", torch.arange(len(classes)) + fill)
+
+    def class_tensors(self) -> dict[str, ClassRows]:
+        return {"seen": ClassRows()}
+
+
+def test_integer_and_boolean_buffers_are_loaded(tmp_path: Path) -> None:
+    old, new = Counting(OLD, fill=9), Counting(OLD, fill=0)
+    path = tmp_path / "old.safetensors"
+    save_weights(path, old.state_dict(), {"facts": {"classes": list(OLD)}})
+    report = Finetune(checkpoint=path).fill(new)
+    for name, value in old.state_dict().items():
+        assert torch.equal(new.state_dict()[name], value), name
+        assert new.state_dict()[name].dtype == value.dtype
+    assert {"count", "small", "flags", "seen"} <= set(report.loaded)
+    assert not any("tracked" in name for name in report.loaded)
+    assert report.missing == report.left_out == ()
+
+
+def test_they_are_left_out_if_they_are_of_another_type_or_excluded(tmp_path: Path) -> None:
+    path = tmp_path / "old.safetensors"
+    state = Counting(OLD, fill=9).state_dict() | {"count": torch.tensor(9.0), "flags": torch.tensor([1, 0])}
+    save_weights(path, state, {"facts": {"classes": list(OLD)}})
+    new = Counting(OLD, fill=0)
+    report = Finetune(checkpoint=path, exclude=("small",)).fill(new)
+    assert set(report.left_out) == set(report.missing) == {"count", "flags", "small"}
+    assert (int(new.count), new.flags.tolist(), int(new.small)) == (0, [False, False], 0)
+
+
+def test_their_rows_of_classes_are_found(tmp_path: Path) -> None:
+    path = tmp_path / "old.safetensors"
+    save_weights(path, Counting(OLD, fill=9).state_dict(), {"facts": {"classes": list(OLD)}})
+    new = Counting(("jug", "lid", "cup"), fill=0)
+    assert Finetune(checkpoint=path).fill(new).remade == ("seen",)
+    assert new.seen.tolist() == [11, 1, 9]

@@ -78,7 +78,8 @@ def _with_plots(outcome: Outcome, screen: Screen) -> Outcome:
 def _draw(outcome: Outcome) -> None:
     for folder in (outcome.folder, *outcome.stage_folders):
         write_plots(folder)
-    plan = Plan.read(outcome.folder / "plan.json", setting="plan")
+    latest = (outcome.folder, *outcome.stage_folders)[-1]
+    plan = Plan.read(latest / "plan.json", setting="plan")
     if plan.predicted is not None:
         plot_plan(plan.predicted, outcome.folder / "plots" / "plan.png", title=plan.explain()[0])
     if (objects := outcome.task_data.train_objects()) is not None:

@@ -21,8 +21,8 @@ from boxcrew.data.images.reading import write_image
 from boxcrew.data.loading.collate import as_tensor
 from boxcrew.hardware.probe import usable_cores
 from boxcrew.tasks.detection import source_report
-from boxcrew.tasks.example_data import ExampleConfig
 from boxcrew.tasks.drawing import draw_examples
+from boxcrew.tasks.example_data import ExampleConfig
 from boxcrew.train.run.data import say_problems
 
 _SHEET_IMAGES, _SHEET_EXAMPLES = 16, 64  # on a contact sheet

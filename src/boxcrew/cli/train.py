@@ -19,6 +19,7 @@ from boxcrew.train.config import RunConfig
 from boxcrew.train.output.outcome import Outcome
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.planning.from_settings import planned_processes, planned_servers
+from boxcrew.train.run.directory import run_of_stage
 from boxcrew.train.run.replicas import serve, track
 
 
@@ -35,6 +36,7 @@ def resume_command(words: list[str], out: Output) -> None:
     _, tree = parse_settings(words)
     require(tree, "run", example="boxcrew resume run=runs/detect/train")
     folder = Path(str(tree.pop("run")))
+    folder = run_of_stage(folder) or folder
     file = folder / "config.yaml"  # if it is missing, `resume_run` will report that
     config = RunConfig.of(read_yaml(file)).changed(tree) if file.is_file() else None
     _run(config, partial(resume_run, folder, tree, out), out, begun_in=folder)

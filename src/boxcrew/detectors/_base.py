@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator
@@ -12,6 +12,7 @@ from torch import Tensor
 from boxcrew.core.config import Config
 from boxcrew.core.input_size import InputSize
 from boxcrew.core.registry import Registry
+from boxcrew.core.stage import Stage
 from boxcrew.core.types import Batch, Detections, Losses, PaddedDetections
 from boxcrew.nets.layers import Normalize
 from boxcrew.nets.network import ClassRows, Network
@@ -66,6 +67,10 @@ class DetectorConfig(Config):
         """
         yield from ()
 
+    def stages(self) -> tuple[Stage, ...]:
+        """Return the stages of the training, in order; none if it is a single run."""
+        return ()
+
 
 class DetectorNet(Network):
     """A network that finds boxes. Images are (B, 3, H, W), RGB, 0..255, uint8 or float; H and W are a size
@@ -100,6 +105,16 @@ class DetectorNet(Network):
 
     def predict(self, images: Tensor, *extra: Tensor) -> list[Detections]:
         return self.decode(self(images, *extra), input_hw(images)).unpad()
+
+    def solve(self, stage: str, batches: Iterable[Batch]) -> None:
+        """Set layers or buffers in closed form, for the solve stage of that name.
+
+        Each iteration over `batches` is a pass over all training images, in the same order and without
+        augmentation: with inputs and `extra` as in `forward`, targets in pixels of the input, and the same
+        draws in every pass. The network is on the CPU, in evaluation mode and without gradients. The result
+        must depend on nothing but the network and the batches.
+        """
+        raise NotImplementedError(f"{self.config.name} has no solve stage {stage}")
 
     def starting_overlap(self, boxes: Tensor) -> Tensor | None:  # noqa: ARG002  no default boxes here
         """Return the IoU (N,) of each box (N, 4), xyxy in pixels of the input, with its best default box.

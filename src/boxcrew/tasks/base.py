@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from boxcrew.core.config import Config
 from boxcrew.core.errors import UsageError
 from boxcrew.core.registry import Registry, suggest
+from boxcrew.core.stage import Stage
 from boxcrew.core.types import Batch, Losses
 from boxcrew.evaluate.advice import ADD_EXAMPLES
 from boxcrew.nets.network import Network
-from boxcrew.tasks.stage import Stage
 
 if TYPE_CHECKING:
     from boxcrew.tasks.data import TaskData

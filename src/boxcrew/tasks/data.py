@@ -57,7 +57,9 @@ class LoaderOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class EvalOptions:
-    """The options of an evaluation. `progress` is called with the number of samples done."""
+    """The options of an evaluation, or of solving a stage. `progress` is called with the number of samples
+    done, in a solve that of the current pass.
+    """
 
     batch: int
     workers: Workers
@@ -254,8 +256,9 @@ class TaskData(TrainData, EvalData[EvaluationT], DataSummary, Generic[ConfigT, F
             ),
         )
 
-    def solve(self, task: Task, stage: str, options: EvalOptions) -> None:
-        """Set layers or buffers of the network in closed form, for the solve stage of that name. The task is
-        on the CPU and in evaluation mode. The result must depend on nothing but the data and the task.
+    def solve(self, task: Task, stage: str, options: EvalOptions) -> tuple[str, ...]:
+        """Set layers or buffers of the network in closed form, for the solve stage of that name; return a
+        message about each sample that could not be read. The task is on the CPU, in evaluation mode and
+        without gradients. The result must depend on nothing but the data and the task.
         """
         raise NotImplementedError(f"{self.config.name} has no solve stage {stage}")

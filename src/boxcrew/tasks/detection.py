@@ -13,6 +13,7 @@ from pydantic import SerializeAsAny
 from boxcrew.core.config import ChosenBy
 from boxcrew.core.errors import DataError, UsageError
 from boxcrew.core.input_size import Extent
+from boxcrew.core.stage import Stage
 from boxcrew.core.types import Batch, Image, Losses, Sample, Target
 from boxcrew.core.units import format_count
 from boxcrew.data.checks.problem import Problem
@@ -20,7 +21,7 @@ from boxcrew.data.checks.scan import scan
 from boxcrew.data.detection.source import ImageReader, Record, Source, open_source
 from boxcrew.data.images.cache import ImageCache
 from boxcrew.data.loading.collate import collate
-from boxcrew.data.loading.detection_samples import DetectionSamples, Regions, region_inputs
+from boxcrew.data.loading.detection_samples import DetectionSamples, ImagePasses, Regions, region_inputs
 from boxcrew.data.loading.loader import TrainLoader
 from boxcrew.data.loading.order import SampleOrder
 from boxcrew.data.transforms.pipeline import TransformsConfig, eval_pipeline, train_pipeline
@@ -94,6 +95,9 @@ class DetectionConfig(TaskConfig):
     @property
     def title(self) -> str:
         return f"detection by {self.detector.name}"
+
+    def stages(self) -> tuple[Stage, ...]:
+        return self.detector.stages()
 
     @property
     def balance(self) -> str:
@@ -257,6 +261,14 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
             regions=self.regions,
         )
         return evaluator(self.predictor(self.config, task, move), progress=options.progress)
+
+    def solve(self, task: Task, stage: str, options: EvalOptions) -> tuple[str, ...]:
+        """Let the detector solve a stage from the training images, seen as in an evaluation."""
+        predictor = self.predictor(self.config, task, lambda inputs: inputs)
+        samples = DetectionSamples(self.images, self.train, predictor.pipeline, self.regions)
+        passes = ImagePasses(samples, batch=options.batch, workers=options.workers, progress=options.progress)
+        predictor.detector.solve(stage, passes)
+        return passes.skipped
 
     def advice_after(
         self, task: Task, move: ToDevice, options: EvalOptions, last: DetectionEvaluation

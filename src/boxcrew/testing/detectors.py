@@ -267,3 +267,27 @@ def check_state_is_complete(detector: DetectorNet, images: Tensor, raw: tuple[Te
         again = copy.eval()(images)
     for first, second in zip(raw, again, strict=True):
         torch.testing.assert_close(first, second)
+
+
+def check_stages(detector: DetectorNet, batch: Batch) -> None:
+    """Check that stages have names and shares that a run can have, and that a solve stage sets the same state
+    twice: finite values, in tensors of the network.
+    """
+    stages = detector.config.stages()
+    assert len({stage.name for stage in stages}) == len(stages)
+    assert sum(stage.share for stage in stages) <= 1 + 1e-9
+    for name in [stage.name for stage in stages if stage.kind == "solve"]:
+        solved = [copy.deepcopy(detector).eval() for _ in range(2)]
+        for each in solved:
+            with torch.no_grad():
+                each.solve(name, (batch, batch))
+        first, second = (each.state_dict() for each in solved)
+        before = detector.state_dict()
+        assert {key: value.shape for key, value in first.items()} == {
+            key: value.shape for key, value in before.items()
+        }
+        assert any(not torch.equal(value, before[key]) for key, value in first.items()), (
+            f"{name} sets nothing"
+        )
+        assert all(torch.equal(value, second[key]) for key, value in first.items()), f"{name} differs"
+        assert all(value.isfinite().all() for value in first.values()), f"{name} sets what is not finite"

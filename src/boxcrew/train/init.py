@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -180,10 +180,10 @@ class Finetune(InitConfig):
         tokens = _token_rows(network, offered, meaning)
         # Shared rows (the background's) and those of classes known by name are kept.
         rows = _remade(network, offered, network.class_tensors(), old_classes, network.classes) | tokens
-        wanted = _floats(network)
-        common = offered.keys() & wanted.keys() - rows.keys()
-        same = {n: t for n, t in offered.items() if n in common and t.shape == wanted[n].shape}
-        if not same:
+        wanted = network.state_dict()
+        same = {n: t for n, t in offered.items() if n in wanted and _fits(t, wanted[n]) and n not in rows}
+        loaded = _without_counters(same)
+        if not loaded:
             raise ModelError(
                 f"{weights.source}: none of its tensors fits this network",
                 advice=f"its first is {_describe(state)}; the network's is {_describe(wanted)}",
@@ -194,10 +194,10 @@ class Finetune(InitConfig):
             kind=self.kind,
             source=weights.source,
             how="by name",
-            loaded=tuple(same),
+            loaded=loaded,
             remade=tuple(rows),
-            left_out=tuple(n for n, t in state.items() if n not in used and t.is_floating_point()),
-            missing=tuple(name for name in wanted if name not in used),
+            left_out=tuple(name for name in _without_counters(state) if name not in used),
+            missing=tuple(name for name in _without_counters(wanted) if name not in used),
             kept_classes=tuple(name for name in network.classes if name in old_classes) if rows else (),
             kept_characters="".join(c for c in network.meaning["alphabet"] if c in meaning["alphabet"])
             if tokens
@@ -272,6 +272,19 @@ def _remade(
 
 def _floats(network: Network) -> dict[str, Tensor]:
     return {name: t for name, t in network.state_dict().items() if torch.is_floating_point(t)}
+
+
+def _fits(value: Tensor, wanted: Tensor) -> bool:
+    """Return whether a tensor of a file can take the place of `wanted`: floats may be of another precision,
+    integers and booleans must be of the same type.
+    """
+    are_floats = value.is_floating_point() and wanted.is_floating_point()
+    return value.shape == wanted.shape and (are_floats or value.dtype == wanted.dtype)
+
+
+def _without_counters(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names without those of the counters of BatchNorms, which not every file has."""
+    return tuple(name for name in names if not name.endswith("num_batches_tracked"))
 
 
 def _describe(tensors: dict[str, Tensor]) -> str:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from boxcrew.core.errors import UsageError
+from boxcrew.core.stage import Stage
 from boxcrew.hardware.machine import Device, Host, Machine
 from boxcrew.plan.plan import Plan
 from boxcrew.train.config import RunConfig
-from boxcrew.train.planning.from_settings import choose_plan, planned_processes, resumed_plan
+from boxcrew.train.planning.from_settings import (
+    choose_plan,
+    planned_processes,
+    planned_servers,
+    resumed_plan,
+)
+from tests.helpers import staged_detector
 from tests.helpers.workloads import a_workload
 
 CPU = Device(name="cpu", kind="cpu", model="a CPU", memory_bytes=1 << 34)
@@ -109,6 +117,50 @@ def test_a_run_goes_on_with_as_many_processes_as_it_began_with(
     assert planned_processes(config(deploy={"replicas": 3}), begun) == (3, 0)
     (begun / "plan.json").unlink()
     assert planned_processes(config(), begun) == (2, 0)
+
+
+@pytest.fixture
+def staged() -> Iterator[RunConfig]:
+    with staged_detector.registered():
+        yield config(detector={"name": staged_detector.NAME})
+
+
+def test_a_run_with_stages_goes_on_with_the_processes_of_its_first(
+    staged: RunConfig, begun: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan of the run is that of its last stage, which may be a solve, by one process."""
+    monkeypatch.setattr("boxcrew.train.planning.from_settings.probe_machine", lambda: MACHINE)
+    assert planned_processes(staged) == (1, 0)
+    assert planned_processes(staged.changed({"deploy": {"replicas": 3}})) == (3, 0)
+    two = choose_plan(config(deploy={"replicas": 2}), MACHINE, FULL, num_samples=60)
+    (begun / "1-features").mkdir()
+    (begun / "1-features" / "plan.json").write_text(json.dumps(two.tree()))
+    assert planned_processes(staged, begun) == (2, 0)
+    assert planned_processes(staged.changed({"deploy": {"replicas": 3}}), begun) == (3, 0)
+
+
+def test_a_run_that_is_only_solved_has_one_process(
+    staged: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only = (Stage(name="ridge", kind="solve"),)
+    monkeypatch.setattr(staged_detector.RidgeHeadedConfig, "stages", lambda _: only)
+    assert planned_processes(staged.changed({"deploy": {"replicas": 3}})) == (1, 0)
+
+
+def test_a_run_with_stages_has_no_parameter_servers(
+    staged: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("boxcrew.train.planning.from_settings.probe_machine", lambda: MACHINE)
+    deploy = {"strategy": "parameter_server", "replicas": 2}
+    path = tmp_path / "plan.json"
+    plan = choose_plan(config(deploy=deploy), MACHINE, FULL, num_samples=60)
+    path.write_text(json.dumps(plan.tree() | {"task": None}))
+    for settings, name in (({"deploy": deploy}, "deploy.strategy="), ({"plan": str(path)}, "plan=")):
+        asked = staged.changed(settings)
+        for find in (planned_processes, lambda asked: planned_servers(asked, 3)):
+            with pytest.raises(UsageError, match=f"{name}.*a run with stages has no") as caught:
+                find(asked)
+            assert caught.value.advice.startswith(f"leave {name}")
 
 
 def test_settings_win_over_the_way_a_run_began(begun: Path) -> None:

@@ -104,6 +104,14 @@ class DetectionSamples:
             indices.setdefault(self._pipeline.canvas_of(record.extent), []).append(index)
         return [request for group in indices.values() for request in batches_of(group, batch)]
 
+    def batch_fields(self, indices: Ints) -> Fields:
+        """Return the fields of a `Batch`; `inputs` is None if nothing could be read."""
+        read, skipped = self._read(self._pipeline, 0, np.zeros_like(indices), indices)
+        if not read:
+            return {"inputs": None, "skipped": skipped}
+        batch = collate([sample for _, sample, _ in read], skipped=skipped)
+        return dict(vars(batch))
+
     def _read(
         self, pipeline: Pipeline, seed: int, epochs: Ints, indices: Ints
     ) -> tuple[list[tuple[int, Sample, View]], tuple[str, ...]]:
@@ -149,3 +157,40 @@ def eval_image_batches(
     records, requests = samples.records, samples.eval_requests(batch)
     for fields in eval_fields(samples.eval_fields, requests, workers=workers or Workers(), noun=samples.noun):
         yield EvalBatch(records=tuple(records[index] for index in fields.pop("indices")), **fields)
+
+
+class ImagePasses:
+    """All records in batches, in a fixed order and with their targets; every iteration is one more such pass.
+    `progress` is called with the number of images of the pass that are done.
+    """
+
+    def __init__(
+        self,
+        samples: DetectionSamples,
+        *,
+        batch: int,
+        workers: Workers | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        self._samples = samples
+        self._batch = batch
+        self._workers = workers or Workers()
+        self._progress = progress
+        self._skipped: dict[str, None] = {}  # a set that keeps its order
+
+    @property
+    def skipped(self) -> tuple[str, ...]:
+        """A message about each image that could not be read and was left out of a pass."""
+        return tuple(self._skipped)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Yield the batches of a pass; `DataError` if no image at all could be read."""
+        samples, num = self._samples, 0
+        requests = samples.eval_requests(self._batch)
+        for each in eval_fields(samples.batch_fields, requests, workers=self._workers, noun=samples.noun):
+            batch = Batch(**each)
+            self._skipped |= dict.fromkeys(batch.skipped)
+            yield batch
+            num += len(batch)
+            if self._progress is not None:
+                self._progress(num)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from boxcrew.core.errors import UsageError
+from boxcrew.core.stage import stage_folders
 from boxcrew.core.workload import Line, Pass, Peak, Workload
 from boxcrew.hardware.machine import Host, Machine
 from boxcrew.hardware.probe import probe_machine
@@ -93,22 +94,30 @@ def planned_processes(config: RunConfig, begun_in: Path | None = None) -> tuple[
 
     A resumed run (`begun_in`) keeps its numbers. Impossible settings are refused before any process starts.
     """
-    if config.task.stages():
+    stages = config.task.stages()
+    folders = zip(stage_folders(stages), stages, strict=True)
+    descents = [folder for folder, stage in folders if stage.kind == "descend"]
+    if stages and not descents:  # the chief solves alone
         return 1, 0
     machine = probe_machine()
     if begun_in is not None and config.plan is None and config.deploy.replicas == "auto":
         with suppress(UsageError):
-            before = Plan.read(begun_in / "plan.json", setting="plan")
+            before = Plan.read(begun_in.joinpath(*descents[:1], "plan.json"), setting="plan")
             if {*before.devices} <= {device.name for device in machine.devices}:
                 return len(before.replicas), before.servers
+    plan = _plan_without_workload(config, machine)
+    refuse_servers(config, plan.servers)
+    return len(plan.replicas), plan.servers
+
+
+def _plan_without_workload(config: RunConfig, machine: Machine) -> Plan:
+    """Return the plan for a task that needs nothing, with its processes."""
     if len(machine.accelerators) > 1:  # how many are worthwhile depends on their speeds
         machine = with_speeds(machine)
     if config.plan is not None:
-        plan = _read_plan(config, config.plan, (Host(name="", machine=machine, ranks=(0,)),))
-        return len(plan.replicas), plan.servers
+        return _read_plan(config, config.plan, (Host(name="", machine=machine, ranks=(0,)),))
     request = plan_request(config, num_samples=config.batch)
-    plan = make_plan(machine, NO_WORKLOAD, request, Observed(libraries=0))
-    return len(plan.replicas), plan.servers
+    return make_plan(machine, NO_WORKLOAD, request, Observed(libraries=0))
 
 
 def planned_servers(config: RunConfig, num_processes: int) -> int:
@@ -120,7 +129,20 @@ def planned_servers(config: RunConfig, num_processes: int) -> int:
             f"deploy.servers={servers}: none of the {num_processes} processes is left to compute",
             advice="start more processes, or set fewer servers",
         )
+    refuse_servers(config, servers)
     return servers
+
+
+def refuse_servers(config: RunConfig, servers: int) -> None:
+    """Refuse parameter servers for a run with stages: they would have to tell the messages of two sessions
+    apart, of which one replica begins the second while another ends the first.
+    """
+    if servers and config.task.stages():
+        setting = "deploy.strategy=parameter_server" if config.plan is None else f"plan={config.plan}"
+        raise UsageError(
+            f"{setting}: a run with stages has no parameter servers",
+            advice=f"leave {setting} out; deploy.replicas= works with deploy.strategy=ddp and fsdp",
+        )
 
 
 def _read_plan(config: RunConfig, path: Path, hosts: Sequence[Host]) -> Plan:

@@ -34,8 +34,13 @@ from boxcrew.train.run.session import Session
 from boxcrew.train.run.setup import RunSetup
 
 
-def prepare(config: RunConfig, folder: Path, screen: Screen, group: ReplicaGroup) -> Session:
-    """Return a session that is ready to run in `folder`, with its data, task, plan and start decided."""
+def prepare(
+    config: RunConfig, folder: Path, screen: Screen, group: ReplicaGroup, *, is_last: bool = True
+) -> Session:
+    """Return a session that is ready to run in `folder`, with its data, task, plan and start decided.
+
+    `is_last` says whether the group has no other session after it.
+    """
     resumed = find_resumed(folder, config, screen)
     if resumed is not None:
         config = with_resolved_auto(resumed.folder, config)
@@ -71,6 +76,7 @@ def prepare(config: RunConfig, folder: Path, screen: Screen, group: ReplicaGroup
         init=init,
         advice=advice,
         changes=changes,
+        is_last=is_last,
     )
 
 

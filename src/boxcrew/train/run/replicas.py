@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -27,9 +29,12 @@ from boxcrew.train.run.setup import RunSetup
 
 
 def broadcast_session(
-    setup: RunSetup, plan: Plan, checkpoint: Checkpoint | None, group: ReplicaGroup
+    setup: RunSetup, plan: Plan, checkpoint: Checkpoint | None, group: ReplicaGroup, *, is_last: bool
 ) -> None:
-    """Send the other processes all that they need. Only the chief may call it."""
+    """Send the other processes all that they need. Only the chief may call it.
+
+    After a session that is not the last, replicas wait for the next, or for `end_replicas`.
+    """
     if plan.num_processes == 1:
         return
     group.broadcast_json(
@@ -40,15 +45,30 @@ def broadcast_session(
             "data": setup.task_data.digest(),
             "facts": setup.task_data.facts.to_json(),
             "goes_on": checkpoint is not None,
+            "is_last": is_last,
         }
     )
     if checkpoint is not None:
         broadcast_checkpoint(checkpoint, group)
 
 
+def end_replicas(group: ReplicaGroup) -> None:
+    """Let the other replicas end, which wait for a session. Only the chief may call it."""
+    group.broadcast_json(None)
+
+
 def track(group: ReplicaGroup, screen: Screen) -> None:
-    """Train as a replica that is not the chief, until the run ends. Nothing is written but a log."""
+    """Train as a replica that is not the chief, until the run ends. Nothing is written but logs."""
     received = group.broadcast_json(None)
+    while received is not None:
+        _train_session(received, group, screen)
+        if received["is_last"]:
+            return
+        with ignore_stop_signals():  # the chief decides: it may be solving a stage
+            received = group.broadcast_json(None)
+
+
+def _train_session(received: Mapping[str, Any], group: ReplicaGroup, screen: Screen) -> None:
     config, plan = RunConfig.of(received["config"]), Plan.of(received["plan"])
     folder = Path(received["folder"])
     _open_log(screen, folder, f"replica_{group.rank}")

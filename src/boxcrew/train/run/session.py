@@ -47,6 +47,7 @@ class Session:
     init: Mapping[str, Any]  # how the parameters were initialized
     advice: Sequence[Mapping[str, Any]]  # given before the run began
     changes: Changes  # of settings, if the run is resumed
+    is_last: bool = True  # whether the other replicas may end after it
     loader_workers: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -58,7 +59,7 @@ class Session:
         deployment = deploy(self.plan, group=self.group)
         self._write_records()
         self.screen.open_log(self.folder / "train.log")
-        broadcast_session(self.setup, self.plan, self.checkpoint, self.group)
+        broadcast_session(self.setup, self.plan, self.checkpoint, self.group, is_last=self.is_last)
         try:
             with deployment:
                 return self._train(deployment)
@@ -162,6 +163,7 @@ class Session:
             "best_step": hooks.evaluation.best_step,
             "steps": trainer.step,
             "epochs": trainer.progress.epoch,
+            "images": summaries.num_images,
             "skipped_steps": trainer.guard.skipped_steps,
             "rollbacks": trainer.guard.rollbacks,
             "train_seconds": trainer.elapsed,

@@ -7,6 +7,7 @@ It writes `config.yaml`, `plan.json`, `weights/{best,last}.safetensors` (the sam
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from boxcrew.core.files import write_json, write_text
 from boxcrew.core.units import format_duration
 from boxcrew.data.loading.workers import Workers
 from boxcrew.deploy.deployment import deploy
+from boxcrew.deploy.memory import peak_memory, reset_peak_memory
 from boxcrew.evaluate.evaluation import Evaluation
 from boxcrew.plan.plan import Plan
 from boxcrew.tasks.base import Task
@@ -29,13 +31,18 @@ from boxcrew.train.run.data import open_task
 from boxcrew.train.run.directory import read_record
 from boxcrew.train.run.loading import inference_plan
 
-NO_TRAINING = {
-    "best_step": None,
-    "train_seconds": 0.0,
+_NO_STEPS = {
+    "steps": 0,
+    "epochs": 0.0,
+    "images": 0,
+    "skipped_steps": 0,
+    "rollbacks": 0,
     "images_per_second": 0.0,
     "data_wait_share": 0.0,
-    "peak_memory_bytes": 0,
+    "first_steps": None,
+    "advice": [],
 }
+"""What the summary of a training has, and a solve stage has none of."""
 
 
 def solve_stage(name: str, config: RunConfig, folder: Path, screen: Screen) -> Outcome:
@@ -44,13 +51,15 @@ def solve_stage(name: str, config: RunConfig, folder: Path, screen: Screen) -> O
     try:
         config, task_data, task = open_task(config, screen)
         screen.say(config.init.fill(task.network).sentence())
+        reset_peak_memory()
         plan = _plan(config, task)
         write_text(folder / "config.yaml", to_yaml(config))
         write_json(folder / "plan.json", plan.tree())
-        evaluation, seconds = _solve(name, config, task_data, task, plan)
+        evaluation, seconds = _solve(name, config, task_data, task, plan=plan, screen=screen)
         screen.say(f"solved {name} in {format_duration(seconds)}: {evaluation.sentence()}")
-        _write_weights(config, folder, task_data, task, evaluation)
-        summary = {**_summary(config, evaluation), "solve_seconds": seconds}
+        step = _step_before(config)
+        _write_weights(config, folder, task_data, task, evaluation, step=step or 0)
+        summary = _summary(evaluation, step=step, seconds=seconds)
         write_json(folder / "summary.json", summary)
         say_scores(f"after {name}", evaluation.to_json(), type(task_data), screen)
     finally:
@@ -71,7 +80,7 @@ def _plan(config: RunConfig, task: Task) -> Plan:
 
 
 def _solve(
-    name: str, config: RunConfig, task_data: TaskData, task: Task, plan: Plan
+    name: str, config: RunConfig, task_data: TaskData, task: Task, *, plan: Plan, screen: Screen
 ) -> tuple[Evaluation, float]:
     """Solve and evaluate; return the seconds of the first, too."""
     deployment = deploy(plan)
@@ -80,16 +89,18 @@ def _solve(
     with deployment:
         deployment.seed(config.seed)
         begun = time.monotonic()
-        with torch.no_grad():
-            task_data.solve(task, name, options)
+        with torch.no_grad(), screen.progress(f"solving {name}") as progress:
+            shown = replace(options, progress=lambda done: progress(done, task_data.num_train))
+            skipped = task_data.solve(task, name, shown)
         seconds = time.monotonic() - begun
+        for problem in skipped:
+            screen.warn(f"left out: {problem}")
         return task_data.evaluate(task, deployment.to_device, options), seconds
 
 
 def _write_weights(
-    config: RunConfig, folder: Path, task_data: TaskData, task: Task, evaluation: Evaluation
+    config: RunConfig, folder: Path, task_data: TaskData, task: Task, evaluation: Evaluation, *, step: int
 ) -> None:
-    step = _training_before(config)["best_step"] or 0
     for which in ("best", "last"):
         path = folder / "weights" / f"{which}.safetensors"
         save_task(path, task, task_data.config, task_data.facts, step=step, seed=config.seed)
@@ -97,14 +108,25 @@ def _write_weights(
     write_json(folder / "evaluation.json", report)
 
 
-def _summary(config: RunConfig, evaluation: Evaluation) -> dict[str, Any]:
-    """Return the summary: the scores of the solved network, and the other numbers of the training before."""
+def _summary(evaluation: Evaluation, *, step: int | None, seconds: float) -> dict[str, Any]:
+    """Return the summary of the stage: the scores of the solved network, its time and its memory."""
     report = evaluation.to_json()
-    scores = {name: report[name] for name in ("milliseconds", "classes")}
-    return {**_training_before(config), "state": "finished", **report["numbers"], **scores}
+    return {
+        "state": "finished",
+        "stopped_because": None,
+        **report["numbers"],
+        "best_step": step,
+        **_NO_STEPS,
+        "train_seconds": seconds,
+        "peak_memory_bytes": peak_memory("cpu") or 0,
+        "milliseconds": report["milliseconds"],
+        "classes": report["classes"],
+    }
 
 
-def _training_before(config: RunConfig) -> dict[str, Any]:
-    """Return the summary of the stage before, if there is one."""
-    before = read_record(config.init.checkpoint, "summary.json") if isinstance(config.init, Finetune) else {}
-    return {**NO_TRAINING, **before}
+def _step_before(config: RunConfig) -> int | None:
+    """Return the step of the weights that the stage started from; None if they were not trained here."""
+    if not isinstance(config.init, Finetune):
+        return None
+    step: int | None = read_record(config.init.checkpoint, "summary.json").get("best_step")
+    return step

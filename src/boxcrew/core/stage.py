@@ -1,23 +1,26 @@
 """A stage: one part of a training that has several, such as fine-tuning and then SVMs on its features.
 
-A task whose training has stages returns them from `TaskConfig.stages`. Each stage starts from the weights of
-the one before. What a *solve* stage finds is written into layers or floating-point buffers of the network, so
-that checkpoints, prediction and export know nothing of stages.
+A task whose training has stages returns them from `TaskConfig.stages`; that of detection returns those of its
+detector, `DetectorConfig.stages`. Each stage starts from the weights of the one before. What a *solve* stage
+finds is written into layers or buffers of the network, so that checkpoints, prediction and export know
+nothing of stages.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """A stage that trains by gradient descent, or that calls `TaskData.solve`."""
+    """A stage that trains by gradient descent, or that calls `TaskData.solve` (of a detector,
+    `DetectorNet.solve`) once.
+    """
 
-    name: str  # of its directory, after its number
+    name: str  # also of its directory, after its number
     kind: Literal["descend", "solve"] = "descend"
     share: float = 0.0  # of the steps, epochs and time of the run; 0 for a solve stage, which has no limit
     changes: Mapping[str, Any] = field(default_factory=dict)  # settings of the run that differ in this stage
@@ -27,3 +30,8 @@ class Stage:
             raise ValueError(f"stage {self.name!r}: not a name of small letters, digits and underscores")
         if not (0 < self.share <= 1 if self.kind == "descend" else self.share == 0):
             raise ValueError(f"stage {self.name}: share {self.share:g} is not possible for {self.kind}")
+
+
+def stage_folders(stages: Sequence[Stage]) -> list[str]:
+    """Return the names of the directories of the stages of a run, such as `2-svm`."""
+    return [f"{number}-{stage.name}" for number, stage in enumerate(stages, start=1)]
