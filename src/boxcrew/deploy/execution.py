@@ -55,10 +55,8 @@ class PlanProcess:
     has_full_state = True  # every replica has all parameters
 
     def __init__(self, plan: Plan, devices: Devices, group: ReplicaGroup) -> None:
-        self.plan = plan
+        self.plan, self.devices, self.group = plan, devices, group
         self.execution = Execution(plan=plan)
-        self.devices = devices
-        self.group = group
         self.device = devices.find(plan.parameter_device)  # of the parameters that are updated
 
     @property

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import torch
 
-_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+_STATUS = Path("/proc/self/status")
 MALLOC_OPTIONS: tuple[tuple[int, int], ...] = ((-3, 1024 << 20), (-1, 2047 << 20), (-2, 64 << 20))
 """M_MMAP_THRESHOLD, M_TRIM_THRESHOLD and M_TOP_PAD of malloc.h, with their bytes."""
 _OUT_OF_MEMORY = ("not enough memory", "DefaultCPUAllocator: can't allocate", "could not create a primitive")
@@ -56,7 +56,7 @@ def peak_memory(device: str) -> int | None:
 def reset_peak_memory() -> None:
     """Let `peak_memory` of the CPU start again from what is used now, where the system (Linux) can."""
     with suppress(OSError):
-        _CLEAR.write_text("5")
+        Path("/proc/self/clear_refs").write_text("5")
 
 
 def data_memory() -> int:

@@ -25,7 +25,6 @@ _MEMORY_GROUPS = (
     ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 )
 """Of versions 2 and 1: the controller, files with limit and use, and the statistic of inactive files."""
-_INTERVAL = 0.1  # seconds for which the load of other processes is measured
 
 
 def probe_machine() -> Machine:
@@ -89,7 +88,7 @@ def _cores_of_others() -> float:
     own_times, begun = psutil.Process().cpu_times, time.perf_counter()
     own = sum(own_times()[:2])  # seconds of user and system
     try:
-        percent = psutil.cpu_percent(interval=_INTERVAL, percpu=True)
+        percent = psutil.cpu_percent(interval=0.1, percpu=True)
     except (OSError, psutil.Error):  # a system without these counters
         return 0.0
     own_cores = (sum(own_times()[:2]) - own) / (time.perf_counter() - begun)

@@ -28,7 +28,6 @@ TIMEOUT = timedelta(hours=2)
 """For one message. Long, because a chief may evaluate for long: heartbeats show earlier who is gone."""
 _BROKEN = ("connection", "peer", "timed out", "timeout", "broken pipe", "socket", "abort")
 """Words in torch's errors about broken connections."""
-_TEXT_BYTES = 32
 Wait = Callable[[], None]
 """Waits until a collective that has begun is done."""
 
@@ -156,7 +155,7 @@ class DistributedGroup(ReplicaGroup):
                     return json.loads(self._store.get(key))
 
     def broadcast_text(self, text: str) -> str:
-        encoded = torch.tensor(list(text.encode().ljust(_TEXT_BYTES)), dtype=torch.uint8)
+        encoded = torch.tensor(list(text.encode().ljust(32)), dtype=torch.uint8)
         self.broadcast([encoded])
         return bytes(encoded.tolist()).decode().rstrip()
 

@@ -20,7 +20,6 @@ from boxcrew.core.parent_process import LAUNCHER
 from boxcrew.deploy.processes.environments import process_name
 from boxcrew.deploy.processes.heartbeat import IS_LOST, RESUME_ADVICE, UNREACHABLE
 
-SAVE_SECONDS = 120  # that replicas have to finish their step and save when they are told to stop
 TRACEBACK = "Traceback (most recent call last)"
 _INTERRUPTED = 130
 
@@ -40,7 +39,7 @@ def start_processes(words: Sequence[str], num_replicas: int, num_servers: int) -
             rdzv_endpoint="127.0.0.1:0",
             max_restarts=0,
             monitor_interval=0.2,
-            shutdown_timeout=SAVE_SECONDS,
+            shutdown_timeout=120,  # seconds to finish a step and to save
             signals_to_handle="SIGTERM,SIGINT",  # not SIGHUP, which nohup keeps away from us
             local_addr="127.0.0.1",
             logs_specs=DefaultLogsSpecs(log_dir=folder, redirects=dict.fromkeys(range(1, num), Std.ALL)),

@@ -22,15 +22,14 @@ class Server:
     """
 
     def __init__(self, plan: Plan, group: ReplicaGroup, task: nn.Module, optimizer: Optimizer) -> None:
-        self._plan = plan
-        self._group = group
-        self._optimizer = optimizer
+        self._plan, self._group, self._optimizer = plan, group, optimizer
         self._kept: dict[int, nn.Parameter] = {}
         for i, parameter in enumerate(task.parameters()):
             if plan.server_of(i) == group.rank - group.size:
                 self._kept[i] = parameter
             else:
                 parameter.data = torch.empty(0)  # frees its memory
+        self.num_kept = len(self._kept)
         self._steps = dict.fromkeys(range(group.size), 0)  # sent by each replica that has not ended
         self._waiting: list[int] = []  # replicas whose step is not answered yet
         self._updated: set[int] = set()
@@ -40,10 +39,6 @@ class Server:
         self._interrupted = False
         self._elapsed: float | None = None  # seconds by the chief's clock, once it has sent a status
         self.lead = 0  # the most steps that one replica has been ahead of another
-
-    @property
-    def num_kept(self) -> int:
-        return len(self._kept)
 
     def run(self) -> None:
         """Answer messages until every replica has ended."""
