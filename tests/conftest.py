@@ -15,6 +15,8 @@ from tests.helpers.tiny import TINY
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # Tests share the cores already: second threads of theirs would only wait for each other. Plans set their own.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Processes with another home would each list all fonts of the machine, for some seconds.
+os.environ.setdefault("MPLCONFIGDIR", str(Path.home() / ".cache" / "matplotlib"))
 
 
 @pytest.fixture(scope="session")
@@ -44,6 +46,12 @@ def scan_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs end without their plots, which take longer than all else in a run of a few steps."""
+    monkeypatch.setattr("boxcrew.api.runs._draw", lambda outcome: None)
+
+
 @pytest.fixture(scope="session")
 def tiny_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A VOC set of a few `shelf` scenes on disk: 8 to train on, 4 for val, 2 for test. Not to be changed."""
@@ -60,12 +68,13 @@ def tiny_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_run(tiny_set: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run of a few steps on it. Not to be changed: copy it first."""
-    from boxcrew.api import run_config, train_run
+    """A finished run of a few steps on it, without plots. Not to be changed: copy it first."""
+    from boxcrew.api import run_config
     from boxcrew.core.config import parse_words
     from boxcrew.train.output.screen import Screen
+    from boxcrew.train.run import train
 
     folder = tmp_path_factory.mktemp("tiny_run") / "train"
     words = (*TINY, f"data={tiny_set}", f"out={folder}", "steps=3", "loader.workers=0")
-    train_run(run_config("starter", parse_words(words)[1]), Screen())
+    train(run_config("starter", parse_words(words)[1]), Screen())
     return folder

@@ -32,8 +32,14 @@ DEPLOYMENTS = {
 JUDGED_BY = {"fc": "accuracy", "cnn": "accuracy", "rnn": "perplexity", "gan": "frechet"}
 
 
+UNDRAWN = """
+from boxcrew.api import runs
+runs._draw = lambda outcome: None
+"""
+
+
 def said(place: Path, *words: str) -> str:
-    process = boxcrew(*words, cwd=place, HOME=str(place))
+    process = boxcrew(*words, first=UNDRAWN, cwd=place, HOME=str(place))
     out, err = process.communicate()
     assert process.returncode == 0, err
     return out
