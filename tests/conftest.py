@@ -15,6 +15,8 @@ from tests.helpers.tiny import TINY
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # Tests share the cores already: second threads of theirs would only wait for each other. Plans set their own.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Processes with another home would each list all fonts of the machine, for some seconds.
+os.environ.setdefault("MPLCONFIGDIR", str(Path.home() / ".cache" / "matplotlib"))
 
 
 @pytest.fixture(scope="session")
@@ -33,15 +35,30 @@ def ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The home for processes that tests start. All processes that share the tests have the same."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "home"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
 @pytest.fixture(scope="session", autouse=True)
-def scan_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What scans find is kept with the other files of the tests, not in the user's home."""
-    folder = tmp_path_factory.mktemp("scan_cache")
+def caches(home: Path) -> Iterator[None]:
+    """What scans find and networks cost is kept with the other files of the tests, not in the user's home."""
+    folder = home / ".cache" / "boxcrew"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("boxcrew.data.checks.scan.cache_folder", lambda name: folder / name)
         for user in ("hardware.speed", "plan.observed", "tasks.frechet_features", "train.planning.workload"):
             patch.setattr(f"boxcrew.{user}.cache_folder", lambda name: folder / name)
         yield
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs end without their plots, which take longer than all else in a run of a few steps."""
+    monkeypatch.setattr("boxcrew.api.runs._draw", lambda outcome: None)
 
 
 @pytest.fixture(scope="session")
@@ -60,12 +77,13 @@ def tiny_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_run(tiny_set: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run of a few steps on it. Not to be changed: copy it first."""
-    from boxcrew.api import run_config, train_run
+    """A finished run of a few steps on it, without plots. Not to be changed: copy it first."""
+    from boxcrew.api import run_config
     from boxcrew.core.config import parse_words
     from boxcrew.train.output.screen import Screen
+    from boxcrew.train.run import train
 
     folder = tmp_path_factory.mktemp("tiny_run") / "train"
     words = (*TINY, f"data={tiny_set}", f"out={folder}", "steps=3", "loader.workers=0")
-    train_run(run_config("starter", parse_words(words)[1]), Screen())
+    train(run_config("starter", parse_words(words)[1]), Screen())
     return folder

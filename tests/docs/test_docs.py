@@ -40,6 +40,9 @@ OTHERS = {"fc", "cnn", "rnn", "gan"}
 QUICK = ["steps=1", "batch=4", "loader.workers=0", "evaluation.batch=64"]
 
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
+
 def make_small(patch: pytest.MonkeyPatch) -> None:
     """The embedded set of product pictures, and what is learnt from it to compare pictures by."""
     patch.setattr(frechet_features, "STEPS", 1)
@@ -52,6 +55,7 @@ def other_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("others")
     with pytest.MonkeyPatch.context() as patch:
         make_small(patch)
+        patch.setattr("boxcrew.api.runs._draw", lambda outcome: None)
         for recipe, place in (("rnn", "sequence/talk"), ("gan", "gan/made")):
             patch.setattr(sys, "argv", ["boxcrew", "train", recipe, *QUICK, f"out={folder / place}"])
             with pytest.raises(SystemExit):

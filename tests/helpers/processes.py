@@ -15,6 +15,7 @@ from boxcrew.deploy.deployment import Deployment, deploy
 from boxcrew.deploy.processes.collectives import DistributedGroup
 from boxcrew.deploy.processes.environments import ProcessEnvironment
 from boxcrew.plan.plan import Plan
+from tests.helpers import nursery  # noqa: F401 - says what processes have imported when they begin
 
 
 def free_port() -> int:
@@ -22,11 +23,6 @@ def free_port() -> int:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
 
-
-# What takes long to import is imported before processes are started.
-processes.set_forkserver_preload(
-    ["tests.helpers.learning", "timm", "torch.distributed.fsdp", "torch.distributed.tensor", "torch.export"]
-)
 
 Work = Callable[[Deployment, Path], None]
 """The work of a replica in its deployment; it saves its results in a file."""

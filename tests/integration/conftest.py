@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,6 +17,8 @@ from boxcrew.train.output.outcome import Outcome
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run import train
 from tests.helpers.damage import VocSet
+from tests.helpers.nursery import Forked, Job
+from tests.helpers.tiny import BACKBONE
 
 Choose = Callable[[Source], dict[str, tuple[Record, ...]]]
 
@@ -53,7 +52,7 @@ def _config(data: Path, out: Path, /, **changes: object) -> RunConfig:
         "out": str(out),
         "steps": 8,
         "batch": 4,
-        "detector": {"name": "ssdlite", "size": 64, "backbone": "mobilenetv3_small_050"},
+        "detector": {"name": "ssdlite", "size": 64, "backbone": BACKBONE},
         "loader": {"workers": 0},
         "deploy": {"threads": 1},
         "optim": {"name": "momentum", "rate": 0.01, "ema": 0.9},
@@ -103,48 +102,13 @@ def real(shared_data: Path, tmp_path: Path) -> VocSet:
     return part
 
 
-NURSERY = """
-import json, os, sys, traceback
-import timm
-import boxcrew.train.run
-for line in sys.stdin:
-    job = json.loads(line)
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            exec(job["code"], {"given": job["given"]})
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
-
-
 @pytest.fixture(scope="session")
-def in_child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., int]]:
-    """`(code, **given)`: runs code in a process of its own, which may be killed, and gives how it ended. The
-    processes are forked from one that has everything imported.
-    """
-    nursery = subprocess.Popen(
-        [sys.executable, "-c", NURSERY],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "HOME": str(tmp_path_factory.mktemp("home"))},
-    )
-    assert nursery.stdin is not None
-    assert nursery.stdout is not None
+def in_child(home: Path) -> Callable[..., int]:
+    """`(code, **given)`: runs code in a process of its own, which may be killed, and gives how it ended."""
 
     def run(code: str, **given: object) -> int:
-        assert nursery.stdin is not None
-        assert nursery.stdout is not None
-        nursery.stdin.write(json.dumps({"code": code, "given": given}) + "\n")
-        nursery.stdin.flush()
-        return int(nursery.stdout.readline())
+        process = Forked(Job(code=code, given=given, environment={"HOME": str(home)}))
+        sys.stderr.write(process.communicate()[1])
+        return process.wait()
 
-    yield run
-    nursery.stdin.close()
-    nursery.wait(timeout=30)
+    return run

@@ -1,4 +1,7 @@
-"""Several processes as one run: the whole command, with kills, signals and wrong words."""
+"""Several processes as one run: the whole command, with kills, signals and wrong words.
+
+Most processes are forked (tests/helpers/nursery.py); where it matters how they begin, Python starts them.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,12 @@ from boxcrew.core.config import to_yaml
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run import train
+from tests.helpers.nursery import Forked, boxcrew
 from tests.helpers.processes import free_port
+from tests.helpers.tiny import BACKBONE
 
 WORDS = (
-    "detector.backbone=mobilenetv3_small_050",
+    f"detector.backbone={BACKBONE}",
     "size=64",
     "batch=4",
     "init=scratch",
@@ -41,27 +46,20 @@ WORDS = (
     "schedule.warmup=0",
     "saver.every_steps=2",
 )
-Start = Callable[..., subprocess.Popen[str]]
+Start = Callable[..., Forked]
 SOON = 20  # seconds, also on a busy machine: by the death of a process, not by how long it is not heard of
 
 
 @pytest.fixture
-def start(photos: Path, tmp_path: Path) -> Iterator[Start]:
+def start(photos: Path, home: Path, tmp_path: Path) -> Iterator[Start]:
     """`start("steps=4", RANK="0")`: `boxcrew train` in a session of its own, so that signals to all of its
-    processes reach no other.
+    processes reach no other; `first` is run before anything else in each.
     """
-    begun: list[subprocess.Popen[str]] = []
+    begun: list[Forked] = []
 
-    def begin(*words: str, **environment: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "boxcrew", "train", f"data={photos}", "out=run", *WORDS, *words],
-            cwd=tmp_path,
-            env={**os.environ, "HOME": str(tmp_path), "GOMP_SPINCOUNT": "0", **environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+    def begin(*words: str, first: str = "", **environment: str) -> Forked:
+        command = ("train", f"data={photos}", "out=run", *WORDS, *words)
+        process = boxcrew(*command, first=first, cwd=tmp_path, HOME=str(home), **environment)
         begun.append(process)
         return process
 
@@ -72,12 +70,7 @@ def start(photos: Path, tmp_path: Path) -> Iterator[Start]:
         process.communicate()
 
 
-def losses(run: Path) -> list[float]:
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [line["loss"] for line in lines if "loss" in line]
-
-
-def wait_for_step(run: Path, step: int, process: subprocess.Popen[str]) -> None:
+def wait_for_step(run: Path, step: int, process: Forked) -> None:
     """Until a checkpoint of that step is there."""
     place = run / "checkpoints" / f"{step:08d}" / "COMMIT"
     end = time.monotonic() + 60
@@ -87,11 +80,9 @@ def wait_for_step(run: Path, step: int, process: subprocess.Popen[str]) -> None:
         time.sleep(0.05)
 
 
-def replicas_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    """The chief first."""
-    children = psutil.Process(process.pid).children()
-    found = [child for child in children if "boxcrew" in " ".join(child.cmdline())]
-    return sorted(found, key=lambda child: int(child.environ()["RANK"]))
+def replicas_of(process: Forked) -> list[psutil.Process]:
+    """In the order in which the launcher starts them, the chief first."""
+    return sorted(psutil.Process(process.pid).children(), key=lambda child: (child.create_time(), child.pid))
 
 
 def still_alive(processes: list[psutil.Process], *, after: float) -> list[psutil.Process]:
@@ -137,13 +128,6 @@ def test_a_killed_chief_is_named_and_takes_all_with_it(start: Start, tmp_path: P
     assert still_alive(family, after=5) == []
 
 
-def prepared(folder: Path, program: str) -> str:
-    """PYTHONPATH for processes that run this program before anything else."""
-    folder.mkdir()
-    (folder / "sitecustomize.py").write_text(program)
-    return str(folder)
-
-
 def test_a_replica_that_fails_shows_its_traceback(start: Start, tmp_path: Path) -> None:
     """In one place, and soon. It fails here when it gets a signal."""
     program = """
@@ -153,7 +137,7 @@ def fail(*_):
 if os.environ.get("RANK") == "1":
     signal.signal(signal.SIGUSR1, fail)
 """
-    process = start("steps=100000", *TWO["ddp"], PYTHONPATH=prepared(tmp_path / "site", program))
+    process = start("steps=100000", *TWO["ddp"], first=program)
     wait_for_step(tmp_path / "run", 2, process)
     replicas = replicas_of(process)
     replicas[1].send_signal(signal.SIGUSR1)
@@ -174,7 +158,7 @@ def test_one_that_hangs_is_named_and_ended(start: Start, tmp_path: Path) -> None
     program = (
         "from boxcrew.deploy.processes import heartbeat\nheartbeat.INTERVAL, heartbeat.SILENCE = 0.5, 3.0\n"
     )
-    process = start("steps=100000", *TWO["ddp"], PYTHONPATH=prepared(tmp_path / "site", program))
+    process = start("steps=100000", *TWO["ddp"], first=program)
     wait_for_step(tmp_path / "run", 2, process)
     replicas = replicas_of(process)
     replicas[rank].suspend()
@@ -194,7 +178,7 @@ def test_a_killed_parent_takes_its_children_along(start: Start, tmp_path: Path) 
     assert still_alive(replicas, after=5) == []
 
 
-def stop(process: subprocess.Popen[str], number: signal.Signals, run: Path) -> dict[str, Any]:
+def stop(process: Forked, number: signal.Signals, run: Path) -> dict[str, Any]:
     """Once it is at work, as a terminal does: all processes get the signal, and then what the launcher passes
     on. Gives the summary it has left.
     """
@@ -219,25 +203,34 @@ def test_ctrl_c_stops_all_at_the_same_step(start: Start, tmp_path: Path) -> None
     assert "at most 2 steps ahead of each other" in (tmp_path / "run" / "train.log").read_text()
 
 
-def test_a_mistake_that_only_the_chief_can_see_is_told_once(start: Start) -> None:
-    process = start("deploy.replicas=2", "trainable=nothing.*")
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 2
-    assert err.count("trainable") == 1
-    assert "Traceback" not in err
-
-
-def test_processes_that_torchrun_started_join(photos: Path, tmp_path: Path) -> None:
-    words = [f"data={photos}", "out=run", *WORDS, "steps=3"]
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    done = subprocess.run(
-        [sys.executable, *torchrun, "-m", "boxcrew", "train", *words],
-        cwd=tmp_path,
+def train_anew(
+    launcher: str, *words: str, photos: Path, home: Path, place: Path, timeout: float
+) -> subprocess.CompletedProcess[str]:
+    """`boxcrew train` in a Python that is started as users start it."""
+    settings = (f"data={photos}", "out=run", *WORDS, *words)
+    return subprocess.run(
+        [sys.executable, *launcher.split(), "-m", "boxcrew", "train", *settings],
+        cwd=place,
+        env={**os.environ, "HOME": str(home), "GOMP_SPINCOUNT": "0"},
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=timeout,
     )
+
+
+def test_a_mistake_that_only_the_chief_can_see_is_told_once(photos: Path, home: Path, tmp_path: Path) -> None:
+    done = train_anew(
+        "", "deploy.replicas=2", "trainable=nothing.*", photos=photos, home=home, place=tmp_path, timeout=60
+    )
+    assert done.returncode == 2
+    assert done.stderr.count("trainable") == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_processes_that_torchrun_started_join(photos: Path, home: Path, tmp_path: Path) -> None:
+    torchrun = "-m torch.distributed.run --standalone --nproc-per-node=2"
+    done = train_anew(torchrun, "steps=3", photos=photos, home=home, place=tmp_path, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("plan: ddp on cpu (2) + cpu (2)") == 1
 
@@ -260,12 +253,19 @@ def _other_hosts_can_be_had() -> bool:
     return tried.returncode == 0
 
 
+OTHER_HOST = """
+import ctypes, socket
+assert ctypes.CDLL(None).unshare(0x04000000) == 0  # CLONE_NEWUTS
+socket.sethostname("{name}")
+"""
+
+
 @pytest.mark.skipif(
     shutil.which("unshare") is None or not _other_hosts_can_be_had(),
     reason="no other host can be had here",
 )
 def test_replicas_and_a_server_on_several_hosts(
-    config: Callable[..., RunConfig], photos: Path, tmp_path: Path
+    config: Callable[..., RunConfig], photos: Path, home: Path, tmp_path: Path
 ) -> None:
     """Started by hand, with directories of their own: what the run goes on from the others are told, who have
     no files of it.
@@ -274,24 +274,15 @@ def test_replicas_and_a_server_on_several_hosts(
     train(begun, Screen())
     settings = tmp_path / "settings.yaml"
     settings.write_text(to_yaml(begun))
-    words = [str(settings), "out=run", "steps=4", "deploy.strategy=parameter_server"]
+    words = ("train", str(settings), "out=run", "steps=4", "deploy.strategy=parameter_server")
     seats = {"WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     processes = []
     for rank in range(3):
-        home = tmp_path / f"host{rank}"
-        home.mkdir(exist_ok=True)
-        command = f"hostname host{rank} && exec {sys.executable} -m boxcrew train {' '.join(words)}"
-        processes.append(
-            subprocess.Popen(
-                ["unshare", "--uts", "sh", "-c", command],
-                cwd=home,
-                env={**os.environ, "HOME": str(home), "GOMP_SPINCOUNT": "0", **seats, "RANK": str(rank)},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
-        )
-    said = [process.communicate(timeout=120)[0] for process in processes]
+        place = tmp_path / f"host{rank}"
+        place.mkdir(exist_ok=True)
+        first = OTHER_HOST.format(name=f"host{rank}")
+        processes.append(boxcrew(*words, first=first, cwd=place, HOME=str(home), RANK=str(rank), **seats))
+    said = ["\n".join(process.communicate(timeout=120)) for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0], said
     assert "plan: 3 hosts: host0, host1, host2" in said[0]
     assert "continuing from this run's own checkpoint at step 2" in said[0]
