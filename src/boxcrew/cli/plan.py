@@ -19,6 +19,11 @@ def plan_command(words: list[str], *, as_json: bool) -> None:
     out = _output_file(tree.pop("out", None))
     machine = assumed_machine(str(tree.pop("assume"))) if "assume" in tree else None
     config = run_config(names[0] if names else None, tree)
+    if out is not None and config.task.stages():
+        raise UsageError(
+            f"out={out}: a run with stages has several plans, not one",
+            advice="leave out= out; --json prints the plan of each stage",
+        )
     screen = make_screen(as_json=as_json)
     drawing = out if out is not None and out.suffix == ".png" else None
     explained = plan_run(config, screen, machine, with_steps=bool(config.trial), drawing=drawing)
