@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from boxcrew.plan.plan import Plan
+from tests.helpers import staged_detector
 from tests.helpers.made_examples import make_folder
 from tests.helpers.tiny import TINY
 
@@ -120,6 +121,25 @@ def test_a_plan_is_drawn_and_nothing_is_overwritten(plan: Call, tmp_path: Path) 
     again = plan("out=plan.png")
     assert again.code == 2
     assert "out=plan.png: exists already" in again.err
+
+
+def test_every_stage_of_a_run_is_planned(boxcrew: Call, tiny_set: Path, tmp_path: Path) -> None:
+    """By both commands; a file for one plan is refused."""
+    with staged_detector.registered():
+        words = (staged_detector.NAME, f"data={tiny_set}", "detector.tuned=true", "trial=false")
+        planned, shown = (
+            boxcrew(command, *words, "--json", *more) for command, *more in (["plan"], ["train", "--explain"])
+        )
+        refused = boxcrew("plan", *words, "out=plan.json")
+    assert (planned.code, shown.code) == (0, 0), planned.err + shown.err
+    for done in (planned, shown):
+        found = json.loads(done.out)
+        assert [each["kind"] for each in found["plans"]] == ["descend", "solve", "descend"]
+        assert found["seconds"]["likely"] > 0
+        assert "closed form, not predicted" in done.err
+    assert refused.code == 2
+    assert "out=plan.json: a run with stages has several plans" in refused.err
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_a_run_with_a_limit_computes_fewer_samples_at_once_and_learns_the_same(
 ) -> None:
     # First, for this process keeps memory of its first run that a plan then counts.
     run(photos, tmp_path / "unlimited", **SETTINGS)
-    plan, _ = explain(config(photos, tmp_path / "none", **SETTINGS), Screen())
+    (plan,) = explain(config(photos, tmp_path / "none", **SETTINGS), Screen()).plans
     assert plan.accumulation == 1
     assert plan.predicted is not None
     budget = plan.predicted.on("cpu").needed - 60 * MIB

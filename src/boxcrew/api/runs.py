@@ -47,14 +47,17 @@ def plan_run(
     with_steps: bool = False,
     drawing: Path | None = None,
 ) -> dict[str, Any]:
-    """Return the plan of a run with explanations; nothing is trained, and only `drawing` is written.
-    The plan is for `machine`, or for this one, on which `with_steps` measures a few steps first.
+    """Return the plan of a run, or those of its stages, with explanations; nothing is trained, and only
+    `drawing` is written, of a run without stages. The plan is for `machine`, or for this one, on which
+    `with_steps` measures a few steps first.
     """
-    plan, explained = explain(config, screen, machine, with_steps=with_steps)
-    if drawing is not None and plan.predicted is not None:
-        plot_plan(plan.predicted, drawing, title=plan.explain()[0])
-        screen.say(f"drawing: {drawing}")
-    return explained
+    explained = explain(config, screen, machine, with_steps=with_steps)
+    if drawing is not None:
+        (plan,) = explained.plans
+        if plan.predicted is not None:
+            plot_plan(plan.predicted, drawing, title=plan.explain()[0])
+            screen.say(f"drawing: {drawing}")
+    return explained.tree
 
 
 def resume_run(folder: Path, changes: Tree, screen: Screen, group: ReplicaGroup | None = None) -> Outcome:

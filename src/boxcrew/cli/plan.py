@@ -17,6 +17,11 @@ def plan_command(words: list[str], out: Output) -> None:
     file = _output_file(tree.pop("out", None))
     machine = assumed_machine(str(tree.pop("assume"))) if "assume" in tree else None
     config = run_config(names[0] if names else None, tree)
+    if file is not None and config.task.stages():
+        raise UsageError(
+            f"out={file}: a run with stages has several plans, not one",
+            advice="leave out= out; --json prints the plan of each stage",
+        )
     drawing = file if file is not None and file.suffix == ".png" else None
     explained = plan_run(config, out, machine, with_steps=bool(config.trial), drawing=drawing)
     if file is not None and file.suffix == ".json":

@@ -22,7 +22,7 @@ class Stage:
 
     name: str  # also of its directory, after its number
     kind: Literal["descend", "solve"] = "descend"
-    share: float = 0.0  # of the steps, epochs and time of the run; 0 for a solve stage, which has no limit
+    share: float = 0.0  # of the steps, epochs, time and deadline of the run; 0 for a solve stage: no limit
     changes: Mapping[str, Any] = field(default_factory=dict)  # settings of the run that differ in this stage
 
     def __post_init__(self) -> None:

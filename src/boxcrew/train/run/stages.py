@@ -178,15 +178,12 @@ class _StagedRun:
 
     def _stage_config(self, index: int) -> RunConfig:
         """Return the settings of one stage: its share of the limits, its start, and what it changes."""
-        stage, folder = self.stages[index], self.folders[index]
-        config = self.config.model_copy(update={"out": folder})
-        if stage.kind == "descend":
-            config = config.model_copy(update=_share_of_limits(config, stage.share))
+        folder, config = self.folders[index], self.config
         if index > 0:
             previous = self.folders[index - 1]
             config = with_resolved_auto(previous, config)
             config = config.model_copy(update={"init": Finetune(checkpoint=previous)})
-        config = config.changed(dict(stage.changes))
+        config = stage_settings(config, self.stages[index]).model_copy(update={"out": folder})
         if index > 0 and list_checkpoints(folder / "checkpoints"):
             # The stage continues from its checkpoint; the run may have been moved since it began.
             stored = RunConfig.of(read_yaml(folder / "config.yaml"))
@@ -202,9 +199,18 @@ class _StagedRun:
         write_json(self.folder / STAGES, {"stages": records})
 
 
+def stage_settings(config: RunConfig, stage: Stage) -> RunConfig:
+    """Return the settings of a run with the stage's share of its limits, and with what the stage changes."""
+    if stage.kind == "descend":
+        config = config.model_copy(update=_share_of_limits(config, stage.share))
+    return config.changed(dict(stage.changes))
+
+
 def _share_of_limits(config: RunConfig, share: float) -> dict[str, Any]:
+    deadline = config.goal.seconds
     return {
         "steps": None if config.steps is None else max(1, round(config.steps * share)),
         "epochs": None if config.epochs is None else config.epochs * share,
         "time": None if config.time is None else config.time * share,
+        "goal": config.goal.model_copy(update={"seconds": None if deadline is None else deadline * share}),
     }
