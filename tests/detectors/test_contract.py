@@ -212,7 +212,7 @@ def test_forgotten_devices_and_read_values_are_noticed() -> None:
 
 
 def test_stages_that_are_solved_by_chance_or_not_at_all_are_noticed() -> None:
-    batch = contract.noise_batch(64, (2, 1))
+    batch = contract.noise_batch((64, 64), (2, 1))
     chance, nothing = (
         kind(RidgeHeadedConfig(), contract.CLASSES) for kind in (SolvesByChance, SolvesNothing)
     )

@@ -81,10 +81,10 @@ class RidgeHeaded(TwoHeaded):
         wanted = 2 * F.one_hot(numbers, 1 + len(self.classes)).double() - 1
         return self._hidden(maps, regions)[valid].double(), wanted[valid]
 
-    def decode(self, raw: tuple[Tensor, ...]) -> PaddedDetections:
+    def decode(self, raw: tuple[Tensor, ...], size: tuple[int, int]) -> PaddedDetections:
         scores, *rest = raw
         logits = (((scores + 1) / 2).clamp(1e-6, 1)).log()  # softmax makes shares of the estimates
-        return super().decode((torch.where(self.is_solved, logits, scores), *rest))
+        return super().decode((torch.where(self.is_solved, logits, scores), *rest), size)
 
 
 def ridge_headed() -> RunConfig:

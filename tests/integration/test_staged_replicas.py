@@ -167,7 +167,7 @@ def _interrupt(step: int, signalled: int, rank: int) -> None:
             signal.raise_signal(signal.SIGINT)
         return original(self, stream)
 
-    Trainer._do_step = do_step  # type: ignore[method-assign]
+    Trainer._do_step = do_step  # type: ignore[method-assign, assignment]
 
 
 @pytest.mark.parametrize("signalled", [0, 1])

@@ -321,9 +321,15 @@ def test_colours_of_weights_for_grey_pictures_are_averaged(tmp_path: Path) -> No
 class Counting(Network):
     """Has buffers of all kinds, of which one has a row for each class."""
 
+    count: Tensor
+    small: Tensor
+    flags: Tensor
+    seen: Tensor
+
     def __init__(self, classes: tuple[str, ...], *, fill: int) -> None:
         super().__init__(classes)
         self.norm = torch.nn.BatchNorm1d(2)
+        assert self.norm.num_batches_tracked is not None
         self.norm.num_batches_tracked.fill_(fill)
         self.register_buffer("count", torch.tensor(fill))
         self.register_buffer("small", torch.tensor([fill], dtype=torch.int8))

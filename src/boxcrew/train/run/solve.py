@@ -31,7 +31,7 @@ from boxcrew.train.run.data import open_task
 from boxcrew.train.run.directory import read_record
 from boxcrew.train.run.loading import inference_plan
 
-_NO_STEPS = {
+_NO_STEPS: dict[str, Any] = {
     "steps": 0,
     "epochs": 0.0,
     "images": 0,
