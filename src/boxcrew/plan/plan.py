@@ -158,6 +158,8 @@ class Plan(Config):
 
     def clone_name(self, index: int) -> str:
         """Return such as `clone_0`, or an empty string if there is only one clone."""
+        if not 0 <= index < len(self.clones):
+            raise IndexError(f"clone {index} of {len(self.clones)}")
         return f"clone_{index}" if len(self.clones) > 1 else ""
 
     def micro_batches(self, num_samples: int) -> list[int]:
@@ -180,9 +182,7 @@ class Plan(Config):
         return ranges
 
     def replica_split(self, replica: int, num_samples: int) -> list[list[int]]:
-        """Return how many of the `num_samples` that a replica could read each of its clones computes, for
-        every micro-batch.
-        """
+        """Return how many of the samples that a replica could read each clone computes, per micro-batch."""
         if len(self.replicas) == 1:
             return self.split(num_samples)
         micro_batches = [counts[self._clones_of(replica)] for counts in self.split(self.batch)]
