@@ -12,11 +12,8 @@ from boxcrew.report.doctor.charts import percent
 from boxcrew.report.doctor.problems import MEANINGS
 from boxcrew.report.doctor.report import Diagnosis, counted
 
-MOST = 3
-"""How many recommendations are shown as the first things to do."""
-
-GOOD_COVERAGE = 0.98
-"""The share of boxes that default boxes should match well; above, nothing is recommended."""
+MOST = 3  # recommendations that are shown as the first things to do
+GOOD_COVERAGE = 0.98  # share of boxes that default boxes should match well; above, nothing is recommended
 
 _IMAGE_KINDS: frozenset[Kind] = frozenset(
     {"missing-file", "not-an-image", "unreadable-image", "truncated-image", "image-bomb"}

@@ -136,18 +136,13 @@ def _rect(frame: Frame, origin: tuple[int, int], size: tuple[int, int]) -> Html:
     """Draw a box as two outlines, one over the other, to be visible on light and dark images.
     What lies outside the thumbnail is drawn at its border, and a tiny box with a visible size.
     """
-    least = _MIN_BOX * max(size)
-    (left, right), (top, bottom) = (
-        _visible(frame.box[i::2], start=origin[i], length=size[i], least=least) for i in (0, 1)
-    )
+    sides = []
+    for i in (0, 1):
+        low, high = sorted(min(max(0.0, end - origin[i]), float(size[i])) for end in frame.box[i::2])
+        room = max(0.0, _MIN_BOX * max(size) - (high - low)) / 2
+        sides.append((low - room, high + room))
+    (left, right), (top, bottom) = sides
     corners = {"x": left, "y": top, "width": right - left, "height": bottom - top}
     dashes = "5 4" if frame.dashed else None
     line = element("rect", class_="line", stroke=frame.color, stroke_dasharray=dashes, **corners)
     return join(element("rect", class_="under", **corners), line)
-
-
-def _visible(ends: tuple[float, ...], *, start: int, length: int, least: float) -> tuple[float, float]:
-    """Return both ends of a side, in order, inside the thumbnail and at least `least` apart."""
-    low, high = sorted(min(max(0.0, end - start), float(length)) for end in ends)
-    room = max(0.0, least - (high - low)) / 2
-    return low - room, high + room
