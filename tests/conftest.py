@@ -35,10 +35,19 @@ def ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The home for processes that tests start. All processes that share the tests have the same."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "home"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
 @pytest.fixture(scope="session", autouse=True)
-def scan_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What scans find is kept with the other files of the tests, not in the user's home."""
-    folder = tmp_path_factory.mktemp("scan_cache")
+def caches(home: Path) -> Iterator[None]:
+    """What scans find and networks cost is kept with the other files of the tests, not in the user's home."""
+    folder = home / ".cache" / "boxcrew"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("boxcrew.data.checks.scan.cache_folder", lambda name: folder / name)
         for user in ("hardware.speed", "plan.observed", "tasks.frechet_features", "train.planning.workload"):

@@ -103,12 +103,11 @@ def real(shared_data: Path, tmp_path: Path) -> VocSet:
 
 
 @pytest.fixture(scope="session")
-def in_child(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., int]:
+def in_child(home: Path) -> Callable[..., int]:
     """`(code, **given)`: runs code in a process of its own, which may be killed, and gives how it ended."""
-    home = {"HOME": str(tmp_path_factory.mktemp("home"))}
 
     def run(code: str, **given: object) -> int:
-        process = Forked(Job(code=code, given=given, environment=home))
+        process = Forked(Job(code=code, given=given, environment={"HOME": str(home)}))
         sys.stderr.write(process.communicate()[1])
         return process.wait()
 

@@ -38,8 +38,8 @@ runs._draw = lambda outcome: None
 """
 
 
-def said(place: Path, *words: str) -> str:
-    process = boxcrew(*words, first=UNDRAWN, cwd=place, HOME=str(place))
+def said(home: Path, place: Path, *words: str) -> str:
+    process = boxcrew(*words, first=UNDRAWN, cwd=place, HOME=str(home))
     out, err = process.communicate()
     assert process.returncode == 0, err
     return out
@@ -48,15 +48,15 @@ def said(place: Path, *words: str) -> str:
 @pytest.mark.parametrize(
     ("recipe", "deployment"), [("fc", "ddp"), ("cnn", "clones"), ("rnn", "ddp"), ("gan", "clones")]
 )
-def test_it_is_trained_and_judged(recipe: str, deployment: str, tmp_path: Path) -> None:
+def test_it_is_trained_and_judged(recipe: str, deployment: str, home: Path, tmp_path: Path) -> None:
     pictures = make_folder(tmp_path / "pictures")
     place = pictures / "bowl" if recipe == "gan" else pictures  # without classes to learn what judges it
-    data = () if recipe == "rnn" else (f"data={place}", "size=28")
-    said(tmp_path, "train", recipe, *data, *WORDS, *DEPLOYMENTS[deployment])
+    data = ("task.length=16",) if recipe == "rnn" else (f"data={place}", "size=28")
+    said(home, tmp_path, "train", recipe, *data, *WORDS, *DEPLOYMENTS[deployment])
     trained = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert (trained["state"], trained["steps"]) == ("finished", 2)
     plan = json.loads((tmp_path / "run" / "plan.json").read_text())
     assert plan["strategy"] == deployment
-    evaluated = json.loads(said(tmp_path, "val", "run=run", "--json"))["best"]["numbers"]
+    evaluated = json.loads(said(home, tmp_path, "val", "run=run", "--json"))["best"]["numbers"]
     metric = JUDGED_BY[recipe]
     assert evaluated[metric] == pytest.approx(trained[metric], rel=1e-4)

@@ -51,7 +51,7 @@ SOON = 20  # seconds, also on a busy machine: by the death of a process, not by 
 
 
 @pytest.fixture
-def start(photos: Path, tmp_path: Path) -> Iterator[Start]:
+def start(photos: Path, home: Path, tmp_path: Path) -> Iterator[Start]:
     """`start("steps=4", RANK="0")`: `boxcrew train` in a session of its own, so that signals to all of its
     processes reach no other; `first` is run before anything else in each.
     """
@@ -59,7 +59,7 @@ def start(photos: Path, tmp_path: Path) -> Iterator[Start]:
 
     def begin(*words: str, first: str = "", **environment: str) -> Forked:
         command = ("train", f"data={photos}", "out=run", *WORDS, *words)
-        process = boxcrew(*command, first=first, cwd=tmp_path, HOME=str(tmp_path), **environment)
+        process = boxcrew(*command, first=first, cwd=tmp_path, HOME=str(home), **environment)
         begun.append(process)
         return process
 
@@ -204,14 +204,14 @@ def test_ctrl_c_stops_all_at_the_same_step(start: Start, tmp_path: Path) -> None
 
 
 def train_anew(
-    launcher: str, *words: str, photos: Path, place: Path, timeout: float
+    launcher: str, *words: str, photos: Path, home: Path, place: Path, timeout: float
 ) -> subprocess.CompletedProcess[str]:
     """`boxcrew train` in a Python that is started as users start it."""
     settings = (f"data={photos}", "out=run", *WORDS, *words)
     return subprocess.run(
         [sys.executable, *launcher.split(), "-m", "boxcrew", "train", *settings],
         cwd=place,
-        env={**os.environ, "HOME": str(place), "GOMP_SPINCOUNT": "0"},
+        env={**os.environ, "HOME": str(home), "GOMP_SPINCOUNT": "0"},
         capture_output=True,
         text=True,
         check=False,
@@ -219,18 +219,18 @@ def train_anew(
     )
 
 
-def test_a_mistake_that_only_the_chief_can_see_is_told_once(photos: Path, tmp_path: Path) -> None:
+def test_a_mistake_that_only_the_chief_can_see_is_told_once(photos: Path, home: Path, tmp_path: Path) -> None:
     done = train_anew(
-        "", "deploy.replicas=2", "trainable=nothing.*", photos=photos, place=tmp_path, timeout=60
+        "", "deploy.replicas=2", "trainable=nothing.*", photos=photos, home=home, place=tmp_path, timeout=60
     )
     assert done.returncode == 2
     assert done.stderr.count("trainable") == 1
     assert "Traceback" not in done.stderr
 
 
-def test_processes_that_torchrun_started_join(photos: Path, tmp_path: Path) -> None:
+def test_processes_that_torchrun_started_join(photos: Path, home: Path, tmp_path: Path) -> None:
     torchrun = "-m torch.distributed.run --standalone --nproc-per-node=2"
-    done = train_anew(torchrun, "steps=3", photos=photos, place=tmp_path, timeout=120)
+    done = train_anew(torchrun, "steps=3", photos=photos, home=home, place=tmp_path, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("plan: ddp on cpu (2) + cpu (2)") == 1
 
@@ -265,7 +265,7 @@ socket.sethostname("{name}")
     reason="no other host can be had here",
 )
 def test_replicas_and_a_server_on_several_hosts(
-    config: Callable[..., RunConfig], photos: Path, tmp_path: Path
+    config: Callable[..., RunConfig], photos: Path, home: Path, tmp_path: Path
 ) -> None:
     """Started by hand, with directories of their own: what the run goes on from the others are told, who have
     no files of it.
@@ -278,10 +278,10 @@ def test_replicas_and_a_server_on_several_hosts(
     seats = {"WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     processes = []
     for rank in range(3):
-        home = tmp_path / f"host{rank}"
-        home.mkdir(exist_ok=True)
+        place = tmp_path / f"host{rank}"
+        place.mkdir(exist_ok=True)
         first = OTHER_HOST.format(name=f"host{rank}")
-        processes.append(boxcrew(*words, first=first, cwd=home, HOME=str(home), RANK=str(rank), **seats))
+        processes.append(boxcrew(*words, first=first, cwd=place, HOME=str(home), RANK=str(rank), **seats))
     said = ["\n".join(process.communicate(timeout=120)) for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0], said
     assert "plan: 3 hosts: host0, host1, host2" in said[0]
