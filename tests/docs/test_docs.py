@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from boxcrew.cli.main import main
+from boxcrew.data.detection.formats.shelf import ShelfSource
 from boxcrew.data.examples.formats.embedded import ProductScenes
 from boxcrew.tasks import frechet_features
 from tests.helpers.tiny import TINY
@@ -38,14 +39,16 @@ def commands() -> list[tuple[str, str]]:
 
 OTHERS = {"fc", "cnn", "rnn", "gan"}
 QUICK = ["steps=1", "batch=4", "loader.workers=0", "evaluation.batch=64"]
+SHORT = ["task.length=16"]  # texts: what a step of longer ones costs takes long to work out
 
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 def make_small(patch: pytest.MonkeyPatch) -> None:
-    """The embedded set of product pictures, and what is learnt from it to compare pictures by."""
+    """The embedded sets of pictures, and what is learnt from one to compare pictures by."""
     patch.setattr(frechet_features, "STEPS", 1)
+    patch.setattr(ShelfSource, "num_images", {"train": 12, "val": 4, "test": 4})
     patch.setattr(ProductScenes, "num_images", {"train": 12, "val": 4, "test": 4})
 
 
@@ -56,8 +59,8 @@ def other_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         make_small(patch)
         patch.setattr("boxcrew.api.runs._draw", lambda outcome: None)
-        for recipe, place in (("rnn", "sequence/talk"), ("gan", "gan/made")):
-            patch.setattr(sys, "argv", ["boxcrew", "train", recipe, *QUICK, f"out={folder / place}"])
+        for words, place in ((["rnn", *SHORT], "sequence/talk"), (["gan"], "gan/made")):
+            patch.setattr(sys, "argv", ["boxcrew", "train", *words, *QUICK, f"out={folder / place}"])
             with pytest.raises(SystemExit):
                 main()
     return folder
@@ -85,7 +88,7 @@ def shortened(words: list[str]) -> list[str]:
     """The same command on a network that trains in seconds: later settings win over earlier ones."""
     if words[0] == "train" and words[1] in OTHERS:
         words = [word for word in words if not word.startswith("name=")]  # they are there
-        return [*words, *QUICK]
+        return [*words, *QUICK, *(SHORT if words[1] == "rnn" else [])]
     if words[0] == "train":
         shared_out = any(word.startswith("deploy.shares=") for word in words)
         batch = ["batch=8"] if shared_out else []  # the starter's, which the shares add up to
