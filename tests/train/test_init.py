@@ -321,10 +321,15 @@ def test_colours_of_weights_for_grey_pictures_are_averaged(tmp_path: Path) -> No
 class Counting(Network):
     """Has buffers of all kinds, of which one has a row for each class."""
 
+    count: Tensor
+    small: Tensor
+    flags: Tensor
+    seen: Tensor
+
     def __init__(self, classes: tuple[str, ...], *, fill: int) -> None:
         super().__init__(classes)
         self.norm = torch.nn.BatchNorm1d(2)
-        self.norm.num_batches_tracked.fill_(fill)
+        self.norm.register_buffer("num_batches_tracked", torch.tensor(fill))
         self.register_buffer("count", torch.tensor(fill))
         self.register_buffer("small", torch.tensor([fill], dtype=torch.int8))
         self.register_buffer("flags", torch.tensor([fill > 0, False]))
