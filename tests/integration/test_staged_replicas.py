@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from torch.multiprocessing.spawn import ProcessExitedException
 
 from boxcrew.api import run_config
 from boxcrew.core.errors import BoxcrewError
+from boxcrew.core.types import Batch
 from boxcrew.deploy.processes.collectives import DistributedGroup
 from boxcrew.deploy.processes.environments import ProcessEnvironment
 from boxcrew.plan.plan import Plan
@@ -162,10 +163,10 @@ def test_a_killed_chief(where: str, photos: Path, complete: Path, tmp_path: Path
 def _interrupt(step: int, signalled: int, rank: int) -> None:
     original = Trainer._do_step
 
-    def do_step(self: Trainer, stream: Any) -> StepReport:
+    def do_step(self: Trainer, batches: Iterator[Batch]) -> StepReport:
         if self.step == step and rank == signalled:
             signal.raise_signal(signal.SIGINT)
-        return original(self, stream)
+        return original(self, batches)
 
     Trainer._do_step = do_step  # type: ignore[method-assign, assignment]
 

@@ -246,6 +246,7 @@ def _cut_weights(run: Path) -> None:
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "weights cut": (_cut_weights, "2-ridge/weights/best.safetensors: damaged"),
     "weights lost": (lambda run: (run / "1-backbone" / WEIGHTS[1]).unlink(), "last.safetensors: damaged"),
+    "summary lost": (lambda run: (run / "2-ridge/summary.json").unlink(), "2-ridge/summary.json: damaged"),
     "COMMIT cut": (lambda run: (run / "1-backbone/COMMIT").write_text('{"crc'), "COMMIT: cut off or damaged"),
     "stage lost": (lambda run: shutil.rmtree(run / "1-backbone"), "1-backbone, which it starts from, is not"),
     "list cut": (lambda run: (run / "stages.json").write_text('{"sta'), "stages.json: damaged"),

@@ -329,8 +329,7 @@ class Counting(Network):
     def __init__(self, classes: tuple[str, ...], *, fill: int) -> None:
         super().__init__(classes)
         self.norm = torch.nn.BatchNorm1d(2)
-        assert self.norm.num_batches_tracked is not None
-        self.norm.num_batches_tracked.fill_(fill)
+        self.norm.register_buffer("num_batches_tracked", torch.tensor(fill))
         self.register_buffer("count", torch.tensor(fill))
         self.register_buffer("small", torch.tensor([fill], dtype=torch.int8))
         self.register_buffer("flags", torch.tensor([fill > 0, False]))

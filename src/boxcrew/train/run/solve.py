@@ -7,6 +7,7 @@ It writes `config.yaml`, `plan.json`, `weights/{best,last}.safetensors` (the sam
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from boxcrew.train.run.data import open_task
 from boxcrew.train.run.directory import read_record
 from boxcrew.train.run.loading import inference_plan
 
-_NO_STEPS: dict[str, Any] = {
+_NO_STEPS: Mapping[str, Any] = {
     "steps": 0,
     "epochs": 0.0,
     "images": 0,
@@ -40,7 +41,7 @@ _NO_STEPS: dict[str, Any] = {
     "images_per_second": 0.0,
     "data_wait_share": 0.0,
     "first_steps": None,
-    "advice": [],
+    "advice": (),
 }
 """What the summary of a training has, and a solve stage has none of."""
 

@@ -31,13 +31,15 @@ def publish(stage: Path, run: Path) -> None:
 
 
 def commit(folder: Path) -> None:
-    sums = {str(file.relative_to(folder)): checksum(file) for file in _weight_files(folder)}
+    """Mark a stage as finished, with the checksums of all that the stages after it need."""
+    needed = [*_weight_files(folder), folder / "summary.json"]
+    sums = {str(file.relative_to(folder)): checksum(file) for file in needed}
     write_json(folder / COMMIT, {"format": FORMAT, "crc32": sums})
     flush(folder)
 
 
 def verify(folder: Path) -> None:
-    """Raise `ModelError` if the weights of a finished stage are not those that it wrote."""
+    """Raise `ModelError` if the weights or the summary of a finished stage are not those that it wrote."""
     advice = (
         f"remove {folder} and the stages after it to repeat them, then: boxcrew resume run={folder.parent}"
     )

@@ -2,7 +2,7 @@
 
     out/config.yaml     the settings of the whole run
     out/stages.json     the stages and their states: waiting, begun, finished
-    out/1-NAME/         the directory of a stage; COMMIT, with the checksums of its weights, is written last
+    out/1-NAME/         the directory of a stage; COMMIT, with checksums of its files, is written last
     out/weights/, out/{plan,evaluation}.json    copies of those of the last finished stage
     out/summary.json    written at the end: the numbers of all stages together, and of each (stage_summary.py)
 
