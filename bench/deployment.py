@@ -219,7 +219,7 @@ def _deployed(setup: Setup, strategy: str) -> Callable[[], None]:
     from boxcrew.tasks.detection import DetectionTask, largest_batch, require_detection
     from boxcrew.train.loop.optim import build_optimizer
     from boxcrew.train.planning.from_settings import choose_plan
-    from boxcrew.train.planning.workload import account_for
+    from boxcrew.train.planning.workload import estimate_workload
 
     settings = {"batch": setup.batch, "deploy": {"strategy": strategy, "memory_format": "channels_last"}}
     config = run_config(setup.recipe, settings)
@@ -227,10 +227,12 @@ def _deployed(setup: Setup, strategy: str) -> Callable[[], None]:
     task = DetectionTask(detector).train()
     # A group of one process, so that messages are sent and received.
     group = (
-        DistributedGroup(ProcessEnvironment(rank=0, size=1, port=free_port())) if strategy == "ddp" else None
+        DistributedGroup(ProcessEnvironment(rank=0, world_size=1, port=free_port()))
+        if strategy == "ddp"
+        else None
     )
     examples = partial(largest_batch, canvas=detector.config.size.canvas(()), num_objects=10)
-    workload = account_for(config, task, examples)
+    workload = estimate_workload(config, task, examples)
     deployment = deploy(choose_plan(config, probe_machine(), workload, num_samples=1), group=group)
     deployment.__enter__()  # for the life of this process
     deployment.setup_module(task)

@@ -55,7 +55,7 @@ def _replica(rank: int, port: int, folder: str) -> None:
     from boxcrew.tasks.detection import DetectionTask, require_detection
 
     torch.set_num_threads(1)
-    group = Timed(ProcessEnvironment(rank=rank, size=2, port=port))
+    group = Timed(ProcessEnvironment(rank=rank, world_size=2, port=port))
     clones = (Clone(device="cpu", share=SHARE),)
     plan = Plan(
         strategy="ddp",

@@ -88,7 +88,7 @@ def measure_ours(setup: Setup) -> dict[str, float]:
     from boxcrew.tasks.detection import DetectionTask, largest_batch, require_detection
     from boxcrew.train.loop.optim import build_optimizer
     from boxcrew.train.planning.from_settings import choose_plan
-    from boxcrew.train.planning.workload import account_for
+    from boxcrew.train.planning.workload import estimate_workload
 
     config = run_config(setup.recipe, {"batch": setup.batch, "deploy": {"threads": THREADS}})
     images, targets = examples_of(setup)
@@ -100,7 +100,7 @@ def measure_ours(setup: Setup) -> dict[str, float]:
     prefix = f"detector.{detector.backbone_prefix()}"
     optimizer = build_optimizer(task, config.optim, backbone_prefix=prefix)
     examples = partial(largest_batch, canvas=detector.config.size.canvas(()), num_objects=10)
-    workload = account_for(config, task, examples)
+    workload = estimate_workload(config, task, examples)
     with deploy(choose_plan(config, probe_machine(), workload, num_samples=1)) as deployment:
         deployment.setup_module(task).train()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from boxcrew.train.settings import settings_page
+from boxcrew.train.settings_reference import settings_page
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "settings.md"
 

@@ -14,7 +14,7 @@ from boxcrew.api.model import CLASSES as CLASS_NAMES
 from boxcrew.api.model import Model
 from boxcrew.core.errors import DataError, UsageError
 from boxcrew.data.images.reading import read_image
-from boxcrew.tasks.base import Prediction
+from boxcrew.tasks.base import PredictionKind
 from tests.helpers.made_examples import make_csv, write_classes
 from tests.helpers.untrained import untrained_run
 
@@ -62,7 +62,7 @@ def test_each_says_what_it_is(folder: Path) -> None:
     ],
 )
 def test_a_run_of_another_kind_is_refused_with_the_right_class(
-    folder: Path, run: str, kind: Prediction
+    folder: Path, run: str, kind: PredictionKind
 ) -> None:
     for offered in CLASSES:
         if offered.predicts == kind:

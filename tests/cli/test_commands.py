@@ -136,7 +136,7 @@ def test_data_of_examples_is_counted_and_shown(boxcrew: Call, tmp_path: Path) ->
     result = boxcrew("data", "goods", "out=sheet.png", "--json")
     assert result.code == 0, result.err
     report = json.loads(result.out)
-    assert (report["format"], report["kind"], report["classes"]) == ("folder", "pictures", ["bowl", "cup"])
+    assert (report["format"], report["kind"], report["classes"]) == ("folder", "images", ["bowl", "cup"])
     counts = [split["by_class"] for split in report["splits"].values()]
     assert {name: sum(one[name] for one in counts) for name in ("bowl", "cup")} == {"bowl": 8, "cup": 6}
     assert "cup/9.png" in [problem["file"] for problem in report["problems"]]

@@ -179,4 +179,4 @@ def test_another_batch_than_the_recipes_is_said_and_scaled_on_demand(boxcrew: Ca
     assert json.loads(Path("run/metrics.jsonl").read_text().splitlines()[0])["rate"] == 0.00075
     adrift = boxcrew(*words, "optim=sgd", "optim.rescale=linear")
     assert adrift.code == 2
-    assert "optim.stated_for" in adrift.err
+    assert "optim.reference_batch" in adrift.err

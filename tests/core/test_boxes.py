@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from boxcrew.core.boxes import area, centres_inside, clip, iou, overlap
+from boxcrew.core.boxes import area, centres_inside, clip, intersection, iou
 from boxcrew.core.types import Floats
 
 
@@ -37,7 +37,7 @@ def test_iou_with_itself_is_one_where_there_is_an_area(boxes: Floats) -> None:
 
 @given(boxes_of(), boxes_of())
 def test_what_is_shared_is_no_more_than_either(first: Floats, second: Floats) -> None:
-    shared = overlap(first, second)
+    shared = intersection(first, second)
     assert (shared <= area(first)[:, None]).all()
     assert (shared <= area(second)[None, :]).all()
 
@@ -57,7 +57,7 @@ def test_clipping_twice_is_clipping_once(boxes: Floats, width: float, height: fl
     np.testing.assert_array_equal(boxes, before)
     assert ((once >= 0) & (once <= [width, height, width, height])).all()
     image = np.array([[0, 0, width, height]], dtype=np.float32)
-    np.testing.assert_array_equal(area(once), overlap(boxes, image)[:, 0])
+    np.testing.assert_array_equal(area(once), intersection(boxes, image)[:, 0])
 
 
 def test_a_box_that_is_inside_out_has_no_area() -> None:

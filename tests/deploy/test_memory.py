@@ -43,11 +43,11 @@ alone.load_state_dict(task.state_dict())
 room = psutil.Process().memory_info().data + ROOM * 2**20
 with deploy(plan_of(8, memory_fraction=room / usable_memory())) as deployment:
     deployment.gradients(task, batch, "train")
-    print("parts", deployment.execution.num_parts)
+    print("parts", deployment.execution.num_micro_batches)
 assert resource.getrlimit(resource.RLIMIT_DATA)[0] == resource.RLIM_INFINITY
 with deploy(plan_of(8)) as deployment:
     deployment.gradients(alone, batch, "train")
-    print("without", deployment.execution.num_parts)
+    print("without", deployment.execution.num_micro_batches)
 torch.testing.assert_close(task.scale.grad, alone.scale.grad)
 """
 
@@ -90,9 +90,9 @@ def test_an_execution_has_more_parts_only_if_all_replicas_have_samples_for_them(
     replicas = tuple(Replica(clones=(Clone(device="cpu", share=share),)) for share in (7, 1))
     plan = plan_of(7, 1, strategy="ddp", replicas=replicas, batch_norm="first", accumulation=2)
     begun = Execution(plan=plan)
-    assert begun.with_parts(1) == begun
-    more = begun.with_parts(4)
-    assert (more.num_parts, more.least_parts, begun.num_parts) == (4, 4, 2)
-    assert more.with_parts(3) == more
+    assert begun.with_micro_batches(1) == begun
+    more = begun.with_micro_batches(4)
+    assert (more.num_micro_batches, more.min_micro_batches, begun.num_micro_batches) == (4, 4, 2)
+    assert more.with_micro_batches(3) == more
     with pytest.raises(UsageError, match="no sample in one of the 4 micro-batches"):
-        Execution(plan=plan_of(7, 1, strategy="fsdp", replicas=replicas)).with_parts(4)
+        Execution(plan=plan_of(7, 1, strategy="fsdp", replicas=replicas)).with_micro_batches(4)

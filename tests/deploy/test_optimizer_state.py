@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from boxcrew.core.errors import UsageError
-from boxcrew.deploy.optimizer_state import Slots, load_slots, slots_of
+from boxcrew.deploy.optimizer_state import OptimizerState, load_optimizer_state, read_optimizer_state
 from boxcrew.train.loop.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from boxcrew.train.loop.optim import OptimConfig, OptimizerName, build_optimizer
 
@@ -39,13 +39,13 @@ def test_an_optimizer_goes_on_as_if_never_stopped(tmp_path: Path, name: str) -> 
     net = network()
     optimizer = optimizer_of(net, name)
     steps(net, optimizer, 3, seed=1)
-    slots = slots_of(optimizer)
+    slots = read_optimizer_state(optimizer)
     written = Checkpoint(step=3, tensors=slots.tensors, state={"optimizer": slots.plain})
     read = read_checkpoint(write_checkpoint(tmp_path, written))
     other = network()
     other.load_state_dict(net.state_dict())
     loaded = optimizer_of(other, name)
-    load_slots(loaded, Slots(read.tensors, read.state["optimizer"]), Tensor.copy_)
+    load_optimizer_state(loaded, OptimizerState(read.tensors, read.state["optimizer"]), Tensor.copy_)
     _require_same_slots(optimizer, loaded)
     steps(net, optimizer, 3, seed=2)
     steps(other, loaded, 3, seed=2)
@@ -70,9 +70,9 @@ def test_changed_settings_win_over_those_of_the_checkpoint() -> None:
     net = network()
     optimizer = optimizer_of(net, "momentum")
     steps(net, optimizer, 1, seed=1)
-    slots = slots_of(optimizer)
+    slots = read_optimizer_state(optimizer)
     changed = optimizer_of(net, "momentum", weight_decay=0.3, momentum=0.5, backbone_rate=0.1)
-    load_slots(changed, slots, Tensor.copy_)
+    load_optimizer_state(changed, slots, Tensor.copy_)
     assert {group["weight_decay"] for group in changed.param_groups} == {0.3, 0.0}
     assert {group["rate_scale"] for group in changed.param_groups} == {0.1, 1.0}
     assert {group["momentum"] for group in changed.param_groups} == {0.5}
@@ -80,6 +80,6 @@ def test_changed_settings_win_over_those_of_the_checkpoint() -> None:
 
 def test_another_kind_of_optimizer_cannot_go_on() -> None:
     net = network()
-    slots = slots_of(optimizer_of(net, "momentum"))
+    slots = read_optimizer_state(optimizer_of(net, "momentum"))
     with pytest.raises(UsageError, match="SGD, not AdamW"):
-        load_slots(optimizer_of(net, "adamw"), slots, Tensor.copy_)
+        load_optimizer_state(optimizer_of(net, "adamw"), slots, Tensor.copy_)

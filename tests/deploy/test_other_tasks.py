@@ -16,9 +16,9 @@ from boxcrew.deploy.deployment import Deployment, deploy
 from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.deploy.strategies import fsdp
 from boxcrew.deploy.strategies.ddp import Ddp
-from boxcrew.deploy.strategies.parameter_server.server import Server
+from boxcrew.deploy.strategies.parameter_server.server import ParameterServerProcess
 from boxcrew.plan.plan import Clone, Plan, Replica
-from boxcrew.tasks.base import TASKS, Task, learning_in
+from boxcrew.tasks.base import TASKS, Task, freeze_other_phases
 from boxcrew.tasks.facts import ExampleFacts
 from boxcrew.tasks.gan import _with_noise
 from boxcrew.train.loop.optim import OptimConfig, PhaseConfig, optimizer_of
@@ -30,7 +30,7 @@ BATCH, STEPS, LATENT = 8, 4, 5
 PICTURES = ExampleFacts(
     classes=("a", "b", "c"),
     counts=(5, 3, 1),
-    kind="pictures",
+    kind="images",
     shape=(28, 28, 1),
     encoding={},
     mean=(0.4,),
@@ -83,7 +83,7 @@ def learn(kind: str, deployment: Deployment, task: Task) -> Any:
     for step in range(STEPS):
         batch = make_batch(kind, step).select(deployment.positions)
         for phase in placed.phases_of(step):
-            with learning_in(placed, phase):
+            with freeze_other_phases(placed, phase):
                 losses = deployment.gradients(placed, batch, phase)
                 deployment.update(optimizer, max_norm=None)
             values += [float(value / losses.weight) for value in losses.terms.values()]
@@ -101,7 +101,9 @@ def play_all(plan: Plan, group: ReplicaGroup, file: Path) -> None:
     for kind in KINDS:
         task = make_task(kind)
         if group.is_server:
-            Server(plan, group, task, optimizer_of(task, RATES if KINDS[kind][0] == "gan" else OPTIM)).run()
+            ParameterServerProcess(
+                plan, group, task, optimizer_of(task, RATES if KINDS[kind][0] == "gan" else OPTIM)
+            ).run()
             continue
         with deploy(plan, group=group) as deployment:
             results[kind] = learn(kind, deployment, task)
@@ -145,7 +147,7 @@ def test_tracked_weights_are_updated_once_a_phase_in_however_many_parts() -> Non
                 parameter.add_(0.1 * torch.ones_like(parameter).cumsum(0))
         before = [buffer.clone() for name, buffer in task.named_buffers() if name.endswith(("_u", "_v"))]
         plan = plan_of(BATCH, accumulation=accumulation)
-        with deploy(plan) as deployment, learning_in(task, "critic"):
+        with deploy(plan) as deployment, freeze_other_phases(task, "critic"):
             deployment.gradients(task, make_batch("hinge", 0), "critic")
             deployment.discard(task)
         results.append([buffer for name, buffer in task.named_buffers() if name.endswith(("_u", "_v"))])
@@ -198,7 +200,7 @@ def test_a_gan_learns_in_turns() -> None:
     scales = {group["rate_scale"] for group in optimizer.param_groups}
     assert scales == {1.0, 3.0}
     before = {name: value.clone() for name, value in task.named_parameters()}
-    with deploy(make_plan("single", BATCH)) as deployment, learning_in(task, "critic"):
+    with deploy(make_plan("single", BATCH)) as deployment, freeze_other_phases(task, "critic"):
         deployment.gradients(task, make_batch("hinge", 0), "critic")
         deployment.update(optimizer, max_norm=None)
     moved = {name for name, value in task.named_parameters() if not torch.equal(value, before[name])}

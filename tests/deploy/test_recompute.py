@@ -13,7 +13,7 @@ from boxcrew.core.errors import BoxcrewError
 from boxcrew.deploy.deployment import deploy
 from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.deploy.strategies import fsdp
-from boxcrew.deploy.strategies.parameter_server.server import Server
+from boxcrew.deploy.strategies.parameter_server.server import ParameterServerProcess
 from boxcrew.plan.plan import BatchNorm, Clone, MemoryFormat, Plan, Precision, Replica
 from boxcrew.tasks.cost.estimate import CostTracker
 from tests.helpers import learning
@@ -75,7 +75,7 @@ def play(plan: Plan, group: ReplicaGroup, file: Path) -> None:
     for recompute in (False, True):
         task = learning.make_task("ssdlite")
         if group.is_server:
-            Server(plan, group, task, torch.optim.SGD(task.parameters(), lr=0.05)).run()
+            ParameterServerProcess(plan, group, task, torch.optim.SGD(task.parameters(), lr=0.05)).run()
             continue
         with deploy(plan.model_copy(update={"recompute": recompute}), group=group) as deployment:
             placed = deployment.setup_module(task)

@@ -20,7 +20,7 @@ from boxcrew.deploy.deployment import deploy
 from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.deploy.processes.environments import read_environment
 from boxcrew.deploy.strategies.clones import Clones
-from boxcrew.deploy.strategies.parameter_server.server import Server
+from boxcrew.deploy.strategies.parameter_server.server import ParameterServerProcess
 from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
 from boxcrew.hardware.machine import Device, Machine
 from boxcrew.plan.plan import Clone, Plan, Replica
@@ -209,7 +209,7 @@ def in_server_processes(plan: Plan, group: ReplicaGroup, file: Path) -> None:
     """A replica saves its devices and what it has learnt, a server the shapes of what it keeps."""
     task = make_toy()
     if group.is_server:
-        server = Server(plan, group, task, torch.optim.SGD(task.parameters(), lr=1.0))
+        server = ParameterServerProcess(plan, group, task, torch.optim.SGD(task.parameters(), lr=1.0))
         server.run()
         torch.save([list(value.shape) for value in task.parameters()], file)
         return

@@ -14,7 +14,7 @@ from boxcrew.deploy.deployment import deploy
 from boxcrew.detectors._base import DetectorNet
 from boxcrew.nets.static import hashed_keys
 from boxcrew.plan.plan import Plan
-from boxcrew.tasks.cost.estimate import workload_of
+from boxcrew.tasks.cost.estimate import trace_workload
 from boxcrew.tasks.detection import DetectionTask, largest_batch
 from boxcrew.testing.detectors import CLASSES, check_any_split, check_draws, noise_batch
 from tests.helpers import two_headed
@@ -146,5 +146,5 @@ def test_planning_goes_through_it_without_data(num_regions: int | None) -> None:
     def examples(num: int) -> Batch:
         return largest_batch(num, canvas=(64, 64), num_objects=5, num_regions=num_regions)
 
-    workload = workload_of(DetectionTask(make_detector()), examples, slots=1, averages=False)
-    assert workload.whole.operations > 0
+    workload = trace_workload(DetectionTask(make_detector()), examples, slots=1, averages=False)
+    assert workload.without_recompute.operations > 0

@@ -44,11 +44,11 @@ def coverage(
 
 def test_default_boxes_overlap_themselves_wholly(small: SsdLite) -> None:
     boxes = to_xyxy(small.anchors)[::7]
-    overlaps = small.starting_overlap(boxes)
+    overlaps = small.best_anchor_iou(boxes)
     torch.testing.assert_close(overlaps, torch.ones(len(boxes)))
-    far = small.starting_overlap(boxes + 1000)
+    far = small.best_anchor_iou(boxes + 1000)
     assert torch.equal(far, torch.zeros(len(boxes)))
-    assert small.starting_overlap(boxes[:0]).shape == (0,)
+    assert small.best_anchor_iou(boxes[:0]).shape == (0,)
 
 
 @pytest.mark.parametrize("config", [SMALL, SsdConfig()])

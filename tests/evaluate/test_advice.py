@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from boxcrew.core.types import Ints
-from boxcrew.data.checks.problem import Action, Kind, Problem
+from boxcrew.data.checks.problem import Action, Problem, ProblemKind
 from boxcrew.evaluate.advice import (
     ADD_EXAMPLES,
     Advice,
@@ -27,8 +27,7 @@ from boxcrew.evaluate.advice import (
     worst,
 )
 from boxcrew.evaluate.classification import Probabilities
-from boxcrew.evaluate.detection.suspects import Kind as SuspectKind
-from boxcrew.evaluate.detection.suspects import Suspect
+from boxcrew.evaluate.detection.suspects import Suspect, SuspectKind
 from boxcrew.evaluate.evaluation import ClassRates
 from boxcrew.evaluate.label_noise import LabelNoise
 
@@ -36,8 +35,8 @@ REMEDIES = "task.class_weights=true, task.balanced=true or task.focal=2 task.smo
 LONG = "a class\nwhose name has no end " * 5
 
 
-def problem(kind: Kind, *, file: str = "a.csv", action: Action = "left out", at: str = "") -> Problem:
-    return Problem(kind=kind, file=file, at=at, what="is wrong", action=action)
+def problem(kind: ProblemKind, *, file: str = "a.csv", action: Action = "left out", at: str = "") -> Problem:
+    return Problem(kind=kind, file=file, at=at, message="is wrong", action=action)
 
 
 def one(found: tuple[Advice, ...]) -> Advice:
@@ -48,7 +47,7 @@ def one(found: tuple[Advice, ...]) -> Advice:
 def test_imbalance_names_the_classes_and_the_settings() -> None:
     advice = one(imbalance([900, 300, 12], ["shoe", "bag", "hat"], remedy="task.balanced=true"))
     assert advice.cause == "imbalance"
-    assert advice.what == "900 examples of shoe, 12 of hat (75 to 1)"
+    assert advice.finding == "900 examples of shoe, 12 of hat (75 to 1)"
     assert advice.remedy == "task.balanced=true"
     assert one(imbalance([900, 12], ["shoe", "hat"])).remedy == ADD_EXAMPLES
 
@@ -61,8 +60,8 @@ def test_classes_that_are_balanced_enough(counts: list[int]) -> None:
 
 def test_a_class_without_examples() -> None:
     advice = one(imbalance([40, 0, 40], ["shoe", "bag", "hat"]))
-    assert "no example of bag" in advice.what
-    assert "5 more" in one(imbalance([9, *[0] * 8], list("abcdefghi"))).what
+    assert "no example of bag" in advice.finding
+    assert "5 more" in one(imbalance([9, *[0] * 8], list("abcdefghi"))).finding
 
 
 def test_too_many_parameters_only_from_scratch() -> None:
@@ -134,19 +133,19 @@ def test_labels_are_not_doubted_where_classes_overlap(apart: float, sharpness: f
     assert contradicted_labels(answers, true, key=None) == ()
     noisy = np.where(draw.random(4000) < 0.12, 1 - true, true)
     told = one(contradicted_labels(answers, noisy, key=None))
-    share = float(told.what.split()[1].removesuffix("%"))
+    share = float(told.finding.split()[1].removesuffix("%"))
     assert 9 < share < 16
 
 
 def test_a_gap_of_accuracy_or_loss() -> None:
     advice = one(generalization_gap(train_loss=0.4, val_loss=0.45, train_accuracy=0.99, val_accuracy=0.8))
-    assert "0.990" in advice.what
-    assert "0.800" in advice.what
+    assert "0.990" in advice.finding
+    assert "0.800" in advice.finding
     for remedy in ("dropout", "optim.weight_decay", "augmentation", "evaluation.patience"):
         assert remedy in advice.remedy
     assert (
         "1.2 on training data, 1.7 on validation"
-        in one(generalization_gap(train_loss=1.2, val_loss=1.7)).what
+        in one(generalization_gap(train_loss=1.2, val_loss=1.7)).finding
     )
 
 
@@ -172,7 +171,7 @@ def test_noise_names_the_first_suspects() -> None:
     advice = one(
         noisy_labels(LabelNoise(rate=0.07, suspects=(4, 9, 2, 5)), lambda place: f"train/{place}.png")
     )
-    assert advice.what == "about 7% of the labels seem wrong"
+    assert advice.finding == "about 7% of the labels seem wrong"
     assert advice.remedy == "check 4 suspects, first train/4.png, train/9.png, train/2.png"
     assert one(noisy_labels(LabelNoise(rate=0.07, suspects=()))).remedy
     assert noisy_labels(LabelNoise(rate=0.02, suspects=(1,))) == ()
@@ -187,8 +186,8 @@ def test_what_the_data_lacks() -> None:
     ]
     unlabelled, broken = missing_data(problems, 200)
     assert (broken.cause, unlabelled.cause) == ("noise", "missing features")
-    assert broken.what == "2 examples that cannot be read (first: b/1.png)"
-    assert unlabelled.what == "1 example without label (first: c.png)"
+    assert broken.finding == "2 examples that cannot be read (first: b/1.png)"
+    assert unlabelled.finding == "1 example without label (first: c.png)"
     assert broken.weight == pytest.approx(1)
     assert missing_data(problems[-1:], 200) == ()
     assert missing_data([problem("not-an-image", file="a class folder", action="noted")], 200) == ()
@@ -200,25 +199,25 @@ def test_missing_values_and_columns_that_tell_nothing() -> None:
     values, column = missing_data(
         [*problems, problem("column-constant", at="column size", action="noted")], 100
     )
-    assert values.what == "3 values missing (first: a.csv line 3)"
-    assert column.what == "1 column with a single value (first: a.csv column size)"
+    assert values.finding == "3 values missing (first: a.csv line 3)"
+    assert column.finding == "1 column with a single value (first: a.csv column size)"
     assert values.cause == column.cause == "missing features"
     assert values.weight > column.weight
 
 
 def test_a_problem_of_many_values_counts_as_many() -> None:
     problems = [
-        Problem(kind="value-missing", file="a.csv", what="", action="repaired", count=count)
+        Problem(kind="value-missing", file="a.csv", message="", action="repaired", count=count)
         for count in (1_500_000, 1)
     ]
     values = one(missing_data(problems, 100_000))
-    assert values.what == "1500001 values missing (first: a.csv)"
+    assert values.finding == "1500001 values missing (first: a.csv)"
     assert values.weight == pytest.approx(1500.001)
 
 
 def test_the_worst_come_first_and_each_cause_has_its_turn() -> None:
     def advice(cause: str, weight: float) -> Advice:
-        return Advice(cause=cause, what=f"{cause} {weight}", remedy="", weight=weight)  # type: ignore[arg-type]
+        return Advice(cause=cause, finding=f"{cause} {weight}", remedy="", weight=weight)  # type: ignore[arg-type]
 
     found = [
         advice("noise", 2),
@@ -241,7 +240,7 @@ def suspect(*, kind: SuspectKind = "wrong-class", score: float = 0.95, key: str 
 
 def test_labels_of_objects_are_doubted_where_a_detector_is_sure() -> None:
     advice = one(doubted_objects([suspect(), suspect(kind="missing-label"), suspect(score=0.5)], 20))
-    assert advice.what == "about 10% of validation labels seem wrong or missing"
+    assert advice.finding == "about 10% of validation labels seem wrong or missing"
     assert "first a.jpg" in advice.remedy
     assert doubted_objects([suspect()], 20) == ()  # no more than one in twenty
     unsure = [suspect(score=0.7), suspect(kind="unfindable"), suspect(kind="wrong-box")]

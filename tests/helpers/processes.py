@@ -43,7 +43,7 @@ def _run_process(
 ) -> None:
     torch.set_num_threads(1)
     group = DistributedGroup(
-        ProcessEnvironment(rank=rank, size=plan.num_processes, port=port), num_servers=plan.servers
+        ProcessEnvironment(rank=rank, world_size=plan.num_processes, port=port), num_servers=plan.servers
     )
     work(group, folder / f"{rank}.pt")
     group.close()

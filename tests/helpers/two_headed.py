@@ -18,7 +18,7 @@ from torch.nn import functional as F  # noqa: N812
 from boxcrew.core.input_size import InputSize
 from boxcrew.core.types import Batch, Losses, PaddedDetections
 from boxcrew.detectors._base import DETECTORS, DetectorConfig, DetectorNet, input_hw
-from boxcrew.nets.anchors import BoxCode, to_xyxy
+from boxcrew.nets.anchors import BoxCoder, to_xyxy
 from boxcrew.nets.layers import Normalize
 from boxcrew.nets.network import ClassRows
 from boxcrew.nets.static import Chosen, hashed_keys, indices_of, nms_top_k, sample_balanced
@@ -52,7 +52,7 @@ class TwoHeaded(DetectorNet):
         self.hidden = nn.Linear(16 * 9, 32)
         self.scores = nn.Linear(32, 1 + len(classes))
         self.offsets = nn.Linear(32, 4)
-        self.code = BoxCode()
+        self.code = BoxCoder()
 
     def forward(self, images: Tensor, *extra: Tensor) -> tuple[Tensor, ...]:
         """Scores (B, K, 1 + C), offsets, boxes and whether they are valid of K proposals and regions."""
@@ -211,7 +211,7 @@ def _to_centers(boxes: Tensor) -> Tensor:
     return torch.cat(((boxes[..., :2] + boxes[..., 2:]) / 2, sides), dim=-1)
 
 
-def _shift_loss(code: BoxCode, offsets: Tensor, boxes: Tensor, anchors: Tensor, positive: Tensor) -> Tensor:
+def _shift_loss(code: BoxCoder, offsets: Tensor, boxes: Tensor, anchors: Tensor, positive: Tensor) -> Tensor:
     """(B,) the sum over the positive of N boxes."""
     wanted = code.encode(torch.where(positive[..., None], boxes, to_xyxy(anchors)), anchors)
     distance = F.smooth_l1_loss(offsets, wanted, reduction="none").sum(dim=-1)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from boxcrew.core.workload import Inputs, Line, Pass, Peak, Workload
+from boxcrew.core.workload import InputCost, LinearBytes, PassCost, Peak, Workload
 
 MIB = 1 << 20
 
 
 def a_workload(*, activations: int = 100 * MIB, **changes: object) -> Workload:
     """Return the workload of a 20 MiB network with Adam; `activations` are bytes per sample."""
-    kept = Line(fixed=MIB, each=activations)
-    most = Line(fixed=30 * MIB, each=activations + activations // 10)
-    less = Line(fixed=30 * MIB, each=activations // 3)
-    whole = Pass(activations=kept, peak=Peak(moments=(most,)), operations=6 * 10**9, traffic=5 * activations)
-    again = Pass(activations=less, peak=Peak(moments=(less,)), operations=8 * 10**9, traffic=7 * activations)
+    kept = LinearBytes(fixed=MIB, each=activations)
+    most = LinearBytes(fixed=30 * MIB, each=activations + activations // 10)
+    less = LinearBytes(fixed=30 * MIB, each=activations // 3)
+    whole = PassCost(
+        activations=kept, peak=Peak(moments=(most,)), operations=6 * 10**9, traffic=5 * activations
+    )
+    again = PassCost(
+        activations=less, peak=Peak(moments=(less,)), operations=8 * 10**9, traffic=7 * activations
+    )
     usual = {
         "parameters": 20 * MIB,
         "gradients": 20 * MIB,
@@ -21,11 +25,11 @@ def a_workload(*, activations: int = 100 * MIB, **changes: object) -> Workload:
         "largest_layer": 4 * MIB,
         "slots": 2,
         "averages": 0,
-        "batch": Line(fixed=0, each=300_000).tree(),
-        "whole": whole.tree(),
-        "recomputed": again.tree(),
+        "batch": LinearBytes(fixed=0, each=300_000).tree(),
+        "without_recompute": whole.tree(),
+        "with_recompute": again.tree(),
         "forward_operations": 2 * 10**9,
-        "least_samples": 2,
-        "inputs": Inputs(seconds=0.01, kept_seconds=0.002, image_bytes=MIB).tree(),
+        "min_samples": 2,
+        "inputs": InputCost(seconds=0.01, cached_seconds=0.002, image_bytes=MIB).tree(),
     }
     return Workload.of(usual | changes)

@@ -81,7 +81,7 @@ def run() -> Callable[..., Outcome]:
 @pytest.fixture(scope="session")
 def whole(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that was never stopped, with all that it can leave."""
-    out = tmp_path_factory.mktemp("whole") / "run"
+    out = tmp_path_factory.mktemp("unstopped") / "run"
     _run(photos, out, summaries={"tensorboard": True, "images": 2, "graph": True})
     return out
 

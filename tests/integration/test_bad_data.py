@@ -19,22 +19,22 @@ import pytest
 from PIL import Image as Pillow
 
 from boxcrew.core.errors import DataError
-from boxcrew.data.checks.problem import Action, Kind
+from boxcrew.data.checks.problem import Action, ProblemKind
 from boxcrew.data.checks.scan import scan
 from boxcrew.data.detection.source import Source, open_source
 from boxcrew.train.output.outcome import Outcome
 from tests.helpers.damage import BILLION_LAUGHS, EXTERNAL_ENTITY, VocSet, write_png_bomb
 
 NUM_TRAIN, NUM_VAL = 40, 6
-Expected = tuple[Kind, str, Action]
-"""Kind, file, action."""
+Expected = tuple[ProblemKind, str, Action]
+"""ProblemKind, file, action."""
 
 
-def of_image(kind: Kind, name: str, action: Action = "left out") -> Expected:
+def of_image(kind: ProblemKind, name: str, action: Action = "left out") -> Expected:
     return kind, f"JPEGImages/{name}.jpg", action
 
 
-def of_page(kind: Kind, name: str, action: Action = "left out") -> Expected:
+def of_page(kind: ProblemKind, name: str, action: Action = "left out") -> Expected:
     return kind, f"Annotations/{name}.xml", action
 
 
@@ -79,7 +79,7 @@ def non_image(photos: VocSet, name: str) -> Expected:
     return of_image("not-an-image", name)
 
 
-def page_defect(title: str, text: str, kind: Kind) -> None:
+def page_defect(title: str, text: str, kind: ProblemKind) -> None:
     def plant(photos: VocSet, name: str) -> Expected:
         photos.page(name).write_text(text)
         return of_page(kind, name)
@@ -98,7 +98,7 @@ def path_that_leaves(photos: VocSet, name: str) -> Expected:
     return of_page("path-escape", name)
 
 
-def box_defect(title: str, box: tuple[object, ...], kind: Kind, action: Action) -> None:
+def box_defect(title: str, box: tuple[object, ...], kind: ProblemKind, action: Action) -> None:
     def plant(photos: VocSet, name: str) -> Expected:
         for side, value in zip(("xmin", "ymin", "xmax", "ymax"), box, strict=True):
             photos.change_page(name, f"object/bndbox/{side}", str(value))

@@ -184,7 +184,7 @@ def test_a_disk_without_a_single_byte(
         if step == 2:
             fill(small_disk)
         if 2 <= step < 5:
-            screen.say(f"long line of step {step} " + "." * 5000)
+            screen.info(f"long line of step {step} " + "." * 5000)
         if step == 5:
             (small_disk / "filler").unlink()
 

@@ -48,14 +48,14 @@ def _process(rank: int, tree: dict[str, Any], port: int, spoil: Spoil, folder: P
     servers = SERVERS[config.deploy.strategy]
     spoil(rank)
     group = DistributedGroup(
-        ProcessEnvironment(rank=rank, size=_num_replicas(config) + servers, port=port),
+        ProcessEnvironment(rank=rank, world_size=_num_replicas(config) + servers, port=port),
         num_servers=0 if rank else servers,  # the others hear it from the chief
     )
     try:
         if group.is_chief:
             found: dict[str, Any] = train(config, Screen(), group).summary
         else:
-            (replicas.serve if group.is_server else replicas.track)(group, Screen())
+            (replicas.run_parameter_server if group.is_server else replicas.train_replica)(group, Screen())
             found = {}
     except BoxcrewError as error:
         group.report_failure(error.message)
@@ -336,7 +336,7 @@ def test_a_gan_goes_on_as_if_it_had_never_been_stopped(strategy: str, tmp_path: 
     def gan(out: Path, steps: int) -> RunConfig:
         return RECIPES.get("gan")().changed({**settings, "out": str(out), "steps": steps})
 
-    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    whole, stopped = tmp_path / "unstopped", tmp_path / "stopped"
     for out, steps in ((whole, 4), (stopped, 1), (stopped, 4)):
         summary, _ = run_two(gan(out, steps), tmp_path / "said", _judge_quickly)
         assert summary.get("steps") == steps, summary

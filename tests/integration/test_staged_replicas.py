@@ -43,14 +43,14 @@ def nothing(rank: int) -> None: ...
 def _process(rank: int, settings: dict[str, Any], port: int, spoil: Spoil, folder: Path) -> None:
     torch.set_num_threads(1)
     spoil(rank)
-    group = DistributedGroup(ProcessEnvironment(rank=rank, size=2, port=port))
+    group = DistributedGroup(ProcessEnvironment(rank=rank, world_size=2, port=port))
     said: dict[str, Any] = {}
     try:
         with registered():
             if group.is_chief:
                 said = train(run_config(NAME, settings), Screen(), group).summary
             else:
-                replicas.track(group, Screen())
+                replicas.train_replica(group, Screen())
     except BoxcrewError as error:
         group.report_failure(error.message)
         said = {"error": error.message}
@@ -168,7 +168,7 @@ def _interrupt(step: int, signalled: int, rank: int) -> None:
             signal.raise_signal(signal.SIGINT)
         return original(self, batches)
 
-    Trainer._do_step = do_step  # type: ignore[method-assign, assignment]
+    Trainer._do_step = do_step  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("signalled", [0, 1])

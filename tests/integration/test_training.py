@@ -107,7 +107,7 @@ def test_signals_are_handed_back(photos: Path, tmp_path: Path, run: Run) -> None
 def test_layers_that_are_neither_filled_nor_learn_are_named(photos: Path, tmp_path: Path, run: Run) -> None:
     """Once: gone on with, such a run has been warned of."""
     heads = {"trainable": "detector.*heads*", "unfreeze": {0.5: "detector.backbone.*"}}
-    log, whole = tmp_path / "run" / "train.log", tmp_path / "whole" / "train.log"
+    log, whole = tmp_path / "run" / "train.log", tmp_path / "unstopped" / "train.log"
     warning = "tensors are frozen at their random start, such as detector.extras."
     for steps in (4, 5):
         run(photos, log.parent, steps=steps, **heads)

@@ -11,9 +11,9 @@ from torchvision.ops import box_iou
 
 from boxcrew.nets.anchors import (
     MAX_GROWTH,
-    BoxCode,
+    BoxCoder,
     Level,
-    best_overlaps,
+    best_ious,
     default_boxes,
     paper_shapes,
     to_xyxy,
@@ -96,7 +96,7 @@ def pairs() -> st.SearchStrategy[tuple[Tensor, Tensor]]:
 @settings(max_examples=100, deadline=None)
 def test_decoding_undoes_encoding(pair: tuple[Tensor, Tensor]) -> None:
     box, anchor = pair
-    code = BoxCode()
+    code = BoxCoder()
     torch.testing.assert_close(code.decode(code.encode(box, anchor), anchor), box, rtol=1e-4, atol=5e-3)
 
 
@@ -104,18 +104,18 @@ def test_offsets_by_hand() -> None:
     # Section 2.2, equation 2: shifts in widths and heights, sizes in logarithms, divided by 0.1 and 0.2.
     box, anchor = torch.tensor([10.0, 20, 30, 60]), torch.tensor([15.0, 45, 10, 20])
     wanted = torch.tensor([5 / 10 / 0.1, -5 / 20 / 0.1, 0.693147 / 0.2, 0.693147 / 0.2])
-    torch.testing.assert_close(BoxCode().encode(box, anchor), wanted)
+    torch.testing.assert_close(BoxCoder().encode(box, anchor), wanted)
 
 
 def test_a_box_equal_to_its_default_box_has_no_offset() -> None:
     anchors = default_boxes(ssd300_levels(), size=300)
-    offsets = BoxCode().encode(to_xyxy(anchors), anchors)
+    offsets = BoxCoder().encode(to_xyxy(anchors), anchors)
     torch.testing.assert_close(offsets, torch.zeros_like(anchors), rtol=0, atol=1e-4)
 
 
 def test_wild_offsets_decode_to_finite_boxes() -> None:
     anchors = torch.tensor([[10.0, 10, 20, 20]])
-    boxes = BoxCode().decode(torch.tensor([[0.0, 0, 1e4, -1e4]]), anchors)
+    boxes = BoxCoder().decode(torch.tensor([[0.0, 0, 1e4, -1e4]]), anchors)
     assert boxes.isfinite().all()
     assert float(boxes[0, 2] - boxes[0, 0]) == pytest.approx(20 * 62.5, rel=1e-3)
     assert pytest.approx(4.13517, abs=1e-3) == MAX_GROWTH
@@ -130,4 +130,4 @@ def test_the_best_overlap_is_found_without_looking_at_all() -> None:
     boxes[500] = torch.tensor([0.0, 0.0, 1.0, 1.0])
     levels = ssd300_levels()
     every = box_iou(boxes, to_xyxy(default_boxes(levels, size=1))).amax(dim=1)
-    torch.testing.assert_close(best_overlaps(boxes, levels), every)
+    torch.testing.assert_close(best_ious(boxes, levels), every)

@@ -9,14 +9,14 @@ import pytest
 from pydantic import ByteSize, TypeAdapter
 
 from boxcrew.core.errors import UsageError
-from boxcrew.core.workload import Inputs, Line, Pass, Peak, Workload
-from boxcrew.hardware.inventory import assumed_machine
+from boxcrew.core.workload import InputCost, LinearBytes, PassCost, Peak, Workload
+from boxcrew.hardware.assumed import assumed_machine
 from boxcrew.plan.observed import Observed, Timing
 from boxcrew.plan.plan import MemoryFormat, Plan
 from boxcrew.plan.prediction import Prediction
 from boxcrew.plan.request import DeployConfig, Goal, PlanRequest
 from boxcrew.plan.search import make_plan
-from boxcrew.plan.speed import IN_A_RUN
+from boxcrew.plan.speed import RUN_SLOWDOWN
 from tests.helpers.workloads import MIB, a_workload
 
 GB = 10**9
@@ -52,18 +52,21 @@ def heavy(mebibytes: int, **changes: Any) -> Workload:
     """Return the workload of a network of this size; gradients are part of the peak of a step."""
     size = mebibytes * MIB
     usual = a_workload(parameters=size, gradients=size, largest_layer=size // 10, **changes)
-    assert usual.recomputed is not None
-    passes = {"whole": _above(usual.whole, size), "recomputed": _above(usual.recomputed, size)}
+    assert usual.with_recompute is not None
+    passes = {
+        "without_recompute": _above(usual.without_recompute, size),
+        "with_recompute": _above(usual.with_recompute, size),
+    }
     return usual.model_copy(update=passes)
 
 
-def _above(usual: Pass, size: int) -> Pass:
-    moments = tuple(Line(fixed=line.fixed + size, each=line.each) for line in usual.peak.moments)
+def _above(usual: PassCost, size: int) -> PassCost:
+    moments = tuple(LinearBytes(fixed=line.fixed + size, each=line.each) for line in usual.peak.moments)
     return usual.model_copy(update={"peak": Peak(moments=moments)})
 
 
 def slow_images(seconds: float) -> dict[str, object]:
-    return Inputs(seconds=seconds, kept_seconds=seconds, image_bytes=MIB).tree()
+    return InputCost(seconds=seconds, cached_seconds=seconds, image_bytes=MIB).tree()
 
 
 def devices(plan: Plan) -> list[str]:
@@ -206,7 +209,7 @@ def test_a_gpu_that_would_hold_up_the_other_is_left_out() -> None:
 
 @pytest.mark.parametrize("speed", [1, 2, 10])
 def test_nobody_gets_fewer_samples_than_can_be_computed(speed: int) -> None:
-    plan = plan_for(f"24GB-gpu@50TFLOPS, 24GB-gpu@{speed}TFLOPS", a_workload(least_samples=2), batch=8)
+    plan = plan_for(f"24GB-gpu@50TFLOPS, 24GB-gpu@{speed}TFLOPS", a_workload(min_samples=2), batch=8)
     assert min(shares(plan)) >= 2
 
 
@@ -251,7 +254,7 @@ def test_one_core_with_too_little_memory_says_what_would_fit() -> None:
 
 def test_one_sample_is_one_sample() -> None:
     with pytest.raises(UsageError, match="not enough memory: a micro-batch of 1 sample needs "):
-        plan_for("1 core, 1GB", a_workload(activations=1000 * MIB, least_samples=1))
+        plan_for("1 core, 1GB", a_workload(activations=1000 * MIB, min_samples=1))
 
 
 def test_an_accumulation_that_is_too_low_is_said() -> None:
@@ -434,7 +437,7 @@ def test_a_step_takes_what_it_was_measured_to_take(mebibytes: int) -> None:
 def test_a_run_takes_a_little_longer_than_steps_that_were_tried_alone() -> None:
     known = Observed(timings=(timing("contiguous", 1.0).model_copy(update={"alone": True}),))
     plan = plan_for("8 cores, 64GB", a_workload(inputs=None), observed=known)
-    assert predicted(plan).step.likely == pytest.approx(IN_A_RUN, rel=0.01)
+    assert predicted(plan).step.likely == pytest.approx(RUN_SLOWDOWN, rel=0.01)
 
 
 # Reading.

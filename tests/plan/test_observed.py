@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from boxcrew.core.workload import Workload
-from boxcrew.hardware.inventory import assumed_machine
+from boxcrew.hardware.assumed import assumed_machine
 from boxcrew.plan.observed import Observed, ObservedRatio, load_ratios, store_ratio
 from boxcrew.plan.plan import Plan
 from boxcrew.plan.request import PlanRequest

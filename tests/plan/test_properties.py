@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from boxcrew.core.errors import UsageError
-from boxcrew.core.workload import Inputs, Workload
-from boxcrew.hardware.inventory import assumed_machine
+from boxcrew.core.workload import InputCost, Workload
+from boxcrew.hardware.assumed import assumed_machine
 from boxcrew.plan.layouts import by_speed
 from boxcrew.plan.plan import Plan
 from boxcrew.plan.prediction import Prediction
@@ -60,18 +60,20 @@ goals = st.sampled_from(["fastest", "smallest", "deadline:1h", "deadline:1d", "b
 def workloads(draw: st.DrawFn) -> Workload:
     size = draw(st.sampled_from([0, 1, 20, 100, 1000, 5000])) * MIB
     reading = draw(st.sampled_from([None, 1e-4, 0.01, 0.5]))
-    inputs = Inputs(seconds=reading, kept_seconds=reading / 5, image_bytes=MIB).tree() if reading else None
+    inputs = (
+        InputCost(seconds=reading, cached_seconds=reading / 5, image_bytes=MIB).tree() if reading else None
+    )
     usual = a_workload(
         activations=draw(st.sampled_from([0, 1, 10, 100, 1000])) * MIB,
         parameters=size,
         gradients=draw(st.sampled_from([size, size // 10, 0])),
         slots=draw(st.integers(0, 2)),
         averages=draw(st.integers(0, 1)),
-        least_samples=draw(st.integers(1, 2)),
+        min_samples=draw(st.integers(1, 2)),
         depthwise=draw(st.booleans()),
         inputs=inputs,
     )
-    return usual if draw(st.booleans()) else usual.model_copy(update={"recomputed": None})
+    return usual if draw(st.booleans()) else usual.model_copy(update={"with_recompute": None})
 
 
 def request(batch: int, goal: str = "fastest", **deploy: Any) -> PlanRequest:
@@ -190,7 +192,7 @@ def test_clones_compute_as_many_samples_at_once_as_was_planned(
     """Not more, which would not fit, nor fewer than can be computed."""
     text = ", ".join(f"{size}MB-gpu@{speed}TFLOPS" for speed in speeds)
     least = data.draw(st.integers(1, 2))
-    workload = a_workload(activations=60 * MIB, least_samples=least)
+    workload = a_workload(activations=60 * MIB, min_samples=least)
     try:
         plan = make_plan(
             assumed_machine(f"{text}, 64GB"), workload, request(batch, recompute=False, precision="fp32")
@@ -201,13 +203,13 @@ def test_clones_compute_as_many_samples_at_once_as_was_planned(
     assert min(map(min, dealt)) >= least
     for clone, counts in zip(plan.clones, zip(*dealt, strict=True), strict=True):
         planned = predicted(plan).on(clone.device)
-        assert planned.activations >= workload.whole.peak.at(max(counts)) - workload.gradients
+        assert planned.activations >= workload.without_recompute.peak.at(max(counts)) - workload.gradients
         assert planned.peak <= planned.capacity
 
 
 def pace(place: str, cores: float, batch: int, *, reading: float | None, workers: int) -> float:
     """Return the images per second."""
-    inputs = Inputs(seconds=reading, kept_seconds=reading, image_bytes=MIB).tree() if reading else None
+    inputs = InputCost(seconds=reading, cached_seconds=reading, image_bytes=MIB).tree() if reading else None
     machine = assumed_machine(f"{place}, {cores:g} cores")
     return predicted(
         make_plan(machine, a_workload(inputs=inputs), request(batch, workers=workers))

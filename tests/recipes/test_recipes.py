@@ -19,7 +19,7 @@ DETECTORS = [name for name in NAMES if RECIPES.get(name)().task.name == "detecti
 FACTS = {
     "classes": ["one", "two"],
     "counts": [3, 4],
-    "kind": "pictures",
+    "kind": "images",
     "shape": [32, 32, 3],
     "meaning": {},
     "mean": [0.5, 0.5, 0.5],

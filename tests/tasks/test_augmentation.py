@@ -32,7 +32,7 @@ MIXES = {"mixup", "cutmix"}
 
 @pytest.mark.parametrize(
     ("kind", "taken"),
-    [("pictures", PICTURES | MIXES), ("numbers", MIXES), ("tokens", {"drop_tokens"})],
+    [("images", PICTURES | MIXES), ("numbers", MIXES), ("tokens", {"drop_tokens"})],
 )
 def test_what_does_nothing_to_the_data_is_refused(kind: InputKind, taken: set[str]) -> None:
     assert VALUES.keys() == AugmentConfig.model_fields.keys()

@@ -34,7 +34,7 @@ LINEAR: dict[str, Any] = {"name": "fc", "widths": []}
 def subject_of(train: Examples, val: Examples | None = None, **settings: Any) -> ClassificationData:
     """Return the data of examples in memory, for a small network by default."""
     inputs = train.fetch([0]).inputs
-    kind: InputKind = "pictures" if inputs.ndim == 4 else "numbers"
+    kind: InputKind = "images" if inputs.ndim == 4 else "numbers"
     examples = ExampleSet(
         root=Path("made"),
         format="made",
@@ -49,7 +49,7 @@ def subject_of(train: Examples, val: Examples | None = None, **settings: Any) ->
         examples=examples,
         train=train,
         val=val or train,
-        known=replace(known, mean=(0.5,), std=(0.25,)) if kind == "pictures" else known,
+        known=replace(known, mean=(0.5,), std=(0.25,)) if kind == "images" else known,
     )
 
 
@@ -267,7 +267,7 @@ def test_what_is_said_of_a_rare_class() -> None:
     train = scored(np.repeat(np.arange(3), [200, 150, 10]))
     task_data = subject_of(train, scored(val, shown=np.where(val == 2, 0, val)), net=LINEAR, smoothing=0.05)
     told = advised(task_data)["imbalance"]
-    assert told.what == "recall of hat (10 examples) is 0.00, mean 0.67"
+    assert told.finding == "recall of hat (10 examples) is 0.00, mean 0.67"
     assert "task.focal=2 task.smoothing=0" in told.remedy
     assert len(str(told)) < 140
 
@@ -278,7 +278,7 @@ def test_labels_that_contradict_what_was_learnt_are_told(check_labels: bool) -> 
     labels = np.where(np.arange(120) % 10 == 7, (true + 1) % 3, true)
     task_data = subject_of(scored(true), scored(labels, shown=true), net=LINEAR, check_labels=check_labels)
     told = advised(task_data)["noise"]
-    assert told.what == "about 10% of validation labels seem wrong"
+    assert told.finding == "about 10% of validation labels seem wrong"
     assert "check 12 suspects, first row[7]" in told.remedy
     assert ("task.check_labels=true" in told.remedy) != check_labels
     assert "noise" not in advised(subject_of(scored(true), scored(true), net=LINEAR))
@@ -362,7 +362,7 @@ def test_wrong_labels_are_looked_for_before_training_if_that_is_set(wrong: int) 
         assert told == []
         return
     (advice,) = told
-    assert advice.what == "about 10% of the labels seem wrong"
+    assert advice.finding == "about 10% of the labels seem wrong"
     named = advice.remedy.partition("first ")[2].split(", ")
     assert {int(name[4:-1]) for name in named} <= places
     assert len(named) == 3

@@ -65,7 +65,7 @@ def write_one_folder(folder: Path) -> Path:
 
 
 WRITERS = {
-    "pictures": write_pictures,
+    "images": write_pictures,
     "one folder": write_one_folder,
     "table": write_table,
     "words": write_words,
@@ -78,15 +78,15 @@ READER: Tree = {"hidden": 8, "cells": "gru", "bidirectional": True}
 PENALISED: Tree = {"loss": "wasserstein", "penalty": 10.0, "spectral_norm": False}
 MOVED: Tree = {"flip": 0.5, "shift": 2}
 KINDS: list[tuple[str, str, Tree]] = [
-    ("classification", "pictures", {"net": {"name": "cnn", "width": 4}, "size": 16, "augment": MOVED}),
-    ("classification", "pictures", {"net": FC, "size": 8, "augment": MIXED}),
+    ("classification", "images", {"net": {"name": "cnn", "width": 4}, "size": 16, "augment": MOVED}),
+    ("classification", "images", {"net": FC, "size": 8, "augment": MIXED}),
     ("classification", "table", {"net": FC, "class_weights": True}),
-    ("sequence", "pictures", {"net": {"hidden": 8}, "size": 12}),
+    ("sequence", "images", {"net": {"hidden": 8}, "size": 12}),
     ("sequence", "words", {"net": READER, "augment": {"drop_tokens": 0.2}}),
     ("sequence", "text", {"net": {"hidden": 8}, "length": 16}),
     ("sequence", "text", {"net": {"hidden": 8}, "length": 16, "augment": {"drop_tokens": 0.2}, "l1": 1e-3}),
-    ("gan", "pictures", {"size": 28, **GAN}),
-    ("gan", "pictures", {"size": 32, **GAN, **PENALISED}),
+    ("gan", "images", {"size": 28, **GAN}),
+    ("gan", "images", {"size": 32, **GAN, **PENALISED}),
     ("gan", "one folder", {"size": 28, **GAN}),
 ]
 SUFFIXES = {"table": ".csv", "text": ".txt"}

@@ -107,7 +107,7 @@ def test_photos_that_are_known_by_heart_are_told(
 
     told = advised(monkeypatch, shelf, learnt=right, new=half)
     assert told.keys() == {"too complex"}
-    assert told["too complex"].what.startswith("AP50 is 1.000 on training images, 0.")
+    assert told["too complex"].finding.startswith("AP50 is 1.000 on training images, 0.")
     assert advised(monkeypatch, shelf, learnt=half, new=half) == {}
 
 
@@ -124,7 +124,7 @@ def test_labels_that_contradict_what_a_detector_knows_are_told(
     true = {record.key: record.target for record in shelf.val}
     wrong = tuple(one if place % 2 else mislabelled(one) for place, one in enumerate(shelf.val))
     told = advised(monkeypatch, replace(shelf, val=wrong), learnt=right, new=lambda record: true[record.key])
-    assert "of validation labels seem wrong or missing" in told["noise"].what
+    assert "of validation labels seem wrong or missing" in told["noise"].finding
     assert "boxcrew doctor" in told["noise"].remedy
 
 
@@ -137,6 +137,6 @@ def test_a_rare_class_that_is_not_found_is_told(
     few = [record for record in shelf.train if 7 not in record.target.labels]
     rare = replace(shelf, train=(*few, *shelf.train[:4]))
     told = advised(monkeypatch, rare, learnt=right, new=without_books)
-    assert told["imbalance"].what.startswith("recall of books")
+    assert told["imbalance"].finding.startswith("recall of books")
     common = advised(monkeypatch, shelf, learnt=right, new=without_books)
     assert "imbalance" not in common

@@ -22,7 +22,7 @@ from boxcrew.tasks.quick_training import train_quickly
 Trainings = list[Examples]
 
 FACTS = ExampleFacts(
-    classes=("lying", "standing"), kind="pictures", shape=(8, 8, 1), encoding={}, mean=(0.5,), std=(0.2,)
+    classes=("lying", "standing"), kind="images", shape=(8, 8, 1), encoding={}, mean=(0.5,), std=(0.2,)
 )
 
 

@@ -25,7 +25,7 @@ from boxcrew.tasks import frechet_features, gan
 from boxcrew.tasks.base import Task
 from boxcrew.tasks.data import EvalOptions, LoaderOptions, OpenOptions
 from boxcrew.tasks.facts import ExampleFacts
-from boxcrew.tasks.gan import Gan, GanConfig, GanData, GanEvaluation, GanTask, to_pixels
+from boxcrew.tasks.gan import GanConfig, GanData, GanEvaluation, GanNet, GanTask, to_pixels
 from boxcrew.testing.task_data import written
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.optim import optimizer_of, set_rate
@@ -46,7 +46,7 @@ def settings_of(*words: str) -> GanConfig:
 def built(*words: str) -> GanTask:
     """Return a task for gray images."""
     torch.manual_seed(0)
-    facts = ExampleFacts(classes=(), kind="pictures", shape=(28, 28, 1), encoding={})
+    facts = ExampleFacts(classes=(), kind="images", shape=(28, 28, 1), encoding={})
     return GanData.build(settings_of(*words), facts)
 
 
@@ -175,11 +175,11 @@ def scored(*levels: float) -> list[float]:
 def flat_task(*words: str) -> GanTask:
     generator: Any = Flat()
     critic: Any = Bowl()
-    return GanTask(Gan(generator, critic), settings_of(*words))
+    return GanTask(GanNet(generator, critic), settings_of(*words))
 
 
 BYTES = (0, 51, 255)
-REAL, MADE, MADE_NEXT, PLACES = (-1.0, -0.6, 1.0), (-1.5, -0.75, 0.4), (0.1, -0.3, 0.9), (0.25, 0.5, 1.0)
+REAL, MADE, MADE_NEXT, WEIGHTS = (-1.0, -0.6, 1.0), (-1.5, -0.75, 0.4), (0.1, -0.3, 0.9), (0.25, 0.5, 1.0)
 """Levels of the pictures of a batch, and between which of them slopes are looked at."""
 
 
@@ -189,7 +189,7 @@ def flat_batch() -> Batch:
         targets={
             "noise": torch.tensor(MADE)[:, None],
             "other_noise": torch.tensor(MADE_NEXT)[:, None],
-            "places": torch.tensor(PLACES),
+            "interpolation_weights": torch.tensor(WEIGHTS),
         },
         keys=("a", "b", "c"),
     )
@@ -231,7 +231,9 @@ def test_the_loss_is_the_one_that_was_set(loss: str) -> None:
 @pytest.mark.parametrize("penalty", [0.5, 10])
 def test_a_penalty_is_on_slopes_between_real_and_made_pictures(penalty: float) -> None:
     task = flat_task("task.loss=wasserstein", f"task.penalty={penalty}")
-    levels = [place * real + (1 - place) * made for place, real, made in zip(PLACES, REAL, MADE, strict=True)]
+    levels = [
+        place * real + (1 - place) * made for place, real, made in zip(WEIGHTS, REAL, MADE, strict=True)
+    ]
     lengths = [2 * abs(0.75 + x) for x in levels]  # of four slopes that are equal
     wanted = penalty * sum((length - 1) ** 2 for length in lengths)
     assert terms_of(task, "critic")["penalty"] == pytest.approx(wanted, rel=1e-5)

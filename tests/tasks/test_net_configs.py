@@ -11,7 +11,7 @@ from boxcrew.tasks.net_configs import CnnConfig
 def pictures(height: int, width: int) -> ExampleFacts:
     return ExampleFacts(
         classes=("a", "b", "c"),
-        kind="pictures",
+        kind="images",
         shape=(height, width, 1),
         encoding={},
         mean=(0.4,),

@@ -225,10 +225,10 @@ def facts_of(classes: tuple[str, ...], **others: Any) -> ExampleFacts:
     known: dict[str, Any] = {
         "classes": list(classes),
         "counts": [1] * len(classes),
-        "meaning": {},
+        "encoding": {},
         "shape": [4],
     }
-    if others["kind"] == "pictures":
+    if others["kind"] == "images":
         known |= {"shape": [12, 12, 1], "mean": [0.4], "std": [0.3]}
     return ExampleFacts.from_json(known | others)
 
@@ -240,9 +240,9 @@ def stored(net: Network, facts: ExampleFacts, file: Path) -> Path:
 
 def test_rows_of_classes_are_found_in_a_network_that_reads_pictures_row_by_row(tmp_path: Path) -> None:
     classes = ("jug", "lid", "cup")  # as many as before, at other places
-    old, new = (RnnConfig(hidden=8).build(facts_of(one, kind="pictures")) for one in (OLD, classes))
+    old, new = (RnnConfig(hidden=8).build(facts_of(one, kind="images")) for one in (OLD, classes))
     start = new.state_dict()["body.reader.head.weight"].clone()
-    facts = facts_of(OLD, kind="pictures")
+    facts = facts_of(OLD, kind="images")
     report = Finetune(checkpoint=stored(old, facts, tmp_path / "old.safetensors")).fill(new)
     pictures = torch.randint(0, 256, (2, 1, 12, 12), dtype=torch.uint8)
     ours, theirs = new(pictures), old(pictures)
@@ -256,7 +256,7 @@ def test_rows_of_classes_are_found_in_a_network_that_reads_pictures_row_by_row(t
 def test_characters_are_carried_over_by_what_they_are(tmp_path: Path, tied: bool, alphabet: str) -> None:
     config = SequenceConfig(net=RnnConfig(hidden=8, embedding=6, tied=tied))
     facts = [
-        facts_of((), kind="tokens", meaning={"alphabet": one, "unknown": 0}) for one in ("abcde", alphabet)
+        facts_of((), kind="tokens", encoding={"alphabet": one, "unknown": 0}) for one in ("abcde", alphabet)
     ]
     old, new = (SequenceData.build(config, one).network for one in facts)
     start = new.state_dict()["model.embedding.weight"].clone()
@@ -274,7 +274,7 @@ def test_characters_are_carried_over_by_what_they_are(tmp_path: Path, tied: bool
 
 def test_so_they_are_where_texts_have_classes(tmp_path: Path) -> None:
     facts = [
-        facts_of(OLD, kind="tokens", meaning={"alphabet": one, "unknown": 1, "length": 4})
+        facts_of(OLD, kind="tokens", encoding={"alphabet": one, "unknown": 1, "length": 4})
         for one in ("abc", "bcd")
     ]
     old, new = (RnnConfig(hidden=8).build(one) for one in facts)
@@ -284,7 +284,7 @@ def test_so_they_are_where_texts_have_classes(tmp_path: Path) -> None:
 
 @needs_weights
 def test_classifiers_get_all_of_the_packaged_network_but_its_classes() -> None:
-    net = TimmConfig().build(facts_of(OLD, kind="pictures", shape=[64, 64, 3], mean=[0.5] * 3, std=[0.2] * 3))
+    net = TimmConfig().build(facts_of(OLD, kind="images", shape=[64, 64, 3], mean=[0.5] * 3, std=[0.2] * 3))
     report = Pretrained().fill(net)
     assert report.missing == ()
     assert {"body.backbone.conv_head.weight", "body.backbone.bn2.running_mean"} <= set(report.loaded)
@@ -296,7 +296,7 @@ def test_grey_pictures_are_seen_as_three_equal_channels() -> None:
     nets = []
     for channels in (1, 3):
         colours = {"mean": [0.5] * channels, "std": [0.2] * channels}
-        facts = facts_of(OLD, kind="pictures", **{**colours, "shape": [64, 64, channels]})
+        facts = facts_of(OLD, kind="images", **{**colours, "shape": [64, 64, channels]})
         nets.append(TimmConfig().build(facts).eval())
         report = Pretrained().fill(nets[-1])
         assert report.missing == ()
@@ -310,7 +310,7 @@ def test_grey_pictures_are_seen_as_three_equal_channels() -> None:
 def test_colours_of_weights_for_grey_pictures_are_averaged(tmp_path: Path) -> None:
     path = tmp_path / "backbone.pth"
     torch.save(timm.create_model(BACKBONE, pretrained=False).state_dict(), path)
-    net = TimmConfig(backbone=BACKBONE).build(facts_of(OLD, kind="pictures", shape=[64, 64, 1]))
+    net = TimmConfig(backbone=BACKBONE).build(facts_of(OLD, kind="images", shape=[64, 64, 1]))
     report = Pretrained(weights=str(path), mean=(0.5, 0.4, 0.3), std=(0.1, 0.2, 0.3)).fill(net)
     assert report.missing == ()
     assert net.normalize is not None

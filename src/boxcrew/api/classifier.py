@@ -64,7 +64,7 @@ class Classifier(Model):
 
     @property
     def _takes_images(self) -> bool:
-        return bool(self.loaded.facts.kind == "pictures")
+        return bool(self.loaded.facts.kind == "images")
 
     def _encode(self, named: NamedSample) -> tuple[str | None, Array]:
         name, sample = named

@@ -12,14 +12,14 @@ from rich.console import Console
 from boxcrew.api.runs import run_config, train_run
 from boxcrew.core.config import Tree, put
 from boxcrew.core.errors import UsageError
-from boxcrew.tasks.base import TASKS, Prediction
+from boxcrew.tasks.base import TASKS, PredictionKind
 from boxcrew.tasks.data import OpenOptions
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.loading import Loaded, Which, load_task
 from boxcrew.train.run.validate import ValConfig, validate
 
-CLASSES: dict[Prediction, tuple[str, str]] = {
+CLASSES: dict[PredictionKind, tuple[str, str]] = {
     "boxes": ("a detector", "Detector"),
     "classes": ("a classifier", "Classifier"),
     "text": ("a language model", "TextModel"),
@@ -28,7 +28,7 @@ CLASSES: dict[Prediction, tuple[str, str]] = {
 """For what a network predicts, what people call the network and the class of `boxcrew` that uses it."""
 
 
-def prediction_of(meta: Mapping[str, Any]) -> Prediction:
+def prediction_kind(meta: Mapping[str, Any]) -> PredictionKind:
     """Return what the network of a weight file predicts, from the metadata in the file."""
     kind = TASKS.get(meta["task"]["name"])
     return kind.predicts(kind.facts_class.from_json(meta["facts"]))
@@ -38,7 +38,7 @@ def prediction_of(meta: Mapping[str, Any]) -> Prediction:
 class Model:
     """A trained network, ready to predict on one device."""
 
-    predicts: ClassVar[Prediction]
+    predicts: ClassVar[PredictionKind]
     default_recipe: ClassVar[str]
 
     loaded: Loaded
@@ -54,7 +54,7 @@ class Model:
             path,
             which=which,
             device=device,
-            check=lambda meta: cls._require(f"{run} is", prediction_of(meta)),
+            check=lambda meta: cls._require(f"{run} is", prediction_kind(meta)),
         )
         return cls(loaded, path, which, device)
 
@@ -68,7 +68,7 @@ class Model:
             put(tree, key, str(value) if isinstance(value, Path) else value)
         recipe = recipe or cls.default_recipe
         config = run_config(recipe, tree)
-        cls._require(f"recipe {recipe} trains", _trained_prediction(config))
+        cls._require(f"recipe {recipe} trains", _trained_prediction_kind(config))
         outcome = train_run(config, Screen(Console(stderr=True) if verbose else None))
         return cls.load(outcome.folder, device=config.device)
 
@@ -89,14 +89,14 @@ class Model:
         return f"{type(self).__name__}({network}, {classes}{self.path})"
 
     @classmethod
-    def _require(cls, subject: str, predicts: Prediction) -> None:
+    def _require(cls, subject: str, predicts: PredictionKind) -> None:
         """Raise `UsageError` if another class is the one for what a network predicts."""
         if predicts != cls.predicts:
             noun, name = CLASSES[predicts]
             raise UsageError(f"{subject} {noun}: use boxcrew.{name}")
 
 
-def _trained_prediction(config: RunConfig) -> Prediction:
+def _trained_prediction_kind(config: RunConfig) -> PredictionKind:
     """Return what the network of a run will predict, for which some tasks have to open their data."""
     if config.task.predicts is not None:
         return config.task.predicts

@@ -56,7 +56,7 @@ def plan_run(
         (plan,) = explained.plans
         if plan.predicted is not None:
             plot_plan(plan.predicted, drawing, title=plan.explain()[0])
-            screen.say(f"drawing: {drawing}")
+            screen.info(f"drawing: {drawing}")
     return explained.tree
 
 
@@ -68,9 +68,9 @@ def _with_plots(outcome: Outcome, screen: Screen) -> Outcome:
     files = BestEffort(screen.warn)
     with files.writing("plots"):
         _draw(outcome)
-    screen.say(f"results: {outcome.folder} (weights/best.safetensors, plots/, summary.json)")
+    screen.info(f"results: {outcome.folder} (weights/best.safetensors, plots/, summary.json)")
     if (board := outcome.folder / "tensorboard").is_dir():
-        screen.say(f"curves: tensorboard --logdir {board}")
+        screen.info(f"curves: tensorboard --logdir {board}")
     if trouble := [*([outcome.trouble] if outcome.trouble else []), *files.problems()]:
         problem = f"{outcome.folder}: not all files could be written: {'; '.join(trouble)}"
         advice = f"free some disk space, then: boxcrew resume run={outcome.folder}"

@@ -8,7 +8,7 @@ from boxcrew.api.images import Warn
 from boxcrew.api.model import Model
 from boxcrew.core.units import counted
 from boxcrew.data.examples.alphabet import unknown_characters
-from boxcrew.tasks.sequence import LanguageNetwork
+from boxcrew.tasks.sequence import LanguageNet
 
 _NAMED = 10  # characters that a warning names
 
@@ -36,8 +36,8 @@ class TextModel(Model):
         `warn` is called if the model does not know all characters of the text.
         """
         network = self.loaded.task.network
-        assert isinstance(network, LanguageNetwork)
-        unknown = unknown_characters(network.meaning, text)
+        assert isinstance(network, LanguageNet)
+        unknown = unknown_characters(network.encoding, text)
         if unknown:
             named = ", ".join(map(repr, unknown[:_NAMED])) + (", …" if len(unknown) > _NAMED else "")
             count = f"{counted(len(unknown), 'character')} that the model does not know"

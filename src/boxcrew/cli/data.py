@@ -23,7 +23,7 @@ from boxcrew.hardware.probe import usable_cores
 from boxcrew.tasks.detection import source_report
 from boxcrew.tasks.drawing import draw_examples
 from boxcrew.tasks.example_data import ExampleConfig
-from boxcrew.train.run.data import say_problems
+from boxcrew.train.run.data import print_problems
 
 _SHEET_IMAGES, _SHEET_EXAMPLES = 16, 64  # on a contact sheet
 
@@ -63,9 +63,9 @@ def _make(names: list[str], tree: Tree, out: Output) -> dict[str, Any]:
     WRITERS.get(config.format)
     source = open_source(names[1] if len(names) > 1 else "shelf", format=config.read_format, seed=config.seed)
     lost = write_source(source, config.out, format=config.format)
-    report = _say_counts(source, out)
-    say_problems((*source.problems, *lost), out, rest="--json names all")
-    out.say(f"written: {config.out} ({config.format}); train on it with: boxcrew train data={config.out}")
+    report = _print_counts(source, out)
+    print_problems((*source.problems, *lost), out, rest="--json names all")
+    out.info(f"written: {config.out} ({config.format}); train on it with: boxcrew train data={config.out}")
     return {"out": str(config.out), "format": config.format, **report}
 
 
@@ -81,8 +81,8 @@ def _show(names: list[str], tree: Tree, out: Output) -> dict[str, Any]:
     source = open_source(names[0], format=config.format, seed=config.seed)
     with out.progress("checking the images") as progress:
         source = scan(source, workers=max(1, int(usable_cores())), progress=progress)
-    report = _say_counts(source, out)
-    say_problems(source.problems, out, rest="--json names all")
+    report = _print_counts(source, out)
+    print_problems(source.problems, out, rest="--json names all")
     if config.out is not None:
         require_new(config.out)
         images = [
@@ -123,14 +123,14 @@ def _show_samples(path: str, config: ShowConfig, out: Output) -> dict[str, Any]:
     shape = " x ".join(map(str, opened.shape))
     title = f"{opened.root} ({opened.format}): {opened.kind} of {shape}"
     _say_table(report, title, out, total="examples", by_class="by_class")
-    say_problems(opened.problems, out, rest="--json names all")
+    print_problems(opened.problems, out, rest="--json names all")
     if config.out is not None:
         _write_sheet(_draw_samples(opened, config.out), config.out, out, columns=8)
     return report
 
 
 def _draw_samples(opened: ExampleSet, file: Path) -> list[Image]:
-    if opened.kind != "pictures":
+    if opened.kind != "images":
         raise UsageError(f"out={file}: {opened.kind} cannot be drawn", advice="leave out= out")
     require_new(file)
     train = opened.split("train").subset(_SHEET_EXAMPLES)
@@ -140,10 +140,10 @@ def _draw_samples(opened: ExampleSet, file: Path) -> list[Image]:
 
 def _write_sheet(images: Sequence[Image], file: Path, out: Output, *, columns: int) -> None:
     write_image(file, grid(images, columns=columns, gap=8))
-    out.say(f"contact sheet: {file}")
+    out.info(f"contact sheet: {file}")
 
 
-def _say_counts(source: Source, out: Output) -> dict[str, Any]:
+def _print_counts(source: Source, out: Output) -> dict[str, Any]:
     """Print how many images and boxes there are; return the report about the data set."""
     report = source_report(source)
     title = f"{source.root} ({source.format})"

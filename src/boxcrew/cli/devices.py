@@ -23,15 +23,15 @@ def devices_command(words: list[str], out: Output) -> None:
     out.result(machine.tree())
     if out.as_json:
         return
-    out.say(f"machine: {machine.headline()}")
+    out.info(f"machine: {machine.headline()}")
     nodes = f", {machine.numa_nodes} NUMA nodes" if machine.numa_nodes > 1 else ""
-    out.say(f"{machine.platform}, Python {machine.python}, torch {machine.torch}{nodes}")
+    out.info(f"{machine.platform}, Python {machine.python}, torch {machine.torch}{nodes}")
     for device in machine.devices:
-        out.say(f"{device.name}: {device.model}")
+        out.info(f"{device.name}: {device.model}")
     columns = ("device", "memory", "GEMM", "conv", "conv channels-last", "copy", "from host")
     out.table("speed per second", columns, [_row(device) for device in machine.devices])
     if machine.decoded_pixels is not None:
-        out.say(f"one core decodes {machine.decoded_pixels / 1e6:.0f} million pixels of JPEGs a second")
+        out.info(f"one core decodes {machine.decoded_pixels / 1e6:.0f} million pixels of JPEGs a second")
 
 
 def _row(device: Device) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ def doctor_command(words: list[str], out: Output) -> None:
     diagnosis = diagnose(config, out, run=run)
     print_diagnosis(diagnosis, out)
     _write(diagnosis, folder, command=shlex.join(["boxcrew", "doctor", *words]))
-    out.say(f"page: {folder / 'doctor.html'} (for programs: doctor.json)")
+    out.info(f"page: {folder / 'doctor.html'} (for programs: doctor.json)")
     out.result({"out": str(folder), **diagnosis.to_json()})
     if config.data.strict:
         _require_clean(diagnosis, folder)

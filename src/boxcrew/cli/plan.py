@@ -9,7 +9,7 @@ from boxcrew.api import plan_run, run_config
 from boxcrew.cli.output import Output, parse_settings, require_new
 from boxcrew.core.errors import UsageError
 from boxcrew.core.files import write_text
-from boxcrew.hardware.inventory import assumed_machine
+from boxcrew.hardware.assumed import assumed_machine
 
 
 def plan_command(words: list[str], out: Output) -> None:
@@ -26,7 +26,7 @@ def plan_command(words: list[str], out: Output) -> None:
     explained = plan_run(config, out, machine, with_steps=bool(config.trial), drawing=drawing)
     if file is not None and file.suffix == ".json":
         write_text(file, json.dumps(explained["plan"], indent=2) + "\n")
-        out.say(f"plan: {file}; use it with: boxcrew train … plan={file}")
+        out.info(f"plan: {file}; use it with: boxcrew train … plan={file}")
     out.result(explained)
 
 

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from boxcrew.api import Classifier, Detector, Generator, TextModel
 from boxcrew.api.images import find_images
-from boxcrew.api.model import prediction_of
+from boxcrew.api.model import prediction_kind
 from boxcrew.cli.output import Output, parse_settings, require
 from boxcrew.core.config import Config, Tree
 from boxcrew.core.errors import DataError, UsageError
@@ -53,7 +53,7 @@ def predict_command(words: list[str], out: Output) -> None:
     _, tree = parse_settings(words, verbatim={"text"})  # a text may begin with a bracket
     require(tree, "run", example="boxcrew predict run=DIR source=PHOTO")
     meta = read_task_weights(Path(str(tree["run"])), which=str(tree.get("weights", "best")))[1]
-    _COMMANDS[prediction_of(meta)](tree, out)
+    _COMMANDS[prediction_kind(meta)](tree, out)
 
 
 def _detect(tree: Tree, out: Output) -> None:
@@ -67,9 +67,9 @@ def _detect(tree: Tree, out: Output) -> None:
         folder.add(result)
         results.append(result.to_json())
         counts = ", ".join(f"{n} {name}" for name, n in Counter(result.names).most_common())
-        out.say(f"{result.path}: {counts or 'nothing found'}")
+        out.info(f"{result.path}: {counts or 'nothing found'}")
     folder.close()
-    out.say(f"results: {folder.folder} (images/, labels/, predictions.json, coco.json)")
+    out.info(f"results: {folder.folder} (images/, labels/, predictions.json, coco.json)")
     out.result({"out": str(folder.folder), "results": results})
     if not results:
         raise DataError(f"source={config.source}: none of {len(images)} images could be read")
@@ -83,12 +83,12 @@ def _classify(tree: Tree, out: Output) -> None:
     results = []
     for result in classifier.predict_many(config.source, warn=out.warn):
         results.append(result.to_json())
-        out.say(f"{result.source}: {result.name} {result.probability:.2f}")
+        out.info(f"{result.source}: {result.name} {result.probability:.2f}")
     if not results:
         raise DataError(f"source={config.source}: nothing could be read")
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "predictions.json", results)
-    out.say(f"results: {folder / 'predictions.json'}")
+    out.info(f"results: {folder / 'predictions.json'}")
     out.result({"out": str(folder), "results": results})
 
 
@@ -100,7 +100,7 @@ def _continue_text(tree: Tree, out: Output) -> None:
     text = config.text if config.source is None else read_utf8(config.source)
     options = config.model_dump(include={"num", "temperature", "seed"})
     more = model.predict(text, warn=out.warn, **options)
-    out.say(f"{text}{more}")
+    out.info(f"{text}{more}")
     out.result({"text": text, "continued": more})
 
 
@@ -109,7 +109,7 @@ def _generate(tree: Tree, out: Output) -> None:
     generator = Generator.load(config.run, config.weights, config.device)
     images = generator.predict(config.num, seed=config.seed)
     folder = images.save(choose_folder(config.out, Path(generator.loaded.config.folder) / "predict"))
-    out.say(f"results: {folder} (sheet.png, images/)")
+    out.info(f"results: {folder} (sheet.png, images/)")
     out.result({"out": str(folder), "num": config.num})
 
 

@@ -21,4 +21,4 @@ def recipes_command(words: list[str], out: Output) -> None:
         lines = [f"{name:{width}}  {describe(name)}" for name in RECIPES.names()]
     if not out.as_json:
         for number, line in enumerate(lines):
-            out.say(line, style="bold" if names and not number else None)
+            out.info(line, style="bold" if names and not number else None)

@@ -8,7 +8,7 @@ from fnmatch import fnmatch
 from boxcrew.cli.output import Output, parse_settings
 from boxcrew.core.errors import UsageError
 from boxcrew.core.registry import suggest
-from boxcrew.train.settings import Setting, list_settings
+from boxcrew.train.settings_reference import Setting, list_settings
 
 
 def settings_command(words: list[str], out: Output) -> None:

@@ -20,7 +20,7 @@ from boxcrew.train.output.outcome import Outcome
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.planning.from_settings import planned_processes, planned_servers
 from boxcrew.train.run.directory import run_of_stage
-from boxcrew.train.run.replicas import serve, track
+from boxcrew.train.run.replicas import run_parameter_server, train_replica
 
 
 def train_command(words: list[str], out: Output, *, only_explain: bool) -> None:
@@ -61,7 +61,7 @@ def _run(
             return
         group = ReplicaGroup()
     else:
-        num_servers = planned_servers(config, env.size) if config is not None and env.rank == 0 else 0
+        num_servers = planned_servers(config, env.world_size) if config is not None and env.rank == 0 else 0
         group = DistributedGroup(env, num_servers=num_servers)
     try:
         if group.is_chief:
@@ -70,9 +70,9 @@ def _run(
             if outcome.interrupted:
                 sys.exit(130)
         elif group.is_server:
-            serve(group, Screen())
+            run_parameter_server(group, Screen())
         else:
-            track(group, Screen())
+            train_replica(group, Screen())
     except (Exception, KeyboardInterrupt) as error:
         group.report_failure(str(error) if isinstance(error, BoxcrewError) else repr(error))
         raise

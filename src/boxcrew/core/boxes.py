@@ -21,7 +21,7 @@ def clip(boxes: Floats, width: float, height: float) -> Floats:
     return np.clip(boxes, np.float32(0), limits)
 
 
-def overlap(first: Floats, second: Floats) -> Floats:
+def intersection(first: Floats, second: Floats) -> Floats:
     """Return the areas of intersection (N, M)."""
     low = np.maximum(first[:, None, :2], second[None, :, :2])
     high = np.minimum(first[:, None, 2:], second[None, :, 2:])
@@ -32,7 +32,7 @@ def overlap(first: Floats, second: Floats) -> Floats:
 
 def iou(first: Floats, second: Floats) -> Floats:
     """Return intersection over union (N, M); zero where both boxes are empty."""
-    shared = overlap(first, second)
+    shared = intersection(first, second)
     union = area(first)[:, None] + area(second)[None, :] - shared
     ratio: Floats = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
     return ratio

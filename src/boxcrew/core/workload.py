@@ -7,7 +7,7 @@ from pydantic import Field
 from boxcrew.core.config import Config
 
 
-class Line(Config, group="line"):
+class LinearBytes(Config, group="line"):
     """A number of bytes that grows linearly with the number of samples."""
 
     fixed: int
@@ -20,26 +20,26 @@ class Line(Config, group="line"):
 class Peak(Config, group="peak"):
     """The most bytes at any moment of a step. Which moment that is depends on the number of samples."""
 
-    moments: tuple[Line, ...] = Field(min_length=1)
+    moments: tuple[LinearBytes, ...] = Field(min_length=1)
 
     def at(self, num_samples: int) -> int:
         return max(moment.at(num_samples) for moment in self.moments)
 
 
-class Pass(Config, group="pass"):
+class PassCost(Config, group="pass"):
     """The cost of forward and backward of some samples at once."""
 
-    activations: Line  # bytes that forward keeps for backward
+    activations: LinearBytes  # bytes that forward keeps for backward
     peak: Peak  # bytes at most, gradients and activations included
     operations: int = Field(ge=0)  # per sample, in convolutions and matrix products; a multiply-add is two
     traffic: int = Field(ge=0)  # bytes per sample that operations read and write
 
 
-class Inputs(Config, group="inputs"):
+class InputCost(Config, group="inputs"):
     """The cost of making samples, measured on one core."""
 
     seconds: float = Field(gt=0)  # per sample: read, decode, transform
-    kept_seconds: float = Field(gt=0)  # per sample whose decoded image is cached
+    cached_seconds: float = Field(gt=0)  # per sample whose decoded image is cached
     image_bytes: int = Field(ge=0)  # of a decoded image; 0: nothing has to be decoded
 
 
@@ -52,17 +52,17 @@ class Workload(Config, group="workload"):
     largest_layer: int = Field(ge=0)  # bytes of the parameters of the largest one
     slots: int = Field(ge=0)  # tensors that the optimizer keeps for each parameter that learns
     averages: int = Field(ge=0, le=1)  # whether moving averages of parameters and buffers are kept
-    batch: Line  # bytes of a batch
-    whole: Pass
-    evaluated: Peak = Peak(moments=(Line(fixed=0, each=0),))  # bytes at most during evaluation
-    recomputed: Pass | None = None  # with activations computed again in backward; None: not measured
+    batch: LinearBytes  # bytes of a batch
+    without_recompute: PassCost
+    evaluated: Peak = Peak(moments=(LinearBytes(fixed=0, each=0),))  # bytes at most during evaluation
+    with_recompute: PassCost | None = None  # with activations computed again in backward; None: not measured
     forward_operations: int = Field(ge=0)  # per sample
-    least_samples: int = Field(default=1, ge=1)  # that can be computed at once
+    min_samples: int = Field(default=1, ge=1)  # that can be computed at once
     depthwise: bool = False  # whether the network has depthwise convolutions
-    inputs: Inputs | None = None  # None: not measured
+    inputs: InputCost | None = None  # None: not measured
 
     @property
-    def held(self) -> int:
+    def model_bytes(self) -> int:
         """The bytes of parameters, buffers and their averages."""
         return (self.parameters + self.buffers) * (1 + self.averages)
 
@@ -71,13 +71,13 @@ class Workload(Config, group="workload"):
         """The bytes that the optimizer keeps."""
         return self.slots * self.gradients
 
-    def pass_of(self, *, recompute: bool) -> Pass:
+    def pass_of(self, *, recompute: bool) -> PassCost:
         if not recompute:
-            return self.whole
-        assert self.recomputed is not None, "not measured"
-        return self.recomputed
+            return self.without_recompute
+        assert self.with_recompute is not None, "not measured"
+        return self.with_recompute
 
     def peak_bytes(self, num_samples: int, *, recompute: bool = False) -> int:
         """Return the most bytes in use during a step that computes so many samples at once."""
         step = self.pass_of(recompute=recompute).peak.at(num_samples)
-        return self.held + self.optimizer + self.batch.at(num_samples) + step
+        return self.model_bytes + self.optimizer + self.batch.at(num_samples) + step

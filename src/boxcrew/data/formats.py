@@ -13,7 +13,7 @@ from boxcrew.core.registry import Registry
 class Format(ABC):
     """A way to store data sets on disk. Base of all readers."""
 
-    looked_for: ClassVar[str]  # what `detect` looks for, in one line for the error that no format matches
+    expects: ClassVar[str]  # what `detect` looks for, in one line for the error that no format matches
 
     @classmethod
     @abstractmethod
@@ -24,7 +24,7 @@ class Format(ABC):
 class EmbeddedFormat(Format):
     """A data set that is part of the program, opened by its name and never by a path."""
 
-    looked_for = "its name (an embedded set)"
+    expects = "its name (an embedded set)"
 
     @classmethod
     def detect(cls, path: Path) -> bool:  # noqa: ARG003
@@ -51,5 +51,5 @@ def format_of(
     if matches:
         names = " and ".join(matches)
         raise DataError(f"{path}: looks like {names}", advice=f"choose one: data.format={matches[0]}")
-    looked = "; ".join(f"{name}: {formats.get(name).looked_for}" for name in formats.names())
+    looked = "; ".join(f"{name}: {formats.get(name).expects}" for name in formats.names())
     raise DataError(f"{path}: not a data set in any known format", advice=f"looked for {looked}")

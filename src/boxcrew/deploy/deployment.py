@@ -22,7 +22,7 @@ from boxcrew.core.types import Batch, Losses
 from boxcrew.deploy.devices import Devices
 from boxcrew.deploy.execution import PlanProcess
 from boxcrew.deploy.memory import is_out_of_memory
-from boxcrew.deploy.optimizer_state import Slots, load_slots, slots_of
+from boxcrew.deploy.optimizer_state import OptimizerState, load_optimizer_state, read_optimizer_state
 from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.plan.plan import Plan
 
@@ -94,13 +94,13 @@ class Deployment(PlanProcess):
         """Copy a full value into such a tensor."""
         target.copy_(value)
 
-    def slots(self, optimizer: Optimizer) -> Slots:
+    def slots(self, optimizer: Optimizer) -> OptimizerState:
         """Return the optimizer's state, laid out like the parameters."""
-        return slots_of(optimizer)
+        return read_optimizer_state(optimizer)
 
-    def load_slots(self, optimizer: Optimizer, slots: Slots) -> None:
+    def load_optimizer_state(self, optimizer: Optimizer, slots: OptimizerState) -> None:
         """Replace the optimizer's state by full tensors. Collective."""
-        load_slots(optimizer, slots, self.load_into)
+        load_optimizer_state(optimizer, slots, self.load_into)
 
     def gradients(self, task: nn.Module, batch: Batch, phase: str) -> Losses:
         """Run a step's forward and backward. Every parameter's gradient is then that of the sum of the
@@ -182,10 +182,10 @@ class Deployment(PlanProcess):
         """Double the micro-batches of a step if that may help; else raise the error. It cannot with several
         replicas: all would have to, and may be waiting for our gradients already.
         """
-        parts = self.execution.num_parts
+        parts = self.execution.num_micro_batches
         out_of_memory = is_out_of_memory(error)
         reason = str(error).partition("\n")[0]
-        if out_of_memory and self.group.size > 1:
+        if out_of_memory and self.group.num_replicas > 1:
             raise BoxcrewError(
                 f"replica {self.group.rank} has not enough memory for a step in {parts} parts: {reason}",
                 advice=f"deploy.accumulation={min(2 * parts, self.plan.batch)} needs less memory",
@@ -197,7 +197,7 @@ class Deployment(PlanProcess):
                 "a clone has only one sample, and a BatchNorm over 1 x 1 maps needs two",
                 advice="a larger batch=, other deploy.shares=, or deploy.batch_norm=synced",
             ) from error
-        too_small = self.execution.least_parts > 1 and lonely
+        too_small = self.execution.min_micro_batches > 1 and lonely
         if too_small or (out_of_memory and parts >= num_samples):
             names, cap = " and ".join(self.plan.devices), self.plan.memory_fraction
             used = f", of which {cap:.0%} may be used (deploy.memory_fraction)," if cap else ""
@@ -209,7 +209,7 @@ class Deployment(PlanProcess):
             ) from error
         if not out_of_memory:
             raise error
-        self.execution = self.execution.with_parts(min(2 * parts, num_samples))
+        self.execution = self.execution.with_micro_batches(min(2 * parts, num_samples))
 
     def update(self, optimizer: Optimizer, *, max_norm: float | None) -> float:
         """Clip the gradient to `max_norm` if given, step, and clear it; return its norm before clipping. If
@@ -256,10 +256,10 @@ class Deployment(PlanProcess):
 
     def state(self) -> dict[str, object]:
         """Return JSON values for a checkpoint: the same for all strategies, so that another can go on."""
-        return {"scaler": self._scaler.state_dict(), "parts": self.execution.least_parts}
+        return {"scaler": self._scaler.state_dict(), "parts": self.execution.min_micro_batches}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        self.execution = self.execution.with_parts(state.get("parts", 1))
+        self.execution = self.execution.with_micro_batches(state.get("parts", 1))
         if state["scaler"]:
             self._scaler.load_state_dict(state["scaler"])
 

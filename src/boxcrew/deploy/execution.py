@@ -35,18 +35,18 @@ class Execution:
     """The plan as its steps are really executed: what may change while it runs. Replaced, never changed."""
 
     plan: Plan  # with more accumulation than was planned, once memory has run out
-    least_parts: int = 1  # micro-batches of a step that memory has shown to be needed
+    min_micro_batches: int = 1  # micro-batches of a step that memory has shown to be needed
 
     @property
-    def num_parts(self) -> int:
+    def num_micro_batches(self) -> int:
         """The micro-batches of a step."""
         return self.plan.accumulation
 
-    def with_parts(self, num: int) -> Execution:
+    def with_micro_batches(self, num: int) -> Execution:
         """Return one with at least `num` micro-batches; `UsageError` if replicas have too few samples."""
-        more = num > self.num_parts
+        more = num > self.num_micro_batches
         plan = Plan.of(self.plan.tree() | {"accumulation": num}) if more else self.plan
-        return Execution(plan=plan, least_parts=max(num, self.least_parts))
+        return Execution(plan=plan, min_micro_batches=max(num, self.min_micro_batches))
 
 
 class PlanProcess:
@@ -71,7 +71,7 @@ class PlanProcess:
 
     def barrier(self) -> None:
         """Wait for all replicas before a step: one that waits for another's data must not seem stuck."""
-        if self.group.size > 1:
+        if self.group.num_replicas > 1:
             self.group.all_reduce(torch.zeros(1))
 
     def finalize(self) -> None:  # most strategies have nothing to do
@@ -86,11 +86,11 @@ class PlanProcess:
     @property
     def num_remote_samples(self) -> int:
         """The number of samples of a step that other processes compute."""
-        return 0 if self.group.size == 1 else self.plan.batch - len(self.positions)
+        return 0 if self.group.num_replicas == 1 else self.plan.batch - len(self.positions)
 
     def all_reduce_status(self, status: RunStatus) -> RunStatus:
         """Return the chief's clock, and whether any replica wants to stop. Collective."""
-        if self.group.size == 1:
+        if self.group.num_replicas == 1:
             return status
         own = (status.elapsed if self.is_chief else 0.0, status.stop, status.interrupted)
         numbers = torch.tensor(own, dtype=torch.float64)

@@ -12,14 +12,14 @@ from torch.optim import Optimizer
 from boxcrew.core.errors import UsageError
 
 
-class Slots(NamedTuple):
+class OptimizerState(NamedTuple):
     """The state an optimizer keeps for its parameters, without its settings: a resumed run has its own."""
 
     tensors: Mapping[str, Tensor]  # by index of the parameter and name of the slot: 3.momentum_buffer
     plain: Mapping[str, Any]  # the kind of optimizer, and all slots that are not tensors
 
 
-def slots_of(optimizer: Optimizer) -> Slots:
+def read_optimizer_state(optimizer: Optimizer) -> OptimizerState:
     """Return the state of an optimizer; the tensors are its own, not copies."""
     state = optimizer.state_dict()
     tensors: dict[str, Tensor] = {}
@@ -30,10 +30,10 @@ def slots_of(optimizer: Optimizer) -> Slots:
                 tensors[f"{index}.{slot}"] = value
             else:
                 plain.setdefault(str(index), {})[slot] = value
-    return Slots(tensors, {"kind": type(optimizer).__name__, "slots": plain})
+    return OptimizerState(tensors, {"kind": type(optimizer).__name__, "slots": plain})
 
 
-def check_slots(optimizer: Optimizer, plain: Mapping[str, Any]) -> None:
+def check_optimizer_state(optimizer: Optimizer, plain: Mapping[str, Any]) -> None:
     """Raise a `UsageError` unless the slots are of the same kind of optimizer."""
     kind = type(optimizer).__name__
     if plain["kind"] != kind:
@@ -43,9 +43,11 @@ def check_slots(optimizer: Optimizer, plain: Mapping[str, Any]) -> None:
         )
 
 
-def load_slots(optimizer: Optimizer, slots: Slots, copy_into: Callable[[Tensor, Tensor], object]) -> None:
+def load_optimizer_state(
+    optimizer: Optimizer, slots: OptimizerState, copy_into: Callable[[Tensor, Tensor], object]
+) -> None:
     """Replace the state of an optimizer. `copy_into(target, value)` copies into a tensor like a parameter."""
-    check_slots(optimizer, slots.plain)
+    check_optimizer_state(optimizer, slots.plain)
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     optimizer.state.clear()
     for index, values in slots.plain["slots"].items():

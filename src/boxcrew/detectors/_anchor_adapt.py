@@ -9,7 +9,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from boxcrew.nets.anchors import Level, best_overlaps
+from boxcrew.nets.anchors import Level, best_ious
 
 SMALLEST_AT = (0.01, 0.05, 0.1, 0.2)  # quantiles of object sizes, tried for the smallest default box
 LARGEST_AT = (0.6, 0.7, 0.8, 0.9, 0.97)  # the same for the largest
@@ -82,7 +82,7 @@ def _quantiles(values: Tensor, at: Sequence[float]) -> list[float]:
 
 
 def _score(objects: Tensor, layout: AnchorLayout, levels: MakeLevels, *, threshold: float) -> ScoredLayout:
-    best = best_overlaps(objects, levels(layout))
+    best = best_ious(objects, levels(layout))
     return ScoredLayout(
         layout=layout,
         matched=float((best >= threshold).float().mean()),

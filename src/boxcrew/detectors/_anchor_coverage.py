@@ -135,7 +135,7 @@ def anchor_coverage(
 
 
 def _overlaps(network: DetectorNet, placed: Floats) -> Floats | None:
-    overlaps = network.starting_overlap(torch.from_numpy(placed))
+    overlaps = network.best_anchor_iou(torch.from_numpy(placed))
     if overlaps is None:
         return None
     # An evaluation ignores boxes that are less than a pixel wide or high.
@@ -175,7 +175,7 @@ def _main_reason(network: DetectorNet, lost: Floats, draw: np.random.Generator) 
     fits = []
     for probed in probes.values():
         boxes = np.concatenate([centre - probed / 2, centre + probed / 2], axis=1).astype(np.float32)
-        overlaps = network.starting_overlap(torch.from_numpy(boxes))
+        overlaps = network.best_anchor_iou(torch.from_numpy(boxes))
         assert overlaps is not None
         fits.append(overlaps.numpy())
     counts = np.bincount(np.stack(fits).argmax(axis=0), minlength=len(probes))

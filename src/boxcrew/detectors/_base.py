@@ -116,7 +116,7 @@ class DetectorNet(Network):
         """
         raise NotImplementedError(f"{self.config.name} has no solve stage {stage}")
 
-    def starting_overlap(self, boxes: Tensor) -> Tensor | None:  # noqa: ARG002  no default boxes here
+    def best_anchor_iou(self, boxes: Tensor) -> Tensor | None:  # noqa: ARG002  no default boxes here
         """Return the IoU (N,) of each box (N, 4), xyxy in pixels of the input, with its best default box.
         None if the detector has no default boxes. Training does not change the result.
         """

@@ -12,7 +12,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from boxcrew.core.types import Batch, Losses, PaddedDetections
 from boxcrew.detectors._base import DetectorConfig, DetectorNet, HeightWidth
-from boxcrew.nets.anchors import BoxCode, Level, default_boxes, to_xyxy
+from boxcrew.nets.anchors import BoxCoder, Level, default_boxes, to_xyxy
 from boxcrew.nets.matching import hard_negatives, match
 from boxcrew.nets.network import ClassRows
 from boxcrew.nets.static import nms_top_k
@@ -47,7 +47,7 @@ class MultiBoxNet(DetectorNet):
 
     def __init__(self, config: MultiBoxConfig, classes: tuple[str, ...]) -> None:
         super().__init__(config, classes)
-        self.code = BoxCode()
+        self.code = BoxCoder()
         # Not saved: default boxes follow from the settings.
         self.register_buffer("anchors", torch.empty(0, 4), persistent=False)
 
@@ -141,7 +141,7 @@ class MultiBoxNet(DetectorNet):
             valid=chosen.valid,
         )
 
-    def starting_overlap(self, boxes: Tensor) -> Tensor:
+    def best_anchor_iou(self, boxes: Tensor) -> Tensor:
         """Return the IoU (N,) of each box with its best default box.
         In training each object also gets its best free one, however small that is (`nets/matching.py`).
         """

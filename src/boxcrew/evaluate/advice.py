@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from boxcrew.core.types import Ints
 from boxcrew.core.units import counted, format_count
-from boxcrew.data.checks.problem import ACTIONS, MAX_IMBALANCE, Kind, Problem
+from boxcrew.data.checks.problem import ACTIONS, MAX_IMBALANCE, Problem, ProblemKind
 from boxcrew.evaluate.classification import Probabilities
 from boxcrew.evaluate.detection.suspects import Suspect
 from boxcrew.evaluate.evaluation import ClassRates, Report
@@ -45,20 +45,20 @@ class Advice(Report):
     """One line for people that says what is wrong and what to do."""
 
     cause: Cause
-    what: str
+    finding: str
     remedy: str
     weight: float  # how many times over its limit; heavier advice is shown first
 
     def __str__(self) -> str:
-        return f"{self.what}: {self.remedy}"
+        return f"{self.finding}: {self.remedy}"
 
 
 Advices = tuple[Advice, ...]
 
 
-def _advise(cause: Cause, weight: float, what: str, remedy: str) -> Advices:
+def _advise(cause: Cause, weight: float, finding: str, remedy: str) -> Advices:
     """Return the advice if its weight is above 1, which NaN is not."""
-    return (Advice(cause=cause, what=what, remedy=remedy, weight=weight),) if weight > 1 else ()
+    return (Advice(cause=cause, finding=finding, remedy=remedy, weight=weight),) if weight > 1 else ()
 
 
 def worst(advice: Iterable[Advice], limit: int = MAX_LINES) -> Advices:
@@ -82,14 +82,14 @@ def imbalance(counts: Sequence[int], classes: Sequence[str], *, remedy: str = AD
     absent = [_start(name) for count, name in zip(counts, classes, strict=True) if not count]
     if absent:
         more = f" and {len(absent) - _MAX_NAMED} more" if len(absent) > _MAX_NAMED else ""
-        what = f"training data has no example of {', '.join(absent[:_MAX_NAMED])}{more}"
+        finding = f"training data has no example of {', '.join(absent[:_MAX_NAMED])}{more}"
         weight = max(counts) / MAX_IMBALANCE  # as if there were one
         add = "add some, or remove the class"
-        advice = (Advice(cause="imbalance", what=what, remedy=add, weight=weight),)
+        advice = (Advice(cause="imbalance", finding=finding, remedy=add, weight=weight),)
     if present:
         (few, rare), (many, common) = present[0], present[-1]
-        what = f"{many} examples of {_start(common)}, {few} of {_start(rare)} ({many / few:.0f} to 1)"
-        advice += _advise("imbalance", many / few / MAX_IMBALANCE, what, remedy)
+        finding = f"{many} examples of {_start(common)}, {few} of {_start(rare)} ({many / few:.0f} to 1)"
+        advice += _advise("imbalance", many / few / MAX_IMBALANCE, finding, remedy)
     return advice
 
 
@@ -110,8 +110,8 @@ def rare_class_missed(
         return ()
     mean = sum(rate.recall for rate, _ in measured) / len(measured)
     recall, count, name = min(rare)
-    what = f"recall of {_start(name)} ({count} examples) is {recall:.2f}, mean {mean:.2f}"
-    return _advise("imbalance", (mean - recall) / _RECALL_GAP, what, remedy)
+    finding = f"recall of {_start(name)} ({count} examples) is {recall:.2f}, mean {mean:.2f}"
+    return _advise("imbalance", (mean - recall) / _RECALL_GAP, finding, remedy)
 
 
 def too_complex(num_parameters: int, num_examples: int, *, from_scratch: bool, has_backbone: bool) -> Advices:
@@ -122,10 +122,10 @@ def too_complex(num_parameters: int, num_examples: int, *, from_scratch: bool, h
     """
     if not from_scratch or num_parameters <= _PARAMETERS * num_examples:
         return ()
-    what = f"{format_count(num_parameters)} parameters for {num_examples} training examples"
+    finding = f"{format_count(num_parameters)} parameters for {num_examples} training examples"
     pretrained = "init=pretrained, " if has_backbone else ""
     remedy = f"use a smaller network, {pretrained}augmentation or more data"
-    return (Advice(cause="too complex", what=what, remedy=remedy, weight=1.0),)
+    return (Advice(cause="too complex", finding=finding, remedy=remedy, weight=1.0),)
 
 
 def generalization_gap(
@@ -138,20 +138,20 @@ def generalization_gap(
     """Compare training with validation examples, both measured in evaluation mode; losses in nats."""
     gaps = [(0.0, "")]
     if val_loss > _LOSS_RATIO * train_loss:
-        what = f"loss is {train_loss:.3g} on training data, {val_loss:.3g} on validation data"
-        gaps.append(((val_loss - train_loss) / _LOSS_GAP, what))
+        finding = f"loss is {train_loss:.3g} on training data, {val_loss:.3g} on validation data"
+        gaps.append(((val_loss - train_loss) / _LOSS_GAP, finding))
     if train_accuracy is not None and val_accuracy is not None:
-        what = f"accuracy is {train_accuracy:.3f} on training data, {val_accuracy:.3f} on validation data"
-        gaps.append(((train_accuracy - val_accuracy) / _ACCURACY_GAP, what))
+        finding = f"accuracy is {train_accuracy:.3f} on training data, {val_accuracy:.3f} on validation data"
+        gaps.append(((train_accuracy - val_accuracy) / _ACCURACY_GAP, finding))
     remedy = "try dropout, optim.weight_decay=, augmentation, evaluation.patience=5"
     return _advise("too complex", *max(gaps), remedy)
 
 
 def detection_gap(*, learnt: float, new: float) -> Advices:
     """Compare a detector's AP50 on training images (`learnt`) with that on validation images (`new`)."""
-    what = f"AP50 is {learnt:.3f} on training images, {new:.3f} on validation images"
+    finding = f"AP50 is {learnt:.3f} on training images, {new:.3f} on validation images"
     remedy = "add images, or try stronger transforms.*, evaluation.patience=5"
-    return _advise("too complex", (learnt - new) / _AP_GAP, what, remedy)
+    return _advise("too complex", (learnt - new) / _AP_GAP, finding, remedy)
 
 
 def overfitting_trend(*, best_step: int, loss_then: float, loss_now: float, evaluations: int) -> Advices:
@@ -161,30 +161,30 @@ def overfitting_trend(*, best_step: int, loss_then: float, loss_now: float, eval
     """
     if evaluations < _WITHOUT_GAIN or not 0 < loss_now < _STILL_FALLING * loss_then:
         return ()
-    what = f"no improvement in {evaluations} evaluations since step {best_step}"
-    what += f"; train loss fell from {loss_then:.3g} to {loss_now:.3g}"
+    finding = f"no improvement in {evaluations} evaluations since step {best_step}"
+    finding += f"; train loss fell from {loss_then:.3g} to {loss_now:.3g}"
     remedy = f"try evaluation.patience={_WITHOUT_GAIN}, augmentation"
     weight = evaluations / _WITHOUT_GAIN
-    return (Advice(cause="too complex", what=what, remedy=remedy, weight=weight),)
+    return (Advice(cause="too complex", finding=finding, remedy=remedy, weight=weight),)
 
 
 def stalled(*, best_step: int, evaluations: int) -> Advices:
     """Check during training whether evaluations stopped improving, for a loss that shows no progress."""
     if evaluations < _STALLED:
         return ()
-    what = f"no improvement in {evaluations} evaluations since step {best_step}"
+    finding = f"no improvement in {evaluations} evaluations since step {best_step}"
     remedy = f"try evaluation.patience={_STALLED}, lower rates, augmentation or more data"
-    return (Advice(cause="too complex", what=what, remedy=remedy, weight=evaluations / _STALLED),)
+    return (Advice(cause="too complex", finding=finding, remedy=remedy, weight=evaluations / _STALLED),)
 
 
 def noisy_labels(noise: LabelNoise, key: Callable[[int], str] = str) -> Advices:
     """Check the labels of training. `key` names a suspect, as `Examples.key` does."""
-    what = f"about {noise.rate:.0%} of the labels seem wrong"
+    finding = f"about {noise.rate:.0%} of the labels seem wrong"
     remedy = "task.smoothing=0.1 makes them matter less"
     if noise.suspects:
         first = ", ".join(_end(key(index), _MAX_PATH // 2) for index in noise.suspects[:_MAX_NAMED])
         remedy = f"check {counted(len(noise.suspects), 'suspect')}, first {first}"
-    return _advise("noise", noise.rate / _NOISE, what, remedy)
+    return _advise("noise", noise.rate / _NOISE, finding, remedy)
 
 
 def contradicted_labels(
@@ -198,11 +198,11 @@ def contradicted_labels(
         return ()
     noise = label_noise(probabilities, labels)
     rate = min(noise.rate, surely_contradicted(probabilities, labels))
-    what = f"about {rate:.0%} of validation labels seem wrong"
+    finding = f"about {rate:.0%} of validation labels seem wrong"
     check = f"check {counted(len(noise.suspects), 'suspect')}"
     if key is not None and noise.suspects:
         check += f", first {_end(key(noise.suspects[0]), _MAX_PATH // 2)}"
-    return _advise("noise", rate / _CONTRADICTED, what, f"{check}; {remedy}" if remedy else check)
+    return _advise("noise", rate / _CONTRADICTED, finding, f"{check}; {remedy}" if remedy else check)
 
 
 def doubted_objects(suspects: Sequence[Suspect], num_objects: int) -> Advices:
@@ -211,23 +211,23 @@ def doubted_objects(suspects: Sequence[Suspect], num_objects: int) -> Advices:
     if not confident:
         return ()
     rate = len(confident) / max(1, num_objects)
-    what = f"about {rate:.0%} of validation labels seem wrong or missing"
+    finding = f"about {rate:.0%} of validation labels seem wrong or missing"
     remedy = f"boxcrew doctor run= shows them, first {_end(confident[0].key, _MAX_PATH // 2)}"
-    return _advise("noise", rate / _CONTRADICTED, what, remedy)
+    return _advise("noise", rate / _CONTRADICTED, finding, remedy)
 
 
 class _Defect(NamedTuple):
     """A group of problems in the data that get one line of advice."""
 
-    kinds: tuple[Kind, ...]  # of problems
+    kinds: tuple[ProblemKind, ...]  # of problems
     noun: str
     attribute: str  # that follows the noun
     remedy: str
     cause: Cause = "missing features"
 
 
-_NO_LABEL: tuple[Kind, ...] = ("label-missing", "image-without-annotation")
-_UNREADABLE: tuple[Kind, ...] = (
+_NO_LABEL: tuple[ProblemKind, ...] = ("label-missing", "image-without-annotation")
+_UNREADABLE: tuple[ProblemKind, ...] = (
     "missing-file", "not-an-image", "unreadable-image", "truncated-image", "image-bomb",
     "unreadable-annotation", "row-malformed", "text-unreadable",
 )  # fmt: skip
@@ -249,9 +249,9 @@ def missing_data(problems: Sequence[Problem], num_examples: int) -> Advices:
         if members:
             count = sum(problem.count for problem in members)
             first = _end(members[0].where, _MAX_PATH)
-            what = f"{counted(count, group.noun)} {group.attribute} (first: {first})"
+            finding = f"{counted(count, group.noun)} {group.attribute} (first: {first})"
             weight = count / (_DEFECTS * max(1, num_examples))
-            advice.append(Advice(cause=group.cause, what=what, remedy=group.remedy, weight=weight))
+            advice.append(Advice(cause=group.cause, finding=finding, remedy=group.remedy, weight=weight))
     return tuple(advice)
 
 

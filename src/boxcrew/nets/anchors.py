@@ -43,7 +43,7 @@ def default_boxes(levels: Sequence[Level], *, size: int) -> Tensor:
     return torch.cat(boxes) * size
 
 
-def best_overlaps(boxes: Tensor, levels: Sequence[Level]) -> Tensor:
+def best_ious(boxes: Tensor, levels: Sequence[Level]) -> Tensor:
     """Return the IoU (N,) of each box (N, 4), xyxy as fractions of the input, with its best default box.
     Of all default boxes of one shape, that of the nearest cell is the best, so only this is computed.
     """
@@ -69,7 +69,7 @@ def to_xyxy(boxes: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BoxCode:
+class BoxCoder:
     """The offsets of a box from a default box, divided by the variances so that each has about unit size."""
 
     centre_variance: float = 0.1

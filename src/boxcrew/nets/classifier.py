@@ -25,9 +25,9 @@ class ClassifierNet(Network):
         body: nn.Module,
         classes: tuple[str, ...],
         normalize: Normalize | None,
-        meaning: Mapping[str, Any] | None = None,
+        encoding: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(classes, meaning)
+        super().__init__(classes, encoding)
         self.body = body
         self.normalize = normalize
 
@@ -49,7 +49,7 @@ class ClassifierNet(Network):
         return dict.fromkeys((f"{head}.weight", f"{head}.bias"), ClassRows())
 
     def token_tensors(self) -> tuple[str, ...]:
-        return ("body.embedding.weight",) if "alphabet" in self.meaning else ()
+        return ("body.embedding.weight",) if "alphabet" in self.encoding else ()
 
     def backbone_prefix(self) -> str | None:
         return "body.backbone." if isinstance(self.body, TimmBody) else None

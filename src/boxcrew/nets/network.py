@@ -27,16 +27,16 @@ class ClassRows:
 
 
 class Network(nn.Module, ABC):
-    """A network with the names of its classes and the `meaning` of its tokens, if it has any.
-    `meaning` is described in `data/examples/alphabet.py`.
+    """A network with the names of its classes and the `encoding` of its tokens, if it has any.
+    `encoding` is described in `data/examples/alphabet.py`.
     """
 
     full_backbone: ClassVar[bool] = False  # whether it has all layers of a timm network but the classifier
 
-    def __init__(self, classes: tuple[str, ...] = (), meaning: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, classes: tuple[str, ...] = (), encoding: Mapping[str, Any] | None = None) -> None:
         super().__init__()
         self.classes = classes
-        self.meaning = meaning or {}
+        self.encoding = encoding or {}
 
     def class_tensors(self) -> Mapping[str, ClassRows]:
         """Return the state names of tensors with rows for each class, and where these rows are.

@@ -10,9 +10,11 @@ from boxcrew.plan.memory import memory_of
 from boxcrew.plan.prediction import Bound, Interval, Memory, Prediction, Span
 from boxcrew.plan.speed import Pace, pace_of, speeds_of, update_seconds
 
-HIDDEN = 0.9  # of backward can overlap with gradient messages; 95 % of these did (docs/benchmarks.md)
+OVERLAPPED_BACKWARD = (
+    0.9  # of backward can overlap with gradient messages; 95 % of these did (docs/benchmarks.md)
+)
 HIDDEN_SHARDED = 0.5  # of the messages with sharded parameters overlaps with computing
-HANDOVER = 0.002  # seconds to receive a worker's batch: 1 ms for table rows, 5 ms for images
+BATCH_RECEIVE_SECONDS = 0.002  # seconds to receive a worker's batch: 1 ms for table rows, 5 ms for images
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +51,8 @@ class Costs(PlanInputs):
         return memory_of(candidate, self)
 
     def has_enough_memory(self, candidate: Candidate) -> bool:
-        too_many = None if candidate.recompute else self.observed.too_many
-        if too_many is not None and max(candidate.largest_micro_batches) >= too_many:
+        oom_samples = None if candidate.recompute else self.observed.oom_samples
+        if oom_samples is not None and max(candidate.largest_micro_batches) >= oom_samples:
             return False
         return all(memory.is_enough for memory in self.memory(candidate))
 
@@ -88,7 +90,7 @@ class Costs(PlanInputs):
         if candidate.loader_workers == 0:
             return step.busy + step.inputs
         all_busy = candidate.on_cpu and candidate.threads * candidate.replicas >= self.machine.cores
-        delay = core_seconds / candidate.replicas + HANDOVER if all_busy else 0.0
+        delay = core_seconds / candidate.replicas + BATCH_RECEIVE_SECONDS if all_busy else 0.0
         return max(step.busy + delay, step.inputs)
 
     def _compute(self, candidate: Candidate, paces: list[Pace]) -> list[float]:
@@ -116,7 +118,7 @@ class Costs(PlanInputs):
         backward = compute * (1 - self._forward_share()) / candidate.accumulation
         if candidate.strategy == "ddp" and num > 1:
             sent = 2 * (num - 1) / num * gradients / link
-            return max(0.0, sent - HIDDEN * backward)
+            return max(0.0, sent - OVERLAPPED_BACKWARD * backward)
         if candidate.strategy == "fsdp" and num > 1:
             sent = (2 * candidate.accumulation * parameters + gradients) * (num - 1) / num / link
             return sent - min(HIDDEN_SHARDED * sent, compute)
@@ -125,7 +127,7 @@ class Costs(PlanInputs):
         return 0.0
 
     def _forward_share(self) -> float:
-        return self.workload.forward_operations / max(1, self.workload.whole.operations)
+        return self.workload.forward_operations / max(1, self.workload.without_recompute.operations)
 
     def _inputs(self, candidate: Candidate, *, cached: bool) -> float:
         """Return the core-seconds that the samples of a step take."""
@@ -135,7 +137,7 @@ class Costs(PlanInputs):
         all_images, held = self.request.num_samples * inputs.image_bytes, 0.0
         if cached and all_images:
             held = min(1.0, candidate.cache_bytes * candidate.replicas / all_images)
-        return self.request.batch * (held * inputs.kept_seconds + (1 - held) * inputs.seconds)
+        return self.request.batch * (held * inputs.cached_seconds + (1 - held) * inputs.seconds)
 
     def predict(self, candidate: Candidate) -> Prediction:
         step = self.step(candidate)

@@ -18,7 +18,7 @@ WORKER = 64 * MIB  # a loader process, without the batches that it makes ahead
 CPU_OVERHEAD, MARGIN = 0.3, 0.2
 """The C library's allocator on CPUs takes this share of a step's bytes in addition, and may take more by the
 margin: it took 6 to 53 % here (docs/decisions/0016)."""
-LATER = 128 * MIB  # of a process: libraries and numbers that only evaluation and plots need
+LATE_LIBRARY_BYTES = 128 * MIB  # of a process: libraries and numbers that only evaluation and plots need
 LEAST_OVERHEAD, MOST_OVERHEAD = 0.05, 1.5
 MOST_CORRECTION = 1.5
 ONE_MEASURED = {"contiguous": 1.25, "channels_last": 0.35}
@@ -56,12 +56,12 @@ def _main_memory(candidate: Candidate, samples: Sequence[int], inputs: PlanInput
         copies = 1 + (candidate.replicas if candidate.strategy == "parameter_server" else 0)
     activations = sum(_activations(workload, candidate, num) for num in samples)
     batches = sum(2 * workload.batch.at(share) for share in candidate.shares)
-    state = copies * (workload.held + workload.gradients + workload.optimizer) // shards
+    state = copies * (workload.model_bytes + workload.gradients + workload.optimizer) // shards
     overhead = _overhead(candidate, samples, state + activations, inputs)
     return Memory(
         device="cpu",
         libraries=libraries * processes,
-        parameters=copies * workload.held // shards,
+        parameters=copies * workload.model_bytes // shards,
         gradients=copies * workload.gradients // shards,
         optimizer=copies * workload.optimizer // shards,
         activations=activations,
@@ -69,7 +69,7 @@ def _main_memory(candidate: Candidate, samples: Sequence[int], inputs: PlanInput
         workers=_worker_bytes(candidate, workload, inputs.request),
         overhead=overhead,
         evaluation=_evaluation(candidate, cpu, inputs),
-        margin=int(MARGIN * (activations + state + overhead + batches)) + LATER * processes,
+        margin=int(MARGIN * (activations + state + overhead + batches)) + LATE_LIBRARY_BYTES * processes,
         capacity=capacity_of(cpu, inputs.request, taken=libraries * processes),
     )
 
@@ -129,7 +129,7 @@ def _on_accelerator(candidate: Candidate, device: Device, samples: int, inputs: 
     """Predict the memory of one clone's accelerator. Offloaded parameters are copied there for a step."""
     workload, shards = inputs.workload, candidate.shards
     gathered = workload.largest_layer if shards > 1 else 0
-    held = workload.parameters + workload.buffers if candidate.offloaded else workload.held
+    held = workload.parameters + workload.buffers if candidate.offloaded else workload.model_bytes
     activations = _activations(workload, candidate, samples)
     if candidate.precision in {"bf16", "fp16"}:
         activations += workload.parameters // 2  # cast copies, during a step

@@ -43,7 +43,7 @@ class Timing(ComputeMode, group="timings"):
     alone: bool = False  # measured in a trial, not in a run
 
 
-class ObservedRatio(Config, group="residuals"):
+class ObservedRatio(Config, group="ratios"):
     """The ratio measured / predicted of the last run with one compute mode."""
 
     device: str
@@ -57,12 +57,12 @@ class ObservedRatio(Config, group="residuals"):
         return self.device, self.memory_format, self.precision
 
 
-class Observed(Config, group="knowledge"):
+class Observed(Config, group="observed"):
     """Everything that was measured of one task on one machine."""
 
     timings: tuple[Timing, ...] = ()
     failures: tuple[str, ...] = ()  # trial settings that failed, and why
-    too_many: int | None = Field(default=None, ge=1)  # samples at once that ran out of memory
+    oom_samples: int | None = Field(default=None, ge=1)  # samples at once that ran out of memory
     ratios: tuple[ObservedRatio, ...] = ()
     libraries: int | None = Field(default=None, ge=0)  # bytes of a process before it holds any of the model
 

@@ -18,12 +18,12 @@ from boxcrew.plan.plan import Clone, MemoryFormat, Plan, Precision, Replica
 from boxcrew.plan.reasons import most_workers, reasons_for, rejected
 from boxcrew.plan.request import PlanRequest
 
-CLEARLY = 1.05
+MIN_SPEEDUP = 1.05
 """Only a candidate this much faster replaces the usual one. Noise would choose between closer ones, and two
 runs with one seed would differ in their last bits.
 """
 LITTLE = 0.05  # share of a step that loading may take without a worker to hide it
-EASILY = 0.7  # loader workers should be done in this share of a step: they are not always as fast
+MAX_LOADER_SHARE = 0.7  # loader workers should be done in this share of a step: they are not always as fast
 
 
 def make_plan(
@@ -67,12 +67,12 @@ def _candidates(costs: Costs, layout: Candidate) -> Iterator[Candidate]:
     if workers == "auto":
         workers = usual_workers(costs.machine.cores // layout.replicas, layout.devices)
     usual = replace(layout, precision=precision, loader_workers=workers)
-    also_recomputed = [False, True] if costs.workload.recomputed else [False]
+    also_recomputed = [False, True] if costs.workload.with_recompute else [False]
     for recompute in also_recomputed if deploy.recompute == "auto" else [deploy.recompute]:
         for memory_format, threads in _compute_modes(costs, usual):
             candidate = replace(usual, recompute=recompute, memory_format=memory_format, threads=threads)
             speeds = [1 / max(1e-12, costs.pace(device, candidate).each) for device in candidate.devices]
-            shares = shares_of(deploy, batch, speeds, least=costs.workload.least_samples)
+            shares = shares_of(deploy, batch, speeds, least=costs.workload.min_samples)
             cache_bytes = _cache(costs, candidate) // layout.replicas
             yield replace(candidate, shares=tuple(shares), cache_bytes=cache_bytes)
 
@@ -125,7 +125,7 @@ def _accumulations(costs: Costs, candidate: Candidate) -> Iterator[int]:
             raise UsageError(f"deploy.accumulation={asked}: more than batch={batch} has samples")
         yield asked
         return
-    least, last = min(costs.workload.least_samples, *candidate.shares), 0
+    least, last = min(costs.workload.min_samples, *candidate.shares), 0
     for num in range(1, min(candidate.shares) // least + 1):
         counts = replace(candidate, accumulation=num).split() if num > 1 else (candidate.shares,)
         most = max(map(max, counts))
@@ -141,7 +141,7 @@ def _choose(costs: Costs, feasible: Sequence[Candidate]) -> Candidate:
         return min(lean, key=lambda candidate: _smallness(costs, candidate))
     same_strategy = [candidate for candidate in feasible if candidate.strategy == feasible[0].strategy]
     fastest = min(same_strategy, key=lambda candidate: costs.step(candidate).wall)
-    if costs.step(feasible[0]).wall <= CLEARLY * costs.step(fastest).wall:
+    if costs.step(feasible[0]).wall <= MIN_SPEEDUP * costs.step(fastest).wall:
         fastest = feasible[0]
     if goal.seconds is None:
         return fastest
@@ -186,7 +186,7 @@ def _with_workers(costs: Costs, chosen: Candidate) -> Candidate:
     # Steps should not wait for samples that no worker makes ahead: disks are not always equally fast.
     steps = {option: costs.step(option) for option in near}
     near = [o for o, step in steps.items() if o.loader_workers or step.inputs <= LITTLE * step.wall] or near
-    return next((o for o in near if steps[o].inputs <= EASILY * steps[o].wall), near[0])
+    return next((o for o in near if steps[o].inputs <= MAX_LOADER_SHARE * steps[o].wall), near[0])
 
 
 def usual_workers(cores: float, devices: Sequence[Device]) -> int:

@@ -13,9 +13,9 @@ from boxcrew.plan.observed import Timing
 MEASURED, KNOWN, COMPUTED, ASSUMED = 0.2, 0.3, 1.0, 2.0
 """By how much times may be off: from steps measured just now, from earlier runs, from the speeds of a device,
 or from typical speeds."""
-IN_A_RUN = 1.04  # steps of a run take so much longer than trial steps, which always see the same batch
-SERIAL = 0.1  # share of a step's work that one thread does while others wait, if not measured
-FASTER = {"fp32": 1.0, "tf32": 1.5, "bf16": 2.0, "fp16": 2.0}
+RUN_SLOWDOWN = 1.04  # steps of a run take so much longer than trial steps, which always see the same batch
+SERIAL_FRACTION = 0.1  # share of a step's work that one thread does while others wait, if not measured
+PRECISION_SPEEDUP = {"fp32": 1.0, "tf32": 1.5, "bf16": 2.0, "fp16": 2.0}
 """Speed relative to fp32 on accelerators: rough, and only used until it is measured."""
 GPU = Speeds(gemm=15e3, convolution=1e4, convolution_channels_last=1e4, copy_bytes=5e11, from_host_bytes=1e10)
 CORE = {"gemm": 60, "convolution": 40, "convolution_channels_last": 40}
@@ -52,13 +52,13 @@ def pace_of(device: Device, candidate: Candidate, inputs: PlanInputs) -> Pace:
 
 def _recompute_factor(candidate: Candidate, workload: Workload) -> float:
     step = workload.pass_of(recompute=candidate.recompute)
-    return step.operations / max(1, workload.whole.operations) if candidate.recompute else 1.0
+    return step.operations / max(1, workload.without_recompute.operations) if candidate.recompute else 1.0
 
 
 def _measured(timings: Sequence[Timing], device: Device, candidate: Candidate, inputs: PlanInputs) -> Pace:
     """Return the line through the fewest and the most samples, or through the origin if it is implausible."""
     small, large = timings[0], timings[-1]
-    factor = _recompute_factor(candidate, inputs.workload) * (IN_A_RUN if large.alone else 1.0)
+    factor = _recompute_factor(candidate, inputs.workload) * (RUN_SLOWDOWN if large.alone else 1.0)
     update = update_seconds(inputs.workload, speeds_of(device, inputs.machine)[0])
     first, last = (max(0.1 * step.seconds, step.seconds - update) for step in (small, large))
     each, fixed = last / large.samples, 0.0
@@ -79,24 +79,24 @@ def _computed(device: Device, candidate: Candidate, inputs: PlanInputs) -> Pace:
     speeds, spread, basis = speeds_of(device, inputs.machine)
     last = candidate.memory_format == "channels_last"
     rate = speeds.convolution_channels_last if last else speeds.convolution
-    whole, on_cpu = inputs.workload.whole, device.kind == "cpu"
-    faster = 1.0 if on_cpu else FASTER[candidate.precision]
+    whole, on_cpu = inputs.workload.without_recompute, device.kind == "cpu"
+    faster = 1.0 if on_cpu else PRECISION_SPEEDUP[candidate.precision]
     seconds = whole.operations / (rate * faster * 1e9) + whole.traffic / speeds.copy_bytes
     if on_cpu:
         cores = max(1.0, inputs.machine.cores)
-        seconds *= SERIAL + (1 - SERIAL) * cores / min(candidate.threads, cores)
+        seconds *= SERIAL_FRACTION + (1 - SERIAL_FRACTION) * cores / min(candidate.threads, cores)
     ratio = inputs.observed.ratio(device.name, candidate.memory_format, candidate.precision)
     corrected = 1.0 if ratio is None else ratio.seconds
     if ratio is not None:
         spread, basis = KNOWN, "earlier runs on this machine"
     each = seconds * _recompute_factor(candidate, inputs.workload) * corrected
-    parallel = 1.0 if on_cpu and candidate.threads == 1 else 1 - SERIAL
+    parallel = 1.0 if on_cpu and candidate.threads == 1 else 1 - SERIAL_FRACTION
     return Pace(fixed=0.0, each=each, spread=spread, basis=basis, parallel=parallel, corrected=corrected)
 
 
 def _thread_factor(timing: Timing, threads: int) -> float:
     """Return how much longer a measured step takes with other `threads`: its serial share stays as it is."""
-    serial = SERIAL
+    serial = SERIAL_FRACTION
     if timing.core_seconds is not None and timing.threads > 1:
         idle = timing.threads - timing.core_seconds / timing.seconds
         serial = min(1.0, max(0.0, idle / (timing.threads - 1)))

@@ -26,7 +26,7 @@ def fc() -> RunConfig:
         task=ClassificationConfig(net=FcConfig(dropout=0.2)),
         epochs=12,
         batch=128,
-        optim=OptimConfig(name="adamw", rate=1e-3, weight_decay=0.01, stated_for=128),
+        optim=OptimConfig(name="adamw", rate=1e-3, weight_decay=0.01, reference_batch=128),
         schedule=ScheduleConfig(name="cosine", warmup=0.05),
         evaluation=_EVALUATION,
     )
@@ -45,7 +45,7 @@ def cnn() -> RunConfig:
         ),
         epochs=8,
         batch=128,
-        optim=OptimConfig(name="nesterov", rate=0.1, weight_decay=5e-4, stated_for=128),
+        optim=OptimConfig(name="nesterov", rate=0.1, weight_decay=5e-4, reference_batch=128),
         schedule=ScheduleConfig(name="cosine", warmup=0.2),
         evaluation=_EVALUATION,
     )
@@ -63,7 +63,7 @@ def rnn() -> RunConfig:
         task=SequenceConfig(net=RnnConfig(hidden=256)),
         epochs=10,
         batch=64,
-        optim=OptimConfig(name="adamw", rate=3e-3, weight_decay=0.01, clip=1.0, stated_for=64),
+        optim=OptimConfig(name="adamw", rate=3e-3, weight_decay=0.01, clip=1.0, reference_batch=64),
         schedule=ScheduleConfig(name="cosine", warmup=0.05),
         evaluation=_EVALUATION,
     )
@@ -88,7 +88,7 @@ def gan() -> RunConfig:
             momentum=0.5,
             weight_decay=0.0,
             ema=0.995,
-            stated_for=64,
+            reference_batch=64,
             phases={"critic": PhaseConfig(rate=4e-4)},
         ),
         schedule=ScheduleConfig(name="fixed", warmup=0.0),

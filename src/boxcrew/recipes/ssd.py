@@ -44,6 +44,6 @@ def _paper(size: Literal[300, 512]) -> RunConfig:
         epochs=120,
         batch=32,
         task=DetectionConfig(detector=SsdConfig(size=size)),
-        optim=OptimConfig(name="momentum", rate=1e-3, weight_decay=5e-4, clip=10.0, stated_for=32),
+        optim=OptimConfig(name="momentum", rate=1e-3, weight_decay=5e-4, clip=10.0, reference_batch=32),
         schedule=ScheduleConfig(name="step", at=(0.67, 0.83), warmup=0.02),
     )

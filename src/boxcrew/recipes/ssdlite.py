@@ -41,7 +41,13 @@ def starter() -> RunConfig:
             transforms=TransformsConfig(expand=1.0, crop=False, jitter=0.2),
         ),
         optim=OptimConfig(
-            name="adamw", rate=3e-3, backbone_rate=0.2, weight_decay=0.02, clip=10.0, ema=0.998, stated_for=8
+            name="adamw",
+            rate=3e-3,
+            backbone_rate=0.2,
+            weight_decay=0.02,
+            clip=10.0,
+            ema=0.998,
+            reference_batch=8,
         ),
     )
 
@@ -75,7 +81,13 @@ def _fine_tuned(backbone: str, *, weights: str) -> RunConfig:
         init=Pretrained(weights=weights),
         task=DetectionConfig(detector=SsdLiteConfig(backbone=backbone)),
         optim=OptimConfig(
-            name="adamw", rate=2e-3, backbone_rate=0.3, weight_decay=0.02, clip=10.0, ema=0.998, stated_for=16
+            name="adamw",
+            rate=2e-3,
+            backbone_rate=0.3,
+            weight_decay=0.02,
+            clip=10.0,
+            ema=0.998,
+            reference_batch=16,
         ),
     )
 
@@ -95,6 +107,6 @@ def ssdlite320_mobilenetv3() -> RunConfig:
         task=DetectionConfig(
             detector=SsdLiteConfig(backbone="mobilenetv3_large_100", size=320, min_scale=0.2, max_scale=0.95)
         ),
-        optim=OptimConfig(name="momentum", rate=0.05, weight_decay=4e-5, clip=10.0, stated_for=24),
+        optim=OptimConfig(name="momentum", rate=0.05, weight_decay=4e-5, clip=10.0, reference_batch=24),
         schedule=ScheduleConfig(name="cosine", warmup=0.01),
     )

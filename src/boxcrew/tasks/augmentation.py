@@ -23,15 +23,15 @@ from boxcrew.data.transforms.tokens import drop_tokens
 Probability = Annotated[float, Field(ge=0, le=1)]
 _PICTURES, _POLICY, _TOKENS = range(3)  # separate streams of random numbers
 
-_NOUNS: dict[InputKind, str] = {"pictures": "pictures", "numbers": "tables", "tokens": "texts"}
+_NOUNS: dict[InputKind, str] = {"images": "images", "numbers": "tables", "tokens": "texts"}
 _KINDS_OF: dict[str, tuple[InputKind, ...]] = {
-    "flip": ("pictures",),
-    "shift": ("pictures",),
-    "erase": ("pictures",),
-    "policy": ("pictures",),
+    "flip": ("images",),
+    "shift": ("images",),
+    "erase": ("images",),
+    "policy": ("images",),
     "drop_tokens": ("tokens",),
-    "mixup": ("pictures", "numbers"),
-    "cutmix": ("pictures", "numbers"),
+    "mixup": ("images", "numbers"),
+    "cutmix": ("images", "numbers"),
 }
 
 
@@ -70,7 +70,7 @@ class AugmentConfig(Config):
     def augmentation(self, kind: InputKind, unknown: int = 0) -> Augmentation:
         """Return the changes to training examples. `unknown`: the token of unknown characters."""
         change: partial[Array] | None = None
-        if kind == "pictures":
+        if kind == "images":
             plain = FlipShiftErase(flip=self.flip, shift=self.shift, erase=self.erase)
             policy = None if self.policy == "none" else Policy(self.policy)
             if policy or plain != FlipShiftErase():

@@ -63,7 +63,7 @@ class Task(nn.Module, ABC):
 
 
 @contextmanager
-def learning_in(task: Task, phase: str) -> Iterator[None]:
+def freeze_other_phases(task: Task, phase: str) -> Iterator[None]:
     """Freeze, while the context is open, the parameters that learn in other phases."""
     if len(task.phases) == 1:
         yield
@@ -78,7 +78,7 @@ def learning_in(task: Task, phase: str) -> Iterator[None]:
             parameter.requires_grad = True
 
 
-Prediction = Literal["boxes", "classes", "text", "images"]
+PredictionKind = Literal["boxes", "classes", "text", "images"]
 
 
 class TaskConfig(Config):
@@ -93,10 +93,10 @@ class TaskConfig(Config):
     metrics: ClassVar[Mapping[str, bool]]  # name -> whether higher is better; the default first
     folder: ClassVar[str]  # of runs, under runs/
     sample: ClassVar[str] = "a sample"
-    predicts: ClassVar[Prediction | None] = None  # what its networks predict; None: the data decides
+    predicts: ClassVar[PredictionKind | None] = None  # what its networks predict; None: the data decides
 
     name: str
-    """Kind of task."""
+    """ProblemKind of task."""
 
     @classmethod
     def of(cls, value: object) -> Self:

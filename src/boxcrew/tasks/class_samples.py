@@ -25,7 +25,7 @@ def encode_sample(sample: object, facts: ExampleFacts) -> Array:
     """Return the input of the network: for RGB pixels (H, W, 3), a row (values by column name) or a text,
     whichever it was trained on.
     """
-    if isinstance(sample, np.ndarray) and facts.kind == "pictures":
+    if isinstance(sample, np.ndarray) and facts.kind == "images":
         return resize_to(sample, facts.image_shape)
     if isinstance(sample, Mapping) and facts.kind == "numbers":
         absent = [column["name"] for column in facts.encoding["columns"] if column["name"] not in sample]
@@ -35,7 +35,7 @@ def encode_sample(sample: object, facts: ExampleFacts) -> Array:
         return row
     if isinstance(sample, str) and facts.kind == "tokens":
         return encode_text(facts.encoding, sample)
-    wanted = {"pictures": "images", "numbers": "rows (values by column name)", "tokens": "texts"}
+    wanted = {"images": "images", "numbers": "rows (values by column name)", "tokens": "texts"}
     raise UsageError(f"this classifier takes {wanted[facts.kind]}, not {type(sample).__name__}")
 
 

@@ -32,7 +32,7 @@ from boxcrew.evaluate.label_noise import label_noise
 from boxcrew.nets.class_losses import Summed, cross_entropy, focal_loss, mixed_loss
 from boxcrew.nets.classifier import ClassifierNet
 from boxcrew.nets.network import Network
-from boxcrew.nets.regularise import l1, limit_norms_
+from boxcrew.nets.regularization import l1, limit_norms_
 from boxcrew.tasks.augmentation import AugmentConfig
 from boxcrew.tasks.base import TASKS, Task
 from boxcrew.tasks.data import EvalOptions, ImageSheets, OpenOptions, ScoreTable, ToDevice
@@ -46,7 +46,7 @@ FOLDS, FOLD_EPOCHS = 3, 4  # of the cross-validation that looks for wrong labels
 SHOWN = 32  # examples of an evaluation whose inputs are kept to be shown
 
 
-class ClassesConfig(ExampleConfig):
+class ClassTaskConfig(ExampleConfig):
     """The settings of training with classes, regularization among them."""
 
     hoisted = ("net", "augment")
@@ -116,11 +116,11 @@ class ClassesConfig(ExampleConfig):
         return {"l1": self.l1 * l1(weights) * weight.detach()}
 
 
-class ClassificationConfig(ClassesConfig):
+class ClassificationConfig(ClassTaskConfig):
     default_data = "products"
     folder = "classify"
     predicts = "classes"
-    kinds = frozenset[InputKind]({"pictures", "numbers"})
+    kinds = frozenset[InputKind]({"images", "numbers"})
 
     name: Literal["classification"] = "classification"
     net: Annotated[SerializeAsAny[NetConfig], net_chosen("cnn")] = CnnConfig()
@@ -131,7 +131,7 @@ class RegularizedTask(Task):
 
     network_name = "net"
 
-    def __init__(self, net: Network, config: ClassesConfig) -> None:
+    def __init__(self, net: Network, config: ClassTaskConfig) -> None:
         super().__init__()
         self.net = net
         self._config = config
@@ -142,7 +142,7 @@ class RegularizedTask(Task):
 
 
 class ClassificationTask(RegularizedTask):
-    def __init__(self, net: ClassifierNet, config: ClassesConfig, counts: Tensor) -> None:
+    def __init__(self, net: ClassifierNet, config: ClassTaskConfig, counts: Tensor) -> None:
         """Build the task; `counts` (C,) are the training examples of each class."""
         super().__init__(net, config)
         weights = counts.sum() / counts.clamp(min=1) / len(counts) if config.class_weights else None
@@ -165,11 +165,11 @@ class ClassificationTask(RegularizedTask):
         return cross_entropy(scores, labels, shares, smoothing=self._config.smoothing, class_weights=weights)
 
 
-ClassesConfigT = TypeVar("ClassesConfigT", bound=ClassesConfig, default=Any)
+ClassesConfigT = TypeVar("ClassesConfigT", bound=ClassTaskConfig, default=Any)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ClassData(ExampleData[ClassesConfigT], Generic[ClassesConfigT]):
+class ClassTaskData(ExampleData[ClassesConfigT], Generic[ClassesConfigT]):
     """Examples that belong to classes: their losses, evaluation and advice."""
 
     least_classes = 2
@@ -269,14 +269,14 @@ class ClassData(ExampleData[ClassesConfigT], Generic[ClassesConfigT]):
         )
         return (*overfitting, *rare, *wrong_labels)
 
-    def draw_batch(self, batch: Batch, num: int) -> ImageSheets:
-        if self.examples.kind != "pictures":
+    def render_batch(self, batch: Batch, num: int) -> ImageSheets:
+        if self.examples.kind != "images":
             return {}
         labels = batch.targets["labels"][:num].numpy()
         return {"train/after_augmentation": draw_examples(batch.inputs[:num], labels, self.examples.classes)}
 
-    def draw_predictions(self, evaluation: ClassificationEvaluation, num: int) -> ImageSheets:
-        if self.examples.kind != "pictures":
+    def render_predictions(self, evaluation: ClassificationEvaluation, num: int) -> ImageSheets:
+        if self.examples.kind != "images":
             return {}
         classes, first = self.examples.classes, evaluation.first[:num]
         predicted, labels = evaluation.probabilities[: len(first)], evaluation.labels[: len(first)]
@@ -297,5 +297,5 @@ def _row(name: str, numbers: Mapping[str, Any], count: int) -> tuple[str, ...]:
 
 
 @TASKS.register("classification")
-class ClassificationData(ClassData[ClassificationConfig]):
+class ClassificationData(ClassTaskData[ClassificationConfig]):
     config_class = ClassificationConfig

@@ -18,7 +18,7 @@ from boxcrew.data.loading.workers import Workers
 from boxcrew.evaluate.advice import Advice, imbalance, missing_data, too_complex
 from boxcrew.evaluate.detection.predictor import Predictor
 from boxcrew.evaluate.evaluation import Evaluation
-from boxcrew.tasks.base import Prediction, Task, TaskConfig
+from boxcrew.tasks.base import PredictionKind, Task, TaskConfig
 from boxcrew.tasks.facts import DataFacts
 
 ConfigT = TypeVar("ConfigT", bound=TaskConfig, default=Any)
@@ -141,11 +141,11 @@ class EvalData(ABC, Generic[EvaluationT]):
         """Return advice about a trained task from its last evaluation; other arguments as in `evaluate`."""
         return ()
 
-    def draw_batch(self, batch: Batch, num: int) -> ImageSheets:  # noqa: ARG002
+    def render_batch(self, batch: Batch, num: int) -> ImageSheets:  # noqa: ARG002
         """Draw the first samples of a training batch."""
         return {}
 
-    def draw_predictions(self, evaluation: EvaluationT, num: int) -> ImageSheets:  # noqa: ARG002
+    def render_predictions(self, evaluation: EvaluationT, num: int) -> ImageSheets:  # noqa: ARG002
         """Draw the predictions for the first samples of an evaluation."""
         return {}
 
@@ -201,7 +201,7 @@ class TaskData(TrainData, EvalData[EvaluationT], DataSummary, Generic[ConfigT, F
         """Return the task with its network, initialized from torch's random numbers."""
 
     @classmethod
-    def predicts(cls, facts: FactsT) -> Prediction:
+    def predicts(cls, facts: FactsT) -> PredictionKind:
         """Return what a network for data with these facts predicts."""
         return cls.config_class.predicts or ("classes" if facts.classes else "text")
 

@@ -52,7 +52,7 @@ from boxcrew.tasks.data import (
     TaskData,
     ToDevice,
 )
-from boxcrew.tasks.drawing import draw_batch, draw_predictions
+from boxcrew.tasks.drawing import render_batch, render_predictions
 from boxcrew.tasks.facts import DataFacts
 
 METRICS = (
@@ -286,11 +286,11 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
             *doubted_objects(suspects, num_objects),
         )
 
-    def draw_batch(self, batch: Batch, num: int) -> ImageSheets:
-        return draw_batch(self.source, self.train, batch, num)
+    def render_batch(self, batch: Batch, num: int) -> ImageSheets:
+        return render_batch(self.source, self.train, batch, num)
 
-    def draw_predictions(self, evaluation: DetectionEvaluation, num: int) -> ImageSheets:
-        return draw_predictions(self.source, self.val, evaluation.images[:num])
+    def render_predictions(self, evaluation: DetectionEvaluation, num: int) -> ImageSheets:
+        return render_predictions(self.source, self.val, evaluation.images[:num])
 
     @classmethod
     def scores(cls, report: Mapping[str, Any]) -> ScoreTable:

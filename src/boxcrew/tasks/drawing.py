@@ -18,7 +18,7 @@ from boxcrew.tasks.data import ImageSheets
 SHOWN_SCORE = 0.3  # predictions below would only clutter an image
 
 
-def draw_batch(source: Source, records: Sequence[Record], batch: Batch, num: int) -> ImageSheets:
+def render_batch(source: Source, records: Sequence[Record], batch: Batch, num: int) -> ImageSheets:
     """Draw the first samples of a batch before and after augmentation."""
     by_key = {record.key: record for record in records}
     before, after = [], []
@@ -32,7 +32,7 @@ def draw_batch(source: Source, records: Sequence[Record], batch: Batch, num: int
     return {"train/before_augmentation": before, "train/after_augmentation": after}
 
 
-def draw_predictions(
+def render_predictions(
     source: Source, records: Sequence[Record], images: Sequence[EvaluatedImage]
 ) -> ImageSheets:
     by_key = {record.key: record for record in records}

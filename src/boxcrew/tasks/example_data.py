@@ -37,7 +37,7 @@ from boxcrew.tasks.data import ALL_SPLITS, EvaluationT, Loader, LoaderOptions, O
 from boxcrew.tasks.facts import ExampleFacts
 
 _MEASURED = 4096  # images whose pixels give the mean color
-_DTYPES: dict[InputKind, type[np.generic]] = {"pictures": np.uint8, "numbers": np.float32, "tokens": np.int64}
+_DTYPES: dict[InputKind, type[np.generic]] = {"images": np.uint8, "numbers": np.float32, "tokens": np.int64}
 
 
 class ExampleConfig(TaskConfig):
@@ -115,7 +115,7 @@ class ExampleData(TaskData[ExampleConfigT, ExampleFacts, EvaluationT], Generic[E
 
     def headline(self) -> str:
         counts = ", ".join(f"{name} {len(split)}" for name, split in self.examples.splits.items())
-        noun = {"pictures": "pictures", "numbers": "rows", "tokens": "texts"}[self.examples.kind]
+        noun = {"images": "images", "numbers": "rows", "tokens": "texts"}[self.examples.kind]
         shape, num = " x ".join(map(str, self.examples.shape)), len(self.examples.classes)
         classes = f", {num} class{'' if num == 1 else 'es'}" if num else ""
         return f"({self.examples.format}): {counts} {noun} of {shape}{classes}"
@@ -186,7 +186,7 @@ def _example_options(
     """Return how to read examples: for an existing network, in the form that it accepts."""
     return ExampleOptions(
         size=config.size,
-        shape=facts.image_shape if facts and facts.kind == "pictures" else None,
+        shape=facts.image_shape if facts and facts.kind == "images" else None,
         length=config.length,
         label=config.label,
         seed=options.seed,
@@ -203,7 +203,7 @@ def _data_facts(opened: ExampleSet) -> ExampleFacts:
     facts = ExampleFacts(
         classes=opened.classes, kind=opened.kind, shape=opened.shape, encoding=dict(opened.encoding)
     )
-    if opened.kind != "pictures":
+    if opened.kind != "images":
         return facts
     examples = opened.split("train")
     images = examples.fetch(range(0, len(examples), -(-len(examples) // _MEASURED))).inputs

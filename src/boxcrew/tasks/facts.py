@@ -9,7 +9,7 @@ from typing import Any, Self
 from boxcrew.data.examples.example_set import InputKind
 from boxcrew.nets.layers import Normalize
 
-_JSON_KEYS = {"encoding": "meaning"}  # of fields whose key in JSON is not their name
+_JSON_KEYS = {"encoding": "encoding"}  # of fields whose key in JSON is not their name
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ from boxcrew.evaluate.frechet import Moments, frechet_distance
 from boxcrew.nets.dcgan import Critic, GanLoss, GeneratorNet, Norm, critic_loss, generator_loss
 from boxcrew.nets.initialization import Scheme, initialize
 from boxcrew.nets.network import Network
-from boxcrew.nets.regularise import gradient_penalty
+from boxcrew.nets.regularization import gradient_penalty
 from boxcrew.tasks.augmentation import AugmentConfig
 from boxcrew.tasks.base import TASKS, Task
 from boxcrew.tasks.data import EvalOptions, ImageSheets, ScoreTable, ToDevice
@@ -35,7 +35,7 @@ from boxcrew.tasks.example_data import ExampleConfig, ExampleData
 from boxcrew.tasks.facts import ExampleFacts
 from boxcrew.tasks.frechet_features import feature_network
 
-_NOISE, _OTHER_NOISE, _PLACES = 10, 11, 12  # separate streams of random numbers
+_NOISE, _OTHER_NOISE, _INTERPOLATION = 10, 11, 12  # separate streams of random numbers
 NUM_COMPARED = 2000  # real images, and as many generated ones; the distance depends on it
 SHEET = 64  # images on a sheet
 
@@ -47,7 +47,7 @@ class GanConfig(ExampleConfig):
     folder = "gan"
     predicts = "images"
     metrics: ClassVar[Mapping[str, bool]] = {"frechet": False}
-    kinds = frozenset[InputKind]({"pictures"})
+    kinds = frozenset[InputKind]({"images"})
 
     name: Literal["gan"] = "gan"
     loss: GanLoss = "hinge"
@@ -80,7 +80,7 @@ class GanConfig(ExampleConfig):
             unbounded = "task.loss=wasserstein with task.penalty=0 and task.spectral_norm=false"
             advice = "task.penalty=10 (WGAN-GP) or task.spectral_norm=true"
             raise UsageError(f"{unbounded}: nothing bounds the critic", advice=advice)
-        self.augment.require_for("pictures")
+        self.augment.require_for("images")
         for name in ("mixup", "cutmix"):
             if getattr(self.augment, name):
                 problem = "for classifiers only; a gan would learn to generate mixtures"
@@ -92,7 +92,7 @@ class GanConfig(ExampleConfig):
         return f"gan with {self.loss} loss"
 
 
-class Gan(Network):
+class GanNet(Network):
     """A generator with its critic. `forward` is that of the generator."""
 
     def __init__(self, generator: GeneratorNet, critic: Critic) -> None:
@@ -111,7 +111,7 @@ class GanTask(Task):
     loss_shows_progress = False  # what one network wins, the other loses
     network_name = "net"
 
-    def __init__(self, net: Gan, config: GanConfig) -> None:
+    def __init__(self, net: GanNet, config: GanConfig) -> None:
         super().__init__()
         self.net = net
         self._config = config
@@ -139,7 +139,7 @@ class GanTask(Task):
             fake = self.net.generator(batch.targets["noise"])
         terms = {"critic": critic_loss(self._config.loss, self.net.critic(real), self.net.critic(fake))}
         if self._config.penalty:
-            penalty = gradient_penalty(self.net.critic, real, fake, batch.targets["places"])
+            penalty = gradient_penalty(self.net.critic, real, fake, batch.targets["interpolation_weights"])
             terms["penalty"] = self._config.penalty * penalty
         return terms
 
@@ -161,7 +161,9 @@ def _with_noise(*, seed: int, epochs: Ints, indices: Ints, latent: int) -> dict[
     return {
         "noise": normal(seed, epochs, indices, latent, stream=_NOISE),
         "other_noise": normal(seed, epochs, indices, latent, stream=_OTHER_NOISE),
-        "places": draws(seed, epochs, indices, 1, stream=_PLACES)[:, 0].astype(np.float32),
+        "interpolation_weights": draws(seed, epochs, indices, 1, stream=_INTERPOLATION)[:, 0].astype(
+            np.float32
+        ),
     }
 
 
@@ -207,7 +209,7 @@ class GanData(ExampleData[GanConfig, GanEvaluation]):
         critic = Critic(
             channels, size, width=config.width, spectral_norm=config.spectral_norm, norm=config.norm
         )
-        net = Gan(generator, critic)
+        net = GanNet(generator, critic)
         initialize(net, config.fill)
         return GanTask(net, config)
 
@@ -267,7 +269,7 @@ class GanData(ExampleData[GanConfig, GanEvaluation]):
             skipped=skipped,
         )
 
-    def draw_predictions(self, evaluation: GanEvaluation, num: int) -> ImageSheets:  # noqa: ARG002 - always one sheet
+    def render_predictions(self, evaluation: GanEvaluation, num: int) -> ImageSheets:  # noqa: ARG002 - always one sheet
         return {"val/made": [contact_sheet(evaluation.made)]}
 
     @classmethod

@@ -25,7 +25,7 @@ from boxcrew.nets.initialization import initialize
 from boxcrew.nets.network import Network
 from boxcrew.nets.recurrent import LanguageModel
 from boxcrew.tasks.base import TASKS, Task
-from boxcrew.tasks.classification import ClassData, ClassesConfig, RegularizedTask
+from boxcrew.tasks.classification import ClassTaskConfig, ClassTaskData, RegularizedTask
 from boxcrew.tasks.data import EvalOptions, OpenOptions, ScoreTable, ToDevice
 from boxcrew.tasks.facts import ExampleFacts
 from boxcrew.tasks.net_configs import NetConfig, RnnConfig, net_chosen
@@ -34,26 +34,26 @@ if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
 
-class SequenceConfig(ClassesConfig):
+class SequenceConfig(ClassTaskConfig):
     default_data = "shop_talk"
     folder = "sequence"
     metrics: ClassVar[Mapping[str, bool]] = {
         "val_loss": False,
-        **ClassesConfig.metrics,
+        **ClassTaskConfig.metrics,
         "perplexity": False,
         "bits": False,
     }
-    kinds = frozenset[InputKind]({"pictures", "tokens"})
+    kinds = frozenset[InputKind]({"images", "tokens"})
 
     name: Literal["sequence"] = "sequence"
     net: Annotated[SerializeAsAny[NetConfig], net_chosen("rnn")] = RnnConfig()
 
 
-class LanguageNetwork(Network):
+class LanguageNet(Network):
     """A language model of characters, with its alphabet."""
 
-    def __init__(self, model: LanguageModel, meaning: Mapping[str, Any]) -> None:
-        super().__init__(meaning=meaning)
+    def __init__(self, model: LanguageModel, encoding: Mapping[str, Any]) -> None:
+        super().__init__(encoding=encoding)
         self.model = model
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -67,11 +67,11 @@ class LanguageNetwork(Network):
 
     def continue_text(self, text: str, num: int, *, temperature: float, seed: int) -> str:
         """Return `num` characters that may follow a text."""
-        prompt = torch.from_numpy(encode_text(self.meaning, text or "\n"))[None]
+        prompt = torch.from_numpy(encode_text(self.encoding, text or "\n"))[None]
         prompt = prompt.to(next(self.parameters()).device)
         generator = torch.Generator().manual_seed(seed)
         tokens = self.model.continue_text(prompt, num, temperature=temperature, generator=generator)
-        return decode_tokens(self.meaning, tokens[0].cpu().numpy())
+        return decode_tokens(self.encoding, tokens[0].cpu().numpy())
 
 
 class LanguageTask(RegularizedTask):
@@ -126,7 +126,7 @@ TEXT_METRICS = ("val_loss", "perplexity", "bits")
 
 @TASKS.register("sequence")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SequenceData(ClassData[SequenceConfig]):
+class SequenceData(ClassTaskData[SequenceConfig]):
     """Sequences with classes, or running text."""
 
     config_class = SequenceConfig
@@ -155,7 +155,7 @@ class SequenceData(ClassData[SequenceConfig]):
     def metrics(self) -> Mapping[str, bool]:
         if self.is_text:
             return {name: self.config.metrics[name] for name in TEXT_METRICS}
-        of_text = set(TEXT_METRICS) - ClassesConfig.metrics.keys()
+        of_text = set(TEXT_METRICS) - ClassTaskConfig.metrics.keys()
         return {name: higher for name, higher in super().metrics.items() if name not in of_text}
 
     def augmentation(self) -> Augmentation:
@@ -176,13 +176,13 @@ class SequenceData(ClassData[SequenceConfig]):
         num, cells = num_tokens(facts.encoding), net.recurrent_layers()
         model = LanguageModel(num, cells, embedding=net.embedding, tied=net.tied)
         initialize(model, net.fill)
-        return LanguageTask(LanguageNetwork(model, facts.encoding), config)
+        return LanguageTask(LanguageNet(model, facts.encoding), config)
 
     def evaluate(self, task: Task, move: ToDevice, options: EvalOptions) -> Evaluation:
         if not self.is_text:
             return super().evaluate(task, move, options)
         net = task.network
-        assert isinstance(net, LanguageNetwork)
+        assert isinstance(net, LanguageNet)
         begun, network_seconds, nats, count, done = time.monotonic(), 0.0, 0.0, 0, 0
         for batch in eval_example_batches(self.val, batch=options.batch, workers=options.workers):
             started = time.perf_counter()

@@ -12,7 +12,7 @@ from boxcrew.core.torch_tools.fake import fake_copy, fake_tensors
 from boxcrew.core.types import Batch
 from boxcrew.detectors import DetectorNet, input_hw
 from boxcrew.nets.layers import eval_mode
-from boxcrew.tasks.base import Task, learning_in
+from boxcrew.tasks.base import Task, freeze_other_phases
 
 
 def check_devices(
@@ -26,7 +26,7 @@ def check_devices(
     with fake_tensors():
         task, batch = fake_copy(task), fake_copy(batch)
         for phase in task.phases:
-            with learning_in(task, phase):
+            with freeze_other_phases(task, phase):
                 _require_cuda(vars(task(batch, phase)))
         network = task.network
         with torch.no_grad(), eval_mode(network):

@@ -18,7 +18,7 @@ from boxcrew.data.examples.example_set import (
 )
 from boxcrew.testing.sources import check_refused
 
-_TYPES = {"pictures": np.uint8, "numbers": np.float32, "tokens": np.int64}
+_TYPES = {"images": np.uint8, "numbers": np.float32, "tokens": np.int64}
 
 
 def check_invariants(opened: ExampleSet) -> None:

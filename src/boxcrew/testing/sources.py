@@ -112,7 +112,7 @@ def check_writes_and_reads(
     check_invariants(read)
     check_same(source, read, tolerance=tolerance, flags=flags)
     for flag in {"difficult", "crowd"} - set(flags):
-        assert any(flag in problem.what for problem in lost), f"{flag} is lost without a problem"
+        assert any(flag in problem.message for problem in lost), f"{flag} is lost without a problem"
     return read
 
 

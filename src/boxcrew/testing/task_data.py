@@ -12,8 +12,8 @@ import torch
 from boxcrew.core.types import Batch
 from boxcrew.data.loading.workers import Workers
 from boxcrew.nets.layers import eval_mode
-from boxcrew.tasks.base import TASKS, Task, learning_in
-from boxcrew.tasks.cost.estimate import workload_of
+from boxcrew.tasks.base import TASKS, Task, freeze_other_phases
+from boxcrew.tasks.cost.estimate import trace_workload
 from boxcrew.tasks.data import EvalOptions, FactsT, LoaderOptions, TaskData, TrainData
 
 BATCH = 6
@@ -86,7 +86,7 @@ def check_losses(task: Task, batch: Batch) -> None:
     """
     names = [name for name, _ in task.named_parameters()]
     for phase in task.phases:
-        with eval_mode(task), learning_in(task, phase):
+        with eval_mode(task), freeze_other_phases(task, phase):
             whole = task(batch, phase)
             parts = [task(part, phase) for part in batch.split([2, len(batch) - 2])]
             added = parts[0] + parts[1]
@@ -104,9 +104,9 @@ def check_losses(task: Task, batch: Batch) -> None:
 
 def check_workload(task: Task, make_batch: Callable[[int], Batch]) -> None:
     """Check that a step's workload can be computed without data, and grows with its samples."""
-    workload = workload_of(task, make_batch, slots=1, averages=False)
-    assert workload.whole.operations > 0
-    assert workload.whole.peak.at(64) > workload.whole.peak.at(2)
+    workload = trace_workload(task, make_batch, slots=1, averages=False)
+    assert workload.without_recompute.operations > 0
+    assert workload.without_recompute.peak.at(64) > workload.without_recompute.peak.at(2)
 
 
 def check_evaluation(task_data: TaskData, task: Task) -> None:
@@ -126,7 +126,7 @@ def check_evaluation(task_data: TaskData, task: Task) -> None:
     assert {"numbers", "classes", "milliseconds"} <= report.keys()
     table = task_data.scores(report)
     assert all(len(row) == len(table.columns) for row in table.rows)
-    for sheet in task_data.draw_predictions(evaluation, 3).values():
+    for sheet in task_data.render_predictions(evaluation, 3).values():
         assert all(image.ndim == 3 and image.shape[2] == 3 for image in sheet)
 
 

@@ -168,7 +168,7 @@ class RunConfig(Config):
                 tree |= {group: value.pop(group) for group in self.task.hoisted}
         return tree
 
-    def anchored(self) -> RunConfig:
+    def with_absolute_path(self) -> RunConfig:
         """Return a copy with an absolute data path, so that the run can be resumed from anywhere."""
         if not Path(self.data.path).exists():
             return self  # an embedded data set, or a mistake that opening it will report

@@ -176,8 +176,8 @@ class Finetune(InitConfig):
         excluded = matching(state, self.exclude, "init.exclude")
         offered = {name: value for name, value in state.items() if name not in excluded}
         facts = (weights.meta or {}).get("facts", {})
-        old_classes, meaning = tuple(facts.get("classes", network.classes)), facts.get("meaning", {})
-        tokens = _token_rows(network, offered, meaning)
+        old_classes, encoding = tuple(facts.get("classes", network.classes)), facts.get("encoding", {})
+        tokens = _token_rows(network, offered, encoding)
         # Shared rows (the background's) and those of classes known by name are kept.
         rows = _remade(network, offered, network.class_tensors(), old_classes, network.classes) | tokens
         wanted = network.state_dict()
@@ -199,7 +199,7 @@ class Finetune(InitConfig):
             left_out=tuple(name for name in _without_counters(state) if name not in used),
             missing=tuple(name for name in _without_counters(wanted) if name not in used),
             kept_classes=tuple(name for name in network.classes if name in old_classes) if rows else (),
-            kept_characters="".join(c for c in network.meaning["alphabet"] if c in meaning["alphabet"])
+            kept_characters="".join(c for c in network.encoding["alphabet"] if c in encoding["alphabet"])
             if tokens
             else "",
         )
@@ -237,12 +237,12 @@ RowNames = tuple[str | int, ...]
 """The names of rows; numbers are those of rows that every data set has."""
 
 
-def _token_rows(network: Network, offered: State, old_meaning: Mapping[str, Any]) -> State:
+def _token_rows(network: Network, offered: State, old_encoding: Mapping[str, Any]) -> State:
     """Return the tensors with a row for each character, with the rows of known characters from `offered`."""
-    if not network.token_tensors() or "alphabet" not in old_meaning:
+    if not network.token_tensors() or "alphabet" not in old_encoding:
         return {}
-    meanings = (old_meaning, network.meaning)
-    old, new = ((*range(meaning["unknown"] + 1), *meaning["alphabet"]) for meaning in meanings)
+    meanings = (old_encoding, network.encoding)
+    old, new = ((*range(encoding["unknown"] + 1), *encoding["alphabet"]) for encoding in meanings)
     return _remade(network, offered, dict.fromkeys(network.token_tensors(), ClassRows()), old, new)
 
 

@@ -81,7 +81,7 @@ def test_collector_notes_sizes_that_differ(tmp_path: Path) -> None:
         "rotated.png": ("size-mismatch", "noted", "30 x 40"),
         "other.png": ("size-mismatch", "noted", "400 x 300"),
     }
-    assert any("400 x 300, but upright it is 40 x 30" in problem.what for problem in problems)
+    assert any("400 x 300, but upright it is 40 x 30" in problem.message for problem in problems)
 
 
 @pytest.mark.parametrize("orientation", range(5, 9))
@@ -169,7 +169,7 @@ def test_collector_keeps_the_first_of_two(tmp_path: Path) -> None:
     assert list(splits) == ["train"]
     assert len(splits["train"][0].target) == 1
     assert (problems[0].kind, problems[0].action) == ("leak", "left out")
-    assert "listed in val, and was in train" in problems[0].what
+    assert "listed in val, and was in train" in problems[0].message
 
 
 def test_collector_draws_a_val_split_beside_a_test_split_and_notes_it(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_collector_draws_a_val_split_beside_a_test_split_and_notes_it(tmp_path: 
         collector.add(annotate(tmp_path, f"{i}.png", (1, 1, 9, 9)), "test" if i == 0 else "train")
     splits, problems = collector.finish(seed=7)
     assert {name: len(records) for name, records in splits.items()} == {"train": 7, "val": 2, "test": 1}
-    assert "seed 7" in problems[0].what
+    assert "seed 7" in problems[0].message
 
 
 def test_collector_without_training_images_is_an_error(tmp_path: Path) -> None:

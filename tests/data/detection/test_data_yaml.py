@@ -63,7 +63,7 @@ def test_paths_are_relative_to_the_file(
     assert keys(source) == SAME
     assert source.classes == ("tea", "jam")
     assert source.split("train")[0].target.labels.tolist() == [1]
-    assert [problem.what for problem in source.problems] == (
+    assert [problem.message for problem in source.problems] == (
         ["test: images/absent does not exist"] if "absent" in text else []
     )
 
@@ -78,7 +78,7 @@ def test_absolute_paths(root: Path) -> None:
 def test_a_path_that_does_not_exist_gives_way_to_the_folder_of_the_file(root: Path) -> None:
     source = opened(root / "data.yaml", f"path: /home/somebody/set\n{SPLITS}{NAMES}")
     assert keys(source) == SAME
-    assert "/home/somebody/set does not exist" in source.problems[0].what
+    assert "/home/somebody/set does not exist" in source.problems[0].message
 
 
 def test_lists_of_files_and_of_folders(root: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_missing_split_is_an_error(split: str, root: Path) -> None:
 def test_val_that_is_train_is_not_measured_on(root: Path) -> None:
     source = opened(root / "data.yaml", f"train: images/train\nval: images/train\n{NAMES}")
     assert {split: len(names) for split, names in keys(source).items()} == {"train": 1, "val": 1}
-    assert "same images as train" in source.problems[0].what
+    assert "same images as train" in source.problems[0].message
     assert len(source.problems) == 2
 
 
@@ -133,8 +133,8 @@ def test_val_that_is_train_is_not_measured_on(root: Path) -> None:
 def test_names(names: str, classes: tuple[str, ...], root: Path) -> None:
     source = opened(root / "data.yaml", f"{SPLITS}{names}\n")
     assert source.classes == classes
-    assert any("nc is 5" in problem.what for problem in source.problems) == ("nc: 5" in names)
-    gaps = [problem.what for problem in source.problems if problem.kind == "class-id-gap"]
+    assert any("nc is 5" in problem.message for problem in source.problems) == ("nc: 5" in names)
+    gaps = [problem.message for problem in source.problems if problem.kind == "class-id-gap"]
     assert gaps == (
         ["names has no 1; the class is called class1"] if classes[1:] == ("class1", "jam") else []
     )

@@ -76,7 +76,7 @@ def test_image_files_are_copied_byte_for_byte(format: str, drawn: Source, tmp_pa
 
 def test_voc_files(drawn: Source, tmp_path: Path) -> None:
     (problem,) = write_source(drawn, tmp_path / "set", format="voc")
-    assert "3 crowd objects" in problem.what
+    assert "3 crowd objects" in problem.message
     assert (tmp_path / "set" / "classes.txt").read_text(encoding="utf-8").split("\n")[:2] == [
         "tea pot",
         "Kanne",
@@ -108,7 +108,7 @@ def test_coco_files_are_read_by_pycocotools(drawn: Source, tmp_path: Path) -> No
 
 def test_yolo_files(drawn: Source, tmp_path: Path) -> None:
     problems = write_source(drawn, tmp_path / "set", format="yolo")
-    assert [problem.what.split()[1] for problem in problems] == ["difficult", "crowd"]
+    assert [problem.message.split()[1] for problem in problems] == ["difficult", "crowd"]
     content = yaml.safe_load((tmp_path / "set" / "data.yaml").read_text(encoding="utf-8"))
     assert content["names"] == dict(enumerate(drawn.classes))
     assert {split: content[split] for split in drawn.splits} == {

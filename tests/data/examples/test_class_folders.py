@@ -55,7 +55,7 @@ def test_a_folder_that_cannot_be_listed_is_as_if_empty(root: Path) -> None:
         assert not has_class_folders(root, {".txt"})
         told = unlistable_problems(root, "text-unreadable")
     assert [(problem.file, problem.action) for problem in told] == [("a", "left out"), ("b/c", "left out")]
-    assert {problem.what for problem in told} == {"cannot be listed: Permission denied"}
+    assert {problem.message for problem in told} == {"cannot be listed: Permission denied"}
 
 
 def test_a_folder_that_may_be_listed_but_not_entered(root: Path) -> None:

@@ -45,7 +45,7 @@ def test_words_among_numbers_that_make_categories_are_told() -> None:
     (problem,) = doubted([*NUMBERS, *["low"] * 20, "", "high"])
     assert (problem.kind, problem.action, problem.count) == ("column-doubtful", "noted", 21)
     assert (problem.at, problem.value) == ("from line 52", "low")
-    assert problem.what == (
+    assert problem.message == (
         "column 'x': 52 different words in 72 rows, read as categories, though 50 are numbers;"
         " the first that is not: 'low'; write only numbers there, or leave the cell empty"
     )
@@ -55,8 +55,8 @@ def test_words_that_nearly_all_differ_are_told() -> None:
     texts = [f"text of number {index}" for index in range(60)]
     (problem,) = doubted([*texts, *["again"] * 40, "NA"])
     assert (problem.kind, problem.action, problem.count) == ("column-doubtful", "noted", 100)
-    assert "column 'x': 61 different words in 101 rows, read as categories" in problem.what
-    assert "leave the column out, or give texts as files (format text)" in problem.what
+    assert "column 'x': 61 different words in 101 rows, read as categories" in problem.message
+    assert "leave the column out, or give texts as files (format text)" in problem.message
     assert doubted([*texts, *["again"] * 70]) == []
     assert doubted(texts[:32]) == []
     assert doubted(NUMBERS) == []

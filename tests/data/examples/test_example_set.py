@@ -64,7 +64,7 @@ def test_what_cannot_be_read_of_some_is_left_out(tmp_path: Path) -> None:
 
 def test_a_split_that_is_not_there_is_told_with_the_reason() -> None:
     part = numbered(np.zeros(2, dtype=np.int64))
-    short = Problem(kind="text-short", file="book", at="val", what="is short", action="left out")
+    short = Problem(kind="text-short", file="book", at="val", message="is short", action="left out")
     opened = ExampleSet(
         root=Path("book"),
         format="text",

@@ -59,7 +59,7 @@ def test_classes_that_training_lacks_are_left_out() -> None:
     classes, splits, (problem,) = resolve_splits(ROOT, ("a", "b", "c", "d"), splits_before, [])
     assert classes == ("a", "c")
     assert (problem.kind, problem.action, problem.value) == ("class-empty", "left out", "b, d")
-    assert "2 of other splits are left out" in problem.what
+    assert "2 of other splits are left out" in problem.message
     assert splits["train"].labels.tolist() == [0, 1, 1]
     assert splits["val"].labels.tolist() == [1]
     assert splits["val"].fetch([0]).inputs.tolist() == [[20]]

@@ -31,7 +31,7 @@ def make_examples() -> InMemory:
 def make_loader(*, workers: int = 0, positions: list[int] | None = None) -> TrainLoader:
     """Balanced: every second sample is the one of the rare class."""
     examples = make_examples()
-    changes = AugmentConfig(shift=3, erase=0.5).augmentation("pictures")
+    changes = AugmentConfig(shift=3, erase=0.5).augmentation("images")
     samples = ExampleSamples(
         examples=examples,
         blank=np.zeros((2, 8, 8, 1), dtype=np.uint8),

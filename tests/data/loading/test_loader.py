@@ -15,7 +15,7 @@ from boxcrew.core.input_size import InputSize
 from boxcrew.core.types import Batch, Floats, Image, Target
 from boxcrew.data.detection.source import ImageReader, Record, Source
 from boxcrew.data.images.cache import ImageCache
-from boxcrew.data.loading.detection_samples import DetectionSamples, EvalBatch, eval_image_batches
+from boxcrew.data.loading.detection_samples import DetectionEvalBatch, DetectionSamples, eval_image_batches
 from boxcrew.data.loading.loader import LoaderConfig, StepRequest, TrainLoader
 from boxcrew.data.loading.order import SampleOrder, sample_rng
 from boxcrew.data.loading.workers import Workers
@@ -32,7 +32,7 @@ class Pictures(Source):
     """A few JPEG files drawn for a test."""
 
     format = "pictures"
-    looked_for = "pictures"
+    expects = "pictures"
 
     @classmethod
     def detect(cls, path: Path) -> bool:
@@ -77,12 +77,12 @@ def loader_of(
     return TrainLoader(samples, SampleOrder(len(records), seed), batch=batch, workers=workers)
 
 
-def eval_batches(source: Source, *, batch: int = 3, num_workers: int = 0) -> list[EvalBatch]:
+def eval_batches(source: Source, *, batch: int = 3, num_workers: int = 0) -> list[DetectionEvalBatch]:
     samples = DetectionSamples(source, source.split("train"), EVAL)
     return list(eval_image_batches(samples, batch=batch, workers=Workers(num=num_workers)))
 
 
-def keys_of(batches: Sequence[EvalBatch]) -> list[str]:
+def keys_of(batches: Sequence[DetectionEvalBatch]) -> list[str]:
     return [record.key for batch in batches for record in batch.records]
 
 

@@ -38,16 +38,16 @@ def test_a_process_that_was_started_alone(environment: dict[str, str]) -> None:
 
 
 def test_every_launcher_is_read() -> None:
-    assert read_environment(TORCHRUN) == ProcessEnvironment(rank=1, size=4, address="big", port=29500)
+    assert read_environment(TORCHRUN) == ProcessEnvironment(rank=1, world_size=4, address="big", port=29500)
     slurm = read_environment(SLURM)
     assert slurm is not None
-    assert (slurm.rank, slurm.size, slurm.address) == (2, 3, "node03")
+    assert (slurm.rank, slurm.world_size, slurm.address) == (2, 3, "node03")
     mpi = read_environment(OPEN_MPI)
     assert mpi is not None
-    assert (mpi.rank, mpi.size, mpi.address) == (0, 2, "127.0.0.1")
+    assert (mpi.rank, mpi.world_size, mpi.address) == (0, 2, "127.0.0.1")
     mpich = read_environment(MPICH)
     assert mpich is not None
-    assert (mpich.rank, mpich.size) == (1, 2)
+    assert (mpich.rank, mpich.world_size) == (1, 2)
 
 
 def test_all_processes_of_a_job_have_one_port_and_jobs_have_others() -> None:

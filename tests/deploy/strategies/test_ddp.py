@@ -153,7 +153,7 @@ def test_all_replicas_get_the_chiefs_value(tmp_path: Path) -> None:
 def test_a_process_that_does_not_join_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rendezvous, "RENDEZVOUS", timedelta(seconds=0.5))
     with pytest.raises(BoxcrewError, match="replica 1, replica 2 did not join the 3 processes within"):
-        DistributedGroup(ProcessEnvironment(rank=0, size=3, port=free_port()))
+        DistributedGroup(ProcessEnvironment(rank=0, world_size=3, port=free_port()))
 
 
 def hang(stopped: int, deployment: Deployment, file: Path) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from boxcrew.deploy.deployment import Deployment, deploy
 from boxcrew.deploy.execution import RunStatus
 from boxcrew.deploy.processes.collectives import ReplicaGroup
-from boxcrew.deploy.strategies.parameter_server.server import Server
+from boxcrew.deploy.strategies.parameter_server.server import ParameterServerProcess
 from boxcrew.plan.plan import Clone, Plan, Replica
 from tests.helpers import learning
 from tests.helpers.plans import plan_of
@@ -54,7 +54,7 @@ def _play(
     """A replica saves its results, a server the most steps that one replica was ahead of another."""
     task = learning.make_task(name)
     if group.is_server:
-        server = Server(plan, group, task, make_optimizer(task))
+        server = ParameterServerProcess(plan, group, task, make_optimizer(task))
         server.run()
         torch.save((server.num_kept, server.lead), file)
         return

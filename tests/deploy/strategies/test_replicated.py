@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from boxcrew.deploy.deployment import STRATEGIES, Deployment, deploy
-from boxcrew.deploy.optimizer_state import Slots
+from boxcrew.deploy.optimizer_state import OptimizerState
 from boxcrew.deploy.processes.collectives import ReplicaGroup
-from boxcrew.deploy.strategies.parameter_server.server import Server
+from boxcrew.deploy.strategies.parameter_server.server import ParameterServerProcess
 from boxcrew.plan.plan import Clone, Plan, Replica
 from tests.helpers import learning
 from tests.helpers.plans import plan_of
@@ -78,7 +78,7 @@ def go_on(saved: Path, deployment: Deployment, task: nn.Module, optimizer: Optim
     begun = torch.load(saved, weights_only=True)
     for name, own in task.state_dict().items():
         deployment.load_into(own, begun["task"][name])
-    deployment.load_slots(optimizer, Slots(begun["slots"], json.loads(begun["plain"])))
+    deployment.load_optimizer_state(optimizer, OptimizerState(begun["slots"], json.loads(begun["plain"])))
     losses, norms = learning.learn(deployment, task, optimizer=optimizer, steps=range(STOP, STOP + 2))
     return losses + norms
 
@@ -97,7 +97,7 @@ def play(scene: Scene, plan: Plan, group: ReplicaGroup) -> Any:
     name, make_optimizer, act = scene
     task = _disturbed(learning.make_task(name), group.rank)
     if group.is_server:
-        Server(plan, group, task, make_optimizer(task)).run()
+        ParameterServerProcess(plan, group, task, make_optimizer(task)).run()
         return None
     with deploy(plan, group=group) as deployment:
         placed = deployment.setup_module(task)

@@ -51,7 +51,7 @@ def ticks(chart: Html) -> list[float]:
 @given(values=SIDES)
 def test_no_value_is_lost_and_none_leaves_the_chart(values: Numbers) -> None:
     bins = Bins.doubling(values, "pixels")
-    chart = histogram(values, bins, what="things")
+    chart = histogram(values, bins, noun="things")
     assert sum(counts(chart)) == len(values)
     for left, top, right, bottom in rects(chart):
         assert 0 <= left < right <= WIDTH
@@ -62,7 +62,7 @@ def test_no_value_is_lost_and_none_leaves_the_chart(values: Numbers) -> None:
 @given(values=SIDES)
 def test_a_heat_map_counts_all_points(values: Numbers) -> None:
     axes = Bins.doubling(values, "width"), Bins.doubling(values[::-1], "height")
-    chart = heat_map(np.stack((values, values[::-1]), axis=1), axes, what="things", ratios=(1 / 3, 1, 3))
+    chart = heat_map(np.stack((values, values[::-1]), axis=1), axes, noun="things", ratios=(1 / 3, 1, 3))
     assert sum(counts(chart)) == len(values)
 
 
@@ -72,7 +72,7 @@ def test_whole_numbers_have_whole_bins(most: int) -> None:
     bins = Bins.counting(most, "objects")
     assert len(bins.edges) <= 42
     values = np.arange(most + 1, dtype=np.float64)
-    chart = histogram(values, bins, what="things")
+    chart = histogram(values, bins, noun="things")
     assert sum(counts(chart)) == most + 1
     assert all(tick % 1 == 0 for tick in ticks(chart))
     assert bins.name(0).startswith("0")
@@ -80,12 +80,12 @@ def test_whole_numbers_have_whole_bins(most: int) -> None:
 
 def test_places_run_downwards_and_sizes_upwards() -> None:
     places = Bins.shares("x", num=4), Bins.shares("y", num=4)
-    ((_, high, _, _),) = rects(heat_map(np.array([[0.1, 0.1]]), places, what="things"))
-    ((_, low, _, _),) = rects(heat_map(np.array([[0.1, 0.9]]), places, what="things"))
+    ((_, high, _, _),) = rects(heat_map(np.array([[0.1, 0.1]]), places, noun="things"))
+    ((_, low, _, _),) = rects(heat_map(np.array([[0.1, 0.9]]), places, noun="things"))
     assert high < low
     sizes = np.array([10.0, 1000.0])
     axes = Bins.doubling(sizes, "w"), Bins.doubling(sizes, "h")
-    small, large = rects(heat_map(np.stack((sizes, sizes), axis=1), axes, what="things"))
+    small, large = rects(heat_map(np.stack((sizes, sizes), axis=1), axes, noun="things"))
     assert small[0] < large[0]
     assert small[1] > large[1]
 
@@ -93,11 +93,11 @@ def test_places_run_downwards_and_sizes_upwards() -> None:
 def test_what_is_marked_is_said_and_seen() -> None:
     values = np.full(1000, 20.0)
     marked = np.arange(1000) < 3
-    chart = histogram(values, Bins.doubling(values, "pixels"), what="things", marked=marked)
+    chart = histogram(values, Bins.doubling(values, "pixels"), noun="things", marked=marked)
     assert "1,000 things, 3 of them lost" in chart
     assert LOST in chart
     assert LOST not in histogram(
-        values, Bins.doubling(values, "pixels"), what="things", marked=~values.astype(bool)
+        values, Bins.doubling(values, "pixels"), noun="things", marked=~values.astype(bool)
     )
 
 
@@ -113,14 +113,14 @@ def test_bars() -> None:
 @pytest.mark.parametrize("log", [False, True])
 def test_an_axis_has_a_few_ticks_inside(log: bool) -> None:
     bins = Bins(edges=(1.0, 7.0, 900.0), title="x", log=log)
-    chart = heat_map(np.array([[3.0, 3.0]]), (bins, bins), what="things")
+    chart = heat_map(np.array([[3.0, 3.0]]), (bins, bins), noun="things")
     assert 4 <= len(ticks(chart)) <= 20
     assert all(1 <= tick <= 900 for tick in ticks(chart))
 
 
 def test_charts_are_the_same_every_time_and_have_no_ids() -> None:
     values = np.array([1.0, 2.0, 30.0])
-    first, second = (histogram(values, Bins.doubling(values, "x"), what="things") for _ in range(2))
+    first, second = (histogram(values, Bins.doubling(values, "x"), noun="things") for _ in range(2))
     assert first == second
     assert not re.search(r' id="|url\(|<style|<metadata', first)
     assert 'role="img" aria-label="Histogram of things by x"' in first

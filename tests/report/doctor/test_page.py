@@ -35,7 +35,7 @@ def hostile(small: Diagnosis) -> Diagnosis:
         for name, records in source.splits.items()
     }
     source.problems = tuple(
-        Problem(kind=kind, file=f"{HOSTILE}.xml", what=HOSTILE, at=HOSTILE, action="left out")
+        Problem(kind=kind, file=f"{HOSTILE}.xml", message=HOSTILE, at=HOSTILE, action="left out")
         for kind in MEANINGS
     )
     (one, *_), (other, *_) = source.split("train"), source.split("val")

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
-from boxcrew.data.checks.problem import Kind
+from boxcrew.data.checks.problem import ProblemKind
 from boxcrew.report.doctor.problems import MEANINGS, problems_section
 from boxcrew.report.doctor.report import Diagnosis
 
 
 def test_every_kind_of_problem_has_a_meaning() -> None:
-    assert set(MEANINGS) == set(get_args(Kind))
+    assert set(MEANINGS) == set(get_args(ProblemKind))
 
 
 def test_damage_is_shown(

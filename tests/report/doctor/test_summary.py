@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from boxcrew.data.checks.problem import Kind, Problem
+from boxcrew.data.checks.problem import Problem, ProblemKind
 from boxcrew.report.doctor.report import Diagnosis
 from boxcrew.report.doctor.summary import summarize
 from boxcrew.testing.sources import DrawnSource
@@ -22,8 +22,8 @@ def test_the_summary_of_a_sound_set(small: Diagnosis) -> None:
     assert any("99.9 % of the boxes" in text for text in summary.fine)
 
 
-def problem(kind: Kind) -> Problem:
-    return Problem(kind=kind, file="a.jpg", what="so", action="left out")
+def problem(kind: ProblemKind) -> Problem:
+    return Problem(kind=kind, file="a.jpg", message="so", action="left out")
 
 
 def test_the_summary_puts_first_what_matters_most(small: Diagnosis) -> None:

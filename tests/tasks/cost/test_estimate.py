@@ -22,7 +22,7 @@ from boxcrew.detectors import DETECTORS, DetectorNet
 from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
 from boxcrew.recipes import RECIPES
 from boxcrew.tasks.base import Task
-from boxcrew.tasks.cost.estimate import CostTracker, workload_of
+from boxcrew.tasks.cost.estimate import CostTracker, trace_workload
 from boxcrew.tasks.detection import DetectionTask, largest_batch, require_detection
 from tests.helpers import learning
 
@@ -80,39 +80,41 @@ def floats(channels: int, side: int) -> int:
 def test_a_row_of_layers() -> None:
     """A convolution keeps its input, a ReLU in place nothing more, a pooling its places (8 bytes each)."""
     chain = Chain(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(inplace=True), nn.MaxPool2d(2), nn.Conv2d(8, 4, 1))
-    found = workload_of(chain, images(3, 16), slots=2, averages=True)
+    found = trace_workload(chain, images(3, 16), slots=2, averages=True)
     first, second = 8 * 3 * 9, 4 * 8
     weights = 4 * (first + 8 + second + 4)
     assert (found.parameters, found.gradients, found.buffers) == (weights, weights, 0)
     assert found.largest_layer == 4 * (first + 8)
-    assert (found.held, found.optimizer) == (2 * weights, 2 * weights)
+    assert (found.model_bytes, found.optimizer) == (2 * weights, 2 * weights)
     assert (found.batch.fixed, found.batch.each) == (0, floats(3, 16) + 8)  # images and draws
     pooled, places = floats(8, 8), 2 * floats(8, 8)
-    assert found.whole.activations.each == floats(8, 16) + pooled + places
-    assert found.whole.activations.fixed == SUM_AND_WEIGHT
+    assert found.without_recompute.activations.each == floats(8, 16) + pooled + places
+    assert found.without_recompute.activations.fixed == SUM_AND_WEIGHT
     assert found.forward_operations == 2 * (first * 16 * 16 + second * 8 * 8)
     # Backward has as many again for weights, and as many for inputs; the images need no gradient.
-    assert found.whole.operations == 3 * found.forward_operations - 2 * first * 16 * 16
-    assert (found.least_samples, found.depthwise, found.inputs) == (1, False, None)
+    assert found.without_recompute.operations == 3 * found.forward_operations - 2 * first * 16 * 16
+    assert (found.min_samples, found.depthwise, found.inputs) == (1, False, None)
 
 
 def test_the_peak_is_of_all_that_there_is() -> None:
     chain = Chain(nn.Conv2d(3, 8, 3, padding=1), nn.Tanh(), nn.Conv2d(8, 4, 1))
-    found = workload_of(chain, images(3, 16), slots=2, averages=True)
-    assert found.peak_bytes(5) == found.held + found.optimizer + found.batch.at(5) + found.whole.peak.at(5)
+    found = trace_workload(chain, images(3, 16), slots=2, averages=True)
+    assert found.peak_bytes(5) == found.model_bytes + found.optimizer + found.batch.at(
+        5
+    ) + found.without_recompute.peak.at(5)
     # In the end of backward Tanh's result is there with the gradients of it and of its input.
-    assert found.whole.peak.at(5) >= 5 * 3 * floats(8, 16)
+    assert found.without_recompute.peak.at(5) >= 5 * 3 * floats(8, 16)
 
 
 def test_what_is_frozen_needs_no_gradients_and_keeps_nothing() -> None:
     chain = Chain(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 4, 1))
     chain.layers[0].requires_grad_(requires_grad=False)
-    found = workload_of(chain, images(3, 16), slots=1, averages=False)
+    found = trace_workload(chain, images(3, 16), slots=1, averages=False)
     assert found.gradients == found.optimizer == 4 * (4 * 8 + 4)
-    assert found.held == found.parameters == found.gradients + 4 * (8 * 3 * 9 + 8)
-    assert found.whole.activations.each == floats(8, 16)  # the second convolution's input
+    assert found.model_bytes == found.parameters == found.gradients + 4 * (8 * 3 * 9 + 8)
+    assert found.without_recompute.activations.each == floats(8, 16)  # the second convolution's input
     learning_part = 2 * 4 * 8 * 16 * 16
-    assert found.whole.operations == found.forward_operations + learning_part
+    assert found.without_recompute.operations == found.forward_operations + learning_part
 
 
 def test_what_is_computed_again_is_not_kept() -> None:
@@ -123,25 +125,25 @@ def test_what_is_computed_again_is_not_kept() -> None:
         *(nn.Conv2d(3, 8, 3, padding=1), nn.Tanh(), nn.Conv2d(8, 8, 3, padding=1)),
         *(nn.Tanh(), nn.Conv2d(8, 8, 3, padding=1), nn.Tanh(), nn.Conv2d(8, 4, 1)),
     )
-    found = workload_of(chain, images(3, 16), slots=1, averages=False, recompute=True)
+    found = trace_workload(chain, images(3, 16), slots=1, averages=False, recompute=True)
     whole, recomputed = (found.pass_of(recompute=again) for again in (False, True))
-    assert (whole, recomputed) == (found.whole, found.recomputed)
+    assert (whole, recomputed) == (found.without_recompute, found.with_recompute)
     assert whole.activations.each == 3 * floats(8, 16)
     assert recomputed.activations.each == floats(8, 16)
     assert recomputed.operations == whole.operations + 2 * (8 * 3 * 9 + 8 * 8 * 9) * 16 * 16
     assert recomputed.traffic > whole.traffic
     more = recomputed.peak.at(5) - whole.peak.at(5)
     assert found.peak_bytes(5, recompute=True) == found.peak_bytes(5) + more
-    assert workload_of(chain, images(3, 16), slots=1, averages=False).recomputed is None
+    assert trace_workload(chain, images(3, 16), slots=1, averages=False).with_recompute is None
 
 
 @pytest.mark.parametrize(("side", "least"), [(3, 2), (4, 1)])
 def test_a_batch_norm_of_a_single_cell_wants_two_samples(side: int, least: int) -> None:
     chain = Chain(nn.Conv2d(3, 3, 3, groups=3), nn.BatchNorm2d(3))
-    found = workload_of(chain, images(3, side), slots=0, averages=False)
-    assert (found.least_samples, found.depthwise) == (least, True)
+    found = trace_workload(chain, images(3, side), slots=0, averages=False)
+    assert (found.min_samples, found.depthwise) == (least, True)
     assert found.buffers == 2 * 4 * 3 + 8  # mean and variance, and how often they were met
-    kept = found.whole.activations
+    kept = found.without_recompute.activations
     assert (kept.each, kept.fixed) == (floats(3, side - 2), 2 * 4 * 3 + SUM_AND_WEIGHT)
 
 
@@ -382,7 +384,7 @@ def examples_of(recipe: str) -> Callable[[int], Batch]:
 @functools.cache
 def account_of(recipe: str) -> Workload:
     """Return the workload with momentum, as in these recipes."""
-    return workload_of(Heads(detector_of(recipe)), examples_of(recipe), slots=1, averages=False)
+    return trace_workload(Heads(detector_of(recipe)), examples_of(recipe), slots=1, averages=False)
 
 
 @pytest.mark.parametrize("recipe", BY_HAND)
@@ -390,7 +392,7 @@ def test_weights_of_a_published_detector(recipe: str) -> None:
     found, network = account_of(recipe), BY_HAND[recipe]()
     assert found.parameters == found.gradients == found.optimizer == network.parameters
     assert found.buffers == network.buffers
-    assert found.held == network.parameters + network.buffers
+    assert found.model_bytes == network.parameters + network.buffers
     largest = max(network.layers, key=lambda layer: layer.kernels)  # a BatchNorm is a layer of its own
     assert found.largest_layer == 4 * (largest.kernels + largest.outputs * largest.bias)
     assert found.depthwise == any(layer.groups > 1 for layer in network.layers)
@@ -400,21 +402,21 @@ def test_weights_of_a_published_detector(recipe: str) -> None:
 @pytest.mark.parametrize("num", [8, 24])
 def test_what_a_published_detector_keeps(recipe: str, num: int) -> None:
     """The lines through few samples hold for any number of them."""
-    assert account_of(recipe).whole.activations.at(num) == BY_HAND[recipe]().kept(num)
+    assert account_of(recipe).without_recompute.activations.at(num) == BY_HAND[recipe]().kept(num)
 
 
 @pytest.mark.parametrize("recipe", BY_HAND)
 def test_operations_of_a_published_detector(recipe: str) -> None:
     found, network = account_of(recipe), BY_HAND[recipe]()
     assert found.forward_operations == network.operations
-    assert found.whole.operations == 3 * network.operations - network.layers[0].operations
+    assert found.without_recompute.operations == 3 * network.operations - network.layers[0].operations
 
 
 def test_what_ssd_keeps_for_its_loss() -> None:
     """Little more than what was predicted: 8732 boxes with 9 scores and 4 offsets."""
     recipe = "ssd300_vgg16"
-    whole = workload_of(DetectionTask(detector_of(recipe)), examples_of(recipe), slots=1, averages=False)
-    loss = whole.whole.activations.each - account_of(recipe).whole.activations.each
+    whole = trace_workload(DetectionTask(detector_of(recipe)), examples_of(recipe), slots=1, averages=False)
+    loss = whole.without_recompute.activations.each - account_of(recipe).without_recompute.activations.each
     assert 0 < loss < 2 * 4 * 8732 * (9 + 4)
 
 
@@ -444,7 +446,7 @@ def test_no_step_holds_more_than_the_peak(num: int) -> None:
     its beginning.
     """
     chain = Chain(nn.Conv2d(3, 512, 16), nn.Upsample(scale_factor=8), nn.Tanh(), nn.Conv2d(512, 4, 1))
-    found = workload_of(chain, images(3, 16), slots=0, averages=False).whole
+    found = trace_workload(chain, images(3, 16), slots=0, averages=False).without_recompute
     kept, peak, _ = a_step(chain.to("meta"), images(3, 16)(num).to("meta"))
     assert kept == found.activations.at(num)
     assert peak <= found.peak.at(num)
@@ -461,7 +463,7 @@ class OneByOne(Chain):
 
 def test_a_network_whose_operators_depend_on_the_number_of_samples_is_refused() -> None:
     with pytest.raises(ModelError, match=r"runs \d+ operators for 2 samples but \d+ for 4") as raised:
-        workload_of(OneByOne(nn.Conv2d(3, 8, 3)), images(3, 16), slots=0, averages=False)
+        trace_workload(OneByOne(nn.Conv2d(3, 8, 3)), images(3, 16), slots=0, averages=False)
     assert "the same operators for any number of samples" in raised.value.advice
 
 
@@ -471,9 +473,11 @@ def test_a_network_whose_operators_depend_on_the_number_of_samples_is_refused() 
 def test_what_is_only_looked_at_keeps_nothing() -> None:
     """A map and the next, whatever came before: at most the second and third at once."""
     chain = Chain(nn.Conv2d(3, 8, 1), nn.Conv2d(8, 16, 1), nn.Conv2d(16, 12, 1), nn.Conv2d(12, 2, 1))
-    found = workload_of(chain, images(3, 16), slots=0, averages=False)
+    found = trace_workload(chain, images(3, 16), slots=0, averages=False)
     assert found.evaluated.at(5) == 5 * (floats(16, 16) + floats(12, 16))
-    assert found.whole.activations.at(5) >= 5 * sum(floats(channels, 16) for channels in (8, 16, 12))
+    assert found.without_recompute.activations.at(5) >= 5 * sum(
+        floats(channels, 16) for channels in (8, 16, 12)
+    )
 
 
 # --- Phases -----------------------------------------------------------------------------------------------
@@ -505,11 +509,13 @@ class Seldom(Chain):
 
 
 def test_a_phase_counts_as_often_as_steps_have_it() -> None:
-    always, seldom = (workload_of(Seldom(cycle), images(3, 16), slots=0, averages=False) for cycle in (1, 4))
+    always, seldom = (
+        trace_workload(Seldom(cycle), images(3, 16), slots=0, averages=False) for cycle in (1, 4)
+    )
     first, second = (2 * layer * 16 * 16 for layer in (8 * 3 * 9, 4 * 3))
     assert always.forward_operations == first + second
     assert seldom.forward_operations == first + second / 4
-    assert always.whole.operations == 2 * (first + second)  # of images nobody wants a gradient
-    assert seldom.whole.operations == 2 * (first + second / 4)
-    assert seldom.whole.traffic < always.whole.traffic
-    assert seldom.whole.peak == always.whole.peak  # what a step that has both takes
+    assert always.without_recompute.operations == 2 * (first + second)  # of images nobody wants a gradient
+    assert seldom.without_recompute.operations == 2 * (first + second / 4)
+    assert seldom.without_recompute.traffic < always.without_recompute.traffic
+    assert seldom.without_recompute.peak == always.without_recompute.peak  # what a step that has both takes

@@ -45,16 +45,16 @@ def screen() -> Screen:
 
 def test_lines_that_find_no_room_wait(screen: Screen, tmp_path: Path) -> None:
     log = tmp_path / "absent" / "train.log"
-    screen.say("before there is a log")
+    screen.info("before there is a log")
     screen.open_log(log)
-    screen.say("one")
+    screen.info("one")
     screen.warn("two")
     log.parent.mkdir()
-    screen.say("three")
+    screen.info("three")
     assert said(log) == ["before there is a log", "one", "warning: two", "three"]
     assert told(screen).count("could not be written") == 1
     shutil.rmtree(log.parent)
-    screen.say("four")
+    screen.info("four")
     assert told(screen).count("could not be written") == 2, "it is news again"
     screen.close_log()
     assert "1 lines could not be written" in told(screen)
@@ -67,9 +67,9 @@ def test_not_all_lines_can_wait_for_ever(
     log = tmp_path / "absent" / "train.log"
     screen.open_log(log)
     for number in range(5):
-        screen.say(str(number))
+        screen.info(str(number))
     log.parent.mkdir()
-    screen.say("5")
+    screen.info("5")
     assert said(log) == ["3", "4", "5"]
     assert log.read_text().startswith("(3 lines are missing here)")
 
@@ -79,7 +79,7 @@ def test_a_screen_that_is_gone(tmp_path: Path) -> None:
     full = Path("/dev/full").open("w")  # noqa: SIM115 - closing it is an error as well
     screen = Screen(Console(file=full, width=200))
     screen.open_log(tmp_path / "log")
-    screen.say("one")
+    screen.info("one")
     screen.table("two", ("a", "b"), [("x", "y")])
     assert said(tmp_path / "log")[:2] == ["one", "two"]
     with pytest.raises(OSError, match="No space left"):
@@ -95,13 +95,13 @@ def test_a_signal_between_two_lines(screen: Screen, tmp_path: Path, monkeypatch:
     def interrupted(path: Path, text: str) -> None:
         if next(calls) == 0:
             append(path, text)
-            screen.say("from the handler")
+            screen.info("from the handler")
         else:
             append(path, text)
 
     monkeypatch.setattr("boxcrew.train.output.screen.append", interrupted)
-    screen.say("from the loop")
-    screen.say("the end")
+    screen.info("from the loop")
+    screen.info("the end")
     assert said(log) == ["from the loop", "from the handler", "the end"]
 
 
@@ -116,7 +116,7 @@ def test_the_title_of_a_narrow_table_is_one_line() -> None:
 )
 def test_text_means_nothing_but_itself(screen: Screen, tmp_path: Path, text: str) -> None:
     screen.open_log(tmp_path / "log")
-    screen.say(text)
+    screen.info(text)
     assert told(screen) == f"{text}\n"
     screen.warn(text)
     assert told(screen) == f"{text}\nwarning: {text}\n"
@@ -150,9 +150,9 @@ def test_what_the_screen_has_no_characters_for_is_escaped(tmp_path: Path, encodi
     with (tmp_path / "out").open("w", encoding=encoding) as file:
         screen = Screen(Console(file=file, width=30))
         screen.open_log(tmp_path / "log")
-        screen.say(f"größe {name}")
+        screen.info(f"größe {name}")
         screen.table(name, (name, "b"), [("größe", "2"), ("long " * 20, "3")])  # cut, with an ellipsis
-        screen.say("the end")
+        screen.info("the end")
     shown = (tmp_path / "out").read_text(encoding=encoding)
     assert shown.splitlines()[:2] == [f"{word} caf\\udce9.png", "caf\\udce9.png"]
     assert shown.endswith("the end\n")

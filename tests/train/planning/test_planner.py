@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from boxcrew.hardware.inventory import assumed_machine
+from boxcrew.hardware.assumed import assumed_machine
 from boxcrew.hardware.machine import Machine
 from boxcrew.plan.observed import Observed, ObservedRatio, load_ratios
 from boxcrew.plan.plan import Plan
@@ -17,7 +17,7 @@ from tests.helpers.workloads import MIB, a_workload
 
 CPU = assumed_machine("4 cores, 16GB")
 GPU = assumed_machine("24GB-gpu@20TFLOPS, 8 cores, 32GB")
-SLOW = a_workload(inputs={"seconds": 0.05, "kept_seconds": 0.05, "image_bytes": MIB})
+SLOW = a_workload(inputs={"seconds": 0.05, "cached_seconds": 0.05, "image_bytes": MIB})
 
 
 def planner(machine: Machine = CPU, *, libraries: int = 500 * MIB, **settings: object) -> Planner:
@@ -132,7 +132,7 @@ def test_nothing_is_learnt_while_others_are_at_work() -> None:
 def test_samples_that_were_found_not_to_fit_are_not_planned() -> None:
     usual = planner()
     assert usual.plan().accumulation == 1
-    observed = usual.observed.model_copy(update={"too_many": 4})
+    observed = usual.observed.model_copy(update={"oom_samples": 4})
     less = Planner(
         config=usual.config,
         machine=usual.machine,

@@ -17,7 +17,7 @@ from boxcrew.train.loop.schedule import ENDLESS, RunLimits
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.planning.trial import (
     TrialJob,
-    is_trial_worthwhile,
+    is_long_run,
     run_trial,
     trial_settings,
 )
@@ -85,7 +85,7 @@ def test_where_memory_is_short_it_is_told_and_the_caller_lives() -> None:
     """A real process with a real limit: it has less than it needs to begin."""
     result = result_of(setting(), memory=200 << 20)
     assert not result.timings
-    assert result.too_many == 2
+    assert result.oom_samples == 2
     assert "trial of channels_last on 1 thread with 2 samples failed: not enough memory" in result.failures
 
 
@@ -135,4 +135,4 @@ def test_where_others_are_at_work_fewer_threads_are_tried() -> None:
     ],
 )
 def test_short_runs_do_without(*, steps: int, seconds: float | None, worth: bool) -> None:
-    assert is_trial_worthwhile(RunLimits(steps=steps, seconds=seconds, steps_per_epoch=10)) == worth
+    assert is_long_run(RunLimits(steps=steps, seconds=seconds, steps_per_epoch=10)) == worth

@@ -18,7 +18,7 @@ from boxcrew.tasks.detection import DetectionData, require_detection
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.optim import OptimConfig
 from boxcrew.train.planning import workload as planning
-from boxcrew.train.planning.workload import measure_inputs, num_slots, workload_for
+from boxcrew.train.planning.workload import measure_inputs, measure_workload, num_slots
 from tests.helpers.workloads import a_workload
 
 OBJECT_BYTES = 4 * 4 + 8 + 1  # a box, its label, whether it is difficult
@@ -60,7 +60,7 @@ def task_of(config: RunConfig, data: DetectionData) -> Task:
 
 def account(config: RunConfig, data: DetectionData) -> Workload:
     data = replace(data, config=require_detection(config.task))
-    return workload_for(config, data, task_of(config, data))
+    return measure_workload(config, data, task_of(config, data))
 
 
 @pytest.mark.parametrize(
@@ -89,20 +89,20 @@ def test_without_momentum_no_velocities_are_kept() -> None:
 def test_a_run_in_bytes_and_seconds(data: DetectionData) -> None:
     workload = account(SSD, data)
     assert workload.parameters == workload.gradients == workload.optimizer  # momentum, all learns
-    assert workload.held == workload.parameters + workload.buffers  # no averages
+    assert workload.model_bytes == workload.parameters + workload.buffers  # no averages
     assert workload.inputs is not None
-    assert 0 < workload.inputs.kept_seconds <= workload.inputs.seconds < 1
+    assert 0 < workload.inputs.cached_seconds <= workload.inputs.seconds < 1
     sizes = {3 * record.width * record.height for record in data.train}
     assert sizes == {workload.inputs.image_bytes}
 
 
 def test_what_is_computed_again_is_looked_at_if_asked_for(data: DetectionData) -> None:
     task = task_of(SSD, data)
-    assert workload_for(SSD, data, task).recomputed is None
-    workload = workload_for(SSD, data, task, recompute=True)
-    assert workload.recomputed is not None
-    assert workload.recomputed.activations.each < workload.whole.activations.each
-    assert workload.recomputed.operations > workload.whole.operations
+    assert measure_workload(SSD, data, task).with_recompute is None
+    workload = measure_workload(SSD, data, task, recompute=True)
+    assert workload.with_recompute is not None
+    assert workload.with_recompute.activations.each < workload.without_recompute.activations.each
+    assert workload.with_recompute.operations > workload.without_recompute.operations
 
 
 def test_the_batch_is_of_images_with_as_many_objects_as_any_has(data: DetectionData) -> None:
@@ -111,7 +111,7 @@ def test_the_batch_is_of_images_with_as_many_objects_as_any_has(data: DetectionD
     assert few.batch.each == 3 * 300 * 300 + DRAW_BYTES + most * OBJECT_BYTES
     assert many.batch.each == 3 * 300 * 300 + DRAW_BYTES + 40 * OBJECT_BYTES
     assert few.batch.fixed == many.batch.fixed == 0
-    assert many.whole.traffic > few.whole.traffic  # of matching
+    assert many.without_recompute.traffic > few.without_recompute.traffic  # of matching
 
 
 def test_a_set_that_is_gone_is_not_measured(tiny_set: Path, tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_set_that_is_gone_is_not_measured(tiny_set: Path, tmp_path: Path) -> N
     assert measure_inputs(SSD, data) is None
     workload = account(SSD, data)
     assert workload.inputs is None
-    assert workload.whole.activations.each > 0
+    assert workload.without_recompute.activations.each > 0
 
 
 @pytest.mark.parametrize(
@@ -148,12 +148,12 @@ def test_a_recipe_with_frozen_layers_has_fewer_gradients(data: DetectionData) ->
     config = RECIPES.get("starter")().changed(small)
     data = replace(data, config=require_detection(config.task))
     task = task_of(config, data)
-    workload = workload_for(config, data, task)
+    workload = measure_workload(config, data, task)
     sizes = {name: 4 * p.numel() for name, p in task.named_parameters()}
     assert workload.parameters == sum(sizes.values())
     assert workload.gradients == sum(size for name, size in sizes.items() if not is_early(name))
     assert workload.gradients < workload.parameters
-    assert (workload.optimizer, workload.held) == (
+    assert (workload.optimizer, workload.model_bytes) == (
         2 * workload.gradients,
         2 * (workload.parameters + workload.buffers),
     )
@@ -166,7 +166,7 @@ def test_layers_that_join_later_count_from_the_beginning(data: DetectionData) ->
     later = account(SSD.changed(heads | {"unfreeze": {0.5: ["*"]}}), data)
     assert alone.gradients < alone.parameters
     assert later.gradients == later.parameters
-    assert alone.whole.activations.each < later.whole.activations.each
+    assert alone.without_recompute.activations.each < later.without_recompute.activations.each
 
 
 def test_what_was_worked_out_is_kept(
@@ -174,7 +174,7 @@ def test_what_was_worked_out_is_kept(
 ) -> None:
     workloads = [a_workload(slots=slots) for slots in range(4)]
     turns = iter(workloads)
-    monkeypatch.setattr(planning, "workload_of", lambda *_, **__: next(turns))
+    monkeypatch.setattr(planning, "trace_workload", lambda *_, **__: next(turns))
 
     def ask(data: DetectionData = data, **changes: object) -> Workload:
         return account(SSD.changed(changes), data).model_copy(update={"inputs": workloads[0].inputs})
@@ -191,6 +191,6 @@ def test_what_was_worked_out_is_kept(
 def test_a_folder_that_cannot_be_written_to_is_no_obstacle(
     data: DetectionData, stored: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planning, "workload_of", lambda *_, **__: a_workload())
+    monkeypatch.setattr(planning, "trace_workload", lambda *_, **__: a_workload())
     stored.write_text("not a folder")
-    assert account(SSD, data).whole == a_workload().whole
+    assert account(SSD, data).without_recompute == a_workload().without_recompute

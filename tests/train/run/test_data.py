@@ -9,14 +9,14 @@ import pytest
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Target
-from boxcrew.data.checks.problem import Kind, Problem
+from boxcrew.data.checks.problem import Problem, ProblemKind
 from boxcrew.data.detection.source import Record
 from boxcrew.data.detection.writers import write_source
 from boxcrew.tasks.detection import DetectionData
 from boxcrew.testing.sources import DrawnSource
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.run.data import SHOWN_PROBLEMS, load_task_data, say_problems
+from boxcrew.train.run.data import SHOWN_PROBLEMS, load_task_data, print_problems
 
 
 @pytest.fixture
@@ -78,12 +78,12 @@ def test_many_problems_are_said_in_short(folder: Path, tmp_path: Path) -> None:
 
 
 def test_the_first_of_every_kind_is_shown(tmp_path: Path) -> None:
-    def problem(kind: Kind, number: int) -> Problem:
-        return Problem(kind=kind, file=f"{number}.txt", what="is odd", action="repaired")
+    def problem(kind: ProblemKind, number: int) -> Problem:
+        return Problem(kind=kind, file=f"{number}.txt", message="is odd", action="repaired")
 
     screen = Screen()
     many = [problem("box-swapped", i) for i in range(100)]
-    say_problems([*many, problem("box-nan", 100), problem("leak", 101)], screen, rest="")
+    print_problems([*many, problem("box-nan", 100), problem("leak", 101)], screen, rest="")
     shown = [line for line in said(screen, tmp_path / "log").splitlines() if "is odd" in line]
     assert [line.split()[3] for line in shown[:4]] == ["0.txt:", "100.txt:", "101.txt:", "1.txt:"]
     assert len(shown) == SHOWN_PROBLEMS

@@ -13,7 +13,7 @@ from rich.console import Console
 from boxcrew.api import run_config
 from boxcrew.core.errors import UsageError
 from boxcrew.core.stage import Stage
-from boxcrew.hardware.inventory import assumed_machine
+from boxcrew.hardware.assumed import assumed_machine
 from boxcrew.plan.plan import Plan
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen

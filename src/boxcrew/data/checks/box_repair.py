@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxcrew.core.types import Bools
-from boxcrew.data.checks.problem import Kind
+from boxcrew.data.checks.problem import ProblemKind
 
 Box = tuple[float, float, float, float]
 """A box as xyxy in pixels."""
@@ -30,7 +30,7 @@ def clip_clean(boxes: Floats64, sizes: Floats64) -> tuple[Floats64, Bools]:
     return np.concatenate([inside_low, inside_high], axis=1), clean[:, 0] & clean[:, 1]
 
 
-def repair(box: Box, width: int, height: int) -> tuple[Box | None, list[tuple[Kind, str]]]:
+def repair(box: Box, width: int, height: int) -> tuple[Box | None, list[tuple[ProblemKind, str]]]:
     """Return `box` clipped to the image with its corners in order (None if nothing is left), and its faults.
     An overhang of up to one pixel is clipped without being a fault, because tools disagree about it.
     """
@@ -46,12 +46,12 @@ def repair(box: Box, width: int, height: int) -> tuple[Box | None, list[tuple[Ki
     # Targets store float32.
     if empty or not (np.array(inside[:2], np.float32) < np.array(inside[2:], np.float32)).all():
         return None, [("box-empty", f"box {show_box(box)} is empty")]
-    faults: list[tuple[Kind, str]] = []
+    faults: list[tuple[ProblemKind, str]] = []
     if (x0, y0) != (box[0], box[1]):
         faults.append(("box-swapped", f"box {show_box(box)} has its corners swapped"))
     if max(-x0, -y0, x1 - width, y1 - height) > _SILENT_OVERHANG:
         larger = x1 - x0 > width or y1 - y0 > height
-        kind: Kind = "box-larger-than-image" if larger else "box-overhang"
+        kind: ProblemKind = "box-larger-than-image" if larger else "box-overhang"
         relation = "is larger than" if larger else "extends beyond"
         faults.append((kind, f"box {show_box(box)} {relation} the image of {width} x {height}"))
     return inside, faults

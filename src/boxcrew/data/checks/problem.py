@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, asdict, dataclass
 from typing import Any, Literal, get_args
 
-Kind = Literal[
+ProblemKind = Literal[
     # images
     "missing-file", "not-an-image", "unreadable-image", "truncated-image", "image-bomb", "exif-rotation",
     "size-mismatch",
@@ -36,9 +36,9 @@ MAX_IMBALANCE = 5.0  # times as many examples of the commonest class as of the r
 class Problem:
     """A defect of a data set, and what was done about it."""
 
-    kind: Kind
+    kind: ProblemKind
     file: str  # relative to the set's root, with forward slashes; the root itself for the set as a whole
-    what: str  # the message, with the value
+    message: str  # with the value
     action: Action
     _: KW_ONLY
     at: str = ""  # where in the file: "line 3", "object 2 (tea)", "annotation 17"
@@ -50,7 +50,7 @@ class Problem:
         return f"{self.file} {self.at}" if self.at else self.file
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.what} ({self.action})"
+        return f"{self.where}: {self.message} ({self.action})"
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -20,7 +20,7 @@ import PIL
 
 from boxcrew.core.cache import cache_folder
 from boxcrew.core.files import write_text
-from boxcrew.data.checks.problem import Action, Kind, Problem
+from boxcrew.data.checks.problem import Action, Problem, ProblemKind
 from boxcrew.data.checks.threads import ProgressCallback, map_in_threads
 from boxcrew.data.detection.source import Record, Source
 from boxcrew.data.images.reading import ImageError, verify_image
@@ -78,7 +78,7 @@ def scan_records(
         results[file.key] = results[file.key]._replace(digest=digest)
     stored.save(results)
     checked = [(file.key, results[file.key]) for file in files]
-    unusable = [Problem(scan.kind, key, scan.what, "left out") for key, scan in checked if scan.kind]
+    unusable = [Problem(scan.kind, key, scan.message, "left out") for key, scan in checked if scan.kind]
     return (*unusable, *_leaks(usable, results))
 
 
@@ -152,8 +152,8 @@ class ScanResult(NamedTuple):
     """The outcome of verifying one image file."""
 
     stamp: FileStamp
-    kind: Kind | None = None  # None: the image can be read
-    what: str = ""
+    kind: ProblemKind | None = None  # None: the image can be read
+    message: str = ""
     digest: str = ""  # of the content; empty where it was not needed yet
 
 

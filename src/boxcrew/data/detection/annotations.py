@@ -18,7 +18,7 @@ import numpy as np
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Bools, Ints, Target
 from boxcrew.data.checks.box_repair import Box, Floats64, clip_clean, is_inside, repair, rotate_box, show_box
-from boxcrew.data.checks.problem import Action, Kind, Problem
+from boxcrew.data.checks.problem import Action, Problem, ProblemKind
 from boxcrew.data.detection.source import SPLITS, Record, Source
 from boxcrew.data.folders import split_of_path
 from boxcrew.data.images.reading import Header, ImageError, read_header
@@ -102,10 +102,10 @@ class Collector:
         self._images: dict[str, Path] = {}  # by key, unusable ones included
         self._folders: dict[str, str] = {}  # relative to the root: `os.path.relpath` is slow
 
-    def leave_out(self, kind: Kind, file: str, message: str, *, at: str = "", value: str = "") -> None:
+    def leave_out(self, kind: ProblemKind, file: str, message: str, *, at: str = "", value: str = "") -> None:
         self._entries.append(Problem(kind, file, message, "left out", at=at, value=value))
 
-    def note(self, kind: Kind, file: str, message: str, *, at: str = "", value: str = "") -> None:
+    def note(self, kind: ProblemKind, file: str, message: str, *, at: str = "", value: str = "") -> None:
         self._entries.append(Problem(kind, file, message, "noted", at=at, value=value))
 
     def note_gaps(self, file: str, class_ids: Sequence[int], message: str) -> None:
@@ -266,7 +266,7 @@ def _concatenate(per_image: Sequence[Sequence[Object] | ObjectTable]) -> tuple[F
 
 
 def _duplicate_problem(entry: _Pending, first_split: str | None) -> Problem:
-    kind: Kind = "duplicate-image" if first_split == entry.split else "leak"
+    kind: ProblemKind = "duplicate-image" if first_split == entry.split else "leak"
     where = f"in {entry.split}, and was in {first_split}" if kind == "leak" else "again"
     message = f"image {entry.key} is listed {where}; only the first is kept"
     return Problem(kind, entry.annotation.file, message, "left out", at=entry.annotation.at, value=entry.key)
@@ -307,7 +307,7 @@ def _rotate_to_upright(annotation: Annotation, header: Header) -> tuple[list[Box
         return boxes, []
     value = f"{annotated[0]} x {annotated[1]}"
     message = f"says the image is {value}, but upright it is {real[0]} x {real[1]}"
-    kind: Kind = "size-mismatch"
+    kind: ProblemKind = "size-mismatch"
     action: Action = "noted"
     if annotated == real[::-1] and header.orientation >= 5:
         kind, message = "exif-rotation", f"{message}: EXIF rotates it"

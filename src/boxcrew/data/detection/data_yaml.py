@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from boxcrew.core.errors import DataError
-from boxcrew.data.checks.problem import Kind
+from boxcrew.data.checks.problem import ProblemKind
 from boxcrew.data.detection.annotations import Collector
 from boxcrew.data.detection.source import SPLITS
 from boxcrew.data.folders import files_below, read_lines
@@ -31,7 +31,7 @@ class DataYaml:
     root: Path  # its paths are relative to this folder
     classes: tuple[str, ...]
     entries: Mapping[str, tuple[str, ...]]  # split -> folders and lists of files, as written
-    notes: tuple[tuple[Kind, str], ...]
+    notes: tuple[tuple[ProblemKind, str], ...]
 
 
 def find_yamls(path: Path) -> list[Path]:
@@ -64,7 +64,7 @@ def _load(file: Path) -> dict[str, Any]:
 
 def read_data_yaml(file: Path) -> DataYaml:
     content = _load(file)
-    notes: list[tuple[Kind, str]] = []
+    notes: list[tuple[ProblemKind, str]] = []
     root, path = file.parent, content.get("path")
     if path and (file.parent / str(path)).is_dir():
         root = (file.parent / str(path)).resolve()

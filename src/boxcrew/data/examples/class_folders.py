@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from boxcrew.core.units import counted
-from boxcrew.data.checks.problem import Kind, Problem
+from boxcrew.data.checks.problem import Problem, ProblemKind
 from boxcrew.data.detection.source import SOURCES
 from boxcrew.data.folders import names_in, split_of_file, split_of_folder, suffix_of, walk
 
@@ -96,7 +96,7 @@ def _holds(folder: Path, suffixes: Collection[str]) -> bool:
     return False
 
 
-def unlistable_problems(root: Path, kind: Kind) -> list[Problem]:
+def unlistable_problems(root: Path, kind: ProblemKind) -> list[Problem]:
     """Report folders that cannot be listed, for example for lack of permission."""
     errors: list[OSError] = []
     for _ in walk(root, on_error=errors.append):

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from boxcrew.core.errors import DataError
 from boxcrew.core.registry import suggest
 from boxcrew.core.types import Bools, Floats
-from boxcrew.data.checks.problem import Action, Kind, Problem
+from boxcrew.data.checks.problem import Action, Problem, ProblemKind
 from boxcrew.data.examples.table import Table, number_of, problem_at
 
 Column = Mapping[str, Any]
@@ -114,7 +114,7 @@ def value_problems(table: Table, columns: Sequence[Column]) -> Iterator[Problem]
 
 
 def _value_problem(
-    table: Table, column: Column, mask: Bools, kind: Kind, complaint: str, ending: str = ""
+    table: Table, column: Column, mask: Bools, kind: ProblemKind, complaint: str, ending: str = ""
 ) -> Problem:
     first = table.column(column["name"])[int(np.argmax(mask))]
     values = f"{mask.sum()} of {len(mask)} values are {complaint} (the first: {first!r})"

@@ -20,7 +20,7 @@ from boxcrew.data.formats import Format, format_of
 
 Array = npt.NDArray[Any]
 
-InputKind = Literal["pictures", "numbers", "tokens"]
+InputKind = Literal["images", "numbers", "tokens"]
 """An input is uint8 (height, width, channels), float32 (features,) or int64 (length,)."""
 
 
@@ -186,7 +186,7 @@ class ExampleSet:
     problems: tuple[Problem, ...] = ()
     encoding: Mapping[str, Any] = field(default_factory=dict)
     """JSON values that turn new data into the same inputs: table columns with means and deviations, or a
-    vocabulary. Stored with a network's weights, under the key `meaning`."""
+    vocabulary. Stored with a network's weights, under the key `encoding`."""
 
     def split(self, name: str) -> Examples:
         if name not in self.splits:

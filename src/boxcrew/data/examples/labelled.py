@@ -12,7 +12,7 @@ import numpy as np
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Bools, Ints
-from boxcrew.data.checks.problem import Action, Kind, Problem
+from boxcrew.data.checks.problem import Action, Problem, ProblemKind
 from boxcrew.data.detection.annotations import VAL_SHARE, seeded_draw
 from boxcrew.data.detection.source import SPLITS
 
@@ -33,7 +33,7 @@ class LabelledSamples(Protocol):
 Samples = TypeVar("Samples", bound=LabelledSamples)
 
 
-def unusable_split(split: str, file: Path, message: str, kind: Kind, *, count: int = 1) -> Problem:
+def unusable_split(split: str, file: Path, message: str, kind: ProblemKind, *, count: int = 1) -> Problem:
     """Report a split that is left out because of `file`. `message` may begin with the file's path."""
     return Problem(kind, file.name, message.removeprefix(f"{file}: "), "left out", at=split, count=count)
 

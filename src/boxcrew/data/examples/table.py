@@ -16,7 +16,7 @@ import numpy as np
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Bools
-from boxcrew.data.checks.problem import Action, Kind, Problem
+from boxcrew.data.checks.problem import Action, Problem, ProblemKind
 from boxcrew.data.folders import read_utf8
 
 _SEPARATORS = ",;\t"
@@ -61,7 +61,13 @@ class Table:
 
 
 def problem_at(
-    table: Table, mask: Bools, kind: Kind, message: str, *, value: str = "", action: Action = "left out"
+    table: Table,
+    mask: Bools,
+    kind: ProblemKind,
+    message: str,
+    *,
+    value: str = "",
+    action: Action = "left out",
 ) -> Problem:
     """Report a problem of the rows in `mask`, with the line of the first."""
     at = f"from line {table.lines[int(np.argmax(mask))]}"

@@ -18,7 +18,7 @@ from PIL import Image as Pillow
 
 from boxcrew.core.errors import DataError, UsageError
 from boxcrew.core.types import Image
-from boxcrew.data.checks.problem import Kind
+from boxcrew.data.checks.problem import ProblemKind
 from boxcrew.data.images.jpeg import TAIL_BYTES, read_jpeg_header, verify_jpeg, verify_jpeg_ends
 
 MAX_PIXELS = 100_000_000
@@ -45,9 +45,9 @@ cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)
 class ImageError(DataError):
     """An image file cannot be used; `kind` is the kind of defect."""
 
-    def __init__(self, message: str, *, kind: Kind = "unreadable-image", advice: str = "") -> None:
+    def __init__(self, message: str, *, kind: ProblemKind = "unreadable-image", advice: str = "") -> None:
         super().__init__(message, advice=advice)
-        self.kind: Kind = kind
+        self.kind: ProblemKind = kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +265,7 @@ def _unreadable(path: Path, error: Exception) -> ImageError:
         message, advice = f"{path}: not an image of a known kind", "convert it to JPEG or PNG"
         return ImageError(message, kind="not-an-image", advice=advice)
     reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
-    kind: Kind = "truncated-image" if "truncated" in reason.lower() else "unreadable-image"
+    kind: ProblemKind = "truncated-image" if "truncated" in reason.lower() else "unreadable-image"
     return ImageError(f"{path}: cannot be read: {reason}", kind=kind, advice=restore)
 
 

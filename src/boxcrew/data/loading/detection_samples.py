@@ -35,7 +35,7 @@ def region_inputs(regions: Floats, view: View) -> dict[str, npt.NDArray[Any]]:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class EvalBatch:
+class DetectionEvalBatch:
     """Images to evaluate, with one view and one record for each."""
 
     inputs: Tensor  # uint8 (B, 3, H, W), B at least 1
@@ -85,7 +85,7 @@ class DetectionSamples:
         return Sample(image=image, target=target, key="", extra=extra)
 
     def eval_fields(self, indices: Ints) -> Fields:
-        """Return the fields of an `EvalBatch`, with `indices` instead of the records."""
+        """Return the fields of an `DetectionEvalBatch`, with `indices` instead of the records."""
         read, skipped = self._read(self._pipeline, 0, np.zeros_like(indices), indices)
         return {
             "inputs": stack_images([sample.image for _, sample, _ in read]) if read else None,
@@ -150,13 +150,13 @@ def _reduction(record: Record, image: Image, *, at_most: int) -> int:
 
 def eval_image_batches(
     samples: DetectionSamples, *, batch: int, workers: Workers | None = None
-) -> Iterator[EvalBatch]:
+) -> Iterator[DetectionEvalBatch]:
     """Yield every record once, in order among those whose inputs have the same size; `DataError` if no image
     at all could be read.
     """
     records, requests = samples.records, samples.eval_requests(batch)
     for fields in eval_fields(samples.eval_fields, requests, workers=workers or Workers(), noun=samples.noun):
-        yield EvalBatch(records=tuple(records[index] for index in fields.pop("indices")), **fields)
+        yield DetectionEvalBatch(records=tuple(records[index] for index in fields.pop("indices")), **fields)
 
 
 class ImagePasses:

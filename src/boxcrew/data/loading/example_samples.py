@@ -109,7 +109,7 @@ def _batch(
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ExampleBatch:
+class ExampleEvalBatch:
     """Examples to evaluate, with their labels."""
 
     inputs: Tensor  # (B, …), B at least 1
@@ -117,12 +117,12 @@ class ExampleBatch:
     skipped: tuple[str, ...]  # messages about examples that could not be read and were left out
 
 
-def eval_example_batches(examples: Examples, *, batch: int, workers: Workers) -> Iterator[ExampleBatch]:
+def eval_example_batches(examples: Examples, *, batch: int, workers: Workers) -> Iterator[ExampleEvalBatch]:
     """Yield every example once, in order; `DataError` if none at all could be read."""
     read = partial(_eval_fields, examples)
     requests = batches_of(range(len(examples)), batch)
     for fields in eval_fields(read, requests, workers=workers, noun=ExampleSamples.noun):
-        yield ExampleBatch(**fields)
+        yield ExampleEvalBatch(**fields)
 
 
 def _eval_fields(examples: Examples, indices: Ints) -> Fields:

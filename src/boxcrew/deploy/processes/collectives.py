@@ -40,7 +40,7 @@ class ReplicaGroup:
     local_world_size = 1  # processes on this host
     local_position = (0, 1)  # a replica's index among those on this host, and their number
     rank = 0
-    size = 1  # replicas; ranks from there on are parameter servers
+    num_replicas = 1  # replicas; ranks from there on are parameter servers
 
     @property
     def is_chief(self) -> bool:
@@ -48,7 +48,7 @@ class ReplicaGroup:
 
     @property
     def is_server(self) -> bool:
-        return self.rank >= self.size
+        return self.rank >= self.num_replicas
 
     def all_reduce(self, tensor: Tensor) -> None:
         """Replace the tensor by the sum of those of all replicas, in place."""
@@ -98,26 +98,26 @@ class DistributedGroup(ReplicaGroup):
         self._store = PrefixStore(f"boxcrew/{env.attempt}", store)
         self._members = join_members(self._store, env, num_servers)
         num_servers = self._members[0].num_servers
-        self.size = env.size - num_servers
-        self.hosts = hosts_of(self._members[: self.size], self._members[self.size :])
+        self.num_replicas = env.world_size - num_servers
+        self.hosts = hosts_of(self._members[: self.num_replicas], self._members[self.num_replicas :])
         local = [rank for rank, member in enumerate(self._members) if member.host == socket.gethostname()]
         self.local_world_size = len(local)
-        local_replicas = [rank for rank in local if rank < self.size]
+        local_replicas = [rank for rank in local if rank < self.num_replicas]
         if self.rank in local_replicas:
             self.local_position = (local_replicas.index(self.rank), len(local_replicas))
-        if len(local) < env.size:
+        if len(local) < env.world_size:
             choose_network(env.address)
         dist.init_process_group(
-            _backend(), store=self._store, rank=env.rank, world_size=env.size, timeout=TIMEOUT
+            _backend(), store=self._store, rank=env.rank, world_size=env.world_size, timeout=TIMEOUT
         )
         # All processes must create all groups, also those that they are not in.
-        self._replicas = _new_group(range(self.size), num_servers)
-        self._servers = _new_group(range(self.size, env.size), num_servers)
+        self._replicas = _new_group(range(self.num_replicas), num_servers)
+        self._servers = _new_group(range(self.num_replicas, env.world_size), num_servers)
         self.messages = MessageChannel(self.waiting)
         self._num_broadcasts = 0
         # On a connection of its own: the first may be blocked by a broadcast that waits for the chief.
-        own_store, num = PrefixStore(f"boxcrew/{env.attempt}", store.clone()), self.size
-        self._heartbeat = Heartbeat(own_store, env.rank, env.size, num_replicas=num, on_loss=self._end)
+        own_store, num = PrefixStore(f"boxcrew/{env.attempt}", store.clone()), self.num_replicas
+        self._heartbeat = Heartbeat(own_store, env.rank, env.world_size, num_replicas=num, on_loss=self._end)
 
     def all_reduce(self, tensor: Tensor) -> None:
         with self.waiting():

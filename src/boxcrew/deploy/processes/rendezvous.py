@@ -60,16 +60,17 @@ def join_members(store: PrefixStore, env: ProcessEnvironment, num_servers: int) 
     )
     store.set(f"member/{env.rank}", json.dumps(own))
     end = time.monotonic() + RENDEZVOUS.total_seconds()
-    missing = list(range(env.size))
+    missing = list(range(env.world_size))
     while missing := [rank for rank in missing if not store.check([f"member/{rank}"])]:
         if time.monotonic() > end:
-            names = ", ".join(process_name(rank, env.size - num_servers) for rank in missing)
+            names = ", ".join(process_name(rank, env.world_size - num_servers) for rank in missing)
+            seconds = RENDEZVOUS.total_seconds()
             raise BoxcrewError(
-                f"{names} did not join the {env.size} processes within {RENDEZVOUS.total_seconds():.0f} s",
+                f"{names} did not join the {env.world_size} processes within {seconds:.0f} s",
                 advice=f"check its own output, and whether it can reach {env.address}:{env.port}",
             )
         time.sleep(0.05)
-    return [Member(*json.loads(store.get(f"member/{rank}"))) for rank in range(env.size)]
+    return [Member(*json.loads(store.get(f"member/{rank}"))) for rank in range(env.world_size)]
 
 
 def hosts_of(replicas: Sequence[Member], servers: Sequence[Member]) -> list[Host]:

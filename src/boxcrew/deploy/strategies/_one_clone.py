@@ -30,7 +30,7 @@ class OneClone(Deployment):
     def __init__(self, plan: Plan, devices: Devices, group: ReplicaGroup) -> None:
         super().__init__(plan, devices, group)
         self.device = self.first_device
-        self.synced = plan.batch_norm == "synced" and group.size > 1
+        self.synced = plan.batch_norm == "synced" and group.num_replicas > 1
         self.needs_every_micro_batch = self.synced  # of all replicas, because it has collectives inside
 
     @abstractmethod

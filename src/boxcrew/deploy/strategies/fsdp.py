@@ -27,7 +27,7 @@ UNIT_BYTES = 1 << 20  # a layer with as many is gathered by itself; all smaller 
 class Fsdp(OneClone):
     def __init__(self, plan: Plan, devices: Devices, group: ReplicaGroup) -> None:
         super().__init__(plan, devices, group)
-        self.has_full_state = group.size == 1
+        self.has_full_state = group.num_replicas == 1
         self.needs_every_micro_batch = not self.has_full_state
         self._meta_copies: dict[nn.Module, nn.Module] = {}  # made before the parameters were sharded
         self._layers: dict[nn.Module, list[nn.Module]] = {}  # those of a module that have parameters
@@ -109,7 +109,7 @@ class Fsdp(OneClone):
         from torch.export import register_dataclass
 
         register_dataclass(Losses)
-        mesh = init_device_mesh(self.device.type, (self.group.size,))
+        mesh = init_device_mesh(self.device.type, (self.group.num_replicas,))
         for layer in module.modules():
             size = sum(parameter.nbytes for parameter in layer.parameters())
             if size >= UNIT_BYTES and not any(True for _ in layer.children()):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from boxcrew.core.boxes import area, iou, overlap
+from boxcrew.core.boxes import area, intersection, iou
 from boxcrew.core.types import Bools, Floats, Ints, Target
 from boxcrew.evaluate.detection.types import EvaluatedImage
 
@@ -61,7 +61,9 @@ def class_matches(images: Sequence[EvaluatedImage], *, num_classes: int) -> list
 
 def crowded(boxes: Floats, crowds: Floats) -> Bools:
     """Return (N, M) whether at least half of each box lies inside each crowd."""
-    return overlap(boxes, crowds) >= MATCH_IOU * np.maximum(area(boxes), np.finfo(np.float32).tiny)[:, None]
+    return (
+        intersection(boxes, crowds) >= MATCH_IOU * np.maximum(area(boxes), np.finfo(np.float32).tiny)[:, None]
+    )
 
 
 def _of_class(matches: _Matches, label: int, num_objects: int) -> ClassMatches:

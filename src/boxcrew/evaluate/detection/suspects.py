@@ -9,14 +9,14 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from boxcrew.core.boxes import area, iou, overlap
+from boxcrew.core.boxes import area, intersection, iou
 from boxcrew.core.types import Bools, Floats, Ints
 from boxcrew.evaluate.detection.matches import MATCH_IOU, ClassMatches, class_matches, crowded
 from boxcrew.evaluate.detection.types import EvaluatedImage
 from boxcrew.evaluate.evaluation import Report, f1
 
-Kind = Literal["missing-label", "wrong-class", "wrong-box", "unfindable"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+SuspectKind = Literal["missing-label", "wrong-class", "wrong-box", "unfindable"]
+KINDS: tuple[SuspectKind, ...] = get_args(SuspectKind)
 Box = tuple[float, float, float, float]
 
 _NEAR_IOU = 0.2  # from here to MATCH_IOU a box is about the same object, but not around it
@@ -39,7 +39,7 @@ class Suspect(Report):
     - wrong-class, wrong-box: both together, for a label that the detector misses and what it detects instead
     """
 
-    kind: Kind
+    kind: SuspectKind
     key: str
     split: str
     box: Box  # xyxy in pixels of the original: the label's; the detection's if the label is missing
@@ -134,7 +134,7 @@ def _of_label(pair: _Comparison, number: int, free: Bools) -> tuple[Suspect | No
         return None, None
     fields: dict[str, Any] = {"key": pair.image.key, "split": pair.split}
     fields |= {"box": _box(target.boxes[number]), "label": pair.classes.names[label]}
-    kinds: dict[Kind, Bools] = {
+    kinds: dict[SuspectKind, Bools] = {
         "wrong-class": free & ~same & (overlaps >= MATCH_IOU),
         "wrong-box": free & same & (overlaps >= _NEAR_IOU),
     }
@@ -149,7 +149,7 @@ def _of_label(pair: _Comparison, number: int, free: Bools) -> tuple[Suspect | No
 
 def _missing(pair: _Comparison, free: Bools) -> Iterator[Suspect]:
     """Yield the `free` detections that are neither on nor inside a labeled object; of several, the best."""
-    inside = overlap(pair.image.target.boxes, pair.boxes) >= 0.5 * np.maximum(area(pair.boxes), 1e-6)
+    inside = intersection(pair.image.target.boxes, pair.boxes) >= 0.5 * np.maximum(area(pair.boxes), 1e-6)
     near = pair.same & ((pair.overlaps >= _NEAR_IOU) | inside)
     belongs = ((pair.overlaps >= MATCH_IOU) | near).any(axis=0)
     candidates = np.flatnonzero(free & ~belongs)

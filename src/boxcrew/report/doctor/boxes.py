@@ -68,13 +68,13 @@ def boxes_section(diagnosis: Diagnosis) -> Html:
     shapes = heat_map(
         sides,
         (Bins.doubling(sides[:, 0], "width, pixels of the photo"), Bins.doubling(sides[:, 1], "height")),
-        what="boxes",
+        noun="boxes",
         ratios=(1 / 3, 1, 3),
     )
     at_input = histogram(
         input_side,
         Bins.doubling(input_side, f"root of the area, pixels at {size}"),
-        what="boxes",
+        noun="boxes",
         marked=all_boxes.lost,
     )
     low, middle, high = np.percentile(np.sqrt(np.prod(sides, axis=1)), (5, 50, 95)).tolist()
@@ -85,10 +85,10 @@ def boxes_section(diagnosis: Diagnosis) -> Html:
     positions = heat_map(
         centers,
         (Bins.shares("x, share of the width", num=bins), Bins.shares("y, share of the height", num=bins)),
-        what="centers",
+        noun="centers",
     )
     counts = np.array([len(record.target) for record in diagnosis.records], dtype=np.float64)
-    objects = histogram(counts, Bins.counting(int(counts.max()), "objects"), what="images")
+    objects = histogram(counts, Bins.counting(int(counts.max()), "objects"), noun="images")
     return element(
         "div",
         _chart("Sizes and shapes", f"In pixels of the photos (root of the area): {quantiles}", shapes),

@@ -83,14 +83,14 @@ class Bins:
         axes.set(**{f"{side}lim": (self.edges[0], self.edges[-1])})
 
 
-def histogram(values: Numbers, bins: Bins, *, what: str, marked: npt.NDArray[np.bool_] | None = None) -> Html:
+def histogram(values: Numbers, bins: Bins, *, noun: str, marked: npt.NDArray[np.bool_] | None = None) -> Html:
     """Draw how many of `values` fall into each bin, with those that are `marked` at the foot of each bar."""
     from matplotlib.ticker import MaxNLocator
 
     edges = np.array(bins.edges)
     counts, _ = np.histogram(values, edges)
     lost = np.histogram(values[marked], edges)[0] if marked is not None else np.zeros_like(counts)
-    axes = _new_axes(WIDTH, bins.title, what)
+    axes = _new_axes(WIDTH, bins.title, noun)
     bins.scale(axes, "x")
     axes.set_ylim(0, 1.04 * counts.max(initial=1))
     axes.yaxis.set_major_locator(MaxNLocator(3, integer=True, min_n_ticks=1))
@@ -99,15 +99,15 @@ def histogram(values: Numbers, bins: Bins, *, what: str, marked: npt.NDArray[np.
     least = axes.get_ylim()[1] * 2 / (HEIGHT - _TOP - _BOTTOM)  # two pixels: a few among many are still seen
     for i in map(int, np.flatnonzero(counts)):
         note = f", {lost[i]:,} of them lost" if lost[i] else ""
-        tooltip = f"{_TOOLTIP}{bins.name(i)}: {counts[i]:,} {what}{note}"
+        tooltip = f"{_TOOLTIP}{bins.name(i)}: {counts[i]:,} {noun}{note}"
         for count, color in ((counts[i], ACCENT), (lost[i], LOST)):
             if count:
                 size = max(count, least), edges[i + 1] - edges[i]
                 axes.bar(edges[i], *size, align="edge", color=color, edgecolor="white", gid=tooltip)
-    return _svg(axes, f"Histogram of {what} by {bins.title}")
+    return _svg(axes, f"Histogram of {noun} by {bins.title}")
 
 
-def heat_map(points: Numbers, bins: tuple[Bins, Bins], *, what: str, ratios: Sequence[float] = ()) -> Html:
+def heat_map(points: Numbers, bins: tuple[Bins, Bins], *, noun: str, ratios: Sequence[float] = ()) -> Html:
     """Draw how many points (N, 2) fall into each cell; y grows downward unless it is logarithmic.
     `ratios` of y to x are marked by dashed lines; both sides must then be logarithmic.
     """
@@ -122,13 +122,13 @@ def heat_map(points: Numbers, bins: tuple[Bins, Bins], *, what: str, ratios: Seq
     for i, j in np.argwhere(counts):
         (x0, x1), (y0, y1) = across.edges[i : i + 2], down.edges[j : j + 2]
         shade = 0.12 + 0.88 * float(counts[i, j] / counts.max()) ** 0.6
-        tooltip = f"{_TOOLTIP}{across.name(i)} by {down.name(j)}: {int(counts[i, j]):,} {what}"
+        tooltip = f"{_TOOLTIP}{across.name(i)} by {down.name(j)}: {int(counts[i, j]):,} {noun}"
         axes.bar(x0, y1 - y0, x1 - x0, y0, align="edge", color=(ACCENT, shade), gid=tooltip)
     if not down.log:
         axes.invert_yaxis()
     for ratio in ratios:
         _mark_ratio(axes, ratio)
-    return _svg(axes, f"Heat map of {what}: {across.title} and {down.title}")
+    return _svg(axes, f"Heat map of {noun}: {across.title} and {down.title}")
 
 
 def share_bars(shares: Sequence[tuple[str, float]], *, chosen: str) -> Html:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from boxcrew.data.detection.source import Record
-from boxcrew.evaluate.detection.suspects import KINDS, Kind, Suspect
+from boxcrew.evaluate.detection.suspects import KINDS, Suspect, SuspectKind
 from boxcrew.report.doctor.charts import legend
 from boxcrew.report.doctor.markup import Html, element, join
 from boxcrew.report.doctor.report import Diagnosis, counted
@@ -15,7 +15,7 @@ from boxcrew.report.plots.style import SERIES
 _MAX_PAIRS = 12
 _MAX_SUSPECTS = 12  # of one kind
 _LABEL, _FOUND = SERIES[1], SERIES[0]  # colors of labels and of detections
-_TITLES: dict[Kind, str] = {
+_TITLES: dict[SuspectKind, str] = {
     "missing-label": "Perhaps a missing label",
     "wrong-class": "Perhaps the wrong class",
     "wrong-box": "Perhaps a wrong box",

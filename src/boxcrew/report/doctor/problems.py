@@ -10,7 +10,7 @@ from itertools import chain, islice
 from pathlib import PurePosixPath
 
 from boxcrew.data.checks.box_repair import Box
-from boxcrew.data.checks.problem import ACTIONS, Kind, Problem
+from boxcrew.data.checks.problem import ACTIONS, Problem, ProblemKind
 from boxcrew.data.detection.source import Record, Source
 from boxcrew.data.images.reading import IMAGE_SUFFIXES, read_image
 from boxcrew.report.doctor.charts import LOST
@@ -21,9 +21,9 @@ _NAMED = 4  # problems of a kind that the table lists
 _THUMBNAILS, _THUMBNAILS_OF_A_KIND = 20, 3
 _NUMBER = r"\s*(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*"
 _BOX = re.compile(rf"\[{_NUMBER},{_NUMBER},{_NUMBER},{_NUMBER}\]")
-_CUT: frozenset[Kind] = frozenset({"truncated-image", "unreadable-image"})
+_CUT: frozenset[ProblemKind] = frozenset({"truncated-image", "unreadable-image"})
 
-MEANINGS: dict[Kind, str] = {
+MEANINGS: dict[ProblemKind, str] = {
     "missing-file": "Missing image",
     "not-an-image": "File that is not an image",
     "unreadable-image": "Damaged image",
@@ -74,7 +74,7 @@ MEANINGS: dict[Kind, str] = {
 def problems_section(source: Source, *, workers: int) -> Html:
     if not source.problems:
         return element("p", "Nothing: every file could be read, and every box is inside its image.")
-    by_kind: dict[Kind, list[Problem]] = defaultdict(list)
+    by_kind: dict[ProblemKind, list[Problem]] = defaultdict(list)
     for problem in source.problems:
         by_kind[problem.kind].append(problem)
     severity = {"left out": 0, "repaired": 1, "noted": 2}
@@ -98,7 +98,7 @@ def _row(problems: Sequence[Problem]) -> Html:
     for action in (action for action in ACTIONS if counts[action]):
         text = action if len(counts) == 1 else f"{counts[action]} {action}"
         done.append(element("div", text, class_="left" if action == "left out" else None))
-    listed = [element("li", element("code", each.where), f" {each.what}") for each in problems[:_NAMED]]
+    listed = [element("li", element("code", each.where), f" {each.message}") for each in problems[:_NAMED]]
     if len(problems) > _NAMED:
         listed.append(element("li", f"and {len(problems) - _NAMED:,} more, in doctor.json", class_="note"))
     return element(
@@ -144,7 +144,7 @@ def _thumbnail(source: Source, records: Mapping[str, Sequence[Record]], problem:
         return None
     where = f" {file.name}{problem.at and f', {problem.at}'} ({problem.action})"
     caption = element("figcaption", element("b", MEANINGS[problem.kind]), where)
-    alt = f"{problem.file}: {problem.what}"
+    alt = f"{problem.file}: {problem.message}"
     return Thumbnail(read=read, alt=alt, frames=frames, side=240, caption=caption)
 
 

@@ -25,7 +25,7 @@ from boxcrew.report.doctor.suspects import find_suspects
 from boxcrew.tasks.detection import DetectionConfig, require_detection
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.run.data import say_problems
+from boxcrew.train.run.data import print_problems
 
 _MAX_SIZES = 20  # sizes of images that the JSON lists, the commonest first
 _PERCENTILES = {"min": 0, "p5": 5, "p25": 25, "p50": 50, "p75": 75, "p95": 95, "max": 100}
@@ -131,23 +131,23 @@ def _targets(records: Sequence[Record]) -> tuple[list[Target], list[tuple[int, i
 def print_diagnosis(diagnosis: Diagnosis, screen: Screen) -> None:
     """Print the findings in short."""
     splits = ", ".join(f"{name} {split.num_images}" for name, split in diagnosis.statistics.items())
-    screen.say(
+    screen.info(
         f"data: {diagnosis.path} ({diagnosis.source.format}): {splits} images, "
         f"{diagnosis.num_boxes} boxes, {counted(len(diagnosis.source.classes), 'class', 'classes')}"
     )
-    say_problems(diagnosis.source.problems, screen, rest="doctor.json names all")
+    print_problems(diagnosis.source.problems, screen, rest="doctor.json names all")
     for advice in diagnosis.advice:
-        screen.say(f"advice: {advice.text}")
+        screen.info(f"advice: {advice.text}")
     if diagnosis.anchor_coverage is not None:
-        screen.say(f"coverage: {diagnosis.anchor_coverage.advice}")
+        screen.info(f"coverage: {diagnosis.anchor_coverage.advice}")
     if pairs := len(diagnosis.near_duplicates):
         screen.warn(f"{counted(pairs, 'image looks', 'images look')} nearly the same as one of another split")
     else:
-        screen.say("near-duplicates: none between the splits")
+        screen.info("near-duplicates: none between the splits")
     if diagnosis.suspects is not None:
         kinds = Counter(suspect.kind for suspect in diagnosis.suspects)
         counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items()) or "none"
-        screen.say(f"doubtful labels, by the detector of {diagnosis.run}: {counts}")
+        screen.info(f"doubtful labels, by the detector of {diagnosis.run}: {counts}")
 
 
 def _split_json(split: SplitStatistics) -> dict[str, Any]:

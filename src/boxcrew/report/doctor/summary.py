@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from boxcrew.data.checks.problem import Kind
+from boxcrew.data.checks.problem import ProblemKind
 from boxcrew.report.doctor.charts import percent
 from boxcrew.report.doctor.problems import MEANINGS
 from boxcrew.report.doctor.report import Diagnosis, counted
@@ -15,7 +15,7 @@ from boxcrew.report.doctor.report import Diagnosis, counted
 MOST = 3  # recommendations that are shown as the first things to do
 GOOD_COVERAGE = 0.98  # share of boxes that default boxes should match well; above, nothing is recommended
 
-_IMAGE_KINDS: frozenset[Kind] = frozenset(
+_IMAGE_KINDS: frozenset[ProblemKind] = frozenset(
     {"missing-file", "not-an-image", "unreadable-image", "truncated-image", "image-bomb"}
 )
 _SIZE_ADVICE = frozenset({"crowded-images", "elongated-boxes", "mixed-sizes", "mixed-shapes"})

@@ -16,9 +16,9 @@ from boxcrew.core.errors import ModelError
 from boxcrew.core.torch_tools.dispatch import OperatorMode, storage_key, tensors_in
 from boxcrew.core.torch_tools.recompute import recomputing
 from boxcrew.core.types import Batch, Losses
-from boxcrew.core.workload import Line, Pass, Peak, Workload
+from boxcrew.core.workload import LinearBytes, PassCost, Peak, Workload
 from boxcrew.nets.layers import eval_mode
-from boxcrew.tasks.base import Task, learning_in
+from boxcrew.tasks.base import Task, freeze_other_phases
 from boxcrew.tasks.cost.flops import count_operations
 
 SMALL_BATCH, LARGE_BATCH = 2, 4  # samples of the two traced steps; with 1, some operators differ
@@ -71,7 +71,7 @@ BatchFactory = Callable[[int], Batch]
 """Makes a batch of so many samples, as large in every respect as the task can meet."""
 
 
-def workload_of(
+def trace_workload(
     task: Task, make_batch: BatchFactory, *, slots: int, averages: bool, recompute: bool = False
 ) -> Workload:
     """Trace steps of two sizes and return what a step of any size takes.
@@ -90,12 +90,12 @@ def workload_of(
         largest_layer=max(_size(layer.parameters(recurse=False)) for layer in task.modules()),
         slots=slots,
         averages=int(averages),
-        batch=Line(fixed=0, each=_size(_tensors(make_batch(1)))),
-        whole=_pass(small, large),
+        batch=LinearBytes(fixed=0, each=_size(_tensors(make_batch(1)))),
+        without_recompute=_pass(small, large),
         evaluated=_peak(*(_trace_inference(bare, make_batch(num)) for num in sizes)),
-        recomputed=_pass(*again) if again else None,
+        with_recompute=_pass(*again) if again else None,
         forward_operations=small.forward_operations // SMALL_BATCH,
-        least_samples=_least_samples(bare, make_batch),
+        min_samples=_least_samples(bare, make_batch),
         depthwise=has_depthwise(task),
     )
 
@@ -125,7 +125,7 @@ def _trace_step(bare: Task, batch: Batch, mode: AbstractContextManager[None] | N
         for phase in bare.phases:
             frequency = phases.count(phase) / bare.cycle
             tracker.operations = tracker.traffic = 0
-            with learning_in(bare, phase):
+            with freeze_other_phases(bare, phase):
                 losses: Losses = bare(batch, phase)
                 activations = max(activations, tracker.live)
                 forward += frequency * tracker.operations
@@ -153,8 +153,8 @@ def _trace_inference(bare: Task, batch: Batch) -> Sequence[int]:
     return tuple(tracker.live_after)
 
 
-def _pass(small: _StepCost, large: _StepCost) -> Pass:
-    return Pass(
+def _pass(small: _StepCost, large: _StepCost) -> PassCost:
+    return PassCost(
         activations=_line(small.activations, large.activations),
         peak=_peak(small.live_after, large.live_after),
         operations=(large.operations - small.operations) // (LARGE_BATCH - SMALL_BATCH),
@@ -175,7 +175,7 @@ def _peak(small: Sequence[int], large: Sequence[int]) -> Peak:
             "no Python loop over them",
         )
     lines = {_line(*live) for live in zip(small, large, strict=True)}
-    highest: list[Line] = []
+    highest: list[LinearBytes] = []
     for line in sorted(lines, key=lambda line: (line.each, line.fixed), reverse=True):
         if all(line.at(1) > steeper.at(1) for steeper in highest):
             highest.append(line)
@@ -207,7 +207,7 @@ def _size(tensors: Iterable[Tensor]) -> int:
     return sum(tensor.nbytes for tensor in tensors)
 
 
-def _line(small: int, large: int) -> Line:
+def _line(small: int, large: int) -> LinearBytes:
     """Return the line through two values, at the sizes of the traced steps; it never falls."""
     each = max(0, (large - small) // (LARGE_BATCH - SMALL_BATCH))
-    return Line(fixed=small - SMALL_BATCH * each, each=each)
+    return LinearBytes(fixed=small - SMALL_BATCH * each, each=each)

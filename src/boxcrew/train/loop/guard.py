@@ -133,7 +133,7 @@ class Guard:
         """Return the checkpoint to roll back to from `step`; raise `BoxcrewError` if the run has to stop.
         Steps fail on all replicas at once: all call this, and the chief broadcasts what it finds.
         """
-        if self.deployment is None or self.deployment.group.size == 1:
+        if self.deployment is None or self.deployment.group.num_replicas == 1:
             return self._find_checkpoint(step)
         if self.deployment.plan.staleness is not None:
             raise BoxcrewError(

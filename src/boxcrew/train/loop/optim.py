@@ -60,7 +60,7 @@ class OptimConfig(Config):
     """Largest norm of the whole gradient."""
     ema: float = Field(default=0.0, ge=0, lt=1)
     """Decay of the moving average of the weights; 0 keeps none."""
-    stated_for: int | None = Field(default=None, ge=1)
+    reference_batch: int | None = Field(default=None, ge=1)
     """Batch size that rate was chosen for."""
     rescale: Literal["off", "linear", "sqrt"] = "off"
     """How the rate follows the batch size: off, linear or sqrt."""
@@ -75,25 +75,25 @@ class OptimConfig(Config):
                     f"optim.phases.{phase}.momentum={settings.momentum:g}: {self.name} has none",
                     advice=f"leave it out; {', '.join(_HAVE_MOMENTUM)} have one",
                 )
-        if self.rescale != "off" and self.stated_for is None:
+        if self.rescale != "off" and self.reference_batch is None:
             raise UsageError(
                 f"optim.rescale={self.rescale}: the batch that optim.rate was chosen for is not known",
-                advice="set it with optim.stated_for= (recipes do, for the optimizer they have)",
+                advice="set it with optim.reference_batch= (recipes do, for the optimizer they have)",
             )
         return self
 
     def scaled_rate(self, batch: int) -> float:
         """Return the peak rate for steps of `batch` samples over all clones."""
-        if self.stated_for is None or self.rescale == "off":
+        if self.reference_batch is None or self.rescale == "off":
             return self.rate
-        ratio = batch / self.stated_for
+        ratio = batch / self.reference_batch
         return self.rate * (ratio if self.rescale == "linear" else math.sqrt(ratio))
 
     def explain(self, batch: int) -> list[str]:
-        """Describe how the rate follows a batch that differs from `stated_for`; empty if it does not."""
-        if self.stated_for in {None, batch}:
+        """Describe how the rate follows a batch that differs from `reference_batch`; empty if it does not."""
+        if self.reference_batch in {None, batch}:
             return []
-        stated = f"optim.rate {self.rate:g} is stated for batch {self.stated_for}"
+        stated = f"optim.rate {self.rate:g} is stated for batch {self.reference_batch}"
         if self.rescale != "off":
             scaled = f"{self.scaled_rate(batch):.3g}"
             return [f"{stated}: for batch {batch} it is {scaled} (optim.rescale={self.rescale})"]

@@ -17,8 +17,8 @@ from torch.optim import Optimizer
 from boxcrew.core.types import Batch
 from boxcrew.deploy.deployment import Deployment
 from boxcrew.deploy.execution import RunStatus
-from boxcrew.deploy.optimizer_state import Slots
-from boxcrew.tasks.base import Task, learning_in
+from boxcrew.deploy.optimizer_state import OptimizerState
+from boxcrew.tasks.base import Task, freeze_other_phases
 from boxcrew.train.loop.checkpoint import Checkpoint
 from boxcrew.train.loop.guard import Guard
 from boxcrew.train.loop.optim import set_rate
@@ -218,7 +218,7 @@ class Trainer:
         losses: dict[str, float] = {}  # of the phases
         with self.deployment.group.computing():
             for phase in self.task.phases_of(self.step):
-                with learning_in(self.task, phase):
+                with freeze_other_phases(self.task, phase):
                     phase_terms = self._compute(batch, phase)
                     losses[phase] = sum(phase_terms.values())
                     norm, fault = self._update(losses[phase], phase)
@@ -260,9 +260,9 @@ class Trainer:
 
     def _compute(self, batch: Batch, phase: str) -> dict[str, float]:
         """Compute the gradients and return the terms of the loss."""
-        before = self.deployment.execution.num_parts
+        before = self.deployment.execution.num_micro_batches
         losses = self.deployment.gradients(self.task, batch, phase)
-        if (parts := self.deployment.execution.num_parts) > before:
+        if (parts := self.deployment.execution.num_micro_batches) > before:
             computed = f"steps are computed in {parts} parts from here on"
             self.guard.warn(f"step {self.step + 1}: memory ran out: {computed}")
         divisor = float(losses.divisor)
@@ -298,8 +298,8 @@ class Trainer:
         tensors = checkpoint.tensors_by_owner()
         for name, tensor in self.task.state_dict().items():
             self.deployment.load_into(tensor, tensors["task"][name])
-        slots = Slots(tensors.get("optimizer", {}), checkpoint.state["optimizer"])
-        self.deployment.load_slots(self.optimizer, slots)
+        slots = OptimizerState(tensors.get("optimizer", {}), checkpoint.state["optimizer"])
+        self.deployment.load_optimizer_state(self.optimizer, slots)
         self.deployment.load_state(checkpoint.state["deployment"])
         self.guard.load_state(checkpoint.state["guard"])
         for hook in self.hooks:

@@ -33,14 +33,14 @@ def save_task(path: Path, task: Task, config: TaskConfig, facts: DataFacts, *, s
     save_weights(path, task.network.state_dict(), meta)
 
 
-def say_result(outcome: Outcome, screen: Screen) -> None:
+def print_result(outcome: Outcome, screen: Screen) -> None:
     """Print the scores of the best weights and the numbers of the training."""
     summary = outcome.summary
     if summary["best_step"] is not None and summary["milliseconds"]:
         report = {"numbers": summary, **summary}
-        say_scores(f"best weights, step {summary['best_step']}", report, type(outcome.task_data), screen)
+        print_scores(f"best weights, step {summary['best_step']}", report, type(outcome.task_data), screen)
     seconds, memory = format_duration(summary["train_seconds"]), format_bytes(summary["peak_memory_bytes"])
-    screen.say(
+    screen.info(
         f"training: {seconds}, {summary['images_per_second']:.1f} samples/s, "
         f"data wait {summary['data_wait_share']:.0%}, peak memory {memory}"
     )
@@ -48,15 +48,15 @@ def say_result(outcome: Outcome, screen: Screen) -> None:
         times = f", {summary['rollbacks']} rollbacks" if summary["rollbacks"] else ""
         screen.warn(f"{summary['skipped_steps']} steps were skipped{times}")
     if summary["stopped_because"]:
-        screen.say(f"stopped: {summary['stopped_because']}")
+        screen.info(f"stopped: {summary['stopped_because']}")
     if outcome.interrupted:
-        screen.say(f"to continue: boxcrew resume run={outcome.folder}")
+        screen.info(f"to continue: boxcrew resume run={outcome.folder}")
 
 
-def say_scores(title: str, report: dict[str, Any], kind: type[TaskData], screen: Screen) -> None:
+def print_scores(title: str, report: dict[str, Any], kind: type[TaskData], screen: Screen) -> None:
     """Print a table of the scores and the speed. `report` is the JSON of an evaluation."""
     table = kind.scores(report)
     screen.table(title, table.columns, table.rows)
     milliseconds = report["milliseconds"].items()
     times = ", ".join(f"{name} {ms:.1f}" if ms >= 1 else f"{name} {ms:.2g}" for name, ms in milliseconds)
-    screen.say(f"speed: {times} ms {kind.config_class.sample}")
+    screen.info(f"speed: {times} ms {kind.config_class.sample}")

@@ -44,12 +44,12 @@ class Screen:
             self._print(f"warning: {self._log}: {lost} lines could not be written", style="yellow")
         self._log, self._pending, self._num_lost = None, [], 0
 
-    def say(self, text: str, *, style: str | None = None) -> None:
+    def info(self, text: str, *, style: str | None = None) -> None:
         self._print(text, style=style)
         self._log_line(text)
 
     def warn(self, text: str) -> None:
-        self.say(f"warning: {text}", style="yellow")
+        self.info(f"warning: {text}", style="yellow")
 
     def table(
         self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: bool = True

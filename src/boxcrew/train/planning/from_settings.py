@@ -12,7 +12,7 @@ from typing import Any
 
 from boxcrew.core.errors import UsageError
 from boxcrew.core.stage import stage_folders
-from boxcrew.core.workload import Line, Pass, Peak, Workload
+from boxcrew.core.workload import LinearBytes, PassCost, Peak, Workload
 from boxcrew.hardware.machine import Host, Machine
 from boxcrew.hardware.probe import probe_machine
 from boxcrew.hardware.speed import with_speeds
@@ -27,10 +27,12 @@ from boxcrew.train.loop.schedule import RunLimits
 
 KEPT = ("memory_format", "threads", "accumulation", "recompute", "precision")
 """Fields of a plan that decide the numbers of a run to the last bit."""
-_NO_BYTES = Line(fixed=0, each=0)
-_NO_PASS = Pass(activations=_NO_BYTES, peak=Peak(moments=(_NO_BYTES,)), operations=0, traffic=0)
+_NO_BYTES = LinearBytes(fixed=0, each=0)
+_NO_PASS = PassCost(activations=_NO_BYTES, peak=Peak(moments=(_NO_BYTES,)), operations=0, traffic=0)
 _ZERO = ("parameters", "gradients", "buffers", "largest_layer", "slots", "averages", "forward_operations")
-NO_WORKLOAD = Workload(**dict.fromkeys(_ZERO, 0), batch=_NO_BYTES, whole=_NO_PASS, recomputed=_NO_PASS)
+NO_WORKLOAD = Workload(
+    **dict.fromkeys(_ZERO, 0), batch=_NO_BYTES, without_recompute=_NO_PASS, with_recompute=_NO_PASS
+)
 """A task that needs nothing: what cannot be planned for it cannot be planned for any."""
 
 

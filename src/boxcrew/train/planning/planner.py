@@ -103,7 +103,7 @@ class Planner:
             batch=batch,
             settings=trial_settings(plan, self.config, busy_cores=self.machine.busy_cores),
             memory=capacity_of(self.machine.devices[0], request),
-            least=self.workload.least_samples,
+            least=self.workload.min_samples,
         )
         known = {"ratios": self.observed.ratios, "libraries": self.observed.libraries}
         return replace(self, observed=run_trial(job).model_copy(update=known))

@@ -15,11 +15,11 @@ from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.schedule import RunLimits
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.planning.planner import Planner
-from boxcrew.train.planning.trial import is_trial_worthwhile
-from boxcrew.train.planning.workload import account_for, workload_for
+from boxcrew.train.planning.trial import is_long_run
+from boxcrew.train.planning.workload import estimate_workload, measure_workload
 
 
-def propose_plan(
+def plan_before_trial(
     config: RunConfig,
     machine: Machine,
     task_data: TaskData,
@@ -34,7 +34,7 @@ def propose_plan(
     it, or if no other plan has enough memory.
     """
     recompute = config.deploy.recompute is True or config.plan is not None or config.goal.kind == "smallest"
-    workload = workload_for(config, task_data, task, recompute=recompute)
+    workload = measure_workload(config, task_data, task, recompute=recompute)
     num_samples = task_data.num_train
     planner = Planner.of(config, machine, workload, num_samples=num_samples, hosts=hosts, is_here=is_here)
     if recompute:
@@ -43,12 +43,12 @@ def propose_plan(
         plan = planner.plan()
         if plan.predicted is None or all(memory.is_enough for memory in plan.predicted.memory):
             return planner, plan
-    recomputed = account_for(config, task, task_data.largest_batch, recompute=True).recomputed
-    planner = replace(planner, workload=workload.model_copy(update={"recomputed": recomputed}))
+    recomputed = estimate_workload(config, task, task_data.largest_batch, recompute=True).with_recompute
+    planner = replace(planner, workload=workload.model_copy(update={"with_recompute": recomputed}))
     return planner, planner.plan()
 
 
-def can_try(config: RunConfig, plan: Plan) -> bool:
+def can_run_trial(config: RunConfig, plan: Plan) -> bool:
     """Return whether steps of a plan can be tried: one that was given is not changed, and a TPU has no room
     for a second process.
     """
@@ -58,15 +58,15 @@ def can_try(config: RunConfig, plan: Plan) -> bool:
 
 def wants_trial(config: RunConfig, plan: Plan, limits: RunLimits) -> bool:
     """Return whether a run tries steps first; `trial=auto` does if the run is long."""
-    wanted = is_trial_worthwhile(limits) if config.trial == "auto" else config.trial
-    return wanted and can_try(config, plan)
+    wanted = is_long_run(limits) if config.trial == "auto" else config.trial
+    return wanted and can_run_trial(config, plan)
 
 
 def plan_after_trial(
     planner: Planner, plan: Plan, task_data: TaskData, screen: Screen
 ) -> tuple[Planner, Plan]:
     """Try a few steps of a plan; return a planner that knows what they took, and its plan."""
-    screen.say("measuring a few steps in a separate process")
+    screen.info("measuring a few steps in a separate process")
     num_samples = plan.micro_batches(plan.batch)[0]
     options = LoaderOptions(batch=num_samples, seed=planner.config.seed, largest=True)
     batch = next(task_data.loader(options).batches())

@@ -28,7 +28,7 @@ from boxcrew.deploy.deployment import Deployment, deploy
 from boxcrew.deploy.memory import is_out_of_memory, memory_limit, peak_memory, reset_peak_memory
 from boxcrew.plan.observed import ComputeMode, Observed, Timing
 from boxcrew.plan.plan import Plan
-from boxcrew.tasks.base import TASKS, Task, learning_in
+from boxcrew.tasks.base import TASKS, Task, freeze_other_phases
 from boxcrew.tasks.facts import DataFacts
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.optim import optimizer_of
@@ -51,7 +51,7 @@ class TrialJob:
     least: int = 1  # samples that can be computed at once
 
 
-def is_trial_worthwhile(length: RunLimits) -> bool:
+def is_long_run(length: RunLimits) -> bool:
     long_enough = length.seconds is None or length.seconds >= WORTH_SECONDS
     return long_enough and length.steps >= WORTH_STEPS
 
@@ -107,7 +107,9 @@ def _parse(lines: Sequence[str]) -> Observed:
     return Observed(
         timings=tuple(Timing.of(message["timing"]) for message in messages if "timing" in message),
         failures=tuple(message["failure"] for message in messages if "failure" in message),
-        too_many=min((message["too_many"] for message in messages if "too_many" in message), default=None),
+        oom_samples=min(
+            (message["oom_samples"] for message in messages if "oom_samples" in message), default=None
+        ),
     )
 
 
@@ -204,7 +206,7 @@ class _Trial:
         except (RuntimeError, ValueError, MemoryError, BoxcrewError) as error:
             reason = str(error).partition("\n")[0]
             if is_out_of_memory(error):
-                self._send({"too_many": num})
+                self._send({"oom_samples": num})
                 reason = "not enough memory"
             self._send({"failure": f"trial of {setting} with {counted(num, 'sample')} failed: {reason}"})
             return None
@@ -217,7 +219,7 @@ class _Trial:
             times = [step()]  # the first also makes room and plans of its own
             while _are_too_few(times[1:]) and times[-1][0] < self._left:
                 times.append(step())
-        if deployment.execution.num_parts > 1:  # it helped itself, with fewer at once
+        if deployment.execution.num_micro_batches > 1:  # it helped itself, with fewer at once
             raise MemoryError
         ordered = sorted(times[1:] or times)
         seconds, cores = ordered[len(ordered) // 2]
@@ -250,7 +252,7 @@ class _Trial:
             with deployment:
                 begun, worked = time.perf_counter(), time.process_time()
                 for phase in phases:
-                    with learning_in(task, phase):
+                    with freeze_other_phases(task, phase):
                         deployment.gradients(task, batch, phase)
                         deployment.update(optimizer, max_norm=config.optim.clip)
                 seconds, cores = time.perf_counter() - begun, time.process_time() - worked

@@ -16,10 +16,10 @@ from torch import nn
 from boxcrew.core.cache import cache_folder, read_cached, write_cached
 from boxcrew.core.errors import DataError
 from boxcrew.core.version import VERSION
-from boxcrew.core.workload import Inputs, Workload
+from boxcrew.core.workload import InputCost, Workload
 from boxcrew.tasks.base import Task
-from boxcrew.tasks.cost.estimate import VERSION as ACCOUNT
-from boxcrew.tasks.cost.estimate import BatchFactory, workload_of
+from boxcrew.tasks.cost.estimate import VERSION as ESTIMATE_VERSION
+from boxcrew.tasks.cost.estimate import BatchFactory, trace_workload
 from boxcrew.tasks.data import LoaderOptions, TaskData, TrainData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.hooks.freeze import Freeze
@@ -29,25 +29,27 @@ NUM_READ = 32  # samples that are timed
 LEAST_BATCH = 8
 
 
-def workload_for(config: RunConfig, task_data: TaskData, task: Task, *, recompute: bool = False) -> Workload:
+def measure_workload(
+    config: RunConfig, task_data: TaskData, task: Task, *, recompute: bool = False
+) -> Workload:
     """Return the workload when all layers that ever train do, for the largest samples of the data set.
 
     `recompute`: also with recomputed activations, which takes longer.
     """
     workload = _cached(
         _key(config, task_data, task, recompute=recompute),
-        lambda: account_for(config, task, task_data.largest_batch, recompute=recompute),
+        lambda: estimate_workload(config, task, task_data.largest_batch, recompute=recompute),
     )
     return workload.model_copy(update={"inputs": measure_inputs(config, task_data)})
 
 
-def account_for(
+def estimate_workload(
     config: RunConfig, task: Task, examples: BatchFactory, *, recompute: bool = False
 ) -> Workload:
     """Return the workload without measuring inputs, from `examples` of a batch instead of the data set."""
     task = copy.deepcopy(task)
     freeze_for(config, task).set_learning(task, fraction=1.0)
-    return workload_of(
+    return trace_workload(
         task,
         examples,
         slots=num_slots(config.optim),
@@ -62,7 +64,10 @@ def _key(config: RunConfig, task_data: TaskData, task: Task, *, recompute: bool)
     known = {name: tree[name] for name in ("optim", "trainable", "unfreeze")}
     known |= {"task": config.task.tree(), "batch_norm": tree["deploy"]["batch_norm"]}
     known |= {"facts": task_data.facts.to_json(), "costs": task_data.cost_key(), "recompute": recompute}
-    known |= {"network": str(task), "versions": (VERSION, ACCOUNT, torch.__version__, version("timm"))}
+    known |= {
+        "network": str(task),
+        "versions": (VERSION, ESTIMATE_VERSION, torch.__version__, version("timm")),
+    }
     return hashlib.blake2b(json.dumps(known, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
@@ -94,7 +99,7 @@ def num_slots(config: OptimConfig) -> int:
     return sum(isinstance(slot, torch.Tensor) and slot.shape == layer.weight.shape for slot in state)
 
 
-def measure_inputs(config: RunConfig, task_data: TrainData) -> Inputs | None:
+def measure_inputs(config: RunConfig, task_data: TrainData) -> InputCost | None:
     """Time the first samples of the run; None if they cannot be read, which the run will report."""
     num = min(NUM_READ, task_data.num_train)
     batch = min(max(LEAST_BATCH, config.batch), num)  # in large batches each sample takes less
@@ -104,7 +109,7 @@ def measure_inputs(config: RunConfig, task_data: TrainData) -> Inputs | None:
         first, again = (_read(config, kept, num=num, batch=batch) for _ in range(2))
     except DataError:
         return None
-    return Inputs(seconds=max(first, again), kept_seconds=again, image_bytes=task_data.sample_bytes)
+    return InputCost(seconds=max(first, again), cached_seconds=again, image_bytes=task_data.sample_bytes)
 
 
 def _read(config: RunConfig, task_data: TrainData, *, num: int, batch: int) -> float:

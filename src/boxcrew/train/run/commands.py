@@ -20,14 +20,14 @@ def train(config: RunConfig, screen: Screen, group: ReplicaGroup | None = None) 
     """Train a new run, or continue from the newest checkpoint in its directory. This process is the chief of
     `group`, or alone.
     """
-    config = config.anchored()
+    config = config.with_absolute_path()
     default = Path(config.task.folder) / (config.name or "train")
     if config.out is not None and run_of_stage(config.out) is not None:
         raise UsageError(
             f"out={config.out}: a stage of the run in {config.out.parent}",
             advice=f"boxcrew resume run={config.out.parent}, or another out=",
         )
-    with locked_folder(config.out, default, screen.say) as folder:
+    with locked_folder(config.out, default, screen.info) as folder:
         if config.task.stages():
             return run_stages(config, folder, screen, group or ReplicaGroup())
         if stage_names(folder):

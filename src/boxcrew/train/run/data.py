@@ -28,8 +28,8 @@ def load_task_data(config: RunConfig, *, workers: int, screen: Screen) -> TaskDa
     if config.data.strict:
         _require_clean(config.data, task_data.problems)
     task_data.require_learnable()
-    screen.say(f"data: {config.data.path} {task_data.headline()}")
-    say_problems(task_data.problems, screen, rest="data_report.json names all")
+    screen.info(f"data: {config.data.path} {task_data.headline()}")
+    print_problems(task_data.problems, screen, rest="data_report.json names all")
     return task_data
 
 
@@ -38,7 +38,7 @@ def open_task(config: RunConfig, screen: Screen) -> tuple[RunConfig, TaskData, T
     task_data = load_task_data(config, workers=max(1, int(usable_cores())), screen=screen)
     task_data, summary = task_data.adapted()
     if summary:
-        screen.say(summary)
+        screen.info(summary)
     torch.manual_seed(config.seed)
     return config.model_copy(update={"task": task_data.config}), task_data, task_data.task()
 
@@ -52,7 +52,7 @@ def _require_clean(config: DataConfig, problems: Sequence[Problem]) -> None:
         )
 
 
-def say_problems(problems: Sequence[Problem], screen: Screen, *, rest: str) -> None:
+def print_problems(problems: Sequence[Problem], screen: Screen, *, rest: str) -> None:
     """Print a table of the number of problems of each kind, then some of them: the first of every kind before
     the second of any. `rest` says where all are listed.
     """

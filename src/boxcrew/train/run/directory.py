@@ -25,23 +25,23 @@ def choose_folder(out: Path | None, default: Path) -> Path:
 
 
 @contextmanager
-def locked_folder(out: Path | None, default: Path, say: Callable[[str], None]) -> Iterator[Path]:
+def locked_folder(out: Path | None, default: Path, info: Callable[[str], None]) -> Iterator[Path]:
     """Create and lock the chosen folder. Runs that start at the same time get different names."""
     with ExitStack() as stack:
         if out is not None:
             folder = choose_folder(out, default)
-            stack.enter_context(locked(folder, say))
+            stack.enter_context(locked(folder, info))
         else:
-            folder = _claim(stack, default, say)
+            folder = _claim(stack, default, info)
         yield folder
 
 
-def _claim(stack: ExitStack, default: Path, say: Callable[[str], None]) -> Path:
+def _claim(stack: ExitStack, default: Path, info: Callable[[str], None]) -> Path:
     """Create and lock the first free folder. Only one process can create a directory."""
     for folder in _names(default):
         if not folder.exists():
             with suppress(FileExistsError):
-                stack.enter_context(locked(folder, say, new=True))
+                stack.enter_context(locked(folder, info, new=True))
                 return folder
     raise AssertionError  # names do not end
 

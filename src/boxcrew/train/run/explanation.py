@@ -17,7 +17,7 @@ from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.planning.from_settings import refuse_servers
 from boxcrew.train.planning.placement import placement, roles
-from boxcrew.train.planning.propose import can_try, plan_after_trial, propose_plan
+from boxcrew.train.planning.propose import can_run_trial, plan_after_trial, plan_before_trial
 from boxcrew.train.run.data import open_task
 from boxcrew.train.run.setup import require_measured
 from boxcrew.train.run.stages import stage_settings
@@ -42,8 +42,8 @@ def explain(
     """
     is_here = machine is None
     machine = machine or probe_machine()
-    screen.say(f"machine: {machine.headline()}{'' if is_here else ' (assumed)'}")
-    config, task_data, task = open_task(config.anchored(), screen)
+    screen.info(f"machine: {machine.headline()}{'' if is_here else ' (assumed)'}")
+    config, task_data, task = open_task(config.with_absolute_path(), screen)
     explainer = _Explainer(machine=machine, is_here=is_here, with_steps=with_steps, screen=screen)
     if config.task.stages():
         return explainer.explain_stages(config, task_data, task)
@@ -61,12 +61,12 @@ class _Explainer:
     def explain_run(self, config: RunConfig, task_data: TaskData, task: Task) -> tuple[Plan, dict[str, Any]]:
         """Show and return the plan of a run without stages, or of one stage that trains."""
         screen = self.screen
-        planner, plan = propose_plan(config, self.machine, task_data, task, is_here=self.is_here)
-        if self.with_steps and self.is_here and can_try(config, plan):
+        planner, plan = plan_before_trial(config, self.machine, task_data, task, is_here=self.is_here)
+        if self.with_steps and self.is_here and can_run_trial(config, plan):
             require_measured(config.evaluation.metric, task_data)
             planner, plan = plan_after_trial(planner, plan, task_data, screen)
         for line in (*plan.explain(), *plan.expectations(), *config.optim.explain(plan.batch)):
-            screen.say(f"plan: {line}")
+            screen.info(f"plan: {line}")
         screen.table(
             f"who does what ({plan.strategy})",
             ("who", "does", "where"),
@@ -76,7 +76,7 @@ class _Explainer:
         if plan.predicted is not None:
             screen.table(f"memory at the peak (goal {plan.goal})", *plan.predicted.memory_table())
         for line in plan.rejected:
-            screen.say(f"not chosen: {line}")
+            screen.info(f"not chosen: {line}")
         workload = planner.workload.tree()
         return plan, {"plan": plan.tree(), "workload": workload, **placement(plan, task.network)}
 
@@ -87,11 +87,11 @@ class _Explainer:
         trees: list[dict[str, Any]] = []
         times: list[Interval | None] = []
         for number, (stage, folder) in enumerate(zip(stages, stage_folders(stages), strict=True), start=1):
-            self.screen.say(f"stage {number} of {len(stages)}: {stage.name}")
+            self.screen.info(f"stage {number} of {len(stages)}: {stage.name}")
             tree: dict[str, Any] = {"plan": None}
             time = None
             if stage.kind == "solve":
-                self.screen.say(f"plan: {UNPREDICTED}")
+                self.screen.info(f"plan: {UNPREDICTED}")
             else:
                 plan, tree = self._explain_stage(stage_settings(config, stage), (config, task_data, task))
                 refuse_servers(config, plan.servers)

@@ -43,7 +43,7 @@ class Owner:
 
 
 @contextlib.contextmanager
-def locked(folder: Path, say: Callable[[str], None], *, new: bool = False) -> Iterator[None]:
+def locked(folder: Path, info: Callable[[str], None], *, new: bool = False) -> Iterator[None]:
     """Create the directory if necessary, and lock it. Raise `UsageError` if another run holds the lock, and
     with `new` `FileExistsError` if the directory exists. Created directories that stay empty are removed
     again.
@@ -51,7 +51,7 @@ def locked(folder: Path, say: Callable[[str], None], *, new: bool = False) -> It
     created = [p for p in (folder, *folder.parents) if not p.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=not new)
-        _acquire(folder / LOCK, say)
+        _acquire(folder / LOCK, info)
     except OSError as error:
         # The error is the same if a parent is a file or a dangling link.
         if new and isinstance(error, FileExistsError) and os.path.lexists(folder):
@@ -65,7 +65,7 @@ def locked(folder: Path, say: Callable[[str], None], *, new: bool = False) -> It
         _remove_empty(created)
 
 
-def _acquire(path: Path, say: Callable[[str], None]) -> None:
+def _acquire(path: Path, info: Callable[[str], None]) -> None:
     me = Owner.me()
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -81,7 +81,7 @@ def _acquire(path: Path, say: Callable[[str], None]) -> None:
                     advice=f"wait for it or end it; if it has surely ended, remove {path}",
                 )
             if owner is not None:
-                say(f"lock: process {owner.pid} on {owner.host} has ended; its lock is taken over")
+                info(f"lock: process {owner.pid} on {owner.host} has ended; its lock is taken over")
             os.ftruncate(handle, 0)
             os.pwrite(handle, json.dumps(asdict(me)).encode(), 0)
             return

@@ -19,7 +19,7 @@ from boxcrew.tasks.base import Task
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.planning.from_settings import require_replicas, resumed_plan
-from boxcrew.train.planning.propose import plan_after_trial, propose_plan, wants_trial
+from boxcrew.train.planning.propose import plan_after_trial, plan_before_trial, wants_trial
 from boxcrew.train.run.data import open_task
 from boxcrew.train.run.directory import stored_advice
 from boxcrew.train.run.resuming import (
@@ -46,13 +46,13 @@ def prepare(
         config = with_resolved_auto(resumed.folder, config)
     changes = changes_since(folder, config) if resumed is not None and resumed.is_own else {}
     machine = probe_machine()
-    screen.say(f"boxcrew {VERSION}, torch {torch.__version__}, Python {platform.python_version()}")
-    screen.say(f"machine: {machine.headline()}")
+    screen.info(f"boxcrew {VERSION}, torch {torch.__version__}, Python {platform.python_version()}")
+    screen.info(f"machine: {machine.headline()}")
     config, task_data, task = open_task(config, screen)
-    screen.say(task_data.describe(task))
+    screen.info(task_data.describe(task))
     hosts = group.hosts or (Host(name="", machine=machine, ranks=(0,)),)
-    planner, plan = propose_plan(config, machine, task_data, task, hosts=hosts)
-    require_replicas(plan, group.size)
+    planner, plan = plan_before_trial(config, machine, task_data, task, hosts=hosts)
+    require_replicas(plan, group.num_replicas)
     setup = RunSetup.of(config, plan, task_data, task=task, folder=folder, screen=screen)
     init = _initialize(config, task, resumed, screen)
     if resumed is None:
@@ -65,7 +65,7 @@ def prepare(
         require_resumable(setup, resumed, plan)
         plan = planner.with_prediction(resumed_plan(plan, resumed.folder, machine, config))
     for line in (*describe_changes(changes, config), *_describe_plan(config, plan)):
-        screen.say(line)
+        screen.info(line)
     return Session(
         setup=setup,
         planner=planner,
@@ -85,10 +85,10 @@ def _initialize(config: RunConfig, task: Task, resumed: Resumed | None, screen: 
     if resumed is not None and resumed.is_own:
         step = resumed.checkpoint.step
         ignored = f"; init={config.init.kind} is ignored" if config.init.kind != "scratch" else ""
-        screen.say(f"init: continuing from this run's own checkpoint at step {step}{ignored}")
+        screen.info(f"init: continuing from this run's own checkpoint at step {step}{ignored}")
         return {"kind": "own checkpoint", "step": step, "passed_over": config.init.kind}
     report = config.init.fill(task.network)
-    screen.say(report.sentence())
+    screen.info(report.sentence())
     return report.to_json()
 
 
@@ -97,7 +97,7 @@ def _advice(setup: RunSetup) -> list[dict[str, Any]]:
     from_scratch = setup.config.init.kind == "scratch"
     advice = setup.task_data.advice(setup.task, from_scratch=from_scratch)
     for item in worst(advice, limit=MAX_LINES_BEFORE):
-        setup.screen.say(f"advice: {item}")
+        setup.screen.info(f"advice: {item}")
     return [item.to_json() for item in worst(advice, limit=len(advice))]
 
 

@@ -14,7 +14,7 @@ from boxcrew.core.units import counted
 from boxcrew.deploy.deployment import Deployment, deploy
 from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.deploy.processes.environments import process_name
-from boxcrew.deploy.strategies.parameter_server.server import Server
+from boxcrew.deploy.strategies.parameter_server.server import ParameterServerProcess
 from boxcrew.plan.plan import Plan
 from boxcrew.tasks.base import TASKS
 from boxcrew.train.config import RunConfig
@@ -44,7 +44,7 @@ def broadcast_session(
             "plan": plan.tree(),
             "data": setup.task_data.digest(),
             "facts": setup.task_data.facts.to_json(),
-            "goes_on": checkpoint is not None,
+            "resumes": checkpoint is not None,
             "is_last": is_last,
         }
     )
@@ -57,7 +57,7 @@ def end_replicas(group: ReplicaGroup) -> None:
     group.broadcast_json(None)
 
 
-def track(group: ReplicaGroup, screen: Screen) -> None:
+def train_replica(group: ReplicaGroup, screen: Screen) -> None:
     """Train as a replica that is not the chief, until the run ends. Nothing is written but logs."""
     received = group.broadcast_json(None)
     while received is not None:
@@ -81,7 +81,7 @@ def _train_session(received: Mapping[str, Any], group: ReplicaGroup, screen: Scr
         torch.manual_seed(config.seed)
         task = task_data.task()
         setup = RunSetup.of(config, plan, task_data, task=task, folder=folder, screen=screen)
-        checkpoint = broadcast_checkpoint(None, group) if received["goes_on"] else None
+        checkpoint = broadcast_checkpoint(None, group) if received["resumes"] else None
         with deploy(plan, group=group) as deployment:
             _train(setup, deployment, checkpoint)
     finally:
@@ -103,7 +103,7 @@ def _train(setup: RunSetup, deployment: Deployment, checkpoint: Checkpoint | Non
         trainer.serve_commands()
     finally:
         stop.restore()
-    setup.screen.say(f"ended after step {trainer.step}: {trainer.stop_reason or 'the run is over'}")
+    setup.screen.info(f"ended after step {trainer.step}: {trainer.stop_reason or 'the run is over'}")
 
 
 def _open_log(screen: Screen, folder: Path, name: str) -> None:
@@ -113,21 +113,21 @@ def _open_log(screen: Screen, folder: Path, name: str) -> None:
         screen.open_log(folder / f"{name}.log")
 
 
-def serve(group: ReplicaGroup, screen: Screen) -> None:
+def run_parameter_server(group: ReplicaGroup, screen: Screen) -> None:
     """Keep parameters as a parameter server until the replicas end. It needs the task and the optimizer, but
     no data.
     """
     received = group.broadcast_json(None)
     config, plan = RunConfig.of(received["config"]), Plan.of(received["plan"])
-    name = process_name(group.rank, group.size)
+    name = process_name(group.rank, group.num_replicas)
     _open_log(screen, Path(received["folder"]), name)
     try:
         kind = TASKS.get(config.task.name)
         task = kind.build(config.task, kind.facts_class.from_json(received["facts"]))
-        server = Server(plan, group, task, optimizer_of(task, config.optim))
-        screen.say(f"{name}: keeps {counted(server.num_kept, 'tensor')}")
+        server = ParameterServerProcess(plan, group, task, optimizer_of(task, config.optim))
+        screen.info(f"{name}: keeps {counted(server.num_kept, 'tensor')}")
         with ignore_stop_signals():
             server.run()
-        screen.say(f"{name}: the replicas have ended")
+        screen.info(f"{name}: the replicas have ended")
     finally:
         screen.close_log()

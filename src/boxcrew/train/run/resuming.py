@@ -10,7 +10,7 @@ from typing import Any
 
 from boxcrew.core.config import Tree, read_yaml
 from boxcrew.core.errors import ModelError, UsageError
-from boxcrew.deploy.optimizer_state import check_slots
+from boxcrew.deploy.optimizer_state import check_optimizer_state
 from boxcrew.plan.plan import Plan
 from boxcrew.train.config import LIMITS, RunConfig
 from boxcrew.train.init import Resume
@@ -111,7 +111,7 @@ def _require_same_model(setup: RunSetup, checkpoint: Checkpoint) -> None:
             "the data has changed since this run began: it continues with the data as it is now, and will "
             "not be the same as a run without a stop"
         )
-    check_slots(optimizer_of(setup.task, setup.config.optim), checkpoint.state["optimizer"])
+    check_optimizer_state(optimizer_of(setup.task, setup.config.optim), checkpoint.state["optimizer"])
 
 
 def _refuse_finished(setup: RunSetup, checkpoint: Checkpoint) -> None:

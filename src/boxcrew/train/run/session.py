@@ -22,7 +22,7 @@ from boxcrew.plan.plan import Plan
 from boxcrew.tasks.data import EvalOptions, TrainData
 from boxcrew.train.loop.checkpoint import Checkpoint
 from boxcrew.train.loop.trainer import Trainer
-from boxcrew.train.output.outcome import Outcome, save_task, say_result
+from boxcrew.train.output.outcome import Outcome, print_result, save_task
 from boxcrew.train.planning.placement import placement
 from boxcrew.train.planning.planner import FirstSteps, Planner
 from boxcrew.train.run.directory import read_record
@@ -99,18 +99,18 @@ class Session:
             num_processes=self.plan.num_processes,
         )
         trainer = self.setup.trainer(deployment, hooks.in_order(), hooks.saver.last_good, self.checkpoint)
-        self._say_limits()
+        self._print_limits()
         try:
             trainer.fit(self.setup.loader(deployment, task_data, self._workers()).batches)
         except BoxcrewError as error:
             trainer.stop(error.message)
             self._write_summary(trainer, hooks, state="failed")
-            self.screen.say(f"failed: {error.message}")
+            self.screen.info(f"failed: {error.message}")
             raise
         finally:
             hooks.close()
         if task_data.cached_bytes is not None:
-            self.screen.say(f"decoded images kept in memory: {format_bytes(task_data.cached_bytes)}")
+            self.screen.info(f"decoded images kept in memory: {format_bytes(task_data.cached_bytes)}")
         return self._finish(trainer, hooks)
 
     def _finish(self, trainer: Trainer, hooks: RunHooks) -> Outcome:
@@ -129,7 +129,7 @@ class Session:
             task_data=task_data,
             trouble=hooks.problems(),
         )
-        say_result(outcome, self.screen)
+        print_result(outcome, self.screen)
         return outcome
 
     def _advice(self, trainer: Trainer, hooks: RunHooks) -> tuple[Advice, ...]:
@@ -147,7 +147,7 @@ class Session:
         new = [item for item in advice if item.cause not in {known.cause for known in early}]
         limit = MAX_LINES - min(MAX_LINES_BEFORE, len(self.advice)) - len(early)
         for item in worst(new, limit=limit):
-            self.screen.say(f"advice: {item}")
+            self.screen.info(f"advice: {item}")
         return advice
 
     def _write_summary(
@@ -188,7 +188,7 @@ class Session:
         if plan.predicted is None or plan.num_processes > 1 or self.setup.config.unfreeze:
             return
         comparison, as_expected = self.planner.compare(plan, measured)
-        self.screen.say(comparison)
+        self.screen.info(comparison)
         try:
             self.planner.store_ratio(plan, measured)
             if as_expected:
@@ -199,19 +199,19 @@ class Session:
             self.screen.warn(f"not replanned: {error}")
             return
         for line in replanned.expectations():
-            self.screen.say(f"replanned: {line}")
+            self.screen.info(f"replanned: {line}")
         if replanned.loader_workers != self.loader_workers:
             self.loader_workers = replanned.loader_workers
-            self.screen.say(f"replanned: {counted(self.loader_workers, 'loader worker')} from here on")
+            self.screen.info(f"replanned: {counted(self.loader_workers, 'loader worker')} from here on")
             loader = self.setup.loader(trainer.deployment, task_data, self._workers())
             trainer.replace_batches(loader.batches)
 
     def _workers(self) -> Workers:
         return self.setup.workers(self.plan, self.loader_workers)
 
-    def _say_limits(self) -> None:
+    def _print_limits(self) -> None:
         limits = self.setup.limits
         texts = [f"{limits.steps} steps"] if limits.bounded_by_steps else []
         texts += [f"{format_duration(limits.seconds)} of training"] if limits.seconds else []
         epoch = f"{limits.steps_per_epoch:.1f} steps an epoch, batch {self.plan.batch}"
-        self.screen.say(f"training: {' or '.join(texts)} ({epoch}), in {self.folder}")
+        self.screen.info(f"training: {' or '.join(texts)} ({epoch}), in {self.folder}")

@@ -26,7 +26,7 @@ from boxcrew.tasks.base import Task
 from boxcrew.tasks.data import EvalOptions, TaskData
 from boxcrew.train.config import RunConfig
 from boxcrew.train.init import Finetune
-from boxcrew.train.output.outcome import Outcome, save_task, say_scores
+from boxcrew.train.output.outcome import Outcome, print_scores, save_task
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.data import open_task
 from boxcrew.train.run.directory import read_record
@@ -51,18 +51,18 @@ def solve_stage(name: str, config: RunConfig, folder: Path, screen: Screen) -> O
     screen.open_log(folder / "train.log")
     try:
         config, task_data, task = open_task(config, screen)
-        screen.say(config.init.fill(task.network).sentence())
+        screen.info(config.init.fill(task.network).sentence())
         reset_peak_memory()
         plan = _plan(config, task)
         write_text(folder / "config.yaml", to_yaml(config))
         write_json(folder / "plan.json", plan.tree())
         evaluation, seconds = _solve(name, config, task_data, task, plan=plan, screen=screen)
-        screen.say(f"solved {name} in {format_duration(seconds)}: {evaluation.sentence()}")
+        screen.info(f"solved {name} in {format_duration(seconds)}: {evaluation.sentence()}")
         step = _step_before(config)
         _write_weights(config, folder, task_data, task, evaluation, step=step or 0)
         summary = _summary(evaluation, step=step, seconds=seconds)
         write_json(folder / "summary.json", summary)
-        say_scores(f"after {name}", evaluation.to_json(), type(task_data), screen)
+        print_scores(f"after {name}", evaluation.to_json(), type(task_data), screen)
     finally:
         screen.close_log()
     return Outcome(folder=folder, task_data=task_data, summary=summary, interrupted=False)

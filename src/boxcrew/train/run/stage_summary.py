@@ -66,9 +66,9 @@ def say_summary(summary: Summary, screen: Screen) -> None:
     """Print the time of each stage, and the numbers of all of them together."""
     for stage in summary["stages"]:
         steps = "closed form" if stage["kind"] == "solve" else counted(stage["steps"], "step")
-        screen.say(f"stage {stage['folder']}: {format_duration(stage['train_seconds'])}, {steps}")
+        screen.info(f"stage {stage['folder']}: {format_duration(stage['train_seconds'])}, {steps}")
     seconds, memory = format_duration(summary["train_seconds"]), format_bytes(summary["peak_memory_bytes"])
-    screen.say(
+    screen.info(
         f"training, all stages: {seconds}, {counted(summary['steps'], 'step')}, "
         f"{summary['images_per_second']:.1f} samples/s, data wait {summary['data_wait_share']:.0%}, "
         f"peak memory {memory}"

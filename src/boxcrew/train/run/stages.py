@@ -116,7 +116,7 @@ class _StagedRun:
         for index in range(first, len(self.stages)):
             stage, folder = self.stages[index], self.folders[index]
             self._write_states(num_finished=index)
-            self.screen.say(f"stage {index + 1} of {len(self.stages)}: {stage.name}")
+            self.screen.info(f"stage {index + 1} of {len(self.stages)}: {stage.name}")
             try:
                 outcome = self._run_stage(index)
             except BoxcrewError:

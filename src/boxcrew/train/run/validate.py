@@ -15,9 +15,9 @@ from boxcrew.hardware.probe import usable_cores
 from boxcrew.tasks.base import TASKS
 from boxcrew.tasks.data import EvalOptions, OpenOptions, TaskData
 from boxcrew.train.config import RunConfig
-from boxcrew.train.output.outcome import say_scores
+from boxcrew.train.output.outcome import print_scores
 from boxcrew.train.output.screen import Screen
-from boxcrew.train.run.data import say_problems
+from boxcrew.train.run.data import print_problems
 from boxcrew.train.run.loading import Loaded, Which, load_task
 
 
@@ -50,7 +50,7 @@ def _evaluate(config: ValConfig, loaded: Loaded, task_data: TaskData, screen: Sc
     for problem in evaluation.skipped:
         screen.warn(f"not evaluated: {problem}")
     report = {**evaluation.to_json(), "weights": str(loaded.path)}
-    say_scores(f"{loaded.path} on {config.split}: {evaluation.sentence()}", report, type(task_data), screen)
+    print_scores(f"{loaded.path} on {config.split}: {evaluation.sentence()}", report, type(task_data), screen)
     return report
 
 
@@ -73,7 +73,7 @@ def _open_data(config: ValConfig, loaded: Loaded, screen: Screen) -> TaskData:
             progress=progress,
         )
         task_data = kind.open(loaded.config, opening, loaded.facts)
-    say_problems(task_data.problems, screen, rest="boxcrew data --json lists all")
+    print_problems(task_data.problems, screen, rest="boxcrew data --json lists all")
     if config.data is not None and any(problem.kind == "made-split" for problem in task_data.problems):
-        screen.say("split=all evaluates all of it, if none of it was used for training")
+        screen.info("split=all evaluates all of it, if none of it was used for training")
     return task_data

@@ -192,8 +192,8 @@ def test_coco128(shared_data: Path) -> None:
         assert len(source.classes) == 80
         assert split_sizes(source) == {"train": 128, "val": 128}
     boxes = {split: sum(len(record.target) for record in records) for split, records in source.splits.items()}
-    lone = [problem for problem in source.problems if problem.what == "has no image"]
-    bare = [problem for problem in source.problems if "used as background" in problem.what]
+    lone = [problem for problem in source.problems if problem.message == "has no image"]
+    bare = [problem for problem in source.problems if "used as background" in problem.message]
     assert (len(lone), len(bare), len(source.problems)) == (2, 2, 4)
     in_lone = sum(len((source.root / problem.where).read_text().splitlines()) for problem in lone)
     assert boxes == {"train": 941 - in_lone, "val": 898}

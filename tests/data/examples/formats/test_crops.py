@@ -49,7 +49,7 @@ def test_objects_are_cut_out_with_a_margin(tmp_path: Path) -> None:
         assert np.array_equal(crop, cv2.resize(image[y0:y1, x0:x1], (32, 32), interpolation=way))
     assert {problem.kind for problem in opened.problems} == {"box-small", "class-empty"}
     (small_ones,) = [problem for problem in opened.problems if problem.kind == "box-small"]
-    assert small_ones.what.startswith("2 objects")
+    assert small_ones.message.startswith("2 objects")
 
 
 def test_what_is_read_when_asked_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +87,7 @@ def test_a_photo_that_vanishes_between_is_told(tmp_path: Path) -> None:
     (tmp_path / "val.png").unlink()
     opened = open_crops(source, ExampleOptions(), format="crops")
     (told,) = [problem for problem in opened.problems if problem.kind == "unreadable-image"]
-    assert "val.png" in told.what
+    assert "val.png" in told.message
 
 
 def test_only_sets_for_detection_are_taken(tmp_path: Path) -> None:

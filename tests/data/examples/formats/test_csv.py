@@ -134,7 +134,7 @@ def test_a_fraction_among_labels_that_are_integers_is_left_out(tmp_path: Path) -
     opened = open_examples(write(tmp_path / "a.csv", *rows), ExampleOptions())
     assert opened.classes == ("0", "1", "2")
     assert told_of_labels(opened) == [("a.csv", "from line 9", "2.5", 1)]
-    assert only(opened, "unknown-class").what == "'kind' is '2.5' in 1 row; classes are whole numbers"
+    assert only(opened, "unknown-class").message == "'kind' is '2.5' in 1 row; classes are whole numbers"
     assert sum(len(part) for part in opened.splits.values()) == 29
     rows[8] = "8,red,2.5"  # of two rows that agree, one at most is left to train on: no class either
     again = open_examples(write(tmp_path / "b.csv", *rows), ExampleOptions())
@@ -218,7 +218,9 @@ def test_missing_values_are_repaired_and_counted(tmp_path: Path) -> None:
     opened = open_examples(write(tmp_path / "a.csv", *rows), ExampleOptions(seed=4))
     assert np.isfinite(whole(opened, "train")).all()
     told = [problem for problem in opened.problems if problem.kind == "value-missing"]
-    counts = [int(problem.what.split(": ")[1].split()[0]) for problem in told if "'size'" in problem.what]
+    counts = [
+        int(problem.message.split(": ")[1].split()[0]) for problem in told if "'size'" in problem.message
+    ]
     assert sum(counts) == 4
     assert sum(problem.count for problem in told) == 6
     assert all(problem.action == "repaired" for problem in told)
@@ -247,7 +249,7 @@ def test_rows_that_cannot_be_used_are_left_out_with_their_lines(tmp_path: Path) 
     opened = open_examples(write(tmp_path / "a.csv", *rows), ExampleOptions())
     ragged = [problem for problem in opened.problems if problem.kind == "row-malformed"]
     assert [problem.at for problem in ragged] == ["line 6", "line 8"]
-    assert "has 2 values, not the 3 of the header" in ragged[0].what
+    assert "has 2 values, not the 3 of the header" in ragged[0].message
     assert ragged[0].action == "left out"
     unlabelled = only(opened, "label-missing")
     assert (unlabelled.at, unlabelled.count) == ("from line 10", 2)
@@ -410,7 +412,7 @@ def test_a_split_that_cannot_be_used_is_left_out(
     opened = open_examples(tmp_path, ExampleOptions())
     told, made = opened.problems
     assert (told.kind, told.file, told.at, told.action) == (kind, file.name, split, "left out")
-    assert told.what == what
+    assert told.message == what
     assert made.kind == "made-split"
     assert {name: len(part) for name, part in opened.splits.items()} == {"train": 16, "val": 4}
     with pytest.raises(DataError, match="has no split 'test'") as raised:

@@ -72,7 +72,7 @@ def test_a_column_that_numbers_the_rows_is_left_out(tmp_path: Path, first: int) 
     assert columns(opened) == ["size"]
     (problem,) = [problem for problem in opened.problems if problem.value == "Unnamed: 0"]
     assert problem.action == "left out"
-    assert problem.what == "column 'Unnamed: 0' only counts the rows"
+    assert problem.message == "column 'Unnamed: 0' only counts the rows"
 
 
 def test_what_numbers_the_rows_is_learnt_from_if_there_is_nothing_else(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_decimal_commas_and_doubtful_columns(tmp_path: Path) -> None:
     opened = open_examples(write(tmp_path / "a.csv", *rows, header="size;text;kind"), ExampleOptions())
     assert "mean" in opened.encoding["columns"][0]
     (problem,) = [problem for problem in opened.problems if problem.kind == "column-doubtful"]
-    assert "column 'text': 48 different words in 48 rows" in problem.what
+    assert "column 'text': 48 different words in 48 rows" in problem.message
 
 
 def test_labels_with_underscores_are_names(tmp_path: Path) -> None:

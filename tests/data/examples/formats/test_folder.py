@@ -76,7 +76,7 @@ def test_images_of_different_sizes_become_one(tmp_path: Path) -> None:
     opened = open_examples(tmp_path, ExampleOptions())
     assert opened.shape == (32, 32, 3)
     (problem,) = [problem for problem in opened.problems if problem.kind == "image-resized"]
-    assert (problem.what, problem.action) == (
+    assert (problem.message, problem.action) == (
         "9 images of 2 sizes become 32 x 32; size= sets another side",
         "repaired",
     )
@@ -104,7 +104,7 @@ def test_images_of_one_size_that_are_large_are_not_taken_as_they_are(tmp_path: P
     opened = open_examples(tmp_path, ExampleOptions())
     assert opened.shape == (32, 32, 3)
     (problem,) = [problem for problem in opened.problems if problem.kind == "image-resized"]
-    assert problem.what.startswith("4 images of 400 x 300 pixels become 32 x 32")
+    assert problem.message.startswith("4 images of 400 x 300 pixels become 32 x 32")
 
 
 def test_images_beside_the_folders_of_classes_are_told(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_images_beside_the_folders_of_classes_are_told(tmp_path: Path) -> None:
         p for p in open_examples(tmp_path / "flat", ExampleOptions()).problems if p.kind == "label-missing"
     ]
     assert (problem.file, problem.action, problem.count) == ("1.png", "left out", 4)
-    assert problem.what == "4 images outside of every class folder: 1.png, 2.jpg, 3.png, …"
+    assert problem.message == "4 images outside of every class folder: 1.png, 2.jpg, 3.png, …"
 
     write_classes(tmp_path / "divided" / "train", {"a": 4, "b": 4})
     (tmp_path / "divided" / "val").mkdir()
@@ -123,7 +123,7 @@ def test_images_beside_the_folders_of_classes_are_told(tmp_path: Path) -> None:
         write_image(tmp_path / "divided" / name, draw_blocks(90))
     opened = open_examples(tmp_path / "divided", ExampleOptions())
     (problem,) = [problem for problem in opened.problems if problem.kind == "label-missing"]
-    assert problem.what == "3 images outside of every class folder: 0.png, train/5.png, val/6.png"
+    assert problem.message == "3 images outside of every class folder: 0.png, train/5.png, val/6.png"
 
 
 def write_nested(root: Path, *names: str) -> None:

@@ -27,7 +27,7 @@ def refused(folder: Path) -> DataError:
 
 def test_pictures_labels_and_splits(folder: Path) -> None:
     opened = open_examples(folder, ExampleOptions())
-    assert (opened.kind, opened.shape, opened.classes) == ("pictures", (12, 12, 1), ("0", "1", "2"))
+    assert (opened.kind, opened.shape, opened.classes) == ("images", (12, 12, 1), ("0", "1", "2"))
     assert {name: len(part) for name, part in opened.splits.items()} == {"train": 54, "val": 6, "test": 9}
     values = [part.fetch(range(len(part))).inputs[:, 0, 0, 0] for part in opened.splits.values()]
     for part, found in zip(opened.splits.values(), values, strict=True):
@@ -78,7 +78,7 @@ def test_labels_that_only_test_has_need_no_name(folder: Path) -> None:
     opened = open_examples(folder, ExampleOptions())
     assert opened.classes == ("shirt", "shoe", "bag")
     assert len(opened.split("test")) == 8
-    assert opened.problems[-1].what.endswith("no example of 3, 4, 5, 6, 7; 1 of other splits are left out")
+    assert opened.problems[-1].message.endswith("no example of 3, 4, 5, 6, 7; 1 of other splits are left out")
 
 
 def test_files_that_are_not_packed(folder: Path) -> None:
@@ -143,8 +143,8 @@ def left_out(folder: Path) -> tuple[str, str, str]:
     assert (problem.at, problem.action, made.kind) == ("test", "left out", "made-split")
     with pytest.raises(DataError, match="has no split 'test'") as raised:
         opened.split("test")
-    assert problem.what in raised.value.advice
-    return problem.kind, problem.file, problem.what
+    assert problem.message in raised.value.advice
+    return problem.kind, problem.file, problem.message
 
 
 def test_a_test_split_that_cannot_be_used_is_left_out(folder: Path) -> None:

@@ -48,7 +48,7 @@ def test_running_text_becomes_windows(tmp_path: Path) -> None:
     assert told == text[901:981]  # none twice; the last 19 fill no window
     assert opened.split("val").key(2) == "val[40]"
     assert kinds(opened) == [("made-split", str(file), "noted")]
-    assert "the last 100 of its 1000 characters" in opened.problems[0].what
+    assert "the last 100 of its 1000 characters" in opened.problems[0].message
 
 
 def test_characters_of_validation_that_training_lacks_are_unknown(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_split_that_is_too_short_is_left_out(tmp_path: Path) -> None:
     assert list(opened.splits) == ["train", "val"]
     (told,) = opened.problems
     assert (told.kind, told.where, told.action) == ("text-short", f"{tmp_path} test", "left out")
-    assert told.what == "has only 10 characters, but length=10 needs 11"
+    assert told.message == "has only 10 characters, but length=10 needs 11"
     longer = open_examples(tmp_path, ExampleOptions(length=30))
     assert list(longer.splits) == ["train", "val"]  # of what is to train on, as if there were no other
     assert [problem.kind for problem in longer.problems] == ["text-short", "text-short", "made-split"]
@@ -107,13 +107,13 @@ def test_a_split_that_cannot_be_read_is_left_out(tmp_path: Path, split: str) -> 
     opened = open_examples(tmp_path, ExampleOptions(length=10))
     told, made = opened.problems
     assert (told.kind, told.file, told.at, told.action) == ("text-unreadable", file.name, split, "left out")
-    assert told.what == "is not UTF-8: byte 0xf6 at offset 2"
+    assert told.message == "is not UTF-8: byte 0xf6 at offset 2"
     assert made.kind == "made-split"
     assert list(opened.splits) == ["train", "val"]
     file.unlink()
     file.mkdir()
     assert (
-        open_examples(tmp_path, ExampleOptions(length=10)).problems[0].what
+        open_examples(tmp_path, ExampleOptions(length=10)).problems[0].message
         == "cannot be read: Is a directory"
     )
 
@@ -174,7 +174,7 @@ def test_long_texts_are_cut_and_counted_once(tmp_path: Path) -> None:
     opened = open_examples(tmp_path, ExampleOptions(length=15))
     assert opened.shape == (15,)
     (told,) = [problem for problem in opened.problems if problem.kind == "text-cut"]
-    assert told.what.startswith("10 texts cut to length=15")
+    assert told.message.startswith("10 texts cut to length=15")
     assert told.action == "repaired"
     assert len(encode_text(opened.encoding, "a" * 40)) == 15
 

@@ -41,7 +41,7 @@ def test_a_network_that_learns_noise_by_heart_is_told_of(tmp_path: Path, labels_
         "summaries": {"tensorboard": False},
     }
     outcome = train(run_config("fc", settings), Screen())
-    told = [one["what"] for one in outcome.summary["advice"] if "no improvement in" in one["what"]]
+    told = [one["finding"] for one in outcome.summary["advice"] if "no improvement in" in one["finding"]]
     assert bool(told) is not labels_mean_something
     log = (tmp_path / "run" / "train.log").read_text()
     assert log.count("advice: no improvement in") == len(told)
@@ -82,4 +82,4 @@ def test_phases_against_each_other_are_judged_by_evaluations_alone(
         watch.on_result(trainer, evaluation=Mock(), is_best=number == 0)
     assert bool(watch.advice) is is_said
     if is_said:
-        assert watch.advice[0].what == "no improvement in 5 evaluations since step 1"
+        assert watch.advice[0].finding == "no improvement in 5 evaluations since step 1"

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from boxcrew.core.errors import DataError
 from boxcrew.data.checks.box_repair import Box
-from boxcrew.data.checks.problem import Kind
+from boxcrew.data.checks.problem import ProblemKind
 from boxcrew.data.detection.annotations import AnnotatedSource, Annotation, Collector, Object
 from boxcrew.data.detection.source import SOURCES
 from boxcrew.data.folders import names_in, split_of_file, split_of_folder, suffix_of
@@ -37,7 +37,7 @@ class CocoSource(AnnotatedSource):
     """
 
     format = "coco"
-    looked_for = "a .json file, annotations/instances_{train,val,test}*.json or train/_annotations.coco.json"
+    expects = "a .json file, annotations/instances_{train,val,test}*.json or train/_annotations.coco.json"
 
     @classmethod
     def detect(cls, path: Path) -> bool:
@@ -94,7 +94,7 @@ def _locate(path: Path) -> tuple[Path, list[Path]]:
     files = [file for file in _candidates(path) if _looks_like_coco(file)]
     if not files:
         problem = "has no COCO annotations" if path.is_dir() else "no such file or folder"
-        raise DataError(f"{path}: {problem}", advice=f"looked for {CocoSource.looked_for}")
+        raise DataError(f"{path}: {problem}", advice=f"looked for {CocoSource.expects}")
     return path, files
 
 
@@ -209,7 +209,7 @@ def _image_folders(file: Path, root: Path) -> Iterator[Path]:
     yield from (root / "images", file.parent / "images", file.parent, root)
 
 
-def _find(name: str, folders: Iterable[Path], collector: Collector) -> Path | tuple[Kind, str]:
+def _find(name: str, folders: Iterable[Path], collector: Collector) -> Path | tuple[ProblemKind, str]:
     """Return the image file, which must be inside the data set, or the kind and message of the problem."""
     relative = Path(name.replace("\\", "/"))
     may_leave, has_left = relative.is_absolute() or ".." in relative.parts, False

@@ -20,7 +20,7 @@ from defusedxml import DefusedXmlException, EntitiesForbidden, ExternalReference
 from boxcrew.core.errors import DataError
 from boxcrew.core.registry import suggest
 from boxcrew.core.units import counted
-from boxcrew.data.checks.problem import Kind
+from boxcrew.data.checks.problem import ProblemKind
 from boxcrew.data.detection.annotations import AnnotatedSource, Annotation, Collector, Object
 from boxcrew.data.detection.source import SOURCES, SPLITS
 from boxcrew.data.folders import ImageFinder, files_below, names_in, read_lines, split_of_folder, stem_of
@@ -49,7 +49,7 @@ class VocSource(AnnotatedSource):
     """
 
     format = "voc"
-    looked_for = "Annotations/*.xml with JPEGImages/, or an .xml next to each image"
+    expects = "Annotations/*.xml with JPEGImages/, or an .xml next to each image"
 
     @classmethod
     def detect(cls, path: Path) -> bool:
@@ -95,7 +95,7 @@ def _only_root(path: Path) -> Path:
         message = f"{path}: contains several VOC data sets: {', '.join(root.name for root in roots)}"
         raise DataError(message, advice="give the path of one of them")
     problem = "has no VOC annotations" if path.is_dir() else "no such folder"
-    raise DataError(f"{path}: {problem}", advice=f"looked for {VocSource.looked_for}")
+    raise DataError(f"{path}: {problem}", advice=f"looked for {VocSource.expects}")
 
 
 def _candidate_folders(root: Path) -> Iterator[Path]:
@@ -197,7 +197,7 @@ def _parse_xml(data: bytes) -> Element:
     return guarded
 
 
-def _kind_of(error: Exception) -> Kind:
+def _kind_of(error: Exception) -> ProblemKind:
     if isinstance(error, ExternalReferenceForbidden) or getattr(error, "sysid", None):
         return "xml-external-entity"
     return "xml-bomb" if isinstance(error, EntitiesForbidden) else "unreadable-annotation"

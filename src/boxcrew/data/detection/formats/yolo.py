@@ -14,7 +14,7 @@ import numpy as np
 
 from boxcrew.core.errors import DataError
 from boxcrew.data.checks.box_repair import Box
-from boxcrew.data.checks.problem import Kind
+from boxcrew.data.checks.problem import ProblemKind
 from boxcrew.data.detection.annotations import AnnotatedSource, Annotation, Collector, Object, ObjectTable
 from boxcrew.data.detection.data_yaml import find_images, find_yamls, read_data_yaml
 from boxcrew.data.detection.source import SOURCES
@@ -37,7 +37,7 @@ class YoloSource(AnnotatedSource):
     """
 
     format = "yolo"
-    looked_for = "data.yaml with names and train, or images/ with labels/*.txt, or a .txt next to each image"
+    expects = "data.yaml with names and train, or images/ with labels/*.txt, or a .txt next to each image"
 
     @classmethod
     def detect(cls, path: Path) -> bool:
@@ -61,7 +61,7 @@ class YoloSource(AnnotatedSource):
             folder = path / "images" if (path / "images").is_dir() else path
             images = collector.assign_splits(files_below(folder, IMAGE_SUFFIXES))
         else:
-            raise DataError(f"{path}: is not a YOLO data set", advice=f"looked for {cls.looked_for}")
+            raise DataError(f"{path}: is not a YOLO data set", advice=f"looked for {cls.expects}")
         return collector, _collect(images, names, collector)
 
 
@@ -138,9 +138,9 @@ def _collect(
 class _LineError(Exception):
     """A line of labels cannot be used; the message says why."""
 
-    def __init__(self, kind: Kind, message: str) -> None:
+    def __init__(self, kind: ProblemKind, message: str) -> None:
         super().__init__(message)
-        self.kind: Kind = kind
+        self.kind: ProblemKind = kind
 
 
 def _read_text(file: str) -> bytes | OSError | None:

@@ -36,7 +36,7 @@ class CropsFormat(ExampleFormat):
     """Crops of all objects that are neither crowds nor difficult."""
 
     name = "crops"
-    looked_for = "any set for detection: VOC, COCO or YOLO"
+    expects = "any set for detection: VOC, COCO or YOLO"
 
     @classmethod
     def detect(cls, path: Path) -> bool:
@@ -63,7 +63,7 @@ def open_crops(source: Source, options: ExampleOptions, *, format: str) -> Examp
         examples = {split: LazyCrops(source, images, shape) for split, images in splits.items()}
     else:
         examples = _read_splits(source, splits, shape, problems, workers=options.workers)
-    return ExampleSet(root, format, "pictures", classes, shape, examples, problems=(*problems, *absent))
+    return ExampleSet(root, format, "images", classes, shape, examples, problems=(*problems, *absent))
 
 
 def _crops(record: Record) -> ImageCrops | None:

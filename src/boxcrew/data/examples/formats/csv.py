@@ -15,7 +15,7 @@ from boxcrew.core.errors import DataError
 from boxcrew.core.registry import suggest
 from boxcrew.core.types import Bools, Ints
 from boxcrew.core.units import counted
-from boxcrew.data.checks.problem import Kind, Problem
+from boxcrew.data.checks.problem import Problem, ProblemKind
 from boxcrew.data.detection.source import SPLITS
 from boxcrew.data.examples.columns import (
     Column,
@@ -53,7 +53,7 @@ class CsvFormat(ExampleFormat):
     """
 
     name = "csv"
-    looked_for = "a .csv file with a header, or train.csv"
+    expects = "a .csv file with a header, or train.csv"
 
     @classmethod
     def detect(cls, path: Path) -> bool:
@@ -131,7 +131,7 @@ def _read(path: Path, label: str | None, *, eval_only: bool) -> tuple[dict[str, 
     files = {split: file for split, (file,) in by_split.items()}
     first = next(iter(files), None)
     if first is None or (first != "train" and not eval_only):
-        raise DataError(f"{path}: has no CSV file to train on", advice=f"looked for {CsvFormat.looked_for}")
+        raise DataError(f"{path}: has no CSV file to train on", advice=f"looked for {CsvFormat.expects}")
     main, problems = read_table(files.pop(first))
     label = main.names[-1] if label is None else label
     if label not in main.names:
@@ -175,7 +175,7 @@ def _read_split(split: str, file: Path, train: Table, label: str, problems: list
     if not own_problems:
         return unusable("has no rows", "text-unreadable")
     first, count = own_problems[0], sum(problem.count for problem in own_problems)
-    return unusable(f"has no usable row; {first.at}: {first.what}", first.kind, count=count)
+    return unusable(f"has no usable row; {first.at}: {first.message}", first.kind, count=count)
 
 
 def _require_rows(train: Table, problems: Sequence[Problem]) -> None:
@@ -273,7 +273,7 @@ def _learn_columns(
             continue
         constant = f"is the same in all training rows: {words[0] or 'empty'}"
         message = f"column {name!r} {'only counts the rows' if name in row_indices else constant}"
-        kind: Kind = "column-numbering" if name in row_indices else "column-constant"
+        kind: ProblemKind = "column-numbering" if name in row_indices else "column-constant"
         problems.append(Problem(kind, train.file.name, message, "left out", value=name))
     if not columns:
         message = f"{train.file}: has no column besides {label!r} to learn from"

@@ -37,7 +37,7 @@ class FolderFormat(ExampleFormat):
     """Images of any size, which are all resized to one shape; the aspect ratio is not kept."""
 
     name = "folder"
-    looked_for = "images in one folder, or in a folder for each class, with or without train/ and val/ above"
+    expects = "images in one folder, or in a folder for each class, with or without train/ and val/ above"
 
     @classmethod
     def detect(cls, path: Path) -> bool:
@@ -50,7 +50,7 @@ class FolderFormat(ExampleFormat):
         require_folder(path, "image folder")
         names, splits, problems = _find(path)
         if not splits:
-            advice = f"the first problem: {problems[0]}" if problems else f"looked for {cls.looked_for}"
+            advice = f"the first problem: {problems[0]}" if problems else f"looked for {cls.expects}"
             raise DataError(f"{path}: has no usable image in a folder of its class", advice=advice)
         splits = hold_out(path, splits, _keys, problems, seed=options.seed)
         splits = _readable(path, splits, problems, workers=options.workers)
@@ -63,7 +63,7 @@ class FolderFormat(ExampleFormat):
         if options.size is None and options.shape is None:
             problems += _resized(path, sizes, shape)
         examples = {split: LazyCrops(_FileReader(), images, shape) for split, images in splits.items()}
-        return ExampleSet(path, cls.name, "pictures", classes, shape, examples, problems=(*problems, *absent))
+        return ExampleSet(path, cls.name, "images", classes, shape, examples, problems=(*problems, *absent))
 
 
 class _FileReader:

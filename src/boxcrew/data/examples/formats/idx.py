@@ -40,7 +40,7 @@ class IdxFormat(ExampleFormat):
     """
 
     name = "idx"
-    looked_for = "train-images-idx3-ubyte with train-labels-idx1-ubyte, with or without .gz"
+    expects = "train-images-idx3-ubyte with train-labels-idx1-ubyte, with or without .gz"
 
     @classmethod
     def detect(cls, path: Path) -> bool:
@@ -51,7 +51,7 @@ class IdxFormat(ExampleFormat):
         require_folder(path, "IDX")
         splits, problems = _read_splits(path)
         if "train" not in splits:
-            raise DataError(f"{path}: has no IDX files to train on", advice=f"looked for {cls.looked_for}")
+            raise DataError(f"{path}: has no IDX files to train on", advice=f"looked for {cls.expects}")
         names, seed, eval_only = _names(path, splits), options.seed, options.eval_only
         splits = hold_out(path, splits, InMemory.all_keys, problems, seed=seed, share=VAL_SHARE)
         height, width = splits["train"].inputs.shape[1:]
@@ -61,7 +61,7 @@ class IdxFormat(ExampleFormat):
             for split, examples in splits.items()
         }
         classes, splits, absent = resolve_splits(path, names, splits, problems, eval_only=eval_only)
-        return ExampleSet(path, cls.name, "pictures", classes, shape, splits, problems=(*problems, *absent))
+        return ExampleSet(path, cls.name, "images", classes, shape, splits, problems=(*problems, *absent))
 
 
 def _find(root: Path, prefix: str, content: str, num_axes: int) -> Path | None:

@@ -43,7 +43,7 @@ class TextFormat(ExampleFormat):
     """
 
     name = "text"
-    looked_for = "a .txt file, or .txt files for each class"
+    expects = "a .txt file, or .txt files for each class"
 
     @classmethod
     def detect(cls, path: Path) -> bool:
@@ -67,7 +67,7 @@ class TextFormat(ExampleFormat):
             texts, problems = _read_splits({str(split): file for split, file in splits.items()})
             return open_corpus(path, texts, options, format=cls.name, problems=problems)
         if not files and not has_class_folders(path, TEXT_SUFFIXES):
-            raise DataError(f"{path}: has no text files", advice=f"looked for {cls.looked_for}")
+            raise DataError(f"{path}: has no text files", advice=f"looked for {cls.expects}")
         return _open_classes(path, files, options)
 
 

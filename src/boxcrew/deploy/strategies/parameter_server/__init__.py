@@ -3,6 +3,6 @@
 `replica.py` is the strategy as a replica runs it, `server.py` the process that keeps parameters.
 """
 
-from boxcrew.deploy.strategies.parameter_server.replica import ParameterServer
+from boxcrew.deploy.strategies.parameter_server.replica import ParameterServerReplica
 
-__all__ = ["ParameterServer"]
+__all__ = ["ParameterServerReplica"]

@@ -21,7 +21,7 @@ from boxcrew.core.types import Batch, Losses
 from boxcrew.deploy.deployment import STRATEGIES
 from boxcrew.deploy.devices import Devices
 from boxcrew.deploy.execution import RunStatus
-from boxcrew.deploy.optimizer_state import Slots
+from boxcrew.deploy.optimizer_state import OptimizerState
 from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.deploy.processes.messages import Message
 from boxcrew.deploy.strategies.clones import Clones
@@ -29,7 +29,7 @@ from boxcrew.plan.plan import Plan
 
 
 @STRATEGIES.register("parameter_server")
-class ParameterServer(Clones):
+class ParameterServerReplica(Clones):
     """A replica whose parameters are copies, fetched after each step; the servers update the originals
     (server.py). Its optimizer has the learning rates, theirs have the state.
 
@@ -42,7 +42,9 @@ class ParameterServer(Clones):
         super().__init__(plan, devices, group)
         self._is_synchronous = plan.staleness is None
         self._parameters: list[nn.Parameter] = []  # of the placed task
-        self._slots: Slots | None = None  # as the servers sent them last, None if they have changed since
+        self._slots: OptimizerState | None = (
+            None  # as the servers sent them last, None if they have changed since
+        )
         self._is_open = False  # whether a step was computed, but not sent
 
     def set_up(self, undo: ExitStack) -> None:
@@ -132,30 +134,30 @@ class ParameterServer(Clones):
             self._fetch(answer.tensors)
         return float(answers[0].data["norm"])
 
-    def slots(self, optimizer: Optimizer) -> Slots:  # noqa: ARG002
+    def slots(self, optimizer: Optimizer) -> OptimizerState:  # noqa: ARG002
         """Fetch the servers' state with the parameters that belong to it. Only the chief asks for them."""
         if self._slots is None:
             self._slots = self._ask_slots()
         return self._slots
 
-    def _ask_slots(self) -> Slots:
+    def _ask_slots(self) -> OptimizerState:
         answers = [self._ask(server, Message(kind="slots")) for server in range(self.plan.servers)]
         tensors = {name: value for answer in answers for name, value in answer.tensors.items()}
         self._fetch({name: value for name, value in tensors.items() if name.isdigit()})
         plain = {i: slots for answer in answers for i, slots in answer.data["plain"]["slots"].items()}
-        return Slots(
+        return OptimizerState(
             {name: value for name, value in tensors.items() if not name.isdigit()},
             {"kind": answers[0].data["plain"]["kind"], "slots": plain},
         )
 
-    def load_slots(self, optimizer: Optimizer, slots: Slots) -> None:
+    def load_optimizer_state(self, optimizer: Optimizer, slots: OptimizerState) -> None:
         """Send the state to the servers, with the parameters, which have been loaded already."""
         index = {parameter: i for i, parameter in enumerate(self._parameters)}
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         self._fill_servers(slots, [self.plan.server_of(index[parameter]) for parameter in parameters])
         self._slots = None
 
-    def _fill_servers(self, slots: Slots | None = None, keepers: Sequence[int] = ()) -> None:
+    def _fill_servers(self, slots: OptimizerState | None = None, keepers: Sequence[int] = ()) -> None:
         """Send the chief's parameters and optimizer state to the servers; all replicas wait for that.
         `keepers` has the server of each of the optimizer's parameters, in its order.
         """
@@ -187,7 +189,7 @@ class ParameterServer(Clones):
         return self._receive(server)
 
     def _send(self, server: int, message: Message) -> None:
-        self.group.messages.send(self.group.size + server, message)
+        self.group.messages.send(self.group.num_replicas + server, message)
 
     def _receive(self, server: int) -> Message:
-        return self.group.messages.receive(self.group.size + server)
+        return self.group.messages.receive(self.group.num_replicas + server)

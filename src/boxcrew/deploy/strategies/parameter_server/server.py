@@ -10,13 +10,13 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from boxcrew.core.torch_tools.foreach import multiply_all
-from boxcrew.deploy.optimizer_state import Slots, load_slots, slots_of
+from boxcrew.deploy.optimizer_state import OptimizerState, load_optimizer_state, read_optimizer_state
 from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.deploy.processes.messages import Message
 from boxcrew.plan.plan import Plan
 
 
-class Server:
+class ParameterServerProcess:
     """A process that keeps the parameters the plan assigns to it. Its optimizer is for all of the task's:
     those that are kept elsewhere never have a gradient, and so are never touched.
     """
@@ -25,12 +25,12 @@ class Server:
         self._plan, self._group, self._optimizer = plan, group, optimizer
         self._kept: dict[int, nn.Parameter] = {}
         for i, parameter in enumerate(task.parameters()):
-            if plan.server_of(i) == group.rank - group.size:
+            if plan.server_of(i) == group.rank - group.num_replicas:
                 self._kept[i] = parameter
             else:
                 parameter.data = torch.empty(0)  # frees its memory
         self.num_kept = len(self._kept)
-        self._steps = dict.fromkeys(range(group.size), 0)  # sent by each replica that has not ended
+        self._steps = dict.fromkeys(range(group.num_replicas), 0)  # sent by each replica that has not ended
         self._waiting: list[int] = []  # replicas whose step is not answered yet
         self._updated: set[int] = set()
         self._pushed: dict[int, Message] = {}  # gradients that wait for those of the other replicas
@@ -63,12 +63,12 @@ class Server:
         self._optimizer.state.clear()
         if message.data["plain"] is not None:
             slots = {name: value for name, value in message.tensors.items() if not name.isdigit()}
-            load_slots(self._optimizer, Slots(slots, message.data["plain"]), Tensor.copy_)
+            load_optimizer_state(self._optimizer, OptimizerState(slots, message.data["plain"]), Tensor.copy_)
         self._group.messages.send(message.sender, Message(kind="filled"))
 
     def _send_slots(self, message: Message) -> None:
         """Send the optimizer's state, and the parameters it belongs to."""
-        slots = slots_of(self._optimizer)
+        slots = read_optimizer_state(self._optimizer)
         values = {str(i): parameter.detach() for i, parameter in self._kept.items()}
         answer = Message(kind="slots", data={"plain": slots.plain}, tensors={**slots.tensors, **values})
         self._group.messages.send(message.sender, answer)
@@ -91,7 +91,7 @@ class Server:
     def _update_together(self, message: Message) -> None:
         """Update synchronously: by the sum of the gradients, once all replicas have sent theirs."""
         self._pushed[message.sender] = message
-        if len(self._pushed) < self._group.size:
+        if len(self._pushed) < self._group.num_replicas:
             return
         for rank in sorted(self._pushed):  # in the same order each time, so that sums are the same to the bit
             self._add(self._pushed[rank].tensors)

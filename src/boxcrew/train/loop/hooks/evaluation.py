@@ -179,7 +179,7 @@ class EvaluationHook(Hook):
 
     def _report(self, trainer: Trainer, evaluation: Evaluation, *, is_best: bool) -> None:
         taken = format_duration(evaluation.seconds) + (" (best so far)" if is_best else "")
-        self.screen.say(f"step {trainer.step}: {evaluation.sentence()} in {taken}")
+        self.screen.info(f"step {trainer.step}: {evaluation.sentence()} in {taken}")
         for problem in evaluation.skipped:
             self.screen.warn(f"not evaluated: {problem}")
 

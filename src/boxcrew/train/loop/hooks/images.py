@@ -39,7 +39,7 @@ FILES = {
 class ImageSummaries(Hook):
     """Draws the first batch and the results of each evaluation."""
 
-    name = "pictures"
+    name = "images"
 
     folder: Path
     config: SummariesConfig
@@ -51,7 +51,7 @@ class ImageSummaries(Hook):
         if trainer.step != 1 or trainer.batch is None or trainer.batch.is_blank:
             return
         if self.config.images:
-            self._show(self.task_data.draw_batch(trainer.batch, self.config.images), step=1)
+            self._show(self.task_data.render_batch(trainer.batch, self.config.images), step=1)
         if self.config.graph:
             task = on_cpu(trainer.eval_copy())
             inputs = task.network_inputs(trainer.batch.select([0]))
@@ -60,7 +60,7 @@ class ImageSummaries(Hook):
 
     def on_result(self, trainer: Trainer, evaluation: Evaluation, is_best: bool) -> None:  # noqa: ARG002, FBT001
         if self.config.images:
-            self._show(self.task_data.draw_predictions(evaluation, self.config.images), step=trainer.step)
+            self._show(self.task_data.render_predictions(evaluation, self.config.images), step=trainer.step)
         self.tensorboard.show(lambda writer: evaluation.show(writer, trainer.step))
         if self.config.histograms and self.tensorboard.is_open:
             task = on_cpu(trainer.eval_copy())

@@ -70,7 +70,7 @@ class ProgressReport(Hook):
             self._bar.update(self._bar.task_ids[0], completed=done, description=line)
         elif now - self._line_at > LINE_SECONDS or trainer.progress.fraction >= 1:
             self._line_at = now
-            self._screen.say(self._line(trainer))
+            self._screen.info(self._line(trainer))
         if now - self._status_at > STATUS_SECONDS:
             self._status_at = now
             self._write_status(trainer, "running")

@@ -53,7 +53,7 @@ class StopOnSignal(Hook):
             if not self._grace:
                 self.restore()
             name = signal.Signals(number).name
-            self._screen.say(f"{name}: finishing the step and saving; a second signal stops at once")
+            self._screen.info(f"{name}: finishing the step and saving; a second signal stops at once")
             trainer.interrupt(f"stopped by {name}")
 
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -58,7 +58,7 @@ class Watch(Hook):
         if trainer.task.loss_shows_progress:
             advice = overfitting_trend(**since, loss_then=state.best_loss or 0.0, loss_now=loss)
         if advice and state.told is None:
-            self._screen.say(f"advice: {advice[0]}")
+            self._screen.info(f"advice: {advice[0]}")
             state = replace(state, told=advice[0].to_json())
         self._state = state
 

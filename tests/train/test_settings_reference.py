@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from boxcrew.recipes import RECIPES
-from boxcrew.train.settings import list_settings, settings_page
+from boxcrew.train.settings_reference import list_settings, settings_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from boxcrew.nets.dcgan import Critic
-from boxcrew.nets.regularise import gradient_penalty, l1, limit_norms_
+from boxcrew.nets.regularization import gradient_penalty, l1, limit_norms_
 
 
 def test_l1_is_the_sum_of_absolute_values() -> None:

@@ -114,7 +114,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
 def test_killed_and_resumed_it_is_as_if_never_stopped(
     name: str, few: Path, place: Path, in_child: InChild
 ) -> None:
-    whole, out = place / "whole", place / "killed"
+    whole, out = place / "unstopped", place / "killed"
     train(shrunk(name, few, whole), Screen())
     killed = shrunk(name, few, out)
     assert killed.steps is not None

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boxcrew.core.errors import UsageError
-from boxcrew.hardware.inventory import FROM_HOST_BYTES, assumed_machine
+from boxcrew.hardware.assumed import FROM_HOST_BYTES, assumed_machine
 from boxcrew.hardware.machine import Machine
 
 GB, GIB = 10**9, 2**30
