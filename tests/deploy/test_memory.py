@@ -71,7 +71,7 @@ def test_a_step_that_would_exceed_the_cap_is_computed_in_parts() -> None:
 def test_memory_for_not_even_one_sample_is_an_error() -> None:
     done = run(70)
     assert "not enough memory on cpu, of which" in done.stderr
-    assert "even in 8 parts" in done.stderr
+    assert "even in 8 micro-batches" in done.stderr
 
 
 @linux

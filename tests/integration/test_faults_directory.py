@@ -79,10 +79,10 @@ def test_settings_that_would_change_the_past(
 ) -> None:
     """A run is to go on with another seed, batch, rate or network -> refused by name, nothing is touched."""
     before = contents(whole)
-    with pytest.raises(UsageError, match=f"{key}: .* would change the past") as caught:
+    with pytest.raises(UsageError, match=f"{key}: .* steps already done depend on it") as caught:
         resume(whole, {"steps": 20, **changes}, Screen())
     assert caught.value.exit_code == 2
-    with pytest.raises(UsageError, match=f"{key}: .* would change the past"):
+    with pytest.raises(UsageError, match=f"{key}: .* steps already done depend on it"):
         run(photos, whole, steps=20, **changes)
     assert contents(whole) == before
 

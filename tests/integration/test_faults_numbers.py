@@ -151,7 +151,7 @@ def test_memory_runs_out(photos: Path, tmp_path: Path, run: Run, monkeypatch: py
     assert sizes == [4, *[2, 2] * STEPS]
     require_same_run(out, wanted)
     log = (out / "train.log").read_text()
-    assert log.count("memory ran out: steps are computed in 2 parts") == 1
+    assert log.count("memory ran out: steps are computed in 2 micro-batches") == 1
     sizes.clear()
     resume(out, {"steps": STEPS + 1}, Screen())
     assert sizes == [2, 2]

@@ -13,7 +13,7 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
 class Backbone(nn.Module):
-    """A timm network cut into feature maps, with random weights; `train/init.py` loads others.
+    """A timm network that returns feature maps, with random weights; `train/init.py` loads pretrained ones.
     `forward` returns the maps of `strides`, finest first; `channels` are their depths.
     """
 

@@ -1,4 +1,4 @@
-"""Choices of a fixed size: suppression and sampling whose results have a shape that depends on no number.
+"""Non-maximum suppression and sampling with outputs of a fixed size, whatever the data.
 
 Detectors must run on tensors without data, so that planning can count their memory, and must choose the same
 anchors and regions for an image however a step is split. So every function here returns a fixed count of

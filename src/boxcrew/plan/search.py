@@ -44,7 +44,7 @@ def make_plan(
     chosen = _choose(costs, feasible)
     reasons = [layouts[0].reason, *reasons_for(costs, chosen, feasible, candidates)]
     if tight:
-        reasons.append("memory is tight: less is left than predictions may be off by")
+        reasons.append("memory is tight: the predicted peak fits, but not with the safety margin")
     others = [*feasible, *(candidate for candidate in candidates if candidate not in feasible)]
     texts = {"reasons": tuple(reasons), "rejected": tuple(rejected(costs, chosen, others))}
     return _plan(costs, chosen).model_copy(update=texts)

@@ -120,7 +120,10 @@ def test_the_allocator_can_be_set_up_twice() -> None:
 
 def test_not_even_one_sample_fits(batch: Batch) -> None:
     hungry = HungryTask(0, torch.OutOfMemoryError("out of memory: 9 GiB"))
-    with deploy(plan()) as deployment, pytest.raises(BoxcrewError, match="even in 6 parts: out of memory"):
+    with (
+        deploy(plan()) as deployment,
+        pytest.raises(BoxcrewError, match="even in 6 micro-batches: out of memory"),
+    ):
         deployment.gradients(hungry, batch, "train")
     assert hungry.sizes == [6, 3, 2, 1], "whole, in two, in four, one by one"
 

@@ -263,7 +263,7 @@ class Trainer:
         before = self.deployment.execution.num_micro_batches
         losses = self.deployment.gradients(self.task, batch, phase)
         if (parts := self.deployment.execution.num_micro_batches) > before:
-            computed = f"steps are computed in {parts} parts from here on"
+            computed = f"steps are computed in {parts} micro-batches from here on"
             self.guard.warn(f"step {self.step + 1}: memory ran out: {computed}")
         divisor = float(losses.divisor)
         return {name: float(value) / divisor for name, value in losses.terms.items()}

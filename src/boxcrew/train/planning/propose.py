@@ -76,5 +76,5 @@ def plan_after_trial(
     try:
         return planner, planner.plan()
     except UsageError as error:  # the first plan was predicted to have enough memory, and may have
-        screen.warn(f"no plan has enough memory by the measured steps: {error.message}")
+        screen.warn(f"after measuring, no plan has enough memory ({error.message}); the first plan is kept")
         return planner, plan

@@ -32,7 +32,8 @@ LEAST_BATCH = 8
 def measure_workload(
     config: RunConfig, task_data: TaskData, task: Task, *, recompute: bool = False
 ) -> Workload:
-    """Return the workload when all layers that ever train do, for the largest samples of the data set.
+    """Return the workload of a step at its most expensive: all layers that are ever trained are, and samples
+    are the largest of the data set.
 
     `recompute`: also with recomputed activations, which takes longer.
     """

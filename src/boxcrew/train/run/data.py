@@ -22,7 +22,7 @@ SHOWN_PROBLEMS = 8
 def load_task_data(config: RunConfig, *, workers: int, screen: Screen) -> TaskData:
     """Open the data of a run for training, and report what is in it."""
     kind = TASKS.get(config.task.name)
-    with screen.progress("looking at the data") as progress:
+    with screen.progress("checking the data") as progress:
         opening = OpenOptions(data=config.data, seed=config.seed, workers=workers, progress=progress)
         task_data = kind.open(config.task, opening)
     if config.data.strict:

@@ -64,7 +64,7 @@ def _open_data(config: ValConfig, loaded: Loaded, screen: Screen) -> TaskData:
         path, format_ = run.data.path, run.data.format
     if path is None:
         raise DataError(f"run={config.run}: a weight file has no data of its own", advice="give data=…")
-    with screen.progress("looking at the data") as progress:
+    with screen.progress("checking the data") as progress:
         opening = OpenOptions(
             data=DataConfig(path=path, format=format_, val=config.split),
             # The seed decides which samples were held out in training.

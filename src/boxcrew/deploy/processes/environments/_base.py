@@ -1,4 +1,4 @@
-"""What all launchers have in common: the rank of a process, and where it finds the others."""
+"""The parts that all launchers share: the rank of a process, and where it finds the others."""
 
 from __future__ import annotations
 
