@@ -165,8 +165,8 @@ def test_memory_runs_out_on_one_replica(config: MakeConfig, photos: Path, tmp_pa
     """-> the run ends; the chief says which replica it was, and what would help."""
     one = config(photos, tmp_path / "run", deploy=two())
     chief, other = run_two(one, tmp_path / "said", partial(_spoil_losses, _out_of_memory, 1))
-    assert "replica 1 has not enough memory for a step in 1 parts" in other["error"]
-    assert chief["error"].startswith("replica 1 failed: replica 1 has not enough memory")
+    assert "replica 1: too little memory for a step in 1 micro-batches" in other["error"]
+    assert chief["error"].startswith("replica 1 failed: replica 1: too little memory")
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["state"] == "failed"
 
 

@@ -187,7 +187,7 @@ class Deployment(PlanProcess):
         reason = str(error).partition("\n")[0]
         if out_of_memory and self.group.num_replicas > 1:
             raise BoxcrewError(
-                f"replica {self.group.rank} has not enough memory for a step in {parts} micro-batches: {reason}",
+                f"replica {self.group.rank}: too little memory for a step in {parts} micro-batches: {reason}",
                 advice=f"deploy.accumulation={min(2 * parts, self.plan.batch)} needs less memory",
             ) from error
         # In training mode BatchNorms of 1 x 1 maps refuse to work on one sample.
@@ -202,8 +202,8 @@ class Deployment(PlanProcess):
             names, cap = " and ".join(self.plan.devices), self.plan.memory_fraction
             used = f", of which {cap:.0%} may be used (deploy.memory_fraction)," if cap else ""
             raise BoxcrewError(
-                f"not enough memory on {names}{used} for {num_samples} samples even in {parts} micro-batches: "
-                f"{reason} (plan: {self.execution.plan.explain()[0]})",
+                f"not enough memory on {names}{used} for {num_samples} samples "
+                f"even in {parts} micro-batches: {reason} (plan: {self.execution.plan.explain()[0]})",
                 advice="make the samples (size=, length=) or the network smaller, or use another device="
                 + (" or more of the memory" if cap else ""),
             ) from error

@@ -141,7 +141,7 @@ def changes_since(folder: Path, config: RunConfig) -> Changes:
     for key, (old, new) in changes.items():
         if key in FIXED or key.partition(".")[0] not in FREE:
             raise UsageError(
-                f"{key}={new}: the run in {folder} was begun with {old}: it cannot change now: steps already done depend on it",
+                f"{key}={new}: the run in {folder} was begun with {old}, and steps already done depend on it",
                 advice="start a new run with another out=, and init=resume init.run=… (all of its state) "
                 "or init=finetune init.checkpoint=… (its weights)",
             )
