@@ -91,8 +91,8 @@ def test_predict_many_takes_globs_lists_and_generators(detector: Detector, photo
     generated = list(detector.predict_many((read_image(photo) for photo in photos), batch=4))
     assert [result.path for result in pattern] == photos
     assert [result.path for result in generated] == [None] * len(photos)
-    for one, other in zip(pattern, generated, strict=True):
-        np.testing.assert_array_equal(one.boxes, other.boxes)
+    for result, other in zip(pattern, generated, strict=True):
+        np.testing.assert_array_equal(result.boxes, other.boxes)
 
 
 def test_files_that_cannot_be_read_are_left_out(
