@@ -52,8 +52,8 @@ def test_train_val_resume_and_predict_one_after_the_other(
     assert 0 <= reports["best"]["numbers"]["AP50"] <= 1
 
     photos = tiny_set / "JPEGImages"
-    found = boxcrew("predict", f"run={run}", f"source={photos}", "score=0.01")
-    assert found.code == 0, found.err
+    result = boxcrew("predict", f"run={run}", f"source={photos}", "score=0.01")
+    assert result.code == 0, result.err
     out = tmp_path / "runs" / "detect" / "predict"
     assert len(list((out / "images").iterdir())) == len(list(photos.iterdir()))
 
@@ -138,7 +138,10 @@ def test_data_of_examples_is_counted_and_shown(boxcrew: Call, tmp_path: Path) ->
     report = json.loads(result.out)
     assert (report["format"], report["kind"], report["classes"]) == ("folder", "images", ["bowl", "cup"])
     counts = [split["by_class"] for split in report["splits"].values()]
-    assert {name: sum(one[name] for one in counts) for name in ("bowl", "cup")} == {"bowl": 8, "cup": 6}
+    assert {name: sum(by_class[name] for by_class in counts) for name in ("bowl", "cup")} == {
+        "bowl": 8,
+        "cup": 6,
+    }
     assert "cup/9.png" in [problem["file"] for problem in report["problems"]]
     assert read_image(tmp_path / "sheet.png").shape[2] == 3
     again = boxcrew("data", "goods", "out=sheet.png")

@@ -59,24 +59,24 @@ def test_a_description_that_is_none(boxcrew: Call, tmp_path: Path, content: str 
     file = tmp_path / "machine.json"
     if content is not None:
         file.write_text(content)
-    found = boxcrew("devices", f"machine={file}")
-    assert found.code == 2
-    assert f"machine={file}" in found.err
-    assert message in found.err
+    result = boxcrew("devices", f"machine={file}")
+    assert result.code == 2
+    assert f"machine={file}" in result.err
+    assert message in result.err
 
 
 def test_devices_know_no_other_setting(boxcrew: Call) -> None:
-    found = boxcrew("devices", "machnie=x")
-    assert found.code == 2
-    assert "did you mean 'machine'" in found.err
+    result = boxcrew("devices", "machnie=x")
+    assert result.code == 2
+    assert "did you mean 'machine'" in result.err
 
 
 def test_explain_shows_the_roles_and_leaves_nothing(boxcrew: Call, tiny_set: Path, tmp_path: Path) -> None:
     words = ("train", f"data={tiny_set}", *TINY, "batch=8", "deploy.clones=2", "deploy.clone_on_cpu=true")
-    found = boxcrew(*words, "deploy.shares=5,3", "--explain")
-    assert found.code == 0, found.err
+    result = boxcrew(*words, "deploy.shares=5,3", "--explain")
+    assert result.code == 0, result.err
     for message in ("inputs device", "parameter device", "optimizer device", "clone_0", "5 of 8", "3 of 8"):
-        assert message in found.out
+        assert message in result.out
     explained = json.loads(boxcrew(*words, "--explain", "--json").out)
     assert [clone["samples"] for clone in explained["clones"]] == [4, 4]
     assert explained["plan"]["strategy"] == "clones"
@@ -138,9 +138,9 @@ def test_what_cannot_be_deployed_is_refused_before_anything_is_made(
     message: str,
 ) -> None:
     monkeypatch.setattr(launch, "start_processes", _no_process)
-    found = boxcrew("train", f"data={tiny_set}", *TINY, "batch=4", "steps=1", *words)
-    assert found.code == 2
-    assert message in found.err
+    result = boxcrew("train", f"data={tiny_set}", *TINY, "batch=4", "steps=1", *words)
+    assert result.code == 2
+    assert message in result.err
     assert not (tmp_path / "runs").exists()
 
 
@@ -158,17 +158,17 @@ def test_a_plan_for_another_task_is_refused(
     assert plan["task"] == "detection by ssdlite"
     file = tmp_path / "plan.json"
     file.write_text(json.dumps(plan | {"task": "detection by ssd"}))
-    found = boxcrew("train", f"data={tiny_set}", *TINY, f"plan={file}")
-    assert found.code == 2
-    assert f"plan={file}: was made for detection by ssd, not for detection by ssdlite" in found.err
+    result = boxcrew("train", f"data={tiny_set}", *TINY, f"plan={file}")
+    assert result.code == 2
+    assert f"plan={file}: was made for detection by ssd, not for detection by ssdlite" in result.err
     file.write_text(json.dumps(plan | {"task": None}))
     assert boxcrew("train", f"data={tiny_set}", *TINY, f"plan={file}", "--explain").code == 0
 
 
 def test_another_batch_than_the_recipes_is_said_and_scaled_on_demand(boxcrew: Call, tiny_set: Path) -> None:
     words = ("train", f"data={tiny_set}", *TINY, "batch=2")
-    found = boxcrew(*words, "--explain")
-    assert "optim.rate 0.003 is stated for batch 8 and used for 2 as it is" in found.out
+    result = boxcrew(*words, "--explain")
+    assert "optim.rate 0.003 is stated for batch 8 and used for 2 as it is" in result.out
     assert "for batch 2 it is 0.0015" in boxcrew(*words, "--explain", "optim.rescale=sqrt").out
     same = boxcrew(*words, "--explain", "batch=8")
     assert same.code == 0

@@ -37,7 +37,7 @@ def test_a_page_and_a_document(boxcrew: Call, photos: Path, tmp_path: Path) -> N
     assert tmp_path / report.pop("out") == out
     assert sorted(file.name for file in out.iterdir()) == ["doctor.html", "doctor.json"]
     assert json.loads((out / "doctor.json").read_text()) == report
-    assert [one["kind"] for one in report["problems"]] == ["truncated-image"]
+    assert [problem["kind"] for problem in report["problems"]] == ["truncated-image"]
     assert report["detector"]["size"] == 96
     page = (out / "doctor.html").read_text()
     assert photos.name in page

@@ -54,13 +54,13 @@ def test_a_plan_is_told_with_what_it_takes_and_why(plan: Call, tmp_path: Path) -
 def test_for_a_machine_that_is_not_here(plan: Call) -> None:
     done = plan("--assume", "2x24GB-gpu, 16 cores, 64GB", "--json")
     assert done.code == 0, done.err
-    found = json.loads(done.out)
-    made = Plan.of(found["plan"])
+    report = json.loads(done.out)
+    made = Plan.of(report["plan"])
     assert (made.strategy, made.devices, made.threads) == ("ddp", ("cuda:0", "cuda:1"), 8)
     assert made.predicted is not None
-    assert [one.device for one in made.predicted.memory] == ["cpu", "cuda:0", "cuda:1"]
-    assert found["parameters"]
-    assert found["workload"]["parameters"] > 0
+    assert [memory.device for memory in made.predicted.memory] == ["cpu", "cuda:0", "cuda:1"]
+    assert report["parameters"]
+    assert report["workload"]["parameters"] > 0
 
 
 @pytest.mark.parametrize("recipe", ["fc", "cnn", "rnn", "gan"])
@@ -133,9 +133,9 @@ def test_every_stage_of_a_run_is_planned(boxcrew: Call, tiny_set: Path, tmp_path
         refused = boxcrew("plan", *words, "out=plan.json")
     assert (planned.code, shown.code) == (0, 0), planned.err + shown.err
     for done in (planned, shown):
-        found = json.loads(done.out)
-        assert [each["kind"] for each in found["plans"]] == ["descend", "solve", "descend"]
-        assert found["seconds"]["likely"] > 0
+        report = json.loads(done.out)
+        assert [each["kind"] for each in report["plans"]] == ["descend", "solve", "descend"]
+        assert report["seconds"]["likely"] > 0
         assert "closed form, not predicted" in done.err
     assert refused.code == 2
     assert "out=plan.json: a run with stages has several plans" in refused.err

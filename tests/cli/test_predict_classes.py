@@ -25,8 +25,8 @@ def predicted(boxcrew: Call, run: Path, source: Path) -> dict[str, dict[str, flo
     result = boxcrew("predict", f"run={run}", f"source={source}", "--json")
     assert result.code == 0, result.err
     return {
-        Path(one["source"]).name: {each["name"]: each["probability"] for each in one["classes"]}
-        for one in json.loads(result.out)["results"]
+        Path(prediction["source"]).name: {each["name"]: each["probability"] for each in prediction["classes"]}
+        for prediction in json.loads(result.out)["results"]
     }
 
 
@@ -73,9 +73,9 @@ def test_lines_are_read_as_in_training(boxcrew: Call, tmp_path: Path) -> None:
     run = reader_of(words)
     new = tmp_path / "new.txt"
     new.write_text("aab\n  aab\t\n\nab\x0cba\n")
-    found = predicted(boxcrew, run, new)
-    assert list(found) == ["new.txt:1", "new.txt:2", "new.txt:4"]
-    assert found["new.txt:1"] == pytest.approx(found["new.txt:2"])
+    probabilities = predicted(boxcrew, run, new)
+    assert list(probabilities) == ["new.txt:1", "new.txt:2", "new.txt:4"]
+    assert probabilities["new.txt:1"] == pytest.approx(probabilities["new.txt:2"])
     assert list(predicted(boxcrew, run, words))[18:20] == ["one.txt:19", "two.txt:1"]
 
 
@@ -92,9 +92,9 @@ def test_files_are_read_whole_where_they_were_in_training(boxcrew: Call, tmp_pat
     (new / "2.txt").write_text("good\nx\nend")
     (new / "3.txt").write_text(" \n")
     (new / "4.txt").write_bytes(b"\xff\xfe")
-    found = predicted(boxcrew, run, new)
-    assert list(found) == ["1.txt", "2.txt"]
-    assert found["1.txt"] == pytest.approx(found["2.txt"])
+    probabilities = predicted(boxcrew, run, new)
+    assert list(probabilities) == ["1.txt", "2.txt"]
+    assert probabilities["1.txt"] == pytest.approx(probabilities["2.txt"])
     assert list(predicted(boxcrew, run, new / "2.txt")) == ["2.txt"]
     result = boxcrew("predict", f"run={run}", f"source={new / '4.txt'}")
     assert (result.code, "is not UTF-8" in result.err) == (3, True)

@@ -27,17 +27,17 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def continued(boxcrew: Call, run: Path, *words: str) -> dict[str, str]:
     result = boxcrew("predict", f"run={run}", *words, "--json")
     assert result.code == 0, result.err
-    found: dict[str, str] = json.loads(result.out)
-    return found
+    report: dict[str, str] = json.loads(result.out)
+    return report
 
 
 def test_a_text_is_continued_by_so_many_characters(boxcrew: Call, run: Path) -> None:
     for num in (1, 30):
-        found = continued(boxcrew, run, "text=the cup", f"num={num}")
-        assert found.keys() == {"text", "continued"}
-        assert found["text"] == "the cup"
-        assert len(found["continued"]) == num
-        assert set(found["continued"]) <= set(TEXT)
+        report = continued(boxcrew, run, "text=the cup", f"num={num}")
+        assert report.keys() == {"text", "continued"}
+        assert report["text"] == "the cup"
+        assert len(report["continued"]) == num
+        assert set(report["continued"]) <= set(TEXT)
     assert len(continued(boxcrew, run)["continued"]) == 400
 
 
@@ -50,8 +50,8 @@ def test_the_seed_decides_how(boxcrew: Call, run: Path) -> None:
 
 
 def test_without_chance_it_is_the_likeliest(boxcrew: Call, run: Path) -> None:
-    found = [continued(boxcrew, run, "temperature=0", "num=30", f"seed={seed}") for seed in (3, 4)]
-    assert found[0] == found[1]
+    reports = [continued(boxcrew, run, "temperature=0", "num=30", f"seed={seed}") for seed in (3, 4)]
+    assert reports[0] == reports[1]
 
 
 def test_all_of_a_text_is_read(boxcrew: Call, run: Path) -> None:
@@ -62,8 +62,8 @@ def test_all_of_a_text_is_read(boxcrew: Call, run: Path) -> None:
 
 def test_the_text_may_stand_in_a_file(boxcrew: Call, run: Path, tmp_path: Path) -> None:
     (tmp_path / "begun.txt").write_text("the cup")
-    found = continued(boxcrew, run, f"source={tmp_path / 'begun.txt'}", "num=30")
-    assert found == continued(boxcrew, run, "text=the cup", "num=30")
+    report = continued(boxcrew, run, f"source={tmp_path / 'begun.txt'}", "num=30")
+    assert report == continued(boxcrew, run, "text=the cup", "num=30")
     result = boxcrew("predict", f"run={run}", f"source={tmp_path / 'none.txt'}")
     assert (result.code, "cannot be read" in result.err) == (3, True)
 
