@@ -52,8 +52,8 @@ def test_files_below_skips_hidden_ones_and_survives_loops(tmp_path: Path) -> Non
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     (tmp_path / "b" / "back").symlink_to(tmp_path, target_is_directory=True)
-    found = [file.relative_to(tmp_path).as_posix() for file in files_below(tmp_path, {".jpg"})]
-    assert found == ["a.jpg", "b/x.JPG"]
+    names = [file.relative_to(tmp_path).as_posix() for file in files_below(tmp_path, {".jpg"})]
+    assert names == ["a.jpg", "b/x.JPG"]
 
 
 def test_files_below_follows_links_to_other_folders(tmp_path: Path) -> None:

@@ -53,9 +53,12 @@ def test_a_folder_that_cannot_be_listed_is_as_if_empty(root: Path) -> None:
         assert len(files_below(root, {".txt"})) == 5
         assert [folder.label for folder in class_folders(root)] == ["a", "b"]
         assert not has_class_folders(root, {".txt"})
-        told = unlistable_problems(root, "text-unreadable")
-    assert [(problem.file, problem.action) for problem in told] == [("a", "left out"), ("b/c", "left out")]
-    assert {problem.message for problem in told} == {"cannot be listed: Permission denied"}
+        problems = unlistable_problems(root, "text-unreadable")
+    assert [(problem.file, problem.action) for problem in problems] == [
+        ("a", "left out"),
+        ("b/c", "left out"),
+    ]
+    assert {problem.message for problem in problems} == {"cannot be listed: Permission denied"}
 
 
 def test_a_folder_that_may_be_listed_but_not_entered(root: Path) -> None:
@@ -73,8 +76,8 @@ def test_images_are_read_from_the_other_folders(root: Path) -> None:
     with closed(root / "lost+found"):
         opened = open_examples(root, ExampleOptions())
     assert opened.classes == ("cat", "dog")
-    (told,) = [problem for problem in opened.problems if problem.kind == "unreadable-image"]
-    assert str(told) == "lost+found: cannot be listed: Permission denied (left out)"
+    (problem,) = [problem for problem in opened.problems if problem.kind == "unreadable-image"]
+    assert str(problem) == "lost+found: cannot be listed: Permission denied (left out)"
 
 
 def test_texts_are_read_from_the_other_folders(root: Path) -> None:
@@ -83,5 +86,5 @@ def test_texts_are_read_from_the_other_folders(root: Path) -> None:
     with closed(root / "lost+found", root / "pos" / "of others"):
         opened = open_examples(root, ExampleOptions())
     assert opened.classes == ("neg", "pos")
-    told = [problem.file for problem in opened.problems if problem.kind == "text-unreadable"]
-    assert told == ["lost+found", "pos/of others"]
+    files = [problem.file for problem in opened.problems if problem.kind == "text-unreadable"]
+    assert files == ["lost+found", "pos/of others"]

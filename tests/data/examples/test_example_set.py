@@ -32,11 +32,11 @@ def test_some_are_of_all_classes_however_these_are_ordered(labels: np.ndarray) -
     some = numbered(labels).subset(100)
     assert len(some) == 100
     assert np.bincount(some.labels).min() > 20
-    found = places(some)
-    assert [place // 3 for place in found] == list(range(100))  # one of each stretch
-    assert some.labels.tolist() == labels[found].tolist()
-    assert [some.key(index) for index in (0, 99)] == [f"x[{found[index]}]" for index in (0, 99)]
-    assert places(numbered(labels).subset(100)) == found
+    indices = places(some)
+    assert [place // 3 for place in indices] == list(range(100))  # one of each stretch
+    assert some.labels.tolist() == labels[indices].tolist()
+    assert [some.key(index) for index in (0, 99)] == [f"x[{indices[index]}]" for index in (0, 99)]
+    assert places(numbered(labels).subset(100)) == indices
 
 
 @pytest.mark.parametrize("num", [7, 8, 1000])

@@ -106,11 +106,11 @@ def test_the_whole_tag_is_inside_the_image(corner: tuple[int, int]) -> None:
 
 def test_tags_of_near_boxes_do_not_cover_each_other() -> None:
     image = np.zeros((200, 300, 3), dtype=np.uint8)
-    one = draw_boxes(image, [[100, 60, 200, 160]], [0], CLASSES, [0.9])
-    two = draw_boxes(image, [[100, 60, 200, 160], [102, 62, 202, 162]], [0, 0], CLASSES, [0.9, 0.8])
+    one_box = draw_boxes(image, [[100, 60, 200, 160]], [0], CLASSES, [0.9])
+    two_boxes = draw_boxes(image, [[100, 60, 200, 160], [102, 62, 202, 162]], [0, 0], CLASSES, [0.9, 0.8])
     tag = np.s_[40:60, 100:180]
-    assert (one[tag] > 0).any()
-    assert (one[tag] == two[tag]).all()
+    assert (one_box[tag] > 0).any()
+    assert (one_box[tag] == two_boxes[tag]).all()
 
 
 def test_no_boxes() -> None:

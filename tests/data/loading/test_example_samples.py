@@ -73,7 +73,7 @@ def test_the_reader_of_evaluation_can_be_sent_to_processes(monkeypatch: pytest.M
 
     monkeypatch.setattr(loader_module, "fetch_all", sent)
     examples = make_examples()
-    found = list(eval_example_batches(examples, batch=16, workers=Workers(num=2)))
-    assert [len(batch.inputs) for batch in found] == [16, 16, 16, 2]
-    inputs = torch.cat([batch.inputs for batch in found])
+    batches = list(eval_example_batches(examples, batch=16, workers=Workers(num=2)))
+    assert [len(batch.inputs) for batch in batches] == [16, 16, 16, 2]
+    inputs = torch.cat([batch.inputs for batch in batches])
     assert torch.equal(inputs, torch.from_numpy(examples.inputs).permute(0, 3, 1, 2))

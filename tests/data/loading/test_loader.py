@@ -326,10 +326,10 @@ def test_impossible_settings_are_refused(wrong: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "settled"), [("2GiB", 2 << 30), ("500MB", 500 * 10**6), ("0", 0), (7, 7), ("auto", "auto")]
+    ("size", "settled"), [("2GiB", 2 << 30), ("500MB", 500 * 10**6), ("0", 0), (7, 7), ("auto", "auto")]
 )
-def test_the_cache_is_given_as_people_write_sizes(given: object, settled: object) -> None:
-    config = LoaderConfig.of({"cache": given})
+def test_the_cache_is_given_as_people_write_sizes(size: object, settled: object) -> None:
+    config = LoaderConfig.of({"cache": size})
     assert config.cache == settled
     assert LoaderConfig.of(config.tree()) == config
 

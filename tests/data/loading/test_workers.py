@@ -105,11 +105,11 @@ def test_a_killed_worker_is_a_clear_error_where_results_are_awaited() -> None:
 @pytest.mark.parametrize("num", [1, 8])
 def test_workers_leave_ctrl_c_to_the_parent_from_their_first_moment(num: int) -> None:
     results = fetch_all(slow_square, range(30), Workers(num=num))
-    found = [next(results)]  # of the first worker: the last has hardly begun
+    squares = [next(results)]  # of the first worker: the last has hardly begun
     for child in multiprocessing.active_children():
         assert child.pid is not None
         os.kill(child.pid, signal.SIGINT)
-    assert found + list(results) == [n * n for n in range(30)]
+    assert squares + list(results) == [n * n for n in range(30)]
 
 
 ENDLESS = """

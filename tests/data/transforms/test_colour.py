@@ -21,12 +21,12 @@ def test_grey_stays_grey_within_the_papers_range() -> None:
         changed = PhotometricDistortion()(image, np.random.default_rng(seed))
         assert len(np.unique(changed)) == 1
         levels.append(int(changed[0, 0, 0]))
-    found = np.array(levels)
-    assert found.min() >= (100 - 32) * 0.5 - 1
-    assert found.max() <= (100 + 32) * 1.5 + 1
-    assert found.min() < 45
-    assert found.max() > 180
-    assert 0.21 < (found == 100).mean() < 0.31  # both left alone, or by too little to see
+    grey_levels = np.array(levels)
+    assert grey_levels.min() >= (100 - 32) * 0.5 - 1
+    assert grey_levels.max() <= (100 + 32) * 1.5 + 1
+    assert grey_levels.min() < 45
+    assert grey_levels.max() > 180
+    assert 0.21 < (grey_levels == 100).mean() < 0.31  # both left alone, or by too little to see
 
 
 @pytest.mark.parametrize(("saturation", "hue"), [(0.5, 0.0), (1.5, 0.0), (1.0, 18.0), (1.3, -18.0)])

@@ -11,21 +11,21 @@ INDICES = np.arange(20_000)
 
 
 def test_numbers_are_uniform() -> None:
-    found = draws(0, 0, INDICES, 8)
-    assert found.shape == (20_000, 8)
-    assert found.dtype == np.float64
-    assert found.min() >= 0
-    assert found.max() < 1
-    for column in found.T:
+    numbers = draws(0, 0, INDICES, 8)
+    assert numbers.shape == (20_000, 8)
+    assert numbers.dtype == np.float64
+    assert numbers.min() >= 0
+    assert numbers.max() < 1
+    for column in numbers.T:
         counts = np.histogram(column, bins=20, range=(0, 1))[0]
         assert ((counts - 1000) ** 2 / 1000).sum() < 45  # chi square of 19 degrees: 1 in 1,500 is more
     # The last bits too, not only the first.
-    assert np.abs(np.histogram(found * 2**40 % 1, bins=10, range=(0, 1))[0] / 16_000 - 1).max() < 0.03
+    assert np.abs(np.histogram(numbers * 2**40 % 1, bins=10, range=(0, 1))[0] / 16_000 - 1).max() < 0.03
 
 
 def test_all_are_different() -> None:
-    found = [draws(seed, epoch, INDICES[:500], 5) for seed in range(3) for epoch in range(3)]
-    assert len(np.unique(found)) == 9 * 500 * 5
+    numbers = [draws(seed, epoch, INDICES[:500], 5) for seed in range(3) for epoch in range(3)]
+    assert len(np.unique(numbers)) == 9 * 500 * 5
 
 
 @pytest.mark.parametrize("lag", [1, 2, 16])
@@ -57,9 +57,9 @@ def test_a_sample_has_its_numbers_in_whatever_batch() -> None:
 
 def test_a_batch_may_begin_a_new_epoch() -> None:
     indices, epochs = np.array([8, 9, 0, 1]), np.array([4, 4, 5, 5])
-    found = draws(1, epochs, indices, 3)
-    assert (found[:2] == draws(1, 4, indices[:2], 3)).all()
-    assert (found[2:] == draws(1, 5, indices[2:], 3)).all()
+    numbers = draws(1, epochs, indices, 3)
+    assert (numbers[:2] == draws(1, 4, indices[:2], 3)).all()
+    assert (numbers[2:] == draws(1, 5, indices[2:], 3)).all()
 
 
 @pytest.mark.parametrize("seed", [0, 2**31, 2**63, 2**64 - 1])
@@ -86,13 +86,13 @@ def slowly(seed: int, epoch: int, index: int, num: int, stream: int) -> list[flo
 def test_numbers_are_always_the_same(place: tuple[int, int, int]) -> None:
     """Runs that are resumed elsewhere go on with the same pictures: the numbers may never change."""
     seed, epoch, index = place
-    found = draws(seed, epoch, np.array([index]), 4, stream=6)
-    assert found[0].tolist() == slowly(seed, epoch, index, 4, 6)
+    numbers = draws(seed, epoch, np.array([index]), 4, stream=6)
+    assert numbers[0].tolist() == slowly(seed, epoch, index, 4, 6)
 
 
 def test_known_numbers() -> None:
-    found = draws(1, 2, np.array([3]), 2, stream=4)
-    assert found.tolist() == [[0.43440830997593327, 0.8839984046854742]]
+    numbers = draws(1, 2, np.array([3]), 2, stream=4)
+    assert numbers.tolist() == [[0.43440830997593327, 0.8839984046854742]]
 
 
 def test_the_draw_of_a_sample_depends_on_seed_epoch_and_index_alone() -> None:

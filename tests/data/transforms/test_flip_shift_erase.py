@@ -30,59 +30,61 @@ def one_draw(**numbers: float) -> Any:
     "change", [ALL, FlipShiftErase(flip=1.0), FlipShiftErase(shift=3), FlipShiftErase(erase=1.0)]
 )
 def test_pictures_keep_their_kind_and_are_not_changed(change: FlipShiftErase, channels: int) -> None:
-    given = images(channels=channels)
-    before = given.copy()
-    found = change(given, drawn(8))
-    assert found.shape == given.shape
-    assert found.dtype == np.uint8
-    assert found.flags.c_contiguous
-    assert (given == before).all()
-    assert not np.shares_memory(found, given)
-    assert (found != given).any(axis=(1, 2, 3)).sum() > 6
+    pictures = images(channels=channels)
+    before = pictures.copy()
+    outputs = change(pictures, drawn(8))
+    assert outputs.shape == pictures.shape
+    assert outputs.dtype == np.uint8
+    assert outputs.flags.c_contiguous
+    assert (pictures == before).all()
+    assert not np.shares_memory(outputs, pictures)
+    assert (outputs != pictures).any(axis=(1, 2, 3)).sum() > 6
 
 
 def test_a_picture_is_changed_alike_in_whatever_batch() -> None:
-    given, numbers = images(20, channels=3), drawn(20)
-    whole = ALL(given, numbers)
+    pictures, numbers = images(20, channels=3), drawn(20)
+    whole = ALL(pictures, numbers)
     some = np.array([13, 2, 7])
-    assert (ALL(given[some], numbers[some]) == whole[some]).all()
-    assert (ALL(given[5:6], numbers[5:6]) == whole[5]).all()
-    assert ALL(given[:0], numbers[:0]).shape == (0, *given.shape[1:])
+    assert (ALL(pictures[some], numbers[some]) == whole[some]).all()
+    assert (ALL(pictures[5:6], numbers[5:6]) == whole[5]).all()
+    assert ALL(pictures[:0], numbers[:0]).shape == (0, *pictures.shape[1:])
 
 
 def test_everything_off_changes_nothing() -> None:
-    given = images()
-    assert (FlipShiftErase()(given, drawn(8)) == given).all()
+    pictures = images()
+    assert (FlipShiftErase()(pictures, drawn(8)) == pictures).all()
 
 
 def test_flips_are_as_often_as_asked() -> None:
-    given = images(2000, side=4)
-    found = FlipShiftErase(flip=0.3)(given, drawn(2000))
-    flipped = (found == given[:, :, ::-1]).all(axis=(1, 2, 3))
-    assert (found[~flipped] == given[~flipped]).all()
+    pictures = images(2000, side=4)
+    outputs = FlipShiftErase(flip=0.3)(pictures, drawn(2000))
+    flipped = (outputs == pictures[:, :, ::-1]).all(axis=(1, 2, 3))
+    assert (outputs[~flipped] == pictures[~flipped]).all()
     assert flipped.mean() == pytest.approx(0.3, abs=0.04)
 
 
 def test_shifts_move_the_picture_and_every_one_comes_up() -> None:
-    given = images(3000, side=10)
-    found = FlipShiftErase(shift=2)(given, drawn(3000))
-    wide = np.pad(given, ((0, 0), (2, 2), (2, 2), (0, 0)), mode="reflect")
+    pictures = images(3000, side=10)
+    outputs = FlipShiftErase(shift=2)(pictures, drawn(3000))
+    wide = np.pad(pictures, ((0, 0), (2, 2), (2, 2), (0, 0)), mode="reflect")
     counts = np.zeros((5, 5))
     for top in range(5):
         for left in range(5):
-            counts[top, left] = (found == wide[:, top : top + 10, left : left + 12]).all(axis=(1, 2, 3)).sum()
+            counts[top, left] = (
+                (outputs == wide[:, top : top + 10, left : left + 12]).all(axis=(1, 2, 3)).sum()
+            )
     assert counts.sum() == 3000
     assert np.abs(counts / 120 - 1).max() < 0.4
 
 
 @pytest.mark.parametrize("shift", [1, 3, 9])
 def test_what_comes_in_is_the_mirror_image(shift: int) -> None:
-    given = images(60, side=10, channels=3)
-    wide = np.pad(given, ((0, 0), (shift, shift), (shift, shift), (0, 0)), mode="reflect")
-    found = FlipShiftErase(shift=shift)(given, drawn(60))
+    pictures = images(60, side=10, channels=3)
+    wide = np.pad(pictures, ((0, 0), (shift, shift), (shift, shift), (0, 0)), mode="reflect")
+    outputs = FlipShiftErase(shift=shift)(pictures, drawn(60))
     tops, lefts = (drawn(60)[:, 1:3] * (2 * shift + 1)).astype(int).T
     for i in range(60):
-        assert (found[i] == wide[i, tops[i] : tops[i] + 10, lefts[i] : lefts[i] + 12]).all()
+        assert (outputs[i] == wide[i, tops[i] : tops[i] + 10, lefts[i] : lefts[i] + 12]).all()
 
 
 def test_a_shift_larger_than_the_mirror_image_is_refused() -> None:
@@ -91,10 +93,10 @@ def test_a_shift_larger_than_the_mirror_image_is_refused() -> None:
 
 
 def test_a_rectangle_of_one_level_is_erased() -> None:
-    given = np.full((500, 30, 20, 3), 255, dtype=np.uint8)
-    found = FlipShiftErase(erase=1.0)(given, drawn(500))
+    pictures = np.full((500, 30, 20, 3), 255, dtype=np.uint8)
+    outputs = FlipShiftErase(erase=1.0)(pictures, drawn(500))
     areas, ratios, levels = [], [], set()
-    for picture, level in zip(found, drawn(500)[:, 8], strict=True):
+    for picture, level in zip(outputs, drawn(500)[:, 8], strict=True):
         rows, columns = ((picture != 255).any(axis=(1, 2)), (picture != 255).any(axis=(0, 2)))
         if int(level * 256) == 255:
             continue
@@ -112,10 +114,10 @@ def test_a_rectangle_of_one_level_is_erased() -> None:
 
 
 def test_rectangles_are_everywhere_and_as_often_as_asked() -> None:
-    given = np.full((4000, 12, 12, 1), 255, dtype=np.uint8)
-    found = FlipShiftErase(erase=0.4)(given, drawn(4000)) != 255
-    assert found.any(axis=(1, 2, 3)).mean() == pytest.approx(0.4, abs=0.03)
-    often = found.mean(axis=0)[..., 0]
+    pictures = np.full((4000, 12, 12, 1), 255, dtype=np.uint8)
+    mask = FlipShiftErase(erase=0.4)(pictures, drawn(4000)) != 255
+    assert mask.any(axis=(1, 2, 3)).mean() == pytest.approx(0.4, abs=0.03)
+    often = mask.mean(axis=0)[..., 0]
     assert often.min() > 0.005
     np.testing.assert_allclose(often, often[::-1, ::-1], atol=0.02)
 
@@ -125,9 +127,9 @@ def test_the_ends_of_the_draws_stay_inside(extreme: float) -> None:
     names = ["down", "right", "area", "ratio", "top", "left", "level"]
     numbers = one_draw(flip=0, erase=0, **dict.fromkeys(names, extreme))
     for side in (4, 28):
-        found = ALL(images(1, side=side), numbers)
-        assert found.shape == (1, side, side + 2, 1)
-        assert (found == (255 if extreme else 0)).any()
+        output = ALL(images(1, side=side), numbers)
+        assert output.shape == (1, side, side + 2, 1)
+        assert (output == (255 if extreme else 0)).any()
 
 
 def test_draws_of_another_number_are_refused() -> None:

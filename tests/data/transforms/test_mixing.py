@@ -55,9 +55,9 @@ def test_a_batch_of_one_stays_as_it_is(mix: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("mix", BOTH)
 def test_the_generator_alone_decides(mix: Callable[..., Any]) -> None:
-    found = [mix(pictures(), torch.arange(16), alpha=1.0, rng=rng(seed))[0] for seed in (1, 1, 2)]
-    assert torch.equal(found[0], found[1])
-    assert not torch.equal(found[0], found[2])
+    mixtures = [mix(pictures(), torch.arange(16), alpha=1.0, rng=rng(seed))[0] for seed in (1, 1, 2)]
+    assert torch.equal(mixtures[0], mixtures[1])
+    assert not torch.equal(mixtures[0], mixtures[2])
 
 
 def test_mixup_is_a_mean_by_shares() -> None:

@@ -26,22 +26,22 @@ def drawn(num: int, seed: int = 0) -> Any:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("channels", [1, 3])
 def test_pictures_keep_their_kind_and_are_not_changed(name: Any, channels: int) -> None:
-    given = images(channels=channels)
-    before = given.copy()
-    found = Policy(name)(given, drawn(12))
-    assert found.dtype == np.uint8
-    assert found.shape == given.shape
-    assert (given == before).all()
-    assert (found != given).any(axis=(1, 2, 3)).sum() >= 6
+    pictures = images(channels=channels)
+    before = pictures.copy()
+    outputs = Policy(name)(pictures, drawn(12))
+    assert outputs.dtype == np.uint8
+    assert outputs.shape == pictures.shape
+    assert (pictures == before).all()
+    assert (outputs != pictures).any(axis=(1, 2, 3)).sum() >= 6
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_picture_is_changed_alike_in_whatever_batch(name: Any) -> None:
-    given, numbers = images(), drawn(12)
-    whole = Policy(name)(given, numbers)
+    pictures, numbers = images(), drawn(12)
+    whole = Policy(name)(pictures, numbers)
     some = np.array([7, 2, 11])
-    assert (Policy(name)(given[some], numbers[some]) == whole[some]).all()
-    assert (Policy(name)(given, drawn(12, seed=1)) != whole).any()
+    assert (Policy(name)(pictures[some], numbers[some]) == whole[some]).all()
+    assert (Policy(name)(pictures, drawn(12, seed=1)) != whole).any()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -57,8 +57,8 @@ def test_a_grey_picture_is_treated_like_a_coloured_one_that_is_grey() -> None:
     grey = images(40, channels=1)
     coloured = np.repeat(grey, 3, axis=3)
     for name in NAMES:
-        found = Policy(name)(grey, drawn(40))
-        assert (found == Policy(name)(coloured, drawn(40))[..., :1]).all()
+        outputs = Policy(name)(grey, drawn(40))
+        assert (outputs == Policy(name)(coloured, drawn(40))[..., :1]).all()
 
 
 def test_no_pictures_are_no_trouble() -> None:
@@ -66,7 +66,7 @@ def test_no_pictures_are_no_trouble() -> None:
 
 
 def test_policies_differ() -> None:
-    found = [Policy(name)(images(), drawn(12)) for name in NAMES]
-    assert (found[0] != found[1]).any()
-    assert (found[0] != found[2]).any()
-    assert (found[1] != found[2]).any()
+    outputs = [Policy(name)(images(), drawn(12)) for name in NAMES]
+    assert (outputs[0] != outputs[1]).any()
+    assert (outputs[0] != outputs[2]).any()
+    assert (outputs[1] != outputs[2]).any()

@@ -10,12 +10,12 @@ from boxcrew.data.transforms.tokens import drop_tokens
 def test_real_tokens_alone_are_dropped_as_often_as_asked() -> None:
     tokens = np.random.default_rng(0).integers(0, 5, (300, 40))
     before = tokens.copy()
-    found = drop_tokens(tokens, draws(0, 0, np.arange(300), 40), p=0.2, mask=9)
-    assert found.dtype == np.int64
+    outputs = drop_tokens(tokens, draws(0, 0, np.arange(300), 40), p=0.2, mask=9)
+    assert outputs.dtype == np.int64
     assert (tokens == before).all()
-    assert (found[tokens == 0] == 0).all()
-    dropped = found == 9
-    assert (found[~dropped] == tokens[~dropped]).all()
+    assert (outputs[tokens == 0] == 0).all()
+    dropped = outputs == 9
+    assert (outputs[~dropped] == tokens[~dropped]).all()
     assert dropped[tokens != 0].mean() == pytest.approx(0.2, abs=0.02)
 
 

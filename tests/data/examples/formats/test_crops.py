@@ -86,8 +86,8 @@ def test_a_photo_that_vanishes_between_is_told(tmp_path: Path) -> None:
     source = drawn_source(tmp_path)
     (tmp_path / "val.png").unlink()
     opened = open_crops(source, ExampleOptions(), format="crops")
-    (told,) = [problem for problem in opened.problems if problem.kind == "unreadable-image"]
-    assert "val.png" in told.message
+    (problem,) = [problem for problem in opened.problems if problem.kind == "unreadable-image"]
+    assert "val.png" in problem.message
 
 
 def test_only_sets_for_detection_are_taken(tmp_path: Path) -> None:

@@ -27,8 +27,8 @@ def plain_rows(count: int = 20) -> list[str]:
 
 
 def only(opened: ExampleSet, kind: str) -> Problem:
-    (found,) = [problem for problem in opened.problems if problem.kind == kind]
-    return found
+    (problem,) = [problem for problem in opened.problems if problem.kind == kind]
+    return problem
 
 
 def refused(path: Path, options: ExampleOptions | None = None) -> DataError:
@@ -123,9 +123,9 @@ def test_a_word_among_labels_that_are_measurements_does_not_make_them_classes(tm
 
 def told_of_labels(opened: ExampleSet) -> list[tuple[str, str, str, int]]:
     """Of labels that are no classes: where, what, and of how many rows."""
-    found = [problem for problem in opened.problems if problem.kind == "unknown-class"]
-    assert all(problem.action == "left out" for problem in found)
-    return [(problem.file, problem.at, problem.value, problem.count) for problem in found]
+    problems = [problem for problem in opened.problems if problem.kind == "unknown-class"]
+    assert all(problem.action == "left out" for problem in problems)
+    return [(problem.file, problem.at, problem.value, problem.count) for problem in problems]
 
 
 def test_a_fraction_among_labels_that_are_integers_is_left_out(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_labels_of_another_sort_that_are_as_common_as_others_are_classes(tmp_pat
     few = write(tmp_path / "few.csv", "1,red,none", "2,red,0", *["3,red,1.0"] * 20, "4,red,x")
     again = open_examples(few, ExampleOptions(encoding=opened.encoding))
     assert again.classes == ("0", "1", "none")  # as was learnt, however rare it is here
-    assert [told[2] for told in told_of_labels(again)] == ["x"]
+    assert [problem[2] for problem in told_of_labels(again)] == ["x"]
 
 
 def test_where_words_are_as_common_as_numbers_all_labels_are_names(tmp_path: Path) -> None:
@@ -217,13 +217,13 @@ def test_missing_values_are_repaired_and_counted(tmp_path: Path) -> None:
         rows[place] = text
     opened = open_examples(write(tmp_path / "a.csv", *rows), ExampleOptions(seed=4))
     assert np.isfinite(whole(opened, "train")).all()
-    told = [problem for problem in opened.problems if problem.kind == "value-missing"]
+    problems = [problem for problem in opened.problems if problem.kind == "value-missing"]
     counts = [
-        int(problem.message.split(": ")[1].split()[0]) for problem in told if "'size'" in problem.message
+        int(problem.message.split(": ")[1].split()[0]) for problem in problems if "'size'" in problem.message
     ]
     assert sum(counts) == 4
-    assert sum(problem.count for problem in told) == 6
-    assert all(problem.action == "repaired" for problem in told)
+    assert sum(problem.count for problem in problems) == 6
+    assert all(problem.action == "repaired" for problem in problems)
     colour = opened.encoding["columns"][1]
     assert colour["categories"] == ["blue", "red"]
     assert colour["missing"]
@@ -283,7 +283,7 @@ def test_rare_categories_share_a_feature(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("header", "told"),
+    ("header", "message"),
     [
         ("size,size,kind", "columns 1 and 2 are both called 'size'"),
         ("size,,kind", "column 2 has no name"),
@@ -294,8 +294,8 @@ def test_rare_categories_share_a_feature(tmp_path: Path) -> None:
         ("5,setosa", "its first line is data, not a header"),
     ],
 )
-def test_wrong_headers_are_refused(tmp_path: Path, header: str, told: str) -> None:
-    assert told in refused(write(tmp_path / "a.csv", *plain_rows(), header=header)).message
+def test_wrong_headers_are_refused(tmp_path: Path, header: str, message: str) -> None:
+    assert message in refused(write(tmp_path / "a.csv", *plain_rows(), header=header)).message
 
 
 @pytest.mark.parametrize("header", ["0,1,2", "1,2,3", "0,1,kind", "1990,2000,kind", "size,7,kind"])
@@ -339,22 +339,22 @@ def contents(file: Path, seed: int = 3) -> dict[str, set[str]]:
 
 def test_equal_rows_are_in_one_split(tmp_path: Path) -> None:
     file = write(tmp_path / "a.csv", *plain_rows(60), *plain_rows(60), *plain_rows(30))
-    found = contents(file)
-    assert not found["train"] & found["val"]
-    assert len(found["train"] | found["val"]) == 60
+    rows_by_split = contents(file)
+    assert not rows_by_split["train"] & rows_by_split["val"]
+    assert len(rows_by_split["train"] | rows_by_split["val"]) == 60
 
 
 def test_the_split_depends_on_the_rows_and_the_seed_alone(tmp_path: Path) -> None:
     rows = plain_rows(100)
-    found = contents(write(tmp_path / "a.csv", *rows))
-    assert len(found["val"]) == 20
-    assert contents(write(tmp_path / "renamed.csv", *rows)) == found
-    assert contents(write(tmp_path / "moved.csv", *rows[50:], "", *rows[:50])) == found
-    assert contents(tmp_path / "a.csv", seed=4) != found
+    rows_by_split = contents(write(tmp_path / "a.csv", *rows))
+    assert len(rows_by_split["val"]) == 20
+    assert contents(write(tmp_path / "renamed.csv", *rows)) == rows_by_split
+    assert contents(write(tmp_path / "moved.csv", *rows[50:], "", *rows[:50])) == rows_by_split
+    assert contents(tmp_path / "a.csv", seed=4) != rows_by_split
     for index in range(10):  # a row more takes at most the place of one
         more = contents(write(tmp_path / "more.csv", f"{index}.5,red,a", *rows))
-        assert len(more["val"] & found["val"]) >= 19
-        assert len(more["train"] & found["train"]) >= 79
+        assert len(more["val"] & rows_by_split["val"]) >= 19
+        assert len(more["train"] & rows_by_split["train"]) >= 79
 
 
 def test_a_folder_with_splits(tmp_path: Path) -> None:
@@ -410,9 +410,9 @@ def test_a_split_that_cannot_be_used_is_left_out(
     else:
         file.write_bytes(content)
     opened = open_examples(tmp_path, ExampleOptions())
-    told, made = opened.problems
-    assert (told.kind, told.file, told.at, told.action) == (kind, file.name, split, "left out")
-    assert told.message == what
+    problem, made = opened.problems
+    assert (problem.kind, problem.file, problem.at, problem.action) == (kind, file.name, split, "left out")
+    assert problem.message == what
     assert made.kind == "made-split"
     assert {name: len(part) for name, part in opened.splits.items()} == {"train": 16, "val": 4}
     with pytest.raises(DataError, match="has no split 'test'") as raised:

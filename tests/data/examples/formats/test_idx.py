@@ -30,8 +30,8 @@ def test_pictures_labels_and_splits(folder: Path) -> None:
     assert (opened.kind, opened.shape, opened.classes) == ("images", (12, 12, 1), ("0", "1", "2"))
     assert {name: len(part) for name, part in opened.splits.items()} == {"train": 54, "val": 6, "test": 9}
     values = [part.fetch(range(len(part))).inputs[:, 0, 0, 0] for part in opened.splits.values()]
-    for part, found in zip(opened.splits.values(), values, strict=True):
-        assert part.labels.tolist() == [int(value) % 3 for value in found]
+    for part, pixels in zip(opened.splits.values(), values, strict=True):
+        assert part.labels.tolist() == [int(value) % 3 for value in pixels]
     assert sorted([*values[0], *values[1]]) == list(range(60))
     assert opened.split("val").key(0) == f"train[{values[1][0]}]"
     assert [problem.kind for problem in opened.problems] == ["made-split"]

@@ -44,8 +44,8 @@ def test_running_text_becomes_windows(tmp_path: Path) -> None:
     assert train == [text[start : start + 21] for start in range(0, 880, 10)]
     val = texts(opened, "val")
     assert val == [text[900 + start : 921 + start] for start in range(0, 80, 20)]
-    told = "".join(window[1:] for window in val)
-    assert told == text[901:981]  # none twice; the last 19 fill no window
+    target_text = "".join(window[1:] for window in val)
+    assert target_text == text[901:981]  # none twice; the last 19 fill no window
     assert opened.split("val").key(2) == "val[40]"
     assert kinds(opened) == [("made-split", str(file), "noted")]
     assert "the last 100 of its 1000 characters" in opened.problems[0].message
@@ -85,9 +85,9 @@ def test_a_split_that_is_too_short_is_left_out(tmp_path: Path) -> None:
         (tmp_path / f"{name}.txt").write_text("x" * length)
     opened = open_examples(tmp_path, ExampleOptions(length=10))
     assert list(opened.splits) == ["train", "val"]
-    (told,) = opened.problems
-    assert (told.kind, told.where, told.action) == ("text-short", f"{tmp_path} test", "left out")
-    assert told.message == "has only 10 characters, but length=10 needs 11"
+    (problem,) = opened.problems
+    assert (problem.kind, problem.where, problem.action) == ("text-short", f"{tmp_path} test", "left out")
+    assert problem.message == "has only 10 characters, but length=10 needs 11"
     longer = open_examples(tmp_path, ExampleOptions(length=30))
     assert list(longer.splits) == ["train", "val"]  # of what is to train on, as if there were no other
     assert [problem.kind for problem in longer.problems] == ["text-short", "text-short", "made-split"]
@@ -105,9 +105,14 @@ def test_a_split_that_cannot_be_read_is_left_out(tmp_path: Path, split: str) -> 
     file = tmp_path / f"{split}.txt"
     file.write_bytes("Größe".encode("latin-1") * 100)
     opened = open_examples(tmp_path, ExampleOptions(length=10))
-    told, made = opened.problems
-    assert (told.kind, told.file, told.at, told.action) == ("text-unreadable", file.name, split, "left out")
-    assert told.message == "is not UTF-8: byte 0xf6 at offset 2"
+    problem, made = opened.problems
+    assert (problem.kind, problem.file, problem.at, problem.action) == (
+        "text-unreadable",
+        file.name,
+        split,
+        "left out",
+    )
+    assert problem.message == "is not UTF-8: byte 0xf6 at offset 2"
     assert made.kind == "made-split"
     assert list(opened.splits) == ["train", "val"]
     file.unlink()
@@ -173,9 +178,9 @@ def test_long_texts_are_cut_and_counted_once(tmp_path: Path) -> None:
     write_names(tmp_path)
     opened = open_examples(tmp_path, ExampleOptions(length=15))
     assert opened.shape == (15,)
-    (told,) = [problem for problem in opened.problems if problem.kind == "text-cut"]
-    assert told.message.startswith("10 texts cut to length=15")
-    assert told.action == "repaired"
+    (problem,) = [problem for problem in opened.problems if problem.kind == "text-cut"]
+    assert problem.message.startswith("10 texts cut to length=15")
+    assert problem.action == "repaired"
     assert len(encode_text(opened.encoding, "a" * 40)) == 15
 
 
@@ -297,8 +302,8 @@ def test_texts_are_made_like_those_of_a_set_before(tmp_path: Path) -> None:
     before = {"alphabet": "abx", "unknown": 1, "length": 7}
     opened = open_examples(tmp_path / "now", ExampleOptions(encoding=before))
     assert (opened.shape, opened.encoding) == ((7,), before)
-    (told,) = [problem for problem in opened.problems if problem.kind == "text-cut"]
-    assert told.value == "26"
+    (problem,) = [problem for problem in opened.problems if problem.kind == "text-cut"]
+    assert problem.value == "26"
     part = opened.split("train")
     for row, label in zip(whole(part), part.labels, strict=True):
         assert set(row.tolist()) <= ({0, 2, 3} if label == 0 else {0, 1})
