@@ -102,8 +102,8 @@ def test_regions_take_part() -> None:
     few, many = detector.eval()(bare.inputs), detector(batch.inputs, *batch.extra.values())
     assert many[0].shape[1] == few[0].shape[1] + 20
     torch.testing.assert_close(many[0][:, : few[0].shape[1]], few[0])
-    found = detector.predict(batch.inputs, *batch.extra.values())
-    assert len(found) == len(batch)
+    detections = detector.predict(batch.inputs, *batch.extra.values())
+    assert len(detections) == len(batch)
 
 
 def by_chance(draws: Tensor, num: int) -> Tensor:
