@@ -71,7 +71,7 @@ def test_the_loss_is_that_of_the_formula(small: SsdLite, smoothing: float) -> No
     detector = with_settings(small, label_smoothing=smoothing)
     targets = noise_batch((64, 64), (3, 4)).targets
     scores, offsets = raw_of(detector, 2)
-    found = detector.multibox_losses(detector.anchors, scores, offsets, targets)
+    losses = detector.multibox_losses(detector.anchors, scores, offsets, targets)
     matched = match(targets["boxes"], targets["labels"] >= 0, to_xyxy(detector.anchors), threshold=0.5)
     class_loss = torch.zeros(matched.shape)
     box_loss = 0.0
@@ -85,9 +85,9 @@ def test_the_loss_is_that_of_the_formula(small: SsdLite, smoothing: float) -> No
             distances = (offsets[image, anchor] - wanted).abs().tolist()
             box_loss += sum(0.5 * d * d if d < 1 else d - 0.5 for d in distances)
     counted = (matched >= 0) | hard_negatives(class_loss, matched >= 0, ratio=3)
-    assert float(found.weight) == int((matched >= 0).sum())
-    assert float(found.terms["class"]) == pytest.approx(float(class_loss[counted].sum()), rel=1e-4)
-    assert float(found.terms["box"]) == pytest.approx(box_loss, rel=1e-4)
+    assert float(losses.weight) == int((matched >= 0).sum())
+    assert float(losses.terms["class"]) == pytest.approx(float(class_loss[counted].sum()), rel=1e-4)
+    assert float(losses.terms["box"]) == pytest.approx(box_loss, rel=1e-4)
 
 
 def test_tiny_and_huge_boxes_give_finite_losses_and_gradients(small: SsdLite) -> None:
@@ -196,20 +196,20 @@ BOXES = torch.tensor([[2.0, 3, 20, 30], [30, 30, 60, 64], [8, 40, 16, 48]])
 def test_boxes_put_in_are_exactly_those_found(small: SsdLite) -> None:
     labels, score = torch.tensor([2, 0, 1]), torch.tensor([0.9, 0.8, 0.7])
     raw = raw_for(small, BOXES, labels, torch.tensor([5, 60, 3]), score)
-    (found,) = small.decode(raw, (64, 64)).unpad()
-    torch.testing.assert_close(found.boxes, BOXES, rtol=1e-4, atol=1e-3)
-    torch.testing.assert_close(found.scores, score)
-    assert found.labels.tolist() == labels.tolist()
+    (detections,) = small.decode(raw, (64, 64)).unpad()
+    torch.testing.assert_close(detections.boxes, BOXES, rtol=1e-4, atol=1e-3)
+    torch.testing.assert_close(detections.scores, score)
+    assert detections.labels.tolist() == labels.tolist()
 
 
 def test_of_two_that_overlap_the_better_is_kept_within_a_class_only(small: SsdLite) -> None:
     boxes = BOXES[[0, 0, 0, 1]] + torch.tensor([[0.0], [0.5], [0.0], [0.0]])
     labels, score = torch.tensor([1, 1, 0, 1]), torch.tensor([0.6, 0.9, 0.5, 0.4])
     raw = raw_for(small, boxes, labels, torch.tensor([1, 2, 3, 4]), score)
-    (found,) = small.decode(raw, (64, 64)).unpad()
-    torch.testing.assert_close(found.scores, torch.tensor([0.9, 0.5, 0.4]))
-    assert found.labels.tolist() == [1, 0, 1]
-    torch.testing.assert_close(found.boxes[0], boxes[1], rtol=1e-4, atol=1e-3)
+    (detections,) = small.decode(raw, (64, 64)).unpad()
+    torch.testing.assert_close(detections.scores, torch.tensor([0.9, 0.5, 0.4]))
+    assert detections.labels.tolist() == [1, 0, 1]
+    torch.testing.assert_close(detections.boxes[0], boxes[1], rtol=1e-4, atol=1e-3)
     (lenient,) = with_settings(small, nms_iou=0.99).decode(raw, (64, 64)).unpad()
     assert len(lenient) == 4
 
@@ -229,8 +229,8 @@ def test_boxes_are_cut_at_the_edge_of_the_image(small: SsdLite) -> None:
     raw = raw_for(
         small, torch.tensor([[-10.0, 5, 80, 70]]), torch.tensor([0]), torch.tensor([7]), torch.tensor([0.9])
     )
-    (found,) = small.decode(raw, (64, 64)).unpad()
-    torch.testing.assert_close(found.boxes, torch.tensor([[0.0, 5, 64, 64]]), rtol=1e-4, atol=1e-3)
+    (detections,) = small.decode(raw, (64, 64)).unpad()
+    torch.testing.assert_close(detections.boxes, torch.tensor([[0.0, 5, 64, 64]]), rtol=1e-4, atol=1e-3)
 
 
 def test_what_the_loss_wants_is_what_decoding_reads(small: SsdLite) -> None:
@@ -243,9 +243,9 @@ def test_what_the_loss_wants_is_what_decoding_reads(small: SsdLite) -> None:
     raw = raw_for(small, boxes, labels, positive, torch.full((len(positive),), 0.999))
     losses = small.multibox_losses(small.anchors, raw[0], raw[1], targets)
     assert float(losses.total() / losses.weight) < 0.01
-    (found,) = small.decode(raw, (64, 64)).unpad()
+    (detections,) = small.decode(raw, (64, 64)).unpad()
     wanted = {
         (int(c), *b) for c, b in zip(targets["labels"][0], targets["boxes"][0].round().tolist(), strict=True)
     }
-    read = {(int(c), *b) for c, b in zip(found.labels, found.boxes.round().tolist(), strict=True)}
+    read = {(int(c), *b) for c, b in zip(detections.labels, detections.boxes.round().tolist(), strict=True)}
     assert read == wanted
