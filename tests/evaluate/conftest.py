@@ -21,12 +21,12 @@ Judge = Callable[..., EvaluatedImage]
 def judge() -> Judge:
     """Makes one image from its target and detections given as (label, score, box), in any order."""
 
-    def make(target: Target, found: list[tuple[int, float, list[float]]], key: str = "a") -> EvaluatedImage:
-        best_first = sorted(found, key=lambda one: -one[1])
+    def make(target: Target, rows: list[tuple[int, float, list[float]]], key: str = "a") -> EvaluatedImage:
+        best_first = sorted(rows, key=lambda row: -row[1])
         detections = Detections(
-            boxes=torch.tensor([one[2] for one in best_first], dtype=torch.float32).reshape(-1, 4),
-            scores=torch.tensor([one[1] for one in best_first], dtype=torch.float32),
-            labels=torch.tensor([one[0] for one in best_first], dtype=torch.int64),
+            boxes=torch.tensor([row[2] for row in best_first], dtype=torch.float32).reshape(-1, 4),
+            scores=torch.tensor([row[1] for row in best_first], dtype=torch.float32),
+            labels=torch.tensor([row[0] for row in best_first], dtype=torch.int64),
         )
         return EvaluatedImage(key=key, width=640, height=480, target=target, detections=detections)
 
@@ -71,22 +71,24 @@ def fashion(fashion_truth: dict[str, Any]) -> list[EvaluatedImage]:
     random = np.random.default_rng(7)
     evaluated = []
     for image in fashion_truth["images"]:
-        mine = [one for one in fashion_truth["annotations"] if one["image_id"] == image["id"]]
-        xywh = np.array([one["bbox"] for one in mine], dtype=np.float32).reshape(-1, 4)
+        mine = [
+            annotation for annotation in fashion_truth["annotations"] if annotation["image_id"] == image["id"]
+        ]
+        xywh = np.array([annotation["bbox"] for annotation in mine], dtype=np.float32).reshape(-1, 4)
         target = Target.of(
             np.concatenate([xywh[:, :2], xywh[:, :2] + xywh[:, 2:]], axis=1),
-            [one["category_id"] - 1 for one in mine],
+            [annotation["category_id"] - 1 for annotation in mine],
             difficult=random.random(len(mine)) < 0.1,
-            crowd=[one["iscrowd"] for one in mine],
+            crowd=[annotation["iscrowd"] for annotation in mine],
         )
-        found = perturbed(target, (image["width"], image["height"]), random)
+        detections = perturbed(target, (image["width"], image["height"]), random)
         evaluated.append(
             EvaluatedImage(
                 key=image["file_name"],
                 width=image["width"],
                 height=image["height"],
                 target=target,
-                detections=found,
+                detections=detections,
             )
         )
     return evaluated

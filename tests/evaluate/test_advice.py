@@ -39,17 +39,17 @@ def problem(kind: ProblemKind, *, file: str = "a.csv", action: Action = "left ou
     return Problem(kind=kind, file=file, at=at, message="is wrong", action=action)
 
 
-def one(found: tuple[Advice, ...]) -> Advice:
-    (advice,) = found
+def only(all_advice: tuple[Advice, ...]) -> Advice:
+    (advice,) = all_advice
     return advice
 
 
 def test_imbalance_names_the_classes_and_the_settings() -> None:
-    advice = one(imbalance([900, 300, 12], ["shoe", "bag", "hat"], remedy="task.balanced=true"))
+    advice = only(imbalance([900, 300, 12], ["shoe", "bag", "hat"], remedy="task.balanced=true"))
     assert advice.cause == "imbalance"
     assert advice.finding == "900 examples of shoe, 12 of hat (75 to 1)"
     assert advice.remedy == "task.balanced=true"
-    assert one(imbalance([900, 12], ["shoe", "hat"])).remedy == ADD_EXAMPLES
+    assert only(imbalance([900, 12], ["shoe", "hat"])).remedy == ADD_EXAMPLES
 
 
 @pytest.mark.parametrize("counts", [[50, 10], [7, 7], [3], []])
@@ -59,13 +59,13 @@ def test_classes_that_are_balanced_enough(counts: list[int]) -> None:
 
 
 def test_a_class_without_examples() -> None:
-    advice = one(imbalance([40, 0, 40], ["shoe", "bag", "hat"]))
+    advice = only(imbalance([40, 0, 40], ["shoe", "bag", "hat"]))
     assert "no example of bag" in advice.finding
-    assert "5 more" in one(imbalance([9, *[0] * 8], list("abcdefghi"))).finding
+    assert "5 more" in only(imbalance([9, *[0] * 8], list("abcdefghi"))).finding
 
 
 def test_too_many_parameters_only_from_scratch() -> None:
-    advice = one(too_complex(25_600_000, 1000, from_scratch=True, has_backbone=True))
+    advice = only(too_complex(25_600_000, 1000, from_scratch=True, has_backbone=True))
     assert advice.cause == "too complex"
     assert "25.6 M parameters for 1000 training examples" in str(advice)
     assert too_complex(25_600_000, 1000, from_scratch=False, has_backbone=True) == ()
@@ -74,7 +74,7 @@ def test_too_many_parameters_only_from_scratch() -> None:
 
 def test_published_weights_are_for_backbones() -> None:
     with_one, without = (
-        one(too_complex(10**9, 10, from_scratch=True, has_backbone=has)).remedy for has in (True, False)
+        only(too_complex(10**9, 10, from_scratch=True, has_backbone=has)).remedy for has in (True, False)
     )
     assert "init=pretrained" in with_one
     assert "init=pretrained" not in without
@@ -86,7 +86,7 @@ def rate(name: str, recall: float, num_examples: int = 10) -> ClassRates:
 
 def test_a_rare_class_far_below_the_mean() -> None:
     rates = [rate("shoe", 0.9), rate("bag", 0.9), rate("hat", 0.3)]
-    advice = one(rare_class_missed([900, 300, 12], rates, remedy="task.balanced=true"))
+    advice = only(rare_class_missed([900, 300, 12], rates, remedy="task.balanced=true"))
     assert advice.cause == "imbalance"
     assert str(advice) == "recall of hat (12 examples) is 0.30, mean 0.70: task.balanced=true"
     assert advice.weight == pytest.approx(2)
@@ -111,14 +111,14 @@ def test_rare_classes_of_which_nothing_is_said(
 def answered(wrong: int, *, right: float = 0.9) -> tuple[Probabilities, Ints]:
     """Return predictions for 20 examples, and labels, the first of which contradict them."""
     labels = np.arange(20) % 2
-    said = np.where(np.arange(20) < wrong, 1 - labels, labels)
-    return np.where(np.eye(2, dtype=np.bool_)[said], right, 1 - right), labels
+    predictions = np.where(np.arange(20) < wrong, 1 - labels, labels)
+    return np.where(np.eye(2, dtype=np.bool_)[predictions], right, 1 - right), labels
 
 
 def test_labels_are_doubted_by_a_network_that_knows_the_classes() -> None:
-    advice = one(contradicted_labels(*answered(2), key=lambda place: f"{place}.png", remedy="more"))
+    advice = only(contradicted_labels(*answered(2), key=lambda place: f"{place}.png", remedy="more"))
     assert str(advice) == "about 10% of validation labels seem wrong: check 2 suspects, first 0.png; more"
-    assert one(contradicted_labels(*answered(2), key=None)).remedy == "check 2 suspects"
+    assert only(contradicted_labels(*answered(2), key=None)).remedy == "check 2 suspects"
     assert contradicted_labels(*answered(1), key=None) == ()
     assert contradicted_labels(*answered(8), key=None) == ()
 
@@ -132,20 +132,20 @@ def test_labels_are_not_doubted_where_classes_overlap(apart: float, sharpness: f
     answers = np.stack([1 - chances, chances], axis=1)
     assert contradicted_labels(answers, true, key=None) == ()
     noisy = np.where(draw.random(4000) < 0.12, 1 - true, true)
-    told = one(contradicted_labels(answers, noisy, key=None))
-    share = float(told.finding.split()[1].removesuffix("%"))
+    advice = only(contradicted_labels(answers, noisy, key=None))
+    share = float(advice.finding.split()[1].removesuffix("%"))
     assert 9 < share < 16
 
 
 def test_a_gap_of_accuracy_or_loss() -> None:
-    advice = one(generalization_gap(train_loss=0.4, val_loss=0.45, train_accuracy=0.99, val_accuracy=0.8))
+    advice = only(generalization_gap(train_loss=0.4, val_loss=0.45, train_accuracy=0.99, val_accuracy=0.8))
     assert "0.990" in advice.finding
     assert "0.800" in advice.finding
     for remedy in ("dropout", "optim.weight_decay", "augmentation", "evaluation.patience"):
         assert remedy in advice.remedy
     assert (
         "1.2 on training data, 1.7 on validation"
-        in one(generalization_gap(train_loss=1.2, val_loss=1.7)).finding
+        in only(generalization_gap(train_loss=1.2, val_loss=1.7)).finding
     )
 
 
@@ -168,12 +168,12 @@ def test_no_gap(
 
 
 def test_noise_names_the_first_suspects() -> None:
-    advice = one(
+    advice = only(
         noisy_labels(LabelNoise(rate=0.07, suspects=(4, 9, 2, 5)), lambda place: f"train/{place}.png")
     )
     assert advice.finding == "about 7% of the labels seem wrong"
     assert advice.remedy == "check 4 suspects, first train/4.png, train/9.png, train/2.png"
-    assert one(noisy_labels(LabelNoise(rate=0.07, suspects=()))).remedy
+    assert only(noisy_labels(LabelNoise(rate=0.07, suspects=()))).remedy
     assert noisy_labels(LabelNoise(rate=0.02, suspects=(1,))) == ()
 
 
@@ -210,7 +210,7 @@ def test_a_problem_of_many_values_counts_as_many() -> None:
         Problem(kind="value-missing", file="a.csv", message="", action="repaired", count=count)
         for count in (1_500_000, 1)
     ]
-    values = one(missing_data(problems, 100_000))
+    values = only(missing_data(problems, 100_000))
     assert values.finding == "1500001 values missing (first: a.csv)"
     assert values.weight == pytest.approx(1500.001)
 
@@ -219,16 +219,16 @@ def test_the_worst_come_first_and_each_cause_has_its_turn() -> None:
     def advice(cause: str, weight: float) -> Advice:
         return Advice(cause=cause, finding=f"{cause} {weight}", remedy="", weight=weight)  # type: ignore[arg-type]
 
-    found = [
+    all_advice = [
         advice("noise", 2),
         advice("imbalance", 9),
         advice("imbalance", 8),
         advice("too complex", 1),
         advice("imbalance", 7),
     ]
-    assert [one.weight for one in worst(found)] == [9, 2, 1]
-    assert [one.weight for one in worst(found, limit=9)] == [9, 2, 1, 8, 7]
-    assert [one.weight for one in worst(found[1:3])] == [9, 8]
+    assert [piece.weight for piece in worst(all_advice)] == [9, 2, 1]
+    assert [piece.weight for piece in worst(all_advice, limit=9)] == [9, 2, 1, 8, 7]
+    assert [piece.weight for piece in worst(all_advice[1:3])] == [9, 8]
     assert worst([]) == ()
 
 
@@ -239,7 +239,7 @@ def suspect(*, kind: SuspectKind = "wrong-class", score: float = 0.95, key: str 
 
 
 def test_labels_of_objects_are_doubted_where_a_detector_is_sure() -> None:
-    advice = one(doubted_objects([suspect(), suspect(kind="missing-label"), suspect(score=0.5)], 20))
+    advice = only(doubted_objects([suspect(), suspect(kind="missing-label"), suspect(score=0.5)], 20))
     assert advice.finding == "about 10% of validation labels seem wrong or missing"
     assert "first a.jpg" in advice.remedy
     assert doubted_objects([suspect()], 20) == ()  # no more than one in twenty
@@ -248,14 +248,14 @@ def test_labels_of_objects_are_doubted_where_a_detector_is_sure() -> None:
 
 
 def test_photos_known_better_than_new_ones() -> None:
-    assert one(detection_gap(learnt=0.95, new=0.7)).cause == "too complex"
+    assert only(detection_gap(learnt=0.95, new=0.7)).cause == "too complex"
     assert detection_gap(learnt=0.95, new=0.76) == ()
     assert detection_gap(learnt=-1.0, new=-1.0) == ()  # where nothing is there to be found
 
 
 def test_every_advice_is_one_line_whatever_the_data_is_called() -> None:
     far = "a folder\nof many names/" * 9 + "last.png"
-    found = [
+    all_advice = [
         *imbalance([9_999_999, 1], [LONG, LONG]),
         *imbalance([9_999_999, 1_000_000], [LONG, LONG]),
         *imbalance([5, *[0] * 2000], [LONG] * 2001),
@@ -278,8 +278,8 @@ def test_every_advice_is_one_line_whatever_the_data_is_called() -> None:
         *overfitting_trend(best_step=10**7, loss_then=1234567.0, loss_now=0.0000123, evaluations=999),
         *stalled(best_step=10**7, evaluations=10**6),
     ]
-    assert len(found) == 16
-    for advice in found:
+    assert len(all_advice) == 16
+    for advice in all_advice:
         line = str(advice)
         assert len(line) < 140, line
         assert line.splitlines() == [line]

@@ -55,28 +55,28 @@ def test_against_counting_one_by_one(num_classes: int) -> None:
     assert report.numbers["accuracy"] == pytest.approx(first / 300)
     assert report.numbers["loss"] == pytest.approx(loss / 300)
     assert report.numbers.get("accuracy5") == (pytest.approx(five / 300) if num_classes > 5 else None)
-    assert sum(map(sum, report.confusion)) == sum(one.num_examples for one in report.classes) == 300
-    for label, one in enumerate(report.classes):
-        found = [best[0] == label for best in best_first]
-        right = sum(f and t == label for f, t in zip(found, labels, strict=True))
-        assert one.precision == pytest.approx(right / max(1, sum(found)))
-        assert one.recall == pytest.approx(right / max(1, int((labels == label).sum())))
+    assert sum(map(sum, report.confusion)) == sum(rates.num_examples for rates in report.classes) == 300
+    for label, rates in enumerate(report.classes):
+        predictions = [best[0] == label for best in best_first]
+        right = sum(f and t == label for f, t in zip(predictions, labels, strict=True))
+        assert rates.precision == pytest.approx(right / max(1, sum(predictions)))
+        assert rates.recall == pytest.approx(right / max(1, int((labels == label).sum())))
 
 
 def test_calibration_against_counting_one_by_one() -> None:
     probabilities, labels = guesses(500, 4)
     report = evaluate_classes(probabilities, labels, names(4))
     off = 0.0
-    for part, given in enumerate(report.calibration):
+    for part, calibration_bin in enumerate(report.calibration):
         low, high = part / NUM_BINS, (part + 1) / NUM_BINS
         mine = [(max(row), row.index(max(row)) == label)
                 for row, label in zip(probabilities.tolist(), labels, strict=True)
                 if low < max(row) <= high]  # fmt: skip
-        assert given.count == len(mine)
+        assert calibration_bin.count == len(mine)
         if mine:
-            assert given.confidence == pytest.approx(sum(one[0] for one in mine) / len(mine))
-            assert given.accuracy == pytest.approx(sum(one[1] for one in mine) / len(mine))
-            off += abs(sum(one[0] - one[1] for one in mine)) / 500
+            assert calibration_bin.confidence == pytest.approx(sum(guess[0] for guess in mine) / len(mine))
+            assert calibration_bin.accuracy == pytest.approx(sum(guess[1] for guess in mine) / len(mine))
+            off += abs(sum(guess[0] - guess[1] for guess in mine)) / 500
     assert report.numbers["ECE"] == pytest.approx(off)
     assert 0.01 < off < 0.5
 

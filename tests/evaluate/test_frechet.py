@@ -55,10 +55,10 @@ def test_batches_add_up_to_the_whole(cuts: list[int]) -> None:
 def test_nothing_and_one() -> None:
     none = Moments.of(np.zeros((0, 3)))
     assert (none + none).count == 0
-    one = Moments.of(np.array([[1.0, 2.0, 3.0]]))
-    assert (none + one).mean.tolist() == [1, 2, 3]
-    assert not one.covariance.any()
-    assert frechet_distance(one, Moments.of(np.array([[1.0, 2.0, 8.0]]))) == pytest.approx(25)
+    moments = Moments.of(np.array([[1.0, 2.0, 3.0]]))
+    assert (none + moments).mean.tolist() == [1, 2, 3]
+    assert not moments.covariance.any()
+    assert frechet_distance(moments, Moments.of(np.array([[1.0, 2.0, 8.0]]))) == pytest.approx(25)
 
 
 def test_one_dimension() -> None:

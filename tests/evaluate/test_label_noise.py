@@ -50,28 +50,28 @@ def flipped(labels: Ints, num_classes: int, rate: float, seed: int = 1) -> tuple
 def test_the_rate_and_the_suspects_of_flipped_labels(num_classes: int, rate: float) -> None:
     points, truth = clouds(num_classes)
     labels, wrong = flipped(truth, num_classes, rate)
-    found = label_noise(out_of_fold(points, labels, num_classes), labels)
-    assert found.rate == pytest.approx(wrong.mean(), abs=0.02)
-    suspects = np.array(found.suspects)
+    noise = label_noise(out_of_fold(points, labels, num_classes), labels)
+    assert noise.rate == pytest.approx(wrong.mean(), abs=0.02)
+    suspects = np.array(noise.suspects)
     assert wrong[suspects].mean() > 0.95
     assert wrong[suspects].sum() > 0.95 * wrong.sum()
-    assert len(set(found.suspects)) == len(found.suspects)
+    assert len(set(noise.suspects)) == len(noise.suspects)
 
 
 def test_flips_of_one_class_into_another() -> None:
     points, truth = clouds(4)
     wrong = (truth == 0) & (np.random.default_rng(1).random(NUM) < 0.3)
     labels = np.where(wrong, 1, truth)
-    found = label_noise(out_of_fold(points, labels, 4), labels)
-    assert found.rate == pytest.approx(wrong.mean(), abs=0.02)
-    assert wrong[np.array(found.suspects)].mean() > 0.95
+    noise = label_noise(out_of_fold(points, labels, 4), labels)
+    assert noise.rate == pytest.approx(wrong.mean(), abs=0.02)
+    assert wrong[np.array(noise.suspects)].mean() > 0.95
 
 
 def test_right_labels_are_not_suspected() -> None:
     points, labels = clouds(5)
-    found = label_noise(out_of_fold(points, labels, 5), labels)
-    assert found.rate < 0.01
-    assert len(found.suspects) < 0.01 * NUM
+    noise = label_noise(out_of_fold(points, labels, 5), labels)
+    assert noise.rate < 0.01
+    assert len(noise.suspects) < 0.01 * NUM
 
 
 def test_the_likeliest_to_be_wrong_comes_first() -> None:
@@ -89,9 +89,9 @@ def test_a_joint_by_hand() -> None:
     # The mean of the own class is 0.7, twice. Example 2 is confidently of class 1, example 5 of none.
     probabilities = np.array([[0.9, 0.1], [0.9, 0.1], [0.3, 0.7], [0.2, 0.8], [0.1, 0.9], [0.6, 0.4]])
     labels = np.array([0, 0, 0, 1, 1, 1])
-    found = label_noise(probabilities, labels)
-    assert found.rate == pytest.approx(1 / 6)
-    assert found.suspects == (2,)
+    noise = label_noise(probabilities, labels)
+    assert noise.rate == pytest.approx(1 / 6)
+    assert noise.suspects == (2,)
 
 
 def test_classes_without_labels_and_answers_all_alike() -> None:
@@ -103,8 +103,8 @@ def test_classes_without_labels_and_answers_all_alike() -> None:
 
 def test_nothing_and_one_class() -> None:
     assert label_noise(np.zeros((0, 3)), np.zeros(0, np.int64)).rate == 0
-    one = label_noise(np.ones((5, 1), dtype=np.float32), np.zeros(5, np.int64))
-    assert (one.rate, one.suspects) == (0, ())
+    noise = label_noise(np.ones((5, 1), dtype=np.float32), np.zeros(5, np.int64))
+    assert (noise.rate, noise.suspects) == (0, ())
 
 
 def test_arguments_are_not_changed_and_many_classes_take_a_moment() -> None:

@@ -22,14 +22,14 @@ def reference(fashion: list[EvaluatedImage], fashion_truth: dict[str, Any]) -> A
     """An evaluation by pycocotools, from the set's own JSON."""
     ids = {image["file_name"]: image["id"] for image in fashion_truth["images"]}
     results = []
-    for one in fashion:
-        boxes = one.detections.boxes.numpy().astype(np.float64)
+    for evaluated in fashion:
+        boxes = evaluated.detections.boxes.numpy().astype(np.float64)
         for box, score, label in zip(
-            boxes, one.detections.scores.tolist(), one.detections.labels.tolist(), strict=True
+            boxes, evaluated.detections.scores.tolist(), evaluated.detections.labels.tolist(), strict=True
         ):
             x, y, right, bottom = box.tolist()
-            found = {"image_id": ids[one.key], "category_id": label + 1, "score": score}
-            results.append(found | {"bbox": [x, y, right - x, bottom - y]})
+            result = {"image_id": ids[evaluated.key], "category_id": label + 1, "score": score}
+            results.append(result | {"bbox": [x, y, right - x, bottom - y]})
     with contextlib.redirect_stdout(io.StringIO()):
         truth = COCO()
         truth.dataset = copy.deepcopy(fashion_truth)
@@ -77,5 +77,5 @@ def test_no_objects_at_all(judge: Any) -> None:
 
 def test_difficult_objects_count_as_any_other(judge: Any) -> None:
     target = Target.of([[0, 0, 40, 40], [100, 100, 150, 150]], [0, 0], difficult=[False, True])
-    found = [(0, 0.9, [0, 0, 40, 40])]
-    assert coco_scores([judge(target, found)], num_classes=1).numbers["AP50"] == pytest.approx(51 / 101)
+    detections = [(0, 0.9, [0, 0, 40, 40])]
+    assert coco_scores([judge(target, detections)], num_classes=1).numbers["AP50"] == pytest.approx(51 / 101)

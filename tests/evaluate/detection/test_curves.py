@@ -16,9 +16,9 @@ HERE, THERE, FAR = [0, 0, 10, 10], [20, 0, 30, 10], [200, 200, 230, 230]
 
 
 def test_by_hand(judge: Any) -> None:
-    found = [(0, 0.75, HERE), (0, 0.5, FAR)]
-    one, none = class_matches([judge(Target.of([HERE, THERE], [0, 0]), found)], num_classes=2)
-    drawn = curves([one, none])
+    detections = [(0, 0.75, HERE), (0, 0.5, FAR)]
+    matches, none = class_matches([judge(Target.of([HERE, THERE], [0, 0]), detections)], num_classes=2)
+    drawn = curves([matches, none])
     assert drawn.precision[0] == (1.0,) * 51 + (0.0,) * 50
     assert drawn.recall_at[0] == (0.5,) * 76 + (0.0,) * 25
     assert drawn.precision_at[0] == (0.5,) * 51 + (1.0,) * 25 + (0.0,) * 25
@@ -29,8 +29,8 @@ def test_by_hand(judge: Any) -> None:
 
 def test_no_threshold_where_nothing_is_right(judge: Any) -> None:
     target = Target.of([HERE], [0])
-    for found in ([], [(0, 0.9, FAR)]):
-        assert best_threshold(curves(class_matches([judge(target, found)], num_classes=1))) == 0.5
+    for detections in ([], [(0, 0.9, FAR)]):
+        assert best_threshold(curves(class_matches([judge(target, detections)], num_classes=1))) == 0.5
     assert best_threshold(curves(class_matches([], num_classes=1))) == 0.5
 
 
@@ -41,9 +41,12 @@ def test_the_threshold_is_the_best_of_the_grid(fashion: list[EvaluatedImage]) ->
 
     def mean_f1(threshold: float) -> float:
         values = []
-        for one in decided:
-            right, found = one.true_positive[one.scores >= threshold].sum(), (one.scores >= threshold).sum()
-            values.append(2 * right / (found + one.num_objects))
+        for matches in decided:
+            right, detected = (
+                matches.true_positive[matches.scores >= threshold].sum(),
+                (matches.scores >= threshold).sum(),
+            )
+            values.append(2 * right / (detected + matches.num_objects))
         return float(np.mean(values))
 
     assert mean_f1(chosen) == pytest.approx(max(mean_f1(threshold) for threshold in GRID), abs=1e-4)

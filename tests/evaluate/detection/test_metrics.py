@@ -30,25 +30,25 @@ def changed(
 ) -> list[EvaluatedImage]:
     return [
         replace(
-            one,
-            width=int(one.width * scale),
-            height=int(one.height * scale),
-            target=one.target.with_boxes(one.target.boxes * scale),
+            image,
+            width=int(image.width * scale),
+            height=int(image.height * scale),
+            target=image.target.with_boxes(image.target.boxes * scale),
             detections=Detections(
-                boxes=one.detections.boxes * scale,
-                scores=scores(one.detections.scores),
-                labels=one.detections.labels,
+                boxes=image.detections.boxes * scale,
+                scores=scores(image.detections.scores),
+                labels=image.detections.labels,
             ),
         )
-        for one in evaluated
+        for image in evaluated
     ]
 
 
 def perfect(evaluated: list[EvaluatedImage]) -> list[EvaluatedImage]:
-    plain = [Target.of(one.target.boxes, one.target.labels) for one in evaluated]
+    plain = [Target.of(image.target.boxes, image.target.labels) for image in evaluated]
     return [
         replace(
-            one,
+            image,
             target=target,
             detections=Detections(
                 boxes=torch.tensor(target.boxes),
@@ -56,7 +56,7 @@ def perfect(evaluated: list[EvaluatedImage]) -> list[EvaluatedImage]:
                 labels=torch.tensor(target.labels),
             ),
         )
-        for one, target in zip(evaluated, plain, strict=True)
+        for image, target in zip(evaluated, plain, strict=True)
     ]
 
 
@@ -138,16 +138,16 @@ def test_nothing_to_judge() -> None:
 
 
 def test_arguments_are_not_changed(fashion: list[EvaluatedImage]) -> None:
-    one = fashion[0]
+    image = fashion[0]
     truth, boxes, scores = (
-        one.target.boxes.copy(),
-        one.detections.boxes.clone(),
-        one.detections.scores.clone(),
+        image.target.boxes.copy(),
+        image.detections.boxes.clone(),
+        image.detections.scores.clone(),
     )
     evaluate_detections(fashion[:3], CLASSES)
-    assert (one.target.boxes == truth).all()
-    assert torch.equal(one.detections.boxes, boxes)
-    assert torch.equal(one.detections.scores, scores)
+    assert (image.target.boxes == truth).all()
+    assert torch.equal(image.detections.boxes, boxes)
+    assert torch.equal(image.detections.scores, scores)
 
 
 def test_thousands_of_images_take_seconds(fashion: list[EvaluatedImage]) -> None:

@@ -24,8 +24,8 @@ LEFT = (10.0, 10.0, 50.0, 50.0)
 RIGHT = (100.0, 100.0, 160.0, 140.0)
 
 
-def evaluated(target: Target, found: Sequence[Found], *, key: str = "odd") -> EvaluatedImage:
-    best_first = sorted(found, key=lambda one: -one[2])
+def evaluated(target: Target, findings: Sequence[Found], *, key: str = "odd") -> EvaluatedImage:
+    best_first = sorted(findings, key=lambda finding: -finding[2])
     return EvaluatedImage(
         key=key,
         width=200,
@@ -57,38 +57,38 @@ def test_agreement_is_not_suspect() -> None:
 
 
 def test_a_label_that_is_missing() -> None:
-    (one,) = among_honest(evaluated(Target.of([LEFT], [0]), [(LEFT, 0, 0.9), (RIGHT, 1, 0.8)]))
-    assert (one.kind, one.key, one.split) == ("missing-label", "odd", "train")
-    assert (one.label, one.found, one.box, one.found_box) == (None, "pot", RIGHT, RIGHT)
-    assert one.score == pytest.approx(0.8)
-    assert one.loss == pytest.approx(-math.log(1 - 0.8), rel=1e-4)
+    (suspect,) = among_honest(evaluated(Target.of([LEFT], [0]), [(LEFT, 0, 0.9), (RIGHT, 1, 0.8)]))
+    assert (suspect.kind, suspect.key, suspect.split) == ("missing-label", "odd", "train")
+    assert (suspect.label, suspect.found, suspect.box, suspect.found_box) == (None, "pot", RIGHT, RIGHT)
+    assert suspect.score == pytest.approx(0.8)
+    assert suspect.loss == pytest.approx(-math.log(1 - 0.8), rel=1e-4)
 
 
 def test_a_label_of_the_wrong_class() -> None:
-    (one,) = among_honest(evaluated(Target.of([RIGHT], [0]), [(RIGHT, 1, 0.9), (RIGHT, 0, 0.1)]))
-    assert (one.kind, one.label, one.found, one.box) == ("wrong-class", "tea", "pot", RIGHT)
-    assert one.loss == pytest.approx(-math.log(0.1) - math.log(1 - 0.9), rel=1e-4)
+    (suspect,) = among_honest(evaluated(Target.of([RIGHT], [0]), [(RIGHT, 1, 0.9), (RIGHT, 0, 0.1)]))
+    assert (suspect.kind, suspect.label, suspect.found, suspect.box) == ("wrong-class", "tea", "pot", RIGHT)
+    assert suspect.loss == pytest.approx(-math.log(0.1) - math.log(1 - 0.9), rel=1e-4)
 
 
 def test_a_box_in_the_wrong_place() -> None:
     shifted = (25.0, 25.0, 65.0, 65.0)  # IoU 0.24
-    (one,) = among_honest(evaluated(Target.of([shifted], [0]), [(LEFT, 0, 0.9)]))
-    assert (one.kind, one.label, one.found) == ("wrong-box", "tea", "tea")
-    assert (one.box, one.found_box) == (shifted, LEFT)
+    (suspect,) = among_honest(evaluated(Target.of([shifted], [0]), [(LEFT, 0, 0.9)]))
+    assert (suspect.kind, suspect.label, suspect.found) == ("wrong-box", "tea", "tea")
+    assert (suspect.box, suspect.found_box) == (shifted, LEFT)
 
 
 def test_a_label_where_nothing_is() -> None:
-    (one,) = among_honest(evaluated(Target.of([LEFT, RIGHT], [0, 1]), [(LEFT, 0, 0.9)]))
-    assert (one.kind, one.label, one.found, one.box, one.found_box) == (
+    (suspect,) = among_honest(evaluated(Target.of([LEFT, RIGHT], [0, 1]), [(LEFT, 0, 0.9)]))
+    assert (suspect.kind, suspect.label, suspect.found, suspect.box, suspect.found_box) == (
         "unfindable",
         "pot",
         None,
         RIGHT,
         None,
     )
-    assert one.loss == pytest.approx(-math.log(0.01))
-    (one,) = among_honest(evaluated(Target.of([RIGHT], [1]), [(RIGHT, 1, 0.05)]))
-    assert one.loss == pytest.approx(-math.log(0.05), rel=1e-4)
+    assert suspect.loss == pytest.approx(-math.log(0.01))
+    (suspect,) = among_honest(evaluated(Target.of([RIGHT], [1]), [(RIGHT, 1, 0.05)]))
+    assert suspect.loss == pytest.approx(-math.log(0.05), rel=1e-4)
 
 
 def test_difficult_objects_and_crowds_excuse_and_are_not_accused() -> None:
@@ -114,8 +114,8 @@ def test_what_is_not_a_missing_label(second: Found) -> None:
 
 def test_two_findings_at_one_place_are_one_missing_label() -> None:
     near = (101.0, 101.0, 161.0, 141.0)
-    (one,) = among_honest(evaluated(Target.of([], []), [(RIGHT, 1, 0.9), (near, 2, 0.7)]))
-    assert one.found == "pot"
+    (suspect,) = among_honest(evaluated(Target.of([], []), [(RIGHT, 1, 0.9), (near, 2, 0.7)]))
+    assert suspect.found == "pot"
 
 
 def test_worst_first_and_no_more_than_the_limit_of_each_kind() -> None:
@@ -124,10 +124,12 @@ def test_worst_first_and_no_more_than_the_limit_of_each_kind() -> None:
     images += [
         evaluated(Target.of([LEFT], [0]), [(LEFT, 0, 0.01 * i + 0.02)], key=f"not{i}") for i in range(9)
     ]
-    found = suspects_of({"train": images[:45], "val": images[45:]}, CLASSES, limit=4)
-    assert [one.kind for one in found] == ["missing-label"] * 4 + ["unfindable"] * 4
-    assert [one.key for one in found] == [f"missing{i}" for i in (8, 7, 6, 5)] + [f"not{i}" for i in range(4)]
-    assert {one.split for one in found} == {"val"}
+    suspects = suspects_of({"train": images[:45], "val": images[45:]}, CLASSES, limit=4)
+    assert [suspect.kind for suspect in suspects] == ["missing-label"] * 4 + ["unfindable"] * 4
+    assert [suspect.key for suspect in suspects] == [f"missing{i}" for i in (8, 7, 6, 5)] + [
+        f"not{i}" for i in range(4)
+    ]
+    assert {suspect.split for suspect in suspects} == {"val"}
 
 
 @pytest.mark.parametrize("score", [0.02, 0.97])
@@ -147,8 +149,8 @@ def test_a_detector_that_has_learnt_nothing_is_not_listened_to(score: float) -> 
 def test_a_class_that_is_not_known_is_left_out() -> None:
     images = [replace(honest(f"{i}"), target=Target.of([LEFT, RIGHT], [0, 1])) for i in range(10)]
     missed = evaluated(Target.of([LEFT], [2]), [(RIGHT, 1, 0.9)])
-    found = suspects_of({"train": [*images, missed]}, CLASSES)
-    assert [(one.kind, one.found) for one in found] == [("missing-label", "pot")]
+    suspects = suspects_of({"train": [*images, missed]}, CLASSES)
+    assert [(suspect.kind, suspect.found) for suspect in suspects] == [("missing-label", "pot")]
 
 
 def test_planted_errors_in_a_real_set_are_all_found_and_nothing_else() -> None:
@@ -170,13 +172,13 @@ def test_planted_errors_in_a_real_set_are_all_found_and_nothing_else() -> None:
             labels[number] = (labels[number] + 3) % len(names)
             target = replace(target, labels=labels)
         boxes = (truth.boxes + draw.uniform(-0.5, 0.5, truth.boxes.shape)).tolist()
-        found = [(tuple(b), int(c), 0.9) for b, c in zip(boxes, truth.labels, strict=True)]
-        images.append(evaluated(target, found, key=record.key))
+        findings = [(tuple(b), int(c), 0.9) for b, c in zip(boxes, truth.labels, strict=True)]
+        images.append(evaluated(target, findings, key=record.key))
     suspects = suspects_of({"val": images}, names)
-    assert {one.key: one.kind for one in suspects} == planted
-    assert Counter(one.kind for one in suspects) == {"missing-label": 8, "wrong-class": 8}
+    assert {suspect.key: suspect.kind for suspect in suspects} == planted
+    assert Counter(suspect.kind for suspect in suspects) == {"missing-label": 8, "wrong-class": 8}
 
 
 def test_json_can_be_written() -> None:
-    found = among_honest(evaluated(Target.of([RIGHT], [0]), [(RIGHT, 1, 0.9)]))
-    assert json.loads(json.dumps([one.to_json() for one in found]))[0]["found_box"] == list(RIGHT)
+    suspects = among_honest(evaluated(Target.of([RIGHT], [0]), [(RIGHT, 1, 0.9)]))
+    assert json.loads(json.dumps([suspect.to_json() for suspect in suspects]))[0]["found_box"] == list(RIGHT)

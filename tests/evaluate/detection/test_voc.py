@@ -28,23 +28,23 @@ def both(
 def test_by_hand(judge: Any) -> None:
     # Three objects. Best first: right, wrong, right. Precision 1, 1/2, 2/3 at recall 1/3, 1/3, 2/3.
     target = Target.of([HERE, THERE, FAR], [0, 0, 0])
-    found = [(0, 0.9, HERE), (0, 0.8, [50, 50, 60, 60]), (0, 0.7, THERE)]
-    voc07, voc12 = both([judge(target, found)])
+    detections = [(0, 0.9, HERE), (0, 0.8, [50, 50, 60, 60]), (0, 0.7, THERE)]
+    voc07, voc12 = both([judge(target, detections)])
     assert voc07 == pytest.approx((4 * 1 + 3 * 2 / 3) / 11)  # recalls 0..0.3, 0.4..0.6, and 0.7..1 missed
     assert voc12 == pytest.approx(1 / 3 + 1 / 3 * 2 / 3)
 
 
 def test_a_second_detection_of_an_object_is_wrong(judge: Any) -> None:
     target = Target.of([HERE, THERE], [0, 0])
-    found = [(0, 0.9, HERE), (0, 0.8, [0, 0, 10, 9]), (0, 0.7, THERE)]
-    assert both([judge(target, found)])[1] == pytest.approx(1 / 2 + 1 / 2 * 2 / 3)
+    detections = [(0, 0.9, HERE), (0, 0.8, [0, 0, 10, 9]), (0, 0.7, THERE)]
+    assert both([judge(target, detections)])[1] == pytest.approx(1 / 2 + 1 / 2 * 2 / 3)
 
 
 def test_the_object_overlapped_most_decides_even_if_it_is_taken(judge: Any) -> None:
     # Both detections overlap the first object most; the second also has IoU > 0.5 with the other object.
     target = Target.of([[0, 0, 10, 10], [0, 2, 10, 12]], [0, 0])
-    found = [(0, 0.9, [0, 0, 10, 10]), (0, 0.8, [0, 0.5, 10, 10.5])]
-    assert both([judge(target, found)])[1] == pytest.approx(1 / 2)
+    detections = [(0, 0.9, [0, 0, 10, 10]), (0, 0.8, [0, 0.5, 10, 10.5])]
+    assert both([judge(target, detections)])[1] == pytest.approx(1 / 2)
 
 
 def test_iou_of_exactly_one_half_matches_and_no_pixel_is_added(judge: Any) -> None:
@@ -56,8 +56,8 @@ def test_iou_of_exactly_one_half_matches_and_no_pixel_is_added(judge: Any) -> No
 @pytest.mark.parametrize("flag", ["difficult", "crowd"])
 def test_what_lies_on_an_ignored_object_counts_neither_way(judge: Any, flag: str) -> None:
     target = Target.of([HERE, FAR], [0, 0], **{flag: [False, True]})
-    found = [(0, 0.95, FAR), (0, 0.9, [201, 201, 230, 230]), (0, 0.8, HERE)]
-    assert both([judge(target, found)]) == (1, 1)
+    detections = [(0, 0.95, FAR), (0, 0.9, [201, 201, 230, 230]), (0, 0.8, HERE)]
+    assert both([judge(target, detections)]) == (1, 1)
 
 
 def test_what_lies_inside_a_crowd_of_its_class_alone_is_ignored(judge: Any) -> None:
@@ -87,20 +87,20 @@ def slow_iou(a: Sequence[float], b: Sequence[float]) -> float:
 
 def slow_verdicts(evaluated: Sequence[EvaluatedImage], label: int) -> tuple[list[bool], int]:
     """One detection after the other, as the devkit goes about it (crowds are not in its world)."""
-    found = [
+    detections = [
         (score, i, box)
-        for i, one in enumerate(evaluated)
+        for i, image in enumerate(evaluated)
         for box, score, mine in zip(
-            one.detections.boxes.tolist(),
-            one.detections.scores.tolist(),
-            one.detections.labels.tolist(),
+            image.detections.boxes.tolist(),
+            image.detections.scores.tolist(),
+            image.detections.labels.tolist(),
             strict=True,
         )
         if mine == label
     ]
     taken: set[tuple[int, int]] = set()
     right = []
-    for _, i, box in sorted(found, key=lambda one: -one[0]):
+    for _, i, box in sorted(detections, key=lambda detection: -detection[0]):
         target = evaluated[i].target
         places = [j for j in range(len(target)) if target.labels[j] == label]
         best = max(places, key=lambda j: slow_iou(box, target.boxes[j].tolist()), default=None)
@@ -109,7 +109,7 @@ def slow_verdicts(evaluated: Sequence[EvaluatedImage], label: int) -> tuple[list
         elif not target.difficult[best]:
             right.append((i, best) not in taken)
             taken.add((i, best))
-    objects = [(one.target.labels == label) & ~one.target.difficult for one in evaluated]
+    objects = [(image.target.labels == label) & ~image.target.difficult for image in evaluated]
     return right, int(sum(mask.sum() for mask in objects))
 
 
@@ -124,7 +124,7 @@ def slow_aps(right: Sequence[bool], num_objects: int) -> tuple[float, float]:
 
 
 def test_equals_a_slow_implementation_on_real_boxes(fashion: list[EvaluatedImage]) -> None:
-    evaluated = [one for one in fashion if not one.target.crowd.any()]
+    evaluated = [image for image in fashion if not image.target.crowd.any()]
     assert len(evaluated) > 50
     for label in range(8):
         assert both(evaluated, label) == pytest.approx(slow_aps(*slow_verdicts(evaluated, label)), abs=1e-9)
@@ -144,11 +144,11 @@ images = st.tuples(
 def test_equals_a_slow_implementation_on_any_boxes(judge: Any, drawn: list[Any], seed: int) -> None:
     scores = iter(np.random.default_rng(seed).permutation(100) / 128)
     evaluated = []
-    for objects, found in drawn:
+    for objects, detections in drawn:
         target = Target.of(
             [box for _, box, _ in objects], [label for label, _, _ in objects], [d for _, _, d in objects]
         )
-        evaluated.append(judge(target, [(label, float(next(scores)), box) for label, box in found]))
+        evaluated.append(judge(target, [(label, float(next(scores)), box) for label, box in detections]))
     for label in range(2):
         right, num_objects = slow_verdicts(evaluated, label)
         expected = slow_aps(right, num_objects) if num_objects else (None, None)
