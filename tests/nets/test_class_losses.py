@@ -27,10 +27,10 @@ def mean(summed: Summed) -> Tensor:
 @pytest.mark.parametrize("weights", [None, WEIGHTS])
 def test_cross_entropy_is_torchs(smoothing: float, weights: Tensor | None) -> None:
     scores, labels = example()
-    found = cross_entropy(scores, labels, smoothing=smoothing, class_weights=weights)
+    loss_and_weight = cross_entropy(scores, labels, smoothing=smoothing, class_weights=weights)
     wanted = F.cross_entropy(scores, labels, weight=weights, label_smoothing=smoothing)
-    torch.testing.assert_close(mean(found), wanted)
-    assert float(found[1]) == (12 if weights is None else float(WEIGHTS[labels].sum()))
+    torch.testing.assert_close(mean(loss_and_weight), wanted)
+    assert float(loss_and_weight[1]) == (12 if weights is None else float(WEIGHTS[labels].sum()))
 
 
 def test_smoothing_makes_certainty_cost() -> None:
@@ -43,16 +43,16 @@ def test_smoothing_makes_certainty_cost() -> None:
 def test_focal_loss_without_gamma_is_cross_entropy() -> None:
     scores, labels = example()
     for weights in (None, WEIGHTS):
-        found = focal_loss(scores, labels, gamma=0.0, class_weights=weights)
-        torch.testing.assert_close(found, cross_entropy(scores, labels, class_weights=weights))
+        loss_and_weight = focal_loss(scores, labels, gamma=0.0, class_weights=weights)
+        torch.testing.assert_close(loss_and_weight, cross_entropy(scores, labels, class_weights=weights))
 
 
 def test_focal_loss_is_its_formula() -> None:
     scores, labels = example()
     true = scores.softmax(dim=1)[range(12), labels]
     wanted = (-((1 - true) ** 2) * true.log() * WEIGHTS[labels]).sum()
-    found, weight = focal_loss(scores, labels, gamma=2.0, class_weights=WEIGHTS)
-    torch.testing.assert_close(found, wanted)
+    loss_sum, weight = focal_loss(scores, labels, gamma=2.0, class_weights=WEIGHTS)
+    torch.testing.assert_close(loss_sum, wanted)
     torch.testing.assert_close(weight, WEIGHTS[labels].sum())
 
 
@@ -95,8 +95,8 @@ def test_parts_add_up(loss: Callable[..., Summed]) -> None:
 @pytest.mark.parametrize("loss", LOSSES)
 def test_every_step_of_a_sequence_has_a_label(loss: Callable[..., Summed]) -> None:
     scores, labels = example()
-    found = loss(scores.reshape(3, 4, 4), labels.reshape(3, 4))
-    torch.testing.assert_close(found, loss(scores, labels))
+    loss_and_weight = loss(scores.reshape(3, 4, 4), labels.reshape(3, 4))
+    torch.testing.assert_close(loss_and_weight, loss(scores, labels))
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -120,9 +120,9 @@ def test_mixing_is_cross_entropy_with_soft_targets() -> None:
     share = torch.rand(12, generator=torch.Generator().manual_seed(0))
     targets = {"labels": labels, "other_labels": labels.flip(0), "share": share}
     soft = share[:, None] * F.one_hot(labels, 4) + (1 - share)[:, None] * F.one_hot(labels.flip(0), 4)
-    found = mixed_loss(partial(cross_entropy, scores), targets)
-    torch.testing.assert_close(mean(found), F.cross_entropy(scores, soft))
-    torch.testing.assert_close(found[1], torch.tensor(12.0))
+    loss_and_weight = mixed_loss(partial(cross_entropy, scores), targets)
+    torch.testing.assert_close(mean(loss_and_weight), F.cross_entropy(scores, soft))
+    torch.testing.assert_close(loss_and_weight[1], torch.tensor(12.0))
 
 
 def test_half_precision_is_summed_in_full() -> None:

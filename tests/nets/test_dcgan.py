@@ -25,7 +25,7 @@ def test_maps_grow_twice_as_deep_where_they_are_half_as_large() -> None:
     critic = Critic(3, 64, width=4)
     for layer in critic.layers:
         if isinstance(layer, nn.Conv2d):
-            layer.register_forward_hook(lambda *given: shapes.append(tuple(given[2].shape[1:])))
+            layer.register_forward_hook(lambda *arguments: shapes.append(tuple(arguments[2].shape[1:])))
     critic(torch.randn(1, 3, 64, 64))
     assert shapes == [(4, 32, 32), (8, 16, 16), (16, 8, 8), (32, 4, 4)]
 
@@ -56,8 +56,8 @@ def test_unless_it_has_batch_norm() -> None:
 def test_norms_are_on_all_maps_but_the_first(norm: Any) -> None:
     critic = Critic(1, 64, width=4, norm=norm)
     kinds = {"none": (), "layer": (nn.GroupNorm,), "batch": (nn.BatchNorm2d,)}[norm]
-    found = [isinstance(layer, kinds) for layer in critic.layers]
-    assert sum(found) == (0 if norm == "none" else 3)
+    norms = [isinstance(layer, kinds) for layer in critic.layers]
+    assert sum(norms) == (0 if norm == "none" else 3)
     assert isinstance(critic.layers[1], nn.LeakyReLU)
 
 
@@ -76,10 +76,10 @@ def test_a_spectral_norm_limits_the_slope() -> None:
         assert float(torch.linalg.matrix_norm(layer.weight.detach().flatten(1), ord=2)) == pytest.approx(
             1, rel=0.05
         )
-    one, two = torch.randn(2, 50, 1, 28, 28)
-    distances = (one - two).flatten(1).norm(dim=1)
+    first, second = torch.randn(2, 50, 1, 28, 28)
+    distances = (first - second).flatten(1).norm(dim=1)
     with torch.no_grad():
-        steepest = [((critic(one) - critic(two)).abs() / distances).max() for critic in (free, limited)]
+        steepest = [((critic(first) - critic(second)).abs() / distances).max() for critic in (free, limited)]
     assert steepest[1] < 4 < steepest[0]
 
 

@@ -67,15 +67,15 @@ def test_matches_are_those_of_the_slow_implementation(side: float, threshold: fl
     # In double precision, so that two ways of adding do not break ties differently.
     anchors = ANCHORS.double()
     boxes, valid = random_objects(3, num_images=4, num_objects=7, side=side)
-    found = match(boxes.double(), valid, anchors, threshold=threshold)
+    matches = match(boxes.double(), valid, anchors, threshold=threshold)
     for image in range(4):
         real = valid[image].nonzero().flatten().tolist()
         slow = match_slowly(boxes[image, real].double().tolist(), anchors.tolist(), threshold)
         same = [real[o] if o >= 0 else NO_MATCH for o in slow]
-        differ = [a for a in range(len(anchors)) if same[a] != found[image, a]]
+        differ = [a for a in range(len(anchors)) if same[a] != matches[image, a]]
         # Boxes inside several default boxes of one size overlap them alike: either may be chosen.
         for a in differ:
-            objects = {same[a], int(found[image, a])} - {NO_MATCH}
+            objects = {same[a], int(matches[image, a])} - {NO_MATCH}
             best = [max(iou_of(boxes[image, o].tolist(), b) for b in anchors.tolist()) for o in objects]
             here = [iou_of(boxes[image, o].tolist(), anchors[a].tolist()) for o in objects]
             assert here == pytest.approx(best, rel=1e-5)
@@ -85,28 +85,28 @@ def test_matches_are_those_of_the_slow_implementation(side: float, threshold: fl
 @settings(max_examples=60, deadline=None)
 def test_every_object_has_a_default_box(seed: int, side: float, num_objects: int) -> None:
     boxes, valid = random_objects(seed, num_images=2, num_objects=num_objects, side=side)
-    for found, real in zip(match(boxes, valid, ANCHORS, threshold=0.5), valid, strict=True):
-        assert set(found.tolist()) - {NO_MATCH} == set(real.nonzero().flatten().tolist())
+    for matches, real in zip(match(boxes, valid, ANCHORS, threshold=0.5), valid, strict=True):
+        assert set(matches.tolist()) - {NO_MATCH} == set(real.nonzero().flatten().tolist())
 
 
 def test_objects_that_want_the_same_default_box_all_get_one() -> None:
     same = torch.tensor([40.0, 40, 48, 48]).repeat(1, 10, 1)
-    found = match(same, torch.ones(1, 10, dtype=torch.bool), ANCHORS, threshold=0.5)
-    assert set(found[0].tolist()) == {NO_MATCH, *range(10)}
+    matches = match(same, torch.ones(1, 10, dtype=torch.bool), ANCHORS, threshold=0.5)
+    assert set(matches[0].tolist()) == {NO_MATCH, *range(10)}
 
 
 def test_the_object_that_overlaps_more_chooses_first() -> None:
     anchors = torch.tensor([[0.0, 0, 10, 10], [100, 100, 400, 400]])
     worse, better = [0.0, 0, 4, 4], [0.0, 0, 5, 5]
     for boxes in ([worse, better], [better, worse]):
-        found = match(torch.tensor([boxes]), torch.ones(1, 2, dtype=torch.bool), anchors, threshold=0.5)
-        assert found[0].tolist() == [boxes.index(better), NO_MATCH]  # the other overlaps nothing else
+        matches = match(torch.tensor([boxes]), torch.ones(1, 2, dtype=torch.bool), anchors, threshold=0.5)
+        assert matches[0].tolist() == [boxes.index(better), NO_MATCH]  # the other overlaps nothing else
 
 
 def test_the_threshold_itself_is_a_match_and_less_is_not() -> None:
     anchors = torch.tensor([[0.0, 0, 10, 10], [0, 0, 10, 5], [0, 0, 10, 4.9]])
-    found = match(torch.tensor([[[0.0, 0, 10, 10]]]), torch.tensor([[True]]), anchors, threshold=0.5)
-    assert found[0].tolist() == [0, 0, NO_MATCH]
+    matches = match(torch.tensor([[[0.0, 0, 10, 10]]]), torch.tensor([[True]]), anchors, threshold=0.5)
+    assert matches[0].tolist() == [0, 0, NO_MATCH]
 
 
 @pytest.mark.parametrize("fill", [0.0, 50.0, float("nan"), float("inf")])
@@ -115,16 +115,16 @@ def test_padding_changes_nothing_whatever_is_in_it(fill: float) -> None:
     valid = torch.ones_like(valid)
     padded = torch.cat((boxes, torch.full((3, 2, 4), fill)), dim=1)
     wider = torch.cat((valid, torch.zeros(3, 2, dtype=torch.bool)), dim=1)
-    found = match(padded, wider, ANCHORS, threshold=0.5)
-    assert torch.equal(found, match(boxes, valid, ANCHORS, threshold=0.5))
+    matches = match(padded, wider, ANCHORS, threshold=0.5)
+    assert torch.equal(matches, match(boxes, valid, ANCHORS, threshold=0.5))
     nothing = match(padded, torch.zeros_like(wider), ANCHORS, threshold=0.5)
     assert (nothing == NO_MATCH).all()
 
 
 def test_a_box_without_extent_takes_no_default_box() -> None:
     boxes = torch.tensor([[[30.0, 30, 30, 50], [10, 10, 40, 40]]])
-    found = match(boxes, torch.ones(1, 2, dtype=torch.bool), ANCHORS, threshold=0.5)
-    assert set(found[0].tolist()) == {NO_MATCH, 1}
+    matches = match(boxes, torch.ones(1, 2, dtype=torch.bool), ANCHORS, threshold=0.5)
+    assert set(matches[0].tolist()) == {NO_MATCH, 1}
 
 
 def test_a_few_images_at_a_time_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,9 +34,9 @@ def test_it_is_linear_and_activation_in_turn(activation: Activation) -> None:
 
 def test_without_hidden_layers_it_is_linear() -> None:
     network = Perceptron(6, 2, ())
-    one, two = torch.randn(2, 1, 6)
-    both = network(one) + network(two) - network.head.bias
-    torch.testing.assert_close(network(one + two), both)
+    first, second = torch.randn(2, 1, 6)
+    both = network(first) + network(second) - network.head.bias
+    torch.testing.assert_close(network(first + second), both)
 
 
 def test_dropout_is_on_in_training_alone() -> None:

@@ -157,12 +157,12 @@ def test_text_is_continued_by_the_generator_alone() -> None:
 def test_a_temperature_of_zero_takes_the_likeliest() -> None:
     model = language_model().eval()
     text = torch.tensor([[1, 2, 3]])
-    found = model.continue_text(text, 6, temperature=0, generator=seeded())
+    continuation = model.continue_text(text, 6, temperature=0, generator=seeded())
     for _ in range(6):  # all of it read again for each token
         scores = model(text)[:, -1]
         scores[:, PADDING] = -torch.inf
         text = torch.cat((text, scores.argmax(dim=1, keepdim=True)), dim=1)
-    assert torch.equal(found, text[:, 3:])
+    assert torch.equal(continuation, text[:, 3:])
 
 
 def test_tokens_come_as_often_as_the_scores_say() -> None:
@@ -170,8 +170,8 @@ def test_tokens_come_as_often_as_the_scores_say() -> None:
     start = torch.tensor([[1, 2, 3]])
     scores = model(start)[0, -1, 1:]
     many = model.continue_text(start.expand(20_000, -1), 1, temperature=0.1, generator=seeded())
-    found = torch.bincount(many.flatten(), minlength=11)[1:] / 20_000
-    torch.testing.assert_close(found, (scores / 0.1).softmax(dim=0), atol=0.015, rtol=0)
+    shares = torch.bincount(many.flatten(), minlength=11)[1:] / 20_000
+    torch.testing.assert_close(shares, (scores / 0.1).softmax(dim=0), atol=0.015, rtol=0)
 
 
 def test_a_text_that_repeats_is_learnt_by_heart() -> None:
@@ -182,5 +182,5 @@ def test_a_text_that_repeats_is_learnt_by_heart() -> None:
         optimizer.zero_grad()
         F.cross_entropy(model(text[:, :-1]).flatten(0, 1), text[:, 1:].flatten()).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
-    found = model.continue_text(text[:, :16], 16, temperature=0, generator=seeded())
-    assert torch.equal(found, text[:, 16:])
+    continuation = model.continue_text(text[:, :16], 16, temperature=0, generator=seeded())
+    assert torch.equal(continuation, text[:, 16:])

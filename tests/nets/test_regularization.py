@@ -9,12 +9,12 @@ from boxcrew.nets.regularization import gradient_penalty, l1, limit_norms_
 
 
 def test_l1_is_the_sum_of_absolute_values() -> None:
-    one, two = torch.tensor([1.0, -2.0], requires_grad=True), torch.tensor([[-0.5]], requires_grad=True)
-    total = l1(iter([one, two]))
+    vector, matrix = torch.tensor([1.0, -2.0], requires_grad=True), torch.tensor([[-0.5]], requires_grad=True)
+    total = l1(iter([vector, matrix]))
     total.backward()  # type: ignore[no-untyped-call]
     assert total.item() == 3.5
-    assert one.grad is not None
-    assert one.grad.tolist() == [1, -1]
+    assert vector.grad is not None
+    assert vector.grad.tolist() == [1, -1]
 
 
 def test_l1_pulls_what_is_useless_to_zero() -> None:
@@ -146,8 +146,8 @@ def test_penalties_of_parts_add_up(spectral_norm: bool) -> None:
 
     whole = gradients([slice(None)])
     assert any(gradient.abs().sum() > 0 for gradient in whole)
-    for one, other in zip(whole, gradients([slice(0, 2), slice(2, 6)]), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+    for gradient, other in zip(whole, gradients([slice(0, 2), slice(2, 6)]), strict=True):
+        torch.testing.assert_close(gradient, other, rtol=1e-4, atol=1e-6)
 
 
 def test_a_gradient_penalty_changes_no_argument_and_leaves_no_gradient_in_them() -> None:

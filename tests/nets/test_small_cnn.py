@@ -20,7 +20,7 @@ def test_large_pictures_cost_little_more() -> None:
     sides = []
     for size in (32, 64):
         network = SmallCnn(3, size, 10, Stages(width=4))
-        network.stages[0].register_forward_hook(lambda *given: sides.append(given[2].shape[-1]))
+        network.stages[0].register_forward_hook(lambda *arguments: sides.append(arguments[2].shape[-1]))
         network(torch.randn(1, 3, size, size))
     assert sides == [16, 16]
 
@@ -47,8 +47,8 @@ def test_a_block_does_not_change_its_input() -> None:
 
 def test_later_blocks_are_left_out_more_often() -> None:
     network = SmallCnn(1, 28, 10, Stages(width=4, depth=2, drop_path=0.3))
-    found = [module.drop_prob for module in network.modules() if isinstance(module, DropPath)]
-    assert found == pytest.approx([0.05, 0.1, 0.15, 0.2, 0.25, 0.3])
+    probabilities = [module.drop_prob for module in network.modules() if isinstance(module, DropPath)]
+    assert probabilities == pytest.approx([0.05, 0.1, 0.15, 0.2, 0.25, 0.3])
 
 
 @pytest.mark.parametrize(("dropout", "drop_path"), [(0.5, 0.0), (0.0, 0.5)])

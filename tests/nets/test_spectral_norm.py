@@ -50,9 +50,9 @@ def test_the_norm_is_one_and_is_so_again_after_the_weight_has_moved(which: int) 
 def test_forward_does_not_move_what_it_knows(which: int) -> None:
     layer = make_layers()[which]
     add_spectral_norm(layer)
-    before, given = buffers(layer), inputs_of(layer)
-    first = layer.train()(given)
-    assert torch.equal(layer(given), first)
+    before, inputs = buffers(layer), inputs_of(layer)
+    first = layer.train()(inputs)
+    assert torch.equal(layer(inputs), first)
     assert all(torch.equal(value, before[name]) for name, value in buffers(layer).items())
 
 
@@ -64,13 +64,14 @@ def test_it_computes_what_torchs_does_and_takes_what_that_has_learnt(which: int)
     add_spectral_norm(ours)
     parametrizations.spectral_norm(theirs).eval()
     ours.load_state_dict(theirs.state_dict())
-    given = inputs_of(ours).double()
-    torch.testing.assert_close(ours(given), theirs(given))
-    found, wanted = (
-        torch.autograd.grad(layer(given).square().sum(), list(layer.parameters())) for layer in (ours, theirs)
+    inputs = inputs_of(ours).double()
+    torch.testing.assert_close(ours(inputs), theirs(inputs))
+    gradients, wanted = (
+        torch.autograd.grad(layer(inputs).square().sum(), list(layer.parameters()))
+        for layer in (ours, theirs)
     )
-    torch.testing.assert_close(found, wanted)
-    theirs.train()(given)
+    torch.testing.assert_close(gradients, wanted)
+    theirs.train()(inputs)
     track_weights(ours)
     torch.testing.assert_close(buffers(ours), buffers(theirs))
 

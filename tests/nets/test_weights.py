@@ -47,10 +47,10 @@ def test_what_was_saved_is_read_back_with_its_notes(tmp_path: Path) -> None:
     meta = {"classes": ["tea pot", "茶"], "detector": {"name": "ssd", "size": 300}}
     file = tmp_path / "best.safetensors"
     save_weights(file, state, meta)
-    found = read_weights(file)
-    assert_same(dict(sorted(found.state.items())), dict(sorted(state.items())))
-    assert found.meta == meta
-    assert found.source == str(file)
+    weights = read_weights(file)
+    assert_same(dict(sorted(weights.state.items())), dict(sorted(state.items())))
+    assert weights.meta == meta
+    assert weights.source == str(file)
 
 
 @pytest.mark.parametrize("nested", [None, "state_dict", "model"])
@@ -220,14 +220,14 @@ def test_torchvision_weights_fill_timms_network_by_order(mobilenet_file: Path, s
 
 def test_a_first_layer_for_grey_pictures_says_the_same_of_three_equal_channels() -> None:
     state = {"stem": torch.rand(4, 3, 3, 3), "depthwise": torch.rand(4, 1, 3, 3), "norm": torch.rand(3)}
-    found = summed_over_colours(state)
+    grey_state = summed_over_colours(state)
     grey = torch.rand(2, 1, 8, 8)
     torch.testing.assert_close(
-        nn.functional.conv2d(grey, found["stem"]),
+        nn.functional.conv2d(grey, grey_state["stem"]),
         nn.functional.conv2d(grey.expand(-1, 3, -1, -1), state["stem"]),
     )
-    assert found["depthwise"] is state["depthwise"]
-    assert found["norm"] is state["norm"]
+    assert grey_state["depthwise"] is state["depthwise"]
+    assert grey_state["norm"] is state["norm"]
 
 
 @pytest.mark.parametrize("features_only", [False, True])
@@ -242,7 +242,7 @@ def test_classifiers_get_the_layers_behind_the_maps_too(
         return made(name, **options)
 
     monkeypatch.setattr(timm, "create_model", offline)
-    found = timm_weights("mobilenetv3_small_050", features_only=features_only).state
+    state = timm_weights("mobilenetv3_small_050", features_only=features_only).state
     wanted = made("mobilenetv3_small_050", num_classes=0).state_dict()
-    assert (found.keys() == wanted.keys()) == (not features_only)
+    assert (state.keys() == wanted.keys()) == (not features_only)
     assert any(name.startswith("conv_head") for name in wanted)
