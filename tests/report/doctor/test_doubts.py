@@ -7,7 +7,7 @@ from boxcrew.report.doctor.doubts import sentence
 
 
 def test_suspects_in_words() -> None:
-    one = Suspect(
+    suspect = Suspect(
         kind="wrong-box",
         key="a",
         split="train",
@@ -17,4 +17,4 @@ def test_suspects_in_words() -> None:
         score=0.999,
         loss=1.0,
     )
-    assert sentence(one) == "labelled 'tea'; the detector is 99 % sure of it, but elsewhere"
+    assert sentence(suspect) == "labelled 'tea'; the detector is 99 % sure of it, but elsewhere"

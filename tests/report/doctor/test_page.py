@@ -38,14 +38,14 @@ def hostile(small: Diagnosis) -> Diagnosis:
         Problem(kind=kind, file=f"{HOSTILE}.xml", message=HOSTILE, at=HOSTILE, action="left out")
         for kind in MEANINGS
     )
-    (one, *_), (other, *_) = source.split("train"), source.split("val")
+    (record, *_), (other, *_) = source.split("train"), source.split("val")
     pair = NearDuplicate(
-        first=one.key, first_split="train", second=other.key, second_split="val", distance=0.01
+        first=record.key, first_split="train", second=other.key, second_split="val", distance=0.01
     )
     suspects = tuple(
         Suspect(
             kind=kind,
-            key=one.key,
+            key=record.key,
             split="train",
             box=(1, 2, 9, 8),
             label=None if kind == "missing-label" else HOSTILE,
@@ -91,7 +91,7 @@ def test_a_page_says_what_its_pictures_show_and_its_links_lead_somewhere(page: A
     assert all(page.values("img", "alt"))
     identities = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(identities) == len(set(identities))
-    assert {link for link in page.values("a", "href") if link} <= {f"#{one}" for one in identities}
+    assert {link for link in page.values("a", "href") if link} <= {f"#{identity}" for identity in identities}
     assert ("html", {"lang": "en"}) in page.tags
     assert page.values("meta", "name").count("viewport") == 1
     assert all(
@@ -113,8 +113,8 @@ def test_names_stand_on_the_page_as_they_are(hostile: Diagnosis, read_page: Any)
 
 def test_the_same_for_programs(hostile: Diagnosis) -> None:
     report = json.loads(json.dumps(hostile.to_json(), allow_nan=False))
-    assert [one["kind"] for one in report["suspects"]] == list(KINDS)
-    assert [one["kind"] for one in report["problems"]] == list(MEANINGS)
+    assert [suspect["kind"] for suspect in report["suspects"]] == list(KINDS)
+    assert [problem["kind"] for problem in report["problems"]] == list(MEANINGS)
     assert len(report["near_duplicates"]) == 1
 
 
@@ -126,5 +126,5 @@ def test_pages_of_real_sets_are_small(
     page = doctor_page(result, command="")
     assert len(page) < 3_000_000
     read = read_page(page)
-    assert all(one in read.text for one in result.source.classes)
+    assert all(class_name in read.text for class_name in result.source.classes)
     assert len(read.values("img", "src")) >= 20

@@ -15,5 +15,5 @@ def test_a_run_of_a_few_steps_goes_through(tiny_run: Path, tiny_set: Path) -> No
     source = open_source(tiny_set)
     assert find_suspects(tiny_run, source, Screen(), device="cpu") == ()
     source.classes = (*source.classes, "unheard of")
-    found = find_suspects(tiny_run, source, Screen(), limit=1, device="cpu")
-    assert {one.kind for one in found} <= set(KINDS)
+    suspects = find_suspects(tiny_run, source, Screen(), limit=1, device="cpu")
+    assert {suspect.kind for suspect in suspects} <= set(KINDS)

@@ -38,9 +38,9 @@ def develop_one(read: Callable[[], Image], **rest: object) -> Html:
 
 
 def pixels(picture: Html) -> Image:
-    found = re.search(r'src="data:image/jpeg;base64,([^"]+)"', picture)
-    assert found
-    decoded = cv2.imdecode(np.frombuffer(base64.b64decode(found[1]), np.uint8), cv2.IMREAD_COLOR_RGB)
+    match = re.search(r'src="data:image/jpeg;base64,([^"]+)"', picture)
+    assert match
+    decoded = cv2.imdecode(np.frombuffer(base64.b64decode(match[1]), np.uint8), cv2.IMREAD_COLOR_RGB)
     assert decoded is not None
     return np.asarray(decoded, dtype=np.uint8)
 

@@ -60,7 +60,7 @@ def test_nothing_to_show(plot: Plot, read_png: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("plot", [plot_confusion, plot_classes])
 def test_names_are_not_formulas(plot: Plot, read_png: Any, tmp_path: Path) -> None:
     report = report_of(2)
-    classes = tuple(replace(one, name=r"$\frac{ and $5") for one in report.classes)
+    classes = tuple(replace(rates, name=r"$\frac{ and $5") for rates in report.classes)
     plot(replace(report, classes=classes), tmp_path / "plot.png")
     assert (read_png(tmp_path / "plot.png") < 128).any()
 

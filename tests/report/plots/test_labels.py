@@ -20,13 +20,15 @@ def test_a_real_set(shared_data: Path, read_png: Any, tmp_path: Path) -> None:
     truth = json.loads((shared_data / "fashion8_coco/annotations/instances_train.json").read_text())
     targets, sizes = [], []
     for image in truth["images"]:
-        mine = [one for one in truth["annotations"] if one["image_id"] == image["id"]]
-        xywh = np.array([one["bbox"] for one in mine]).reshape(-1, 4)
+        mine = [annotation for annotation in truth["annotations"] if annotation["image_id"] == image["id"]]
+        xywh = np.array([annotation["bbox"] for annotation in mine]).reshape(-1, 4)
         boxes = np.concatenate([xywh[:, :2], xywh[:, :2] + xywh[:, 2:]], axis=1)
-        targets.append(Target.of(boxes, [one["category_id"] - 1 for one in mine]))
+        targets.append(Target.of(boxes, [annotation["category_id"] - 1 for annotation in mine]))
         sizes.append((image["width"], image["height"]))
     before = targets[0].boxes.copy()
-    plot_labels(targets, [one["name"] for one in truth["categories"]], sizes, tmp_path / "labels.png")
+    plot_labels(
+        targets, [category["name"] for category in truth["categories"]], sizes, tmp_path / "labels.png"
+    )
     assert read_png(tmp_path / "labels.png").shape == SIZE
     assert (targets[0].boxes == before).all()
 
