@@ -66,9 +66,9 @@ def batch_of(inputs: Tensor, labels: Tensor) -> Batch:
 
 def scored(labels: list[int] | Ints, *, shown: list[int] | Ints | None = None) -> InMemory:
     """Rows that are the scores themselves, of the classes that are `shown`; else of those of the labels."""
-    given = np.asarray(labels, dtype=np.int64)
-    inputs = 5 * np.eye(len(CLASSES), dtype=np.float32)[given if shown is None else np.asarray(shown)]
-    return InMemory(inputs, given, "row")
+    label_array = np.asarray(labels, dtype=np.int64)
+    inputs = 5 * np.eye(len(CLASSES), dtype=np.float32)[label_array if shown is None else np.asarray(shown)]
+    return InMemory(inputs, label_array, "row")
 
 
 def clouds(num: int, *, wrong: int = 0) -> tuple[InMemory, set[int]]:
@@ -129,9 +129,9 @@ def test_the_loss_is_the_one_that_is_set(settings: dict[str, Any]) -> None:
     weights = torch.ones(5)
     if settings.get("class_weights"):
         weights = torch.tensor([sum(counts) / (len(counts) * counts[label]) for label in labels.tolist()])
-    found = task(batch_of(inputs, labels))
-    torch.testing.assert_close(found.terms["class"], (weights * each).sum())
-    torch.testing.assert_close(found.weight, weights.sum())
+    losses = task(batch_of(inputs, labels))
+    torch.testing.assert_close(losses.terms["class"], (weights * each).sum())
+    torch.testing.assert_close(losses.weight, weights.sum())
 
 
 @pytest.mark.parametrize("max_norm", [None, 0.5])
@@ -186,8 +186,8 @@ def test_pictures_are_changed_as_is_set(augment: dict[str, Any]) -> None:
 def test_layers_that_leave_out_are_where_they_are_set(net: dict[str, Any], layer: type[nn.Module]) -> None:
     def chances(settings: dict[str, Any]) -> list[Any]:
         task = task_of(subject_of(pictures(), net=settings))
-        layers = [one for one in task.modules() if isinstance(one, layer)]
-        return [one.drop_prob if isinstance(one, DropPath) else one.p for one in layers]
+        layers = [module for module in task.modules() if isinstance(module, layer)]
+        return [module.drop_prob if isinstance(module, DropPath) else module.p for module in layers]
 
     assert max(chances(net)) == 0.25
     without = {name: value for name, value in net.items() if value != 0.25}
@@ -201,9 +201,9 @@ def test_weights_begin_as_is_set(net: dict[str, Any]) -> None:
     for scheme in schemes:
         task = task_of(subject_of(pictures(), net={**net, "fill": scheme}))
         begun.append(torch.cat([p.detach().flatten() for p in task.parameters() if p.ndim > 1]))
-    for one in range(len(schemes)):
-        for other in range(one):
-            assert not torch.allclose(begun[one], begun[other], rtol=0.01)
+    for index in range(len(schemes)):
+        for other in range(index):
+            assert not torch.allclose(begun[index], begun[other], rtol=0.01)
 
 
 @pytest.mark.parametrize(
@@ -243,8 +243,8 @@ def advised(task_data: ClassificationData) -> dict[str, Advice]:
     with eval_mode(task):
         last = task_data.evaluate(task, _unmoved, options)
         assert isinstance(last, ClassificationEvaluation)
-        found = task_data.advice_after(task, _unmoved, options, last)
-    return {one.cause: one for one in found}
+        all_advice = task_data.advice_after(task, _unmoved, options, last)
+    return {advice.cause: advice for advice in all_advice}
 
 
 def _unmoved(inputs: torch.Tensor) -> torch.Tensor:
@@ -256,8 +256,8 @@ def test_a_rare_class_that_was_not_learnt_is_told() -> None:
     shown = np.where(val == 2, 0, val)  # hats are taken for cups
     for counts, causes in (([200, 150, 10], {"imbalance"}), ([200, 150, 100], set())):
         train = scored(np.repeat(np.arange(3), counts))
-        found = advised(subject_of(train, scored(val, shown=shown), net=LINEAR, smoothing=0.05))
-        assert found.keys() - {"too complex", "noise"} == causes
+        advice_by_cause = advised(subject_of(train, scored(val, shown=shown), net=LINEAR, smoothing=0.05))
+        assert advice_by_cause.keys() - {"too complex", "noise"} == causes
     known = advised(subject_of(scored(np.repeat(np.arange(3), [200, 150, 10])), scored(val), net=LINEAR))
     assert known == {}
 
@@ -266,10 +266,10 @@ def test_what_is_said_of_a_rare_class() -> None:
     val = np.repeat(np.arange(3), [40, 30, 5])
     train = scored(np.repeat(np.arange(3), [200, 150, 10]))
     task_data = subject_of(train, scored(val, shown=np.where(val == 2, 0, val)), net=LINEAR, smoothing=0.05)
-    told = advised(task_data)["imbalance"]
-    assert told.finding == "recall of hat (10 examples) is 0.00, mean 0.67"
-    assert "task.focal=2 task.smoothing=0" in told.remedy
-    assert len(str(told)) < 140
+    advice = advised(task_data)["imbalance"]
+    assert advice.finding == "recall of hat (10 examples) is 0.00, mean 0.67"
+    assert "task.focal=2 task.smoothing=0" in advice.remedy
+    assert len(str(advice)) < 140
 
 
 @pytest.mark.parametrize("check_labels", [False, True])
@@ -277,10 +277,10 @@ def test_labels_that_contradict_what_was_learnt_are_told(check_labels: bool) -> 
     true = np.arange(120) % 3
     labels = np.where(np.arange(120) % 10 == 7, (true + 1) % 3, true)
     task_data = subject_of(scored(true), scored(labels, shown=true), net=LINEAR, check_labels=check_labels)
-    told = advised(task_data)["noise"]
-    assert told.finding == "about 10% of validation labels seem wrong"
-    assert "check 12 suspects, first row[7]" in told.remedy
-    assert ("task.check_labels=true" in told.remedy) != check_labels
+    advice = advised(task_data)["noise"]
+    assert advice.finding == "about 10% of validation labels seem wrong"
+    assert "check 12 suspects, first row[7]" in advice.remedy
+    assert ("task.check_labels=true" in advice.remedy) != check_labels
     assert "noise" not in advised(subject_of(scored(true), scored(true), net=LINEAR))
 
 
@@ -303,9 +303,9 @@ def test_suspects_have_no_names_where_places_are_not_known() -> None:
     true = np.arange(120) % 3
     labels = np.where(np.arange(120) % 10 == 7, (true + 1) % 3, true)
     inputs: Array = scored(true).inputs
-    told = advised(subject_of(scored(true), _SomeLost(inputs, labels, "row"), net=LINEAR))["noise"]
-    assert "row[" not in told.remedy
-    assert "check 12 suspects" in told.remedy
+    advice = advised(subject_of(scored(true), _SomeLost(inputs, labels, "row"), net=LINEAR))["noise"]
+    assert "row[" not in advice.remedy
+    assert "check 12 suspects" in advice.remedy
 
 
 def test_several_causes_are_told() -> None:
@@ -324,13 +324,15 @@ def test_networks_find_the_wrong_labels_they_did_not_learn_from() -> None:
     examples, wrong = clouds(300, wrong=24)
     task_data = subject_of(examples, net={"name": "fc", "widths": [32]})
     facts = task_data.facts
-    said, was_read = out_of_fold(examples, lambda: task_data.config.net.build(facts), folds=3, steps=100)
+    probabilities, was_read = out_of_fold(
+        examples, lambda: task_data.config.net.build(facts), folds=3, steps=100
+    )
     assert was_read.all()
-    np.testing.assert_allclose(said.sum(axis=1), 1, rtol=1e-5)
-    found = label_noise(said, examples.labels)
-    assert set(found.suspects) <= wrong
-    assert len(found.suspects) >= 0.9 * len(wrong)
-    assert found.rate == pytest.approx(24 / 300, abs=0.02)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-5)
+    noise = label_noise(probabilities, examples.labels)
+    assert set(noise.suspects) <= wrong
+    assert len(noise.suspects) >= 0.9 * len(wrong)
+    assert noise.rate == pytest.approx(24 / 300, abs=0.02)
 
 
 def test_nothing_is_judged_by_a_network_that_learnt_from_it() -> None:
@@ -339,8 +341,8 @@ def test_nothing_is_judged_by_a_network_that_learnt_from_it() -> None:
     examples = InMemory(np.eye(60, dtype=np.float32), labels, "row")
     task_data = subject_of(examples, net=LINEAR)
     facts = task_data.facts
-    said, _ = out_of_fold(examples, lambda: task_data.config.net.build(facts), folds=3, steps=150)
-    assert (said.argmax(axis=1) == labels).mean() < 0.6
+    probabilities, _ = out_of_fold(examples, lambda: task_data.config.net.build(facts), folds=3, steps=150)
+    assert (probabilities.argmax(axis=1) == labels).mean() < 0.6
 
 
 def test_what_cannot_be_read_is_not_judged() -> None:
@@ -348,20 +350,24 @@ def test_what_cannot_be_read_is_not_judged() -> None:
     examples = _SomeLost(whole.inputs, whole.labels, "row")
     task_data = subject_of(examples)
     facts = task_data.facts
-    said, was_read = out_of_fold(examples, lambda: task_data.config.net.build(facts), folds=2, steps=5)
+    probabilities, was_read = out_of_fold(
+        examples, lambda: task_data.config.net.build(facts), folds=2, steps=5
+    )
     assert was_read.tolist() == [index % 5 != 0 for index in range(90)]
-    assert not said[~was_read].any()
+    assert not probabilities[~was_read].any()
 
 
 @pytest.mark.parametrize("wrong", [0, 30])
 def test_wrong_labels_are_looked_for_before_training_if_that_is_set(wrong: int) -> None:
     examples, places = clouds(300, wrong=wrong)
     task_data = subject_of(examples, net={"name": "fc", "widths": [32]}, check_labels=True)
-    told = [one for one in task_data.advice(task_data.task(), from_scratch=False) if one.cause == "noise"]
+    noise_advice = [
+        advice for advice in task_data.advice(task_data.task(), from_scratch=False) if advice.cause == "noise"
+    ]
     if not wrong:
-        assert told == []
+        assert noise_advice == []
         return
-    (advice,) = told
+    (advice,) = noise_advice
     assert advice.finding == "about 10% of the labels seem wrong"
     named = advice.remedy.partition("first ")[2].split(", ")
     assert {int(name[4:-1]) for name in named} <= places

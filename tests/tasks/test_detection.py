@@ -32,8 +32,8 @@ def test_the_tasks_forward_is_the_detectors_loss() -> None:
     task = DetectionTask(detector).eval()
     batch = noise_batch((64, 64), (2, 1))
     with torch.no_grad():
-        found, wanted = task(batch), detector.losses(batch)
-    torch.testing.assert_close(dict(found.terms), dict(wanted.terms))
+        losses, wanted = task(batch), detector.losses(batch)
+    torch.testing.assert_close(dict(losses.terms), dict(wanted.terms))
     assert {name for name, _ in task.named_parameters()} == {
         f"detector.{name}" for name, _ in detector.named_parameters()
     }
@@ -44,11 +44,11 @@ def test_the_tasks_forward_is_the_detectors_loss() -> None:
 def evaluated(records: Sequence[Record], classes: tuple[str, ...], answer: Answer) -> DetectionEvaluation:
     evaluated = []
     for record in records:
-        found = answer(record)
+        prediction = answer(record)
         detections = Detections(
-            boxes=torch.from_numpy(found.boxes),
-            scores=torch.full((len(found),), 0.95),
-            labels=torch.from_numpy(found.labels),
+            boxes=torch.from_numpy(prediction.boxes),
+            scores=torch.full((len(prediction),), 0.95),
+            labels=torch.from_numpy(prediction.labels),
         )
         evaluated.append(
             EvaluatedImage(
@@ -78,10 +78,12 @@ def advised(
     last = evaluated(task_data.val, task_data.source.classes, new)
     monkeypatch.setattr(DetectionData, "evaluate", evaluate)
     task: Any = None
-    found = task_data.advice_after(task, lambda inputs: inputs, EvalOptions(batch=1, workers=Workers()), last)
+    all_advice = task_data.advice_after(
+        task, lambda inputs: inputs, EvalOptions(batch=1, workers=Workers()), last
+    )
     (num_photos,) = looked_at
     assert NUM_TRAIN_EVALUATED / 2 < num_photos <= NUM_TRAIN_EVALUATED
-    return {one.cause: one for one in found}
+    return {advice.cause: advice for advice in all_advice}
 
 
 @pytest.fixture(scope="module")
@@ -105,9 +107,9 @@ def test_photos_that_are_known_by_heart_are_told(
     def half(record: Record) -> Target:
         return record.target.select(np.arange(len(record.target)) % 2 == 0)
 
-    told = advised(monkeypatch, shelf, learnt=right, new=half)
-    assert told.keys() == {"too complex"}
-    assert told["too complex"].finding.startswith("AP50 is 1.000 on training images, 0.")
+    advice_by_cause = advised(monkeypatch, shelf, learnt=right, new=half)
+    assert advice_by_cause.keys() == {"too complex"}
+    assert advice_by_cause["too complex"].finding.startswith("AP50 is 1.000 on training images, 0.")
     assert advised(monkeypatch, shelf, learnt=half, new=half) == {}
 
 
@@ -122,10 +124,12 @@ def test_labels_that_contradict_what_a_detector_knows_are_told(
         return replace(record, target=replace(record.target, labels=labels))
 
     true = {record.key: record.target for record in shelf.val}
-    wrong = tuple(one if place % 2 else mislabelled(one) for place, one in enumerate(shelf.val))
-    told = advised(monkeypatch, replace(shelf, val=wrong), learnt=right, new=lambda record: true[record.key])
-    assert "of validation labels seem wrong or missing" in told["noise"].finding
-    assert "boxcrew doctor" in told["noise"].remedy
+    wrong = tuple(record if place % 2 else mislabelled(record) for place, record in enumerate(shelf.val))
+    advice_by_cause = advised(
+        monkeypatch, replace(shelf, val=wrong), learnt=right, new=lambda record: true[record.key]
+    )
+    assert "of validation labels seem wrong or missing" in advice_by_cause["noise"].finding
+    assert "boxcrew doctor" in advice_by_cause["noise"].remedy
 
 
 def test_a_rare_class_that_is_not_found_is_told(
@@ -136,7 +140,7 @@ def test_a_rare_class_that_is_not_found_is_told(
 
     few = [record for record in shelf.train if 7 not in record.target.labels]
     rare = replace(shelf, train=(*few, *shelf.train[:4]))
-    told = advised(monkeypatch, rare, learnt=right, new=without_books)
-    assert told["imbalance"].finding.startswith("recall of books")
+    advice_by_cause = advised(monkeypatch, rare, learnt=right, new=without_books)
+    assert advice_by_cause["imbalance"].finding.startswith("recall of books")
     common = advised(monkeypatch, shelf, learnt=right, new=without_books)
     assert "imbalance" not in common

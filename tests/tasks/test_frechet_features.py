@@ -53,14 +53,14 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def trainings(monkeypatch: pytest.MonkeyPatch) -> Trainings:
     """The examples of each training so far."""
-    found: Trainings = []
+    trained_examples: Trainings = []
 
     def train(net: ClassifierNet, examples: Examples, *, steps: int) -> None:
-        found.append(examples)
+        trained_examples.append(examples)
         train_quickly(net, examples, steps=steps)
 
     monkeypatch.setattr(frechet_features, "train_quickly", train)
-    return found
+    return trained_examples
 
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,12 +91,12 @@ def test_its_features_are_learnt() -> None:
 
 
 def test_it_is_always_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = []
+    features = []
     for seed in (1, 2):
         forget(monkeypatch)
         torch.manual_seed(seed)
-        found.append(seen(feature_network(LINES, FACTS)))
-    assert np.array_equal(found[0], found[1])
+        features.append(seen(feature_network(LINES, FACTS)))
+    assert np.array_equal(features[0], features[1])
 
 
 def test_a_run_draws_the_same_numbers_whether_it_is_trained_or_read() -> None:

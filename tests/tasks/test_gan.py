@@ -63,9 +63,11 @@ def opened(place: Path, *words: str, facts: ExampleFacts | None = None) -> GanDa
 
 def evaluated(task_data: GanData, task: Task, *, batch: int) -> GanEvaluation:
     with eval_mode(task):
-        found = task_data.evaluate(task, lambda inputs: inputs, EvalOptions(batch=batch, workers=Workers()))
-    assert isinstance(found, GanEvaluation)
-    return found
+        evaluation = task_data.evaluate(
+            task, lambda inputs: inputs, EvalOptions(batch=batch, workers=Workers())
+        )
+    assert isinstance(evaluation, GanEvaluation)
+    return evaluation
 
 
 def test_as_many_pictures_are_judged_whatever_the_batch(
@@ -93,7 +95,9 @@ def test_any_pictures_can_be_compared_with(tmp_path: Path) -> None:
 def test_classes_need_no_balance(tmp_path: Path) -> None:
     write_classes(tmp_path, {"a": 40, "b": 2})
     task_data = opened(tmp_path)
-    assert "imbalance" not in {one.cause for one in task_data.advice(task_data.task(), from_scratch=False)}
+    assert "imbalance" not in {
+        advice.cause for advice in task_data.advice(task_data.task(), from_scratch=False)
+    }
 
 
 def test_a_penalty_needs_a_critic_that_sees_each_picture_by_itself() -> None:
@@ -144,14 +148,14 @@ def test_pictures_are_made_of_the_same_numbers_each_time(tmp_path: Path) -> None
     write_classes(tmp_path, {"a": 15, "b": 15})
     task_data = opened(tmp_path, "task.fill=he")  # with weights near 0 all pictures would be grey
     task, other = task_data.task(), task_data.task()
-    found = []
+    evaluations = []
     for seed in (1, 2):
         torch.manual_seed(seed)
-        found.append(evaluated(task_data, task, batch=4))
-    assert torch.equal(found[0].made, found[1].made)
-    assert found[0].frechet == found[1].frechet
-    assert len(np.unique(found[0].made.numpy(), axis=0)) == len(task_data.val) == 6
-    assert not torch.equal(evaluated(task_data, other, batch=4).made, found[0].made)
+        evaluations.append(evaluated(task_data, task, batch=4))
+    assert torch.equal(evaluations[0].made, evaluations[1].made)
+    assert evaluations[0].frechet == evaluations[1].frechet
+    assert len(np.unique(evaluations[0].made.numpy(), axis=0)) == len(task_data.val) == 6
+    assert not torch.equal(evaluated(task_data, other, batch=4).made, evaluations[0].made)
 
 
 class Flat(nn.Module):

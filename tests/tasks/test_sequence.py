@@ -57,7 +57,7 @@ def task_of(task_data: SequenceData) -> LanguageTask:
 def test_hidden_characters_are_foretold_all_the_same(text: Path) -> None:
     task_data = opened(text, augment={"drop_tokens": 0.5})
     task = task_of(task_data)
-    hidden, whole = (next(one.loader(FEED).batches()) for one in (task_data, opened(text)))
+    hidden, whole = (next(data.loader(FEED).batches()) for data in (task_data, opened(text)))
     assert (hidden.inputs != whole.inputs).float().mean() > 0.4
     wanted, _ = cross_entropy(task.net(hidden.inputs[:, :-1]), whole.inputs[:, 1:])
     torch.testing.assert_close(task(hidden).terms["character"], wanted)
@@ -128,9 +128,9 @@ def measured(tmp_path: Path) -> Path:
 
 def evaluated(task_data: SequenceData, task: LanguageTask) -> LanguageEvaluation:
     with eval_mode(task):
-        found = task_data.evaluate(task, lambda inputs: inputs, EvalOptions(batch=2, workers=Workers()))
-    assert isinstance(found, LanguageEvaluation)
-    return found
+        evaluation = task_data.evaluate(task, lambda inputs: inputs, EvalOptions(batch=2, workers=Workers()))
+    assert isinstance(evaluation, LanguageEvaluation)
+    return evaluation
 
 
 def indifferent(task_data: SequenceData) -> LanguageTask:
@@ -146,12 +146,12 @@ def indifferent(task_data: SequenceData) -> LanguageTask:
 def test_who_knows_nothing_has_the_whole_alphabet_before_them(measured: Path, tied: bool) -> None:
     task_data = opened(measured, net={"name": "rnn", "hidden": 8, "tied": tied})
     num = len("abcdefgh ,") + 1  # those that are not known are one more
-    found = evaluated(task_data, indifferent(task_data))
-    assert dict(found.numbers) == pytest.approx(
+    evaluation = evaluated(task_data, indifferent(task_data))
+    assert dict(evaluation.numbers) == pytest.approx(
         {"val_loss": math.log(num), "perplexity": num, "bits": math.log2(num)}, rel=1e-5
     )
-    assert found.report.num_characters == len(TOLD) == 48
-    assert found.sentence().endswith(" 48 characters")
+    assert evaluation.report.num_characters == len(TOLD) == 48
+    assert evaluation.sentence().endswith(" 48 characters")
 
 
 def test_it_is_measured_by_the_characters_that_come_next(measured: Path) -> None:

@@ -40,8 +40,8 @@ class Chain(Task):
 
     def forward(self, batch: Batch, phase: str = "train") -> Losses:
         assert phase == "train"
-        found = self.layers(batch.inputs)
-        return Losses(terms={"sum": found.sum()}, weight=found.new_ones(()))
+        outputs = self.layers(batch.inputs)
+        return Losses(terms={"sum": outputs.sum()}, weight=outputs.new_ones(()))
 
 
 class Heads(Task):
@@ -80,41 +80,41 @@ def floats(channels: int, side: int) -> int:
 def test_a_row_of_layers() -> None:
     """A convolution keeps its input, a ReLU in place nothing more, a pooling its places (8 bytes each)."""
     chain = Chain(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(inplace=True), nn.MaxPool2d(2), nn.Conv2d(8, 4, 1))
-    found = trace_workload(chain, images(3, 16), slots=2, averages=True)
+    workload = trace_workload(chain, images(3, 16), slots=2, averages=True)
     first, second = 8 * 3 * 9, 4 * 8
     weights = 4 * (first + 8 + second + 4)
-    assert (found.parameters, found.gradients, found.buffers) == (weights, weights, 0)
-    assert found.largest_layer == 4 * (first + 8)
-    assert (found.model_bytes, found.optimizer) == (2 * weights, 2 * weights)
-    assert (found.batch.fixed, found.batch.each) == (0, floats(3, 16) + 8)  # images and draws
+    assert (workload.parameters, workload.gradients, workload.buffers) == (weights, weights, 0)
+    assert workload.largest_layer == 4 * (first + 8)
+    assert (workload.model_bytes, workload.optimizer) == (2 * weights, 2 * weights)
+    assert (workload.batch.fixed, workload.batch.each) == (0, floats(3, 16) + 8)  # images and draws
     pooled, places = floats(8, 8), 2 * floats(8, 8)
-    assert found.without_recompute.activations.each == floats(8, 16) + pooled + places
-    assert found.without_recompute.activations.fixed == SUM_AND_WEIGHT
-    assert found.forward_operations == 2 * (first * 16 * 16 + second * 8 * 8)
+    assert workload.without_recompute.activations.each == floats(8, 16) + pooled + places
+    assert workload.without_recompute.activations.fixed == SUM_AND_WEIGHT
+    assert workload.forward_operations == 2 * (first * 16 * 16 + second * 8 * 8)
     # Backward has as many again for weights, and as many for inputs; the images need no gradient.
-    assert found.without_recompute.operations == 3 * found.forward_operations - 2 * first * 16 * 16
-    assert (found.min_samples, found.depthwise, found.inputs) == (1, False, None)
+    assert workload.without_recompute.operations == 3 * workload.forward_operations - 2 * first * 16 * 16
+    assert (workload.min_samples, workload.depthwise, workload.inputs) == (1, False, None)
 
 
 def test_the_peak_is_of_all_that_there_is() -> None:
     chain = Chain(nn.Conv2d(3, 8, 3, padding=1), nn.Tanh(), nn.Conv2d(8, 4, 1))
-    found = trace_workload(chain, images(3, 16), slots=2, averages=True)
-    assert found.peak_bytes(5) == found.model_bytes + found.optimizer + found.batch.at(
+    workload = trace_workload(chain, images(3, 16), slots=2, averages=True)
+    assert workload.peak_bytes(5) == workload.model_bytes + workload.optimizer + workload.batch.at(
         5
-    ) + found.without_recompute.peak.at(5)
+    ) + workload.without_recompute.peak.at(5)
     # In the end of backward Tanh's result is there with the gradients of it and of its input.
-    assert found.without_recompute.peak.at(5) >= 5 * 3 * floats(8, 16)
+    assert workload.without_recompute.peak.at(5) >= 5 * 3 * floats(8, 16)
 
 
 def test_what_is_frozen_needs_no_gradients_and_keeps_nothing() -> None:
     chain = Chain(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 4, 1))
     chain.layers[0].requires_grad_(requires_grad=False)
-    found = trace_workload(chain, images(3, 16), slots=1, averages=False)
-    assert found.gradients == found.optimizer == 4 * (4 * 8 + 4)
-    assert found.model_bytes == found.parameters == found.gradients + 4 * (8 * 3 * 9 + 8)
-    assert found.without_recompute.activations.each == floats(8, 16)  # the second convolution's input
+    workload = trace_workload(chain, images(3, 16), slots=1, averages=False)
+    assert workload.gradients == workload.optimizer == 4 * (4 * 8 + 4)
+    assert workload.model_bytes == workload.parameters == workload.gradients + 4 * (8 * 3 * 9 + 8)
+    assert workload.without_recompute.activations.each == floats(8, 16)  # the second convolution's input
     learning_part = 2 * 4 * 8 * 16 * 16
-    assert found.without_recompute.operations == found.forward_operations + learning_part
+    assert workload.without_recompute.operations == workload.forward_operations + learning_part
 
 
 def test_what_is_computed_again_is_not_kept() -> None:
@@ -125,37 +125,37 @@ def test_what_is_computed_again_is_not_kept() -> None:
         *(nn.Conv2d(3, 8, 3, padding=1), nn.Tanh(), nn.Conv2d(8, 8, 3, padding=1)),
         *(nn.Tanh(), nn.Conv2d(8, 8, 3, padding=1), nn.Tanh(), nn.Conv2d(8, 4, 1)),
     )
-    found = trace_workload(chain, images(3, 16), slots=1, averages=False, recompute=True)
-    whole, recomputed = (found.pass_of(recompute=again) for again in (False, True))
-    assert (whole, recomputed) == (found.without_recompute, found.with_recompute)
+    workload = trace_workload(chain, images(3, 16), slots=1, averages=False, recompute=True)
+    whole, recomputed = (workload.pass_of(recompute=again) for again in (False, True))
+    assert (whole, recomputed) == (workload.without_recompute, workload.with_recompute)
     assert whole.activations.each == 3 * floats(8, 16)
     assert recomputed.activations.each == floats(8, 16)
     assert recomputed.operations == whole.operations + 2 * (8 * 3 * 9 + 8 * 8 * 9) * 16 * 16
     assert recomputed.traffic > whole.traffic
     more = recomputed.peak.at(5) - whole.peak.at(5)
-    assert found.peak_bytes(5, recompute=True) == found.peak_bytes(5) + more
+    assert workload.peak_bytes(5, recompute=True) == workload.peak_bytes(5) + more
     assert trace_workload(chain, images(3, 16), slots=1, averages=False).with_recompute is None
 
 
 @pytest.mark.parametrize(("side", "least"), [(3, 2), (4, 1)])
 def test_a_batch_norm_of_a_single_cell_wants_two_samples(side: int, least: int) -> None:
     chain = Chain(nn.Conv2d(3, 3, 3, groups=3), nn.BatchNorm2d(3))
-    found = trace_workload(chain, images(3, side), slots=0, averages=False)
-    assert (found.min_samples, found.depthwise) == (least, True)
-    assert found.buffers == 2 * 4 * 3 + 8  # mean and variance, and how often they were met
-    kept = found.without_recompute.activations
+    workload = trace_workload(chain, images(3, side), slots=0, averages=False)
+    assert (workload.min_samples, workload.depthwise) == (least, True)
+    assert workload.buffers == 2 * 4 * 3 + 8  # mean and variance, and how often they were met
+    kept = workload.without_recompute.activations
     assert (kept.each, kept.fixed) == (floats(3, side - 2), 2 * 4 * 3 + SUM_AND_WEIGHT)
 
 
 def test_traffic_is_what_is_read_and_written() -> None:
-    one, other = torch.zeros(2, 10), torch.zeros(10, 3)
-    with CostTracker([one, other]) as tracker:
-        view = one.reshape(10, 2).t()
+    matrix, other = torch.zeros(2, 10), torch.zeros(10, 3)
+    with CostTracker([matrix, other]) as tracker:
+        view = matrix.reshape(10, 2).t()
         assert (tracker.traffic, tracker.live) == (0, 0)
         result = view + 1
         assert (tracker.traffic, tracker.live) == (80 + 80, 80)
         del result
-        product = one @ other
+        product = matrix @ other
         assert (tracker.traffic, tracker.live, tracker.peak) == (160 + 80 + 120 + 24, 24, 80)
         del product
     assert (tracker.live, tracker.peak) == (0, 80)
@@ -389,13 +389,13 @@ def account_of(recipe: str) -> Workload:
 
 @pytest.mark.parametrize("recipe", BY_HAND)
 def test_weights_of_a_published_detector(recipe: str) -> None:
-    found, network = account_of(recipe), BY_HAND[recipe]()
-    assert found.parameters == found.gradients == found.optimizer == network.parameters
-    assert found.buffers == network.buffers
-    assert found.model_bytes == network.parameters + network.buffers
+    workload, network = account_of(recipe), BY_HAND[recipe]()
+    assert workload.parameters == workload.gradients == workload.optimizer == network.parameters
+    assert workload.buffers == network.buffers
+    assert workload.model_bytes == network.parameters + network.buffers
     largest = max(network.layers, key=lambda layer: layer.kernels)  # a BatchNorm is a layer of its own
-    assert found.largest_layer == 4 * (largest.kernels + largest.outputs * largest.bias)
-    assert found.depthwise == any(layer.groups > 1 for layer in network.layers)
+    assert workload.largest_layer == 4 * (largest.kernels + largest.outputs * largest.bias)
+    assert workload.depthwise == any(layer.groups > 1 for layer in network.layers)
 
 
 @pytest.mark.parametrize("recipe", BY_HAND)
@@ -407,9 +407,9 @@ def test_what_a_published_detector_keeps(recipe: str, num: int) -> None:
 
 @pytest.mark.parametrize("recipe", BY_HAND)
 def test_operations_of_a_published_detector(recipe: str) -> None:
-    found, network = account_of(recipe), BY_HAND[recipe]()
-    assert found.forward_operations == network.operations
-    assert found.without_recompute.operations == 3 * network.operations - network.layers[0].operations
+    workload, network = account_of(recipe), BY_HAND[recipe]()
+    assert workload.forward_operations == network.operations
+    assert workload.without_recompute.operations == 3 * network.operations - network.layers[0].operations
 
 
 def test_what_ssd_keeps_for_its_loss() -> None:
@@ -446,10 +446,10 @@ def test_no_step_holds_more_than_the_peak(num: int) -> None:
     its beginning.
     """
     chain = Chain(nn.Conv2d(3, 512, 16), nn.Upsample(scale_factor=8), nn.Tanh(), nn.Conv2d(512, 4, 1))
-    found = trace_workload(chain, images(3, 16), slots=0, averages=False).without_recompute
+    cost = trace_workload(chain, images(3, 16), slots=0, averages=False).without_recompute
     kept, peak, _ = a_step(chain.to("meta"), images(3, 16)(num).to("meta"))
-    assert kept == found.activations.at(num)
-    assert peak <= found.peak.at(num)
+    assert kept == cost.activations.at(num)
+    assert peak <= cost.peak.at(num)
 
 
 class OneByOne(Chain):
@@ -473,9 +473,9 @@ def test_a_network_whose_operators_depend_on_the_number_of_samples_is_refused() 
 def test_what_is_only_looked_at_keeps_nothing() -> None:
     """A map and the next, whatever came before: at most the second and third at once."""
     chain = Chain(nn.Conv2d(3, 8, 1), nn.Conv2d(8, 16, 1), nn.Conv2d(16, 12, 1), nn.Conv2d(12, 2, 1))
-    found = trace_workload(chain, images(3, 16), slots=0, averages=False)
-    assert found.evaluated.at(5) == 5 * (floats(16, 16) + floats(12, 16))
-    assert found.without_recompute.activations.at(5) >= 5 * sum(
+    workload = trace_workload(chain, images(3, 16), slots=0, averages=False)
+    assert workload.evaluated.at(5) == 5 * (floats(16, 16) + floats(12, 16))
+    assert workload.without_recompute.activations.at(5) >= 5 * sum(
         floats(channels, 16) for channels in (8, 16, 12)
     )
 
@@ -504,8 +504,8 @@ class Seldom(Chain):
         return name.startswith(f"layers.{self.phases.index(phase)}.")
 
     def forward(self, batch: Batch, phase: str = "first") -> Losses:
-        found = self.layers[self.phases.index(phase)](batch.inputs)
-        return Losses(terms={phase: found.sum()}, weight=found.new_ones(()))
+        outputs = self.layers[self.phases.index(phase)](batch.inputs)
+        return Losses(terms={phase: outputs.sum()}, weight=outputs.new_ones(()))
 
 
 def test_a_phase_counts_as_often_as_steps_have_it() -> None:

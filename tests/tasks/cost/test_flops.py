@@ -52,11 +52,11 @@ CONVOLUTIONS: dict[str, tuple[nn.Module, Tensor, int, int]] = {
 
 @pytest.mark.parametrize("kind", CONVOLUTIONS)
 def test_a_convolution(kind: str) -> None:
-    layer, given, weights, places = CONVOLUTIONS[kind]
+    layer, inputs, weights, places = CONVOLUTIONS[kind]
     layer.to("meta")
     forward = 2 * SAMPLES * weights * places
-    assert counted(lambda: layer(given)) == forward
-    learning = given.detach().requires_grad_()
+    assert counted(lambda: layer(inputs)) == forward
+    learning = inputs.detach().requires_grad_()
     assert counted(lambda: layer(learning).sum().backward()) == forward + 2 * forward
 
 
@@ -70,26 +70,26 @@ def test_a_gradient_that_nobody_wants_costs_nothing(
     kind = nn.ConvTranspose2d if transposed else nn.Conv2d
     layer = kind(8, 8, 3, padding=1, device="meta")
     layer.weight.requires_grad = weight_learns
-    given = maps(8, 16, learns=input_learns)
+    inputs = maps(8, 16, learns=input_learns)
     forward = 2 * SAMPLES * 8 * 8 * 9 * 16 * 16
-    assert counted(lambda: layer(given).sum().backward()) == (1 + backward) * forward
+    assert counted(lambda: layer(inputs).sum().backward()) == (1 + backward) * forward
 
 
 def test_where_only_a_bias_learns_nothing_is_multiplied() -> None:
     layer = nn.Conv2d(8, 8, 3, padding=1, device="meta")
     layer.weight.requires_grad = False
-    given = maps(8, 16)
-    assert counted(lambda: layer(given).sum().backward()) == counted(lambda: layer(given))
+    inputs = maps(8, 16)
+    assert counted(lambda: layer(inputs).sum().backward()) == counted(lambda: layer(inputs))
 
 
 def test_torch_counts_a_depthwise_weights_gradient_as_if_it_had_no_groups() -> None:
     """32 times too many, of 32 channels; forward, and the gradient of the input, it counts as we do."""
-    layer, given = nn.Conv2d(32, 32, 3, padding=1, groups=32, device="meta"), maps(32, 16, learns=True)
-    forward = counted(lambda: layer(given))
-    assert counted_by_torch(lambda: layer(given)) == forward
+    layer, inputs = nn.Conv2d(32, 32, 3, padding=1, groups=32, device="meta"), maps(32, 16, learns=True)
+    forward = counted(lambda: layer(inputs))
+    assert counted_by_torch(lambda: layer(inputs)) == forward
 
     def step() -> None:
-        layer(given).sum().backward()
+        layer(inputs).sum().backward()
 
     assert counted(step) == (1 + 1 + 1) * forward
     assert counted_by_torch(step) == (1 + 1 + 32) * forward
@@ -100,8 +100,8 @@ def test_products_of_matrices() -> None:
     product = 2 * 5 * 12 * 7
     for layer in (nn.Linear(12, 7, device="meta"), nn.Linear(12, 7, bias=False, device="meta")):
         assert counted(partial(layer, rows)) == product
-        found = layer(rows).sum()
-        assert counted(found.backward) == 2 * product
+        total = layer(rows).sum()
+        assert counted(total.backward) == 2 * product
     ones, others, sums = (torch.zeros(3, *shape, device="meta") for shape in ((4, 5), (5, 6), (4, 6)))
     assert counted(lambda: torch.bmm(ones, others)) == 2 * 3 * 4 * 5 * 6
     assert counted(lambda: torch.baddbmm(sums, ones, others)) == 2 * 3 * 4 * 5 * 6
@@ -114,15 +114,15 @@ def test_attention() -> None:
     query = torch.zeros(SAMPLES, heads, places, width, device="meta", requires_grad=True)
     product = 2 * SAMPLES * heads * places * places * width
 
-    found = partial(nn.functional.scaled_dot_product_attention, query, query, query)
-    assert counted(found) == 2 * product
-    assert counted(found().sum().backward) == 2 * 2 * product
+    attention = partial(nn.functional.scaled_dot_product_attention, query, query, query)
+    assert counted(attention) == 2 * product
+    assert counted(attention().sum().backward) == 2 * 2 * product
 
 
 def test_what_is_done_number_by_number_does_not_count() -> None:
-    given = maps(8, 16)
+    inputs = maps(8, 16)
     norm = nn.BatchNorm2d(8, device="meta")
-    assert counted(lambda: nn.functional.max_pool2d(norm(given).relu() * 2 + 1, 2).mean()) == 0
+    assert counted(lambda: nn.functional.max_pool2d(norm(inputs).relu() * 2 + 1, 2).mean()) == 0
 
 
 def test_of_a_whole_detector_forward_is_what_torch_counts() -> None:
