@@ -112,9 +112,9 @@ def _require_random_start(net: SsdLite, untouched: SsdLite, classes: tuple[str, 
     before, after = untouched.state_dict(), net.state_dict()
     for name, rows in net.class_tensors().items():
         shape = (rows.blocks, 1 + len(classes), -1)
-        for place, one in enumerate(classes, 1):
+        for place, class_name in enumerate(classes, 1):
             same = torch.equal(after[name].reshape(shape)[:, place], before[name].reshape(shape)[:, place])
-            assert same == (one not in OLD) or name.endswith("bias"), (name, one)
+            assert same == (class_name not in OLD) or name.endswith("bias"), (name, class_name)
 
 
 def test_excluded_names_keep_their_random_start(old_file: Path) -> None:
@@ -240,7 +240,7 @@ def stored(net: Network, facts: ExampleFacts, file: Path) -> Path:
 
 def test_rows_of_classes_are_found_in_a_network_that_reads_pictures_row_by_row(tmp_path: Path) -> None:
     classes = ("jug", "lid", "cup")  # as many as before, at other places
-    old, new = (RnnConfig(hidden=8).build(facts_of(one, kind="images")) for one in (OLD, classes))
+    old, new = (RnnConfig(hidden=8).build(facts_of(names, kind="images")) for names in (OLD, classes))
     start = new.state_dict()["body.reader.head.weight"].clone()
     facts = facts_of(OLD, kind="images")
     report = Finetune(checkpoint=stored(old, facts, tmp_path / "old.safetensors")).fill(new)
@@ -256,17 +256,20 @@ def test_rows_of_classes_are_found_in_a_network_that_reads_pictures_row_by_row(t
 def test_characters_are_carried_over_by_what_they_are(tmp_path: Path, tied: bool, alphabet: str) -> None:
     config = SequenceConfig(net=RnnConfig(hidden=8, embedding=6, tied=tied))
     facts = [
-        facts_of((), kind="tokens", encoding={"alphabet": one, "unknown": 0}) for one in ("abcde", alphabet)
+        facts_of((), kind="tokens", encoding={"alphabet": characters, "unknown": 0})
+        for characters in ("abcde", alphabet)
     ]
-    old, new = (SequenceData.build(config, one).network for one in facts)
+    old, new = (SequenceData.build(config, data_facts).network for data_facts in facts)
     start = new.state_dict()["model.embedding.weight"].clone()
     report = Finetune(checkpoint=stored(old, facts[0], tmp_path / "old.safetensors")).fill(new)
-    shared = [one for one in alphabet if one in "abcde"]
-    theirs, ours = ([0, *(1 + names.index(one) for one in shared)] for names in ("abcde", alphabet))
+    shared = [character for character in alphabet if character in "abcde"]
+    theirs, ours = (
+        [0, *(1 + names.index(character) for character in shared)] for names in ("abcde", alphabet)
+    )
     torch.testing.assert_close(new(torch.tensor([ours]))[..., ours], old(torch.tensor([theirs]))[..., theirs])
-    for place, one in enumerate(alphabet, 1):
+    for place, character in enumerate(alphabet, 1):
         assert torch.equal(new.state_dict()["model.embedding.weight"][place], start[place]) == (
-            one not in shared
+            character not in shared
         )
     assert report.kept_characters == "".join(shared)
     assert f"(kept: {len(shared)} characters)" in report.sentence()
@@ -274,10 +277,10 @@ def test_characters_are_carried_over_by_what_they_are(tmp_path: Path, tied: bool
 
 def test_so_they_are_where_texts_have_classes(tmp_path: Path) -> None:
     facts = [
-        facts_of(OLD, kind="tokens", encoding={"alphabet": one, "unknown": 1, "length": 4})
-        for one in ("abc", "bcd")
+        facts_of(OLD, kind="tokens", encoding={"alphabet": alphabet, "unknown": 1, "length": 4})
+        for alphabet in ("abc", "bcd")
     ]
-    old, new = (RnnConfig(hidden=8).build(one) for one in facts)
+    old, new = (RnnConfig(hidden=8).build(data_facts) for data_facts in facts)
     Finetune(checkpoint=stored(old, facts[0], tmp_path / "old.safetensors")).fill(new)
     torch.testing.assert_close(new(torch.tensor([[1, 2, 3, 0]])), old(torch.tensor([[1, 3, 4, 0]])))
 

@@ -38,11 +38,11 @@ def test_every_setting_is_documented_in_one_line() -> None:
 
 def test_a_setting_says_what_it_depends_on() -> None:
     settings = list_settings()
-    found = {setting.key: setting for setting in settings}
-    assert found["optim.rate"].choices == ()
-    assert found["detector.scales"].choices == ("detector=ssd",)
-    assert found["detector.levels"].type == "integer ≥ 2, ≤ 8"
-    assert found["goal"].default == "fastest"
+    settings_by_key = {setting.key: setting for setting in settings}
+    assert settings_by_key["optim.rate"].choices == ()
+    assert settings_by_key["detector.scales"].choices == ("detector=ssd",)
+    assert settings_by_key["detector.levels"].type == "integer ≥ 2, ≤ 8"
+    assert settings_by_key["goal"].default == "fastest"
     sizes = {
         setting.choices: setting.default for setting in list_settings() if setting.key == "detector.size"
     }

@@ -68,7 +68,7 @@ def test_agrees_with_the_paper(
     for shift, gradient in enumerate(gradients):
         each = torch.tensor([gradient * (1 + (i + shift) % 3) for i in range(len(start))])
         step(optimizer, weights, each)
-        expected = [one.step(float(g)) for one, g in zip(paper, each, strict=True)]
+        expected = [coordinate.step(float(g)) for coordinate, g in zip(paper, each, strict=True)]
         torch.testing.assert_close(weights.tolist(), expected, rtol=1e-6, atol=1e-6)
 
 

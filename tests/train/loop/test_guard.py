@@ -96,10 +96,10 @@ def require_equal(first: dict[str, Tensor], second: dict[str, Tensor]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "message"),
     [("loss", "the loss is nan"), ("gradient", "gradient's norm is nan"), ("spike", "times the usual")],
 )
-def test_a_bad_step_leaves_no_trace_but_its_name(make_trainer: MakeTrainer, fault: str, said: str) -> None:
+def test_a_bad_step_leaves_no_trace_but_its_name(make_trainer: MakeTrainer, fault: str, message: str) -> None:
     world = World(bad_steps={7}, fault=fault)
     warnings: list[str] = []
     guard = Guard(GuardConfig(window=4), warn=warnings.append, last_good=lambda before: None)
@@ -123,7 +123,7 @@ def test_a_bad_step_leaves_no_trace_but_its_name(make_trainer: MakeTrainer, faul
     assert not torch.equal(seen[7][0]["body.1.running_mean"], seen[8][0]["body.1.running_mean"])
     assert len(warnings) == 1
     assert warnings[0].startswith("step 7 is skipped")
-    assert said in warnings[0]
+    assert message in warnings[0]
     assert BAD_IMAGE in warnings[0]
     assert [report.fault is not None for report in notes.reports] == [i == 6 for i in range(10)]
     assert (guard.skipped_steps, guard.failures, guard.rollbacks) == (1, 0, 0)
@@ -180,8 +180,8 @@ class Pair(Task):
         return name.startswith(phase)
 
     def forward(self, batch: Batch, phase: str = "critic") -> Losses:
-        found = self.get_submodule(phase)(batch.inputs).sum()
-        total = found - found.detach() + len(batch) * (1.0 if phase == "critic" else -0.99)
+        score = self.get_submodule(phase)(batch.inputs).sum()
+        total = score - score.detach() + len(batch) * (1.0 if phase == "critic" else -0.99)
         if phase == "generator" and self._world.goes_wrong(batch):
             total = total * float("nan")
         return Losses(terms={phase: total}, weight=torch.tensor(float(len(batch))))
@@ -277,10 +277,10 @@ def guarded(
     *,
     stop_at: int | None = None,
     keep: int = 1,
-    said: list[str] | None = None,
+    messages: list[str] | None = None,
 ) -> tuple[Trainer, Notes, list[str]]:
     """Train 12 steps, saved every 4, resuming from `folder`; 2 failures roll back."""
-    warnings: list[str] = [] if said is None else said
+    warnings: list[str] = [] if messages is None else messages
     saver = Saver(folder, SaverConfig(every_steps=4, keep=keep), warn=warnings.append)
     guard = Guard(GuardConfig(failures=2), warn=warnings.append, last_good=saver.last_good)
     notes = Notes(stop_at=stop_at)
@@ -373,7 +373,7 @@ def test_where_it_fails_again_it_goes_back_further(
     """It rolls back as far as there are checkpoints: the newest may be bad already."""
     warnings: list[str] = []
     with pytest.raises(BoxcrewError, match="after 3 rollbacks"):
-        guarded(make_trainer, tmp_path, Poisoned(bad_steps={9}), keep=keep, said=warnings)
+        guarded(make_trainer, tmp_path, Poisoned(bad_steps={9}), keep=keep, messages=warnings)
     assert places_gone_back_to(warnings) == places
 
 

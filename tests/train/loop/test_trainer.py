@@ -27,9 +27,9 @@ class Dropping(Task):
 
     def forward(self, batch: Batch, phase: str = "train") -> Losses:
         assert phase == "train"
-        found = self.body(batch.inputs)
+        outputs = self.body(batch.inputs)
         weight = torch.tensor(float(len(batch)))
-        return Losses(terms={"class": found.square().sum(), "box": found.abs().sum()}, weight=weight)
+        return Losses(terms={"class": outputs.square().sum(), "box": outputs.abs().sum()}, weight=weight)
 
 
 class Diary(Hook):

@@ -28,13 +28,13 @@ def test_progress_is_for_terminals(terminal: bool, tmp_path: Path) -> None:
     assert not (tmp_path / "log").exists(), "there was nothing to note"
 
 
-def told(screen: Screen) -> str:
+def screen_text(screen: Screen) -> str:
     file = screen.console.file
     assert isinstance(file, io.StringIO)
     return file.getvalue()
 
 
-def said(log: Path) -> list[str]:
+def log_lines(log: Path) -> list[str]:
     return [line.split(" ", 2)[2] for line in log.read_text().splitlines() if line[:1].isdigit()]
 
 
@@ -51,13 +51,13 @@ def test_lines_that_find_no_room_wait(screen: Screen, tmp_path: Path) -> None:
     screen.warn("two")
     log.parent.mkdir()
     screen.info("three")
-    assert said(log) == ["before there is a log", "one", "warning: two", "three"]
-    assert told(screen).count("could not be written") == 1
+    assert log_lines(log) == ["before there is a log", "one", "warning: two", "three"]
+    assert screen_text(screen).count("could not be written") == 1
     shutil.rmtree(log.parent)
     screen.info("four")
-    assert told(screen).count("could not be written") == 2, "it is news again"
+    assert screen_text(screen).count("could not be written") == 2, "it is news again"
     screen.close_log()
-    assert "1 lines could not be written" in told(screen)
+    assert "1 lines could not be written" in screen_text(screen)
 
 
 def test_not_all_lines_can_wait_for_ever(
@@ -70,7 +70,7 @@ def test_not_all_lines_can_wait_for_ever(
         screen.info(str(number))
     log.parent.mkdir()
     screen.info("5")
-    assert said(log) == ["3", "4", "5"]
+    assert log_lines(log) == ["3", "4", "5"]
     assert log.read_text().startswith("(3 lines are missing here)")
 
 
@@ -81,7 +81,7 @@ def test_a_screen_that_is_gone(tmp_path: Path) -> None:
     screen.open_log(tmp_path / "log")
     screen.info("one")
     screen.table("two", ("a", "b"), [("x", "y")])
-    assert said(tmp_path / "log")[:2] == ["one", "two"]
+    assert log_lines(tmp_path / "log")[:2] == ["one", "two"]
     with pytest.raises(OSError, match="No space left"):
         full.close()
 
@@ -102,13 +102,13 @@ def test_a_signal_between_two_lines(screen: Screen, tmp_path: Path, monkeypatch:
     monkeypatch.setattr("boxcrew.train.output.screen.append", interrupted)
     screen.info("from the loop")
     screen.info("the end")
-    assert said(log) == ["from the loop", "from the handler", "the end"]
+    assert log_lines(log) == ["from the loop", "from the handler", "the end"]
 
 
 def test_the_title_of_a_narrow_table_is_one_line() -> None:
     screen = Screen(Console(file=io.StringIO(), width=100))
     screen.table("best weights, step 13500", ("", "x"), [("made", "6")])
-    assert told(screen).splitlines()[0] == "best weights, step 13500"
+    assert screen_text(screen).splitlines()[0] == "best weights, step 13500"
 
 
 @pytest.mark.parametrize(
@@ -117,16 +117,16 @@ def test_the_title_of_a_narrow_table_is_one_line() -> None:
 def test_text_means_nothing_but_itself(screen: Screen, tmp_path: Path, text: str) -> None:
     screen.open_log(tmp_path / "log")
     screen.info(text)
-    assert told(screen) == f"{text}\n"
+    assert screen_text(screen) == f"{text}\n"
     screen.warn(text)
-    assert told(screen) == f"{text}\nwarning: {text}\n"
+    assert screen_text(screen) == f"{text}\nwarning: {text}\n"
     assert (tmp_path / "log").read_text().count(text) == 2
 
 
 @pytest.mark.parametrize("text", ["cat [old]", "[/s]", "[bold]x[/bold]", ":smile:"])
 def test_cells_mean_nothing_but_themselves(screen: Screen, text: str) -> None:
     screen.table(text, (text, "b"), [(text, "y")])
-    title, head, row = told(screen).splitlines()
+    title, head, row = screen_text(screen).splitlines()
     assert title == text
     assert head.split("  ") == [text, "b"]
     assert row.split("  ") == [text, "y"]
@@ -138,10 +138,10 @@ def test_warnings_and_heads_of_tables_keep_their_styles() -> None:
     )
     screen = Screen(console)
     screen.warn("[red]")
-    assert told(screen) == "\x1b[33mwarning: [red]\x1b[0m\n"
+    assert screen_text(screen) == "\x1b[33mwarning: [red]\x1b[0m\n"
     screen.table("t", ("a", "b"), [("[red]", "2")])
-    assert "\x1b[3mt\x1b[0m\n" in told(screen)
-    assert "\x1b[1ma" in told(screen)
+    assert "\x1b[3mt\x1b[0m\n" in screen_text(screen)
+    assert "\x1b[1ma" in screen_text(screen)
 
 
 @pytest.mark.parametrize(("encoding", "word"), [("utf-8", "größe"), ("ascii", "gr\\xf6\\xdfe")])
@@ -156,4 +156,4 @@ def test_what_the_screen_has_no_characters_for_is_escaped(tmp_path: Path, encodi
     shown = (tmp_path / "out").read_text(encoding=encoding)
     assert shown.splitlines()[:2] == [f"{word} caf\\udce9.png", "caf\\udce9.png"]
     assert shown.endswith("the end\n")
-    assert said(tmp_path / "log")[0] == "größe caf\\udce9.png"
+    assert log_lines(tmp_path / "log")[0] == "größe caf\\udce9.png"

@@ -88,9 +88,9 @@ def test_a_failing_file_is_given_up_and_said_once(tmp_path: Path, monkeypatch: p
     def fail(self: RecordWriter, data: bytes) -> None:
         raise OSError(28, "No space left on device")
 
-    said: list[str] = []
+    warnings: list[str] = []
     before = set(threading.enumerate())
-    board = TensorBoardLog(tmp_path, from_step=0, warn=said.append)
+    board = TensorBoardLog(tmp_path, from_step=0, warn=warnings.append)
     monkeypatch.setattr(RecordWriter, "write", fail)
     monkeypatch.setattr(threading, "excepthook", lambda arguments: None)  # TensorBoard's thread ends loudly
     end = time.monotonic() + 20
@@ -101,16 +101,16 @@ def test_a_failing_file_is_given_up_and_said_once(tmp_path: Path, monkeypatch: p
     board.close()
     for thread in set(threading.enumerate()) - before:
         thread.join(timeout=20)
-    assert len(said) == 1
-    assert "No space left" in said[0]
+    assert len(warnings) == 1
+    assert "No space left" in warnings[0]
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    said: list[str] = []
-    board = TensorBoardLog(tmp_path / "file" / "tb", from_step=0, warn=said.append)
+    warnings: list[str] = []
+    board = TensorBoardLog(tmp_path / "file" / "tb", from_step=0, warn=warnings.append)
     show(board, 1)
-    assert len(said) == 1
+    assert len(warnings) == 1
 
 
 def test_a_slow_disk_does_not_hold_up_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

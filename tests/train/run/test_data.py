@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "set"
 
 
-def said(screen: Screen, path: Path) -> str:
+def log_text(screen: Screen, path: Path) -> str:
     screen.open_log(path)
     screen.close_log()
     return path.read_text()
@@ -42,7 +42,7 @@ def test_what_is_there_is_said_and_counted(folder: Path, tmp_path: Path) -> None
     screen = Screen()
     data = load(folder, screen=screen)
     assert (len(data.train), len(data.val)) == (4, 4)
-    assert f"data: {folder} (voc): train 4, val 4, test 4 images, 18 boxes, 3 classes" in said(
+    assert f"data: {folder} (voc): train 4, val 4, test 4 images, 18 boxes, 3 classes" in log_text(
         screen, tmp_path / "log"
     )
     report = json.loads(json.dumps(data.report()))
@@ -70,7 +70,7 @@ def test_many_problems_are_said_in_short(folder: Path, tmp_path: Path) -> None:
     data = load(folder, val="train", screen=screen)
     count = len(data.problems)
     assert count > SHOWN_PROBLEMS
-    text = said(screen, tmp_path / "log")
+    text = log_text(screen, tmp_path / "log")
     assert text.count("warning") == SHOWN_PROBLEMS + 1
     assert f"and {count - SHOWN_PROBLEMS} more problems in the data; data_report.json names all" in text
     counted = [line.split() for line in text.splitlines() if " not-an-image " in line]
@@ -84,7 +84,7 @@ def test_the_first_of_every_kind_is_shown(tmp_path: Path) -> None:
     screen = Screen()
     many = [problem("box-swapped", i) for i in range(100)]
     print_problems([*many, problem("box-nan", 100), problem("leak", 101)], screen, rest="")
-    shown = [line for line in said(screen, tmp_path / "log").splitlines() if "is odd" in line]
+    shown = [line for line in log_text(screen, tmp_path / "log").splitlines() if "is odd" in line]
     assert [line.split()[3] for line in shown[:4]] == ["0.txt:", "100.txt:", "101.txt:", "1.txt:"]
     assert len(shown) == SHOWN_PROBLEMS
 

@@ -43,8 +43,8 @@ def hold(folder: Path) -> subprocess.Popen[str]:
 def test_the_second_is_refused_and_told_who_is_there(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with locked(folder, nowhere):
-        said = f"process {os.getpid()} on {socket.gethostname()}"
-        with pytest.raises(UsageError, match=said) as caught, locked(folder, nowhere):
+        owner = f"process {os.getpid()} on {socket.gethostname()}"
+        with pytest.raises(UsageError, match=owner) as caught, locked(folder, nowhere):
             pytest.fail("two owners")
         assert str(folder) in caught.value.message
         assert str(folder / LOCK) in caught.value.advice
@@ -72,15 +72,15 @@ def test_a_dead_owners_lock_is_taken_over(tmp_path: Path) -> None:
             pytest.fail("two owners")
         process.send_signal(signal.SIGKILL)
         end = time.monotonic() + 10
-        said: list[str] = []
-        while not said and time.monotonic() < end:
+        warnings: list[str] = []
+        while not warnings and time.monotonic() < end:
             try:
-                with locked(tmp_path, said.append):
+                with locked(tmp_path, warnings.append):
                     assert json.loads((tmp_path / LOCK).read_text())["pid"] == os.getpid()
             except UsageError:
                 time.sleep(0.01)
-        assert said
-        assert f"process {process.pid}" in said[0]
+        assert warnings
+        assert f"process {process.pid}" in warnings[0]
     finally:
         process.kill()
         process.communicate()
@@ -90,10 +90,10 @@ def test_a_number_that_came_again_is_another_process(tmp_path: Path) -> None:
     """The lock names a process that lives, but was started at another time."""
     other = replace(Owner.me(), born="1")
     (tmp_path / LOCK).write_text(json.dumps(asdict(other)))
-    said: list[str] = []
-    with locked(tmp_path, said.append):
+    warnings: list[str] = []
+    with locked(tmp_path, warnings.append):
         pass
-    assert len(said) == 1
+    assert len(warnings) == 1
 
 
 def test_of_another_host_one_cannot_know(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_every_group_is_one_or_the_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schedule", "said"),
+    ("schedule", "message"),
     [
         ({"name": "cosine", "warmup": 0}, "cosine are relative"),
         ({"name": "fixed", "warmup": 0.1}, "warmup are relative"),
@@ -128,13 +128,13 @@ def test_every_group_is_one_or_the_other() -> None:
     ],
 )
 def test_a_longer_run_is_told_about_its_schedule(
-    tmp_path: Path, begun: RunConfig, schedule: dict[str, Any], said: str | None
+    tmp_path: Path, begun: RunConfig, schedule: dict[str, Any], message: str | None
 ) -> None:
     changes = changes_since(tmp_path, begun.changed({"epochs": 9}))
     config = begun.model_copy(update={"schedule": ScheduleConfig.of(schedule)})
     lines = describe_changes(changes, config)
-    assert len(lines) == (1 if said is None else 2)
-    assert said is None or said in lines[1]
+    assert len(lines) == (1 if message is None else 2)
+    assert message is None or message in lines[1]
 
 
 def test_a_plan_by_hand_must_have_the_same_batch(tmp_path: Path) -> None:

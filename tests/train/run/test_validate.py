@@ -26,8 +26,8 @@ def run(tmp_path: Path, table: Path) -> Path:
 
 
 def numbers(config: ValConfig) -> dict[str, float]:
-    found: dict[str, float] = validate(config, Screen())["best"]["numbers"]
-    return found
+    metrics: dict[str, float] = validate(config, Screen())["best"]["numbers"]
+    return metrics
 
 
 def test_data_that_is_named_is_split_with_the_seed_of_the_run(run: Path, table: Path) -> None:
@@ -50,7 +50,7 @@ def test_weights_alone_have_no_data(run: Path) -> None:
 
 
 def num_judged(config: ValConfig) -> dict[str, int]:
-    return {one["name"]: one["num_examples"] for one in validate(config, Screen())["best"]["classes"]}
+    return {rates["name"]: rates["num_examples"] for rates in validate(config, Screen())["best"]["classes"]}
 
 
 def write_trees(file: Path, oaks: int, elms: int) -> Path:
@@ -78,6 +78,6 @@ def test_data_that_is_judged_needs_nothing_to_train_on(run: Path, tmp_path: Path
 
 def test_all_photos_can_be_judged(tiny_run: Path, tiny_set: Path) -> None:
     report = validate(ValConfig(run=tiny_run, data=str(tiny_set), split="all"), Screen())["best"]
-    objects = sum(one["num_objects"] for one in report["classes"])
+    objects = sum(rates["num_objects"] for rates in report["classes"])
     source = open_source(tiny_set)
     assert objects == sum(len(record.target) for split in source.splits.values() for record in split)

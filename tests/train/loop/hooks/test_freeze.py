@@ -27,8 +27,8 @@ class Layers(Task):
 
     def forward(self, batch: Batch, phase: str = "train") -> Losses:
         assert phase == "train"
-        found = self.head(self.body(batch.inputs))
-        return Losses(terms={"class": (found - 1).square().sum()}, weight=torch.tensor(float(len(batch))))
+        outputs = self.head(self.body(batch.inputs))
+        return Losses(terms={"class": (outputs - 1).square().sum()}, weight=torch.tensor(float(len(batch))))
 
 
 class Watch(Hook):

@@ -66,8 +66,8 @@ def evaluation(score: float) -> Evaluation:
     """One object, found by a box that overlaps it as much as `score` says."""
     target = Target.of([[0, 0, 100, 100]], [0])
     boxes = torch.tensor([[0.0, 0.0, 100.0, 100.0 * score]])
-    found = Detections(boxes=boxes, scores=torch.ones(1), labels=torch.zeros(1, dtype=torch.long))
-    evaluated = (EvaluatedImage(key="a", width=100, height=100, target=target, detections=found),)
+    detections = Detections(boxes=boxes, scores=torch.ones(1), labels=torch.zeros(1, dtype=torch.long))
+    evaluated = (EvaluatedImage(key="a", width=100, height=100, target=target, detections=detections),)
     return DetectionEvaluation(
         report=evaluate_detections(evaluated, ("cup",)),
         images=evaluated,
@@ -308,10 +308,10 @@ def test_lines_are_of_the_steps_that_have_a_term(
 
 
 def test_lines_that_the_disk_does_not_take_come_later(make_trainer: MakeTrainer, tmp_path: Path) -> None:
-    said: list[str] = []
+    warnings: list[str] = []
     folder = tmp_path / "run"
     tensorboard = TensorBoardLog(None, from_step=0, warn=nowhere)
-    metrics = Metrics(folder, tensorboard=tensorboard, files=BestEffort(said.append), from_step=0)
+    metrics = Metrics(folder, tensorboard=tensorboard, files=BestEffort(warnings.append), from_step=0)
 
     class Repair(Hook):
         name = "repair"
@@ -322,7 +322,7 @@ def test_lines_that_the_disk_does_not_take_come_later(make_trainer: MakeTrainer,
 
     make_trainer(Falling(), [Repair(), Summaries(metrics, every_steps=1)], steps=4).fit(batches)
     assert [row["step"] for row in read_rows(folder / "metrics.jsonl")] == [1, 2, 3, 4]
-    assert len(said) == 1
+    assert len(warnings) == 1
 
 
 def test_best_is_what_could_be_stored(make_trainer: MakeTrainer, tmp_path: Path) -> None:
@@ -345,8 +345,8 @@ def test_a_rollback_keeps_the_best_that_was_stored(tmp_path: Path) -> None:
 
 def test_status_says_how_a_run_ended(make_trainer: MakeTrainer, tmp_path: Path) -> None:
     def status() -> tuple[str, int]:
-        found = json.loads((tmp_path / "status.json").read_text())
-        return found["state"], found["step"]
+        content = json.loads((tmp_path / "status.json").read_text())
+        return content["state"], content["step"]
 
     make_trainer(Falling(), [ProgressReport(tmp_path, Screen(), BestEffort(nowhere))], steps=2).fit(batches)
     assert status() == ("finished", 2)

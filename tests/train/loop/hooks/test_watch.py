@@ -41,10 +41,12 @@ def test_a_network_that_learns_noise_by_heart_is_told_of(tmp_path: Path, labels_
         "summaries": {"tensorboard": False},
     }
     outcome = train(run_config("fc", settings), Screen())
-    told = [one["finding"] for one in outcome.summary["advice"] if "no improvement in" in one["finding"]]
-    assert bool(told) is not labels_mean_something
+    findings = [
+        advice["finding"] for advice in outcome.summary["advice"] if "no improvement in" in advice["finding"]
+    ]
+    assert bool(findings) is not labels_mean_something
     log = (tmp_path / "run" / "train.log").read_text()
-    assert log.count("advice: no improvement in") == len(told)
+    assert log.count("advice: no improvement in") == len(findings)
 
 
 @pytest.mark.parametrize(
@@ -53,17 +55,17 @@ def test_a_network_that_learns_noise_by_heart_is_told_of(tmp_path: Path, labels_
 def test_it_is_said_after_three_evaluations_if_the_loss_fell(
     now: float, evaluations: int, is_said: bool
 ) -> None:
-    found = overfitting_trend(best_step=10, loss_then=1.0, loss_now=now, evaluations=evaluations)
-    assert bool(found) is is_said
+    advice = overfitting_trend(best_step=10, loss_then=1.0, loss_now=now, evaluations=evaluations)
+    assert bool(advice) is is_said
 
 
 def test_what_was_told_is_known_after_a_stop() -> None:
-    (told,) = overfitting_trend(best_step=10, loss_then=1.0, loss_now=0.5, evaluations=3)
+    (advice,) = overfitting_trend(best_step=10, loss_then=1.0, loss_now=0.5, evaluations=3)
     watch = Watch(Screen())
-    watch.load_state({**watch.state(), "told": told.to_json()})
+    watch.load_state({**watch.state(), "told": advice.to_json()})
     other = Watch(Screen())
     other.load_state(watch.state())
-    assert other.advice == (told,)
+    assert other.advice == (advice,)
     other.load_state({})  # of a run from before there was a watch
     assert not other.advice
 
