@@ -17,6 +17,8 @@ from boxcrew.core.errors import DataError, ModelError, UsageError
 from boxcrew.data.images.reading import read_image
 from boxcrew.report.predictions import Result
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 @pytest.fixture(scope="module")
 def detector(tiny_run: Path) -> Detector:

@@ -21,6 +21,8 @@ from tests.helpers.untrained import untrained_run
 CLASSES: tuple[type[Model], ...] = (Detector, Classifier, TextModel, Generator)
 TEXT = "the tea is on the shelf, and the cup is beside it. "
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -16,6 +16,8 @@ from tests.helpers.tiny import TINY
 
 Call = Callable[..., Any]
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

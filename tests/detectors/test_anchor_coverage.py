@@ -21,8 +21,9 @@ from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
 from boxcrew.nets.anchors import to_xyxy
 from boxcrew.nets.network import ClassRows
 from boxcrew.testing.detectors import CLASSES
+from tests.helpers.tiny import BACKBONE
 
-SMALL = SsdLiteConfig(size=128, backbone="mobilenetv3_small_050", finest_stride=8, levels=4)
+SMALL = SsdLiteConfig(size=128, backbone=BACKBONE, finest_stride=8, levels=4)
 
 
 def grid(side: float, *, ratio: float = 1.0, image: tuple[int, int] = (128, 128), num: int = 6) -> Target:

@@ -12,6 +12,7 @@ from boxcrew.core.types import Batch, Losses
 from boxcrew.deploy.deployment import Deployment
 from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
 from boxcrew.tasks.detection import DetectionTask
+from tests.helpers.tiny import BACKBONE
 
 SIZE = 64
 STEPS = 5
@@ -60,7 +61,7 @@ class ExactDetection(DetectionTask):
     """
 
     def __init__(self) -> None:
-        config = SsdLiteConfig(size=SIZE, backbone="mobilenetv3_small_050")
+        config = SsdLiteConfig(size=SIZE, backbone=BACKBONE)
         super().__init__(SsdLite(config, ("cup", "pot")))
         self.double()
 
