@@ -32,7 +32,7 @@ def _toy() -> Iterator[None]:
 
 def inputs() -> list[Any]:
     """Return every kind of input of every detector: its settings, and a (width, height)."""
-    with two_headed.registered():
+    with two_headed.registered(), staged_detector.registered():
         return [
             pytest.param(pair, id=f"{name}-{pair[0].size}-{pair[1][0]}x{pair[1][1]}")
             for name in NAMES

@@ -67,7 +67,8 @@ def test_the_screen_has_the_worst_of_it(run: Path) -> None:
     said = lines(run)
     assert len(said) == MAX_LINES
     known = [
-        f"{one['what']}: {one['remedy']}" for one in json.loads((run / "summary.json").read_text())["advice"]
+        f"{one['finding']}: {one['remedy']}"
+        for one in json.loads((run / "summary.json").read_text())["advice"]
     ]
     assert said[:MAX_LINES_BEFORE] == known[:MAX_LINES_BEFORE]
     assert said[MAX_LINES_BEFORE] in known[len(told(run / "data_report.json")) :]

@@ -21,7 +21,7 @@ FACTS = {
     "counts": [3, 4],
     "kind": "images",
     "shape": [32, 32, 3],
-    "meaning": {},
+    "encoding": {},
     "mean": [0.5, 0.5, 0.5],
     "std": [0.2, 0.2, 0.2],
 }

@@ -67,11 +67,11 @@ def write_words(folder: Path) -> Path:
 
 def test_it_is_refused_when_the_data_is_opened(tmp_path: Path) -> None:
     words = write_words(tmp_path / "words")
-    with pytest.raises(UsageError, match=r"augment.flip=0.5: for pictures; the data holds texts"):
+    with pytest.raises(UsageError, match=r"augment.flip=0.5: for images; the data holds texts"):
         opened("rnn", words, {"flip": 0.5})
-    with pytest.raises(UsageError, match=r"augment.flip=0.5: for pictures; the data holds tables"):
+    with pytest.raises(UsageError, match=r"augment.flip=0.5: for images; the data holds tables"):
         opened("fc", make_csv(tmp_path), {"flip": 0.5})
-    with pytest.raises(UsageError, match=r"^augment.flip=0.5 augment.mixup=0.2: for pictures and") as raised:
+    with pytest.raises(UsageError, match=r"^augment.flip=0.5 augment.mixup=0.2: for images and") as raised:
         opened("rnn", words, {"flip": 0.5, "mixup": 0.2})
     assert raised.value.advice == "augment.flip=0 augment.mixup=0"
     learnt = opened("rnn", words).facts

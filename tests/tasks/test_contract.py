@@ -191,7 +191,7 @@ def test_a_step_of_a_recipe_stays_on_its_device(
 def test_data_of_another_kind_is_refused(tmp_path: Path) -> None:
     place = write_table(tmp_path / "data.csv")
     kind = TASKS.get("gan")
-    with pytest.raises(DataError, match="holds numbers; this task needs pictures"):
+    with pytest.raises(DataError, match="holds numbers; this task needs images"):
         kind.open(
             kind.config_class.of({"name": "gan"}), OpenOptions(data=DataConfig(path=str(place)), seed=0)
         )

@@ -51,7 +51,7 @@ def refused(name: str, place: Path, facts: ExampleFacts, **settings: object) -> 
 def test_data_of_another_kind_is_refused(tmp_path: Path) -> None:
     facts = opened("classification", write_pictures(tmp_path / "pictures")).facts
     message = refused("classification", make_csv(tmp_path), facts)
-    assert "holds numbers, but the network was trained on pictures" in message
+    assert "holds numbers, but the network was trained on images" in message
 
 
 def test_text_of_the_other_sort_is_refused(tmp_path: Path) -> None:

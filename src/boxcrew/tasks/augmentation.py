@@ -74,7 +74,7 @@ class AugmentConfig(Config):
             plain = FlipShiftErase(flip=self.flip, shift=self.shift, erase=self.erase)
             policy = None if self.policy == "none" else Policy(self.policy)
             if policy or plain != FlipShiftErase():
-                change = partial(_change_pictures, plain=plain, policy=policy)
+                change = partial(_change_images, plain=plain, policy=policy)
         elif kind == "tokens" and self.drop_tokens > 0:
             change = partial(_hide_tokens, p=self.drop_tokens, unknown=unknown)
         return Augmentation(augment=change, mix=self._mix() if kind != "tokens" else None)
@@ -93,7 +93,7 @@ def _either(inputs: Tensor, labels: Tensor, *, rng: np.random.Generator, first: 
     return (first if rng.random() < 0.5 else second)(inputs, labels, rng=rng)
 
 
-def _change_pictures(
+def _change_images(
     inputs: Array, *, seed: int, epochs: Ints, indices: Ints, plain: FlipShiftErase, policy: Policy | None
 ) -> Array:
     if policy is not None:
