@@ -15,7 +15,7 @@ from boxcrew.deploy.deployment import Deployment, deploy
 from boxcrew.deploy.processes.collectives import DistributedGroup
 from boxcrew.deploy.processes.environments import ProcessEnvironment
 from boxcrew.plan.plan import Plan
-from tests.helpers import nursery  # noqa: F401 - says what processes have imported when they begin
+from tests.helpers import forked  # noqa: F401 - says what processes have imported when they begin
 
 
 def free_port() -> int:

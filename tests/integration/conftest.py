@@ -17,7 +17,7 @@ from boxcrew.train.output.outcome import Outcome
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run import train
 from tests.helpers.damage import VocSet
-from tests.helpers.nursery import Forked, Job
+from tests.helpers.forked import Forked, Job
 from tests.helpers.tiny import BACKBONE
 
 Choose = Callable[[Source], dict[str, tuple[Record, ...]]]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.forked import boxcrew
 from tests.helpers.made_examples import make_folder
-from tests.helpers.nursery import boxcrew
 
 WORDS = (
     "steps=2",

@@ -1,6 +1,6 @@
 """Several processes as one run: the whole command, with kills, signals and wrong words.
 
-Most processes are forked (tests/helpers/nursery.py); where it matters how they begin, Python starts them.
+Most processes are forked (tests/helpers/forked.py); where it matters how they begin, Python starts them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from boxcrew.core.config import to_yaml
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run import train
-from tests.helpers.nursery import Forked, boxcrew
+from tests.helpers.forked import Forked, boxcrew
 from tests.helpers.processes import free_port
 from tests.helpers.tiny import BACKBONE
 

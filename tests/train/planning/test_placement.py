@@ -63,11 +63,11 @@ def test_replicas_keep_and_update_for_themselves() -> None:
     assert rows[3][1] == "keeps 240 parameters (960 B), adds up gradients with the others, applies sgd"
 
 
-@pytest.mark.parametrize(("strategy", "home"), [("ddp", "every replica"), ("fsdp", "1/2 on every replica")])
-def test_tensors_of_replicas_are_on_all_of_them(strategy: str, home: str) -> None:
+@pytest.mark.parametrize(("strategy", "holder"), [("ddp", "every replica"), ("fsdp", "1/2 on every replica")])
+def test_tensors_of_replicas_are_on_all_of_them(strategy: str, holder: str) -> None:
     replicas = tuple(Replica(clones=(Clone(device=f"cuda:{i}", share=4),)) for i in range(2))
     placed = placement(plan_of(4, 4, replicas=replicas, strategy=strategy, device="cuda:0"), NET)
-    assert set(placed["parameters"].values()) == {home}
+    assert set(placed["parameters"].values()) == {holder}
     assert set(placed["buffers"].values()) == {"every replica"}
     assert [(clone["replica"], clone["device"]) for clone in placed["clones"]] == [
         (0, "cuda:0"),
