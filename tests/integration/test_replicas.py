@@ -212,6 +212,7 @@ def train_anew(
         [sys.executable, *launcher.split(), "-m", "boxcrew", "train", *settings],
         cwd=place,
         env={**os.environ, "HOME": str(home), "GOMP_SPINCOUNT": "0"},
+        start_new_session=True,  # signals to all of its processes reach no other
         capture_output=True,
         text=True,
         check=False,

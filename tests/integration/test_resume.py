@@ -6,8 +6,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +28,7 @@ from boxcrew.train.output.metrics import read_rows
 from boxcrew.train.output.outcome import Outcome
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run import resume
+from tests.helpers.nursery import Forked, Job
 from tests.helpers.runs import newest_tensors, require_equal, require_same_run, rows_without_times
 
 Run = Callable[..., Outcome]
@@ -228,24 +227,25 @@ def test_a_looked_at_frozen_network_keeps_its_statistics(photos: Path, tmp_path:
     assert all(not torch.equal(first[n], last[n]) for n in moved)
 
 
-SCRIPT = """
+TRAIN = """
 import sys
+from pathlib import Path
 from boxcrew.core.config import read_yaml
 from boxcrew.train.config import RunConfig
-from boxcrew.train.run import train
 from boxcrew.train.output.screen import Screen
-from pathlib import Path
-sys.exit(130 if train(RunConfig.of(read_yaml(Path(sys.argv[1]))), Screen()).interrupted else 0)
+from boxcrew.train.run import train
+sys.exit(130 if train(RunConfig.of(read_yaml(Path(given["settings"]))), Screen()).interrupted else 0)
 """
 
 
-def start(settings: RunConfig, folder: Path) -> subprocess.Popen[bytes]:
+def start(settings: RunConfig, folder: Path, home: Path) -> Forked:
+    """Train in a process with a session of its own."""
     path = folder / "settings.yaml"
     path.write_text(to_yaml(settings))
-    return subprocess.Popen([sys.executable, "-c", SCRIPT, str(path)], start_new_session=True)
+    return Forked(Job(code=TRAIN, given={"settings": str(path)}, environment={"HOME": str(home)}))
 
 
-def wait_for(condition: Callable[[], bool], process: subprocess.Popen[bytes], seconds: float = 60) -> None:
+def wait_for(condition: Callable[[], bool], process: Forked, seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert process.poll() is None, f"it ended with {process.returncode}"
@@ -262,7 +262,7 @@ def is_alive(process: psutil.Process) -> bool:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["kill", "terminate the group"])
 def test_a_process_that_is_ended_goes_on_where_it_was(
-    photos: Path, tmp_path: Path, number: signal.Signals, run: Run, config: MakeConfig
+    photos: Path, home: Path, tmp_path: Path, number: signal.Signals, run: Run, config: MakeConfig
 ) -> None:
     """To the same weights, bit for bit. Its loader process, which gets the SIGTERM too and the SIGKILL not,
     is gone with it, and it has 30 s to leave.
@@ -274,7 +274,7 @@ def test_a_process_that_is_ended_goes_on_where_it_was(
         "deploy": {"memory_format": "channels_last"},  # a run of so many steps would try others
     }
     out = tmp_path / "run"
-    process = start(config(photos, out, steps=10**5, loader={"workers": 1}, **steady), tmp_path)
+    process = start(config(photos, out, steps=10**5, loader={"workers": 1}, **steady), tmp_path, home)
     try:
         wait_for(lambda: len(list_checkpoints(out / "checkpoints")) > 1, process)
         loaders = psutil.Process(process.pid).children(recursive=True)
