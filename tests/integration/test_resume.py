@@ -28,7 +28,7 @@ from boxcrew.train.output.metrics import read_rows
 from boxcrew.train.output.outcome import Outcome
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run import resume
-from tests.helpers.nursery import Forked, Job
+from tests.helpers.forked import Forked, Job
 from tests.helpers.runs import newest_tensors, require_equal, require_same_run, rows_without_times
 
 Run = Callable[..., Outcome]
