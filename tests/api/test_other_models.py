@@ -34,8 +34,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, letter in (("one", "a"), ("two", "b")):
         (folder / "lines" / f"{name}.txt").write_text("".join(f"{letter * n}\n" for n in range(1, 20)))
     fc = {"name": "classification", "net": {"name": "fc", "widths": [8]}}
-    rnn = {"name": "sequence", "net": {"hidden": 8, "fill": "he"}, "length": 16}
-    gan = {"name": "gan", "size": 28, "width": 4, "latent": 6, "fill": "he"}
+    rnn = {"name": "sequence", "net": {"hidden": 8, "initializer": "he"}, "length": 16}
+    gan = {"name": "gan", "size": 28, "width": 4, "latent": 6, "initializer": "he"}
     for name, task, data in (
         ("goods", fc, folder / "photos"),
         ("table", fc, make_csv(folder)),

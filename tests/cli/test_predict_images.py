@@ -29,7 +29,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Which has learnt nothing, but makes no two pictures alike."""
     folder = tmp_path_factory.mktemp("pictures")
     write_classes(folder / "photos", {"a": 4, "b": 4})
-    task = {"name": "gan", "size": 28, "width": 4, "latent": 6, "fill": "he"}
+    task = {"name": "gan", "size": 28, "width": 4, "latent": 6, "initializer": "he"}
     return untrained_run(folder / "run", {"task": task, "data": str(folder / "photos")})
 
 

@@ -20,7 +20,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Which has learnt nothing, but whose weights are large enough for it to care what came before."""
     folder = tmp_path_factory.mktemp("text")
     (folder / "tea.txt").write_text(TEXT * 10)
-    task = {"name": "sequence", "net": {"hidden": 8, "fill": "he"}, "length": 16}
+    task = {"name": "sequence", "net": {"hidden": 8, "initializer": "he"}, "length": 16}
     return untrained_run(folder / "run", {"task": task, "data": str(folder / "tea.txt")})
 
 

@@ -63,7 +63,12 @@ def test_the_network_without_weights_has_the_same_default_boxes(config: Detector
 
 def test_boxes_like_the_default_boxes_are_all_matched() -> None:
     report = coverage(SMALL, grid(40), grid(64))
-    assert (report.share, report.num_boxes, len(report.lost), report.smallest_side) == (1.0, 72, 0, None)
+    assert (report.matched_fraction, report.num_boxes, len(report.lost), report.smallest_side) == (
+        1.0,
+        72,
+        0,
+        None,
+    )
     assert report.advice.endswith("can match 100 % of 72 boxes well (IoU 0.5 or more)")
 
 
@@ -73,12 +78,12 @@ def test_lost_boxes_are_named_by_their_place_among_all() -> None:
     report = coverage(SMALL, grid(40, num=2), difficult, crowd)
     assert report.num_boxes == 4 + 2 + 1
     assert report.lost.tolist() == [5, 6]
-    assert report.share == pytest.approx(5 / 7)
+    assert report.matched_fraction == pytest.approx(5 / 7)
 
 
 def test_small_boxes() -> None:
     report = coverage(SMALL, grid(40), grid(50), grid(4))
-    assert report.share == pytest.approx(2 / 3)
+    assert report.matched_fraction == pytest.approx(2 / 3)
     assert report.smallest_side == pytest.approx(4, abs=0.1)
     assert "most boxes under 4 px of the input are lost" in report.advice
     assert list(report.alternatives) == [192, 256]
@@ -91,15 +96,15 @@ def test_a_larger_input_loses_fewer_small_boxes_and_the_advice_says_how_many() -
     assert report is not None
     assert report.smallest_side is not None
     assert 15 < report.smallest_side < 25
-    assert report.alternatives[512] > report.share
+    assert report.alternatives[512] > report.matched_fraction
     larger = anchor_coverage(SsdConfig(size=512), CLASSES, targets, sizes)
     assert larger is not None
-    assert report.alternatives == {512: pytest.approx(larger.share)}
+    assert report.alternatives == {512: pytest.approx(larger.matched_fraction)}
     advised = re.search(r"lost: (?:detector\.)?(\w+)=(\w+) would match (\d+) %", report.advice)
     assert advised is not None
     changed = anchor_coverage(SsdConfig.of({advised[1]: advised[2]}), CLASSES, targets, sizes)
     assert changed is not None
-    assert int(advised[3]) == round(100 * changed.share)
+    assert int(advised[3]) == round(100 * changed.matched_fraction)
 
 
 def test_large_boxes() -> None:
@@ -111,7 +116,7 @@ def test_large_boxes() -> None:
     named = dict(re.findall(r"detector\.(\w+)=(\w+)", report.advice))
     assert named["max_scale"] == "auto"
     better = coverage(type(config).of({**config.tree(), **named}), grid(25), grid(30), grid(110))
-    assert better.share > report.share
+    assert better.matched_fraction > report.matched_fraction
 
 
 def test_long_boxes() -> None:
@@ -125,7 +130,7 @@ def test_boxes_between_default_boxes() -> None:
     centres = [(x, y) for x in (36, 68, 100) for y in (36, 68, 100)]  # those of its cells are 24, 40, 56, ...
     boxes = [(x - 9, y - 9, x + 9, y + 9) for x, y in centres]
     report = coverage(coarse, Target.of(boxes, [0] * len(boxes)))
-    assert (report.share, report.smallest_side) == (0, None)
+    assert (report.matched_fraction, report.smallest_side) == (0, None)
     assert "lie between default boxes" in report.advice
     assert report.alternatives[256] == 1
 
@@ -143,7 +148,7 @@ def test_letterbox_is_followed_and_advised() -> None:
     )
     assert squashed is not None
     assert boxed is not None
-    assert squashed.share < boxed.share
+    assert squashed.matched_fraction < boxed.matched_fraction
     assert "transforms.resize=letterbox would match" in squashed.advice
 
 
@@ -156,8 +161,8 @@ def test_settings_that_are_auto_are_adapted_first() -> None:
     fixed = SMALL.model_copy(update={"levels": 2, "max_scale": 0.2})
     adapted = SsdLiteConfig.of({**fixed.tree(), "min_scale": "auto", "max_scale": "auto"})
     targets = (grid(100), grid(115))
-    assert coverage(fixed, *targets).share < 0.5
-    assert coverage(adapted, *targets).share > 0.9
+    assert coverage(fixed, *targets).matched_fraction < 0.5
+    assert coverage(adapted, *targets).matched_fraction > 0.9
 
 
 def test_nothing_to_reach_and_nothing_to_start_from(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,4 +193,4 @@ def test_an_adapted_detector_is_measured_as_it_is() -> None:
     adapted, _ = counted_objects([large], [(128, 128)])[1].adapt(auto, TransformsConfig())
     both = anchor_coverage(auto, CLASSES, [small, large], [(128, 128)] * 2, adapted=adapted)
     assert both is not None
-    assert both.share < 0.7  # the boxes are not adapted to the small objects
+    assert both.matched_fraction < 0.7  # the boxes are not adapted to the small objects

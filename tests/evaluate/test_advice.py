@@ -234,7 +234,7 @@ def test_the_worst_come_first_and_each_cause_has_its_turn() -> None:
 
 def suspect(*, kind: SuspectKind = "wrong-class", score: float = 0.95, key: str = "a.jpg") -> Suspect:
     return Suspect(
-        kind=kind, key=key, split="val", box=(0, 0, 9, 9), label="shoe", found="hat", score=score, loss=3.0
+        kind=kind, key=key, split="val", box=(0, 0, 9, 9), label="shoe", detected="hat", score=score, loss=3.0
     )
 
 

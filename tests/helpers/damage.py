@@ -38,9 +38,9 @@ class VocSet:
     def change_page(self, name: str, tag: str, text: str) -> None:
         """All elements of that path."""
         tree = ET.parse(self.page(name))
-        found = tree.findall(tag)
-        assert found, tag
-        for element in found:
+        elements = tree.findall(tag)
+        assert elements, tag
+        for element in elements:
             element.text = text
         tree.write(self.page(name))
 

@@ -28,9 +28,9 @@ class RidgeToyConfig(ClassificationConfig):
 
     def stages(self) -> tuple[Stage, ...]:
         tune = Stage(
-            name="tune", share=0.5, changes={"optim": {"rate": 0.001}, "trainable": ["net.body.head*"]}
+            name="tune", fraction=0.5, changes={"optim": {"rate": 0.001}, "trainable": ["net.body.head*"]}
         )
-        stages = (Stage(name="backbone", share=0.5), Stage(name="ridge", kind="solve"))
+        stages = (Stage(name="backbone", fraction=0.5), Stage(name="ridge", kind="solve"))
         return (*stages, tune) if self.tuned else stages
 
 

@@ -29,8 +29,8 @@ class RidgeHeadedConfig(TwoHeadedConfig):
 
     def stages(self) -> tuple[Stage, ...]:
         heads = ["detector.scores*", "detector.offsets*"]
-        tune = Stage(name="tune", share=0.5, changes={"optim": {"rate": 0.001}, "trainable": heads})
-        stages = (Stage(name="features", share=0.5), Stage(name="ridge", kind="solve"))
+        tune = Stage(name="tune", fraction=0.5, changes={"optim": {"rate": 0.001}, "trainable": heads})
+        stages = (Stage(name="features", fraction=0.5), Stage(name="ridge", kind="solve"))
         return (*stages, tune) if self.tuned else stages
 
 

@@ -111,7 +111,7 @@ class TwoHeaded(DetectorNet):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Proposals, true boxes and extra regions (B, N, 4), which of them are valid, and their keys."""
         proposals, chosen = self._proposals(objectness, shifts, input_hw(batch.inputs))
-        found = [
+        candidates = [
             (
                 proposals,
                 chosen.valid,
@@ -121,8 +121,10 @@ class TwoHeaded(DetectorNet):
         ]
         if batch.extra:
             regions, valid = batch.extra["regions"], batch.extra["regions_valid"]
-            found.append((regions.to(boxes.dtype), valid, hashed_keys(batch.draws + 3, regions.shape[1])))
-        joined, valid, keys = (torch.cat(parts, dim=1) for parts in zip(*found, strict=True))
+            candidates.append(
+                (regions.to(boxes.dtype), valid, hashed_keys(batch.draws + 3, regions.shape[1]))
+            )
+        joined, valid, keys = (torch.cat(parts, dim=1) for parts in zip(*candidates, strict=True))
         return joined, valid, keys
 
     def _rpn(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -46,8 +46,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-def told(file: Path) -> list[str]:
-    return [one["cause"] for one in json.loads(file.read_text())["advice"]]
+def causes(file: Path) -> list[str]:
+    return [item["cause"] for item in json.loads(file.read_text())["advice"]]
 
 
 def lines(run: Path) -> list[str]:
@@ -56,19 +56,19 @@ def lines(run: Path) -> list[str]:
 
 
 def test_all_causes_stand_in_the_report(run: Path) -> None:
-    before = told(run / "data_report.json")
+    before = causes(run / "data_report.json")
     assert set(before) == {"missing features", "imbalance", "too complex"}
-    after = told(run / "summary.json")
+    after = causes(run / "summary.json")
     assert after[: len(before)] == before
     assert "too complex" in after[len(before) :]
 
 
 def test_the_screen_has_the_worst_of_it(run: Path) -> None:
-    said = lines(run)
-    assert len(said) == MAX_LINES
+    printed = lines(run)
+    assert len(printed) == MAX_LINES
     known = [
-        f"{one['finding']}: {one['remedy']}"
-        for one in json.loads((run / "summary.json").read_text())["advice"]
+        f"{item['finding']}: {item['remedy']}"
+        for item in json.loads((run / "summary.json").read_text())["advice"]
     ]
-    assert said[:MAX_LINES_BEFORE] == known[:MAX_LINES_BEFORE]
-    assert said[MAX_LINES_BEFORE] in known[len(told(run / "data_report.json")) :]
+    assert printed[:MAX_LINES_BEFORE] == known[:MAX_LINES_BEFORE]
+    assert printed[MAX_LINES_BEFORE] in known[len(causes(run / "data_report.json")) :]

@@ -51,9 +51,9 @@ def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         monkeypatch.setattr(sys, "excepthook", hook)
         with pytest.raises(SystemExit) as stop:
             main()
-        said = capsys.readouterr()
-        assert "Traceback" not in said.out + said.err
-        return int(stop.value.code or 0), said.out, said.err
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.out + captured.err
+        return int(stop.value.code or 0), captured.out, captured.err
 
     return call
 

@@ -37,11 +37,11 @@ def test_two_runs_in_one_directory(photos: Path, whole: Path, tmp_path: Path, ru
     shutil.copytree(whole, out)
     with locked(out, print):
         before = contents(out)
-        said = f"in use by process {os.getpid()} on "
-        with pytest.raises(UsageError, match=said) as caught:
+        message = f"in use by process {os.getpid()} on "
+        with pytest.raises(UsageError, match=message) as caught:
             run(photos, out, steps=9)
         assert caught.value.exit_code == 2
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(UsageError, match=message):
             resume(out, {"steps": 9}, Screen())
         assert contents(out) == before
     assert resume(out, {"steps": 9}, Screen()).summary["steps"] == 9

@@ -118,7 +118,7 @@ def test_a_killed_chief_is_named_and_takes_all_with_it(start: Start, tmp_path: P
     wait_for_step(tmp_path / "run", 2, process)
     replicas = replicas_of(process)
     assert len(replicas) == 2
-    family = [*replicas, *(child for one in replicas for child in one.children(recursive=True))]
+    family = [*replicas, *(child for replica in replicas for child in replica.children(recursive=True))]
     replicas[0].kill()
     begun = time.monotonic()
     _, err = process.communicate(timeout=30)
@@ -283,10 +283,10 @@ def test_replicas_and_a_server_on_several_hosts(
         place.mkdir(exist_ok=True)
         first = OTHER_HOST.format(name=f"host{rank}")
         processes.append(boxcrew(*words, first=first, cwd=place, HOME=str(home), RANK=str(rank), **seats))
-    said = ["\n".join(process.communicate(timeout=120)) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0, 0], said
-    assert "plan: 3 hosts: host0, host1, host2" in said[0]
-    assert "continuing from this run's own checkpoint at step 2" in said[0]
+    outputs = ["\n".join(process.communicate(timeout=120)) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0], outputs
+    assert "plan: 3 hosts: host0, host1, host2" in outputs[0]
+    assert "continuing from this run's own checkpoint at step 2" in outputs[0]
     assert json.loads((tmp_path / "host0" / "run" / "summary.json").read_text())["steps"] == 4
     logs = {path.name for path in (tmp_path / "host0" / "run").glob("*.log")}
     assert logs == {"train.log", "replica_1.log", "ps_0.log"}

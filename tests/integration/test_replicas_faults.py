@@ -53,16 +53,16 @@ def _process(rank: int, tree: dict[str, Any], port: int, spoil: Spoil, folder: P
     )
     try:
         if group.is_chief:
-            found: dict[str, Any] = train(config, Screen(), group).summary
+            report: dict[str, Any] = train(config, Screen(), group).summary
         else:
             (replicas.run_parameter_server if group.is_server else replicas.train_replica)(group, Screen())
-            found = {}
+            report = {}
     except BoxcrewError as error:
         group.report_failure(error.message)
-        found = {"error": error.message}
+        report = {"error": error.message}
     finally:
         group.close()
-    (folder / f"{rank}.json").write_text(json.dumps(found))
+    (folder / f"{rank}.json").write_text(json.dumps(report))
 
 
 def _num_replicas(config: RunConfig) -> int:
@@ -70,7 +70,7 @@ def _num_replicas(config: RunConfig) -> int:
 
 
 def run_two(config: RunConfig, folder: Path, spoil: Spoil = nothing) -> list[dict[str, Any]]:
-    """What two replicas, or as many as asked for, have found: the chief its summary, or each its error."""
+    """What two replicas, or as many as asked for, report: the chief its summary, or each its error."""
     folder.mkdir(exist_ok=True)
     processes.start_processes(  # type: ignore[attr-defined,no-untyped-call]
         _process,
@@ -111,8 +111,8 @@ def test_a_loss_that_is_no_number_on_one_replica(
     config: MakeConfig, photos: Path, tmp_path: Path, strategy: str
 ) -> None:
     """In one step -> both leave that step out."""
-    one = config(photos, tmp_path / "run", deploy=two(strategy), steps=4)
-    summary, _ = run_two(one, tmp_path / "said", partial(_spoil_losses, partial(_nan, 2, 2), 1))
+    run_settings = config(photos, tmp_path / "run", deploy=two(strategy), steps=4)
+    summary, _ = run_two(run_settings, tmp_path / "reports", partial(_spoil_losses, partial(_nan, 2, 2), 1))
     assert (summary["state"], summary["steps"], summary["skipped_steps"]) == ("finished", 4, 1)
     assert "step 3 is skipped" in (tmp_path / "run" / "replica_1.log").read_text()
 
@@ -122,8 +122,8 @@ def test_a_bad_stretch_on_one_replica(
     config: MakeConfig, photos: Path, tmp_path: Path, strategy: str
 ) -> None:
     """Several steps in a row -> both go back to the same checkpoint and on at half the rate."""
-    one = config(photos, tmp_path / "run", deploy=two(strategy), guard={"failures": 2}, steps=8)
-    summary, _ = run_two(one, tmp_path / "said", partial(_spoil_losses, partial(_nan, 4, 5), 1))
+    run_settings = config(photos, tmp_path / "run", deploy=two(strategy), guard={"failures": 2}, steps=8)
+    summary, _ = run_two(run_settings, tmp_path / "reports", partial(_spoil_losses, partial(_nan, 4, 5), 1))
     assert (summary["state"], summary["steps"], summary["rollbacks"]) == ("finished", 8, 1)
     for file in ("train.log", "replica_1.log"):
         assert "continuing from step 3 at 0.5 of the learning rate" in (tmp_path / "run" / file).read_text()
@@ -132,8 +132,8 @@ def test_a_bad_stretch_on_one_replica(
 
 def test_a_limit_in_seconds(config: MakeConfig, photos: Path, tmp_path: Path) -> None:
     """-> both end after the same step, by the chief's clock."""
-    one = config(photos, tmp_path / "run", deploy=two(), steps=None, time="1s")
-    summary, _ = run_two(one, tmp_path / "said")
+    run_settings = config(photos, tmp_path / "run", deploy=two(), steps=None, time="1s")
+    summary, _ = run_two(run_settings, tmp_path / "reports")
     assert summary["state"] == "finished"
     assert summary["steps"] == ended_after(tmp_path / "run")
     assert summary["train_seconds"] >= 1
@@ -141,7 +141,7 @@ def test_a_limit_in_seconds(config: MakeConfig, photos: Path, tmp_path: Path) ->
 
 def test_early_stop(config: MakeConfig, photos: Path, tmp_path: Path) -> None:
     """The chief alone evaluates -> it stops both."""
-    one = config(
+    run_settings = config(
         photos,
         tmp_path / "run",
         deploy=two(),
@@ -149,7 +149,7 @@ def test_early_stop(config: MakeConfig, photos: Path, tmp_path: Path) -> None:
         optim={"rate": 1e-9},
         evaluation={"every_epochs": 1, "patience": 2},
     )
-    summary, _ = run_two(one, tmp_path / "said")
+    summary, _ = run_two(run_settings, tmp_path / "reports")
     assert summary["steps"] < 40
     assert summary["steps"] == ended_after(tmp_path / "run")
     assert "another replica has stopped" in (tmp_path / "run" / "replica_1.log").read_text()
@@ -163,8 +163,8 @@ def _out_of_memory(call: int, losses: Losses) -> Losses:
 
 def test_memory_runs_out_on_one_replica(config: MakeConfig, photos: Path, tmp_path: Path) -> None:
     """-> the run ends; the chief says which replica it was, and what would help."""
-    one = config(photos, tmp_path / "run", deploy=two())
-    chief, other = run_two(one, tmp_path / "said", partial(_spoil_losses, _out_of_memory, 1))
+    run_settings = config(photos, tmp_path / "run", deploy=two())
+    chief, other = run_two(run_settings, tmp_path / "reports", partial(_spoil_losses, _out_of_memory, 1))
     assert "replica 1: too little memory for a step in 1 micro-batches" in other["error"]
     assert chief["error"].startswith("replica 1 failed: replica 1: too little memory")
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["state"] == "failed"
@@ -174,8 +174,8 @@ def _other_data(rank: int) -> None:
     original = replicas.load_task_data  # type: ignore[attr-defined]
 
     def load(given: Any, **settings: Any) -> Any:
-        found: Any = original(given, **settings)
-        return replace(found, train=found.train[:-1])
+        opened: Any = original(given, **settings)
+        return replace(opened, train=opened.train[:-1])
 
     if rank:
         replicas.load_task_data = load  # type: ignore[attr-defined,assignment]
@@ -183,7 +183,7 @@ def _other_data(rank: int) -> None:
 
 def test_data_that_differ(config: MakeConfig, photos: Path, tmp_path: Path) -> None:
     """The second replica finds an image less -> an error on both before the first step."""
-    chief, other = run_two(config(photos, tmp_path / "run", deploy=two()), tmp_path / "said", _other_data)
+    chief, other = run_two(config(photos, tmp_path / "run", deploy=two()), tmp_path / "reports", _other_data)
     assert "is not the data that the chief has" in other["error"]
     assert "is not the data that the chief has" in chief["error"]
 
@@ -210,7 +210,7 @@ def test_images_that_one_replica_cannot_read(
     config: MakeConfig, photos: Path, tmp_path: Path, blind: int, first: int, norms: str, file: str
 ) -> None:
     """It can read none of its share for some steps -> the other's count, and all goes on."""
-    one = config(
+    run_settings = config(
         photos,
         tmp_path / "run",
         deploy=two(batch_norm=norms),
@@ -218,7 +218,7 @@ def test_images_that_one_replica_cannot_read(
         summaries={"images": 2},
         steps=5,
     )
-    summary, _ = run_two(one, tmp_path / "said", partial(_no_images, blind, first))
+    summary, _ = run_two(run_settings, tmp_path / "reports", partial(_no_images, blind, first))
     assert (summary["state"], summary["steps"]) == ("finished", 5)
     assert "gone" in (tmp_path / "run" / file).read_text()
 
@@ -229,8 +229,8 @@ def test_one_replica_and_a_server(config: MakeConfig, photos: Path, tmp_path: Pa
     long = config(
         photos, tmp_path / "long", deploy={**deploy, "memory_format": "auto"}, steps=None, time="1s"
     )
-    assert run_two(long, tmp_path / "said")[0]["state"] == "finished"
-    run_two(config(photos, tmp_path / "served", deploy=deploy, steps=3), tmp_path / "said")
+    assert run_two(long, tmp_path / "reports")[0]["state"] == "finished"
+    run_two(config(photos, tmp_path / "served", deploy=deploy, steps=3), tmp_path / "reports")
     train(config(photos, tmp_path / "alone", steps=3), Screen())
     assert _numbers(tmp_path / "served") == pytest.approx(_numbers(tmp_path / "alone"), rel=1e-5)
 
@@ -243,12 +243,12 @@ def _fails(call: int, losses: Losses) -> Losses:
 
 def test_a_failure_at_ones_own_pace(config: MakeConfig, photos: Path, tmp_path: Path) -> None:
     """The second replica fails, and no replica waits for another -> the chief hears of it all the same."""
-    one = config(photos, tmp_path / "run", deploy=two("parameter_server", staleness=50), steps=10**6)
+    run_settings = config(photos, tmp_path / "run", deploy=two("parameter_server", staleness=50), steps=10**6)
     with pytest.raises(ProcessExitedException) as caught:
-        run_two(one, tmp_path / "said", partial(_spoil_losses, _fails, 1))
+        run_two(run_settings, tmp_path / "reports", partial(_spoil_losses, _fails, 1))
     assert caught.value.exit_code == 1
-    said = json.loads((tmp_path / "said" / "1.json").read_text())
-    assert said == {"error": "no more paper"}
+    report = json.loads((tmp_path / "reports" / "1.json").read_text())
+    assert report == {"error": "no more paper"}
 
 
 def _numbers(run: Path) -> list[float]:
@@ -258,12 +258,12 @@ def _numbers(run: Path) -> list[float]:
 def test_loader_workers_and_a_plan_that_is_replayed(config: MakeConfig, photos: Path, tmp_path: Path) -> None:
     """Workers in both replicas -> the same run; so is one of the first one's plan.json."""
     first = config(photos, tmp_path / "first", deploy=two(shares=[3, 1]), steps=4)
-    run_two(first, tmp_path / "said")
+    run_two(first, tmp_path / "reports")
     busy = config(photos, tmp_path / "busy", deploy=two(shares=[3, 1]), steps=4, loader={"workers": 2})
-    run_two(busy, tmp_path / "said")
+    run_two(busy, tmp_path / "reports")
     plan = str(tmp_path / "first" / "plan.json")
     again = config(photos, tmp_path / "again", plan=plan, deploy={"strategy": "ddp"}, steps=4)
-    run_two(again, tmp_path / "said")
+    run_two(again, tmp_path / "reports")
     wanted = _numbers(tmp_path / "first")
     assert wanted
     assert _numbers(tmp_path / "busy") == wanted
@@ -273,15 +273,15 @@ def test_loader_workers_and_a_plan_that_is_replayed(config: MakeConfig, photos: 
 def test_frozen_statistics(config: MakeConfig, photos: Path, tmp_path: Path) -> None:
     """-> they stay as they were, and the split does not matter to what is learnt."""
     frozen = {"batch_norm": "frozen"}
-    run_two(config(photos, tmp_path / "two", deploy=two(**frozen), steps=3), tmp_path / "said")
+    run_two(config(photos, tmp_path / "two", deploy=two(**frozen), steps=3), tmp_path / "reports")
     train(config(photos, tmp_path / "one", deploy=frozen, steps=3), Screen())
-    found, wanted = newest_tensors(tmp_path / "two"), newest_tensors(tmp_path / "one")
-    assert found.keys() == wanted.keys()
-    statistics = [name for name in found if name.startswith("task/") and "running" in name]
+    actual, wanted = newest_tensors(tmp_path / "two"), newest_tensors(tmp_path / "one")
+    assert actual.keys() == wanted.keys()
+    statistics = [name for name in actual if name.startswith("task/") and "running" in name]
     assert statistics
-    assert all(set(found[name].tolist()) <= {0.0, 1.0} for name in statistics)  # as they begin
-    learnt = [name for name in found if name.startswith("task/") and name not in statistics]
-    assert distance({n: found[n] for n in learnt}, {n: wanted[n] for n in learnt}) < 1e-4
+    assert all(set(actual[name].tolist()) <= {0.0, 1.0} for name in statistics)  # as they begin
+    learnt = [name for name in actual if name.startswith("task/") and name not in statistics]
+    assert distance({n: actual[n] for n in learnt}, {n: wanted[n] for n in learnt}) < 1e-4
 
 
 def test_a_run_goes_on_under_any_strategy_as_if_there_were_one(
@@ -303,7 +303,9 @@ def test_a_run_goes_on_under_any_strategy_as_if_there_were_one(
     train(config(photos, run, steps=1, deploy=synced, **settings), Screen())
     for steps, strategy in enumerate(SERVERS, 2):
         deploy = two(strategy, shares=[3, 1], **synced)
-        summary, _ = run_two(config(photos, run, steps=steps, deploy=deploy, **settings), tmp_path / "said")
+        summary, _ = run_two(
+            config(photos, run, steps=steps, deploy=deploy, **settings), tmp_path / "reports"
+        )
         assert (summary["state"], summary["steps"]) == ("finished", steps)
         assert ended_after(run) == steps
     train(config(photos, run, steps=5, deploy={**synced, "strategy": "auto"}, **settings), Screen())
@@ -338,9 +340,9 @@ def test_a_gan_goes_on_as_if_it_had_never_been_stopped(strategy: str, tmp_path: 
 
     whole, stopped = tmp_path / "unstopped", tmp_path / "stopped"
     for out, steps in ((whole, 4), (stopped, 1), (stopped, 4)):
-        summary, _ = run_two(gan(out, steps), tmp_path / "said", _judge_quickly)
+        summary, _ = run_two(gan(out, steps), tmp_path / "reports", _judge_quickly)
         assert summary.get("steps") == steps, summary
-    found, wanted = newest_tensors(stopped), newest_tensors(whole)
-    assert found.keys() == wanted.keys()
-    assert any(name.startswith("optimizer/") for name in found)
-    assert all(torch.equal(found[name], wanted[name]) for name in wanted)
+    actual, wanted = newest_tensors(stopped), newest_tensors(whole)
+    assert actual.keys() == wanted.keys()
+    assert any(name.startswith("optimizer/") for name in actual)
+    assert all(torch.equal(actual[name], wanted[name]) for name in wanted)

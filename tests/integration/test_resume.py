@@ -56,8 +56,8 @@ def interrupt_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    found = {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-    return {name: content for name, content in found.items() if name != "train.log"}
+    contents = {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    return {name: content for name, content in contents.items() if name != "train.log"}
 
 
 @pytest.mark.parametrize(
@@ -115,11 +115,11 @@ def test_resumed_is_the_same_as_never_stopped(
 
 def test_a_finished_run_says_so_and_stays_as_it_is(photos: Path, whole: Path, run: Run) -> None:
     before = files(whole)
-    said = f"already finished at step {STEPS}"
-    with pytest.raises(UsageError, match=said) as caught:
+    message = f"already finished at step {STEPS}"
+    with pytest.raises(UsageError, match=message) as caught:
         resume(whole, {}, Screen())
     assert "epochs=" in caught.value.advice
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         run(photos, whole, summaries={"tensorboard": True, "images": 2, "graph": True})
     assert files(whole) == before
 
@@ -135,13 +135,13 @@ def test_that_the_data_has_changed_is_said(photos: Path, tmp_path: Path, run: Ru
     data, out = tmp_path / "data", tmp_path / "run"
     shutil.copytree(photos, data)
     run(data, out, steps=2)
-    said = "the data has changed since this run began"
+    message = "the data has changed since this run began"
     resume(out, {"steps": 3}, Screen())
-    assert said not in (out / "train.log").read_text()
+    assert message not in (out / "train.log").read_text()
     split = data / "ImageSets" / "Main" / "train.txt"
     split.write_text("\n".join(split.read_text().splitlines()[1:]) + "\n")
     resume(out, {"steps": 4}, Screen())
-    assert said in (out / "train.log").read_text()
+    assert message in (out / "train.log").read_text()
 
 
 def test_killed_before_its_summary_a_run_still_gets_one(photos: Path, tmp_path: Path, run: Run) -> None:
@@ -155,7 +155,7 @@ def test_killed_before_its_summary_a_run_still_gets_one(photos: Path, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("changes", "error", "said"),
+    ("changes", "error", "message"),
     [
         ({"detector": {"backbone": "mobilenetv3_large_100"}}, ModelError, "does not fit"),
         ({"optim": {"name": "adamw"}}, UsageError, "SGD, not AdamW"),
@@ -167,11 +167,11 @@ def test_a_checkpoint_of_another_run_must_fit(
     tmp_path: Path,
     changes: dict[str, object],
     error: type[Exception],
-    said: str,
+    message: str,
     run: Run,
 ) -> None:
     before = files(whole)
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         run(photos, tmp_path / "run", steps=20, init={"kind": "resume", "run": str(whole)}, **changes)
     assert files(whole) == before
     assert not (tmp_path / "run").exists()

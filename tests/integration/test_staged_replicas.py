@@ -44,19 +44,19 @@ def _process(rank: int, settings: dict[str, Any], port: int, spoil: Spoil, folde
     torch.set_num_threads(1)
     spoil(rank)
     group = DistributedGroup(ProcessEnvironment(rank=rank, world_size=2, port=port))
-    said: dict[str, Any] = {}
+    report: dict[str, Any] = {}
     try:
         with registered():
             if group.is_chief:
-                said = train(run_config(NAME, settings), Screen(), group).summary
+                report = train(run_config(NAME, settings), Screen(), group).summary
             else:
                 replicas.train_replica(group, Screen())
     except BoxcrewError as error:
         group.report_failure(error.message)
-        said = {"error": error.message}
+        report = {"error": error.message}
     finally:
         group.close()
-    (folder / f"{rank}.json").write_text(json.dumps(said))
+    (folder / f"{rank}.json").write_text(json.dumps(report))
 
 
 def run_two(settings: dict[str, Any], folder: Path, spoil: Spoil = nothing) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def settings(photos: Path, out: Path, *, tuned: bool = True, replicas: int = 2) 
 def complete(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of three stages with two replicas that was never stopped."""
     folder = tmp_path_factory.mktemp("complete")
-    summary = run_two(settings(photos, folder / "run"), folder / "said")
+    summary = run_two(settings(photos, folder / "run"), folder / "reports")
     assert (summary["state"], summary["steps"], summary["images"]) == ("finished", 12, 48)
     return folder / "run"
 
@@ -116,7 +116,7 @@ def test_replicas_train_and_the_chief_solves(photos: Path, complete: Path, tmp_p
 def test_sharded_parameters_are_whole_between_stages(photos: Path, complete: Path, tmp_path: Path) -> None:
     run = settings(photos, tmp_path / "run")
     run["deploy"]["strategy"] = "fsdp"
-    summary = run_two(run, tmp_path / "said")
+    summary = run_two(run, tmp_path / "reports")
     assert (summary["state"], summary["steps"]) == ("finished", 12)
     with registered():
         for stage in STAGES:
@@ -155,7 +155,7 @@ def test_a_killed_chief(where: str, photos: Path, complete: Path, tmp_path: Path
     run = settings(photos, tmp_path / "run")
     with pytest.raises(ProcessExitedException):
         run_two(run, tmp_path / "killed", partial(_kill_chief, where))
-    summary = run_two(run, tmp_path / "said")
+    summary = run_two(run, tmp_path / "reports")
     assert (summary["state"], summary["steps"]) == ("finished", 12)
     require_same_weights(tmp_path / "run", complete)
 
@@ -177,7 +177,7 @@ def test_an_interrupted_stage_ends_both(photos: Path, complete: Path, tmp_path: 
     run = settings(photos, tmp_path / "run")
     summary = run_two(run, tmp_path / "stopped", partial(_interrupt, 3, signalled))
     assert (summary["state"], summary["steps"]) == ("interrupted", 4)
-    run_two(run, tmp_path / "said")
+    run_two(run, tmp_path / "reports")
     require_same_weights(tmp_path / "run", complete)
 
 
@@ -186,7 +186,7 @@ def test_nothing_but_a_solve_is_left(photos: Path, tmp_path: Path) -> None:
     run = settings(photos, tmp_path / "run", tuned=False)
     with pytest.raises(ProcessExitedException):
         run_two(run, tmp_path / "killed", partial(_kill_chief, "in the solve"))
-    assert run_two(run, tmp_path / "said")["state"] == "finished"
+    assert run_two(run, tmp_path / "reports")["state"] == "finished"
 
 
 SITE = """

@@ -128,7 +128,7 @@ def test_a_cache_changes_nothing_but_time(photos: Path, tmp_path: Path, cache: i
 
 
 @pytest.mark.parametrize(
-    ("changes", "error", "said"),
+    ("changes", "error", "message"),
     [
         ({"trainable": "nonsense.*"}, UsageError, "'nonsense.*' matches no parameter"),
         ({"device": "cuda:99"}, UsageError, "not on this machine"),
@@ -140,9 +140,9 @@ def test_a_cache_changes_nothing_but_time(photos: Path, tmp_path: Path, cache: i
     ],
 )
 def test_nothing_is_written_before_an_error(
-    photos: Path, tmp_path: Path, changes: dict[str, object], error: type[Exception], said: str, run: Run
+    photos: Path, tmp_path: Path, changes: dict[str, object], error: type[Exception], message: str, run: Run
 ) -> None:
-    with pytest.raises(error, match=said.replace("*", r"\*")):
+    with pytest.raises(error, match=message.replace("*", r"\*")):
         run(photos, tmp_path / "run", **changes)
     assert list(tmp_path.iterdir()) == []
 
@@ -243,9 +243,9 @@ def test_a_run_that_is_worth_it_tries_steps_first_and_is_the_same_for_it(
 
 def test_the_first_steps_are_held_against_the_plan(photos: Path, tmp_path: Path, run: Run) -> None:
     outcome = run(photos, tmp_path / "run", steps=STEPS)
-    found = outcome.summary["first_steps"]
-    assert found["measured"]["step_seconds"] > 0
-    assert found["predicted"]["step_seconds"]["low"] < found["predicted"]["step_seconds"]["high"]
-    said = (tmp_path / "run" / "train.log").read_text()
-    assert "s per step (" in said
-    assert "; measured " in said
+    first_steps = outcome.summary["first_steps"]
+    assert first_steps["measured"]["step_seconds"] > 0
+    assert first_steps["predicted"]["step_seconds"]["low"] < first_steps["predicted"]["step_seconds"]["high"]
+    log = (tmp_path / "run" / "train.log").read_text()
+    assert "s per step (" in log
+    assert "; measured " in log

@@ -103,7 +103,7 @@ def test_every_step_of_a_sequence_has_a_label(loss: Callable[..., Summed]) -> No
 def test_a_mixed_sample_is_partly_the_one_and_partly_the_other(loss: Callable[..., Summed]) -> None:
     scores, labels = example()
     share = torch.rand(12, generator=torch.Generator().manual_seed(0))
-    targets = {"labels": labels, "other_labels": labels.flip(0), "share": share}
+    targets = {"labels": labels, "other_labels": labels.flip(0), "mix_weights": share}
     total, weight = mixed_loss(partial(loss, scores), targets)
     terms = [
         (share[i] * loss(scores[i : i + 1], labels[i : i + 1])[k])
@@ -118,7 +118,7 @@ def test_a_mixed_sample_is_partly_the_one_and_partly_the_other(loss: Callable[..
 def test_mixing_is_cross_entropy_with_soft_targets() -> None:
     scores, labels = example()
     share = torch.rand(12, generator=torch.Generator().manual_seed(0))
-    targets = {"labels": labels, "other_labels": labels.flip(0), "share": share}
+    targets = {"labels": labels, "other_labels": labels.flip(0), "mix_weights": share}
     soft = share[:, None] * F.one_hot(labels, 4) + (1 - share)[:, None] * F.one_hot(labels.flip(0), 4)
     loss_and_weight = mixed_loss(partial(cross_entropy, scores), targets)
     torch.testing.assert_close(mean(loss_and_weight), F.cross_entropy(scores, soft))

@@ -29,7 +29,7 @@ def test_rows_become_scores(kind: Any, bidirectional: bool) -> None:
 @pytest.mark.parametrize("bidirectional", [False, True])
 def test_padding_changes_nothing(kind: Any, bidirectional: bool) -> None:
     network = SequenceClassifier(
-        5, 4, Cells(kind=kind, hidden=6, layers=2), alphabet=9, bidirectional=bidirectional
+        5, 4, Cells(kind=kind, hidden=6, layers=2), num_tokens=9, bidirectional=bidirectional
     )
     tokens = torch.randint(1, 9, (3, 7), generator=seeded())
     padded = F.pad(tokens, (0, 5), value=PADDING)
@@ -64,7 +64,7 @@ def test_lengths_go_to_the_last_real_token() -> None:
 
 
 def test_nothing_but_padding_stays_finite() -> None:
-    network = SequenceClassifier(5, 4, Cells(hidden=6), alphabet=9, bidirectional=True)
+    network = SequenceClassifier(5, 4, Cells(hidden=6), num_tokens=9, bidirectional=True)
     assert network(torch.zeros(2, 7, dtype=torch.int64)).isfinite().all()
 
 
@@ -82,7 +82,7 @@ def test_which_token_came_first_is_learnt(kind: Any) -> None:
     tokens = torch.randint(1, 5, (128, 6), generator=seeded())
     labels = tokens[:, 0] - 1
     torch.manual_seed(0)
-    network = SequenceClassifier(8, 4, Cells(kind=kind, hidden=16), alphabet=5)
+    network = SequenceClassifier(8, 4, Cells(kind=kind, hidden=16), num_tokens=5)
     optimizer = torch.optim.Adam(network.parameters(), lr=0.03)
     for _ in range(40):
         optimizer.zero_grad()

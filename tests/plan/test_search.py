@@ -215,7 +215,7 @@ def test_impossible_clones_are_refused(deploy: dict[str, Any], message: str) -> 
 @pytest.mark.parametrize("num", [4, 16, 17, 64])
 def test_evaluations_of_more_samples_at_once_than_steps_take_memory_of_their_own(num: int) -> None:
     each = 7 << 20
-    workload = a_workload(inputs=None, evaluated={"moments": [{"fixed": 0, "each": each}]})
+    workload = a_workload(inputs=None, evaluation_peak={"moments": [{"fixed": 0, "each": each}]})
     request = PlanRequest(batch=16, num_samples=1000, steps=1000, eval_batch=num)
     for host in (machine(), machine(NEW)):
         plan = make_plan(host, workload, request)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from boxcrew.core.errors import UsageError
 from boxcrew.core.types import Batch, Ints
-from boxcrew.data.examples.example_set import Array, Examples, ExampleSet, Fetched, InMemory, InputKind
+from boxcrew.data.examples.example_set import Array, ExampleSet, ExampleSplit, Fetched, InMemory, InputKind
 from boxcrew.data.loading.workers import Workers
 from boxcrew.evaluate.advice import ADD_EXAMPLES, Advice
 from boxcrew.evaluate.classification import ClassificationEvaluation
@@ -31,7 +31,7 @@ FC = {"name": "fc", "widths": [8]}
 LINEAR: dict[str, Any] = {"name": "fc", "widths": []}
 
 
-def subject_of(train: Examples, val: Examples | None = None, **settings: Any) -> ClassificationData:
+def subject_of(train: ExampleSplit, val: ExampleSplit | None = None, **settings: Any) -> ClassificationData:
     """Return the data of examples in memory, for a small network by default."""
     inputs = train.fetch([0]).inputs
     kind: InputKind = "images" if inputs.ndim == 4 else "numbers"
@@ -199,7 +199,7 @@ def test_weights_begin_as_is_set(net: dict[str, Any]) -> None:
     schemes = ("he", "xavier", "orthogonal", "normal")
     begun = []
     for scheme in schemes:
-        task = task_of(subject_of(pictures(), net={**net, "fill": scheme}))
+        task = task_of(subject_of(pictures(), net={**net, "initializer": scheme}))
         begun.append(torch.cat([p.detach().flatten() for p in task.parameters() if p.ndim > 1]))
     for index in range(len(schemes)):
         for other in range(index):

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from boxcrew.data.examples.example_set import Examples, InMemory
+from boxcrew.data.examples.example_set import ExampleSplit, InMemory
 from boxcrew.data.loading.collate import as_tensor
 from boxcrew.evaluate.frechet import Moments, frechet_distance
 from boxcrew.nets.classifier import ClassifierNet
@@ -19,7 +19,7 @@ from boxcrew.tasks.facts import ExampleFacts
 from boxcrew.tasks.frechet_features import FeatureExtractor, feature_network
 from boxcrew.tasks.quick_training import train_quickly
 
-Trainings = list[Examples]
+Trainings = list[ExampleSplit]
 
 FACTS = ExampleFacts(
     classes=("lying", "standing"), kind="images", shape=(8, 8, 1), encoding={}, mean=(0.5,), std=(0.2,)
@@ -55,7 +55,7 @@ def trainings(monkeypatch: pytest.MonkeyPatch) -> Trainings:
     """The examples of each training so far."""
     trained_examples: Trainings = []
 
-    def train(net: ClassifierNet, examples: Examples, *, steps: int) -> None:
+    def train(net: ClassifierNet, examples: ExampleSplit, *, steps: int) -> None:
         trained_examples.append(examples)
         train_quickly(net, examples, steps=steps)
 

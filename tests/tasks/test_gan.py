@@ -146,7 +146,7 @@ def test_a_generator_that_has_diverged_is_not_judged(tmp_path: Path) -> None:
 
 def test_pictures_are_made_of_the_same_numbers_each_time(tmp_path: Path) -> None:
     write_classes(tmp_path, {"a": 15, "b": 15})
-    task_data = opened(tmp_path, "task.fill=he")  # with weights near 0 all pictures would be grey
+    task_data = opened(tmp_path, "task.initializer=he")  # with weights near 0 all pictures would be grey
     task, other = task_data.task(), task_data.task()
     evaluations = []
     for seed in (1, 2):
@@ -274,7 +274,7 @@ def test_the_critic_has_the_norms_that_were_set(norm: str, wanted: list[type[nn.
 )
 def test_weights_begin_as_was_set(scheme: str, of_generator: float, of_critic: float) -> None:
     """Variances are as expected: the generator's first layer maps 6 to 392, the critic's last 392 to 1."""
-    net = built(f"task.fill={scheme}", "task.spectral_norm=false").net
+    net = built(f"task.initializer={scheme}", "task.spectral_norm=false").net
     assert net.generator.first.weight.var().item() == pytest.approx(of_generator, rel=0.15)
     assert net.critic.head.weight.var().item() == pytest.approx(of_critic, rel=0.15)
 

@@ -65,14 +65,14 @@ def old_file(old: SsdLite, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_scratch_leaves_the_random_start() -> None:
     net = detector(OLD, seed=2)
     before = state(net)
-    report = Scratch().fill(net)
+    report = Scratch().initialize(net)
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
     assert report.sentence() == "init: scratch: random weights from the seed"
 
 
 def test_the_same_classes_give_the_same_network(old: SsdLite, old_file: Path) -> None:
     net = detector(OLD, seed=2)
-    report = Finetune(checkpoint=old_file).fill(net)
+    report = Finetune(checkpoint=old_file).initialize(net)
     assert torch.equal(scores(net), scores(old))
     assert len(report.loaded) == num_floats(net)
     assert report.remade == report.left_out == report.missing == report.kept_classes == ()
@@ -94,7 +94,7 @@ def test_other_classes_keep_the_rows_they_share(
     old: SsdLite, old_file: Path, classes: tuple[str, ...]
 ) -> None:
     net, untouched = detector(classes, seed=2), detector(classes, seed=2)
-    report = Finetune(checkpoint=old_file).fill(net)
+    report = Finetune(checkpoint=old_file).initialize(net)
     ours, theirs = scores(net), scores(old)
     assert torch.equal(ours[:, 0], theirs[:, 0]), "the background"
     for place, name in enumerate(classes, 1):
@@ -120,7 +120,7 @@ def _require_random_start(net: SsdLite, untouched: SsdLite, classes: tuple[str, 
 def test_excluded_names_keep_their_random_start(old_file: Path) -> None:
     net = detector(OLD, seed=2)
     before = state(net)
-    report = Finetune(checkpoint=old_file, exclude=("box_heads.*", "extras.0.*")).fill(net)
+    report = Finetune(checkpoint=old_file, exclude=("box_heads.*", "extras.0.*")).initialize(net)
     for name, value in net.state_dict().items():
         if not value.is_floating_point() or "running" in name or value.ndim < 2:
             continue
@@ -136,7 +136,7 @@ def test_renamed_beginnings_are_found(old: SsdLite, tmp_path: Path) -> None:
     renamed = {f"net.{name}": value for name, value in old.state_dict().items()}
     save_weights(path, renamed, {"classes": list(OLD)})
     net = detector(OLD, seed=2)
-    Finetune(checkpoint=path, rename={"net.": ""}).fill(net)
+    Finetune(checkpoint=path, rename={"net.": ""}).initialize(net)
     assert torch.equal(scores(net), scores(old))
 
 
@@ -144,9 +144,9 @@ def test_patterns_and_beginnings_that_match_nothing_are_errors(old_file: Path) -
     net = detector(OLD, seed=2)
     before = state(net)
     with pytest.raises(UsageError, match=r"init\.exclude: 'heads\.\*' matches no parameter"):
-        Finetune(checkpoint=old_file, exclude=("heads.*",)).fill(net)
+        Finetune(checkpoint=old_file, exclude=("heads.*",)).initialize(net)
     with pytest.raises(UsageError, match=r"begins with 'module\.'"):
-        Finetune(checkpoint=old_file, rename={"module.": ""}).fill(net)
+        Finetune(checkpoint=old_file, rename={"module.": ""}).initialize(net)
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
     with pytest.raises(UsageError, match="trainable: 'x' matches no parameter"):
         matching(["a", "b"], ["a", "x"], "trainable")
@@ -156,9 +156,9 @@ def test_weights_of_something_else_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "other.safetensors"
     save_weights(path, {"a": torch.zeros(2), "b": torch.zeros(3)}, {"classes": list(OLD)})
     with pytest.raises(ModelError, match="none of its tensors fits"):
-        Finetune(checkpoint=path).fill(detector(OLD, seed=2))
+        Finetune(checkpoint=path).initialize(detector(OLD, seed=2))
     with pytest.raises(ModelError, match="no such run or weight file"):
-        Finetune(checkpoint=tmp_path / "absent").fill(detector(OLD, seed=2))
+        Finetune(checkpoint=tmp_path / "absent").initialize(detector(OLD, seed=2))
 
 
 def test_a_run_directory_gives_its_best_weights(old: SsdLite, tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_run_directory_gives_its_best_weights(old: SsdLite, tmp_path: Path) ->
     other = detector(OLD, seed=5)
     save_weights(tmp_path / "weights" / "last.safetensors", other.state_dict(), {"classes": list(OLD)})
     net = detector(OLD, seed=2)
-    Finetune(checkpoint=tmp_path).fill(net)
+    Finetune(checkpoint=tmp_path).initialize(net)
     assert torch.equal(scores(net), scores(old))
 
 
@@ -178,7 +178,7 @@ def test_a_backbone_file_fills_the_backbone_alone(tmp_path: Path) -> None:
     torch.save(source.state_dict(), path)
     net = detector(OLD, seed=2)
     before = state(net)
-    report = Pretrained(weights=str(path), mean=(0.5, 0.4, 0.3), std=(0.1, 0.2, 0.3)).fill(net)
+    report = Pretrained(weights=str(path), mean=(0.5, 0.4, 0.3), std=(0.1, 0.2, 0.3)).initialize(net)
     prefix = net.backbone_prefix()
     wanted = source.state_dict()
     for name, value in net.state_dict().items():
@@ -197,18 +197,18 @@ def test_a_backbone_of_another_network_is_refused(tmp_path: Path) -> None:
     other = timm.create_model("mobilenetv3_large_100", pretrained=False)
     torch.save(other.state_dict(), path)
     with pytest.raises(ModelError, match="fit the backbone") as caught:
-        Pretrained(weights=str(path)).fill(detector(OLD, seed=2))
+        Pretrained(weights=str(path)).initialize(detector(OLD, seed=2))
     assert "conv_stem.weight" in caught.value.advice
     torch.save({"a": torch.zeros(1)}, path)
     with pytest.raises(ModelError, match="only 0 of its 1 tensors fit"):
-        Pretrained(weights=str(path)).fill(detector(OLD, seed=2))
+        Pretrained(weights=str(path)).initialize(detector(OLD, seed=2))
 
 
 @needs_weights
 def test_the_packaged_backbone_fits_completely() -> None:
     net = detector(OLD, seed=2, backbone="tf_efficientnet_lite0")
     before = state(net)
-    report = Pretrained().fill(net)
+    report = Pretrained().initialize(net)
     assert report.missing == ()
     assert len(report.loaded) > 200
     assert not torch.equal(net.state_dict()[report.loaded[0]], before[report.loaded[0]])
@@ -243,7 +243,7 @@ def test_rows_of_classes_are_found_in_a_network_that_reads_pictures_row_by_row(t
     old, new = (RnnConfig(hidden=8).build(facts_of(names, kind="images")) for names in (OLD, classes))
     start = new.state_dict()["body.reader.head.weight"].clone()
     facts = facts_of(OLD, kind="images")
-    report = Finetune(checkpoint=stored(old, facts, tmp_path / "old.safetensors")).fill(new)
+    report = Finetune(checkpoint=stored(old, facts, tmp_path / "old.safetensors")).initialize(new)
     pictures = torch.randint(0, 256, (2, 1, 12, 12), dtype=torch.uint8)
     ours, theirs = new(pictures), old(pictures)
     torch.testing.assert_close(ours[:, [0, 2]], theirs[:, [2, 0]])
@@ -261,7 +261,7 @@ def test_characters_are_carried_over_by_what_they_are(tmp_path: Path, tied: bool
     ]
     old, new = (SequenceData.build(config, data_facts).network for data_facts in facts)
     start = new.state_dict()["model.embedding.weight"].clone()
-    report = Finetune(checkpoint=stored(old, facts[0], tmp_path / "old.safetensors")).fill(new)
+    report = Finetune(checkpoint=stored(old, facts[0], tmp_path / "old.safetensors")).initialize(new)
     shared = [character for character in alphabet if character in "abcde"]
     theirs, ours = (
         [0, *(1 + names.index(character) for character in shared)] for names in ("abcde", alphabet)
@@ -281,14 +281,14 @@ def test_so_they_are_where_texts_have_classes(tmp_path: Path) -> None:
         for alphabet in ("abc", "bcd")
     ]
     old, new = (RnnConfig(hidden=8).build(data_facts) for data_facts in facts)
-    Finetune(checkpoint=stored(old, facts[0], tmp_path / "old.safetensors")).fill(new)
+    Finetune(checkpoint=stored(old, facts[0], tmp_path / "old.safetensors")).initialize(new)
     torch.testing.assert_close(new(torch.tensor([[1, 2, 3, 0]])), old(torch.tensor([[1, 3, 4, 0]])))
 
 
 @needs_weights
 def test_classifiers_get_all_of_the_packaged_network_but_its_classes() -> None:
     net = TimmConfig().build(facts_of(OLD, kind="images", shape=[64, 64, 3], mean=[0.5] * 3, std=[0.2] * 3))
-    report = Pretrained().fill(net)
+    report = Pretrained().initialize(net)
     assert report.missing == ()
     assert {"body.backbone.conv_head.weight", "body.backbone.bn2.running_mean"} <= set(report.loaded)
     assert len(report.left_out) == 2
@@ -301,7 +301,7 @@ def test_grey_pictures_are_seen_as_three_equal_channels() -> None:
         colours = {"mean": [0.5] * channels, "std": [0.2] * channels}
         facts = facts_of(OLD, kind="images", **{**colours, "shape": [64, 64, channels]})
         nets.append(TimmConfig().build(facts).eval())
-        report = Pretrained().fill(nets[-1])
+        report = Pretrained().initialize(nets[-1])
         assert report.missing == ()
         assert len(report.left_out) == 2
     pictures = torch.randint(0, 256, (2, 1, 64, 64), dtype=torch.uint8)
@@ -314,7 +314,7 @@ def test_colours_of_weights_for_grey_pictures_are_averaged(tmp_path: Path) -> No
     path = tmp_path / "backbone.pth"
     torch.save(timm.create_model(BACKBONE, pretrained=False).state_dict(), path)
     net = TimmConfig(backbone=BACKBONE).build(facts_of(OLD, kind="images", shape=[64, 64, 1]))
-    report = Pretrained(weights=str(path), mean=(0.5, 0.4, 0.3), std=(0.1, 0.2, 0.3)).fill(net)
+    report = Pretrained(weights=str(path), mean=(0.5, 0.4, 0.3), std=(0.1, 0.2, 0.3)).initialize(net)
     assert report.missing == ()
     assert net.normalize is not None
     torch.testing.assert_close(net.normalize.mean / 255, torch.tensor([0.4]))
@@ -346,7 +346,7 @@ def test_integer_and_boolean_buffers_are_loaded(tmp_path: Path) -> None:
     old, new = Counting(OLD, fill=9), Counting(OLD, fill=0)
     path = tmp_path / "old.safetensors"
     save_weights(path, old.state_dict(), {"facts": {"classes": list(OLD)}})
-    report = Finetune(checkpoint=path).fill(new)
+    report = Finetune(checkpoint=path).initialize(new)
     for name, value in old.state_dict().items():
         assert torch.equal(new.state_dict()[name], value), name
         assert new.state_dict()[name].dtype == value.dtype
@@ -360,7 +360,7 @@ def test_they_are_left_out_if_they_are_of_another_type_or_excluded(tmp_path: Pat
     state = Counting(OLD, fill=9).state_dict() | {"count": torch.tensor(9.0), "flags": torch.tensor([1, 0])}
     save_weights(path, state, {"facts": {"classes": list(OLD)}})
     new = Counting(OLD, fill=0)
-    report = Finetune(checkpoint=path, exclude=("small",)).fill(new)
+    report = Finetune(checkpoint=path, exclude=("small",)).initialize(new)
     assert set(report.left_out) == set(report.missing) == {"count", "flags", "small"}
     assert (int(new.count), new.flags.tolist(), int(new.small)) == (0, [False, False], 0)
 
@@ -369,5 +369,5 @@ def test_their_rows_of_classes_are_found(tmp_path: Path) -> None:
     path = tmp_path / "old.safetensors"
     save_weights(path, Counting(OLD, fill=9).state_dict(), {"facts": {"classes": list(OLD)}})
     new = Counting(("jug", "lid", "cup"), fill=0)
-    assert Finetune(checkpoint=path).fill(new).remade == ("seen",)
+    assert Finetune(checkpoint=path).initialize(new).remade == ("seen",)
     assert new.seen.tolist() == [11, 1, 9]

@@ -22,14 +22,14 @@ class Stage:
 
     name: str  # also of its directory, after its number
     kind: Literal["descend", "solve"] = "descend"
-    share: float = 0.0  # of the steps, epochs, time and deadline of the run; 0 for a solve stage: no limit
+    fraction: float = 0.0  # of the steps, epochs, time and deadline of the run; 0 for a solve stage: no limit
     changes: Mapping[str, Any] = field(default_factory=dict)  # settings of the run that differ in this stage
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):
             raise ValueError(f"stage {self.name!r}: not a name of small letters, digits and underscores")
-        if not (0 < self.share <= 1 if self.kind == "descend" else self.share == 0):
-            raise ValueError(f"stage {self.name}: share {self.share:g} is not possible for {self.kind}")
+        if not (0 < self.fraction <= 1 if self.kind == "descend" else self.fraction == 0):
+            raise ValueError(f"stage {self.name}: fraction {self.fraction:g} is not possible for {self.kind}")
 
 
 def stage_folders(stages: Sequence[Stage]) -> list[str]:

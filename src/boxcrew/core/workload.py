@@ -54,7 +54,7 @@ class Workload(Config, group="workload"):
     averages: int = Field(ge=0, le=1)  # whether moving averages of parameters and buffers are kept
     batch: LinearBytes  # bytes of a batch
     without_recompute: PassCost
-    evaluated: Peak = Peak(moments=(LinearBytes(fixed=0, each=0),))  # bytes at most during evaluation
+    evaluation_peak: Peak = Peak(moments=(LinearBytes(fixed=0, each=0),))  # bytes at most during evaluation
     with_recompute: PassCost | None = None  # with activations computed again in backward; None: not measured
     forward_operations: int = Field(ge=0)  # per sample
     min_samples: int = Field(default=1, ge=1)  # that can be computed at once

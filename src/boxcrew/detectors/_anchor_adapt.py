@@ -33,7 +33,7 @@ class AnchorLayout:
 class ScoredLayout:
     layout: AnchorLayout
     matched: float  # share of the objects that some default box overlaps enough
-    overlap: float  # mean of the best overlaps
+    mean_iou: float  # mean of the best overlaps
 
 
 def adapt_layout(
@@ -86,9 +86,9 @@ def _score(objects: Tensor, layout: AnchorLayout, levels: MakeLevels, *, thresho
     return ScoredLayout(
         layout=layout,
         matched=float((best >= threshold).float().mean()),
-        overlap=float(best.mean()),
+        mean_iou=float(best.mean()),
     )
 
 
 def _sort_key(score: ScoredLayout) -> tuple[float, float]:
-    return round(score.matched, 2), score.overlap
+    return round(score.matched, 2), score.mean_iou

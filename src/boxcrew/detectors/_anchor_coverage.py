@@ -29,10 +29,10 @@ class AnchorCoverage:
 
     The others ("lost") can still be found: in training each object also gets the default box that overlaps it
     most (SSD's forced matching). But that is a single box that has to be moved far, so such objects are
-    learned badly. `share` is therefore no bound on recall. Difficult objects and crowds do not count.
+    learned badly: `matched_fraction` is no bound on recall. Difficult objects and crowds do not count.
     """
 
-    share: float  # 0..1
+    matched_fraction: float  # 0..1
     num_boxes: int  # that count
     lost: Ints  # indices into the concatenated boxes of all targets, including those that do not count
     size: InputSize
@@ -78,7 +78,7 @@ class _Settings:
         with torch.device("meta"):
             return build_detector(self.config, self.classes)
 
-    def share(self, objects: Objects) -> float | None:
+    def matched_fraction(self, objects: Objects) -> float | None:
         """Return the share of the objects that a default box overlaps enough.
         None if the network cannot be built: some backbones take only certain sizes.
         """
@@ -121,10 +121,10 @@ def anchor_coverage(
     alternatives = dict(_other_sizes(settings, sample))
     reason = _main_reason(network, placed[lost], draw) if lost.mean() > _FEW_LOST else None
     smallest = _smallest_side(placed, lost) if reason == "small" else None
-    share = float(1 - lost.mean())
-    writer = _AdviceWriter(requested, settings, share, len(numbers), reason=reason, side=smallest)
+    fraction = float(1 - lost.mean())
+    writer = _AdviceWriter(requested, settings, fraction, len(numbers), reason=reason, side=smallest)
     return AnchorCoverage(
-        share=share,
+        matched_fraction=fraction,
         num_boxes=len(numbers),
         lost=numbers[lost],
         size=config.size,
@@ -151,9 +151,9 @@ def _other_sizes(settings: _Settings, objects: Objects) -> Iterator[tuple[int, f
     for size in settings.config.sizes:
         if current / 2 <= size <= current * 2 and size != current:
             resized = settings.changed({"detector.size": size})
-            share = None if resized is None else resized.share(objects)
-            if share is not None:
-                yield size, share
+            fraction = None if resized is None else resized.matched_fraction(objects)
+            if fraction is not None:
+                yield size, fraction
 
 
 def _main_reason(network: DetectorNet, lost: Floats, draw: np.random.Generator) -> MissReason:
@@ -209,7 +209,7 @@ _LAST_RESORTS: Mapping[MissReason, str] = {
 class _AdviceWriter:
     requested: _Settings
     settings: _Settings  # the same with `auto` adapted
-    share: float
+    matched_fraction: float
     num_boxes: int
     reason: MissReason | None
     side: float | None
@@ -218,8 +218,9 @@ class _AdviceWriter:
         """Return the sentence; `objects` are those that other settings are measured on."""
         config = self.settings.config
         head = (
-            f"the default boxes of {config.name} at size={config.size} can match {_percent(self.share)} of "
-            f"{self.num_boxes} boxes well (IoU {self.settings.threshold:g} or more)"
+            f"the default boxes of {config.name} at size={config.size} can match "
+            f"{_percent(self.matched_fraction)} of {self.num_boxes} boxes well "
+            f"(IoU {self.settings.threshold:g} or more)"
         )
         if self.reason is None:
             return head
@@ -228,32 +229,32 @@ class _AdviceWriter:
 
     def _remedy(self, reason: MissReason, objects: Objects, alternatives: Mapping[int, float]) -> str:
         """Return the cheapest settings that match about as many boxes as the best ones tried."""
-        current = self.settings.share(objects) or 0.0
+        current = self.settings.matched_fraction(objects) or 0.0
         larger = {
-            f"size={size}": share
-            for size, share in alternatives.items()
+            f"size={size}": fraction
+            for size, fraction in alternatives.items()
             if size > self.settings.config.size.sides[-1]
         }
         tried = {**dict(self._try(reason, objects)), **larger}
-        better = [(words, share) for words, share in tried.items() if share >= current + _GAIN]
+        better = [(words, fraction) for words, fraction in tried.items() if fraction >= current + _GAIN]
         setting = self.settings.config.match_setting
         if not better and reason == "between" and setting:
             return f"a smaller detector.{setting} would give them more than their one forced match"
         if not better:
             return _LAST_RESORTS[reason]
-        best = max(share for _, share in better)
-        words, share = next((words, share) for words, share in better if share >= best - _GAIN)
-        return f"{words} would match {_percent(share)}"
+        best = max(fraction for _, fraction in better)
+        words, fraction = next((words, fraction) for words, fraction in better if fraction >= best - _GAIN)
+        return f"{words} would match {_percent(fraction)}"
 
     def _try(self, reason: MissReason, objects: Objects) -> Iterator[tuple[str, float]]:
         for changes in self._changes(reason):
             changed = self.settings.changed(changes)
-            share = None if changed is None else changed.share(objects)
-            if share is not None:
+            fraction = None if changed is None else changed.matched_fraction(objects)
+            if fraction is not None:
                 requested = self.requested.config.tree()
                 new = {k: v for k, v in changes.items() if requested.get(k.removeprefix("detector.")) != v}
                 if new:
-                    yield " ".join(f"{key}={value}" for key, value in new.items()), share
+                    yield " ".join(f"{key}={value}" for key, value in new.items()), fraction
 
     def _changes(self, reason: MissReason) -> Iterator[dict[str, object]]:
         """Yield settings to try by full keys; those that make the detector slower come last."""
@@ -264,7 +265,7 @@ class _AdviceWriter:
             yield {f"detector.{name}": value for name, value in changes.items()}
 
 
-def _percent(share: float) -> str:
+def _percent(fraction: float) -> str:
     """Return a whole percentage, but never round up to 100 %."""
-    whole = round(100 * share)
-    return f"{whole} %" if whole < 100 or share == 1 else f"{int(1000 * share) / 10:g} %"
+    whole = round(100 * fraction)
+    return f"{whole} %" if whole < 100 or fraction == 1 else f"{int(1000 * fraction) / 10:g} %"

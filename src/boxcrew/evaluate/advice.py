@@ -178,7 +178,7 @@ def stalled(*, best_step: int, evaluations: int) -> Advices:
 
 
 def noisy_labels(noise: LabelNoise, key: Callable[[int], str] = str) -> Advices:
-    """Check the labels of training. `key` names a suspect, as `Examples.key` does."""
+    """Check the labels of training. `key` names a suspect, as `ExampleSplit.key` does."""
     finding = f"about {noise.rate:.0%} of the labels seem wrong"
     remedy = "task.smoothing=0.1 makes them matter less"
     if noise.suspects:

@@ -1,7 +1,7 @@
 """Losses of classifiers. Each returns a sum over samples and the weight to divide it by.
 
-`scores` (…, C) are before softmax, `labels` (…) int64. `shares` (…) in 0..1 say how much each label counts;
-by default 1.
+`scores` (…, C) are before softmax, `labels` (…) int64. `sample_weights` (…) in 0..1 say how much each label
+counts; by default 1.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Summed = tuple[Tensor, Tensor]
 def cross_entropy(
     scores: Tensor,
     labels: Tensor,
-    shares: Tensor | None = None,
+    sample_weights: Tensor | None = None,
     *,
     smoothing: float = 0.0,
     class_weights: Tensor | None = None,
@@ -36,13 +36,13 @@ def cross_entropy(
         reduction="none",
         label_smoothing=smoothing,
     )
-    return _summed(losses.reshape_as(labels), labels, shares, class_weights)
+    return _summed(losses.reshape_as(labels), labels, sample_weights, class_weights)
 
 
 def focal_loss(
     scores: Tensor,
     labels: Tensor,
-    shares: Tensor | None = None,
+    sample_weights: Tensor | None = None,
     *,
     gamma: float,
     class_weights: Tensor | None = None,
@@ -54,21 +54,23 @@ def focal_loss(
     focused = (error**gamma * losses).reshape_as(labels)
     if class_weights is not None:
         focused = focused * class_weights[labels]
-    return _summed(focused, labels, shares, class_weights)
+    return _summed(focused, labels, sample_weights, class_weights)
 
 
 def mixed_loss(loss: Callable[[Tensor, Tensor], Summed], targets: Mapping[str, Tensor]) -> Summed:
     """Return the loss of mixed samples, each made of two (`data/transforms/mixing.py`).
-    `loss` takes labels and shares, and is evaluated for the first and for the second label of each sample.
+    `loss` takes labels and their weights, and is computed for the first and the second label of each sample.
     """
-    share = targets["share"]
-    first_sum, first_weight = loss(targets["labels"], share)
-    other_sum, other_weight = loss(targets["other_labels"], 1 - share)
+    mix_weights = targets["mix_weights"]
+    first_sum, first_weight = loss(targets["labels"], mix_weights)
+    other_sum, other_weight = loss(targets["other_labels"], 1 - mix_weights)
     return first_sum + other_sum, first_weight + other_weight
 
 
-def _summed(losses: Tensor, labels: Tensor, shares: Tensor | None, class_weights: Tensor | None) -> Summed:
+def _summed(
+    losses: Tensor, labels: Tensor, sample_weights: Tensor | None, class_weights: Tensor | None
+) -> Summed:
     weights = torch.ones_like(losses) if class_weights is None else class_weights[labels]
-    if shares is not None:
-        losses, weights = losses * shares, weights * shares
+    if sample_weights is not None:
+        losses, weights = losses * sample_weights, weights * sample_weights
     return losses.sum(), weights.sum()

@@ -44,12 +44,14 @@ class SequenceClassifier(nn.Module):
         num_classes: int,
         cells: Cells,
         *,
-        alphabet: int | None = None,
+        num_tokens: int | None = None,
         bidirectional: bool = False,
     ) -> None:
-        """Build it for rows of `num_inputs` values, or for `alphabet` tokens embedded into as many values."""
+        """Build it for rows of `num_inputs` values, or `num_tokens` tokens embedded into as many values."""
         super().__init__()
-        self.embedding = None if alphabet is None else nn.Embedding(alphabet, num_inputs, padding_idx=PADDING)
+        self.embedding = (
+            None if num_tokens is None else nn.Embedding(num_tokens, num_inputs, padding_idx=PADDING)
+        )
         self.onward = cells.build(num_inputs)
         self.back = cells.build(num_inputs) if bidirectional else None
         self.dropout = nn.Dropout(cells.dropout)
@@ -96,12 +98,12 @@ def _reversed(rows: Tensor, lengths: Tensor) -> Tensor:
 class LanguageModel(nn.Module):
     """A network that predicts each next token from those before it."""
 
-    def __init__(self, alphabet: int, cells: Cells, *, embedding: int = 64, tied: bool = False) -> None:
+    def __init__(self, num_tokens: int, cells: Cells, *, embedding: int = 64, tied: bool = False) -> None:
         """Build it; if `tied`, a token's score is the product with its embedding (Press and Wolf 2017), which
         needs fewer parameters than a separate output layer.
         """
         super().__init__()
-        self.embedding = nn.Embedding(alphabet, embedding)
+        self.embedding = nn.Embedding(num_tokens, embedding)
         self.cells = cells.build(embedding)
         self.dropout = nn.Dropout(cells.dropout)
         self.is_tied = tied
@@ -111,12 +113,12 @@ class LanguageModel(nn.Module):
             self.head: nn.Module = (
                 nn.Identity() if cells.hidden == embedding else nn.Linear(cells.hidden, embedding)
             )
-            self.bias = nn.Parameter(torch.zeros(alphabet))
+            self.bias = nn.Parameter(torch.zeros(num_tokens))
         else:
-            self.head = nn.Linear(cells.hidden, alphabet)
+            self.head = nn.Linear(cells.hidden, num_tokens)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Map tokens int64 (B, T) to scores before softmax (B, T, alphabet) of each next token."""
+        """Map tokens int64 (B, T) to scores before softmax (B, T, num_tokens) of each next token."""
         return self.read(tokens)[0]
 
     def read(self, tokens: Tensor, state: State | None = None) -> tuple[Tensor, State]:
@@ -147,7 +149,7 @@ class LanguageModel(nn.Module):
 
 
 def _sample(scores: Tensor, temperature: float, generator: torch.Generator) -> Tensor:
-    """Draw one token for each row of scores (B, alphabet), as (B, 1)."""
+    """Draw one token for each row of scores (B, num_tokens), as (B, 1)."""
     allowed = scores.float().clone()
     allowed[:, PADDING] = -torch.inf
     if temperature == 0:

@@ -8,7 +8,7 @@ from boxcrew.hardware.machine import Device
 from boxcrew.plan.candidate import Candidate, PlanInputs
 from boxcrew.plan.memory import memory_of
 from boxcrew.plan.prediction import Bound, Interval, Memory, Prediction, Span
-from boxcrew.plan.speed import Pace, pace_of, speeds_of, update_seconds
+from boxcrew.plan.speed import ComputeTime, compute_time_of, speeds_of, update_seconds
 
 OVERLAPPED_BACKWARD = (
     0.9  # of backward can overlap with gradient messages; 95 % of these did (docs/benchmarks.md)
@@ -45,7 +45,7 @@ class StepTime:
 class Costs(PlanInputs):
     """Predicts the cost of candidates for one task on one machine."""
 
-    _paces: dict[tuple[object, ...], Pace] = field(default_factory=dict, repr=False)
+    _compute_times: dict[tuple[object, ...], ComputeTime] = field(default_factory=dict, repr=False)
 
     def memory(self, candidate: Candidate) -> list[Memory]:
         return memory_of(candidate, self)
@@ -56,15 +56,17 @@ class Costs(PlanInputs):
             return False
         return all(memory.is_enough for memory in self.memory(candidate))
 
-    def pace(self, device: Device, candidate: Candidate) -> Pace:
+    def compute_time(self, device: Device, candidate: Candidate) -> ComputeTime:
         mode = candidate.memory_format, candidate.precision, candidate.threads, candidate.recompute
         key = (device.name, *mode)
-        return self._paces.get(key) or self._paces.setdefault(key, pace_of(device, candidate, self))
+        return self._compute_times.get(key) or self._compute_times.setdefault(
+            key, compute_time_of(device, candidate, self)
+        )
 
     def step(self, candidate: Candidate, *, cached: bool = True) -> StepTime:
         """Predict one step. `cached`: decoded images are in the cache, as in all epochs after the first."""
-        paces = [self.pace(device, candidate) for device in candidate.devices]
-        compute = self._compute(candidate, paces)
+        times = [self.compute_time(device, candidate) for device in candidate.devices]
+        compute = self._compute(candidate, times)
         core_seconds = self._inputs(candidate, cached=cached)
         step = StepTime(
             compute=tuple(compute),
@@ -72,13 +74,13 @@ class Costs(PlanInputs):
             update=self._update(candidate),
             inputs=core_seconds / max(1, candidate.loader_workers) / candidate.replicas,
             wall=0.0,
-            spread=max(pace.spread for pace in paces),
-            basis=paces[0].basis,
+            spread=max(time.spread for time in times),
+            basis=times[0].basis,
         )
         work = core_seconds
         if candidate.on_cpu:
             per_replica = compute[:: max(1, len(compute) // candidate.replicas)]
-            work += sum(seconds * candidate.threads * paces[0].parallel for seconds in per_replica)
+            work += sum(seconds * candidate.threads * times[0].parallel for seconds in per_replica)
         evenly = work / self.machine.cores  # a lower bound: all work is spread over the cores
         return replace(step, wall=max(self._wall(candidate, step, core_seconds), evenly, 1e-9))
 
@@ -93,10 +95,10 @@ class Costs(PlanInputs):
         delay = core_seconds / candidate.replicas + BATCH_RECEIVE_SECONDS if all_busy else 0.0
         return max(step.busy + delay, step.inputs)
 
-    def _compute(self, candidate: Candidate, paces: list[Pace]) -> list[float]:
+    def _compute(self, candidate: Candidate, times: list[ComputeTime]) -> list[float]:
         """Return the seconds of each clone; they add up for clones of one process that share its threads."""
-        num, pairs = candidate.accumulation, zip(paces, candidate.shares, strict=True)
-        seconds = [min(num, share) * pace.fixed + pace.each * share for pace, share in pairs]
+        num, pairs = candidate.accumulation, zip(times, candidate.shares, strict=True)
+        seconds = [min(num, share) * time.fixed + time.each * share for time, share in pairs]
         if candidate.on_cpu and candidate.replicas == 1 and len(seconds) > 1:
             seconds = [sum(seconds)] * len(seconds)
         if not candidate.on_cpu or self.observed.timings:  # measured steps include the load of others
@@ -107,7 +109,7 @@ class Costs(PlanInputs):
     def _update(self, candidate: Candidate) -> float:
         device = next(each for each in self.machine.devices if each.name == candidate.parameter_device)
         seconds = update_seconds(self.workload, speeds_of(device, self.machine)[0])
-        return seconds * self.pace(candidate.devices[0], candidate).corrected / candidate.shards
+        return seconds * self.compute_time(candidate.devices[0], candidate).corrected / candidate.shards
 
     def _messages(self, candidate: Candidate, compute: float) -> float:
         """Return the seconds of messages between clones and processes that computing does not hide."""

@@ -83,7 +83,7 @@ def _evaluation(candidate: Candidate, device: Device, inputs: PlanInputs) -> int
     num, workload = inputs.request.eval_batch, inputs.workload
     if candidate.devices[0].name != device.name or num <= candidate.largest_micro_batches[0]:
         return 0
-    return workload.evaluated.at(num) + workload.batch.at(num)
+    return workload.evaluation_peak.at(num) + workload.batch.at(num)
 
 
 def _worker_bytes(candidate: Candidate, workload: Workload, request: PlanRequest) -> int:

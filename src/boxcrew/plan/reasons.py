@@ -37,7 +37,10 @@ def reasons_for(
         lack = _memory_lack(costs, replace(chosen, recompute=False))
         why = "keeping them needs too much memory" if lack else "this takes less memory"
         reasons.append(f"activations are recomputed in backward: {why}")
-    if deploy.shares is None and len({costs.pace(device, chosen).each for device in chosen.devices}) > 1:
+    if (
+        deploy.shares is None
+        and len({costs.compute_time(device, chosen).each for device in chosen.devices}) > 1
+    ):
         reasons.append(f"shares {', '.join(map(str, chosen.shares))}: by the speeds of the devices")
     if costs.machine.busy_cores >= 0.5:
         cores = counted(costs.machine.cores, "core")
@@ -101,7 +104,9 @@ def _measured(costs: Costs, chosen: Candidate, feasible: Sequence[Candidate]) ->
     samples = max(timing.samples for timing in timings)
     tried = {(timing.memory_format, timing.threads) for timing in timings}
     seconds = {
-        (candidate.memory_format, candidate.threads): costs.pace(candidate.devices[0], candidate).at(samples)
+        (candidate.memory_format, candidate.threads): costs.compute_time(candidate.devices[0], candidate).at(
+            samples
+        )
         for candidate in feasible
         if (candidate.strategy, candidate.recompute) == (chosen.strategy, chosen.recompute)
         and (not candidate.on_cpu or (candidate.memory_format, candidate.threads) in tried)

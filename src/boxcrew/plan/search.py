@@ -71,7 +71,9 @@ def _candidates(costs: Costs, layout: Candidate) -> Iterator[Candidate]:
     for recompute in also_recomputed if deploy.recompute == "auto" else [deploy.recompute]:
         for memory_format, threads in _compute_modes(costs, usual):
             candidate = replace(usual, recompute=recompute, memory_format=memory_format, threads=threads)
-            speeds = [1 / max(1e-12, costs.pace(device, candidate).each) for device in candidate.devices]
+            speeds = [
+                1 / max(1e-12, costs.compute_time(device, candidate).each) for device in candidate.devices
+            ]
             shares = shares_of(deploy, batch, speeds, least=costs.workload.min_samples)
             cache_bytes = _cache(costs, candidate) // layout.replicas
             yield replace(candidate, shares=tuple(shares), cache_bytes=cache_bytes)

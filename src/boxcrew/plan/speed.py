@@ -23,7 +23,7 @@ CORE = {"gemm": 60, "convolution": 40, "convolution_channels_last": 40}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pace:
+class ComputeTime:
     """Seconds of forward and backward as a line over the number of samples at once."""
 
     fixed: float  # seconds
@@ -37,17 +37,17 @@ class Pace:
         return self.fixed + self.each * samples
 
 
-def pace_of(device: Device, candidate: Candidate, inputs: PlanInputs) -> Pace:
-    """Return the pace as measured, or scaled from other numbers of threads, or from device speeds."""
+def compute_time_of(device: Device, candidate: Candidate, inputs: PlanInputs) -> ComputeTime:
+    """Return the compute time as measured, or scaled from other numbers of threads, or from device speeds."""
     timings = inputs.observed.on_device(device.name, candidate.precision)
     timings = [timing for timing in timings if timing.memory_format == candidate.memory_format]
     if not timings:
         return _computed(device, candidate, inputs)
     if same := [each for each in timings if device.kind != "cpu" or each.threads == candidate.threads]:
         return _measured(same, device, candidate, inputs)
-    pace = _measured(timings, device, candidate, inputs)
+    measured = _measured(timings, device, candidate, inputs)
     factor = _thread_factor(timings[-1], candidate.threads)
-    return replace(pace, fixed=pace.fixed * factor, each=pace.each * factor, spread=KNOWN)
+    return replace(measured, fixed=measured.fixed * factor, each=measured.each * factor, spread=KNOWN)
 
 
 def _recompute_factor(candidate: Candidate, workload: Workload) -> float:
@@ -55,7 +55,9 @@ def _recompute_factor(candidate: Candidate, workload: Workload) -> float:
     return step.operations / max(1, workload.without_recompute.operations) if candidate.recompute else 1.0
 
 
-def _measured(timings: Sequence[Timing], device: Device, candidate: Candidate, inputs: PlanInputs) -> Pace:
+def _measured(
+    timings: Sequence[Timing], device: Device, candidate: Candidate, inputs: PlanInputs
+) -> ComputeTime:
     """Return the line through the fewest and the most samples, or through the origin if it is implausible."""
     small, large = timings[0], timings[-1]
     factor = _recompute_factor(candidate, inputs.workload) * (RUN_SLOWDOWN if large.alone else 1.0)
@@ -71,11 +73,13 @@ def _measured(timings: Sequence[Timing], device: Device, candidate: Candidate, i
         parallel = min(1.0, large.core_seconds / (large.seconds * large.threads))
     sizes = " and ".join(dict.fromkeys(str(timing.samples) for timing in (small, large)))
     basis = f"measured steps of {sizes} samples"
-    return Pace(fixed=fixed * factor, each=each * factor, spread=MEASURED, basis=basis, parallel=parallel)
+    return ComputeTime(
+        fixed=fixed * factor, each=each * factor, spread=MEASURED, basis=basis, parallel=parallel
+    )
 
 
-def _computed(device: Device, candidate: Candidate, inputs: PlanInputs) -> Pace:
-    """Return the pace from operations at the speed of convolutions, and traffic at that of memory."""
+def _computed(device: Device, candidate: Candidate, inputs: PlanInputs) -> ComputeTime:
+    """Return the compute time from operations at the speed of convolutions, and traffic at that of memory."""
     speeds, spread, basis = speeds_of(device, inputs.machine)
     last = candidate.memory_format == "channels_last"
     rate = speeds.convolution_channels_last if last else speeds.convolution
@@ -91,7 +95,9 @@ def _computed(device: Device, candidate: Candidate, inputs: PlanInputs) -> Pace:
         spread, basis = KNOWN, "earlier runs on this machine"
     each = seconds * _recompute_factor(candidate, inputs.workload) * corrected
     parallel = 1.0 if on_cpu and candidate.threads == 1 else 1 - SERIAL_FRACTION
-    return Pace(fixed=0.0, each=each, spread=spread, basis=basis, parallel=parallel, corrected=corrected)
+    return ComputeTime(
+        fixed=0.0, each=each, spread=spread, basis=basis, parallel=parallel, corrected=corrected
+    )
 
 
 def _thread_factor(timing: Timing, threads: int) -> float:

@@ -151,18 +151,22 @@ class ClassificationTask(RegularizedTask):
     def forward(self, batch: Batch, phase: str = "train") -> Losses:
         assert phase in self.phases
         scores = self.net(batch.inputs)
-        if "share" in batch.targets:
-            total, weight = mixed_loss(lambda labels, share: self._loss(scores, labels, share), batch.targets)
+        if "mix_weights" in batch.targets:
+            total, weight = mixed_loss(
+                lambda labels, weights: self._loss(scores, labels, weights), batch.targets
+            )
         else:
             total, weight = self._loss(scores, batch.targets["labels"])
         terms = {"class": total, **self._config.penalty(self.net, weight)}
         return Losses(terms=terms, weight=weight.detach())
 
-    def _loss(self, scores: Tensor, labels: Tensor, shares: Tensor | None = None) -> Summed:
+    def _loss(self, scores: Tensor, labels: Tensor, sample_weights: Tensor | None = None) -> Summed:
         weights = self.get_buffer("class_weights") if self._config.class_weights else None
         if self._config.focal:
-            return focal_loss(scores, labels, shares, gamma=self._config.focal, class_weights=weights)
-        return cross_entropy(scores, labels, shares, smoothing=self._config.smoothing, class_weights=weights)
+            return focal_loss(scores, labels, sample_weights, gamma=self._config.focal, class_weights=weights)
+        return cross_entropy(
+            scores, labels, sample_weights, smoothing=self._config.smoothing, class_weights=weights
+        )
 
 
 ClassesConfigT = TypeVar("ClassesConfigT", bound=ClassTaskConfig, default=Any)

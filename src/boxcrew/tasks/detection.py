@@ -36,7 +36,7 @@ from boxcrew.detectors import (
 )
 from boxcrew.detectors.ssdlite import SsdLiteConfig
 from boxcrew.evaluate.advice import Advice, detection_gap, doubted_objects, rare_class_missed
-from boxcrew.evaluate.detection.evaluator import DetectionEvaluation, Evaluator
+from boxcrew.evaluate.detection.evaluator import DetectionEvaluation, DetectionEvaluator
 from boxcrew.evaluate.detection.predictor import Predictor
 from boxcrew.evaluate.detection.suspects import suspects_of
 from boxcrew.tasks.base import TASKS, Task, TaskConfig
@@ -252,7 +252,7 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
         )
 
     def evaluate(self, task: Task, move: ToDevice, options: EvalOptions) -> DetectionEvaluation:
-        evaluator = Evaluator(
+        evaluator = DetectionEvaluator(
             source=self.source,
             images=self.images,
             records=self.val,

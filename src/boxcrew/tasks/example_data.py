@@ -20,8 +20,8 @@ from boxcrew.data.checks.problem import Problem
 from boxcrew.data.examples.example_set import (
     Array,
     ExampleOptions,
-    Examples,
     ExampleSet,
+    ExampleSplit,
     InputKind,
     Relabelled,
     open_examples,
@@ -68,8 +68,8 @@ class ExampleData(TaskData[ExampleConfigT, ExampleFacts, EvaluationT], Generic[E
 
     config: ExampleConfigT
     examples: ExampleSet
-    train: Examples
-    val: Examples
+    train: ExampleSplit
+    val: ExampleSplit
     known: ExampleFacts  # of the network to evaluate; in training, those of this data
 
     @classmethod

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from boxcrew.core.cache import cache_folder
 from boxcrew.core.errors import BoxcrewError
-from boxcrew.data.examples.example_set import Examples
+from boxcrew.data.examples.example_set import ExampleSplit
 from boxcrew.nets.classifier import ClassifierNet
 from boxcrew.nets.small_cnn import SmallCnn, Stages
 from boxcrew.nets.weights import read_weights, save_weights
@@ -35,7 +35,7 @@ FeatureExtractor = Callable[[Tensor], npt.NDArray[np.float64]]
 _known: dict[str, FeatureExtractor] = {}
 
 
-def feature_network(examples: Examples, facts: ExampleFacts) -> FeatureExtractor:
+def feature_network(examples: ExampleSplit, facts: ExampleFacts) -> FeatureExtractor:
     """Return the features of a network that is trained once for these examples, in half a minute, and cached.
 
     Training is deterministic. Without classes the weights stay random, which is a fair but weaker measure.
@@ -57,7 +57,7 @@ def feature_network(examples: Examples, facts: ExampleFacts) -> FeatureExtractor
     return _known[key]
 
 
-def _key(examples: Examples, facts: ExampleFacts) -> str:
+def _key(examples: ExampleSplit, facts: ExampleFacts) -> str:
     digest = hashlib.blake2b(np.ascontiguousarray(examples.labels).tobytes(), digest_size=16)
     known = (facts.to_json()[name] for name in ("shape", "mean", "std"))
     digest.update(repr((VERSION, STEPS, WIDTH, *known, torch.__version__)).encode())

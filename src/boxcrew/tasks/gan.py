@@ -64,7 +64,7 @@ class GanConfig(ExampleConfig):
     """Normalize the critic's weights by their spectral norm."""
     norm: Annotated[Norm, none_is_a_choice] = "none"
     """Normalization layers of the critic."""
-    fill: Scheme = "normal"
+    initializer: Scheme = "normal"
     """Initialization of the weights."""
     augment: AugmentConfig = AugmentConfig()
 
@@ -210,7 +210,7 @@ class GanData(ExampleData[GanConfig, GanEvaluation]):
             channels, size, width=config.width, spectral_norm=config.spectral_norm, norm=config.norm
         )
         net = GanNet(generator, critic)
-        initialize(net, config.fill)
+        initialize(net, config.initializer)
         return GanTask(net, config)
 
     def largest_batch(self, num_samples: int) -> Batch:

@@ -32,14 +32,14 @@ class NetConfig(Config):
 
     name: str
     """Network."""
-    fill: Scheme = "auto"
+    initializer: Scheme = "auto"
     """Initialization of the weights."""
     dropout: Fraction = 0.0
     """Dropout probability."""
 
     def build(self, facts: ExampleFacts) -> ClassifierNet:
         body = self.body(facts)
-        initialize(body, self.fill)
+        initialize(body, self.initializer)
         return ClassifierNet(body, facts.classes, facts.normalization(), facts.encoding)
 
     @abstractmethod
@@ -140,7 +140,7 @@ class RnnConfig(NetConfig):
             self.embedding if is_text else math.prod(facts.shape[1:]),
             len(facts.classes),
             self.recurrent_layers(),
-            alphabet=num_tokens(facts.encoding) if is_text else None,
+            num_tokens=num_tokens(facts.encoding) if is_text else None,
             bidirectional=self.bidirectional,
         )
         return reader if is_text else Rows(reader)

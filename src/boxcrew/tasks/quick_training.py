@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F  # noqa: N812
 
 from boxcrew.core.types import Bools, Ints
-from boxcrew.data.examples.example_set import Examples
+from boxcrew.data.examples.example_set import ExampleSplit
 from boxcrew.data.loading.collate import as_tensor
 from boxcrew.data.loading.order import SampleOrder
 from boxcrew.evaluate.classification import Probabilities
@@ -18,7 +18,9 @@ from boxcrew.nets.classifier import ClassifierNet
 BATCH, RATE = 128, 2e-3
 
 
-def train_quickly(net: ClassifierNet, examples: Examples, *, steps: int, chosen: Ints | None = None) -> None:
+def train_quickly(
+    net: ClassifierNet, examples: ExampleSplit, *, steps: int, chosen: Ints | None = None
+) -> None:
     """Train a classifier in place on all examples or those with the indices `chosen`. Deterministic."""
     indices = np.arange(len(examples)) if chosen is None else chosen
     order = SampleOrder(len(indices), seed=0)
@@ -37,7 +39,7 @@ def train_quickly(net: ClassifierNet, examples: Examples, *, steps: int, chosen:
 
 
 def out_of_fold(
-    examples: Examples, build: Callable[[], ClassifierNet], *, folds: int, steps: int
+    examples: ExampleSplit, build: Callable[[], ClassifierNet], *, folds: int, steps: int
 ) -> tuple[Probabilities, Bools]:
     """Return cross-validated class probabilities (N, C), and which of the N examples could be read."""
     fold_of = np.random.default_rng(0).permutation(len(examples)) % folds

@@ -57,7 +57,7 @@ class LanguageNet(Network):
         self.model = model
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Return scores before softmax (B, T, alphabet) of the token after each of (B, T)."""
+        """Return scores before softmax (B, T, num_tokens) of the token after each of (B, T)."""
         scores: Tensor = self.model(tokens)
         return scores
 
@@ -175,7 +175,7 @@ class SequenceData(ClassTaskData[SequenceConfig]):
             )
         num, cells = num_tokens(facts.encoding), net.recurrent_layers()
         model = LanguageModel(num, cells, embedding=net.embedding, tied=net.tied)
-        initialize(model, net.fill)
+        initialize(model, net.initializer)
         return LanguageTask(LanguageNet(model, facts.encoding), config)
 
     def evaluate(self, task: Task, move: ToDevice, options: EvalOptions) -> Evaluation:

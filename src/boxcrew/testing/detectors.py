@@ -270,12 +270,12 @@ def check_state_is_complete(detector: DetectorNet, images: Tensor, raw: tuple[Te
 
 
 def check_stages(detector: DetectorNet, batch: Batch) -> None:
-    """Check that stages have names and shares that a run can have, and that a solve stage sets the same state
-    twice: finite values, in tensors of the network.
+    """Check that stages have names and fractions that a run can have, and that a solve stage sets the same
+    state twice: finite values, in tensors of the network.
     """
     stages = detector.config.stages()
     assert len({stage.name for stage in stages}) == len(stages)
-    assert sum(stage.share for stage in stages) <= 1 + 1e-9
+    assert sum(stage.fraction for stage in stages) <= 1 + 1e-9
     for name in [stage.name for stage in stages if stage.kind == "solve"]:
         solved = [copy.deepcopy(detector).eval() for _ in range(2)]
         for each in solved:

@@ -12,8 +12,8 @@ from boxcrew.data.detection.source import SPLITS
 from boxcrew.data.examples.example_set import (
     EXAMPLE_FORMATS,
     ExampleOptions,
-    Examples,
     ExampleSet,
+    ExampleSplit,
     open_examples,
 )
 from boxcrew.testing.sources import check_refused
@@ -37,7 +37,7 @@ def check_invariants(opened: ExampleSet) -> None:
         assert set(opened.split("train").labels.tolist()) == set(range(len(opened.classes)))
 
 
-def _check_split(opened: ExampleSet, examples: Examples) -> None:
+def _check_split(opened: ExampleSet, examples: ExampleSplit) -> None:
     assert len(examples) >= 1
     assert examples.labels.dtype == np.int64
     assert examples.labels.min() >= 0

@@ -74,7 +74,7 @@ class InitConfig(Config, ABC):
         InitConfig.kinds[cls.__name__.lower()] = cls
 
     @abstractmethod
-    def fill(self, network: Network) -> InitReport:
+    def initialize(self, network: Network) -> InitReport:
         """Initialize the network's parameters in place and report what was done."""
 
 
@@ -89,7 +89,7 @@ class Scratch(InitConfig):
 
     kind: Literal["scratch"] = "scratch"
 
-    def fill(self, network: Network) -> InitReport:  # noqa: ARG002 - networks are built with random weights
+    def initialize(self, network: Network) -> InitReport:  # noqa: ARG002 - networks are built with random weights
         return InitReport(kind=self.kind, source="scratch: random weights from the seed")
 
 
@@ -107,7 +107,7 @@ class Pretrained(InitConfig):
     std: Color | None = None
     """Standard deviation of 0..1 pixels that the weights expect, if it is not the usual one."""
 
-    def fill(self, network: Network) -> InitReport:
+    def initialize(self, network: Network) -> InitReport:
         prefix, normalize = network.backbone_prefix(), network.normalization()
         if prefix is None:
             raise UsageError(
@@ -155,7 +155,7 @@ class Resume(InitConfig):
     run: Path
     """Run directory to continue in a new directory."""
 
-    def fill(self, network: Network) -> InitReport:  # noqa: ARG002 - the trainer loads more than weights
+    def initialize(self, network: Network) -> InitReport:  # noqa: ARG002 - the trainer loads more than weights
         return InitReport(kind=self.kind, source=f"resume: the newest checkpoint of {self.run}")
 
 
@@ -170,7 +170,7 @@ class Finetune(InitConfig):
     rename: dict[str, str] = Field(default_factory=dict)
     """Prefixes in the file, and what they are called here."""
 
-    def fill(self, network: Network) -> InitReport:
+    def initialize(self, network: Network) -> InitReport:
         weights = read_weights(find_weights(self.checkpoint, which="best"))
         state = self._renamed(weights, network)
         excluded = matching(state, self.exclude, "init.exclude")

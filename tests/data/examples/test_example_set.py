@@ -9,8 +9,8 @@ from boxcrew.core.errors import DataError
 from boxcrew.data.checks.problem import Problem
 from boxcrew.data.examples.example_set import (
     ExampleOptions,
-    Examples,
     ExampleSet,
+    ExampleSplit,
     InMemory,
     Relabelled,
     open_examples,
@@ -23,7 +23,7 @@ def numbered(labels: np.ndarray) -> InMemory:
     return InMemory(np.arange(len(labels))[:, None], labels, "x")
 
 
-def places(part: Examples) -> list[int]:
+def places(part: ExampleSplit) -> list[int]:
     return [int(place) for place in part.fetch(range(len(part))).inputs[:, 0]]
 
 

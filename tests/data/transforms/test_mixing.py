@@ -34,7 +34,7 @@ def test_inputs_keep_their_kind_and_are_not_changed(mix: Callable[..., Any], inp
     assert torch.equal(inputs, before)
     assert not torch.equal(mixed, inputs)
     assert torch.equal(targets["labels"], labels)
-    assert targets["share"].dtype == torch.float32
+    assert targets["mix_weights"].dtype == torch.float32
     assert {len(value) for value in targets.values()} == {16}
 
 
@@ -63,14 +63,14 @@ def test_the_generator_alone_decides(mix: Callable[..., Any]) -> None:
 def test_mixup_is_a_mean_by_shares() -> None:
     inputs = torch.randn(16, 7)
     mixed, targets = mixup(inputs, torch.arange(16), alpha=1.0, rng=rng())
-    share = targets["share"][:, None]
+    share = targets["mix_weights"][:, None]
     torch.testing.assert_close(mixed, share * inputs + (1 - share) * inputs[targets["other_labels"]])
 
 
 def test_pixels_are_mixed_to_the_nearest_level() -> None:
     inputs = pictures()
     mixed, targets = mixup(inputs, torch.arange(16), alpha=1.0, rng=rng())
-    share = targets["share"].double().reshape(-1, 1, 1, 1)
+    share = targets["mix_weights"].double().reshape(-1, 1, 1, 1)
     exact = share * inputs.double() + (1 - share) * inputs[targets["other_labels"]].double()
     assert (mixed.double() - exact).abs().max() <= 0.5 + 1e-4
 
@@ -78,8 +78,8 @@ def test_pixels_are_mixed_to_the_nearest_level() -> None:
 @pytest.mark.parametrize(("alpha", "variance"), [(0.2, 1 / 5.6), (1.0, 1 / 12), (8.0, 1 / 68)])
 def test_shares_are_of_a_beta_distribution(alpha: float, variance: float) -> None:
     _, targets = mixup(torch.zeros(20_000, 1), torch.zeros(20_000), alpha=alpha, rng=rng())
-    assert float(targets["share"].mean()) == pytest.approx(0.5, abs=0.01)
-    assert float(targets["share"].var()) == pytest.approx(variance, rel=0.05)
+    assert float(targets["mix_weights"].mean()) == pytest.approx(0.5, abs=0.01)
+    assert float(targets["mix_weights"].var()) == pytest.approx(variance, rel=0.05)
 
 
 def test_cutmix_replaces_a_rectangle_and_its_share_is_exact() -> None:
@@ -89,7 +89,7 @@ def test_cutmix_replaces_a_rectangle_and_its_share_is_exact() -> None:
         own = mixed[i] == i
         assert torch.equal(own[0], own[1])  # all channels alike
         assert (mixed[i][~own] == targets["other_labels"][i]).all()
-        assert float(targets["share"][i]) == pytest.approx(float(own.float().mean()), abs=1e-6)
+        assert float(targets["mix_weights"][i]) == pytest.approx(float(own.float().mean()), abs=1e-6)
         rows, columns = (~own[0]).any(dim=1), (~own[0]).any(dim=0)
         assert torch.equal(~own[0], rows[:, None] & columns)
         assert (rows.int().diff().abs().sum() <= 2) & (columns.int().diff().abs().sum() <= 2)
@@ -102,16 +102,16 @@ def test_cutmix_cuts_everywhere_and_about_half() -> None:
     changed = (mixed != inputs).float().mean(dim=0)[0]
     torch.testing.assert_close(changed, changed.flip(0, 1), atol=0.04, rtol=0)
     assert changed.min() > 0.05
-    assert 0.5 < float(targets["share"].mean()) < 0.7  # edges cut some of it off
+    assert 0.5 < float(targets["mix_weights"].mean()) < 0.7  # edges cut some of it off
 
 
 def test_cutmix_of_numbers_takes_some_of_them() -> None:
     inputs = torch.arange(200.0)[:, None].expand(-1, 50).clone()
     mixed, targets = cutmix(inputs, torch.arange(200), alpha=1.0, rng=rng())
     own = mixed == inputs
-    torch.testing.assert_close(own.float().mean(dim=1), targets["share"])
+    torch.testing.assert_close(own.float().mean(dim=1), targets["mix_weights"])
     assert (mixed[~own] == targets["other_labels"][:, None].expand(-1, 50)[~own]).all()
-    assert float(targets["share"].mean()) == pytest.approx(0.5, abs=0.06)
+    assert float(targets["mix_weights"].mean()) == pytest.approx(0.5, abs=0.06)
 
 
 @pytest.mark.parametrize("mix", BOTH)

@@ -15,7 +15,7 @@ from boxcrew.data.detection.source import open_source
 from boxcrew.data.loading.workers import Workers
 from boxcrew.data.transforms.pipeline import TransformsConfig, eval_pipeline
 from boxcrew.detectors import build_detector
-from boxcrew.evaluate.detection.evaluator import Evaluator
+from boxcrew.evaluate.detection.evaluator import DetectionEvaluator
 from boxcrew.evaluate.detection.predictor import Predictor
 from tests.helpers import two_headed
 from tests.helpers.shapes import EXTENTS, write_shapes
@@ -63,7 +63,7 @@ def test_an_evaluation_returns_images_in_the_order_of_the_records(
     source = open_source(str(write_shapes(tmp_path / "set")))
     records = source.split("val")
     assert len({predictor.pipeline.canvas_of(record.extent) for record in records}) > 1
-    evaluator = Evaluator(source=source, images=source, records=records, batch=4, workers=Workers())
+    evaluator = DetectionEvaluator(source=source, images=source, records=records, batch=4, workers=Workers())
     evaluation = evaluator(predictor)
     assert [image.key for image in evaluation.images] == [record.key for record in records]
     for image, record in zip(evaluation.images[:3], records, strict=False):

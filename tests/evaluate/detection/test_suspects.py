@@ -59,27 +59,32 @@ def test_agreement_is_not_suspect() -> None:
 def test_a_label_that_is_missing() -> None:
     (suspect,) = among_honest(evaluated(Target.of([LEFT], [0]), [(LEFT, 0, 0.9), (RIGHT, 1, 0.8)]))
     assert (suspect.kind, suspect.key, suspect.split) == ("missing-label", "odd", "train")
-    assert (suspect.label, suspect.found, suspect.box, suspect.found_box) == (None, "pot", RIGHT, RIGHT)
+    assert (suspect.label, suspect.detected, suspect.box, suspect.detected_box) == (None, "pot", RIGHT, RIGHT)
     assert suspect.score == pytest.approx(0.8)
     assert suspect.loss == pytest.approx(-math.log(1 - 0.8), rel=1e-4)
 
 
 def test_a_label_of_the_wrong_class() -> None:
     (suspect,) = among_honest(evaluated(Target.of([RIGHT], [0]), [(RIGHT, 1, 0.9), (RIGHT, 0, 0.1)]))
-    assert (suspect.kind, suspect.label, suspect.found, suspect.box) == ("wrong-class", "tea", "pot", RIGHT)
+    assert (suspect.kind, suspect.label, suspect.detected, suspect.box) == (
+        "wrong-class",
+        "tea",
+        "pot",
+        RIGHT,
+    )
     assert suspect.loss == pytest.approx(-math.log(0.1) - math.log(1 - 0.9), rel=1e-4)
 
 
 def test_a_box_in_the_wrong_place() -> None:
     shifted = (25.0, 25.0, 65.0, 65.0)  # IoU 0.24
     (suspect,) = among_honest(evaluated(Target.of([shifted], [0]), [(LEFT, 0, 0.9)]))
-    assert (suspect.kind, suspect.label, suspect.found) == ("wrong-box", "tea", "tea")
-    assert (suspect.box, suspect.found_box) == (shifted, LEFT)
+    assert (suspect.kind, suspect.label, suspect.detected) == ("wrong-box", "tea", "tea")
+    assert (suspect.box, suspect.detected_box) == (shifted, LEFT)
 
 
 def test_a_label_where_nothing_is() -> None:
     (suspect,) = among_honest(evaluated(Target.of([LEFT, RIGHT], [0, 1]), [(LEFT, 0, 0.9)]))
-    assert (suspect.kind, suspect.label, suspect.found, suspect.box, suspect.found_box) == (
+    assert (suspect.kind, suspect.label, suspect.detected, suspect.box, suspect.detected_box) == (
         "unfindable",
         "pot",
         None,
@@ -115,7 +120,7 @@ def test_what_is_not_a_missing_label(second: Found) -> None:
 def test_two_findings_at_one_place_are_one_missing_label() -> None:
     near = (101.0, 101.0, 161.0, 141.0)
     (suspect,) = among_honest(evaluated(Target.of([], []), [(RIGHT, 1, 0.9), (near, 2, 0.7)]))
-    assert suspect.found == "pot"
+    assert suspect.detected == "pot"
 
 
 def test_worst_first_and_no_more_than_the_limit_of_each_kind() -> None:
@@ -150,7 +155,7 @@ def test_a_class_that_is_not_known_is_left_out() -> None:
     images = [replace(honest(f"{i}"), target=Target.of([LEFT, RIGHT], [0, 1])) for i in range(10)]
     missed = evaluated(Target.of([LEFT], [2]), [(RIGHT, 1, 0.9)])
     suspects = suspects_of({"train": [*images, missed]}, CLASSES)
-    assert [(suspect.kind, suspect.found) for suspect in suspects] == [("missing-label", "pot")]
+    assert [(suspect.kind, suspect.detected) for suspect in suspects] == [("missing-label", "pot")]
 
 
 def test_planted_errors_in_a_real_set_are_all_found_and_nothing_else() -> None:
@@ -181,4 +186,6 @@ def test_planted_errors_in_a_real_set_are_all_found_and_nothing_else() -> None:
 
 def test_json_can_be_written() -> None:
     suspects = among_honest(evaluated(Target.of([RIGHT], [0]), [(RIGHT, 1, 0.9)]))
-    assert json.loads(json.dumps([suspect.to_json() for suspect in suspects]))[0]["found_box"] == list(RIGHT)
+    assert json.loads(json.dumps([suspect.to_json() for suspect in suspects]))[0]["detected_box"] == list(
+        RIGHT
+    )

@@ -13,7 +13,7 @@ def test_suspects_in_words() -> None:
         split="train",
         box=(0, 0, 1, 1),
         label="tea",
-        found="tea",
+        detected="tea",
         score=0.999,
         loss=1.0,
     )

@@ -49,10 +49,10 @@ def hostile(small: Diagnosis) -> Diagnosis:
             split="train",
             box=(1, 2, 9, 8),
             label=None if kind == "missing-label" else HOSTILE,
-            found=None if kind == "unfindable" else HOSTILE,
+            detected=None if kind == "unfindable" else HOSTILE,
             score=0.97,
             loss=3.0,
-            found_box=None if kind == "unfindable" else (2, 2, 9, 9),
+            detected_box=None if kind == "unfindable" else (2, 2, 9, 9),
         )
         for kind in KINDS
     )
@@ -62,7 +62,7 @@ def hostile(small: Diagnosis) -> Diagnosis:
         source=source,
         statistics={name: split_statistics(part, source.classes) for name, part in source.splits.items()},
         near_duplicates=(pair,),
-        anchor_coverage=replace(small.anchor_coverage, lost=np.arange(3), share=0.5)
+        anchor_coverage=replace(small.anchor_coverage, lost=np.arange(3), matched_fraction=0.5)
         if small.anchor_coverage
         else None,
         run=Path(HOSTILE),

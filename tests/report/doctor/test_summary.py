@@ -13,7 +13,7 @@ from boxcrew.testing.sources import DrawnSource
 
 def test_the_summary_of_a_sound_set(small: Diagnosis) -> None:
     assert small.anchor_coverage is not None
-    sound = replace(small, advice=(), anchor_coverage=replace(small.anchor_coverage, share=0.999))
+    sound = replace(small, advice=(), anchor_coverage=replace(small.anchor_coverage, matched_fraction=0.999))
     summary = summarize(sound)
     assert summary.tasks == ()
     assert not summary.serious
@@ -35,7 +35,12 @@ def test_the_summary_puts_first_what_matters_most(small: Diagnosis) -> None:
     )
     assert small.anchor_coverage is not None
     summary = summarize(
-        replace(small, source=source, anchor_coverage=replace(small.anchor_coverage, share=0.9), suspects=())
+        replace(
+            small,
+            source=source,
+            anchor_coverage=replace(small.anchor_coverage, matched_fraction=0.9),
+            suspects=(),
+        )
     )
     assert summary.serious  # one image of 15 is lost
     sections = [task.section for task in summary.tasks[:3]]

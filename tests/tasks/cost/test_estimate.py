@@ -474,7 +474,7 @@ def test_what_is_only_looked_at_keeps_nothing() -> None:
     """A map and the next, whatever came before: at most the second and third at once."""
     chain = Chain(nn.Conv2d(3, 8, 1), nn.Conv2d(8, 16, 1), nn.Conv2d(16, 12, 1), nn.Conv2d(12, 2, 1))
     workload = trace_workload(chain, images(3, 16), slots=0, averages=False)
-    assert workload.evaluated.at(5) == 5 * (floats(16, 16) + floats(12, 16))
+    assert workload.evaluation_peak.at(5) == 5 * (floats(16, 16) + floats(12, 16))
     assert workload.without_recompute.activations.at(5) >= 5 * sum(
         floats(channels, 16) for channels in (8, 16, 12)
     )

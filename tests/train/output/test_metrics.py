@@ -11,7 +11,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from boxcrew.train.loop.schedule import Progress
 from boxcrew.train.output.best_effort import BestEffort
-from boxcrew.train.output.metrics import Metrics, read_rows
+from boxcrew.train.output.metrics import MetricsWriter, read_rows
 from boxcrew.train.output.tensorboard import TensorBoardLog
 
 
@@ -22,12 +22,12 @@ def at(step: int) -> Progress:
 def nowhere(text: str) -> None: ...
 
 
-def make(folder: Path, *, from_step: int) -> Metrics:
+def make(folder: Path, *, from_step: int) -> MetricsWriter:
     tensorboard = TensorBoardLog(None, from_step=from_step, warn=nowhere)
-    return Metrics(folder, tensorboard=tensorboard, files=BestEffort(nowhere), from_step=from_step)
+    return MetricsWriter(folder, tensorboard=tensorboard, files=BestEffort(nowhere), from_step=from_step)
 
 
-def fill(folder: Path, *, from_step: int, steps: range, results: tuple[int, ...]) -> Metrics:
+def fill(folder: Path, *, from_step: int, steps: range, results: tuple[int, ...]) -> MetricsWriter:
     metrics = make(folder, from_step=from_step)
     for step in steps:
         metrics.add(at(step), step * 1.5, {"loss": 1 / step, "rate": 0.1})
@@ -102,7 +102,7 @@ def test_tensorboard_hides_what_is_forgotten(tmp_path: Path) -> None:
     for from_step in (0, 2, 0):
         tensorboard = TensorBoardLog(tmp_path / "tb", from_step=from_step, warn=nowhere)
         for step in range(from_step + 1, 5):
-            metrics = Metrics(
+            metrics = MetricsWriter(
                 tmp_path, tensorboard=tensorboard, files=BestEffort(nowhere), from_step=from_step
             )
             metrics.add(at(step), 1.0, {"loss": 1.0})

@@ -81,9 +81,9 @@ def test_a_stage_that_changes_the_network_is_planned_with_it(
     tiny_set: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stages = (
-        Stage(name="small", share=0.5),
-        Stage(name="large", share=0.25, changes={"detector": {"size": 128}}),
-        Stage(name="again", share=0.25),
+        Stage(name="small", fraction=0.5),
+        Stage(name="large", fraction=0.25, changes={"detector": {"size": 128}}),
+        Stage(name="again", fraction=0.25),
     )
     monkeypatch.setattr(RidgeHeadedConfig, "stages", lambda _: stages)
     _, tree, _ = explained(config(tiny_set))
@@ -106,7 +106,7 @@ def test_servers_are_refused_before_the_run(tiny_set: Path) -> None:
 
 
 def test_a_stage_has_its_share_of_every_limit(tiny_set: Path) -> None:
-    tune = Stage(name="tune", share=0.25, changes={"optim": {"rate": 0.5}})
+    tune = Stage(name="tune", fraction=0.25, changes={"optim": {"rate": 0.5}})
     limits = {"steps": 10, "epochs": 6.0, "time": "40s"}
     own = stage_settings(config(tiny_set, **limits, goal="deadline:2h"), tune)
     assert (own.steps, own.epochs, own.time, own.goal.seconds) == (2, 1.5, 10.0, 1800.0)

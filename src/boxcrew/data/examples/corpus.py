@@ -12,13 +12,13 @@ from boxcrew.core.types import Ints
 from boxcrew.data.checks.problem import Problem
 from boxcrew.data.detection.source import SPLITS
 from boxcrew.data.examples.alphabet import encode_text, is_running_text, text_vocabulary
-from boxcrew.data.examples.example_set import ExampleOptions, Examples, ExampleSet, Fetched
+from boxcrew.data.examples.example_set import ExampleOptions, ExampleSet, ExampleSplit, Fetched
 
 VAL_SHARE = 0.1
 """Share of the characters, at the end, that becomes the validation split if there is none."""
 
 
-class TextWindows(Examples):
+class TextWindows(ExampleSplit):
     """Windows of `length` + 1 tokens: the first `length` are inputs, the last `length` are targets. With a
     stride of `length` no token is a target twice. The very first token is no target, nor are those at the end
     that do not fill a window: there is no padding, since token 0 is the unknown character.

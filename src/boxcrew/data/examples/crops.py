@@ -18,7 +18,7 @@ import numpy.typing as npt
 from boxcrew.core.errors import DataError
 from boxcrew.core.types import Bools, Ints
 from boxcrew.data.detection.source import ImageReader, Record
-from boxcrew.data.examples.example_set import ExampleOptions, Examples, Fetched, InMemory
+from boxcrew.data.examples.example_set import ExampleOptions, ExampleSplit, Fetched, InMemory
 from boxcrew.data.images.cache import Pixels, SampleCache
 
 DEFAULT_SIDE = 32
@@ -129,7 +129,7 @@ def read_crops(
     return samples.select(readable), tuple(filter(None, failures))
 
 
-class LazyCrops(Examples):
+class LazyCrops(ExampleSplit):
     """Crops that are read when they are fetched. The first of them, as many as fit into `budget` bytes, are
     then kept for all loader processes.
     """

@@ -1,4 +1,4 @@
-"""The types of labelled data sets: `Examples` (a split), `ExampleSet` and `ExampleFormat`."""
+"""The types of labelled data sets: `ExampleSplit` (a split), `ExampleSet` and `ExampleFormat`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Fetched:
     skipped: tuple[str, ...] = ()  # messages about what could not be read
 
 
-class Examples(ABC):
+class ExampleSplit(ABC):
     """The N samples of one split. Loader processes get a copy, forked or pickled."""
 
     labels: Ints  # (N,) 0..C-1; zeros if there are no classes
@@ -60,11 +60,11 @@ class Examples(ABC):
         """Bytes of main memory for the cache once it is full."""
         return 0
 
-    def with_cache(self, num_bytes: int) -> Examples:  # noqa: ARG002 - all are in memory
+    def with_cache(self, num_bytes: int) -> ExampleSplit:  # noqa: ARG002 - all are in memory
         """Return these samples with a cache of `num_bytes`."""
         return self
 
-    def subset(self, num: int) -> Examples:
+    def subset(self, num: int) -> ExampleSplit:
         """Return at most `num` samples, always the same: a random one of each of `num` equal stretches, since
         sets are often sorted by class, or their classes alternate.
         """
@@ -74,10 +74,10 @@ class Examples(ABC):
         return Relabelled(self, self.labels[indices], indices)
 
 
-class Relabelled(Examples):
+class Relabelled(ExampleSplit):
     """All or some samples of another split, with new labels."""
 
-    def __init__(self, examples: Examples, labels: Ints, chosen: Ints | None = None) -> None:
+    def __init__(self, examples: ExampleSplit, labels: Ints, chosen: Ints | None = None) -> None:
         """Take the samples `chosen` (increasing indices into `examples`), or all if None."""
         self._examples, self.labels = examples, labels
         self._chosen = np.arange(len(examples)) if chosen is None else chosen
@@ -103,7 +103,7 @@ class Relabelled(Examples):
         return Relabelled(self._examples.with_cache(num_bytes), self.labels, self._chosen)
 
 
-class InMemory(Examples):
+class InMemory(ExampleSplit):
     """Samples whose inputs are an array in memory."""
 
     def __init__(self, inputs: Array, labels: Ints, keys: Sequence[str] | str) -> None:
@@ -130,10 +130,10 @@ class InMemory(Examples):
         return Fetched(inputs=self.inputs[chosen], labels=self.labels[chosen], indices=chosen)
 
 
-class ConcatExamples(Examples):
+class ConcatExamples(ExampleSplit):
     """The samples of several splits, one after the other, to be fetched in increasing order."""
 
-    def __init__(self, splits: Sequence[Examples]) -> None:
+    def __init__(self, splits: Sequence[ExampleSplit]) -> None:
         self._splits = splits
         self._starts = np.cumsum([0, *map(len, splits)])
         self.labels = np.concatenate([examples.labels for examples in splits])
@@ -181,24 +181,24 @@ class ExampleSet:
     kind: InputKind
     classes: tuple[str, ...]  # empty if samples have no classes
     shape: tuple[int, ...]  # of one input
-    splits: Mapping[str, Examples]  # the keys are among SPLITS; "train" is one of them
+    splits: Mapping[str, ExampleSplit]  # the keys are among SPLITS; "train" is one of them
     _: KW_ONLY
     problems: tuple[Problem, ...] = ()
     encoding: Mapping[str, Any] = field(default_factory=dict)
     """JSON values that turn new data into the same inputs: table columns with means and deviations, or a
     vocabulary. Stored with a network's weights, under the key `encoding`."""
 
-    def split(self, name: str) -> Examples:
+    def split(self, name: str) -> ExampleSplit:
         if name not in self.splits:
             reasons = [str(problem) for problem in self.problems if problem.at == name]
             message = f"{self.root}: has no split {name!r}"
             raise DataError(message, advice="; ".join([f"it has: {', '.join(self.splits)}", *reasons]))
         return self.splits[name]
 
-    def all_examples(self) -> Examples:
+    def all_examples(self) -> ExampleSplit:
         return ConcatExamples(tuple(self.splits.values()))
 
-    def counts(self, examples: Examples) -> dict[str, int]:
+    def counts(self, examples: ExampleSplit) -> dict[str, int]:
         """Return the number of samples of each class in a split; empty if there are no classes."""
         counts = np.bincount(examples.labels, minlength=len(self.classes)).tolist()
         return dict(zip(self.classes, counts, strict=False))  # without classes all labels are 0

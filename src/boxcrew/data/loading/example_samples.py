@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from boxcrew.core.types import Batch, Ints
-from boxcrew.data.examples.example_set import Array, Examples
+from boxcrew.data.examples.example_set import Array, ExampleSplit
 from boxcrew.data.loading.collate import as_tensor
 from boxcrew.data.loading.loader import Fields, StepRequest, batches_of, eval_fields
 from boxcrew.data.loading.order import step_rng
@@ -53,7 +53,7 @@ class Augmentation:
 class ExampleSamples:
     """Reads, augments and mixes examples; a `SampleMaker`."""
 
-    examples: Examples
+    examples: ExampleSplit
     blank: Array  # (2, …) the inputs of a blank batch
     augmentation: Augmentation = Augmentation()
     noun = "examples"
@@ -117,7 +117,9 @@ class ExampleEvalBatch:
     skipped: tuple[str, ...]  # messages about examples that could not be read and were left out
 
 
-def eval_example_batches(examples: Examples, *, batch: int, workers: Workers) -> Iterator[ExampleEvalBatch]:
+def eval_example_batches(
+    examples: ExampleSplit, *, batch: int, workers: Workers
+) -> Iterator[ExampleEvalBatch]:
     """Yield every example once, in order; `DataError` if none at all could be read."""
     read = partial(_eval_fields, examples)
     requests = batches_of(range(len(examples)), batch)
@@ -125,7 +127,7 @@ def eval_example_batches(examples: Examples, *, batch: int, workers: Workers) ->
         yield ExampleEvalBatch(**fields)
 
 
-def _eval_fields(examples: Examples, indices: Ints) -> Fields:
+def _eval_fields(examples: ExampleSplit, indices: Ints) -> Fields:
     fetched = examples.fetch(indices)
     return {
         "inputs": as_tensor(fetched.inputs) if len(fetched.indices) else None,

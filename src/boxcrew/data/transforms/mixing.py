@@ -1,8 +1,8 @@
 """Mixup and cutmix: the samples of a batch mixed with each other.
 
-Each sample has a partner in the batch and a share of its own, so the batch can be split in any way
-afterwards. The targets are `labels`, `other_labels` (the partners') and `share`, all (B,): the
-loss is share * loss(labels) + (1 - share) * loss(other_labels).
+Each sample has a partner in the batch and a weight of its own, so the batch can be split in any way
+afterwards. The targets are `labels`, `other_labels` (the partners') and `mix_weights`, all (B,): the
+loss is weight * loss(labels) + (1 - weight) * loss(other_labels).
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ def mixup(inputs: Tensor, labels: Tensor, *, alpha: float, rng: np.random.Genera
     equation 1). `inputs` (B, …) are of any dtype; integers are rounded.
     """
     partners = _partners(len(inputs), rng)
-    share = torch.from_numpy(rng.beta(alpha, alpha, len(inputs)).astype(np.float32))
-    weights = share.reshape(-1, *[1] * (inputs.ndim - 1))
-    mixed = torch.lerp(inputs[partners].float(), inputs.float(), weights)
+    weights = torch.from_numpy(rng.beta(alpha, alpha, len(inputs)).astype(np.float32))
+    columns = weights.reshape(-1, *[1] * (inputs.ndim - 1))
+    mixed = torch.lerp(inputs[partners].float(), inputs.float(), columns)
     if not inputs.is_floating_point():
         mixed = mixed.round()
-    return mixed.to(inputs.dtype), _targets(labels, partners, share)
+    return mixed.to(inputs.dtype), _targets(labels, partners, weights)
 
 
 def cutmix(inputs: Tensor, labels: Tensor, *, alpha: float, rng: np.random.Generator) -> Mixed:
     """Replace a region of each sample by its partner's: of images (B, C, H, W) a rectangle (Yun et al. 2019,
-    section 3.1), of rows of numbers (B, F) random ones, as they have no order. The share is exactly the
+    section 3.1), of rows of numbers (B, F) random ones, as they have no order. The weight is exactly the
     fraction that is left of the sample.
     """
     partners = _partners(len(inputs), rng)
     wanted = rng.beta(alpha, alpha, len(inputs))
     cut = _cut_numbers if inputs.ndim == 2 else _cut_rectangles
-    mixed, share = cut(inputs, partners, wanted, rng)
-    return mixed, _targets(labels, partners, share)
+    mixed, weights = cut(inputs, partners, wanted, rng)
+    return mixed, _targets(labels, partners, weights)
 
 
 def _cut_numbers(
@@ -74,5 +74,5 @@ def _partners(num: int, rng: np.random.Generator) -> Tensor:
     return torch.from_numpy(partners)
 
 
-def _targets(labels: Tensor, partners: Tensor, share: Tensor) -> dict[str, Tensor]:
-    return {"labels": labels, "other_labels": labels[partners], "share": share}
+def _targets(labels: Tensor, partners: Tensor, weights: Tensor) -> dict[str, Tensor]:
+    return {"labels": labels, "other_labels": labels[partners], "mix_weights": weights}

@@ -75,7 +75,7 @@ class DetectionEvaluation(Evaluation):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Evaluator:
+class DetectionEvaluator:
     """Evaluates detectors on fixed records. Unreadable images are skipped, and named in the result."""
 
     source: Source

@@ -44,10 +44,10 @@ class Suspect(Report):
     split: str
     box: Box  # xyxy in pixels of the original: the label's; the detection's if the label is missing
     label: str | None  # the annotated class; None: nothing is annotated
-    found: str | None  # the detected class; None: nothing is detected
+    detected: str | None  # the detected class; None: nothing is detected
     score: float  # of the detection; of an unfindable label p as above
     loss: float
-    found_box: Box | None = None  # of the detection
+    detected_box: Box | None = None  # of the detection
 
 
 class _Classes:
@@ -80,7 +80,7 @@ class _Comparison:
     def detected(self, index: int) -> dict[str, Any]:
         """Return the fields of a suspect that are about a detection."""
         name = self.classes.names[self.labels[index]]
-        return {"found": name, "found_box": _box(self.boxes[index]), "score": float(self.scores[index])}
+        return {"detected": name, "detected_box": _box(self.boxes[index]), "score": float(self.scores[index])}
 
 
 def suspects_of(
@@ -144,7 +144,7 @@ def _of_label(pair: _Comparison, number: int, free: Bools) -> tuple[Suspect | No
             loss = _surprise(float(pair.scores[best])) - math.log(max(_MIN_PROBABILITY, at_label))
             return Suspect(kind=kind, loss=loss, **fields, **pair.detected(best)), best
     score = max(_MIN_PROBABILITY, float((scores * np.minimum(1, overlaps / MATCH_IOU)).max(initial=0)))
-    return Suspect(kind="unfindable", loss=-math.log(score), score=score, found=None, **fields), None
+    return Suspect(kind="unfindable", loss=-math.log(score), score=score, detected=None, **fields), None
 
 
 def _missing(pair: _Comparison, free: Bools) -> Iterator[Suspect]:
@@ -159,7 +159,12 @@ def _missing(pair: _Comparison, free: Bools) -> Iterator[Suspect]:
         if (iou(yielded, box) < MATCH_IOU).all():
             yielded = np.concatenate([yielded, box])
             loss, fields = _surprise(float(pair.scores[detection])), pair.detected(detection)
-            fields |= {"key": pair.image.key, "split": pair.split, "box": fields["found_box"], "label": None}
+            fields |= {
+                "key": pair.image.key,
+                "split": pair.split,
+                "box": fields["detected_box"],
+                "label": None,
+            }
             yield Suspect(kind="missing-label", loss=loss, **fields)
 
 

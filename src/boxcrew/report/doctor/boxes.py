@@ -131,7 +131,7 @@ def coverage_section(diagnosis: Diagnosis, *, workers: int) -> Html:
         reason = f"either {name} has no default boxes, or every object is difficult or a crowd"
         return element("p", f"Not measured: {reason}.")
     chosen = coverage.size.sides[-1]
-    shares = {chosen: coverage.share, **coverage.alternatives}
+    shares = {chosen: coverage.matched_fraction, **coverage.alternatives}
     bars = share_bars([(f"size={size}", shares[size]) for size in sorted(shares)], chosen=f"size={chosen}")
     about = element(
         "p",

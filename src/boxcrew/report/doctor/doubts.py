@@ -14,7 +14,7 @@ from boxcrew.report.plots.style import SERIES
 
 _MAX_PAIRS = 12
 _MAX_SUSPECTS = 12  # of one kind
-_LABEL, _FOUND = SERIES[1], SERIES[0]  # colors of labels and of detections
+_LABEL, _DETECTED = SERIES[1], SERIES[0]  # colors of labels and of detections
 _TITLES: dict[SuspectKind, str] = {
     "missing-label": "Perhaps a missing label",
     "wrong-class": "Perhaps the wrong class",
@@ -65,7 +65,7 @@ def suspects_section(diagnosis: Diagnosis, *, workers: int) -> Html:
         f"Labels that the detector of {diagnosis.run} contradicts, the most doubtful first. Either may be "
         "right: a detector makes errors of its own, and repeats those that it has learned."
     )
-    parts = [element("p", text), legend((_LABEL, "as labelled"), (_FOUND, "as found"))]
+    parts = [element("p", text), legend((_LABEL, "as labelled"), (_DETECTED, "as found"))]
     records = {record.key: record for record in diagnosis.records}
     for kind in KINDS:
         if members := [suspect for suspect in suspects if suspect.kind == kind]:
@@ -81,8 +81,8 @@ def _thumbnail(diagnosis: Diagnosis, record: Record, suspect: Suspect) -> Thumbn
     frames = []
     if suspect.label is not None:
         frames.append(Frame(box=suspect.box, color=_LABEL))
-    if suspect.found_box is not None:
-        frames.append(Frame(box=suspect.found_box, color=_FOUND))
+    if suspect.detected_box is not None:
+        frames.append(Frame(box=suspect.detected_box, color=_DETECTED))
     left, top, right, bottom = zip(*(frame.box for frame in frames), strict=True)
     words = sentence(suspect)
     return Thumbnail(
@@ -100,9 +100,9 @@ def sentence(suspect: Suspect) -> str:
     sure = f"{min(suspect.score, 0.99):.0%} sure".replace("%", " %")
     match suspect.kind:
         case "missing-label":
-            return f"not labelled; the detector is {sure} of '{suspect.found}'"
+            return f"not labelled; the detector is {sure} of '{suspect.detected}'"
         case "wrong-class":
-            return f"labelled '{suspect.label}'; the detector is {sure} of '{suspect.found}'"
+            return f"labelled '{suspect.label}'; the detector is {sure} of '{suspect.detected}'"
         case "wrong-box":
             return f"labelled '{suspect.label}'; the detector is {sure} of it, but elsewhere"
         case "unfindable":

@@ -177,7 +177,7 @@ def _coverage_json(coverage: AnchorCoverage | None) -> dict[str, Any] | None:
     if coverage is None:
         return None
     return {
-        "share": coverage.share,
+        "matched_fraction": coverage.matched_fraction,
         "boxes": coverage.num_boxes,
         "lost": len(coverage.lost),
         "size": coverage.size.plain(),

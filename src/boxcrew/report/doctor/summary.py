@@ -69,8 +69,10 @@ def _tasks(diagnosis: Diagnosis) -> Iterator[Recommendation]:
         measured = sum(split.num_images for name, split in diagnosis.statistics.items() if name != "train")
         yield Recommendation(80 if pairs > _FEW * measured else 46.5, text, "duplicates")
     coverage = diagnosis.anchor_coverage
-    if coverage is not None and coverage.share < GOOD_COVERAGE:
-        yield Recommendation(60 + 100 * (GOOD_COVERAGE - coverage.share), coverage.advice, "coverage")
+    if coverage is not None and coverage.matched_fraction < GOOD_COVERAGE:
+        yield Recommendation(
+            60 + 100 * (GOOD_COVERAGE - coverage.matched_fraction), coverage.advice, "coverage"
+        )
     if diagnosis.suspects:
         labels = counted(len(diagnosis.suspects), "label", "labels")
         text = f"The trained detector contradicts {labels}. Check them one by one."
@@ -114,9 +116,9 @@ def _fine(diagnosis: Diagnosis) -> Iterator[str]:
         yield f"No image is in two splits{duplicates}."
     yield from _fine_about_classes(diagnosis)
     coverage = diagnosis.anchor_coverage
-    if coverage is not None and coverage.share >= GOOD_COVERAGE:
+    if coverage is not None and coverage.matched_fraction >= GOOD_COVERAGE:
         default_boxes = f"The default boxes of {diagnosis.detector.name} at {coverage.size.describe()}"
-        yield f"{default_boxes} match {percent(coverage.share)} of the boxes well."
+        yield f"{default_boxes} match {percent(coverage.matched_fraction)} of the boxes well."
     if diagnosis.suspects == ():
         yield "The trained detector contradicts no label of a class that it knows well."
 

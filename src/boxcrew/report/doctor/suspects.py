@@ -6,7 +6,7 @@ from pathlib import Path
 
 from boxcrew.data.detection.source import Source
 from boxcrew.data.loading.workers import Workers
-from boxcrew.evaluate.detection.evaluator import Evaluator
+from boxcrew.evaluate.detection.evaluator import DetectionEvaluator
 from boxcrew.evaluate.detection.suspects import Suspect, suspects_of
 from boxcrew.evaluate.detection.types import EvaluatedImage
 from boxcrew.tasks.base import TASKS
@@ -32,7 +32,9 @@ def find_suspects(
     total = sum(map(len, source.splits.values()))
     with loaded.deployment, screen.progress("comparing labels with detections") as progress:
         for split, records in source.splits.items():
-            evaluate = Evaluator(source=source, images=source, records=records, batch=_BATCH, workers=workers)
+            evaluate = DetectionEvaluator(
+                source=source, images=source, records=records, batch=_BATCH, workers=workers
+            )
             evaluation = evaluate(
                 predict, progress=lambda done: progress(sum(map(len, evaluated.values())) + done, total)
             )

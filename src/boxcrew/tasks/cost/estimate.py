@@ -92,7 +92,7 @@ def trace_workload(
         averages=int(averages),
         batch=LinearBytes(fixed=0, each=_size(_tensors(make_batch(1)))),
         without_recompute=_pass(small, large),
-        evaluated=_peak(*(_trace_inference(bare, make_batch(num)) for num in sizes)),
+        evaluation_peak=_peak(*(_trace_inference(bare, make_batch(num)) for num in sizes)),
         with_recompute=_pass(*again) if again else None,
         forward_operations=small.forward_operations // SMALL_BATCH,
         min_samples=_least_samples(bare, make_batch),

@@ -18,7 +18,7 @@ from boxcrew.train.output.tensorboard import TensorBoardLog
 Row = dict[str, float]
 
 
-class Metrics:
+class MetricsWriter:
     """Writes a line of `metrics.jsonl` for each set of numbers, and one of `results.csv` for an evaluation.
 
     A run resumed from a checkpoint removes the lines after it, so that none is there twice. Lines that do not

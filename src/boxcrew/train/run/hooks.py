@@ -19,7 +19,7 @@ from boxcrew.train.loop.hooks.verification import Verification
 from boxcrew.train.loop.hooks.watch import Watch
 from boxcrew.train.loop.trainer import Hook, Trainer
 from boxcrew.train.output.best_effort import BestEffort
-from boxcrew.train.output.metrics import Metrics
+from boxcrew.train.output.metrics import MetricsWriter
 from boxcrew.train.output.tensorboard import TensorBoardLog
 from boxcrew.train.planning.planner import FirstSteps
 from boxcrew.train.run.setup import RunSetup
@@ -40,7 +40,7 @@ class RunHooks:
     skipped: SkippedReport
     progress: ProgressReport
     files: BestEffort
-    metrics: Metrics
+    metrics: MetricsWriter
     tensorboard: TensorBoardLog
 
     @classmethod
@@ -59,7 +59,7 @@ class RunHooks:
         files = BestEffort(screen.warn)
         events = folder / "tensorboard" if config.summaries.tensorboard else None
         tensorboard = TensorBoardLog(events, from_step=from_step, warn=screen.warn)
-        metrics = Metrics(folder, tensorboard=tensorboard, files=files, from_step=from_step)
+        metrics = MetricsWriter(folder, tensorboard=tensorboard, files=files, from_step=from_step)
         ema = Ema(setup.task, decay=config.optim.ema)
         watch = Watch(screen)
         images = ImageSummaries(folder, config.summaries, task_data, tensorboard=tensorboard, files=files)

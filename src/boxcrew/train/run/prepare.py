@@ -87,7 +87,7 @@ def _initialize(config: RunConfig, task: Task, resumed: Resumed | None, screen: 
         ignored = f"; init={config.init.kind} is ignored" if config.init.kind != "scratch" else ""
         screen.info(f"init: continuing from this run's own checkpoint at step {step}{ignored}")
         return {"kind": "own checkpoint", "step": step, "passed_over": config.init.kind}
-    report = config.init.fill(task.network)
+    report = config.init.initialize(task.network)
     screen.info(report.sentence())
     return report.to_json()
 

@@ -51,7 +51,7 @@ def solve_stage(name: str, config: RunConfig, folder: Path, screen: Screen) -> O
     screen.open_log(folder / "train.log")
     try:
         config, task_data, task = open_task(config, screen)
-        screen.info(config.init.fill(task.network).sentence())
+        screen.info(config.init.initialize(task.network).sentence())
         reset_peak_memory()
         plan = _plan(config, task)
         write_text(folder / "config.yaml", to_yaml(config))

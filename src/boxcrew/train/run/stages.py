@@ -6,8 +6,8 @@
     out/weights/, out/{plan,evaluation}.json    copies of those of the last finished stage
     out/summary.json    written at the end: the numbers of all stages together, and of each (stage_summary.py)
 
-A descend stage is an ordinary run with its share of the steps, epochs and time; a solve stage (solve.py) is
-a closed form. Each starts from the best weights of the one before. A run that was stopped continues with the
+A descend stage is an ordinary run with its part of the steps, epochs and time; a solve stage (solve.py) is a
+closed form. Each starts from the best weights of the one before. A run that was stopped continues with the
 first stage that has no COMMIT: from its newest checkpoint, or from its start if it has none.
 
 With several replicas, each descend stage is a session of all of them, and the chief solves while the others
@@ -48,8 +48,8 @@ def run_stages(config: RunConfig, folder: Path, screen: Screen, group: ReplicaGr
     """Run the stages that are not finished, in order, and sum up all of them."""
     refuse_servers(config, num_servers(config.deploy))
     stages = config.task.stages()
-    if sum(stage.share for stage in stages) > 1 + 1e-9:
-        raise ValueError(f"{config.task.name}: the shares of its stages add up to more than 1")
+    if sum(stage.fraction for stage in stages) > 1 + 1e-9:
+        raise ValueError(f"{config.task.name}: the fractions of its stages add up to more than 1")
     run = _StagedRun(config=config, folder=folder, stages=stages, screen=screen, group=group)
     run.require_usable()
     first = run.num_finished()
@@ -177,7 +177,7 @@ class _StagedRun:
         return any(stage.kind == "descend" for stage in self.stages[index + 1 :])
 
     def _stage_config(self, index: int) -> RunConfig:
-        """Return the settings of one stage: its share of the limits, its start, and what it changes."""
+        """Return the settings of one stage: its part of the limits, its start, and what it changes."""
         folder, config = self.folders[index], self.config
         if index > 0:
             previous = self.folders[index - 1]
@@ -200,17 +200,17 @@ class _StagedRun:
 
 
 def stage_settings(config: RunConfig, stage: Stage) -> RunConfig:
-    """Return the settings of a run with the stage's share of its limits, and with what the stage changes."""
+    """Return the settings of a run with the stage's part of its limits, and with what the stage changes."""
     if stage.kind == "descend":
-        config = config.model_copy(update=_share_of_limits(config, stage.share))
+        config = config.model_copy(update=_limits_of_stage(config, stage.fraction))
     return config.changed(dict(stage.changes))
 
 
-def _share_of_limits(config: RunConfig, share: float) -> dict[str, Any]:
+def _limits_of_stage(config: RunConfig, fraction: float) -> dict[str, Any]:
     deadline = config.goal.seconds
     return {
-        "steps": None if config.steps is None else max(1, round(config.steps * share)),
-        "epochs": None if config.epochs is None else config.epochs * share,
-        "time": None if config.time is None else config.time * share,
-        "goal": config.goal.model_copy(update={"seconds": None if deadline is None else deadline * share}),
+        "steps": None if config.steps is None else max(1, round(config.steps * fraction)),
+        "epochs": None if config.epochs is None else config.epochs * fraction,
+        "time": None if config.time is None else config.time * fraction,
+        "goal": config.goal.model_copy(update={"seconds": None if deadline is None else deadline * fraction}),
     }

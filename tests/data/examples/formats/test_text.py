@@ -7,12 +7,12 @@ import pytest
 
 from boxcrew.core.errors import DataError
 from boxcrew.data.examples.alphabet import decode_tokens, encode_text, num_tokens
-from boxcrew.data.examples.example_set import ExampleOptions, Examples, ExampleSet, open_examples
+from boxcrew.data.examples.example_set import ExampleOptions, ExampleSet, ExampleSplit, open_examples
 from boxcrew.data.examples.formats.text import TextFormat
 from tests.helpers.made_examples import make_crops, make_folder, make_idx
 
 
-def whole(part: Examples) -> np.ndarray:
+def whole(part: ExampleSplit) -> np.ndarray:
     return part.fetch(range(len(part))).inputs
 
 

@@ -33,7 +33,7 @@ def test_a_gan_shows_what_it_makes_after_each_epoch(tmp_path: Path, monkeypatch:
         "size": 32,
         "epochs": 2,
         "batch": 8,
-        "task": {"width": 4, "latent": 6, "fill": "he"},
+        "task": {"width": 4, "latent": 6, "initializer": "he"},
         "optim": {"rate": 0.01},
         "trial": False,
         "loader": {"workers": 0},

@@ -32,7 +32,7 @@ from boxcrew.train.loop.hooks.stop import StopOnSignal
 from boxcrew.train.loop.hooks.summaries import Summaries
 from boxcrew.train.loop.trainer import Hook, StepReport, Trainer
 from boxcrew.train.output.best_effort import BestEffort
-from boxcrew.train.output.metrics import Metrics, read_rows
+from boxcrew.train.output.metrics import MetricsWriter, read_rows
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.output.tensorboard import TensorBoardLog
 
@@ -90,9 +90,9 @@ class Results:
 def nowhere(text: str) -> None: ...
 
 
-def make_metrics(folder: Path) -> Metrics:
+def make_metrics(folder: Path) -> MetricsWriter:
     tensorboard = TensorBoardLog(None, from_step=0, warn=nowhere)
-    return Metrics(folder, tensorboard=tensorboard, files=BestEffort(nowhere), from_step=0)
+    return MetricsWriter(folder, tensorboard=tensorboard, files=BestEffort(nowhere), from_step=0)
 
 
 class Scripted(EvalRunner):
@@ -311,7 +311,7 @@ def test_lines_that_the_disk_does_not_take_come_later(make_trainer: MakeTrainer,
     warnings: list[str] = []
     folder = tmp_path / "run"
     tensorboard = TensorBoardLog(None, from_step=0, warn=nowhere)
-    metrics = Metrics(folder, tensorboard=tensorboard, files=BestEffort(warnings.append), from_step=0)
+    metrics = MetricsWriter(folder, tensorboard=tensorboard, files=BestEffort(warnings.append), from_step=0)
 
     class Repair(Hook):
         name = "repair"

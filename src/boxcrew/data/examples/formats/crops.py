@@ -19,8 +19,8 @@ from boxcrew.data.examples.example_set import (
     EXAMPLE_FORMATS,
     ExampleFormat,
     ExampleOptions,
-    Examples,
     ExampleSet,
+    ExampleSplit,
 )
 from boxcrew.data.examples.labelled import resolve_splits
 
@@ -58,7 +58,7 @@ def open_crops(source: Source, options: ExampleOptions, *, format: str) -> Examp
     root, eval_only = source.root, options.eval_only
     classes, splits, absent = resolve_splits(root, source.classes, splits, problems, eval_only=eval_only)
     shape = choose_shape(options, None)
-    examples: Mapping[str, Examples]
+    examples: Mapping[str, ExampleSplit]
     if sum(len(images.labels) for images in splits.values()) * math.prod(shape) > _MOST_IN_MEMORY:
         examples = {split: LazyCrops(source, images, shape) for split, images in splits.items()}
     else:
@@ -97,9 +97,9 @@ def _small_objects(source: Source) -> list[Problem]:
 
 def _read_splits(
     source: Source, splits: Mapping[str, CropList], shape: Shape, problems: list[Problem], *, workers: int
-) -> dict[str, Examples]:
+) -> dict[str, ExampleSplit]:
     """Read all crops. Images that changed since they were scanned and cannot be read become problems."""
-    examples, num_before = dict[str, Examples](), len(problems)
+    examples, num_before = dict[str, ExampleSplit](), len(problems)
     for split, images in splits.items():
         examples[split], skipped = read_crops(source, images, shape, workers=workers)
         problems += [Problem("unreadable-image", str(source.root), text, "left out") for text in skipped]

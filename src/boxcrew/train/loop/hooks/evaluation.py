@@ -20,7 +20,7 @@ from boxcrew.train.loop.checkpoint import Checkpoint
 from boxcrew.train.loop.hooks.ema import Ema
 from boxcrew.train.loop.trainer import Hook, StepReport, Trainer
 from boxcrew.train.output.best_effort import BestEffort
-from boxcrew.train.output.metrics import Metrics
+from boxcrew.train.output.metrics import MetricsWriter
 from boxcrew.train.output.outcome import save_task
 from boxcrew.train.output.screen import Screen
 
@@ -104,7 +104,7 @@ class EvaluationHook(Hook):
     eval_runner: EvalRunner
     _: KW_ONLY
     best_weights: BestWeights
-    metrics: Metrics
+    metrics: MetricsWriter
     screen: Screen
     on_result: Sequence[OnResult] = ()
     last: Evaluation | None = field(default=None, init=False)  # of this process

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from boxcrew.train.loop.trainer import Hook, StepReport, Trainer
-from boxcrew.train.output.metrics import Metrics
+from boxcrew.train.output.metrics import MetricsWriter
 
 
 class Summaries(Hook):
@@ -17,7 +17,7 @@ class Summaries(Hook):
 
     name = "summaries"
 
-    def __init__(self, metrics: Metrics, *, every_steps: int) -> None:
+    def __init__(self, metrics: MetricsWriter, *, every_steps: int) -> None:
         self._metrics = metrics
         self._every = every_steps
         self.sums: dict[str, float] = {}  # since the last line
