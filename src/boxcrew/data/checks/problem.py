@@ -11,7 +11,7 @@ ProblemKind = Literal[
     "size-mismatch",
     # annotations
     "unreadable-annotation", "xml-bomb", "xml-external-entity", "path-escape", "empty-annotation",
-    "image-without-annotation", "annotation-without-image",
+    "image-without-annotation", "annotation-without-image", "ambiguous-image",
     # boxes and classes
     "box-malformed", "box-nan", "box-empty", "box-outside", "box-swapped", "box-overhang",
     "box-larger-than-image", "box-small", "unknown-class", "class-id-gap", "duplicate-class",

@@ -1,0 +1,58 @@
+"""Names of images as annotation tools write them, and the files that are meant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from boxcrew.data.detection.image_index import ImageIndex
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> ImageIndex:
+    root = tmp_path / "set"
+    for name in (
+        "images/a.jpg",
+        "images/B c.jpg",
+        "train/twice.png",
+        "val/twice.png",
+        "images/11aa22bb-d.jpg",
+    ):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).touch()
+    (tmp_path / "outside.jpg").touch()
+    (root / "images/e.jpg").touch()
+    return ImageIndex(root)
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("a.jpg", "images/a.jpg"),
+        ("images/a.jpg", "images/a.jpg"),
+        ("A.JPG", "images/a.jpg"),
+        (r"C:\photos\2024\a.jpg", "images/a.jpg"),
+        (r"images\a.jpg", "images/a.jpg"),
+        ("/home/somebody/a.jpg", "images/a.jpg"),
+        ("../../a.jpg", "images/a.jpg"),
+        ("https://tool.example/data/upload/1/B%20c.jpg?token=1", "images/B c.jpg"),
+        ("/data/local-files/?d=shop/images/a.jpg", "images/a.jpg"),
+        ("/data/upload/1/9f8e7d6c-e.jpg", "images/e.jpg"),
+        ("11aa22bb-d.jpg", "images/11aa22bb-d.jpg"),
+        ("val/twice.png", "val/twice.png"),
+    ],
+)
+def test_what_a_name_means(index: ImageIndex, name: str, file: str) -> None:
+    assert index.find(name) == index.root / file
+
+
+def test_a_name_that_several_files_have(index: ImageIndex) -> None:
+    problem = ("ambiguous-image", "other/twice.png may be train/twice.png or val/twice.png")
+    assert index.find("other/twice.png") == problem
+    assert index.find("twice.png", [index.root / "val"]) == index.root / "val/twice.png"
+
+
+@pytest.mark.parametrize("name", ["../outside.jpg", "b.jpg", "", "images"])
+def test_a_name_that_no_file_has(index: ImageIndex, name: str) -> None:
+    assert index.find(name) == ("missing-file", f"there is no image file {name}")
