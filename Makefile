@@ -23,9 +23,10 @@ train: $(READY)
 	$(BIN)/boxcrew train $(ARGS)
 
 # Tests start hundreds of processes: where bytecode is not kept, each would compile all of boxcrew again.
+# Four share the work even on two cores: tests of processes and files wait a lot.
 test: export PYTHONDONTWRITEBYTECODE =
 test: $(READY)
-	$(BIN)/python -m pytest --numprocesses 3 --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 4 --dist worksteal $(ARGS)
 
 check: $(READY)
 	$(BIN)/ruff format --check

@@ -19,6 +19,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MPLCONFIGDIR", str(Path.home() / ".cache" / "matplotlib"))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the slow tests, so that processes that share the work end at about the same time."""
+    items.sort(key=lambda item: "integration" not in item.path.parts)
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The folder of real data sets that stands beside the checkout, or in BOXCREW_SHARED_DATA."""

@@ -2,7 +2,7 @@
 that never stopped.
 
 What a recipe is stays: detector, optimizer, schedule, transforms, what is frozen, threads. Smaller are the
-set (five photos to train on, one to validate), the batch and the run (3 steps of 2), and the input of
+set (three photos to train on, one to validate), the batch and the run (3 steps of 2), and the input of
 detectors that take any size (64 px); those of a fixed size do 2 steps of 1. There is one evaluation, at the
 end. A recipe whose weights do not come with the installation starts from scratch.
 """
@@ -72,7 +72,7 @@ train(RunConfig.of(read_yaml(Path(given["settings"]))), Screen())
 def few(write_some: WriteSome, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_some(
         tmp_path_factory.mktemp("few") / "set",
-        lambda source: {"train": source.split("train")[:5], "val": source.split("val")[:1]},
+        lambda source: {"train": source.split("train")[:3], "val": source.split("val")[:1]},
     )
 
 
