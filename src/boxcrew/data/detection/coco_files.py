@@ -39,8 +39,8 @@ class CocoFile(NamedTuple):
 
 
 def looks_like_coco(file: Path) -> bool:
-    """Return whether a file begins like a JSON object with COCO's lists. One key is not enough: files of other
-    tools have some of that name too.
+    """Return whether a file begins like a JSON object with COCO's lists. One key is not enough: files of
+    other tools have some of that name too.
     """
     try:
         start = read_start(file, _START_BYTES)
