@@ -28,7 +28,7 @@ def draw(root: Path, *names: str) -> None:
 
 
 def content(*names: str, categories: list[dict[str, Any]] | None = None, **shape: Any) -> dict[str, Any]:
-    """Return a COCO file with one object of category 1 for each image, with `bbox` unless another is given."""
+    """Return a COCO file with an object of category 1 for each image, with `bbox` unless another is given."""
     images = [{"id": i, "file_name": name, "width": 40, "height": 30} for i, name in enumerate(names)]
     shape = shape or {"bbox": BOX, "segmentation": []}
     objects = [{"id": i, "image_id": i, "category_id": 1, **shape} for i in range(len(names))]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,21 +18,12 @@ from boxcrew.data.detection.source import SOURCES, Source
 from boxcrew.data.images.reading import write_image
 from boxcrew.testing.sources import check_invariants
 
-NUM_IMAGES, NUM_OBJECTS = 3, 4
+NUM_IMAGES = 3
+WORDS = ["", "-1", "99", "1e999", "nan", "null", "[]", "{}", "true", "10000000000000", "../x"]
 VALUES = [
-    b"",
-    b"-1",
-    b"99",
-    b"1e999",
-    b"nan",
-    b"null",
-    b"[]",
-    b"{}",
-    b'"a"',
-    b"true",
-    b"10000000000000",
-    b"../x",
-]
+    "null", "true", "-1", "0", "1", "2.5", "1e999", "NaN", "1" + "0" * 300, '""', '"1"', '"x.png"', '"../x"',
+    '"http://["', '"\\ud800"', "[]", "{}", "[[]]", "[null]", "[1, 2, 3, 4]", '{"id": 1}',
+]  # fmt: skip
 FEW = settings(
     max_examples=40,
     deadline=None,
@@ -53,7 +46,7 @@ def damages(draw: st.DrawFn, content: bytes) -> bytes:
                 del data[max(1, at) :]
             case "word":
                 words = bytes(data).split(b" ")
-                words[at % len(words)] = draw(st.sampled_from(VALUES))
+                words[at % len(words)] = draw(st.sampled_from(WORDS)).encode()
                 data = bytearray(b" ".join(words))
         data = data or bytearray(b" ")
     return bytes(data)
@@ -74,10 +67,12 @@ def opened(root: Path, format: str) -> Source | None:
     try:
         source = SOURCES.get(format).open(root)
     except DataError as error:
-        assert str(root) in error.message
-        return None
-    check_invariants(source)
-    return source
+        refusal = error.message
+    else:
+        check_invariants(source)
+        return source
+    assert str(root) in refusal
+    return None
 
 
 def coco(num_images: int) -> bytes:
@@ -97,8 +92,26 @@ def coco(num_images: int) -> bytes:
     return json.dumps({"images": listed, "categories": categories, "annotations": objects}).encode()
 
 
+def places(node: object) -> Iterator[tuple[Any, Any]]:
+    """Yield each list or dictionary of a JSON document with each of its keys."""
+    keys = node.keys() if isinstance(node, dict) else range(len(node)) if isinstance(node, list) else ()
+    for key in keys:
+        yield node, key
+        yield from places(node[key])  # type: ignore[index]
+
+
+@st.composite
+def replaced_values(draw: st.DrawFn, content: bytes) -> bytes:
+    """Return a JSON document with one to three of its values, at any depth, replaced."""
+    document = json.loads(content)
+    for _ in range(draw(st.integers(1, 3))):
+        node, key = draw(st.sampled_from(list(places(document))))
+        node[key] = json.loads(draw(st.sampled_from(VALUES)))
+    return json.dumps(document).encode()
+
+
 @FEW
-@given(content=damages(coco(NUM_IMAGES)))
+@given(content=damages(coco(NUM_IMAGES)) | replaced_values(coco(NUM_IMAGES)))
 def test_coco(content: bytes, images: Path) -> None:
     with tempfile.TemporaryDirectory(dir=images.parent) as folder:
         root = Path(folder)
@@ -117,12 +130,14 @@ def test_coco(content: bytes, images: Path) -> None:
         assert num_read + left_out + in_lost >= len(listed), source.problems
 
 
-@FEW
-@given(
-    content=damages(
-        b"0 0.5 0.5 0.4 0.4\n1 0.3 0.3 0.2 0.2 0.9\n1 0.1 0.2 0.6 0.2 0.3 0.9\n0 0.5 0.25 0.75 0.5 0.5 0.75 0.25 0.5\n"
-    )
+LINES = (
+    b"0 0.5 0.5 0.4 0.4\n1 0.3 0.3 0.2 0.2 0.9\n1 0.1 0.2 0.6 0.2 0.3 0.9\n"
+    b"0 0.5 0.25 0.75 0.5 0.5 0.75 0.25 0.5\n"
 )
+
+
+@FEW
+@given(content=damages(LINES))
 def test_yolo(content: bytes, images: Path) -> None:
     with tempfile.TemporaryDirectory(dir=images.parent) as folder:
         root = Path(folder)
