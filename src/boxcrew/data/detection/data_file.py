@@ -1,4 +1,4 @@
-"""What data.yaml and Darknet's .data files say: classes, and folders or lists of images for each split."""
+"""Follows data.yaml and Darknet's .data files, which name folders or lists of images for each split."""
 
 from __future__ import annotations
 

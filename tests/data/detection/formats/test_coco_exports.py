@@ -49,7 +49,7 @@ def assert_boxes(source: Source, wanted: list[list[float]] = CORNERS, num: int =
 
 
 def kinds(source: Source) -> set[str]:
-    return {problem.kind for problem in source.problems} - {"made-split"}
+    return {str(problem.kind) for problem in source.problems if problem.kind != "made-split"}
 
 
 def test_roboflow(tmp_path: Path) -> None:

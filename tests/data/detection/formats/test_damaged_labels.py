@@ -76,7 +76,7 @@ def opened(root: Path, format: str) -> Source | None:
 
 
 def coco(num_images: int) -> bytes:
-    shapes = [
+    shapes: list[dict[str, Any]] = [
         {"bbox": [4, 3, 20, 10]},
         {"segmentation": [[4, 3, 24, 3, 24, 13]]},
         {"segmentation": {"size": [30, 40], "counts": [153, 7, 23, 7, 1010]}},

@@ -23,7 +23,7 @@ def put(root: Path, image: str, label: str, text: str = LINE) -> None:
     (root / label).write_text(text)
 
 
-def assert_boxes(source: Source, *wanted: list[float]) -> None:
+def assert_boxes(source: Source, *wanted: list[int]) -> None:
     """Check that every image has these boxes, the first of `jam`, or just the usual one."""
     assert source.format == "yolo"
     assert source.classes == ("tea", "jam")
