@@ -87,7 +87,7 @@ class LineParser:
         """Note what the lines were taken for, once for the whole set."""
         root = str(self.collector.root)
         if num := self.num_polygons:
-            message = f"{counted(num, 'polygon')} and rotated boxes became the boxes around them"
+            message = f"the boxes of {counted(num, 'object')} are derived from polygons or rotated boxes"
             self.collector.note("box-derived", root, message, count=num)
         if num := self.num_confidences:
             message = "the sixth column of labels is read as a confidence and not used"

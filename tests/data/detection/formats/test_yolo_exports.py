@@ -144,8 +144,8 @@ def test_label_studio(tmp_path: Path) -> None:
 
 
 ULTRALYTICS = {
-    "segmentation": ("1 0.25 0.3 0.75 0.3 0.75 0.7 0.5 0.7 0.25 0.5\n", "box-derived", "2 polygons"),
-    "rotated boxes": ("1 0.5 0.3 0.75 0.5 0.5 0.7 0.25 0.5\n", "box-derived", "2 polygons and rotated boxes"),
+    "segmentation": ("1 0.25 0.3 0.75 0.3 0.75 0.7 0.5 0.7 0.25 0.5\n", "box-derived", "boxes of 2 objects"),
+    "rotated boxes": ("1 0.5 0.3 0.75 0.5 0.5 0.7 0.25 0.5\n", "box-derived", "polygons or rotated boxes"),
     "confidences": ("1 0.5 0.5 0.5 0.4 0.87\n", "label-confidence", "a confidence and not used"),
     "mixed": (f"{LINE}1 0.5 0.5 0.5 0.4 0.87\n", "label-confidence", "a confidence and not used"),
 }
