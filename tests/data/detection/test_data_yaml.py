@@ -126,7 +126,14 @@ def test_val_that_is_train_is_not_measured_on(root: Path) -> None:
         ("names: {0: tea, 1: jam}", ("tea", "jam")),
         ("names: {'0': tea, '2': jam}", ("tea", "class1", "jam")),
         ("names: [tea, 42, ' jam ']", ("tea", "42", "jam")),
+        (
+            "names: [yes, on, 007, 1e3, null, 0x1F, 1_000, ~]",
+            ("yes", "on", "007", "1e3", "null", "0x1F", "1_000", "~"),
+        ),
+        ("names: {0: no, 1: 3.10}", ("no", "3.10")),
+        ("names:\n  0: tea\n  1:\n", ("tea", "class1")),
         ("nc: 2", ("class0", "class1")),
+        ("nc: 2\nnames:", ("class0", "class1")),
         ("nc: 5\nnames: [tea, jam]", ("tea", "jam")),
     ],
 )
@@ -136,13 +143,25 @@ def test_names(names: str, classes: tuple[str, ...], root: Path) -> None:
     assert any("nc is 5" in problem.message for problem in source.problems) == ("nc: 5" in names)
     gaps = [problem.message for problem in source.problems if problem.kind == "class-id-gap"]
     assert gaps == (
-        ["names has no 1; the class is called class1"] if classes[1:] == ("class1", "jam") else []
+        ["names has no 1; the class is called class1"] if classes[:2] == ("tea", "class1") else []
     )
 
 
 @pytest.mark.parametrize(
     "text",
-    ["names: 5", "names: {a: tea}", "nc: 0", "names: []", "nc: many", "names: {-1: tea}", "names: tea"],
+    [
+        "names: 5",
+        "names: {a: tea}",
+        "nc: 0",
+        "names: []",
+        "nc: many",
+        "names: {-1: tea}",
+        "names: tea",
+        "names: {999999999999: tea}",
+        "nc: 999999999999",
+        "nc: .inf",
+        "names: [[tea, jam]]",
+    ],
 )
 def test_bad_names_are_refused(text: str, root: Path) -> None:
     with pytest.raises(DataError, match=r"data\.yaml.*names"):
@@ -153,6 +172,32 @@ def test_bad_names_are_refused(text: str, root: Path) -> None:
 def test_other_yaml_is_no_data_set(text: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="not a data set in any known format"):
         opened(tmp_path / "other.yaml", text)
+
+
+@pytest.mark.parametrize("value", ["!!int ''", "!!bool maybe", "!!timestamp x", "2024-99-99", "&a [*a]"])
+def test_values_that_yaml_cannot_make_are_no_crash(value: str, root: Path) -> None:
+    with pytest.raises(DataError, match=r"data\.yaml"):
+        opened(root / "data.yaml", f"{SPLITS}names: {value}\n")
+
+
+def test_classes_of_the_same_name_are_one(root: Path) -> None:
+    (root / "labels" / "train" / "a.txt").write_text(
+        "0 0.5 0.5 0.5 0.5\n1 0.5 0.5 0.5 0.5\n2 0.5 0.5 0.5 0.5\n"
+    )
+    (root / "labels" / "train" / "b.txt").write_text("2 0.5 0.5 0.5 0.5\n\n3 0.5 0.5 0.5 0.5\n")
+    source = opened(root / "data.yaml", f"{SPLITS}names: [tea, jam, tea, milk]\n")
+    assert source.classes == ("tea", "jam", "milk")
+    assert [record.target.labels.tolist() for record in source.split("train")] == [[0, 1, 0], [0, 2]]
+    (problem,) = source.problems
+    assert (problem.kind, problem.value, problem.action) == ("duplicate-class", "tea", "noted")
+
+
+def test_paths_of_another_machine_in_a_list(root: Path) -> None:
+    lines = ["data/images/train/a.jpg", "/home/somebody/set/images/train/b.jpg", r"C:\set\images\more\d.jpg"]
+    (root / "train.txt").write_text("\n".join(lines))
+    source = opened(root / "data.yaml", f"path: .\ntrain: data/train.txt\nval: images/val\n{NAMES}")
+    assert keys(source)["train"] == ["images/train/a.jpg", "images/train/b.jpg", "images/more/d.jpg"]
+    assert source.problems == ()
 
 
 def test_splits_must_be_paths(root: Path) -> None:

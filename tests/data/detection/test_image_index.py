@@ -56,3 +56,19 @@ def test_a_name_that_several_files_have(index: ImageIndex) -> None:
 @pytest.mark.parametrize("name", ["../outside.jpg", "b.jpg", "", "images"])
 def test_a_name_that_no_file_has(index: ImageIndex, name: str) -> None:
     assert index.find(name) == ("missing-file", f"there is no image file {name}")
+
+
+@pytest.mark.parametrize("name", ["http://[", "a" * 5000, "a\0b.jpg", "\ud800.jpg"])
+def test_a_name_that_no_file_can_have(index: ImageIndex, name: str) -> None:
+    assert index.find(name) == ("missing-file", f"there is no image file {name}")
+
+
+@pytest.mark.parametrize("root", [".", "../set"])
+def test_no_name_leads_out_of_a_relative_root(
+    root: str, index: ImageIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(index.root)
+    relative = ImageIndex(Path(root))
+    assert relative.find("../outside.jpg") == ("missing-file", "there is no image file ../outside.jpg")
+    assert relative.find("train/../images/a.jpg") == Path(root) / "images/a.jpg"
+    assert relative.find("images/a.jpg") == Path(root) / "images/a.jpg"

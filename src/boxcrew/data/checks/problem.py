@@ -15,6 +15,7 @@ ProblemKind = Literal[
     # boxes and classes
     "box-malformed", "box-nan", "box-empty", "box-outside", "box-swapped", "box-overhang",
     "box-larger-than-image", "box-small", "unknown-class", "class-id-gap", "duplicate-class",
+    "box-derived", "label-confidence",
     # the set as a whole
     "duplicate-id", "duplicate-image", "leak", "no-split", "made-split", "data-yaml",
     # labeled samples

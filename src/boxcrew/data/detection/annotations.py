@@ -105,13 +105,16 @@ class Collector:
     def leave_out(self, kind: ProblemKind, file: str, message: str, *, at: str = "", value: str = "") -> None:
         self._entries.append(Problem(kind, file, message, "left out", at=at, value=value))
 
-    def note(self, kind: ProblemKind, file: str, message: str, *, at: str = "", value: str = "") -> None:
-        self._entries.append(Problem(kind, file, message, "noted", at=at, value=value))
+    def note(
+        self, kind: ProblemKind, file: str, message: str, *, at: str = "", value: str = "", count: int = 1
+    ) -> None:
+        self._entries.append(Problem(kind, file, message, "noted", at=at, value=value, count=count))
 
     def note_gaps(self, file: str, class_ids: Sequence[int], message: str) -> None:
         """Note the ids that are missing among ascending class ids, if any."""
-        missing = sorted(set(range(class_ids[0], class_ids[-1])) - set(class_ids)) if class_ids else []
-        if missing:
+        between, present = range(class_ids[0], class_ids[-1]) if class_ids else (), frozenset(class_ids)
+        # An id may be huge by mistake, so the range is not searched to its end.
+        if missing := list(itertools.islice((i for i in between if i not in present), 9)):
             value = ", ".join(map(str, missing[:8])) + (", …" if len(missing) > 8 else "")
             self.note("class-id-gap", file, f"{message} {value}", value=value)
 

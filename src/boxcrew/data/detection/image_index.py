@@ -37,7 +37,8 @@ class ImageIndex:
             path = folder / relative
             if ".." in relative.parts or relative.is_absolute():
                 path = Path(os.path.normpath(path))
-            if path.is_relative_to(self.root) and path.is_file():
+            is_inside = path.is_relative_to(self.root) and ".." not in path.relative_to(self.root).parts
+            if is_inside and os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises for very long names
                 return path
         for base in dict.fromkeys((relative.name, _UPLOAD_PREFIX.sub("", relative.name, count=1))):
             matches = self._by_name.get(base.casefold(), [])
@@ -59,7 +60,10 @@ class ImageIndex:
 def _local_name(name: str) -> str:
     """Return the path in a name that may be a URL or a path of Windows."""
     if "://" in name or "?" in name:
-        url = urlsplit(name)
+        try:
+            url = urlsplit(name)
+        except ValueError:
+            return name
         local = parse_qs(url.query).get("d", [url.path])[0]  # Label Studio: /data/local-files/?d=folder/a.jpg
         return unquote(local).lstrip("/")
     path = name.replace("\\", "/")

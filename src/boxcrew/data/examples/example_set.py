@@ -220,6 +220,10 @@ class ExampleFormat(Format):
     name: ClassVar[str]  # the name it is registered under
 
     @classmethod
+    def check_detected(cls, path: Path) -> None:
+        """Raise `DataError` if the format was only detected, and the set is more likely of an unknown one."""
+
+    @classmethod
     @abstractmethod
     def open(cls, path: Path, options: ExampleOptions) -> ExampleSet: ...
 
@@ -230,4 +234,7 @@ EXAMPLE_FORMATS: Registry[type[ExampleFormat]] = Registry("data format", "boxcre
 
 def open_examples(path: str | Path, options: ExampleOptions, *, format: str = "auto") -> ExampleSet:
     """Open the set at `path`, or an embedded set by its name. The format is detected unless it is named."""
-    return format_of(path, EXAMPLE_FORMATS, named=format).open(Path(path), options)
+    chosen = format_of(path, EXAMPLE_FORMATS, named=format)
+    if format == "auto":
+        chosen.check_detected(Path(path))
+    return chosen.open(Path(path), options)

@@ -59,13 +59,15 @@ def test_lines_of_a_label_file(tmp_path: Path) -> None:
         "-1 0.5 0.5 0.5 0.5",
         "0.5 0.5 0.5 0.5 0.5",
         "0 0.5 0.5 0.5",
-        "0 0.5 0.5 0.5 0.5 0.9",
+        "0 0.5 0.5 0.5 0.5 0.9",  # a confidence
         "tea 0.5 0.5 0.5 0.5",
         "0 nan 0.5 0.5 0.5",
         "0 0.5 0.5 -0.5 0.5",
         "0 0.5 0.5 0 0.5",
         "0 1.0 0.5 0.5 0.5",
         "0 20 15 10 10",
+        "0 0.5 0.5 0.5 0.5 17",
+        "0 0.1 0.2 0.6 nan 0.35 0.9",
     ]
     (tmp_path / "labels" / "train" / "train0.txt").write_text("\n".join(lines))
     source = open_source(tmp_path)
@@ -73,22 +75,24 @@ def test_lines_of_a_label_file(tmp_path: Path) -> None:
     target = records_by_key(source)["images/train/train0.jpg"].target
     whole, polygon, left = (0, 0, 40, 30), (4, 6, 24, 27), (0, 7.5, 20, 22.5)
     swapped, right = (10, 7.5, 30, 22.5), (30, 7.5, 40, 22.5)
-    wanted = np.array([whole, polygon, left, swapped, right], dtype=np.float32)
+    middle = (10, 7.5, 30, 22.5)
+    wanted = np.array([whole, polygon, left, middle, swapped, right], dtype=np.float32)
     np.testing.assert_allclose(target.boxes, wanted, atol=1e-4)
-    assert target.labels.tolist() == [1, 0, 1, 0, 0]
+    assert target.labels.tolist() == [1, 0, 1, 0, 0, 0]
     messages = problem_lines(source)
     for number, expected in {
         5: "there is no class 2; classes are 0 to 1",
         6: "there is no class -1",
         7: "there is no class 0.5",
         8: "has 3 numbers after the class",
-        9: "has 5 numbers after the class",
         10: "is not a line of numbers: tea",
         11: "not a number",
         12: "has its corners swapped",
         13: "is empty",
         14: "extends beyond the image",
         15: "lies outside",
+        16: "has 5 numbers after the class",
+        17: "not a number",
     }.items():
         assert f"labels/train/train0.txt line {number}: " in messages, number
         assert expected in messages, expected

@@ -13,6 +13,7 @@ from boxcrew.core.units import counted
 from boxcrew.data.checks.problem import Problem
 from boxcrew.data.checks.scan import scan_records
 from boxcrew.data.detection.source import SPLITS, Record
+from boxcrew.data.examples.box_files import refuse_box_files
 from boxcrew.data.examples.class_folders import (
     ClassFolder,
     class_folders,
@@ -44,6 +45,10 @@ class FolderFormat(ExampleFormat):
         if not path.is_dir() or is_annotated(path):
             return False
         return has_class_folders(path, IMAGE_SUFFIXES) or _holds_images(path)
+
+    @classmethod
+    def check_detected(cls, path: Path) -> None:
+        refuse_box_files(path)
 
     @classmethod
     def open(cls, path: Path, options: ExampleOptions) -> ExampleSet:
