@@ -14,8 +14,8 @@ from boxcrew.data.checks.box_repair import Box
 from boxcrew.data.checks.problem import ProblemKind
 from boxcrew.data.detection.annotations import AnnotatedSource, Annotation, Collector, Object
 from boxcrew.data.detection.source import SOURCES
-from boxcrew.data.folders import names_in, split_of_file, split_of_folder, suffix_of
-from boxcrew.data.images.reading import IMAGE_SUFFIXES, read_start
+from boxcrew.data.folders import beginning_of, names_in, split_of_file, split_of_folder, suffix_of
+from boxcrew.data.images.reading import IMAGE_SUFFIXES
 
 _KNOWN_STEMS = frozenset({"annotations", "coco", "_annotations.coco"})  # besides instances_* and splits
 
@@ -42,7 +42,7 @@ class CocoSource(AnnotatedSource):
     @classmethod
     def detect(cls, path: Path) -> bool:
         if path.is_file():
-            return path.suffix.lower() == ".json"
+            return path.suffix.lower() == ".json" and beginning_of(path).startswith(b"{")
         return any(_looks_like_coco(file) for file in _candidates(path))
 
     @classmethod
@@ -82,8 +82,10 @@ def _candidates(root: Path) -> list[Path]:
 
 
 def _looks_like_coco(file: Path) -> bool:
-    start = read_start(file, 65536)
-    return any(word in start for word in (b'"images"', b'"annotations"', b'"categories"'))
+    start = beginning_of(file)
+    return start.startswith(b"{") and any(
+        word in start for word in (b'"images"', b'"annotations"', b'"categories"')
+    )
 
 
 def _locate(path: Path) -> tuple[Path, list[Path]]:
