@@ -47,14 +47,21 @@ def corners(box: Box) -> list[Point]:
 
 def rotate(points: Iterable[Point], degrees: float, center: Point) -> list[Point]:
     """Return the points rotated around the center, clockwise as an image is seen (y points down)."""
-    cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+    angle = _radians(degrees)
+    cos, sin = math.cos(angle), math.sin(angle)
     x0, y0 = center
     return [(x0 + (x - x0) * cos - (y - y0) * sin, y0 + (x - x0) * sin + (y - y0) * cos) for x, y in points]
 
 
 def ellipse_box(center: Point, radii: Point, degrees: float = 0.0) -> Box:
     """Return the smallest box around an ellipse that is rotated around its center."""
-    (x, y), (rx, ry), angle = center, radii, math.radians(degrees)
+    (x, y), (rx, ry), angle = center, radii, _radians(degrees)
     width = math.hypot(rx * math.cos(angle), ry * math.sin(angle))
     height = math.hypot(rx * math.sin(angle), ry * math.cos(angle))
     return x - width, y - height, x + width, y + height
+
+
+def _radians(degrees: float) -> float:
+    if not math.isfinite(degrees):
+        raise ValueError(f"its rotation is {degrees}")
+    return math.radians(degrees)
