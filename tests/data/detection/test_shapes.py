@@ -37,7 +37,8 @@ def test_a_number_that_is_not_finite_is_not_hidden_by_the_others(bad: float) -> 
 
 def test_numbers() -> None:
     assert [parse_number(value) for value in (3, 2.5, " 1e2 ")] == [3, 2.5, 100]
-    for value in (None, True, [], {}, "", "x"):
+    bad: tuple[object, ...] = (None, True, [], {}, "", "x")
+    for value in bad:
         with pytest.raises(ValueError, match="is not a number"):
             parse_number(value)
 

@@ -83,10 +83,13 @@ class NamedSource(AnnotatedSource):
 
 def _locate(annotation: NamedAnnotation, index: ImageIndex, collector: Collector) -> Path | None:
     folders = (*annotation.folders, annotation.file.parent)
-    found = [index.find(name, folders) for name in (annotation.image, *annotation.aliases)]
-    if image := next((path for path in found if isinstance(path, Path)), None):
+    image = index.find(annotation.image, folders)
+    if isinstance(image, Path):
         return image
-    kind, message = found[0]
+    for alias in annotation.aliases:
+        if isinstance(path := index.find(alias, folders), Path):
+            return path
+    kind, message = image
     file = collector.relative_path(annotation.file)
     collector.leave_out(kind, file, message, at=annotation.at, value=annotation.image)
     return None

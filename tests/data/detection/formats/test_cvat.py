@@ -69,7 +69,7 @@ def test_shapes_become_boxes(tmp_path: Path) -> None:
         'xtl2="8" ytl2="4" xbl2="8" ybl2="14" xtr2="18" ytr2="4" xbr2="18" ybr2="14"></cuboid>',
         '<tag label="scene" source="manual"></tag>',
     )
-    wanted = [
+    wanted: list[list[float]] = [
         [1.5, 2, 11, 12.25],
         [13, 7, 17, 17],
         [5, 3, 20, 25],

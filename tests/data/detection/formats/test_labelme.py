@@ -17,7 +17,7 @@ from tests.helpers.sources import problem_lines, records_by_key, split_sizes
 
 
 def shape(label: object, points: object, kind: str | None = "rectangle", **fields: Any) -> dict[str, Any]:
-    flags = {"group_id": None, "description": "", "flags": {}}
+    flags: dict[str, Any] = {"group_id": None, "description": "", "flags": {}}
     return {"label": label, "points": points, **flags, "shape_type": kind, **fields}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +15,8 @@ from boxcrew.data.detection.named import NamedAnnotation, NamedSource
 from boxcrew.data.detection.source import SOURCES
 from boxcrew.data.folders import beginning_of, files_below, first_files, split_of_file, suffix_of
 from boxcrew.data.images.reading import IMAGE_SUFFIXES
+
+_DATA = re.compile(rb'"data"\s*:\s*\{')  # of a task; Create ML also writes lists with "annotations"
 
 
 class _Version(NamedTuple):
@@ -77,9 +80,9 @@ def _annotation(task: _Task, file: Path, collector: Collector) -> NamedAnnotatio
 
 def _looks_like_label_studio(file: Path) -> bool:
     start = beginning_of(file) if file.suffix.lower() == ".json" else b""
-    is_full = b'"data"' in start and (b'"annotations"' in start or b'"completions"' in start)
+    is_full = _DATA.search(start) and (b'"annotations"' in start or b'"completions"' in start)
     is_minimal = b'"annotation_id"' in start or b'"original_width"' in start
-    return start.startswith(b"[") and (is_full or is_minimal)
+    return start.startswith(b"[") and bool(is_full or is_minimal)
 
 
 def _files(path: Path) -> list[Path]:

@@ -6,7 +6,6 @@ unchanged, except for flags that the format cannot store, which are returned as 
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
@@ -33,7 +32,7 @@ class ImageWriter:
         folder.mkdir(parents=True, exist_ok=True)
         name = self.stems[record.key] + (record.path.suffix if record.path else ".png")
         if record.path:
-            shutil.copyfile(record.path, folder / name)
+            (folder / name).write_bytes(record.path.read_bytes())
         else:
             write_image(folder / name, self._source.read(record))
         self._num_written += 1

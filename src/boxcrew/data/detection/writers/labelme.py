@@ -21,7 +21,7 @@ def write_labelme(source: Source, out: Path, images: ImageWriter) -> tuple[Probl
     for split, records in source.splits.items():
         for record in records:
             name = images.write(record, out / split)
-            content = {
+            content: dict[str, Any] = {
                 "version": _VERSION,
                 "flags": {},
                 "shapes": list(_shapes(record, source.classes)),
