@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from boxcrew.data.detection.source import open_source
+from boxcrew.data.detection.writers import WRITERS
 from boxcrew.data.images.reading import read_image, write_image
 from tests.helpers.made_examples import write_classes
 from tests.helpers.tiny import TINY
@@ -98,7 +99,7 @@ def test_nothing_of_a_users_is_overwritten(
     (mine / "thesis.txt").write_text("years of work")
     for words in (
         ("train", f"data={tiny_set}", f"out={mine}", *TINY, "steps=1"),
-        ("data", "make", str(tiny_set), f"out={mine}"),
+        ("data", "convert", str(tiny_set), f"out={mine}", "format=voc"),
         ("predict", f"run={tiny_run}", f"source={tiny_set / 'JPEGImages'}", f"out={mine}"),
         ("data", str(tiny_set), f"out={mine / 'thesis.txt'}"),
     ):
@@ -107,10 +108,11 @@ def test_nothing_of_a_users_is_overwritten(
     assert (mine / "thesis.txt").read_text() == "years of work"
 
 
-@pytest.mark.parametrize("format", ["voc", "coco", "yolo"])
-def test_data_make_converts(boxcrew: Call, tiny_set: Path, tmp_path: Path, format: str) -> None:
-    result = boxcrew("data", "make", str(tiny_set), "out=copy", f"format={format}")
+@pytest.mark.parametrize("format", WRITERS.names())
+def test_data_convert(boxcrew: Call, tiny_set: Path, tmp_path: Path, format: str) -> None:
+    result = boxcrew("data", "convert", str(tiny_set), "out=copy", f"format={format}")
     assert result.code == 0, result.err
+    assert f"boxcrew train data={Path('copy')}" in result.out
     copy, original = open_source(tmp_path / "copy"), open_source(tiny_set)
     assert copy.format == format
     assert copy.classes == original.classes

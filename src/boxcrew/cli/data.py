@@ -1,4 +1,4 @@
-"""The command `boxcrew data`: show, check, convert or write a data set."""
+"""The command `boxcrew data`: show, check or convert a data set."""
 
 from __future__ import annotations
 
@@ -28,11 +28,14 @@ from boxcrew.train.run.data import print_problems
 _SHEET_IMAGES, _SHEET_EXAMPLES = 16, 64  # on a contact sheet
 
 
-class MakeConfig(Config):
-    """The settings of `boxcrew data make`."""
+_CONVERT = "boxcrew data convert PATH out=DIR format=voc"
+
+
+class ConvertConfig(Config):
+    """The settings of `boxcrew data convert PATH`."""
 
     out: Path
-    format: str = "voc"  # to write
+    format: str  # to write
     read_format: str = "auto"
     seed: int = 0
 
@@ -51,27 +54,40 @@ class ShowConfig(Config):
 def data_command(words: list[str], out: Output) -> None:
     names, tree = parse_settings(words, positional=2)
     if not names:
-        advice = "boxcrew data PATH, or boxcrew data make shelf out=DIR"
-        raise UsageError("data: which data set?", advice=advice)
-    out.result((_make if names[0] == "make" else _show)(names, tree, out))
+        raise UsageError("data: which data set?", advice=f"boxcrew data PATH, or {_CONVERT}")
+    out.result((_convert if names[0] == "convert" else _show)(names, tree, out))
 
 
-def _make(names: list[str], tree: Tree, out: Output) -> dict[str, Any]:
-    if "out" not in tree:
-        raise UsageError("data make: out= is missing", advice="boxcrew data make shelf out=DIR format=voc")
-    config = MakeConfig.of(tree)
+def _convert(names: list[str], tree: Tree, out: Output) -> dict[str, Any]:
+    if len(names) == 1:
+        raise UsageError("data convert: which data set?", advice=_CONVERT)
+    for key in ("out", "format"):
+        if key not in tree:
+            formats = ", ".join(WRITERS.names())
+            advice = f"{_CONVERT}; formats are {formats}"
+            raise UsageError(f"data convert: {key}= is missing", advice=advice)
+    config = ConvertConfig.of(tree)
     WRITERS.get(config.format)
-    source = open_source(names[1] if len(names) > 1 else "shelf", format=config.read_format, seed=config.seed)
-    lost = write_source(source, config.out, format=config.format)
+    _require_outside(config.out, Path(names[1]))
+    source = open_source(names[1], format=config.read_format, seed=config.seed)
+    with out.progress("copying the images") as progress:
+        lost = write_source(source, config.out, format=config.format, progress=progress)
     report = _print_counts(source, out)
     print_problems((*source.problems, *lost), out, rest="--json names all")
     out.info(f"written: {config.out} ({config.format}); train on it with: boxcrew train data={config.out}")
     return {"out": str(config.out), "format": config.format, **report}
 
 
+def _require_outside(out: Path, path: Path) -> None:
+    """Raise an error if the copy would become a part of the set that it is made from."""
+    folder = path if path.is_dir() else path.parent
+    if path.exists() and out.resolve().is_relative_to(folder.resolve()):
+        raise UsageError(f"out={out}: is inside the data set {path}", advice="choose a folder outside of it")
+
+
 def _show(names: list[str], tree: Tree, out: Output) -> dict[str, Any]:
     if len(names) > 1:
-        raise UsageError(f"{names[1]}: not understood", advice="boxcrew data PATH, or boxcrew data make …")
+        raise UsageError(f"{names[1]}: not understood", advice=f"boxcrew data PATH, or {_CONVERT}")
     tree = _with_short_keys(tree)
     config = ShowConfig.of(tree)
     if holds_samples(names[0], config.format):

@@ -131,11 +131,14 @@ _HELP = {  # of the commands that have no options of their own
     weights=best         or last
     device=auto
     """,
-    "data": """Show what is in a data set, convert it, or write an embedded one.
+    "data": """Show what is in a data set, or convert it to another format.
 
     \b
     Show and check:      boxcrew data PATH [out=sheet.jpg]
-    Convert or write:    boxcrew data make PATH|shelf out=DIR format=voc|coco|yolo
+    Convert:             boxcrew data convert PATH|shelf out=DIR format=FORMAT
+
+    \b
+    format=              voc, coco, yolo, labelme, cvat or label_studio
     """,
     "doctor": """Examine a detection data set and write an HTML page of what to fix.
 

@@ -12,7 +12,7 @@ class DataConfig(Config):
     path: str
     """Directory or file of the data set, or the name of an embedded one."""
     format: str = "auto"
-    """Format of the data: voc, coco, yolo, idx, csv, folder, crops or text; auto detects it."""
+    """Format of the data, such as voc, coco, yolo, cvat, csv, folder or text; auto detects it."""
     val: str = "val"
     """Split that is evaluated."""
     strict: bool = False

@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from boxcrew.core.errors import DataError
-from boxcrew.data.images.reading import IMAGE_SUFFIXES
+from boxcrew.data.images.reading import IMAGE_SUFFIXES, read_start
 
 _SPLIT_NAMES = {
     "train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val",
     "test": "test", "testing": "test",
 }  # fmt: skip
+
+_FIRST_FILES, _FIRST_FOLDERS = 4, 32  # that tell the format of a set
 
 
 def split_of_folder(name: str) -> str | None:
@@ -75,6 +77,28 @@ def names_in(folder: Path) -> list[str]:
         return sorted(os.listdir(folder))  # noqa: PTH208
     except OSError:
         return []
+
+
+def first_files(folder: Path, suffix: str, *, depth: int) -> Iterator[Path]:
+    """Yield some files with a suffix in the folder and, down to a depth, in some of the folders in it: enough
+    to tell the format of a large set by, without a search of the whole tree.
+    """
+    names = names_in(folder)
+    with_suffix = [name for name in names if suffix_of(name) == suffix and not name.startswith(".")]
+    yield from (folder / name for name in with_suffix[:_FIRST_FILES])
+    if depth:
+        for name in [name for name in names if "." not in name][:_FIRST_FOLDERS]:
+            yield from first_files(folder / name, suffix, depth=depth - 1)
+
+
+def beginning_of(file: Path) -> bytes:
+    """Return the first 64 KiB of a file, without byte order mark and leading blanks, to tell its format by;
+    nothing if it cannot be read.
+    """
+    try:
+        return read_start(file, 65_536).removeprefix(b"\xef\xbb\xbf").lstrip()
+    except OSError:
+        return b""
 
 
 class ImageFinder:

@@ -19,20 +19,20 @@ from boxcrew.testing.sources import (
     check_writes_and_reads,
 )
 
-TOLERANCE = {"yolo": 1e-3}  # fractions of the image, written with ten digits; other formats are exact
-FLAGS = {"voc": ("difficult",), "coco": ("difficult", "crowd"), "yolo": ()}
+TOLERANCE = {"yolo": 1e-3, "label_studio": 1e-3}  # fractions of the image; other formats are exact
+FLAGS = {"yolo": (), "voc": ("difficult",)}  # other formats store both
 
 
 def test_every_writer_has_its_reader() -> None:
     assert set(WRITERS.names()) <= set(SOURCES.names())
-    assert {"voc", "coco", "yolo"} <= set(WRITERS.names())
+    assert {"voc", "coco", "yolo", "labelme", "cvat", "label_studio"} <= set(WRITERS.names())
 
 
 @pytest.mark.parametrize("format", WRITERS.names())
 def test_written_and_read_is_the_same(format: str, tmp_path: Path) -> None:
     source = DrawnSource.open(tmp_path, seed=3)
     check_invariants(source)
-    flags, tolerance = FLAGS.get(format, ()), TOLERANCE.get(format, 0.0)
+    flags, tolerance = FLAGS.get(format, ("difficult", "crowd")), TOLERANCE.get(format, 0.0)
     check_writes_and_reads(source, tmp_path / "out", format=format, tolerance=tolerance, flags=flags)
 
 

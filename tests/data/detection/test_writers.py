@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import json
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -14,10 +15,10 @@ import yaml
 from PIL import Image as Pillow
 from pycocotools.coco import COCO
 
-from boxcrew.core.errors import UsageError
+from boxcrew.core.errors import DataError, UsageError
 from boxcrew.core.types import Target
 from boxcrew.data.detection.source import Record, Source, open_source
-from boxcrew.data.detection.writers import file_stems, write_source
+from boxcrew.data.detection.writers import WRITERS, file_stems, write_source
 from boxcrew.testing.sources import DrawnSource, check_same
 
 
@@ -45,7 +46,7 @@ def test_stems_are_short_where_they_can_be_and_unique() -> None:
     assert len({stem.casefold() for stem in stems.values()}) == 5
 
 
-@pytest.mark.parametrize("format", ["voc", "coco", "yolo"])
+@pytest.mark.parametrize("format", WRITERS.names())
 def test_colliding_names_survive(format: str, tmp_path: Path) -> None:
     source = with_keys("a/x.jpg", "b/x.jpg", "b/X.png", "a_x", "img.v2", "img.v3", "../.p.jpg.png", " q .png")
     write_source(source, tmp_path / "set", format=format)
@@ -54,7 +55,7 @@ def test_colliding_names_survive(format: str, tmp_path: Path) -> None:
     check_same(source, read, tolerance=1e-3)
 
 
-@pytest.mark.parametrize("format", ["voc", "coco", "yolo"])
+@pytest.mark.parametrize("format", WRITERS.names())
 def test_image_files_are_copied_byte_for_byte(format: str, drawn: Source, tmp_path: Path) -> None:
     write_source(drawn, tmp_path / "first", format="yolo")
     exif = Pillow.Exif()
@@ -121,7 +122,58 @@ def test_yolo_files(drawn: Source, tmp_path: Path) -> None:
     assert (tmp_path / "set" / "labels" / "train" / "train_00.txt").read_text() == ""
 
 
-@pytest.mark.parametrize("format", ["voc", "coco", "yolo"])
+def test_labelme_files(drawn: Source, tmp_path: Path) -> None:
+    assert write_source(drawn, tmp_path / "set", format="labelme") == ()
+    content = json.loads((tmp_path / "set" / "train" / "train_01.json").read_text(encoding="utf-8"))
+    record = drawn.split("train")[1]
+    assert content["imagePath"] == "train_01.png"
+    assert (content["imageWidth"], content["imageHeight"]) == (record.width, record.height)
+    (shape,) = content["shapes"]
+    assert shape["label"] == drawn.classes[record.target.labels[0]]
+    assert shape["shape_type"] == "rectangle"
+    assert shape["points"] == [[0, 0], [record.width, record.height]]
+    assert (tmp_path / "set" / "classes.txt").read_text(encoding="utf-8").splitlines() == [*drawn.classes]
+
+
+def test_cvat_files(drawn: Source, tmp_path: Path) -> None:
+    assert write_source(drawn, tmp_path / "set", format="cvat") == ()
+    tree = ET.parse(tmp_path / "set" / "annotations.xml").getroot()
+    assert tree.findtext("version") == "1.1"
+    assert [label.findtext("name") for label in tree.iterfind("meta/project/labels/label")] == [
+        *drawn.classes
+    ]
+    images = {image.get("name"): image for image in tree.iterfind("image")}
+    assert [image.get("id") for image in images.values()] == [str(i) for i in range(12)]
+    assert images["val_02.png"].get("subset") == "Validation"
+    assert (tmp_path / "set" / "images" / "Validation" / "val_02.png").is_file()
+    record = drawn.split("train")[1]
+    (box,) = images["train_01.png"]
+    assert box.get("label") == drawn.classes[record.target.labels[0]]
+    sides = [float(box.get(side, "")) for side in ("xtl", "ytl", "xbr", "ybr")]
+    assert sides == [0, 0, record.width, record.height]
+
+
+def test_label_studio_files(drawn: Source, tmp_path: Path) -> None:
+    assert write_source(drawn, tmp_path / "set", format="label_studio") == ()
+    tasks = json.loads((tmp_path / "set" / "label_studio.json").read_text(encoding="utf-8"))
+    assert [task["id"] for task in tasks] == list(range(1, 13))
+    assert tasks[1]["data"]["image"] == "/data/local-files/?d=images/train/train_01.png"
+    (annotation,) = tasks[1]["annotations"]
+    (result,) = annotation["result"]
+    assert result["type"] == "rectanglelabels"
+    sides = [result["value"][side] for side in ("x", "y", "width", "height")]
+    assert sides == pytest.approx([0, 0, 100, 100])
+    assert (tmp_path / "set" / "classes.txt").read_text(encoding="utf-8").splitlines() == [*drawn.classes]
+
+
+@pytest.mark.parametrize("format", WRITERS.names())
+def test_progress_counts_the_images(format: str, drawn: Source, tmp_path: Path) -> None:
+    seen = list[tuple[int, int]]()
+    write_source(drawn, tmp_path / "set", format=format, progress=lambda *counts: seen.append(counts))
+    assert seen == [(number, 12) for number in range(1, 13)]
+
+
+@pytest.mark.parametrize("format", WRITERS.names())
 def test_no_problem_where_nothing_is_lost(format: str, tmp_path: Path) -> None:
     assert write_source(with_keys("a", "b"), tmp_path / "set", format=format) == ()
 
@@ -142,9 +194,19 @@ def test_a_real_set_goes_through_all_formats(shared_data: Path, tmp_path: Path) 
     whole = open_source(shared_data / "fashion8_coco")
     few = {record.key for records in whole.splits.values() for record in records[:5]}
     source = whole.without({record.key for records in whole.splits.values() for record in records} - few)
-    for first, second in (("yolo", "voc"), ("voc", "coco"), ("coco", "yolo")):
+    for first, second in itertools.pairwise([*WRITERS.names(), WRITERS.names()[0]]):
         write_source(source, tmp_path / f"{first}1", format=first)
         write_source(open_source(tmp_path / f"{first}1"), tmp_path / f"{second}2", format=second)
         read = open_source(tmp_path / f"{second}2")
         assert read.problems == ()
         check_same(source, read, tolerance=1e-3)
+
+
+def test_a_split_that_is_not_there_gets_advice(drawn: Source) -> None:
+    with pytest.raises(DataError, match="has no split 'dev'") as raised:
+        drawn.split("dev")
+    assert raised.value.advice == "it has: train, val, test"
+    single = drawn.without({record.key for record in drawn.records[1:]})
+    with pytest.raises(DataError, match="has no split 'val'") as raised:
+        single.split("val")
+    assert raised.value.advice.startswith("it has a single usable image: add another")

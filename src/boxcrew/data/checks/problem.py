@@ -11,9 +11,9 @@ ProblemKind = Literal[
     "size-mismatch",
     # annotations
     "unreadable-annotation", "xml-bomb", "xml-external-entity", "path-escape", "empty-annotation",
-    "image-without-annotation", "annotation-without-image", "ambiguous-image",
+    "image-without-annotation", "annotation-without-image", "ambiguous-image", "several-annotations",
     # boxes and classes
-    "box-malformed", "box-nan", "box-empty", "box-outside", "box-swapped", "box-overhang",
+    "not-a-box", "box-malformed", "box-nan", "box-empty", "box-outside", "box-swapped", "box-overhang",
     "box-larger-than-image", "box-small", "unknown-class", "class-id-gap", "duplicate-class",
     "box-derived", "label-confidence",
     # the set as a whole

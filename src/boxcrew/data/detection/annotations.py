@@ -303,8 +303,9 @@ def _rotate_to_upright(annotation: Annotation, header: Header) -> tuple[list[Box
     """Return the boxes in pixels, rotated if they were drawn on the image as stored, before EXIF rotation."""
     annotated, real = annotation.size, (header.width, header.height)
     boxes = [obj.box for obj in annotation.objects or ()]
+    was_stored = annotated == real[::-1] and header.orientation >= 5
     if annotation.relative:
-        width, height = real
+        width, height = annotated if annotated and was_stored else real
         boxes = [(x0 * width, y0 * height, x1 * width, y1 * height) for x0, y0, x1, y1 in boxes]
     if annotated is None or annotation.agrees_with(real):
         return boxes, []
@@ -312,7 +313,7 @@ def _rotate_to_upright(annotation: Annotation, header: Header) -> tuple[list[Box
     message = f"says the image is {value}, but upright it is {real[0]} x {real[1]}"
     kind: ProblemKind = "size-mismatch"
     action: Action = "noted"
-    if annotated == real[::-1] and header.orientation >= 5:
+    if was_stored:
         kind, message = "exif-rotation", f"{message}: EXIF rotates it"
         if boxes and all(is_inside(box, *annotated) for box in boxes):
             action, message = "repaired", f"{message}, so its boxes are rotated too"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from boxcrew.core.errors import DataError
 from boxcrew.core.registry import suggest
+from boxcrew.core.units import counted
 from boxcrew.data.detection.annotations import AnnotatedSource, Annotation, Collector, Object
 from boxcrew.data.detection.image_index import ImageIndex
-from boxcrew.data.folders import files_below, read_lines
+from boxcrew.data.folders import files_below, read_lines, split_of_path
 from boxcrew.data.images.reading import IMAGE_SUFFIXES
 
 NamedObject = tuple[str, Object]
@@ -24,11 +26,12 @@ class NamedAnnotation:
     file: Path  # the annotation file
     at: str = ""  # position in the file
     image: str  # as the file names it
+    aliases: Sequence[str] = ()  # other names to look for if there is no such image
     folders: Sequence[Path] = ()  # where to look for the image first
-    objects: Sequence[NamedObject]
+    objects: Sequence[NamedObject] | None  # None if the image is listed but was not annotated yet
     relative: bool = False  # boxes are in fractions of the upright image, not in pixels
     size: tuple[int, int] | None = None  # (width, height) as annotated
-    split: str | None = None
+    split: str | None = None  # if no annotation has one, folders named train, val and test make the splits
 
 
 class NamedSource(AnnotatedSource):
@@ -56,32 +59,69 @@ class NamedSource(AnnotatedSource):
         root = cls.root_of(path)
         collector, index = Collector(root), ImageIndex(root)
         parsed = list(cls.parse(path, collector))
-        used = sorted({name for annotation in parsed for name, _ in annotation.objects})
+        used = sorted({name for annotation in parsed for name, _ in annotation.objects or ()})
         listed = root / "classes.txt"
-        classes = cls.declared_classes(path) or tuple(read_lines(listed) if listed.is_file() else used)
-        labels = {name: label for label, name in enumerate(classes)}
-        splits = {annotation.split for annotation in parsed}
-        for annotation in parsed:
+        classes = cls.declared_classes(path) or (read_lines(listed) if listed.is_file() else used)
+        labels = {name: label for label, name in enumerate(dict.fromkeys(classes))}
+        located = [
+            (annotation, image) for annotation in parsed if (image := _locate(annotation, index, collector))
+        ]
+        if parsed and not located:
+            raise _no_images(root, parsed)
+        for annotation, image, split in _with_splits(located, collector):
             file = collector.relative_path(annotation.file)
-            image = index.find(annotation.image, (*annotation.folders, annotation.file.parent))
-            if not isinstance(image, Path):
-                kind, message = image
-                collector.leave_out(kind, file, message, at=annotation.at, value=annotation.image)
-            elif annotation.split is None and len(splits) > 1:
-                message = "belongs to no split, but others do"
-                collector.leave_out("no-split", file, message, at=annotation.at)
+            if annotation.objects is None:
+                message = f"{collector.relative_path(image)} is not annotated yet"
+                collector.leave_out("image-without-annotation", file, message, at=annotation.at)
             else:
-                objects = tuple(_labelled(annotation, labels, file, collector))
-                collector.add(_with_labels(annotation, file, image, objects), annotation.split)
+                objects = tuple(_labelled(annotation.objects, labels, file, collector))
+                collector.add(_with_labels(annotation, file, image, objects), split)
         if path.is_dir():
-            report_unlisted(root, collector)
-        return collector, classes
+            report_unlisted(root, collector, known={image for _, image in located})
+        return collector, tuple(labels)
+
+
+def _locate(annotation: NamedAnnotation, index: ImageIndex, collector: Collector) -> Path | None:
+    folders = (*annotation.folders, annotation.file.parent)
+    image = index.find(annotation.image, folders)
+    if isinstance(image, Path):
+        return image
+    for alias in annotation.aliases:
+        if isinstance(path := index.find(alias, folders), Path):
+            return path
+    kind, message = image
+    file = collector.relative_path(annotation.file)
+    collector.leave_out(kind, file, message, at=annotation.at, value=annotation.image)
+    return None
+
+
+def _no_images(root: Path, parsed: Sequence[NamedAnnotation]) -> DataError:
+    count, first = counted(len(parsed), "annotated image"), parsed[0]
+    message = f"{root}: has none of the {count}, such as {first.image[:80]} ({first.file.name})"
+    return DataError(message, advice=f"copy the images into {root}; which folder they are in does not matter")
+
+
+def _with_splits(
+    located: Sequence[tuple[NamedAnnotation, Path]], collector: Collector
+) -> Iterator[tuple[NamedAnnotation, Path, str | None]]:
+    """Yield the annotations with their images and splits; those without a split are left out if others have
+    one.
+    """
+    splits = [annotation.split for annotation, _ in located]
+    if not any(splits):
+        splits = [split_of_path(image, collector.root) for _, image in located]
+    for (annotation, image), split in zip(located, splits, strict=True):
+        if split is None and any(splits):
+            file, message = collector.relative_path(annotation.file), "belongs to no split, but others do"
+            collector.leave_out("no-split", file, message, at=annotation.at)
+        else:
+            yield annotation, image, split
 
 
 def _labelled(
-    annotation: NamedAnnotation, labels: dict[str, int], file: str, collector: Collector
+    objects: Sequence[NamedObject], labels: dict[str, int], file: str, collector: Collector
 ) -> Iterator[Object]:
-    for name, obj in annotation.objects:
+    for name, obj in objects:
         if name in labels:
             yield obj._replace(label=labels[name])
         else:
@@ -102,11 +142,11 @@ def _with_labels(
     )
 
 
-def report_unlisted(root: Path, collector: Collector) -> None:
-    """Report the images of the set that no annotation names. They may just not be annotated yet, so they are
-    left out, not used as background.
+def report_unlisted(root: Path, collector: Collector, *, known: Collection[Path] = ()) -> None:
+    """Report the images of the set that no annotation names, except for those of `known`. They may just not
+    be annotated yet, so they are left out, not used as background.
     """
     for image in files_below(root, IMAGE_SUFFIXES):
-        if not collector.has_image(image):
+        if image not in known and not collector.has_image(image):
             message = "is in no annotation file; assumed to be not annotated yet"
             collector.leave_out("image-without-annotation", collector.relative_path(image), message)

@@ -75,7 +75,10 @@ class Source(Format):
 
     def split(self, name: str) -> tuple[Record, ...]:
         if name not in self.splits:
-            raise DataError(f"{self.root}: has no split {name!r}", advice=f"it has: {', '.join(self.splits)}")
+            advice = f"it has: {', '.join(self.splits)}"
+            if name == "val" and len(self.records) == 1:
+                advice = "it has a single usable image: add another, or evaluate on this one: data.val=train"
+            raise DataError(f"{self.root}: has no split {name!r}", advice=advice)
         return self.splits[name]
 
     def without(self, keys: Collection[str], problems: tuple[Problem, ...] = ()) -> Self:

@@ -38,6 +38,9 @@ MEANINGS: dict[ProblemKind, str] = {
     "empty-annotation": "Image without any object",
     "image-without-annotation": "Image without annotation",
     "annotation-without-image": "Annotation without image",
+    "ambiguous-image": "Image name that several files have",
+    "several-annotations": "Image annotated several times",
+    "not-a-box": "Shape that has no box",
     "box-malformed": "Box that is not four numbers",
     "box-nan": "Box with a side that is not a number",
     "box-empty": "Box without area",
@@ -136,7 +139,7 @@ def _thumbnail(source: Source, records: Mapping[str, Sequence[Record]], problem:
         read = partial(read_partial_image, path)
     elif file.suffix.lower() in IMAGE_SUFFIXES and path.is_file():
         read = partial(read_image, path)
-    elif len(candidates) == 1 and file.suffix in {".xml", ".txt"}:
+    elif len(candidates) == 1 and file.suffix in {".xml", ".txt", ".json"}:
         read = partial(source.read, candidates[0])
         labeled = (Frame(box=tuple(box), color=LOST) for box in candidates[0].target.boxes.tolist())
         frames = tuple(Frame(box=box, color=LOST, dashed=True) for box in _boxes(problem)) or tuple(labeled)

@@ -12,16 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path, PureWindowsPath
 from typing import TYPE_CHECKING, NamedTuple
-from xml.etree import ElementTree as ET
-
-import defusedxml.ElementTree
-from defusedxml import DefusedXmlException, EntitiesForbidden, ExternalReferenceForbidden
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.registry import suggest
 from boxcrew.core.units import counted
-from boxcrew.data.checks.problem import ProblemKind
 from boxcrew.data.detection.annotations import AnnotatedSource, Annotation, Collector, Object
+from boxcrew.data.detection.safe_xml import XML_ERRORS, parse_xml, xml_problem_kind
 from boxcrew.data.detection.source import SOURCES, SPLITS
 from boxcrew.data.folders import ImageFinder, files_below, names_in, read_lines, split_of_folder, stem_of
 from boxcrew.data.images.reading import IMAGE_SUFFIXES, read_start
@@ -29,7 +25,7 @@ from boxcrew.data.images.reading import IMAGE_SUFFIXES, read_start
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
-_ENCODING = re.compile(rb"""(?:\xef\xbb\xbf)?\s*<\?xml[^>]*?encoding\s*=\s*["']([^"']*)""")
+_START_TAG = re.compile(rb"<annotation[\s>/]")  # the first element of CVAT is <annotations>
 _IMAGE_FOLDERS = ("JPEGImages", "images", "Images")
 
 
@@ -112,7 +108,7 @@ def _annotation_folders(folder: Path) -> list[Path]:
 
 def _has_annotations(folder: Path) -> bool:
     first = next((name for name in names_in(folder) if name.endswith(".xml")), None)
-    return first is not None and b"<annotation" in read_start(folder / first, 4096)
+    return first is not None and _START_TAG.search(read_start(folder / first, 4096)) is not None
 
 
 def _split_lists(root: Path) -> dict[str, list[str]]:
@@ -166,9 +162,9 @@ def _report_unannotated_images(root: Path, files: Iterable[Path], collector: Col
 def _parse(file: Path, collector: Collector) -> _XmlFile | None:
     relative = collector.relative_path(file)
     try:
-        tree = _parse_xml(file.read_bytes())
-    except (OSError, ET.ParseError, DefusedXmlException, LookupError, ValueError) as error:
-        collector.leave_out(_kind_of(error), relative, f"cannot be parsed: {error}")
+        tree = parse_xml(file.read_bytes())
+    except XML_ERRORS as error:
+        collector.leave_out(xml_problem_kind(error), relative, f"cannot be parsed: {error}")
         return None
     if tree.tag != "annotation":
         message = f"is not an annotation: its first element is <{tree.tag}>"
@@ -182,25 +178,6 @@ def _parse(file: Path, collector: Collector) -> _XmlFile | None:
     items = enumerate(tree.findall("object"), 1)
     objects = (_parse_object(number, item, relative, collector) for number, item in items)
     return _XmlFile(file=file, filename=filename, size=_size(tree), objects=tuple(filter(None, objects)))
-
-
-def _parse_xml(data: bytes) -> Element:
-    """Parse XML with entities forbidden. Without a document type there are no entities, and the standard
-    parser, several times faster, is as safe as defusedxml. In encodings that are no superset of ASCII a
-    document type cannot be searched for.
-    """
-    declared = _ENCODING.match(data)
-    is_ascii = declared is None or declared[1].lower() in {b"utf-8", b"us-ascii", b"iso-8859-1"}
-    if is_ascii and b"\0" not in data and b"<!DOCTYPE" not in data:
-        return ET.fromstring(data)  # noqa: S314
-    guarded: Element = defusedxml.ElementTree.fromstring(data)
-    return guarded
-
-
-def _kind_of(error: Exception) -> ProblemKind:
-    if isinstance(error, ExternalReferenceForbidden) or getattr(error, "sysid", None):
-        return "xml-external-entity"
-    return "xml-bomb" if isinstance(error, EntitiesForbidden) else "unreadable-annotation"
 
 
 def _parse_object(number: int, item: Element, file: str, collector: Collector) -> tuple[str, Object] | None:

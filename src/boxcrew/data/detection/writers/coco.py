@@ -10,22 +10,21 @@ from typing import Any
 
 from boxcrew.data.checks.problem import Problem
 from boxcrew.data.detection.source import Record, Source
-from boxcrew.data.detection.writers import WRITERS, file_stems, write_record_image
+from boxcrew.data.detection.writers import WRITERS, ImageWriter
 
 
 @WRITERS.register("coco")
-def write_coco(source: Source, out: Path) -> tuple[Problem, ...]:
+def write_coco(source: Source, out: Path, images: ImageWriter) -> tuple[Problem, ...]:
     """Write COCO. `difficult`, which COCO does not have, becomes an extra field where it is set."""
     (out / "annotations").mkdir()
-    stems = file_stems(source)
     categories = [{"id": i, "name": name} for i, name in enumerate(source.classes, 1)]
     for split, records in source.splits.items():
-        images, annotations, numbers = list[Any](), list[Any](), itertools.count(1)
+        listed, annotations, numbers = list[Any](), list[Any](), itertools.count(1)
         for image_id, record in enumerate(records, 1):
-            name = write_record_image(source, record, out / "images" / split, stems[record.key])
-            images.append({"id": image_id, "file_name": name, "width": record.width, "height": record.height})
+            name = images.write(record, out / "images" / split)
+            listed.append({"id": image_id, "file_name": name, "width": record.width, "height": record.height})
             annotations += _annotations(record, image_id, numbers)
-        content = {"images": images, "annotations": annotations, "categories": categories}
+        content = {"images": listed, "annotations": annotations, "categories": categories}
         file = out / "annotations" / f"instances_{split}.json"
         file.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
     return ()

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from xml.etree.ElementTree import Element, ElementTree, SubElement, indent
 
 from boxcrew.data.checks.problem import Problem
 from boxcrew.data.detection.source import Record, Source
-from boxcrew.data.detection.writers import WRITERS, file_stems, lost_flags, write_record_image
+from boxcrew.data.detection.writers import WRITERS, ImageWriter, lost_flags, write_classes, write_lines
 
 
 @WRITERS.register("voc")
-def write_voc(source: Source, out: Path) -> tuple[Problem, ...]:
+def write_voc(source: Source, out: Path, images: ImageWriter) -> tuple[Problem, ...]:
     annotations, lists = out / "Annotations", out / "ImageSets" / "Main"
     annotations.mkdir()
     lists.mkdir(parents=True)
-    _write_lines(out / "classes.txt", source.classes)
-    stems = file_stems(source)
+    write_classes(out, source.classes)
+    stems = images.stems
     for split, records in source.splits.items():
-        _write_lines(lists / f"{split}.txt", [stems[record.key] for record in records])
+        write_lines(lists / f"{split}.txt", [stems[record.key] for record in records])
         for record in records:
-            name = write_record_image(source, record, out / "JPEGImages", stems[record.key])
+            name = images.write(record, out / "JPEGImages")
             tree = ElementTree(_xml(record, name, source.classes))
             indent(tree)
             tree.write(annotations / f"{stems[record.key]}.xml", encoding="utf-8")
     return lost_flags(source, out, "crowd")
-
-
-def _write_lines(path: Path, lines: Iterable[str]) -> None:
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def _xml(record: Record, name: str, classes: tuple[str, ...]) -> Element:

@@ -9,20 +9,18 @@ import yaml
 
 from boxcrew.data.checks.problem import Problem
 from boxcrew.data.detection.source import Record, Source
-from boxcrew.data.detection.writers import WRITERS, file_stems, lost_flags, write_record_image
+from boxcrew.data.detection.writers import WRITERS, ImageWriter, lost_flags
 
 
 @WRITERS.register("yolo")
-def write_yolo(source: Source, out: Path) -> tuple[Problem, ...]:
+def write_yolo(source: Source, out: Path, images: ImageWriter) -> tuple[Problem, ...]:
     """Write YOLO. Without `path` in data.yaml, its folder is the root, for Ultralytics as well."""
-    stems = file_stems(source)
     for split, records in source.splits.items():
         labels = out / "labels" / split
         labels.mkdir(parents=True)
         for record in records:
-            stem = stems[record.key]
-            write_record_image(source, record, out / "images" / split, stem)
-            (labels / f"{stem}.txt").write_text("".join(_lines(record)), encoding="utf-8")
+            images.write(record, out / "images" / split)
+            (labels / f"{images.stems[record.key]}.txt").write_text("".join(_lines(record)), encoding="utf-8")
     folders, names = {split: f"images/{split}" for split in source.splits}, dict(enumerate(source.classes))
     text = yaml.safe_dump({**folders, "names": names}, sort_keys=False, allow_unicode=True)
     (out / "data.yaml").write_text(text, encoding="utf-8")

@@ -36,7 +36,7 @@ class CropsFormat(ExampleFormat):
     """Crops of all objects that are neither crowds nor difficult."""
 
     name = "crops"
-    expects = "any set for detection: VOC, COCO or YOLO"
+    expects = "any set for detection, such as VOC, COCO or YOLO"
 
     @classmethod
     def detect(cls, path: Path) -> bool:
