@@ -42,7 +42,7 @@ class CocoSource(AnnotatedSource):
     @classmethod
     def detect(cls, path: Path) -> bool:
         if path.is_file():
-            return path.suffix.lower() == ".json"
+            return path.suffix.lower() == ".json" and not _is_list(path)
         return any(_looks_like_coco(file) for file in _candidates(path))
 
     @classmethod
@@ -83,7 +83,14 @@ def _candidates(root: Path) -> list[Path]:
 
 def _looks_like_coco(file: Path) -> bool:
     start = read_start(file, 65536)
-    return any(word in start for word in (b'"images"', b'"annotations"', b'"categories"'))
+    return not _is_list(file) and any(
+        word in start for word in (b'"images"', b'"annotations"', b'"categories"')
+    )
+
+
+def _is_list(file: Path) -> bool:
+    """Return whether a JSON file holds a list, as those of other tools do."""
+    return read_start(file, 64).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"[")
 
 
 def _locate(path: Path) -> tuple[Path, list[Path]]:
