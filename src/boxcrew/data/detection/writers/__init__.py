@@ -6,7 +6,6 @@ unchanged, except for flags that the format cannot store, which are returned as 
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
@@ -63,7 +62,7 @@ def write_record_image(source: Source, record: Record, folder: Path, stem: str) 
     folder.mkdir(parents=True, exist_ok=True)
     name = stem + (record.path.suffix if record.path else ".png")
     if record.path:
-        shutil.copyfile(record.path, folder / name)
+        (folder / name).write_bytes(record.path.read_bytes())
     else:
         write_image(folder / name, source.read(record))
     return name
