@@ -37,4 +37,5 @@ def objects_of(source: Source) -> dict[str, list[NamedBox]]:
 
 
 def kinds_of(source: Source) -> set[str]:
-    return {problem.kind for problem in source.problems} - {"made-split", "empty-annotation"}
+    harmless = {"made-split", "empty-annotation"}
+    return {problem.kind for problem in source.problems if problem.kind not in harmless}

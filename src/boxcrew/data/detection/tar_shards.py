@@ -54,7 +54,7 @@ def _members(file: Path, faults: list[str]) -> Iterator[PackedFile]:
             if member.size < 0 or member.offset <= last:
                 faults.append(f"is damaged at byte {member.offset}; what follows is left out")
                 return
-            last, tar.members = member.offset, []  # or the module would keep all of them
+            last = member.offset
             if member.isdir():
                 continue
             if not member.isreg() or member.issparse():

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def jpeg(folder: Path, seed: int = 0) -> bytes:
     return (folder / "drawn" / names[-1]).read_bytes()
 
 
-def pack(file: Path, members: dict[str, bytes | object]) -> Path:
+def pack(file: Path, members: Mapping[str, object]) -> Path:
     """Write an archive; contents that are not bytes are written as JSON."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(file, "w") as tar:
@@ -45,9 +46,9 @@ def pack(file: Path, members: dict[str, bytes | object]) -> Path:
     return file
 
 
-def samples(folder: Path, *contents: object) -> dict[str, bytes | object]:
+def samples(folder: Path, *contents: object) -> dict[str, object]:
     """Return the members of an archive with a sample for each content."""
-    members: dict[str, bytes | object] = {}
+    members: dict[str, object] = {}
     for number, content in enumerate(contents):
         members |= {f"{number:06d}.jpg": jpeg(folder, number), f"{number:06d}.json": content}
     return members

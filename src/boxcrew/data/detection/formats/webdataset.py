@@ -168,7 +168,7 @@ def _items(content: object) -> list[Any] | None:
 def _categories(content: Mapping[str, Any]) -> dict[int, str]:
     """Return the names of categories by their ids. Those that are in no known form are not there."""
     given = content.get("categories")
-    pairs = given.items() if isinstance(given, dict) else ()
+    pairs = list(given.items()) if isinstance(given, dict) else []
     if isinstance(given, list):
         pairs = [(item.get("id"), item.get("name")) for item in given if isinstance(item, dict)]
     return {int(key): str(name).strip() for key, name in pairs if str(key).isdecimal() and name}
