@@ -80,6 +80,15 @@ def test_file_names_and_folders_name_the_splits(tmp_path: Path) -> None:
     assert {record.key for record in source.split("test")} == {"images/test/a.jpg", "images/test/b.jpg"}
 
 
+@pytest.mark.parametrize("folder", ["data", "data/images", "images"])
+def test_images_of_a_single_table_are_beside_its_folder_or_in_it(folder: str, tmp_path: Path) -> None:
+    draw(tmp_path / "set" / folder, "a.jpg", "b.jpg")
+    draw(tmp_path / "other", "a.jpg", "b.jpg")
+    source = open_source(write(tmp_path / "set" / "data" / "labels.csv", TENSORFLOW))
+    assert list(objects_of(source).values()) == list(OBJECTS.values())
+    assert kinds_of(source) == set()
+
+
 def test_roboflow_has_a_table_in_each_split_folder(tmp_path: Path) -> None:
     for split in ("train", "valid"):
         draw(tmp_path / split, "a.jpg", "b.jpg")

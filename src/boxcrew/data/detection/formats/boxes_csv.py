@@ -13,6 +13,7 @@ from boxcrew.data.detection.source import SOURCES
 from boxcrew.data.folders import (
     names_in,
     read_utf8,
+    root_of_file,
     split_of_file,
     split_of_folder,
     split_of_path,
@@ -46,9 +47,7 @@ class BoxesCsvSource(NamedSource):
         if not any(map(_layout_of, _candidates(path))):
             problem = "has no table of boxes" if path.exists() else "no such file or folder"
             raise DataError(f"{path}: {problem}", advice=f"looked for {cls.expects}")
-        if path.is_dir():
-            return path
-        return path.parent.parent if path.parent.name.lower() in _FOLDERS else path.parent
+        return path if path.is_dir() else root_of_file(path, _FOLDERS)
 
     @classmethod
     def declared_classes(cls, path: Path) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from boxcrew.data.folders import (
     files_below,
     names_in,
     read_utf8,
+    root_of_file,
     split_of_file,
     split_of_folder,
     split_of_path,
@@ -51,9 +52,7 @@ class OpenImagesSource(NamedSource):
         if not any(map(_is_box_file, _candidates(path))):
             problem = "has no boxes of Open Images" if path.exists() else "no such file or folder"
             raise DataError(f"{path}: {problem}", advice=f"looked for {cls.expects}")
-        if path.is_dir():
-            return path
-        return path.parent.parent if path.parent.name.lower() in _FOLDERS else path.parent
+        return path if path.is_dir() else root_of_file(path, _FOLDERS)
 
     @classmethod
     def parse(cls, path: Path, collector: Collector) -> Iterator[NamedAnnotation]:
