@@ -42,8 +42,8 @@ def files_below(folder: Path, suffixes: Iterable[str]) -> list[Path]:
 
 
 def root_of_file(file: Path, folders: Collection[str]) -> Path:
-    """Return the root of the set that an annotation file belongs to: its folder, or the one above if the folder
-    has one of the names in `folders` (lower case) and no images.
+    """Return the root of the set that an annotation file belongs to: its folder, or the one above if the
+    folder has one of the names in `folders` (lower case) and no images.
     """
     folder = file.parent
     is_apart = folder.name.lower() in folders and not files_below(folder, IMAGE_SUFFIXES)
