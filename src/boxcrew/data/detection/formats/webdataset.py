@@ -63,7 +63,8 @@ class WebDatasetSource(AnnotatedSource):
 
     @classmethod
     def detect(cls, path: Path) -> bool:
-        return any(map(_holds_samples, _shards(path)[:_PEEKED_SHARDS]))
+        shards = _shards(path)
+        return bool(shards) and (path.is_file() or any(map(_holds_samples, shards[:_PEEKED_SHARDS])))
 
     @classmethod
     def collect(cls, path: Path) -> tuple[Collector, tuple[str, ...]]:
