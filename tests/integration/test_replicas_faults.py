@@ -17,6 +17,7 @@ from torch.multiprocessing.spawn import ProcessExitedException
 from boxcrew.core.errors import BoxcrewError, DataError
 from boxcrew.core.types import Batch, Losses
 from boxcrew.data.detection import source
+from boxcrew.data.images.packed import ImagePath
 from boxcrew.data.images.reading import read_image
 from boxcrew.deploy.processes.collectives import DistributedGroup
 from boxcrew.deploy.processes.environments import ProcessEnvironment
@@ -192,7 +193,7 @@ def _no_images(blind: int, first: int, rank: int) -> None:
     """From that image on, in one replica."""
     calls = iter(range(10**6))
 
-    def read(path: Path, *arguments: Any, **settings: Any) -> Any:
+    def read(path: ImagePath, *arguments: Any, **settings: Any) -> Any:
         if rank == blind and first <= next(calls) < first + 2:
             raise DataError(f"{path}: gone")
         return read_image(path, *arguments, **settings)

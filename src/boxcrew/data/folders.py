@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
 from boxcrew.core.errors import DataError
@@ -41,6 +41,15 @@ def files_below(folder: Path, suffixes: Iterable[str]) -> list[Path]:
     for parent, _, names in walk(folder):
         files += [f"{parent}{os.sep}{name}" for name in names if suffix_of(name) in wanted]
     return [Path(file) for file in sorted(files, key=lambda file: file.split(os.sep))]  # noqa: PTH206
+
+
+def root_of_file(file: Path, folders: Collection[str]) -> Path:
+    """Return the root of the set that an annotation file belongs to: its folder, or the one above if the
+    folder has one of the names in `folders` (lower case) and no images.
+    """
+    folder = file.parent
+    is_apart = folder.name.lower() in folders and not files_below(folder, IMAGE_SUFFIXES)
+    return folder.parent if is_apart else folder
 
 
 def walk(

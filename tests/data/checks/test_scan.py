@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from PIL import Image as Pillow
 
 from boxcrew.core.errors import DataError
 from boxcrew.data.checks import scan as scan_module
@@ -40,7 +41,7 @@ def verified(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def path_of(record: Record) -> Path:
-    assert record.path is not None
+    assert isinstance(record.path, Path)
     return record.path
 
 
@@ -62,6 +63,16 @@ def test_a_sound_set_is_left_as_it_is(source: Source, tmp_path: Path) -> None:
     assert scanned is source
     assert calls[-1] == (12, 12)
     assert calls == sorted(calls)
+
+
+def test_an_animation_is_noted_and_used(source: Source, tmp_path: Path) -> None:
+    record = source.split("train")[0]
+    first = Pillow.fromarray(source.read(record))
+    first.save(path_of(record), format="GIF", save_all=True, append_images=[first.rotate(180)])
+    for _ in range(2):  # the second time from the cache
+        scanned = scan(source, workers=1, cache=tmp_path / "cache")
+        assert kinds(scanned) == [("image-frames", record.key, "noted")]
+        assert keys(scanned) == keys(source)
 
 
 @pytest.mark.parametrize("workers", [1, 3])

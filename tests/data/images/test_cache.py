@@ -140,7 +140,7 @@ def test_processes_share_what_any_of_them_has_read(files: Files, num_workers: in
 def test_an_image_that_cannot_be_read_is_tried_again(files: Files) -> None:
     cache = ImageCache(files, files.records, budget=PLENTY)
     record = files.records[0]
-    assert record.path is not None
+    assert isinstance(record.path, Path)
     whole = record.path.read_bytes()
     record.path.unlink()
     with pytest.raises(DataError):

@@ -179,6 +179,28 @@ def test_first_of_several_frames(suffix: str, tmp_path: Path) -> None:
     assert (read_image(path) == RED).all()
 
 
+@pytest.mark.parametrize("suffix", ["gif", "tiff", "webp", "png", "avif"])
+def test_further_frames_and_pages_are_told(suffix: str, tmp_path: Path) -> None:
+    first, second = Pillow.fromarray(smooth()), Pillow.fromarray(smooth()[::-1].copy())
+    first.save(tmp_path / f"one.{suffix}")
+    first.save(tmp_path / f"two.{suffix}", save_all=True, append_images=[second])
+    assert verify_image(tmp_path / f"one.{suffix}") is False
+    assert verify_image(tmp_path / f"two.{suffix}") is True
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_avif_is_upright(orientation: int, tmp_path: Path) -> None:
+    exif = Pillow.Exif()
+    exif[0x0112] = orientation
+    Pillow.fromarray(smooth()).save(tmp_path / "a.avif", exif=exif, quality=100)
+    with Pillow.open(tmp_path / "a.avif") as stored:
+        upright = np.asarray(ImageOps.exif_transpose(stored).convert("RGB"))
+    image = read_image(tmp_path / "a.avif")
+    np.testing.assert_array_equal(image, upright)
+    assert read_size(tmp_path / "a.avif") == image.shape[1::-1]
+    assert image.shape[:2] == ((64, 48) if orientation >= 5 else (48, 64))
+
+
 def test_phone_jpeg_with_several_pictures(tmp_path: Path) -> None:
     frames = [Pillow.new("RGB", (8, 8), (grey,) * 3) for grey in (200, 20)]
     frames[0].save(tmp_path / "a.jpg", format="MPO", save_all=True, append_images=frames[1:])

@@ -89,7 +89,7 @@ def keys_of(batches: Sequence[DetectionEvalBatch]) -> list[str]:
 def remove(source: Source, indices: Sequence[int]) -> None:
     for index in indices:
         path = source.split("train")[index].path
-        assert path is not None
+        assert isinstance(path, Path)
         path.unlink()
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 ProblemKind = Literal[
     # images
     "missing-file", "not-an-image", "unreadable-image", "truncated-image", "image-bomb", "exif-rotation",
-    "size-mismatch",
+    "size-mismatch", "image-frames",
     # annotations
     "unreadable-annotation", "xml-bomb", "xml-external-entity", "path-escape", "empty-annotation",
     "image-without-annotation", "annotation-without-image", "ambiguous-image", "several-annotations",

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import os
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
@@ -23,16 +22,18 @@ from boxcrew.core.files import write_text
 from boxcrew.data.checks.problem import Action, Problem, ProblemKind
 from boxcrew.data.checks.threads import ProgressCallback, map_in_threads
 from boxcrew.data.detection.source import Record, Source
+from boxcrew.data.images.packed import ImagePath, PackedFile, read_ends
 from boxcrew.data.images.reading import ImageError, verify_image
 
 _CHUNK = 32  # files that a thread scans at once
 _QUICK_SECONDS = 1e-4  # per file; slower files are worth threads
 _ENDING_BYTES = 64  # of compressed data: two images hardly ever share them
+_NOTED: ProblemKind = "image-frames"  # of images that can be used all the same
 
 
 class _ScannedFile(NamedTuple):
     key: str  # unique in the set
-    path: Path
+    path: ImagePath
     split: str
 
 
@@ -69,7 +70,7 @@ def scan_records(
     map_files = partial(map_in_threads, workers=workers, chunk_size=_CHUNK, quick_seconds=_QUICK_SECONDS)
     scanned = map_files(partial(_scan_file, stored), files, progress=progress)
     results = {file.key: result for file, result in zip(files, scanned, strict=True)}
-    usable = [file for file in files if results[file.key].kind is None]
+    usable = [file for file in files if results[file.key].kind in {None, _NOTED}]
     # Only files of the same length and ending can be equal; reading all would take longer than the rest.
     alike = _in_several_splits(usable, lambda file: results[file.key].stamp[0])
     alike = _in_several_splits(alike, lambda file: (results[file.key].stamp[0], _ending(file.path)))
@@ -78,8 +79,12 @@ def scan_records(
         results[file.key] = results[file.key]._replace(digest=digest)
     stored.save(results)
     checked = [(file.key, results[file.key]) for file in files]
-    unusable = [Problem(scan.kind, key, scan.message, "left out") for key, scan in checked if scan.kind]
-    return (*unusable, *_leaks(usable, results))
+    problems = [
+        Problem(scan.kind, key, scan.message, "noted" if scan.kind == _NOTED else "left out")
+        for key, scan in checked
+        if scan.kind
+    ]
+    return (*problems, *_leaks(usable, results))
 
 
 def _scan_file(stored: ScanCache, file: _ScannedFile) -> ScanResult:
@@ -87,9 +92,11 @@ def _scan_file(stored: ScanCache, file: _ScannedFile) -> ScanResult:
     if known := stored.get(file.key, stamp):
         return known
     try:
-        verify_image(file.path)
+        has_more_frames = verify_image(file.path)
     except ImageError as error:
         return ScanResult(stamp or (0, 0, 0), error.kind, error.message.removeprefix(f"{file.path}: "))
+    if has_more_frames:
+        return ScanResult(stamp or (0, 0, 0), _NOTED, "has several frames or pages; only the first is used")
     return ScanResult(stamp or (0, 0, 0))
 
 
@@ -104,12 +111,10 @@ def _in_several_splits(
     return list(itertools.chain.from_iterable(several))
 
 
-def _ending(path: Path) -> bytes:
+def _ending(path: ImagePath) -> bytes:
     """Return the last bytes of a file; none if it has vanished meanwhile."""
     try:
-        with path.open("rb") as file:
-            file.seek(-min(_ENDING_BYTES, path.stat().st_size), os.SEEK_END)
-            return file.read()
+        return read_ends(path, 0, _ENDING_BYTES)[1]
     except OSError:
         return b""
 
@@ -141,7 +146,7 @@ def _leaks(files: Sequence[_ScannedFile], results: dict[str, ScanResult]) -> Ite
             yield Problem("leak", file.key, message, action, value=original.key)
 
 
-_VERSION = [1, PIL.__version__, cv2.__version__]  # of the file format, and of the libraries that decoded
+_VERSION = [2, PIL.__version__, cv2.__version__]  # of the file format, and of the libraries that decoded
 _MAX_SETS = 100
 
 FileStamp = tuple[int, int, int]
@@ -152,18 +157,21 @@ class ScanResult(NamedTuple):
     """The outcome of verifying one image file."""
 
     stamp: FileStamp
-    kind: ProblemKind | None = None  # None: the image can be read
+    kind: ProblemKind | None = None  # None: the image can be read, and there is nothing to note
     message: str = ""
     digest: str = ""  # of the content; empty where it was not needed yet
 
 
-def file_stamp(path: Path) -> FileStamp | None:
-    """Return the stamp of a file, or None if it does not exist or may not be read."""
+def file_stamp(path: ImagePath) -> FileStamp | None:
+    """Return the stamp of a file, or None if it does not exist or may not be read. A file in an archive has
+    the times of the archive.
+    """
     try:
-        status = path.stat()
+        status = (path.archive if isinstance(path, PackedFile) else path).stat()
     except OSError:
         return None
-    return status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    size = path.size if isinstance(path, PackedFile) else status.st_size
+    return size, status.st_mtime_ns, status.st_ctime_ns
 
 
 class ScanCache:

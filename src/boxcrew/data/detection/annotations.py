@@ -21,6 +21,7 @@ from boxcrew.data.checks.box_repair import Box, Floats64, clip_clean, is_inside,
 from boxcrew.data.checks.problem import Action, Problem, ProblemKind
 from boxcrew.data.detection.source import SPLITS, Record, Source
 from boxcrew.data.folders import split_of_path
+from boxcrew.data.images.packed import ImagePath
 from boxcrew.data.images.reading import Header, ImageError, read_header
 
 VAL_SHARE = 0.2
@@ -73,7 +74,7 @@ class Annotation:
 
     file: str  # the annotation file
     at: str = ""  # position in the file
-    image: Path
+    image: ImagePath
     objects: Sequence[Object] | ObjectTable | None  # None where there is no annotation: a background image
     relative: bool = False  # boxes are in fractions of the upright image, not in pixels
     size: tuple[int, int] | None = None  # (width, height) as annotated; None or zeros if unknown
@@ -99,7 +100,7 @@ class Collector:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._entries: list[Problem | _Pending] = []
-        self._images: dict[str, Path] = {}  # by key, unusable ones included
+        self._images: dict[str, ImagePath] = {}  # by key, unusable ones included
         self._folders: dict[str, str] = {}  # relative to the root: `os.path.relpath` is slow
 
     def leave_out(self, kind: ProblemKind, file: str, message: str, *, at: str = "", value: str = "") -> None:
@@ -118,12 +119,12 @@ class Collector:
             value = ", ".join(map(str, missing[:8])) + (", …" if len(missing) > 8 else "")
             self.note("class-id-gap", file, f"{message} {value}", value=value)
 
-    def relative_path(self, path: Path | str) -> str:
+    def relative_path(self, path: ImagePath | str) -> str:
         """Return `path` relative to the root, with forward slashes, for keys and messages."""
         folder, separator, name = str(path).rpartition(os.sep)  # three times as fast as os.path.split
         folder = folder or separator
         if name in {"", ".", ".."}:
-            return os.path.relpath(path, self.root).replace(os.sep, "/")
+            return os.path.relpath(str(path), self.root).replace(os.sep, "/")
         if folder not in self._folders:
             relative = os.path.relpath(folder or ".", self.root).replace(os.sep, "/")
             self._folders[folder] = "" if relative == "." else f"{relative}/"
@@ -147,7 +148,7 @@ class Collector:
 
     def image_folders(self) -> list[Path]:
         """Return the folders of all annotated images, sorted."""
-        return sorted({image.parent for image in self._images.values()})
+        return sorted({image.parent for image in self._images.values() if isinstance(image, Path)})
 
     def add(self, annotation: Annotation, split: str | None) -> None:
         """Add an annotation; `split` is None if the set has no splits."""
@@ -222,7 +223,7 @@ def _make_records(
     return list(records.values()), problems
 
 
-def _try_header(image: Path) -> Header | ImageError:
+def _try_header(image: ImagePath) -> Header | ImageError:
     try:
         return read_header(image)
     except ImageError as error:

@@ -16,6 +16,7 @@ from boxcrew.core.registry import Registry
 from boxcrew.core.types import Image, Target
 from boxcrew.data.checks.problem import Problem
 from boxcrew.data.formats import Format, format_of
+from boxcrew.data.images.packed import ImagePath
 from boxcrew.data.images.reading import read_image
 
 SPLITS = ("train", "val", "test")
@@ -26,7 +27,7 @@ class Record:
     """One annotated image of a data set, its pixels not read yet."""
 
     key: str  # unique in the set; for files: the path relative to the set's root, with forward slashes
-    path: Path | None  # the image file; None where the image is drawn, not read
+    path: ImagePath | None  # the image file; None where the image is drawn, not read
     width: int  # of the upright image
     height: int
     target: Target

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import struct
 import warnings
 import zlib
@@ -19,12 +18,16 @@ from PIL import Image as Pillow
 from boxcrew.core.errors import DataError, UsageError
 from boxcrew.core.types import Image
 from boxcrew.data.checks.problem import ProblemKind
+from boxcrew.data.images.heic import HEAD_BYTES, is_heic, register_heic
 from boxcrew.data.images.jpeg import TAIL_BYTES, read_jpeg_header, verify_jpeg, verify_jpeg_ends
+from boxcrew.data.images.packed import ImagePath, PackedFile, read_ends, read_part
 
 MAX_PIXELS = 100_000_000
 """Larger images are refused from their header: a few kilobytes of file can be gigabytes of pixels."""
 
-IMAGE_SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
+IMAGE_SUFFIXES = frozenset(
+    {".avif", ".bmp", ".gif", ".heic", ".heif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"}
+)
 """The suffixes of the files that are images of a folder, in lower case."""
 
 _OPENCV_FORMATS = frozenset({"JPEG", "MPO", "PNG", "WEBP", "BMP"})
@@ -32,9 +35,8 @@ _ENDINGS = {"JPEG": b"\xff\xd9", "MPO": b"\xff\xd9", "PNG": b"IEND"}
 _STARTS_AND_ENDS = ((b"\xff\xd8", _ENDINGS["JPEG"]), (b"\x89PNG", _ENDINGS["PNG"]))
 _REDUCED = {1: cv2.IMREAD_COLOR} | {by: getattr(cv2, f"IMREAD_REDUCED_COLOR_{by}") for by in (2, 4, 8)}
 _HEAD_BYTES = (4096, 65536)  # the first is enough for most JPEGs, the second if they have a preview
-_READ_ONLY = os.O_RDONLY | getattr(os, "O_BINARY", 0)  # O_BINARY exists on Windows only
 DECODING_FAULTS = (
-    OSError, SyntaxError, ValueError, EOFError, IndexError, TypeError, struct.error, zlib.error,
+    OSError, SyntaxError, ValueError, EOFError, IndexError, TypeError, RuntimeError, struct.error, zlib.error,
 )  # fmt: skip
 
 # Both libraries would print warnings about files that the errors here report.
@@ -57,7 +59,7 @@ class Header:
     orientation: int = 1  # EXIF orientation of the stored image; from 5 on width and height were swapped
 
 
-def read_image(path: Path, *, reduction: int = 1) -> Image:
+def read_image(path: ImagePath, *, reduction: int = 1) -> Image:
     """Return the first frame. Transparency is blended with white, 16 bits are scaled to 8. With a `reduction`
     of 2, 4 or 8 an ordinary JPEG is decoded with its sides divided by it, rounded up, which is several times
     as fast; other images are returned in full size. Ordinary images are decoded by OpenCV, which is faster;
@@ -73,7 +75,7 @@ def convert_pillow(image: Pillow.Image) -> Image:
     return _upright(_decode_with_pillow(path, image), _orientation(image))
 
 
-def read_header(path: Path) -> Header:
+def read_header(path: ImagePath) -> Header:
     """Return the header of an image without reading its pixels."""
     for num_bytes in _HEAD_BYTES:
         try:
@@ -85,58 +87,43 @@ def read_header(path: Path) -> Header:
             return _header(path, (header.width, header.height), header.orientation)
         if len(head) < num_bytes or not head.startswith(b"\xff\xd8"):
             break
-    with _open(path, path) as opened:
+    with _open(path, path if isinstance(path, Path) else io.BytesIO(_read(path))) as opened:
         return _header(path, opened.size, _orientation(opened))
 
 
-def verify_image(path: Path) -> None:
-    """Raise an `ImageError` if `read_image` would. It is faster: a JPEG of ordinary structure need not be
-    decoded, and mostly only its ends are read.
+def verify_image(path: ImagePath) -> bool:
+    """Raise an `ImageError` if `read_image` would; else return whether there are more frames or pages than
+    the first, which alone is read. It is faster: a JPEG of ordinary structure need not be decoded, and mostly
+    only its ends are read.
     """
     try:
-        header = verify_jpeg_ends(*_read_ends(path))
+        header = verify_jpeg_ends(*read_ends(path, _HEAD_BYTES[0], TAIL_BYTES))
     except OSError as error:
         raise _unreadable(path, error) from error
     if header or (header := verify_jpeg(data := _read(path))):
         _header(path, (header.width, header.height), header.orientation)
-    else:
-        _decode(path, data)
+        return False
+    _decode(path, data)
+    with _open(path, io.BytesIO(data)) as file:
+        return _is_animated(file)
 
 
-def _read_ends(path: Path) -> tuple[bytes, bytes, int]:
-    """Return the first and the last bytes of a file, which may overlap, and its size."""
-    file = os.open(path, _READ_ONLY)
+def read_start(path: str | ImagePath, num_bytes: int) -> bytes:
+    """Return the first bytes of a file."""
+    return path.read_part(0, num_bytes) if isinstance(path, PackedFile) else read_part(path, 0, num_bytes)
+
+
+def _read(path: ImagePath) -> bytes:
     try:
-        num_bytes, head = os.fstat(file).st_size, os.read(file, _HEAD_BYTES[0])
-        os.lseek(file, max(0, num_bytes - TAIL_BYTES), os.SEEK_SET)
-        return head, os.read(file, TAIL_BYTES), num_bytes
-    finally:
-        os.close(file)
-
-
-def read_start(path: str | Path, num_bytes: int) -> bytes:
-    """Return the first bytes of a file, by system calls: to make a file object takes longer than to read a
-    small file.
-    """
-    file = os.open(path, _READ_ONLY)
-    try:
-        data = os.read(file, num_bytes)
-        while len(data) < num_bytes and (more := os.read(file, num_bytes - len(data))):
-            data += more  # some file systems return less than requested
-        return data
-    finally:
-        os.close(file)
-
-
-def _read(path: Path) -> bytes:
-    try:
+        if isinstance(path, PackedFile):
+            return path.read_bytes()
         with path.open("rb", buffering=0) as file:
             return file.read()
     except OSError as error:
         raise _unreadable(path, error) from error
 
 
-def _header(path: Path, size: tuple[int, int], orientation: int) -> Header:
+def _header(path: ImagePath, size: tuple[int, int], orientation: int) -> Header:
     width, height = size
     if width * height > MAX_PIXELS:
         raise _too_large(path, f"{width} x {height} pixels")
@@ -145,7 +132,7 @@ def _header(path: Path, size: tuple[int, int], orientation: int) -> Header:
     return Header(width, height, orientation)
 
 
-def _decode(path: Path, data: bytes, *, reduction: int = 1) -> Image:
+def _decode(path: ImagePath, data: bytes, *, reduction: int = 1) -> Image:
     ordinary = verify_jpeg_ends(data[: _HEAD_BYTES[0]], data[-TAIL_BYTES:], len(data))
     if ordinary is not None:  # Pillow need not look at it
         stored = (ordinary.width, ordinary.height)
@@ -176,10 +163,14 @@ def write_image(path: Path, image: Image, *, quality: int = 95) -> None:
     path.write_bytes(encoded.tobytes())
 
 
-def _open(path: Path, file: Path | IO[bytes]) -> Pillow.Image:
+def _open(path: ImagePath, file: Path | IO[bytes]) -> Pillow.Image:
     """Return the image with its header checked and its pixels not read yet."""
     try:
-        opened = Pillow.open(file)
+        head = read_start(file, HEAD_BYTES) if isinstance(file, Path) else file.read(HEAD_BYTES)
+        if is_heic(head) and not register_heic():
+            needs = "which is read with an extra package: pip install 'boxcrew[heic]'"
+            raise ImageError(f"{path}: is HEIC, {needs}", advice="install it, or convert the image to JPEG")
+        opened = Pillow.open(file)  # from its beginning
     except (*DECODING_FAULTS, Pillow.DecompressionBombError) as error:
         raise _unreadable(path, error) from error
     try:
@@ -205,12 +196,16 @@ def _decode_with_opencv(file: Pillow.Image, data: bytes, reduction: int) -> Imag
     """Return None for an image that OpenCV cannot decode, or would decode wrongly."""
     if file.format not in _OPENCV_FORMATS or file.mode not in {"RGB", "L"} or "transparency" in file.info:
         return None
-    animated = getattr(file, "is_animated", False) and file.format != "MPO"
     # Some versions of OpenCV decode a truncated file to a half gray image, and its libraries print to stderr.
-    if animated or _ENDINGS.get(str(file.format), b"") not in data[-TAIL_BYTES:]:
+    if _is_animated(file) or _ENDINGS.get(str(file.format), b"") not in data[-TAIL_BYTES:]:
         return None
     # OpenCV would decode all of another kind of file, then skip pixels.
     return _imdecode(data, file.size, _orientation(file), reduction if file.format == "JPEG" else 1)
+
+
+def _is_animated(file: Pillow.Image) -> bool:
+    """Return whether there are more frames or pages than the first. Those of MPO are other views of it."""
+    return bool(getattr(file, "is_animated", False)) and file.format != "MPO"
 
 
 def _imdecode(data: bytes, size: tuple[int, int], orientation: int, reduction: int) -> Image | None:
@@ -225,7 +220,7 @@ def _imdecode(data: bytes, size: tuple[int, int], orientation: int, reduction: i
     return np.asarray(cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB, dst=decoded))
 
 
-def _decode_with_pillow(path: Path, file: Pillow.Image) -> Image:
+def _decode_with_pillow(path: ImagePath, file: Pillow.Image) -> Image:
     if file.mode in {"I", "F"}:
         message = f"{path}: has 32-bit pixels without a known range (mode {file.mode})"
         raise ImageError(message, advice="save the image with 8 or 16 bits")
@@ -255,7 +250,7 @@ def _upright(pixels: Image, orientation: int) -> Image:
     return np.ascontiguousarray(pixels)
 
 
-def _unreadable(path: Path, error: Exception) -> ImageError:
+def _unreadable(path: ImagePath, error: Exception) -> ImageError:
     restore = "restore the file or remove it from the set"
     if isinstance(error, FileNotFoundError):
         return ImageError(f"{path}: no such image file", kind="missing-file", advice=restore)
@@ -264,11 +259,13 @@ def _unreadable(path: Path, error: Exception) -> ImageError:
     if isinstance(error, UnidentifiedImageError):
         message, advice = f"{path}: not an image of a known kind", "convert it to JPEG or PNG"
         return ImageError(message, kind="not-an-image", advice=advice)
-    reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
-    kind: ProblemKind = "truncated-image" if "truncated" in reason.lower() else "unreadable-image"
+    text = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    reason = text.strip() or type(error).__name__
+    is_cut = any(words in reason.lower() for words in ("truncated", "end of file"))
+    kind: ProblemKind = "truncated-image" if is_cut else "unreadable-image"
     return ImageError(f"{path}: cannot be read: {reason}", kind=kind, advice=restore)
 
 
-def _too_large(path: Path, size: str) -> ImageError:
+def _too_large(path: ImagePath, size: str) -> ImageError:
     message = f"{path}: {size}, more than {MAX_PIXELS:,}"
     return ImageError(message, kind="image-bomb", advice="reduce the image")

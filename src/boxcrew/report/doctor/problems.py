@@ -31,6 +31,7 @@ MEANINGS: dict[ProblemKind, str] = {
     "image-bomb": "Image of too many pixels",
     "exif-rotation": "Image turned by EXIF",
     "size-mismatch": "Annotation with another image size",
+    "image-frames": "Image of several frames or pages",
     "unreadable-annotation": "Annotation that cannot be read",
     "xml-bomb": "Annotation that is an XML bomb",
     "xml-external-entity": "Annotation that refers to other files",
