@@ -9,7 +9,9 @@ import pytest
 from boxcrew.core.errors import DataError
 from boxcrew.data.folders import (
     ImageFinder,
+    beginning_of,
     files_below,
+    first_files,
     names_in,
     read_lines,
     split_of_file,
@@ -95,3 +97,27 @@ def test_lines_without_blanks_and_byte_order_mark(tmp_path: Path) -> None:
     (tmp_path / "b.txt").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DataError, match=r"b\.txt"):
         read_lines(tmp_path / "b.txt")
+
+
+def test_a_few_files_of_each_folder_tell_the_format(tmp_path: Path) -> None:
+    for name in (
+        *(f"{i}.json" for i in range(9)),
+        "a/b/c.json",
+        "a/d.JSON",
+        "a/b/deep/e.json",
+        ".hidden.json",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    names = [file.relative_to(tmp_path).as_posix() for file in first_files(tmp_path, ".json", depth=2)]
+    assert names == ["0.json", "1.json", "2.json", "3.json", "a/d.JSON", "a/b/c.json"]
+    assert len(list(first_files(tmp_path, ".json", depth=0))) == 4
+    assert list(first_files(tmp_path / "absent", ".json", depth=2)) == []
+
+
+def test_the_beginning_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"\xef\xbb\xbf \n{" + b"x" * 100_000)
+    assert beginning_of(tmp_path / "a").startswith(b"{x")
+    assert len(beginning_of(tmp_path / "a")) <= 65_536
+    assert beginning_of(tmp_path) == b""
+    assert beginning_of(tmp_path / "absent") == b""
