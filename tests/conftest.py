@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.helpers.tiny import TINY
@@ -17,6 +18,13 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Processes with another home would each list all fonts of the machine, for some seconds.
 os.environ.setdefault("MPLCONFIGDIR", str(Path.home() / ".cache" / "matplotlib"))
+
+
+# How long an example takes says nothing here: other tests and other people use the same cores.
+hypothesis.settings.register_profile(
+    "shared_machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("shared_machine")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

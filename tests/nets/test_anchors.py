@@ -93,7 +93,7 @@ def pairs() -> st.SearchStrategy[tuple[Tensor, Tensor]]:
 
 
 @given(pairs())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_decoding_undoes_encoding(pair: tuple[Tensor, Tensor]) -> None:
     box, anchor = pair
     code = BoxCoder()

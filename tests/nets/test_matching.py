@@ -82,7 +82,7 @@ def test_matches_are_those_of_the_slow_implementation(side: float, threshold: fl
 
 
 @given(st.integers(0, 10**6), st.sampled_from([2.0, 8.0, 40.0]), st.integers(1, 12))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_object_has_a_default_box(seed: int, side: float, num_objects: int) -> None:
     boxes, valid = random_objects(seed, num_images=2, num_objects=num_objects, side=side)
     for matches, real in zip(match(boxes, valid, ANCHORS, threshold=0.5), valid, strict=True):

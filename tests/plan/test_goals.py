@@ -40,14 +40,14 @@ def test_goals_are_read_shown_and_written(text: str, goal: Goal, shown: str) -> 
 
 
 @given(seconds=st.floats(0.001, 1e8))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_a_deadline_is_written_exactly(seconds: float) -> None:
     goal = Goal(kind="deadline", seconds=seconds)
     assert Goal.parse(goal.exactly()) == goal
 
 
 @given(num_bytes=st.integers(1, 10**15))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_a_budget_is_written_exactly(num_bytes: int) -> None:
     goal = Goal(kind="budget", num_bytes=num_bytes)
     assert Goal.parse(goal.exactly()) == goal

@@ -77,7 +77,7 @@ def test_line_width_grows_with_the_image() -> None:
     assert width_of_line(64) < width_of_line(640) < width_of_line(4000)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     size=st.tuples(st.integers(8, 300), st.integers(8, 300)),
     box=st.lists(st.floats(-50, 400, width=32), min_size=4, max_size=4),

@@ -62,7 +62,7 @@ def damaged(draw: st.DrawFn) -> bytes:
     return bytes(data)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(data=damaged())
 def test_what_is_called_sound_decodes(data: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     header = verify_jpeg(data)
@@ -92,7 +92,7 @@ LARGE = io.BytesIO()
 Pillow.fromarray(np.random.default_rng(1).integers(0, 256, (90, 120, 3), dtype=np.uint8)).save(LARGE, "JPEG")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(where=st.floats(0, 1), new=st.binary(max_size=6), stray=st.integers(1, 255))
 def test_what_is_sound_at_both_ends_decodes_whatever_is_between(
     where: float, new: bytes, stray: int, tmp_path_factory: pytest.TempPathFactory

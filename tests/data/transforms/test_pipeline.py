@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from boxcrew.core.errors import UsageError
@@ -29,7 +29,6 @@ def example(seed: int) -> tuple[Image, Target]:
 
 
 @pytest.mark.parametrize("resize", ["squash", "letterbox"])
-@settings(deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_training_gives_usable_targets_and_changes_nothing(resize: Any, seed: int) -> None:
     image, target = example(seed)
@@ -142,7 +141,6 @@ def test_a_short_side_keeps_the_proportions_and_stands_in_the_corner() -> None:
     assert moved.boxes.tolist() == [[16, 32, 80, 96]]
 
 
-@settings(deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_augmentation_never_needs_more_room_than_the_image(seed: int) -> None:
     image, target = example(seed)

@@ -139,7 +139,7 @@ images = st.tuples(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(drawn=st.lists(images, min_size=1, max_size=3), seed=st.integers(0, 99))
 def test_equals_a_slow_implementation_on_any_boxes(judge: Any, drawn: list[Any], seed: int) -> None:
     scores = iter(np.random.default_rng(seed).permutation(100) / 128)

@@ -12,7 +12,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from boxcrew.core.errors import DataError
@@ -54,7 +54,6 @@ def drawn(picture: Html) -> tuple[list[float], list[float]]:
     return [float(v) for v in rect.groups()], [float(v) for v in view.groups()]
 
 
-@settings(deadline=None)
 @given(
     width=st.integers(40, 500),
     height=st.integers(40, 500),

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -51,7 +51,6 @@ def step(optimizer: Ftrl, weights: nn.Parameter, gradient: Tensor) -> None:
 numbers = st.floats(-3, 3, allow_nan=False)
 
 
-@settings(deadline=None)
 @given(
     start=st.lists(numbers, min_size=1, max_size=4),
     gradients=st.lists(numbers, min_size=1, max_size=8),

@@ -13,7 +13,7 @@ def scenes(count: int, *, seed: int = 5) -> list[ShelfScene]:
     return [lay_out(np.random.default_rng([seed, index]), 320) for index in range(count)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 2**32 - 1), size=st.sampled_from([224, 320, 480]))
 def test_boxes_lie_in_the_image_and_keep_the_promised_sizes(seed: int, size: int) -> None:
     scene = lay_out(np.random.default_rng(seed), size)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import gzip
 import struct
-import time
 from pathlib import Path
 
 import numpy as np
@@ -166,9 +165,7 @@ def test_a_test_split_that_cannot_be_used_is_left_out(folder: Path) -> None:
 
 
 def test_fashion_mnist(shared_data: Path) -> None:
-    begun = time.perf_counter()
     opened = open_examples(shared_data / "fashion_mnist", ExampleOptions())
-    assert time.perf_counter() - begun < 5  # about one second on two slow cores
     assert opened.format == "idx"
     assert {name: len(part) for name, part in opened.splits.items()} == {
         "train": 54_000,
