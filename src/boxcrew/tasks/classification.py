@@ -232,7 +232,7 @@ class ClassTaskData(ExampleData[ClassesConfigT], Generic[ClassesConfigT]):
             probabilities=predicted,
             labels=true,
             first=first,
-            milliseconds=1000 * network_seconds / len(true),
+            milliseconds={"network": 1000 * network_seconds / len(true)},
             seconds=time.monotonic() - begun,
             skipped=skipped,
         )
