@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.input_size import Extent
 from boxcrew.core.types import Batch, Floats, Image, Ints, Sample, Target
 from boxcrew.data.detection.source import ImageReader, Record
-from boxcrew.data.loading.collate import collate, stack_extra, stack_images
+from boxcrew.data.loading.collate import collate
 from boxcrew.data.loading.loader import Fields, StepRequest, batches_of, eval_fields
 from boxcrew.data.loading.order import sample_rng, step_rng
 from boxcrew.data.loading.workers import Workers
@@ -35,17 +34,11 @@ def region_inputs(regions: Floats, view: View) -> dict[str, npt.NDArray[Any]]:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class DetectionEvalBatch:
-    """Images to evaluate, with one view and one record for each."""
+class DetectionEvalBatch(Batch):
+    """Images to evaluate, at least one, with a view and a record for each."""
 
-    inputs: Tensor  # uint8 (B, 3, H, W), B at least 1
     views: tuple[View, ...]  # `inverse_boxes` brings detections back to pixels of the original
     records: tuple[Record, ...]  # key, size and target in pixels of the original
-    skipped: tuple[str, ...] = ()  # messages about images that could not be read and were left out
-    extra: Mapping[str, Tensor] = field(default_factory=dict)  # as in `Batch`
-
-    def __len__(self) -> int:
-        return len(self.records)
 
 
 class DetectionSamples:
@@ -85,15 +78,14 @@ class DetectionSamples:
         return Sample(image=image, target=target, key="", extra=extra)
 
     def eval_fields(self, indices: Ints) -> Fields:
-        """Return the fields of an `DetectionEvalBatch`, with `indices` instead of the records."""
+        """Return the fields of a `DetectionEvalBatch`, with `indices` instead of the records; if nothing could
+        be read, `inputs` is None.
+        """
         read, skipped = self._read(self._pipeline, 0, np.zeros_like(indices), indices)
-        return {
-            "inputs": stack_images([sample.image for _, sample, _ in read]) if read else None,
-            "views": tuple(view for _, _, view in read),
-            "indices": [index for index, _, _ in read],
-            "skipped": skipped,
-            "extra": stack_extra([sample.extra for _, sample, _ in read]) if read else {},
-        }
+        if not read:
+            return {"inputs": None, "skipped": skipped}
+        read_indices, samples, views = zip(*read, strict=True)
+        return {**vars(collate(samples, skipped=skipped)), "views": views, "indices": read_indices}
 
     def eval_requests(self, batch: int) -> list[Ints]:
         """Return the indices of each batch of an evaluation. Only images with inputs of the same size are in
@@ -103,14 +95,6 @@ class DetectionSamples:
         for index, record in enumerate(self.records):
             indices.setdefault(self._pipeline.canvas_of(record.extent), []).append(index)
         return [request for group in indices.values() for request in batches_of(group, batch)]
-
-    def batch_fields(self, indices: Ints) -> Fields:
-        """Return the fields of a `Batch`; `inputs` is None if nothing could be read."""
-        read, skipped = self._read(self._pipeline, 0, np.zeros_like(indices), indices)
-        if not read:
-            return {"inputs": None, "skipped": skipped}
-        batch = collate([sample for _, sample, _ in read], skipped=skipped)
-        return dict(vars(batch))
 
     def _read(
         self, pipeline: Pipeline, seed: int, epochs: Ints, indices: Ints
@@ -172,9 +156,7 @@ class ImagePasses:
         workers: Workers | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> None:
-        self._samples = samples
-        self._batch = batch
-        self._workers = workers or Workers()
+        self._samples, self._batch, self._workers = samples, batch, workers
         self._progress = progress
         self._skipped: dict[str, None] = {}  # a set that keeps its order
 
@@ -185,10 +167,8 @@ class ImagePasses:
 
     def __iter__(self) -> Iterator[Batch]:
         """Yield the batches of a pass; `DataError` if no image at all could be read."""
-        samples, num = self._samples, 0
-        requests = samples.eval_requests(self._batch)
-        for each in eval_fields(samples.batch_fields, requests, workers=self._workers, noun=samples.noun):
-            batch = Batch(**each)
+        num = 0
+        for batch in eval_image_batches(self._samples, batch=self._batch, workers=self._workers):
             self._skipped |= dict.fromkeys(batch.skipped)
             yield batch
             num += len(batch)
