@@ -30,7 +30,8 @@ def frechet_distance(a: _Array, b: _Array) -> float:
 def _covariance(features: _Array) -> _Array:
     """Return the unbiased estimate (D, D); zeros for a single vector."""
     deviations = features - features.mean(axis=0)
-    return deviations.T @ deviations / max(1, len(features) - 1)
+    covariance: _Array = deviations.T @ deviations / max(1, len(features) - 1)
+    return covariance
 
 
 def _root(covariance: _Array) -> _Array:
