@@ -40,7 +40,14 @@ def test_by_hand() -> None:
     loss = -(math.log(0.9) + math.log(0.3) + math.log(0.7) + math.log(0.5)) / 4
     # Of the four, alone in their bins, the second is wrong.
     off = (0.1 + 0.6 + 0.3 + 0.5) / 4
-    expected = {"accuracy": 0.75, "loss": loss, "precision": 5 / 6, "recall": 0.75, "F1": 11 / 15, "ECE": off}
+    expected = {
+        "accuracy": 0.75,
+        "val_loss": loss,
+        "precision": 5 / 6,
+        "recall": 0.75,
+        "F1": 11 / 15,
+        "ECE": off,
+    }
     assert dict(report.numbers) == pytest.approx(expected)
 
 
@@ -53,7 +60,7 @@ def test_against_counting_one_by_one(num_classes: int) -> None:
     five = sum(label in best[:5] for best, label in zip(best_first, labels, strict=True))
     loss = sum(-math.log(row[label]) for row, label in zip(probabilities.tolist(), labels, strict=True))
     assert report.numbers["accuracy"] == pytest.approx(first / 300)
-    assert report.numbers["loss"] == pytest.approx(loss / 300)
+    assert report.numbers["val_loss"] == pytest.approx(loss / 300)
     assert report.numbers.get("accuracy5") == (pytest.approx(five / 300) if num_classes > 5 else None)
     assert sum(map(sum, report.confusion)) == sum(rates.num_examples for rates in report.classes) == 300
     for label, rates in enumerate(report.classes):
@@ -101,14 +108,14 @@ def test_equal_probabilities_go_to_the_first_class() -> None:
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_certain_and_wrong_is_finite(dtype: npt.DTypeLike) -> None:
     report = evaluate_classes(np.array([[1, 0], [1, 0]], dtype=dtype), np.array([0, 1]), ["a", "b"])
-    assert report.numbers["loss"] == pytest.approx(87.336 / 2, abs=0.01)
+    assert report.numbers["val_loss"] == pytest.approx(87.336 / 2, abs=0.01)
     assert report.numbers["ECE"] == pytest.approx(0.5)
     assert report.calibration[-1].count == 2
 
 
 def test_a_probability_rounded_to_above_one_is_no_gain() -> None:
     report = evaluate_classes(np.array([[1.0000001, 0.0]]), np.array([0]), ["a", "b"])
-    assert report.numbers["loss"] == 0
+    assert report.numbers["val_loss"] == 0
     assert report.calibration[-1].count == 1
 
 

@@ -45,7 +45,7 @@ class RidgeToyData(ClassificationData):
         features, targets = [], []
         for batch in eval_example_batches(self.train, batch=options.batch, workers=options.workers):
             features.append(task.network.features(batch.inputs).double())  # type: ignore[operator]
-            targets.append(2.0 * torch.nn.functional.one_hot(batch.labels, num).double() - 1)
+            targets.append(2.0 * torch.nn.functional.one_hot(batch.targets["labels"], num).double() - 1)
         x = torch.nn.functional.pad(torch.cat(features), (0, 1), value=1.0)
         penalty = RIDGE * torch.eye(x.shape[1], dtype=torch.float64)
         solved = torch.linalg.solve(x.T @ x + penalty, x.T @ torch.cat(targets))

@@ -11,7 +11,6 @@ from boxcrew.hardware.machine import Device, Host, Machine
 from boxcrew.plan.hosts import plan_hosts
 from boxcrew.plan.plan import Plan
 from boxcrew.plan.request import DeployConfig, PlanRequest
-from boxcrew.plan.search import make_plan
 from tests.helpers.workloads import a_workload
 
 
@@ -27,11 +26,10 @@ def machine(num_gpus: int, *, cores: int = 8, bf16: bool = True) -> Machine:
 
 
 def plan(*hosts: Host, batch: int = 8, device: str = "auto", **deploy: Any) -> Plan:
-    def plan_host(host: Machine, wanted: DeployConfig, samples: int) -> Plan:
-        request = PlanRequest(deploy=wanted, device=device, batch=samples, num_samples=1000, steps=1000)
-        return make_plan(host, a_workload(inputs=None), request)
-
-    return plan_hosts(hosts, DeployConfig.of(deploy), batch, plan_host)
+    request = PlanRequest(
+        deploy=DeployConfig.of(deploy), device=device, batch=batch, num_samples=1000, steps=1000
+    )
+    return plan_hosts(hosts, a_workload(inputs=None), request)
 
 
 BIG = Host(name="big", machine=machine(2), ranks=(0, 1))

@@ -17,7 +17,6 @@ from boxcrew.detectors.ssdlite import SsdLite, SsdLiteConfig
 from boxcrew.evaluate.advice import Advice
 from boxcrew.evaluate.detection.evaluator import DetectionEvaluation
 from boxcrew.evaluate.detection.metrics import evaluate_detections
-from boxcrew.evaluate.detection.predictor import PredictSeconds
 from boxcrew.evaluate.detection.types import EvaluatedImage
 from boxcrew.tasks.data import EvalOptions
 from boxcrew.tasks.detection import NUM_TRAIN_EVALUATED, DetectionConfig, DetectionData, DetectionTask
@@ -61,7 +60,7 @@ def evaluated(records: Sequence[Record], classes: tuple[str, ...], answer: Answe
         )
     report = evaluate_detections(evaluated, classes)
     return DetectionEvaluation(
-        report=report, images=tuple(evaluated), speed=PredictSeconds(), seconds=0.0, skipped=()
+        report=report, images=tuple(evaluated), milliseconds={}, seconds=0.0, skipped=()
     )
 
 

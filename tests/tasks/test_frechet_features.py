@@ -12,7 +12,7 @@ import torch
 
 from boxcrew.data.examples.example_set import ExampleSplit, InMemory
 from boxcrew.data.loading.collate import as_tensor
-from boxcrew.evaluate.frechet import Moments, frechet_distance
+from boxcrew.evaluate.frechet import frechet_distance
 from boxcrew.nets.classifier import ClassifierNet
 from boxcrew.tasks import frechet_features
 from boxcrew.tasks.facts import ExampleFacts
@@ -81,7 +81,7 @@ def accuracy(look: FeatureExtractor) -> float:
 
 
 def distance(look: FeatureExtractor, first: npt.NDArray[np.uint8], second: npt.NDArray[np.uint8]) -> float:
-    return frechet_distance(Moments.of(seen(look, first)), Moments.of(seen(look, second)))
+    return frechet_distance(seen(look, first), seen(look, second))
 
 
 def test_its_features_are_learnt() -> None:

@@ -80,7 +80,7 @@ def test_as_many_pictures_are_judged_whatever_the_batch(
     task = task_data.task()
     small, large = (evaluated(task_data, task, batch=batch) for batch in (4, 16))
     assert small.count == large.count == 10
-    assert small.frechet == pytest.approx(large.frechet, rel=1e-3)
+    assert small.numbers["frechet"] == pytest.approx(large.numbers["frechet"], rel=1e-3)
 
 
 def test_any_pictures_can_be_compared_with(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_pictures_are_made_of_the_same_numbers_each_time(tmp_path: Path) -> None
         torch.manual_seed(seed)
         evaluations.append(evaluated(task_data, task, batch=4))
     assert torch.equal(evaluations[0].made, evaluations[1].made)
-    assert evaluations[0].frechet == evaluations[1].frechet
+    assert evaluations[0].numbers == evaluations[1].numbers
     assert len(np.unique(evaluations[0].made.numpy(), axis=0)) == len(task_data.val) == 6
     assert not torch.equal(evaluated(task_data, other, batch=4).made, evaluations[0].made)
 

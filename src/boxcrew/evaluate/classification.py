@@ -11,7 +11,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from boxcrew.core.types import Bools, Ints
-from boxcrew.evaluate.evaluation import ClassRates, Evaluation, Report, diverged, f1, mean_defined
+from boxcrew.evaluate.evaluation import ClassRates, Evaluation, EvaluationReport, diverged, f1, mean_defined
 
 Probabilities = npt.NDArray[np.floating[Any]]
 """(N, C) class probabilities that a network predicts for N examples; each row adds up to 1."""
@@ -33,13 +33,13 @@ class CalibrationBin:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassificationReport(Report):
+class ClassificationReport(EvaluationReport):
     """All that is measured about a classifier on one split."""
 
     numbers: Mapping[str, float]
-    """`accuracy`, `accuracy5` (the truth is among the five likeliest; only if there are more classes), `loss`
-    (mean negative log-likelihood, nats), `precision recall F1` (means over the classes that have examples)
-    and `ECE` (expected calibration error). -1 where undefined."""
+    """`accuracy`, `accuracy5` (the truth is among the five likeliest; only if there are more classes),
+    `val_loss` (mean negative log-likelihood, nats; a run's `loss` is that of training), `precision recall F1`
+    (means over the classes that have examples) and `ECE` (expected calibration error). -1 where undefined."""
     classes: tuple[ClassRates, ...]
     confusion: tuple[tuple[int, ...], ...]  # (C, C): rows are true classes, columns predicted ones
     calibration: tuple[CalibrationBin, ...]  # NUM_BINS of them, lowest confidence first
@@ -53,26 +53,15 @@ class ClassificationEvaluation(Evaluation):
     probabilities: Probabilities  # (N, C)
     labels: Ints  # (N,)
     first: Tensor  # inputs of the first examples, to be shown
-    milliseconds: float  # of the network, per example
-    seconds: float
-    skipped: tuple[str, ...]
-
-    @property
-    def numbers(self) -> Mapping[str, float]:
-        """The report's numbers, with `loss` as `val_loss`: a run's `loss` is that of training."""
-        return {"val_loss" if name == "loss" else name: value for name, value in self.report.numbers.items()}
 
     def sentence(self) -> str:
         count = sum(rates.num_examples for rates in self.report.classes)
-        numbers = self.report.numbers
-        return f"accuracy {numbers['accuracy']:.4f}  loss {numbers['loss']:.3f}, {count} examples"
+        return (
+            f"accuracy {self.numbers['accuracy']:.4f}  loss {self.numbers['val_loss']:.3f}, {count} examples"
+        )
 
     def by_class(self) -> Mapping[str, float]:
         return {f"F1/{rates.name}": rates.F1 for rates in self.report.classes if rates.num_examples}
-
-    def to_json(self) -> dict[str, Any]:
-        milliseconds = {"network": self.milliseconds}
-        return {"milliseconds": milliseconds, **self.report.to_json(), "numbers": dict(self.numbers)}
 
 
 def evaluate_classes(
@@ -107,7 +96,7 @@ def _numbers(probabilities: Probabilities, labels: Ints) -> dict[str, float]:
     if num_classes > _TOP:
         numbers["accuracy5"] = _mean(rank < _TOP)
     # A probability may be rounded to just above 1, whose negative logarithm is below 0.
-    numbers["loss"] = _mean(-np.log(np.clip(true.astype(np.float64), _MIN_PROBABILITY, 1.0)))
+    numbers["val_loss"] = _mean(-np.log(np.clip(true.astype(np.float64), _MIN_PROBABILITY, 1.0)))
     return numbers
 
 

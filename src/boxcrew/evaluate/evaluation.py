@@ -27,6 +27,14 @@ class Report:
 
 
 @dataclass(frozen=True, kw_only=True)
+class EvaluationReport(Report):
+    """All that is measured about a network on one split."""
+
+    numbers: Mapping[str, float]  # the metrics that the settings can name, and others; -1 where undefined
+    classes: tuple[Any, ...]  # a dataclass for each class; empty if there are none
+
+
+@dataclass(frozen=True, kw_only=True)
 class ClassRates:
     """Precision, recall and F1 of one class. A rate is 0 if there is nothing to divide by."""
 
@@ -48,16 +56,18 @@ def mean_defined(values: Sequence[float | None]) -> float:
     return sum(defined) / len(defined) if defined else -1.0
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Evaluation(ABC):
     """The result of evaluating a network on one split."""
 
+    report: EvaluationReport
+    milliseconds: Mapping[str, float]  # of each stage, per sample
     seconds: float  # that the evaluation took
     skipped: tuple[str, ...]  # a sentence for each sample that could not be read
 
     @property
-    @abstractmethod
     def numbers(self) -> Mapping[str, float]:
-        """The metrics that the settings can name, and others."""
+        return self.report.numbers
 
     @abstractmethod
     def sentence(self) -> str:
@@ -67,9 +77,9 @@ class Evaluation(ABC):
         """Return one number for each class, to be plotted over the run."""
         return {}
 
-    @abstractmethod
     def to_json(self) -> dict[str, Any]:
-        """Return everything, with `numbers`, `classes` (a list) and `milliseconds` (per sample, by stage)."""
+        """Return everything that a run stores as `evaluation.json`."""
+        return {"milliseconds": dict(self.milliseconds), **self.report.to_json()}
 
     def show(self, writer: SummaryWriter, step: int) -> None:  # noqa: B027, most have nothing
         """Write to TensorBoard what is neither a number nor an image."""

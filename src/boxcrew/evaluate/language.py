@@ -7,17 +7,17 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from boxcrew.evaluate.evaluation import Report, diverged
+from boxcrew.evaluate.evaluation import EvaluationReport, diverged
 
 _MOST_NATS = math.log(sys.float_info.max)  # beyond, the perplexity overflows a float
 
 
 @dataclass(frozen=True, kw_only=True)
-class LanguageReport(Report):
+class LanguageReport(EvaluationReport):
     """All that is measured about a language model on one split."""
 
     numbers: Mapping[str, float]
-    """`loss` (nats per character), `perplexity` (its exponential), `bits` (per character); -1: undefined."""
+    """`val_loss` (nats per character), `perplexity` (its exponential), `bits` (per character)."""
     num_characters: int  # that were predicted
 
 
@@ -25,8 +25,12 @@ def evaluate_language(nats: float, num_characters: int) -> LanguageReport:
     """Return the report for `nats`, the sum of the negative log-likelihoods of all characters."""
     if not math.isfinite(nats):
         raise diverged(f"the loss of {num_characters} characters is {nats}")
-    if not num_characters:
-        return LanguageReport(numbers={"loss": -1.0, "perplexity": -1.0, "bits": -1.0}, num_characters=0)
-    loss = nats / num_characters
-    numbers = {"loss": loss, "perplexity": math.exp(min(loss, _MOST_NATS)), "bits": loss / math.log(2)}
-    return LanguageReport(numbers=numbers, num_characters=num_characters)
+    numbers = {"val_loss": -1.0, "perplexity": -1.0, "bits": -1.0}
+    if num_characters:
+        loss = nats / num_characters
+        numbers = {
+            "val_loss": loss,
+            "perplexity": math.exp(min(loss, _MOST_NATS)),
+            "bits": loss / math.log(2),
+        }
+    return LanguageReport(numbers=numbers, classes=(), num_characters=num_characters)

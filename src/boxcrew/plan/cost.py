@@ -10,9 +10,7 @@ from boxcrew.plan.memory import memory_of
 from boxcrew.plan.prediction import Bound, Interval, Memory, Prediction, Span
 from boxcrew.plan.speed import ComputeTime, compute_time_of, speeds_of, update_seconds
 
-OVERLAPPED_BACKWARD = (
-    0.9  # of backward can overlap with gradient messages; 95 % of these did (docs/benchmarks.md)
-)
+OVERLAPPED_BACKWARD = 0.9  # of backward can hide gradient messages; 95 % of these did (docs/benchmarks.md)
 HIDDEN_SHARDED = 0.5  # of the messages with sharded parameters overlaps with computing
 BATCH_RECEIVE_SECONDS = 0.002  # seconds to receive a worker's batch: 1 ms for table rows, 5 ms for images
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from boxcrew.core.errors import UsageError
-from boxcrew.hardware.machine import Host, Machine
+from boxcrew.core.workload import Workload
+from boxcrew.hardware.machine import Host
 from boxcrew.plan.layouts import shares_of
+from boxcrew.plan.observed import Observed
 from boxcrew.plan.plan import Plan, Replica
-from boxcrew.plan.request import DeployConfig
-
-PlanHost = Callable[[Machine, DeployConfig, int], Plan]
-"""Plans one host: its machine, the deploy settings, and its number of samples per step."""
+from boxcrew.plan.request import DeployConfig, PlanRequest
+from boxcrew.plan.search import make_plan
 
 
-def plan_hosts(hosts: Sequence[Host], deploy: DeployConfig, batch: int, plan_host: PlanHost) -> Plan:
+def plan_hosts(
+    hosts: Sequence[Host], workload: Workload, request: PlanRequest, observed: Observed | None = None
+) -> Plan:
     """Plan for the replicas that the hosts have. Device names are those of the replica's own host."""
+    deploy, batch = request.deploy, request.batch
     num = sum(len(host.ranks) for host in hosts)
     if deploy.replicas not in {"auto", num}:
         raise UsageError(f"deploy.replicas={deploy.replicas}: but {num} were started")
@@ -32,7 +35,8 @@ def plan_hosts(hosts: Sequence[Host], deploy: DeployConfig, batch: int, plan_hos
         changes = {"strategy": strategy, "replicas": len(host.ranks), "shares": tuple(own)}
         if deploy.accumulation != "auto":  # it is meant for the whole batch, not for one host's share
             changes["accumulation"] = 1
-        plans.append(plan_host(host.machine, deploy.model_copy(update=changes), sum(own)))
+        part = {"deploy": deploy.model_copy(update=changes), "batch": sum(own)}
+        plans.append(make_plan(host.machine, workload, request.model_copy(update=part), observed))
     joined = _joined(computing, plans, deploy, batch)
     return joined.with_reason(f"{len(hosts)} hosts: {', '.join(host.name for host in hosts)}")
 

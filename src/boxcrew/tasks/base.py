@@ -96,7 +96,7 @@ class TaskConfig(Config):
     predicts: ClassVar[PredictionKind | None] = None  # what its networks predict; None: the data decides
 
     name: str
-    """ProblemKind of task."""
+    """Kind of task."""
 
     @classmethod
     def of(cls, value: object) -> Self:

@@ -220,7 +220,7 @@ class ClassTaskData(ExampleData[ClassesConfigT], Generic[ClassesConfigT]):
             with torch.inference_mode():
                 probabilities.append(task.network(move(batch.inputs)).float().softmax(dim=1).cpu())
             network_seconds += time.perf_counter() - started
-            labels.append(batch.labels)
+            labels.append(batch.targets["labels"])
             skipped += batch.skipped
             first = batch.inputs[:SHOWN] if first is None else first
             if options.progress:
@@ -232,7 +232,7 @@ class ClassTaskData(ExampleData[ClassesConfigT], Generic[ClassesConfigT]):
             probabilities=predicted,
             labels=true,
             first=first,
-            milliseconds=1000 * network_seconds / len(true),
+            milliseconds={"network": 1000 * network_seconds / len(true)},
             seconds=time.monotonic() - begun,
             skipped=skipped,
         )

@@ -266,7 +266,7 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
         """Let the detector solve a stage from the training images, seen as in an evaluation."""
         predictor = self.predictor(self.config, task, lambda inputs: inputs)
         samples = DetectionSamples(self.images, self.train, predictor.pipeline, self.regions)
-        passes = ImagePasses(samples, batch=options.batch, workers=options.workers, progress=options.progress)
+        passes = ImagePasses(samples=samples, **vars(options))
         predictor.detector.solve(stage, passes)
         return passes.skipped
 

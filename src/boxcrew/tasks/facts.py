@@ -9,8 +9,6 @@ from typing import Any, Self
 from boxcrew.data.examples.example_set import InputKind
 from boxcrew.nets.layers import Normalize
 
-_JSON_KEYS = {"encoding": "encoding"}  # of fields whose key in JSON is not their name
-
 
 @dataclass(frozen=True, kw_only=True)
 class DataFacts:
@@ -20,13 +18,12 @@ class DataFacts:
 
     def to_json(self) -> dict[str, Any]:
         """Return the known facts; `from_json` makes equal ones of them."""
-        known = {_JSON_KEYS.get(name, name): value for name, value in vars(self).items() if value is not None}
-        return {key: list(value) if isinstance(value, tuple) else value for key, value in known.items()}
+        known = {name: value for name, value in vars(self).items() if value is not None}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in known.items()}
 
     @classmethod
     def from_json(cls, facts: Mapping[str, Any]) -> Self:
-        keys = {field.name: _JSON_KEYS.get(field.name, field.name) for field in fields(cls)}
-        known = {name: facts[key] for name, key in keys.items() if key in facts}
+        known = {field.name: facts[field.name] for field in fields(cls) if field.name in facts}
         return cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in known.items()})
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import operator
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -21,8 +20,8 @@ from boxcrew.data.examples.example_set import Array, InputKind
 from boxcrew.data.images.drawing import grid
 from boxcrew.data.loading.example_samples import Augmentation, eval_example_batches
 from boxcrew.data.transforms.draws import draws
-from boxcrew.evaluate.evaluation import Evaluation, diverged
-from boxcrew.evaluate.frechet import Moments, frechet_distance
+from boxcrew.evaluate.evaluation import Evaluation, EvaluationReport, diverged
+from boxcrew.evaluate.frechet import frechet_distance
 from boxcrew.nets.dcgan import Critic, GanLoss, GeneratorNet, Norm, critic_loss, generator_loss
 from boxcrew.nets.initialization import Scheme, initialize
 from boxcrew.nets.network import Network
@@ -171,23 +170,11 @@ def _with_noise(*, seed: int, epochs: Ints, indices: Ints, latent: int) -> dict[
 class GanEvaluation(Evaluation):
     """The evaluation of a generator by the Fréchet distance to real images."""
 
-    frechet: float
     count: int  # of generated images, and of real ones
     made: Tensor  # uint8 (n, C, H, W), always from the same random numbers
-    milliseconds: float  # of the generator, per image
-    seconds: float
-    skipped: tuple[str, ...]
-
-    @property
-    def numbers(self) -> Mapping[str, float]:
-        return {"frechet": self.frechet}
 
     def sentence(self) -> str:
-        return f"Fréchet distance {self.frechet:.2f}, {self.count} images"
-
-    def to_json(self) -> dict[str, Any]:
-        times = {"generator": self.milliseconds}
-        return {"numbers": dict(self.numbers), "classes": [], "milliseconds": times}
+        return f"Fréchet distance {self.numbers['frechet']:.2f}, {self.count} images"
 
 
 @TASKS.register("gan")
@@ -239,8 +226,8 @@ class GanData(ExampleData[GanConfig, GanEvaluation]):
         """Measure the Fréchet distance by features trained on this data: compare it on the same only."""
         begun = time.monotonic()
         features = feature_network(self.train, replace(self.facts, classes=self.examples.classes))
-        real: list[Moments] = []
-        generated: list[Moments] = []
+        real: list[Array] = []
+        generated: list[Array] = []
         skipped: tuple[str, ...] = ()
         sheet: list[Tensor] = []
         generator_seconds, count = 0.0, 0
@@ -252,19 +239,20 @@ class GanData(ExampleData[GanConfig, GanEvaluation]):
             with torch.inference_mode():
                 fake = to_pixels(task.network(move(torch.from_numpy(noise))))
             generator_seconds += time.perf_counter() - started
-            real.append(Moments.of(features(batch.inputs)))
-            generated.append(Moments.of(features(fake)))
+            real.append(features(batch.inputs))
+            generated.append(features(fake))
             count += len(fake)
             skipped += batch.skipped
             if len(sheet) < SHEET:
                 sheet += list(fake[: SHEET - len(sheet)])
             if options.progress:
                 options.progress(count)
+        distance = frechet_distance(np.concatenate(real), np.concatenate(generated))
         return GanEvaluation(
-            frechet=frechet_distance(reduce(operator.add, real), reduce(operator.add, generated)),
+            report=EvaluationReport(numbers={"frechet": distance}, classes=()),
             count=count,
             made=torch.stack(sheet),
-            milliseconds=1000 * generator_seconds / count,
+            milliseconds={"generator": 1000 * generator_seconds / count},
             seconds=time.monotonic() - begun,
             skipped=skipped,
         )

@@ -92,18 +92,11 @@ class LanguageTask(RegularizedTask):
 class LanguageEvaluation(Evaluation):
     report: LanguageReport
     sample: str  # of generated text
-    milliseconds: float  # of the network, per text
-    seconds: float
-    skipped: tuple[str, ...]
-
-    @property
-    def numbers(self) -> Mapping[str, float]:
-        return {"val_loss" if name == "loss" else name: value for name, value in self.report.numbers.items()}
 
     def sentence(self) -> str:
-        numbers = self.report.numbers
+        numbers = self.numbers
         return (
-            f"{numbers['loss']:.3f} nats a character  perplexity {numbers['perplexity']:.2f}  "
+            f"{numbers['val_loss']:.3f} nats a character  perplexity {numbers['perplexity']:.2f}  "
             f"{numbers['bits']:.3f} bits, {self.report.num_characters} characters"
         )
 
@@ -111,13 +104,7 @@ class LanguageEvaluation(Evaluation):
         writer.add_text("val/sample", f"```\n{self.sample}\n```", step)
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "milliseconds": {"network": self.milliseconds},
-            **self.report.to_json(),
-            "numbers": dict(self.numbers),
-            "classes": [],
-            "sample": self.sample,
-        }
+        return {**super().to_json(), "sample": self.sample}
 
 
 SAMPLE = 200  # characters of generated text
@@ -196,7 +183,7 @@ class SequenceData(ClassTaskData[SequenceConfig]):
         return LanguageEvaluation(
             report=evaluate_language(nats, count),
             sample=net.continue_text("", SAMPLE, temperature=0.8, seed=0),
-            milliseconds=1000 * network_seconds / max(1, done),
+            milliseconds={"network": 1000 * network_seconds / max(1, done)},
             seconds=time.monotonic() - begun,
             skipped=(),
         )

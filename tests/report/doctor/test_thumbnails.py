@@ -20,7 +20,7 @@ from boxcrew.core.types import Image
 from boxcrew.data.checks.box_repair import Box
 from boxcrew.data.images.reading import write_image
 from boxcrew.report.doctor.markup import Html
-from boxcrew.report.doctor.thumbnails import Frame, Thumbnail, read_partial_image, render_thumbnails
+from boxcrew.report.doctor.thumbnails import Frame, Thumbnail, read_partial_image, render_figures
 
 
 def photo_of(width: int, height: int, box: Box) -> Image:
@@ -32,8 +32,8 @@ def photo_of(width: int, height: int, box: Box) -> Image:
 
 
 def develop_one(read: Callable[[], Image], **rest: object) -> Html:
-    (picture,) = render_thumbnails([Thumbnail(read=read, alt="what is seen", **rest)], workers=1)  # type: ignore[arg-type]
-    assert picture is not None
+    (picture,) = render_figures([Thumbnail(read=read, alt="what is seen", **rest)], workers=1)  # type: ignore[arg-type]
+    assert picture
     return picture
 
 
@@ -104,8 +104,8 @@ def test_what_cannot_be_read_is_no_picture() -> None:
     def fails() -> Image:
         raise DataError("gone")
 
-    assert render_thumbnails([Thumbnail(read=fails, alt="")], workers=2) == [None]
-    assert render_thumbnails([], workers=2) == []
+    assert render_figures([Thumbnail(read=fails, alt="")], workers=2) == [""]
+    assert render_figures([], workers=2) == []
 
 
 def test_a_photo_cut_short_is_shown_as_far_as_it_goes(tmp_path: Path) -> None:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
 
 from boxcrew.core.errors import DataError
 from boxcrew.core.input_size import Extent
 from boxcrew.core.types import Batch, Floats, Image, Ints, Sample, Target
 from boxcrew.data.detection.source import ImageReader, Record
-from boxcrew.data.loading.collate import collate, stack_extra, stack_images
+from boxcrew.data.loading.collate import collate
 from boxcrew.data.loading.loader import Fields, StepRequest, batches_of, eval_fields
 from boxcrew.data.loading.order import sample_rng, step_rng
 from boxcrew.data.loading.workers import Workers
@@ -35,35 +34,22 @@ def region_inputs(regions: Floats, view: View) -> dict[str, npt.NDArray[Any]]:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class DetectionEvalBatch:
-    """Images to evaluate, with one view and one record for each."""
+class DetectionEvalBatch(Batch):
+    """Images to evaluate, at least one, with a view and a record for each."""
 
-    inputs: Tensor  # uint8 (B, 3, H, W), B at least 1
     views: tuple[View, ...]  # `inverse_boxes` brings detections back to pixels of the original
     records: tuple[Record, ...]  # key, size and target in pixels of the original
-    skipped: tuple[str, ...] = ()  # messages about images that could not be read and were left out
-    extra: Mapping[str, Tensor] = field(default_factory=dict)  # as in `Batch`
-
-    def __len__(self) -> int:
-        return len(self.records)
 
 
+@dataclass(frozen=True, eq=False)
 class DetectionSamples:
     """Reads and transforms records; a `SampleMaker`."""
 
+    images: ImageReader
+    records: Sequence[Record]
+    pipeline: Pipeline
+    regions: Regions | None = None
     noun = "images"
-
-    def __init__(
-        self,
-        images: ImageReader,
-        records: Sequence[Record],
-        pipeline: Pipeline,
-        regions: Regions | None = None,
-    ) -> None:
-        self.records = records
-        self._images = images
-        self._pipeline = pipeline
-        self._regions = regions
 
     def make(self, request: StepRequest) -> Batch:
         epochs, indices = request.share()
@@ -74,26 +60,25 @@ class DetectionSamples:
 
     def _step_pipeline(self, request: StepRequest) -> Pipeline:
         """Return the pipeline that all samples of a step share, those of other replicas included."""
-        num_sizes = len(self._pipeline.size.sides)
+        num_sizes = len(self.pipeline.size.sides)
         index = int(step_rng(request.seed, request.step).integers(num_sizes)) if num_sizes > 1 else 0
-        return self._pipeline.for_step(index, (self.records[i].extent for i in request.indices.tolist()))
+        return self.pipeline.for_step(index, (self.records[i].extent for i in request.indices.tolist()))
 
     def _blank(self, pipeline: Pipeline, seed: int) -> Sample:
         black: Image = np.zeros((8, 8, 3), dtype=np.uint8)
         image, target, view = pipeline(black, Target.of([], []), sample_rng(seed, 0, 0))
-        extra = region_inputs(target.boxes, view) if self._regions else {}
+        extra = region_inputs(target.boxes, view) if self.regions else {}
         return Sample(image=image, target=target, key="", extra=extra)
 
     def eval_fields(self, indices: Ints) -> Fields:
-        """Return the fields of an `DetectionEvalBatch`, with `indices` instead of the records."""
-        read, skipped = self._read(self._pipeline, 0, np.zeros_like(indices), indices)
-        return {
-            "inputs": stack_images([sample.image for _, sample, _ in read]) if read else None,
-            "views": tuple(view for _, _, view in read),
-            "indices": [index for index, _, _ in read],
-            "skipped": skipped,
-            "extra": stack_extra([sample.extra for _, sample, _ in read]) if read else {},
-        }
+        """Return the fields of a `DetectionEvalBatch`, but `indices` for the records. `inputs` is None
+        if nothing could be read.
+        """
+        read, skipped = self._read(self.pipeline, 0, np.zeros_like(indices), indices)
+        if not read:
+            return {"inputs": None, "skipped": skipped}
+        read_indices, samples, views = zip(*read, strict=True)
+        return {**vars(collate(samples, skipped=skipped)), "views": views, "indices": read_indices}
 
     def eval_requests(self, batch: int) -> list[Ints]:
         """Return the indices of each batch of an evaluation. Only images with inputs of the same size are in
@@ -101,16 +86,8 @@ class DetectionSamples:
         """
         indices: dict[Extent, list[int]] = {}
         for index, record in enumerate(self.records):
-            indices.setdefault(self._pipeline.canvas_of(record.extent), []).append(index)
+            indices.setdefault(self.pipeline.canvas_of(record.extent), []).append(index)
         return [request for group in indices.values() for request in batches_of(group, batch)]
-
-    def batch_fields(self, indices: Ints) -> Fields:
-        """Return the fields of a `Batch`; `inputs` is None if nothing could be read."""
-        read, skipped = self._read(self._pipeline, 0, np.zeros_like(indices), indices)
-        if not read:
-            return {"inputs": None, "skipped": skipped}
-        batch = collate([sample for _, sample, _ in read], skipped=skipped)
-        return dict(vars(batch))
 
     def _read(
         self, pipeline: Pipeline, seed: int, epochs: Ints, indices: Ints
@@ -129,10 +106,10 @@ class DetectionSamples:
 
     def _sample(self, pipeline: Pipeline, record: Record, rng: np.random.Generator) -> tuple[Sample, View]:
         scene = pipeline.transform_geometry(record.extent, record.target, rng)
-        image = self._images.read(record, reduction=scene.view.reduction)
+        image = self.images.read(record, reduction=scene.view.reduction)
         reduction = _reduction(record, image, at_most=scene.view.reduction)
         image = pipeline.render(image, scene.view, rng, reduction=reduction)
-        extra = region_inputs(self._regions(record), scene.view) if self._regions else {}
+        extra = region_inputs(self.regions(record), scene.view) if self.regions else {}
         return Sample(image=image, target=scene.target, key=record.key, extra=extra), scene.view
 
 
@@ -159,24 +136,17 @@ def eval_image_batches(
         yield DetectionEvalBatch(records=tuple(records[index] for index in fields.pop("indices")), **fields)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ImagePasses:
     """All records in batches, in a fixed order and with their targets; every iteration is one more such pass.
     `progress` is called with the number of images of the pass that are done.
     """
 
-    def __init__(
-        self,
-        samples: DetectionSamples,
-        *,
-        batch: int,
-        workers: Workers | None = None,
-        progress: Callable[[int], None] | None = None,
-    ) -> None:
-        self._samples = samples
-        self._batch = batch
-        self._workers = workers or Workers()
-        self._progress = progress
-        self._skipped: dict[str, None] = {}  # a set that keeps its order
+    samples: DetectionSamples
+    batch: int
+    workers: Workers
+    progress: Callable[[int], None] | None
+    _skipped: dict[str, None] = field(default_factory=dict)  # a set that keeps its order
 
     @property
     def skipped(self) -> tuple[str, ...]:
@@ -185,12 +155,10 @@ class ImagePasses:
 
     def __iter__(self) -> Iterator[Batch]:
         """Yield the batches of a pass; `DataError` if no image at all could be read."""
-        samples, num = self._samples, 0
-        requests = samples.eval_requests(self._batch)
-        for each in eval_fields(samples.batch_fields, requests, workers=self._workers, noun=samples.noun):
-            batch = Batch(**each)
-            self._skipped |= dict.fromkeys(batch.skipped)
+        num = 0
+        for batch in eval_image_batches(self.samples, batch=self.batch, workers=self.workers):
+            self._skipped.update(dict.fromkeys(batch.skipped))
             yield batch
             num += len(batch)
-            if self._progress is not None:
-                self._progress(num)
+            if self.progress is not None:
+                self.progress(num)

@@ -108,29 +108,17 @@ def _batch(
     return Batch(inputs=as_tensor(inputs), targets=tensors, keys=keys, skipped=skipped)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ExampleEvalBatch:
-    """Examples to evaluate, with their labels."""
-
-    inputs: Tensor  # (B, …), B at least 1
-    labels: Tensor  # (B,)
-    skipped: tuple[str, ...]  # messages about examples that could not be read and were left out
-
-
-def eval_example_batches(
-    examples: ExampleSplit, *, batch: int, workers: Workers
-) -> Iterator[ExampleEvalBatch]:
+def eval_example_batches(examples: ExampleSplit, *, batch: int, workers: Workers) -> Iterator[Batch]:
     """Yield every example once, in order; `DataError` if none at all could be read."""
     read = partial(_eval_fields, examples)
     requests = batches_of(range(len(examples)), batch)
     for fields in eval_fields(read, requests, workers=workers, noun=ExampleSamples.noun):
-        yield ExampleEvalBatch(**fields)
+        yield Batch(**fields)
 
 
 def _eval_fields(examples: ExampleSplit, indices: Ints) -> Fields:
     fetched = examples.fetch(indices)
-    return {
-        "inputs": as_tensor(fetched.inputs) if len(fetched.indices) else None,
-        "labels": torch.from_numpy(fetched.labels),
-        "skipped": fetched.skipped,
-    }
+    if not len(fetched.indices):
+        return {"inputs": None, "skipped": fetched.skipped}
+    keys = tuple(map(examples.key, fetched.indices.tolist()))
+    return dict(vars(_batch(fetched.inputs, {"labels": fetched.labels}, keys, fetched.skipped)))

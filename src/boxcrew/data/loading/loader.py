@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -112,8 +111,7 @@ class TrainLoader:
         request = StepRequest(
             seed=self._order.seed, step=step, epochs=epochs, indices=indices, positions=self._positions
         )
-        batch = self._maker.make(request)
-        return {field.name: getattr(batch, field.name) for field in dataclasses.fields(batch)}
+        return dict(vars(self._maker.make(request)))
 
 
 def batches_of(indices: Sequence[int], batch: int) -> list[Ints]:

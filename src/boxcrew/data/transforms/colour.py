@@ -18,17 +18,15 @@ class PhotometricDistortion:
     """SSD's distortion: changes brightness, contrast, saturation and hue, each with probability 0.5.
 
     At strength 1: brightness +-32 levels, contrast and saturation x 0.5..1.5, hue +-18 degrees. Contrast
-    comes before or after saturation and hue, equally often. `swap` is the probability that the channels
-    are permuted.
+    comes before or after saturation and hue, equally often.
     """
 
     strength: float = 1.0
-    swap: float = 0.0
 
     def __call__(self, image: Image, rng: np.random.Generator) -> Image:
         """Return the distorted image; the argument is not changed, but may be returned."""
         brightness, contrast, saturation, hue = self.strength * rng.uniform(-1, 1, 4) * (rng.random(4) < 0.5)
-        contrast_first, swapped = rng.random(2) < (0.5, self.swap)
+        contrast_first = rng.random() < 0.5
         if not image.size:
             return image
         levels = _LEVELS
@@ -40,7 +38,7 @@ class PhotometricDistortion:
         image = _shift_hsv(image, saturation=1 + saturation / 2, hue=18 * hue)
         if contrast and not contrast_first:
             image = _apply_table(image, _LEVELS * (1 + contrast / 2))
-        return np.ascontiguousarray(image[..., rng.permutation(3)]) if swapped else image
+        return image
 
 
 def _apply_table(image: Image, levels: npt.NDArray[np.float64]) -> Image:

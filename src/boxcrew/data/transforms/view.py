@@ -156,10 +156,6 @@ class View:
         valid: Bools = (moved[:, 2:] - moved[:, :2]).min(axis=1) >= 1
         return np.where(valid[:, None], moved, np.float32(0)), valid
 
-    def render(self, image: Image, fill: tuple[int, int, int]) -> Image:
-        """Return the canvas, a new array, with `fill` where it shows nothing of the image."""
-        return self.pad(self.resample(image), fill)
-
     def resample(self, image: Image, *, reduction: int = 1) -> Image:
         """Return the region of the canvas that shows the image, a new array; empty if there is none.
         `reduction` is the factor by which the sides of `image` were reduced in reading.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,13 +30,6 @@ class DetectionEvaluation(Evaluation):
 
     report: DetectionReport
     images: tuple[EvaluatedImage, ...]
-    speed: PredictSeconds
-    seconds: float
-    skipped: tuple[str, ...]
-
-    @property
-    def numbers(self) -> Mapping[str, float]:
-        return self.report.numbers
 
     def sentence(self) -> str:
         numbers = self.report.numbers
@@ -47,9 +40,6 @@ class DetectionEvaluation(Evaluation):
 
     def by_class(self) -> Mapping[str, float]:
         return {f"AP/{score.name}": score.AP for score in self.report.classes if score.AP is not None}
-
-    def to_json(self) -> dict[str, Any]:
-        return {"milliseconds": self.speed.milliseconds(), **self.report.to_json()}
 
     def show(self, writer: SummaryWriter, step: int) -> None:
         """Write a precision-recall curve over score thresholds for each class that has objects."""
@@ -112,7 +102,7 @@ class DetectionEvaluator:
         return DetectionEvaluation(
             report=evaluate_detections(images, self.source.classes),
             images=tuple(images),
-            speed=speed + self._resize_time(predictor, len(images)),
+            milliseconds=(speed + self._resize_time(predictor, len(images))).milliseconds(),
             seconds=time.monotonic() - begun,
             skipped=tuple(skipped),
         )

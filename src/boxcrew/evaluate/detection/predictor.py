@@ -30,12 +30,7 @@ class PredictSeconds:
     num_images: int = 0
 
     def __add__(self, other: PredictSeconds) -> PredictSeconds:
-        return PredictSeconds(
-            pre=self.pre + other.pre,
-            network=self.network + other.network,
-            post=self.post + other.post,
-            num_images=self.num_images + other.num_images,
-        )
+        return PredictSeconds(**{name: value + getattr(other, name) for name, value in vars(self).items()})
 
     def milliseconds(self) -> dict[str, float]:
         """Return the mean of each stage for one image."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from boxcrew.core.types import Detections, Target
-from boxcrew.evaluate.evaluation import ClassRates, Report, f1
+from boxcrew.evaluate.evaluation import ClassRates, EvaluationReport, f1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -62,7 +62,7 @@ class Curves:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DetectionReport(Report):
+class DetectionReport(EvaluationReport):
     """All that is measured about a detector on one split. A run stores its JSON as `evaluation.json`."""
 
     numbers: Mapping[str, float]

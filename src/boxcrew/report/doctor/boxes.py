@@ -15,7 +15,7 @@ from boxcrew.data.transforms.pipeline import eval_pipeline
 from boxcrew.report.doctor.charts import LOST, Bins, heat_map, histogram, share_bars
 from boxcrew.report.doctor.markup import Html, element, join
 from boxcrew.report.doctor.report import Diagnosis
-from boxcrew.report.doctor.thumbnails import Frame, Thumbnail, render_thumbnails
+from boxcrew.report.doctor.thumbnails import Frame, Thumbnail, render_figures
 
 _MAX_LOST = 12  # lost boxes that are shown
 _LEAST_SIDE = 0.25  # pixels: the least side that charts show, since zero has no logarithm
@@ -156,12 +156,9 @@ def _lost_gallery(diagnosis: Diagnosis, all_boxes: AllBoxes, *, workers: int) ->
     groups = np.array_split(ordered, min(_MAX_LOST, len(ordered)))
     chosen = [int(group[len(group) // 2]) for group in groups]
     thumbnails = [_lost_thumbnail(diagnosis, all_boxes, index) for index in chosen]
-    figures = [
-        element("figure", markup, _lost_caption(diagnosis, all_boxes, index))
-        for index, markup in zip(chosen, render_thumbnails(thumbnails, workers=workers), strict=True)
-        if markup is not None
-    ]
-    title = f"{len(figures)} of the {len(lost):,} boxes that no default box matches well, from small to large"
+    figures = render_figures(thumbnails, workers=workers)
+    num_shown = sum(map(bool, figures))
+    title = f"{num_shown} of the {len(lost):,} boxes that no default box matches well, from small to large"
     return join(element("h3", title), element("div", *figures, class_="gallery"))
 
 
@@ -170,18 +167,13 @@ def _lost_thumbnail(diagnosis: Diagnosis, all_boxes: AllBoxes, index: int) -> Th
     x0, y0, x1, y1 = record.target.boxes[number].tolist()
     box: Box = (x0, y0, x1, y1)
     name = diagnosis.source.classes[record.target.labels[number]]
+    (w, h), (input_w, input_h) = all_boxes.sides[index], all_boxes.input_sides[index]
+    sizes = f" {w:.0f} × {h:.0f} px, at the input {input_w:.0f} × {input_h:.0f}"
     return Thumbnail(
         read=partial(diagnosis.source.read, record),
         alt=f"{name} in {record.key}, matched well by no default box",
         frames=(Frame(box=box, color=LOST),),
         around=box,
         side=208,
+        caption=element("figcaption", element("b", name), sizes),
     )
-
-
-def _lost_caption(diagnosis: Diagnosis, all_boxes: AllBoxes, index: int) -> Html:
-    record, number = all_boxes.owners[index]
-    name = diagnosis.source.classes[record.target.labels[number]]
-    (w, h), (input_w, input_h) = all_boxes.sides[index], all_boxes.input_sides[index]
-    text = f" {w:.0f} × {h:.0f} px, at the input {input_w:.0f} × {input_h:.0f}"
-    return element("figcaption", element("b", name), text)

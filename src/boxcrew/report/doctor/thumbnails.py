@@ -46,16 +46,10 @@ class Thumbnail:
     caption: str = ""
 
 
-def render_thumbnails(thumbnails: Sequence[Thumbnail], *, workers: int) -> list[Html | None]:
-    """Return the markup of each thumbnail; None if its image cannot be read (any more)."""
+def render_figures(thumbnails: Sequence[Thumbnail], *, workers: int) -> list[Html]:
+    """Return each thumbnail as a figure with its caption; an empty text if its image cannot be read."""
     with ThreadPoolExecutor(max_workers=workers) as pool:
         return list(pool.map(_render, thumbnails))
-
-
-def render_figures(thumbnails: Sequence[Thumbnail], *, workers: int) -> list[Html]:
-    """Return each thumbnail as a figure with its caption; nothing in its place if it cannot be read."""
-    pairs = zip(thumbnails, render_thumbnails(thumbnails, workers=workers), strict=True)
-    return [Html("") if image is None else element("figure", image, each.caption) for each, image in pairs]
 
 
 def read_partial_image(path: Path) -> Image:
@@ -75,11 +69,11 @@ def read_partial_image(path: Path) -> Image:
     return pixels
 
 
-def _render(thumbnail: Thumbnail) -> Html | None:
+def _render(thumbnail: Thumbnail) -> Html:
     try:
         image = thumbnail.read()
     except DataError:
-        return None
+        return Html("")
     window = left, top, right, bottom = _window(thumbnail.around, image)
     crop = cv2.cvtColor(_crop(image, window, side=thumbnail.side), cv2.COLOR_RGB2BGR)
     _, encoded = cv2.imencode(".jpg", crop, [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
@@ -88,7 +82,8 @@ def _render(thumbnail: Thumbnail) -> Html | None:
     if lines := [_rect(frame, (left, top), (width, height)) for frame in thumbnail.frames]:
         view = f"0 0 {width} {height}"
         parts.append(element("svg", *lines, viewbox=view, preserveAspectRatio="none", aria_hidden="true"))
-    return element("span", *parts, class_="picture", style=f"--ratio:{width / height:.3f}")
+    picture = element("span", *parts, class_="picture", style=f"--ratio:{width / height:.3f}")
+    return element("figure", picture, thumbnail.caption)
 
 
 def _window(around: Box | None, image: Image) -> tuple[int, int, int, int]:

@@ -20,7 +20,7 @@ from boxcrew.plan.hosts import plan_hosts
 from boxcrew.plan.layouts import num_servers
 from boxcrew.plan.observed import Observed
 from boxcrew.plan.plan import Plan
-from boxcrew.plan.request import DeployConfig, PlanRequest
+from boxcrew.plan.request import PlanRequest
 from boxcrew.plan.search import make_plan
 from boxcrew.train.config import RunConfig
 from boxcrew.train.loop.schedule import RunLimits
@@ -51,18 +51,13 @@ def choose_plan(
         _require_own_devices(plan, hosts)
         return plan
     request = plan_request(config, num_samples)
-
-    def plan_host(host: Machine, deploy: DeployConfig, batch: int) -> Plan:
-        share = request.model_copy(update={"deploy": deploy, "batch": batch})
-        return make_plan(host, workload, share, observed)
-
     if len(hosts) > 1:
-        plan = plan_hosts(hosts, config.deploy, config.batch, plan_host)
+        plan = plan_hosts(hosts, workload, request, observed)
     else:
-        deploy = config.deploy
-        if hosts and deploy.replicas == "auto":
-            deploy = deploy.model_copy(update={"replicas": len(hosts[0].ranks)})
-        plan = plan_host(machine, deploy, config.batch)
+        if hosts and config.deploy.replicas == "auto":
+            deploy = config.deploy.model_copy(update={"replicas": len(hosts[0].ranks)})
+            request = request.model_copy(update={"deploy": deploy})
+        plan = make_plan(machine, workload, request, observed)
     _require_own_devices(plan, hosts)
     return plan.model_copy(update={"task": config.task.title})
 

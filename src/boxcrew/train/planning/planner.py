@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import psutil
 
@@ -44,36 +44,16 @@ class Planner:
     workload: Workload
     num_samples: int  # of the training set
     hosts: Sequence[Host] = ()
-    observed: Observed
+    observed: Observed = field(default_factory=Observed)
 
-    @classmethod
-    def of(
-        cls,
-        config: RunConfig,
-        machine: Machine,
-        workload: Workload,
-        *,
-        num_samples: int,
-        hosts: Sequence[Host] = (),
-        is_here: bool = True,
-    ) -> Planner:
-        """Load what is known of the machine; nothing is if it is only assumed (`is_here` False)."""
-        observed = Observed()
-        if is_here:
-            machine = with_speeds(machine)
-            if sum(len(host.ranks) for host in hosts) > 1:  # the load is that of our own replicas
-                machine = machine.model_copy(update={"busy_cores": 0.0})
-            libraries = psutil.Process().memory_info().rss - workload.parameters - workload.buffers
-            ratios = load_ratios(machine, _key(config))
-            observed = Observed(ratios=ratios, libraries=max(0, libraries))
-        return cls(
-            config=config,
-            machine=machine,
-            workload=workload,
-            num_samples=num_samples,
-            hosts=hosts,
-            observed=observed,
-        )
+    def with_history(self) -> Planner:
+        """Return a planner that knows the speeds of this machine, and how far off earlier predictions are."""
+        machine = with_speeds(self.machine)
+        if sum(len(host.ranks) for host in self.hosts) > 1:  # the load is that of our own replicas
+            machine = machine.model_copy(update={"busy_cores": 0.0})
+        libraries = psutil.Process().memory_info().rss - self.workload.parameters - self.workload.buffers
+        ratios = load_ratios(machine, _key(self.config))
+        return replace(self, machine=machine, observed=Observed(ratios=ratios, libraries=max(0, libraries)))
 
     def plan(self) -> Plan:
         """Return the best plan, or that of `plan=` with a new prediction, because it may have been edited."""

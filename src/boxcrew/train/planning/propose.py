@@ -36,7 +36,9 @@ def plan_before_trial(
     recompute = config.deploy.recompute is True or config.plan is not None or config.goal.kind == "smallest"
     workload = measure_workload(config, task_data, task, recompute=recompute)
     num_samples = task_data.num_train
-    planner = Planner.of(config, machine, workload, num_samples=num_samples, hosts=hosts, is_here=is_here)
+    planner = Planner(config=config, machine=machine, workload=workload, num_samples=num_samples, hosts=hosts)
+    if is_here:
+        planner = planner.with_history()
     if recompute:
         return planner, planner.plan()
     with suppress(UsageError):

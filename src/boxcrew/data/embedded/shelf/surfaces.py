@@ -67,13 +67,13 @@ def choose_setting(rng: np.random.Generator) -> Setting:
 
 Texture = npt.NDArray[np.uint8]
 """(512, 512) gray levels with a mean near 128."""
-ProblemKind = Literal["wood", "plaster", "cloth", "marble"]
+Material = Literal["wood", "plaster", "cloth", "marble"]
 
 _SIDE = 512
 
 
 @lru_cache(maxsize=4)
-def _texture(kind: ProblemKind) -> Texture:
+def _texture(kind: Material) -> Texture:
     """Return a texture; wood has its grain along x."""
     rng = np.random.default_rng({"wood": 11, "plaster": 12, "cloth": 13, "marble": 14}[kind])
     rows = np.arange(_SIDE, dtype=np.float32)
@@ -100,7 +100,7 @@ def _texture(kind: ProblemKind) -> Texture:
     return np.asarray((128 + 42 * normalized).clip(0, 255), dtype=np.uint8)
 
 
-def _tint(kind: ProblemKind, area: Image, rng: np.random.Generator, colour: Colour, contrast: float) -> None:
+def _tint(kind: Material, area: Image, rng: np.random.Generator, colour: Colour, contrast: float) -> None:
     """Cover `area` with a random piece of the texture in shades of the color."""
     height, width = area.shape[:2]
     x, y = (rng.random(2) * (_SIDE - width, _SIDE - height)).astype(int).tolist()

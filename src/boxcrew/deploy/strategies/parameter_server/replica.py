@@ -42,9 +42,7 @@ class ParameterServerReplica(Clones):
         super().__init__(plan, devices, group)
         self._is_synchronous = plan.staleness is None
         self._parameters: list[nn.Parameter] = []  # of the placed task
-        self._slots: OptimizerState | None = (
-            None  # as the servers sent them last, None if they have changed since
-        )
+        self._slots: OptimizerState | None = None  # as the servers sent them last; None: changed since
         self._is_open = False  # whether a step was computed, but not sent
 
     def set_up(self, undo: ExitStack) -> None:
