@@ -22,6 +22,7 @@ from boxcrew.train.planning.from_settings import planned_processes, planned_serv
 from boxcrew.train.run.directory import require_run, run_of_stage
 from boxcrew.train.run.record import plan_before
 from boxcrew.train.run.replicas import run_parameter_server, train_replica
+from boxcrew.train.run.status import record_failure
 from boxcrew.train.run.stored_settings import resumed_settings
 
 
@@ -61,7 +62,7 @@ def _run(
         if num_replicas + num_servers > 1:
             from boxcrew.deploy.processes.launch import start_processes  # slow to import, and rarely needed
 
-            start_processes(sys.argv[1:], num_replicas, num_servers)
+            start_processes(sys.argv[1:], num_replicas, num_servers, record_failure)
             return
         group = ReplicaGroup()
     else:

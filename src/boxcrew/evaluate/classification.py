@@ -11,7 +11,15 @@ import numpy.typing as npt
 from torch import Tensor
 
 from boxcrew.core.types import Bools, Ints
-from boxcrew.evaluate.evaluation import ClassRates, Evaluation, Report, diverged, f1, mean_defined
+from boxcrew.evaluate.evaluation import (
+    ClassRates,
+    Evaluation,
+    Report,
+    diverged,
+    f1,
+    mean_defined,
+    numbers_to_json,
+)
 
 Probabilities = npt.NDArray[np.floating[Any]]
 """(N, C) class probabilities that a network predicts for N examples; each row adds up to 1."""
@@ -72,7 +80,11 @@ class ClassificationEvaluation(Evaluation):
 
     def to_json(self) -> dict[str, Any]:
         milliseconds = {"network": self.milliseconds}
-        return {"milliseconds": milliseconds, **self.report.to_json(), "numbers": dict(self.numbers)}
+        return {
+            "milliseconds": milliseconds,
+            **self.report.to_json(),
+            "numbers": numbers_to_json(self.numbers),
+        }
 
 
 def evaluate_classes(

@@ -21,7 +21,7 @@ from boxcrew.data.examples.example_set import Array, InputKind
 from boxcrew.data.images.drawing import grid
 from boxcrew.data.loading.example_samples import Augmentation, eval_example_batches
 from boxcrew.data.transforms.draws import draws
-from boxcrew.evaluate.evaluation import Evaluation, diverged
+from boxcrew.evaluate.evaluation import Evaluation, diverged, numbers_to_json
 from boxcrew.evaluate.frechet import Moments, frechet_distance
 from boxcrew.nets.dcgan import Critic, GanLoss, GeneratorNet, Norm, critic_loss, generator_loss
 from boxcrew.nets.initialization import Scheme, initialize
@@ -187,7 +187,7 @@ class GanEvaluation(Evaluation):
 
     def to_json(self) -> dict[str, Any]:
         times = {"generator": self.milliseconds}
-        return {"numbers": dict(self.numbers), "classes": [], "milliseconds": times}
+        return {"numbers": numbers_to_json(self.numbers), "classes": [], "milliseconds": times}
 
 
 @TASKS.register("gan")

@@ -18,7 +18,7 @@ from boxcrew.data.examples.example_set import InputKind
 from boxcrew.data.loading.example_samples import Augmentation, eval_example_batches
 from boxcrew.evaluate.advice import Advice, generalization_gap
 from boxcrew.evaluate.classification import ClassificationEvaluation
-from boxcrew.evaluate.evaluation import Evaluation
+from boxcrew.evaluate.evaluation import Evaluation, numbers_to_json
 from boxcrew.evaluate.language import LanguageReport, evaluate_language
 from boxcrew.nets.class_losses import cross_entropy
 from boxcrew.nets.initialization import initialize
@@ -114,7 +114,7 @@ class LanguageEvaluation(Evaluation):
         return {
             "milliseconds": {"network": self.milliseconds},
             **self.report.to_json(),
-            "numbers": dict(self.numbers),
+            "numbers": numbers_to_json(self.numbers),
             "classes": [],
             "sample": self.sample,
         }

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from boxcrew.core.units import counted
 from boxcrew.data.detection.source import ImageReader, Record, Source
 from boxcrew.data.loading.detection_samples import DetectionSamples, Regions, eval_image_batches
 from boxcrew.data.loading.workers import Workers
 from boxcrew.evaluate.detection.metrics import evaluate_detections
 from boxcrew.evaluate.detection.predictor import Predictor, PredictSeconds
 from boxcrew.evaluate.detection.types import DetectionReport, EvaluatedImage
-from boxcrew.evaluate.evaluation import Evaluation
+from boxcrew.evaluate.evaluation import Evaluation, is_measured, numbers_to_json
 from boxcrew.nets.layers import eval_mode
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class DetectionEvaluation(Evaluation):
 
     def sentence(self) -> str:
         numbers = self.report.numbers
+        if not is_measured(numbers["AP"]):
+            return f"no boxes to measure, {counted(len(self.images), 'image')}"
         return (
             f"AP {numbers['AP']:.3f}  AP50 {numbers['AP50']:.3f}  AP75 {numbers['AP75']:.3f}, "
             f"{len(self.images)} images"
@@ -49,7 +52,8 @@ class DetectionEvaluation(Evaluation):
         return {f"AP/{score.name}": score.AP for score in self.report.classes if score.AP is not None}
 
     def to_json(self) -> dict[str, Any]:
-        return {"milliseconds": self.speed.milliseconds(), **self.report.to_json()}
+        numbers = numbers_to_json(self.numbers)
+        return {"milliseconds": self.speed.milliseconds(), **self.report.to_json(), "numbers": numbers}
 
     def show(self, writer: SummaryWriter, step: int) -> None:
         """Write a precision-recall curve over score thresholds for each class that has objects."""

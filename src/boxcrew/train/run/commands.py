@@ -14,6 +14,7 @@ from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.directory import locked_folder, require_run, run_of_stage, stage_names
 from boxcrew.train.run.prepare import prepare
 from boxcrew.train.run.stages import run_stages
+from boxcrew.train.run.status import announce, unnoticed_end
 from boxcrew.train.run.stored_settings import resumed_settings
 
 
@@ -29,6 +30,7 @@ def train(config: RunConfig, screen: Screen, group: ReplicaGroup | None = None) 
             advice=f"boxcrew resume run={config.out.parent}, or another out=",
         )
     with locked_folder(config.out, default, screen.info) as folder:
+        announce(folder)
         if config.task.stages():
             return run_stages(config, folder, screen, group or ReplicaGroup())
         if stage_names(folder):
@@ -46,4 +48,6 @@ def resume(folder: Path, changes: Tree, screen: Screen, group: ReplicaGroup | No
             f"run={folder}: cannot be resumed: it has no finished checkpoint",
             advice="start it again with boxcrew train",
         )
+    if (notice := unnoticed_end(folder, stage_names(folder))) is not None:
+        screen.warn(notice)
     return train(resumed_settings(folder, changes, screen.warn), screen, group)

@@ -48,6 +48,8 @@ def prepare(
     screen.info(f"machine: {machine.headline()}")
     config, task_data, task = open_task(config, screen)
     screen.info(task_data.describe(task))
+    if (reason := task_data.unmeasured(config.metric)) is not None:
+        screen.warn(f"{reason}: {config.metric} cannot be measured; the last weights are used as the best")
     hosts = group.hosts or (Host(name="", machine=machine, ranks=(0,)),)
     planner, plan = plan_before_trial(config, machine, task_data, task, hosts=hosts)
     require_replicas(plan, group.num_replicas)
@@ -89,6 +91,7 @@ def _resumed(config: RunConfig, folder: Path, screen: Screen) -> tuple[Resumed |
     """Return what the run continues from, its complete settings, and which of them have changed."""
     resumed = find_resumed(folder, config, screen)
     if resumed is None:
+        config.init.require_source()
         return None, config, {}
     began = resumed.record.config
     config = with_resolved_auto(config, began.task.tree())

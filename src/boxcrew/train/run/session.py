@@ -30,6 +30,7 @@ from boxcrew.train.run.record import EVALUATION, RunRecord, is_damaged
 from boxcrew.train.run.replicas import broadcast_session
 from boxcrew.train.run.resuming import record_changes
 from boxcrew.train.run.setup import RunSetup
+from boxcrew.train.run.status import announce
 from boxcrew.train.run.stored_settings import Changes
 
 
@@ -58,6 +59,7 @@ class Session:
         """Deploy the plan, write the records, and train to the end."""
         deployment = deploy(self.plan, group=self.group)
         self._write_records()
+        announce(self.folder)
         self.screen.open_log(self.folder / "train.log")
         broadcast_session(self.setup, self.plan, self.checkpoint, self.group, is_last=self.is_last)
         try:
@@ -131,7 +133,7 @@ class Session:
             task_data=task_data,
             trouble=hooks.problems(),
         )
-        print_result(outcome, self.screen)
+        print_result(outcome, self.setup.config.metric, self.screen)
         return outcome
 
     def _advice(self, trainer: Trainer, hooks: RunHooks) -> tuple[Advice, ...]:

@@ -59,7 +59,8 @@ def _open_data(config: ValConfig, loaded: Loaded, screen: Screen) -> TaskData:
     """Open the data with the classes of the network, and report its problems."""
     kind = TASKS.get(loaded.config.name)
     path, format_ = config.data, config.format
-    run = stored_settings(config.run, screen.warn) if is_run(config.run) else None
+    has_settings = is_run(config.run) or (config.run / "config.yaml").is_file()
+    run = stored_settings(config.run, screen.warn) if has_settings else None
     if path is None and run is not None:
         path, format_ = run.data.path, run.data.format
     if path is None:
