@@ -166,7 +166,7 @@ def packaged_weights() -> Weights:
 
 
 def require_timm_name(name: str) -> None:
-    """Raise `ModelError` if timm has no network of that name. One with a prefix, such as `hf-hub:`, passes."""
+    """Raise `ModelError` if timm has no network of that name; one with a prefix such as `hf-hub:` passes."""
     import timm
 
     if ":" not in name and not timm.is_model(name.partition(".")[0]):

@@ -18,7 +18,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.parent_process import LAUNCHER, RUN_FOLDERS
-from boxcrew.deploy.processes.environments import process_name
+from boxcrew.deploy.processes.environments import LOCALHOST, process_name
 from boxcrew.deploy.processes.heartbeat import IS_LOST, RESUME_ADVICE, UNREACHABLE
 
 TRACEBACK = "Traceback (most recent call last)"
@@ -45,12 +45,13 @@ def start_processes(words: Sequence[str], num_replicas: int, num_servers: int, o
             nproc_per_node=num,
             run_id=uuid.uuid4().hex,
             rdzv_backend="c10d",
-            rdzv_endpoint="127.0.0.1:0",
+            rdzv_endpoint=str(Path(folder) / "rendezvous"),
+            rdzv_configs={"store_type": "file"},  # the launcher is alone: it needs no port
             max_restarts=0,
             monitor_interval=0.2,
             shutdown_timeout=120,  # seconds to finish a step and to save
             signals_to_handle="SIGTERM,SIGINT",  # not SIGHUP, which nohup keeps away from us
-            local_addr="127.0.0.1",
+            local_addr=LOCALHOST,
             logs_specs=DefaultLogsSpecs(log_dir=folder, redirects=dict.fromkeys(range(1, num), Std.ALL)),
         )
         # The chief runs the rendezvous store itself: if it is gone, the others notice.
