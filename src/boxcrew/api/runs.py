@@ -66,7 +66,7 @@ def resume_run(folder: Path, changes: Tree, screen: Screen, group: ReplicaGroup 
 
 def _with_plots(outcome: Outcome, screen: Screen) -> Outcome:
     files = BestEffort(screen.warn)
-    with files.writing("plots"):
+    with files.writing("plots"), screen.progress("drawing the plots"):
         _draw(outcome)
     screen.info(f"results: {outcome.folder}{_named_results(outcome.folder)}")
     if (board := outcome.folder / "tensorboard").is_dir():
