@@ -90,6 +90,22 @@ def still_alive(processes: list[psutil.Process], *, after: float) -> list[psutil
     return psutil.wait_procs(processes, timeout=after)[1]
 
 
+def listening(processes: list[psutil.Process]) -> set[str]:
+    """Return the addresses on which other processes can reach these."""
+    connections = [each for process in processes for each in process.net_connections(kind="inet")]
+    return {each.laddr.ip for each in connections if each.status == psutil.CONN_LISTEN}
+
+
+def require_failed(run: Path, reason: str) -> None:
+    """Assert that the files of a run tell why it ended, and that it is not locked."""
+    status = json.loads((run / "status.json").read_text())
+    assert (status["state"], status["reason"]) == ("failed", reason)
+    if (run / "summary.json").exists():
+        summary = json.loads((run / "summary.json").read_text())
+        assert (summary["state"], summary["stopped_because"]) == ("failed", reason)
+    assert not (run / "lock").exists()
+
+
 TWO = {
     "ddp": ("deploy.strategy=ddp", "deploy.replicas=2"),
     "fsdp": ("deploy.strategy=fsdp", "deploy.replicas=2"),
@@ -102,12 +118,14 @@ def test_a_killed_server_is_named_and_takes_all_with_it(start: Start, tmp_path: 
     wait_for_step(tmp_path / "run", 2, process)
     processes = replicas_of(process)
     assert len(processes) == 3
+    assert listening([psutil.Process(process.pid), *processes]) == {"127.0.0.1"}
     processes[2].kill()
     begun = time.monotonic()
     _, err = process.communicate(timeout=30)
     assert time.monotonic() - begun < SOON
     assert process.returncode == 1
     assert "ps_0 was killed by SIGKILL" in err
+    require_failed(tmp_path / "run", "ps_0 was killed by SIGKILL")
     assert "Traceback" not in err
     assert still_alive(processes, after=1) == []
 
@@ -125,6 +143,7 @@ def test_a_killed_chief_is_named_and_takes_all_with_it(start: Start, tmp_path: P
     assert time.monotonic() - begun < SOON
     assert process.returncode == 1
     assert "replica 0 was killed by SIGKILL" in err
+    require_failed(tmp_path / "run", "replica 0 was killed by SIGKILL")
     assert still_alive(family, after=5) == []
 
 

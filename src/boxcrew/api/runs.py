@@ -66,9 +66,9 @@ def resume_run(folder: Path, changes: Tree, screen: Screen, group: ReplicaGroup 
 
 def _with_plots(outcome: Outcome, screen: Screen) -> Outcome:
     files = BestEffort(screen.warn)
-    with files.writing("plots"):
+    with files.writing("plots"), screen.progress("drawing the plots"):
         _draw(outcome)
-    screen.info(f"results: {outcome.folder} (weights/best.safetensors, plots/, summary.json)")
+    screen.info(f"results: {outcome.folder}{_named_results(outcome.folder)}")
     if (board := outcome.folder / "tensorboard").is_dir():
         screen.info(f"curves: tensorboard --logdir {board}")
     if trouble := [*([outcome.trouble] if outcome.trouble else []), *files.problems()]:
@@ -76,6 +76,15 @@ def _with_plots(outcome: Outcome, screen: Screen) -> Outcome:
         advice = f"free some disk space, then: boxcrew resume run={outcome.folder}"
         raise BoxcrewError(problem, advice=advice)
     return outcome
+
+
+def _named_results(folder: Path) -> str:
+    """Return the names of the most important results that are there, in brackets."""
+    weights = [f"weights/{name}.safetensors" for name in ("best", "last")]
+    names = [name for name in weights if (folder / name).is_file()][:1]
+    names += ["plots/"] if any((folder / "plots").glob("*")) else []
+    names += ["summary.json"] if (folder / "summary.json").is_file() else []
+    return f" ({', '.join(names)})" if names else ""
 
 
 def _draw(outcome: Outcome) -> None:

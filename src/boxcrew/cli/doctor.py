@@ -11,7 +11,7 @@ from pathlib import Path
 from boxcrew.api import run_config
 from boxcrew.cli.data import holds_samples
 from boxcrew.cli.output import Output, parse_settings
-from boxcrew.core.config import Tree, read_yaml
+from boxcrew.core.config import Tree
 from boxcrew.core.errors import DataError, UsageError
 from boxcrew.core.files import write_json, write_text
 from boxcrew.report.doctor.page import doctor_page
@@ -19,6 +19,7 @@ from boxcrew.report.doctor.report import Diagnosis, diagnose, print_diagnosis, s
 from boxcrew.tasks.base import TASKS
 from boxcrew.train.config import RunConfig
 from boxcrew.train.run.directory import choose_folder, require_run
+from boxcrew.train.run.stored_settings import stored_settings
 
 _WITH_A_RUN = frozenset({"data", "out", "name", "device", "seed"})  # all else is taken from the run
 
@@ -28,7 +29,7 @@ def doctor_command(words: list[str], out: Output) -> None:
     run = Path(str(tree.pop("run"))) if "run" in tree else None
     if "data" not in tree and run is None:
         raise UsageError("doctor: which data set?", advice="boxcrew doctor data=PATH")
-    config = _of_run(run, names, tree) if run else _of_recipe(names, tree)
+    config = _of_run(run, names, tree, out) if run else _of_recipe(names, tree)
     _require_detection(config)
     folder = choose_folder(config.out, Path("doctor") / (config.name or set_name(config.data.path)))
     _require_empty(folder)
@@ -48,12 +49,12 @@ def _of_recipe(names: list[str], tree: Tree) -> RunConfig:
     return run_config(start, tree)
 
 
-def _of_run(run: Path, names: list[str], tree: Tree) -> RunConfig:
+def _of_run(run: Path, names: list[str], tree: Tree, out: Output) -> RunConfig:
     """Return the settings of a run, with another data set or folder if they are given."""
     if extra := [*names, *(key for key in tree if key not in _WITH_A_RUN)]:
         problem = f"{extra[0]}: cannot be combined with run=, which has its own detector"
         raise UsageError(problem, advice="leave out one of the two")
-    stored = RunConfig.of(read_yaml(require_run(run) / "config.yaml"))
+    stored = stored_settings(require_run(run), out.warn)
     return stored.changed({"out": None, "name": None, **tree})
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import sys
 from collections.abc import Callable
@@ -10,17 +12,20 @@ from pathlib import Path
 
 from boxcrew.api import plan_run, resume_run, run_config, train_run
 from boxcrew.cli.output import Output, parse_settings, require
-from boxcrew.core.config import read_yaml
 from boxcrew.core.errors import BoxcrewError
 from boxcrew.core.parent_process import LAUNCHER, die_with
 from boxcrew.deploy.processes.collectives import DistributedGroup, ReplicaGroup
 from boxcrew.deploy.processes.environments import read_environment
+from boxcrew.plan.plan import Plan
 from boxcrew.train.config import RunConfig
 from boxcrew.train.output.outcome import Outcome
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.planning.from_settings import planned_processes, planned_servers
-from boxcrew.train.run.directory import run_of_stage
+from boxcrew.train.run.directory import require_run, run_of_stage
+from boxcrew.train.run.record import plan_before
 from boxcrew.train.run.replicas import run_parameter_server, train_replica
+from boxcrew.train.run.status import record_failure
+from boxcrew.train.run.stored_settings import resumed_settings
 
 
 def train_command(words: list[str], out: Output, *, only_explain: bool) -> None:
@@ -37,31 +42,35 @@ def resume_command(words: list[str], out: Output) -> None:
     require(tree, "run", example="boxcrew resume run=runs/detect/train")
     folder = Path(str(tree.pop("run")))
     folder = run_of_stage(folder) or folder
-    file = folder / "config.yaml"  # if it is missing, `resume_run` will report that
-    config = RunConfig.of(read_yaml(file)).changed(tree) if file.is_file() else None
-    _run(config, partial(resume_run, folder, tree, out), out, begun_in=folder)
+    # Not what `resume_run` would warn of: it does so, in the process of the chief.
+    config = resumed_settings(require_run(folder), tree, lambda _: None)
+    _run(config, partial(resume_run, folder, tree, out), out, before=plan_before(folder, config))
 
 
 def _run(
-    config: RunConfig | None,
+    config: RunConfig,
     work: Callable[[ReplicaGroup], Outcome],
     out: Output,
-    begun_in: Path | None = None,
+    before: Plan | None = None,
 ) -> None:
-    """Run alone or as one process of a started group; or start all planned processes and wait for them."""
+    """Run alone or as one process of a started group; or start all planned processes and wait for them.
+    `before` is the plan of a run to be resumed.
+    """
+    # At its end Python searches all objects for garbage once more, for seconds after the last line.
+    atexit.register(gc.freeze)
     if LAUNCHER in os.environ:
         die_with(int(os.environ[LAUNCHER]))
     env = read_environment(os.environ)
     if env is None:
-        num_replicas, num_servers = (1, 0) if config is None else planned_processes(config, begun_in)
+        num_replicas, num_servers = planned_processes(config, before)
         if num_replicas + num_servers > 1:
             from boxcrew.deploy.processes.launch import start_processes  # slow to import, and rarely needed
 
-            start_processes(sys.argv[1:], num_replicas, num_servers)
+            start_processes(sys.argv[1:], num_replicas, num_servers, record_failure)
             return
         group = ReplicaGroup()
     else:
-        num_servers = planned_servers(config, env.world_size) if config is not None and env.rank == 0 else 0
+        num_servers = planned_servers(config, env.world_size) if env.rank == 0 else 0
         group = DistributedGroup(env, num_servers=num_servers)
     try:
         if group.is_chief:

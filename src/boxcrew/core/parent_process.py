@@ -8,6 +8,7 @@ import signal
 import sys
 
 LAUNCHER = "BOXCREW_LAUNCHER"  # environment variable with the launcher's process number
+RUN_FOLDERS = "BOXCREW_RUN_FOLDERS"  # environment variable with the file in which the chief names its folders
 _PR_SET_PDEATHSIG = 1  # sys/prctl.h
 
 

@@ -12,7 +12,7 @@ from boxcrew.core.units import counted, format_count
 from boxcrew.data.checks.problem import ACTIONS, MAX_IMBALANCE, Problem, ProblemKind
 from boxcrew.evaluate.classification import Probabilities
 from boxcrew.evaluate.detection.suspects import Suspect
-from boxcrew.evaluate.evaluation import ClassRates, Report
+from boxcrew.evaluate.evaluation import ClassRates, Report, is_measured
 from boxcrew.evaluate.label_noise import LabelNoise, label_noise, surely_contradicted
 
 Cause = Literal["missing features", "too complex", "imbalance", "noise"]
@@ -149,6 +149,8 @@ def generalization_gap(
 
 def detection_gap(*, learnt: float, new: float) -> Advices:
     """Compare a detector's AP50 on training images (`learnt`) with that on validation images (`new`)."""
+    if not is_measured(learnt) or not is_measured(new):
+        return ()
     finding = f"AP50 is {learnt:.3f} on training images, {new:.3f} on validation images"
     remedy = "add images, or try stronger transforms.*, evaluation.patience=5"
     return _advise("too complex", (learnt - new) / _AP_GAP, finding, remedy)

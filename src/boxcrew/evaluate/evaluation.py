@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -50,10 +51,24 @@ def f1(precision: float, recall: float) -> float:
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
+UNDEFINED = -1.0
+"""COCO's mark for a metric that nothing could be measured for; in JSON it is null."""
+
+
 def mean_defined(values: Sequence[float | None]) -> float:
-    """Return the mean of the values that are not None; -1, COCO's mark for undefined, if all are."""
+    """Return the mean of the values that are not None; `UNDEFINED` if all are."""
     defined = [value for value in values if value is not None]
-    return sum(defined) / len(defined) if defined else -1.0
+    return sum(defined) / len(defined) if defined else UNDEFINED
+
+
+def is_measured(value: float) -> bool:
+    """Return whether the value of a metric is one: finite, and not the mark for an undefined one."""
+    return math.isfinite(value) and value != UNDEFINED
+
+
+def numbers_to_json(numbers: Mapping[str, float]) -> dict[str, float | None]:
+    """Return the metrics for JSON, with null where nothing was measured."""
+    return {name: value if is_measured(value) else None for name, value in numbers.items()}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -79,7 +94,8 @@ class Evaluation(ABC):
 
     def to_json(self) -> dict[str, Any]:
         """Return everything that a run stores as `evaluation.json`."""
-        return {"milliseconds": dict(self.milliseconds), **self.report.to_json()}
+        numbers = numbers_to_json(self.numbers)
+        return {"milliseconds": dict(self.milliseconds), **self.report.to_json(), "numbers": numbers}
 
     def show(self, writer: SummaryWriter, step: int) -> None:  # noqa: B027, most have nothing
         """Write to TensorBoard what is neither a number nor an image."""

@@ -21,6 +21,9 @@ from boxcrew.core.files import write_all, write_atomically
 
 State = dict[str, Tensor]
 
+PACKAGED = "efficientnet_lite0"
+"""The name of the weights that come with an installed Python package."""
+
 _DTYPES = {
     torch.float64: "F64",
     torch.float32: "F32",
@@ -98,6 +101,8 @@ def read_weights(path: Path) -> Weights:
     """Read a safetensors file, or a torch file of tensors alone; a file that would run code is refused."""
     if not path.is_file():
         raise ModelError(f"{path}: no such weight file")
+    if path.stat().st_size == 0:
+        raise ModelError(f"{path}: an empty file, not weights")
     if path.suffix == ".safetensors":
         return _read_safetensors(path)
     try:
@@ -139,6 +144,8 @@ def _read_safetensors(path: Path) -> Weights:
             state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
     except (SafetensorError, OSError) as error:
         raise ModelError(f"{path}: not a safetensors file: {error}") from None
+    if not state:
+        raise ModelError(f"{path}: holds no tensors by name")
     meta = json.loads(header["boxcrew"]) if "boxcrew" in header else None
     return Weights(state=state, source=str(path), meta=meta)
 
@@ -158,6 +165,17 @@ def packaged_weights() -> Weights:
     return Weights(state=file.state, source=source, mean=(127 / 255,) * 3, std=(128 / 255,) * 3)
 
 
+def require_timm_name(name: str) -> None:
+    """Raise `ModelError` if timm has no network of that name; one with a prefix such as `hf-hub:` passes."""
+    import timm
+
+    if ":" not in name and not timm.is_model(name.partition(".")[0]):
+        raise ModelError(
+            f"init.weights={name}: neither a weight file nor a network that timm has",
+            advice=f"give a .safetensors or .pth file, a name such as mobilenetv3_large_100, or {PACKAGED}",
+        )
+
+
 def timm_weights(name: str, *, features_only: bool) -> Weights:
     """Download timm's weights of a network, which the user has asked for by name.
 
@@ -169,7 +187,7 @@ def timm_weights(name: str, *, features_only: bool) -> Weights:
     options = {"features_only": True} if features_only else {"num_classes": 0}
     try:
         model = timm.create_model(name, pretrained=True, **options)
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise ModelError(
             f"init.weights={name}: timm could not fetch these weights: {reason}",

@@ -297,7 +297,8 @@ class ClassTaskData(ExampleData[ClassesConfigT], Generic[ClassesConfigT]):
 
 
 def _row(name: str, numbers: Mapping[str, Any], count: int) -> tuple[str, ...]:
-    return (name, str(count), *(f"{numbers[key]:.3f}" for key in ("precision", "recall", "F1")))
+    cells = (numbers[key] for key in ("precision", "recall", "F1"))
+    return (name, str(count), *("-" if cell is None else f"{cell:.3f}" for cell in cells))
 
 
 @TASKS.register("classification")

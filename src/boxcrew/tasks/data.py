@@ -127,6 +127,12 @@ class EvalData(ABC, Generic[EvaluationT]):
     def metrics(self) -> Mapping[str, bool]:
         """The metrics that can be measured on this data: name -> whether higher is better."""
 
+    def unmeasured(self, metric: str) -> str | None:  # noqa: ARG002
+        """Return why the validation samples have no value of a metric, such as `the validation split has no
+        boxes`; None if they have one.
+        """
+        return None
+
     @abstractmethod
     def evaluate(self, task: Task, move: ToDevice, options: EvalOptions) -> EvaluationT:
         """Evaluate a task, which is in evaluation mode."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -39,6 +40,7 @@ from boxcrew.evaluate.advice import Advice, detection_gap, doubted_objects, rare
 from boxcrew.evaluate.detection.evaluator import DetectionEvaluation, DetectionEvaluator
 from boxcrew.evaluate.detection.predictor import Predictor
 from boxcrew.evaluate.detection.suspects import suspects_of
+from boxcrew.evaluate.evaluation import is_measured
 from boxcrew.tasks.base import TASKS, Task, TaskConfig
 from boxcrew.tasks.cost.flops import forward_flops
 from boxcrew.tasks.data import (
@@ -109,6 +111,14 @@ def require_detection(config: TaskConfig) -> DetectionConfig:
     if not isinstance(config, DetectionConfig):
         raise UsageError(f"task={config.name}: this works for detectors only")
     return config
+
+
+_SIZES: Mapping[str, tuple[str, tuple[float, float]]] = {
+    "s": ("small ", (0.0, 32.0**2)),
+    "m": ("medium-sized ", (32.0**2, 96.0**2)),
+    "l": ("large ", (96.0**2, math.inf)),
+}
+"""By the last letter of a metric such as APs: the boxes that COCO counts for it, and their areas."""
 
 
 @TASKS.register("detection")
@@ -251,6 +261,15 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
             positions=options.positions,
         )
 
+    def unmeasured(self, metric: str) -> str | None:
+        kind, (low, high) = _SIZES.get(metric[2:], ("", (0.0, math.inf)))
+        targets = [record.target for record in self.val]
+        boxes = np.concatenate([each.boxes[~each.crowd] for each in targets] or [np.zeros((0, 4))])
+        areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
+        if ((areas >= low) & (areas <= high)).any():
+            return None
+        return f"the validation split has no {kind}boxes"
+
     def evaluate(self, task: Task, move: ToDevice, options: EvalOptions) -> DetectionEvaluation:
         evaluator = DetectionEvaluator(
             source=self.source,
@@ -274,6 +293,8 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
         self, task: Task, move: ToDevice, options: EvalOptions, last: DetectionEvaluation
     ) -> tuple[Advice, ...]:
         """Check for overfitting, on some training images, missed rare classes, and wrong labels."""
+        if not is_measured(last.numbers["AP50"]):
+            return ()
         some = replace(self, val=self.train[:: -(-len(self.train) // NUM_TRAIN_EVALUATED)])
         trained = some.evaluate(task, move, options)
         rates = [score.rates for score in last.report.classes]
@@ -302,7 +323,7 @@ class DetectionData(TaskData[DetectionConfig, DataFacts, DetectionEvaluation]):
 
 def _row(name: str, numbers: Mapping[str, Any], num_objects: int) -> tuple[str, ...]:
     cells = (numbers[key] for key in ("precision", "recall", "AP50", "AP"))
-    return (name, str(num_objects), *("-" if cell is None or cell < 0 else f"{cell:.3f}" for cell in cells))
+    return (name, str(num_objects), *("-" if cell is None else f"{cell:.3f}" for cell in cells))
 
 
 def source_report(source: Source) -> dict[str, Any]:

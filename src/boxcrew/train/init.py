@@ -20,12 +20,14 @@ from boxcrew.core.registry import suggest
 from boxcrew.core.units import counted
 from boxcrew.nets.network import ClassRows, Network
 from boxcrew.nets.weights import (
+    PACKAGED,
     State,
     Weights,
     find_weights,
     match_state,
     packaged_weights,
     read_weights,
+    require_timm_name,
     summed_over_colours,
     timm_weights,
 )
@@ -73,6 +75,9 @@ class InitConfig(Config, ABC):
         super().__init_subclass__(**options)
         InitConfig.kinds[cls.__name__.lower()] = cls
 
+    def require_source(self) -> None:
+        """Raise `ModelError`, before any data is read, if there are no such weights."""
+
     @abstractmethod
     def initialize(self, network: Network) -> InitReport:
         """Initialize the network's parameters in place and report what was done."""
@@ -100,12 +105,18 @@ class Pretrained(InitConfig):
     """Published weights for the backbone; the rest is random."""
 
     kind: Literal["pretrained"] = "pretrained"
-    weights: str = "efficientnet_lite0"
+    weights: str = PACKAGED
     """efficientnet_lite0 (a Python package), a weight file, or a timm name, which is downloaded."""
     mean: Color | None = None
     """Mean of 0..1 pixels that the weights expect, if it is not the usual one."""
     std: Color | None = None
     """Standard deviation of 0..1 pixels that the weights expect, if it is not the usual one."""
+
+    def require_source(self) -> None:
+        if (file := self._file()) is not None:
+            read_weights(file)
+        elif self.weights != PACKAGED:
+            require_timm_name(self.weights)
 
     def initialize(self, network: Network) -> InitReport:
         prefix, normalize = network.backbone_prefix(), network.normalization()
@@ -141,11 +152,17 @@ class Pretrained(InitConfig):
         )
 
     def _weights(self, *, features_only: bool) -> Weights:
-        if self.weights == "efficientnet_lite0":
+        if self.weights == PACKAGED:
             return packaged_weights()
-        if Path(self.weights).suffix in {".pth", ".pt", ".safetensors", ".bin"}:
-            return read_weights(Path(self.weights))
+        if (file := self._file()) is not None:
+            return read_weights(file)
         return timm_weights(self.weights, features_only=features_only)
+
+    def _file(self) -> Path | None:
+        """Return the file that the setting names; None if it is a name of weights."""
+        path = Path(self.weights)
+        is_file = path.suffix in {".pth", ".pt", ".safetensors", ".bin"} or path.exists()
+        return path if is_file and self.weights != PACKAGED else None
 
 
 class Resume(InitConfig):
@@ -169,6 +186,9 @@ class Finetune(InitConfig):
     """Patterns of tensor names to leave out."""
     rename: dict[str, str] = Field(default_factory=dict)
     """Prefixes in the file, and what they are called here."""
+
+    def require_source(self) -> None:
+        read_weights(find_weights(self.checkpoint, which="best"))
 
     def initialize(self, network: Network) -> InitReport:
         weights = read_weights(find_weights(self.checkpoint, which="best"))

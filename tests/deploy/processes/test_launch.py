@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
-from boxcrew.core.errors import BoxcrewError
 from boxcrew.deploy.processes.heartbeat import IS_LOST, UNREACHABLE
-from boxcrew.deploy.processes.launch import _raise_failure
+from boxcrew.deploy.processes.launch import _reason
 
 KILLED, ENDED, ERROR = -signal.SIGKILL, -signal.SIGTERM, 1
 
@@ -24,16 +23,14 @@ def blamed(folder: Path, codes: dict[int, int], errors: dict[int, str]) -> str:
         rank: ProcessFailure(local_rank=rank, pid=1, exitcode=code, error_file="none")
         for rank, code in codes.items()
     }
-    with pytest.raises(BoxcrewError) as raised:
-        _raise_failure(failures, folder, num_replicas=2)
-    return raised.value.message
+    return _reason(failures, folder, num_replicas=2) or ""
 
 
 @pytest.mark.parametrize("other", [ENDED, ERROR])
 def test_one_that_was_killed_is_blamed_also_where_another_noticed_first(tmp_path: Path, other: int) -> None:
     errors = {1: f"replica 0{IS_LOST}{UNREACHABLE}: Connection reset by peer"} if other == ERROR else {}
     message = blamed(tmp_path, {0: KILLED, 1: other}, errors)
-    assert message == "replica 0 was killed by SIGKILL: the run has stopped"
+    assert message == "replica 0 was killed by SIGKILL"
 
 
 def test_one_that_hung_is_lost_not_killed(tmp_path: Path) -> None:

@@ -13,12 +13,14 @@ from boxcrew.core.stage import Stage
 from boxcrew.hardware.machine import Device, Host, Machine
 from boxcrew.plan.plan import Plan
 from boxcrew.train.config import RunConfig
+from boxcrew.train.loop.checkpoint import Checkpoint, write_checkpoint
 from boxcrew.train.planning.from_settings import (
     choose_plan,
     planned_processes,
     planned_servers,
     resumed_plan,
 )
+from boxcrew.train.run.record import plan_before
 from tests.helpers import staged_detector
 from tests.helpers.workloads import a_workload
 
@@ -77,46 +79,42 @@ def test_a_plan_for_another_machine_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def begun(tmp_path: Path) -> Path:
+def begun() -> Plan:
     """A run that a trial gave another format and fewer threads than the rule does."""
     tried = {"memory_format": "contiguous", "threads": 1}
-    plan = choose_plan(config(), MACHINE, DEPTHWISE, num_samples=60).model_copy(update=tried)
-    (tmp_path / "plan.json").write_text(json.dumps(plan.tree()))
-    (tmp_path / "hardware.json").write_text(json.dumps(MACHINE.tree()))
-    return tmp_path
+    return choose_plan(config(), MACHINE, DEPTHWISE, num_samples=60).model_copy(update=tried)
 
 
-def goes_on(begun: Path, machine: Machine = MACHINE, **settings: object) -> tuple[str, int]:
+def goes_on(begun: Plan, machine: Machine = MACHINE, **settings: object) -> tuple[str, int]:
     now = config(**settings)
-    plan = resumed_plan(choose_plan(now, machine, DEPTHWISE, num_samples=60), begun, machine, now)
+    made = choose_plan(now, machine, DEPTHWISE, num_samples=60)
+    plan = resumed_plan(made, begun, now, machine=machine, then=MACHINE)
     return plan.memory_format, plan.threads
 
 
-def test_a_run_goes_on_in_the_way_it_began(begun: Path) -> None:
+def test_a_run_goes_on_in_the_way_it_began(begun: Plan) -> None:
     assert goes_on(begun) == ("contiguous", 1)
 
 
-def test_a_run_goes_on_in_as_many_parts_whatever_fits_by_now(begun: Path) -> None:
-    plan = Plan.read(begun / "plan.json", setting="plan")
-    (begun / "plan.json").write_text(plan.model_copy(update={"accumulation": 3}).model_dump_json())
+def test_a_run_goes_on_in_as_many_parts_whatever_fits_by_now(begun: Plan) -> None:
+    begun = begun.model_copy(update={"accumulation": 3})
     now = config()
     made = choose_plan(now, MACHINE, DEPTHWISE, num_samples=60)
     assert made.accumulation == 1
-    assert resumed_plan(made, begun, MACHINE, now).accumulation == 3
+    assert resumed_plan(made, begun, now, machine=MACHINE, then=MACHINE).accumulation == 3
     now = config(deploy={"accumulation": 2})
     made = choose_plan(now, MACHINE, DEPTHWISE, num_samples=60)
-    assert resumed_plan(made, begun, MACHINE, now).accumulation == 2
+    assert resumed_plan(made, begun, now, machine=MACHINE, then=MACHINE).accumulation == 2
 
 
 def test_a_run_goes_on_with_as_many_processes_as_it_began_with(
-    begun: Path, monkeypatch: pytest.MonkeyPatch
+    begun: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     large = MACHINE.model_copy(update={"numa_nodes": 2})
     monkeypatch.setattr("boxcrew.train.planning.from_settings.probe_machine", lambda: large)
     assert planned_processes(config(), begun) == (1, 0)
     assert planned_processes(config(deploy={"replicas": 3}), begun) == (3, 0)
-    (begun / "plan.json").unlink()
-    assert planned_processes(config(), begun) == (2, 0)
+    assert planned_processes(config()) == (2, 0)
 
 
 @pytest.fixture
@@ -126,17 +124,20 @@ def staged() -> Iterator[RunConfig]:
 
 
 def test_a_run_with_stages_goes_on_with_the_processes_of_its_first(
-    staged: RunConfig, begun: Path, monkeypatch: pytest.MonkeyPatch
+    staged: RunConfig, begun: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The plan of the run is that of its last stage, which may be a solve, by one process."""
     monkeypatch.setattr("boxcrew.train.planning.from_settings.probe_machine", lambda: MACHINE)
     assert planned_processes(staged) == (1, 0)
     assert planned_processes(staged.changed({"deploy": {"replicas": 3}})) == (3, 0)
     two = choose_plan(config(deploy={"replicas": 2}), MACHINE, FULL, num_samples=60)
-    (begun / "1-features").mkdir()
-    (begun / "1-features" / "plan.json").write_text(json.dumps(two.tree()))
-    assert planned_processes(staged, begun) == (2, 0)
-    assert planned_processes(staged.changed({"deploy": {"replicas": 3}}), begun) == (3, 0)
+    for folder, plan in ((tmp_path, begun), (tmp_path / "1-features", two)):
+        run = {"config": staged.tree(), "plan": plan.tree()}
+        write_checkpoint(folder / "checkpoints", Checkpoint(step=1, tensors={}, state={}, run=run))
+    before = plan_before(tmp_path, staged)
+    assert planned_processes(staged, before) == (2, 0)
+    assert planned_processes(staged.changed({"deploy": {"replicas": 3}}), before) == (3, 0)
+    assert plan_before(tmp_path, config()) == begun
 
 
 def test_a_run_that_is_only_solved_has_one_process(
@@ -163,28 +164,19 @@ def test_a_run_with_stages_has_no_parameter_servers(
             assert caught.value.advice.startswith(f"leave {name}")
 
 
-def test_settings_win_over_the_way_a_run_began(begun: Path) -> None:
+def test_settings_win_over_the_way_a_run_began(begun: Plan) -> None:
     assert goes_on(begun, deploy={"threads": 3}) == ("contiguous", 3)
     assert goes_on(begun, deploy={"memory_format": "channels_last"}) == ("channels_last", 1)
 
 
-def test_on_another_machine_a_run_is_planned_anew(begun: Path) -> None:
+def test_on_another_machine_a_run_is_planned_anew(begun: Plan) -> None:
     assert goes_on(begun, MACHINE.model_copy(update={"cores": 8})) == ("channels_last", 8)
     other = CPU.model_copy(update={"model": "another CPU"})
     assert goes_on(begun, MACHINE.model_copy(update={"devices": (other,)})) == ("channels_last", 4)
 
 
-@pytest.mark.parametrize("name", ["plan.json", "hardware.json"])
-@pytest.mark.parametrize("text", [None, "{", '{"cores": 4}'])
-def test_a_run_goes_on_without_knowing_how_it_began(begun: Path, name: str, text: str | None) -> None:
-    (begun / name).unlink()
-    if text is not None:
-        (begun / name).write_text(text)
-    assert goes_on(begun) == ("channels_last", 4)
-
-
-def test_a_given_plan_wins_over_the_way_a_run_began(begun: Path) -> None:
-    path = begun / "given.json"
+def test_a_given_plan_wins_over_the_way_a_run_began(begun: Plan, tmp_path: Path) -> None:
+    path = tmp_path / "given.json"
     path.write_text(json.dumps(choose_plan(config(), MACHINE, DEPTHWISE, num_samples=60).tree()))
     assert goes_on(begun, plan=str(path)) == ("channels_last", 4)
 

@@ -8,48 +8,42 @@ from typing import Any
 
 import pytest
 
-from boxcrew.core.config import to_yaml
 from boxcrew.core.errors import UsageError
 from boxcrew.train.config import RunConfig
+from boxcrew.train.loop.checkpoint import newest_checkpoint
 from boxcrew.train.loop.schedule import ScheduleConfig
 from boxcrew.train.run.resuming import (
-    FREE,
-    PATHS,
-    changes_since,
+    Resumed,
     describe_changes,
     record_changes,
     require_same_batch,
     with_resolved_auto,
 )
-from tests.helpers.plans import plan_of
+from boxcrew.train.run.stored_settings import FREE, PATHS, changes_since
 
 
 @pytest.fixture
 def begun(tmp_path: Path) -> RunConfig:
-    config = RunConfig(epochs=7, out=tmp_path)
-    (tmp_path / "config.yaml").write_text(to_yaml(config))
-    return config
+    return RunConfig(epochs=7, out=tmp_path)
 
 
-def test_what_is_left_to_the_data_stays_as_it_was_settled(tmp_path: Path) -> None:
+def test_what_is_left_to_the_data_stays_as_it_was_settled() -> None:
     auto = RunConfig(epochs=7).changed({"detector": {"min_scale": "auto", "max_scale": "auto"}})
     settled = auto.changed({"detector": {"min_scale": 0.21, "max_scale": 0.7}})
-    (tmp_path / "config.yaml").write_text(to_yaml(settled))
-    assert with_resolved_auto(tmp_path, auto).task == settled.task
+    assert with_resolved_auto(auto, settled.task.tree()).task == settled.task
     other = auto.changed({"detector": {"min_scale": 0.3}})
-    assert (
-        with_resolved_auto(tmp_path, other).tree()["detector"]["min_scale"] == 0.3
-    )  # given: for `changes_since` to refuse
+    now = with_resolved_auto(other, settled.task.tree())
+    assert now.tree()["detector"]["min_scale"] == 0.3, "given: for `changes_since` to refuse"
 
 
-def test_of_another_detector_nothing_is_taken(tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").write_text(to_yaml(RunConfig(epochs=7).changed({"detector": "ssd"})))
+def test_of_another_detector_nothing_is_taken() -> None:
+    before = RunConfig(epochs=7).changed({"detector": "ssd"}).task.tree()
     auto = RunConfig(epochs=7).changed({"detector": {"min_scale": "auto"}})
-    assert with_resolved_auto(tmp_path, auto) == auto
+    assert with_resolved_auto(auto, before) == auto
 
 
 def test_nothing(tmp_path: Path, begun: RunConfig) -> None:
-    changes = changes_since(tmp_path, begun.changed({"out": "elsewhere", "name": "other"}))
+    changes = changes_since(begun, begun.changed({"out": "elsewhere", "name": "other"}), tmp_path)
     assert changes == {}
     assert describe_changes(changes, begun) == []
     record_changes(tmp_path, changes, step=3)
@@ -74,10 +68,10 @@ def test_nothing(tmp_path: Path, begun: RunConfig) -> None:
 def test_what_says_nothing_about_the_past_is_allowed_and_recorded(
     tmp_path: Path, begun: RunConfig, settings: dict[str, Any], expected: dict[str, tuple[Any, Any]]
 ) -> None:
-    changes = changes_since(tmp_path, begun.changed(settings))
+    changes = changes_since(begun, begun.changed(settings), tmp_path)
     assert {key: changes[key][1] for key in expected} == {key: new for key, (_, new) in expected.items()}
     assert changes.keys() == expected.keys()
-    for step in (3, 8):
+    for step in (3, 8, 8):  # killed before its next checkpoint, a run continues from the same step again
         record_changes(tmp_path, changes, step=step)
     lines = [json.loads(line) for line in (tmp_path / "changes.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [3, 8]
@@ -107,7 +101,7 @@ def test_what_would_change_the_past_is_refused_by_name(
     tmp_path: Path, begun: RunConfig, settings: dict[str, Any], key: str
 ) -> None:
     with pytest.raises(UsageError, match="steps already done depend on it") as caught:
-        changes_since(tmp_path, begun.changed(settings))
+        changes_since(begun, begun.changed(settings), tmp_path)
     assert caught.value.message.startswith(key)
     assert "init=finetune" in caught.value.advice
     assert "init=resume" in caught.value.advice
@@ -130,18 +124,18 @@ def test_every_group_is_one_or_the_other() -> None:
 def test_a_longer_run_is_told_about_its_schedule(
     tmp_path: Path, begun: RunConfig, schedule: dict[str, Any], message: str | None
 ) -> None:
-    changes = changes_since(tmp_path, begun.changed({"epochs": 9}))
+    changes = changes_since(begun, begun.changed({"epochs": 9}), tmp_path)
     config = begun.model_copy(update={"schedule": ScheduleConfig.of(schedule)})
     lines = describe_changes(changes, config)
     assert len(lines) == (1 if message is None else 2)
     assert message is None or message in lines[1]
 
 
-def test_a_plan_by_hand_must_have_the_same_batch(tmp_path: Path) -> None:
-    plan = plan_of(
-        8,
-    )
-    (tmp_path / "plan.json").write_text(json.dumps(plan.tree()))
-    require_same_batch(tmp_path, plan.model_copy(update={"threads": 3}))
-    with pytest.raises(UsageError, match=r"batch 9: the run in .* was begun with 8"):
-        require_same_batch(tmp_path, plan.model_copy(update={"batch": 9}))
+def test_a_plan_by_hand_must_have_the_same_batch(tiny_run: Path) -> None:
+    checkpoint, _ = newest_checkpoint(tiny_run / "checkpoints")
+    assert checkpoint is not None
+    resumed = Resumed.of(tiny_run, checkpoint, is_own=True)
+    plan = resumed.record.plan
+    require_same_batch(resumed, plan.model_copy(update={"threads": 3}))
+    with pytest.raises(UsageError, match=r"batch 9: the run in .* was begun with 4"):
+        require_same_batch(resumed, plan.model_copy(update={"batch": 9}))

@@ -105,8 +105,7 @@ class DistributedGroup(ReplicaGroup):
         local_replicas = [rank for rank in local if rank < self.num_replicas]
         if self.rank in local_replicas:
             self.local_position = (local_replicas.index(self.rank), len(local_replicas))
-        if len(local) < env.world_size:
-            choose_network(env.address)
+        choose_network(env.address)
         dist.init_process_group(
             _backend(), store=self._store, rank=env.rank, world_size=env.world_size, timeout=TIMEOUT
         )

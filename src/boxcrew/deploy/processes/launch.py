@@ -10,21 +10,30 @@ import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException, Std
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from boxcrew.core.errors import BoxcrewError
-from boxcrew.core.parent_process import LAUNCHER
-from boxcrew.deploy.processes.environments import process_name
+from boxcrew.core.parent_process import LAUNCHER, RUN_FOLDERS
+from boxcrew.deploy.processes.environments import LOCALHOST, process_name
 from boxcrew.deploy.processes.heartbeat import IS_LOST, RESUME_ADVICE, UNREACHABLE
 
 TRACEBACK = "Traceback (most recent call last)"
 _INTERRUPTED = 130
 
 
-def start_processes(words: Sequence[str], num_replicas: int, num_servers: int) -> None:
+class OnFailure(Protocol):
+    """Called when all processes of a run have ended, with the directories that its chief has named and the
+    reason. `is_own`: the chief has failed by an error of its own, which it has printed.
+    """
+
+    def __call__(self, folders: Sequence[Path], reason: str, *, is_own: bool) -> None: ...
+
+
+def start_processes(words: Sequence[str], num_replicas: int, num_servers: int, on_failure: OnFailure) -> None:
     """Run `boxcrew` with these command-line words in as many processes, and wait for them. Only the chief
     prints here; the errors of the others are shown if they fail.
     """
@@ -36,29 +45,43 @@ def start_processes(words: Sequence[str], num_replicas: int, num_servers: int) -
             nproc_per_node=num,
             run_id=uuid.uuid4().hex,
             rdzv_backend="c10d",
-            rdzv_endpoint="127.0.0.1:0",
+            rdzv_endpoint=str(Path(folder) / "rendezvous"),
+            rdzv_configs={"store_type": "file"},  # the launcher is alone: it needs no port
             max_restarts=0,
             monitor_interval=0.2,
             shutdown_timeout=120,  # seconds to finish a step and to save
             signals_to_handle="SIGTERM,SIGINT",  # not SIGHUP, which nohup keeps away from us
-            local_addr="127.0.0.1",
+            local_addr=LOCALHOST,
             logs_specs=DefaultLogsSpecs(log_dir=folder, redirects=dict.fromkeys(range(1, num), Std.ALL)),
         )
         # The chief runs the rendezvous store itself: if it is gone, the others notice.
         os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
         os.environ[LAUNCHER] = str(os.getpid())
+        os.environ[RUN_FOLDERS] = str(Path(folder) / "run_folders")
         logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # failures are shown here
         try:
             elastic_launch(config, sys.executable)("-m", "boxcrew", *words)
         except ChildFailedError as error:
-            _raise_failure(error.failures, Path(folder), num_replicas)
+            reason = _reason(error.failures, Path(folder), num_replicas)
+            code = error.failures[0].exitcode if reason is None else 0
+            own = reason or f"replica 0 ended with exit code {code}"
+            on_failure(_run_folders(), own, is_own=reason is None)
+            if reason is None:
+                sys.exit(code)
+            raise BoxcrewError(reason, advice=RESUME_ADVICE) from None
         except SignalException:  # Ctrl-C and the like: passed on to the replicas, which have saved by now
             sys.exit(_INTERRUPTED)
 
 
-def _raise_failure(failures: Mapping[int, ProcessFailure], folder: Path, num_replicas: int) -> None:
-    """Raise an error that names the process to blame. The chief has printed its own error already; those of
-    the others come from their logs, with the full traceback if there is one. A killed one has left none.
+def _run_folders() -> list[Path]:
+    """Return the directories that the chief has named."""
+    file = Path(os.environ[RUN_FOLDERS])
+    return [Path(line) for line in file.read_text().splitlines()] if file.is_file() else []
+
+
+def _reason(failures: Mapping[int, ProcessFailure], folder: Path, num_replicas: int) -> str | None:
+    """Return which process is to blame, and why; None for an error of the chief, which has printed it. Those
+    of the others come from their logs, with the full traceback if there is one. A killed one has left none.
     """
     logs = {}
     for rank in failures:  # none of the chief, whose stderr is not redirected
@@ -72,17 +95,16 @@ def _raise_failure(failures: Mapping[int, ProcessFailure], folder: Path, num_rep
     # Whoever noticed a loss has ended both itself and the lost one; but connections also break because a
     # process was killed.
     if losses and not (killed and UNREACHABLE in losses[0]):
-        raise BoxcrewError(losses[0], advice=RESUME_ADVICE)
+        return losses[0]
     if killed:
         name = process_name(killed[0], num_replicas)
-        number = signal.Signals(-codes[killed[0]]).name
-        raise BoxcrewError(f"{name} was killed by {number}: the run has stopped", advice=RESUME_ADVICE)
+        return f"{name} was killed by {signal.Signals(-codes[killed[0]]).name}"
     if 0 in codes and codes[0] not in {-signal.SIGTERM, _INTERRUPTED}:
-        sys.exit(codes[0])
+        return None
     others = [rank for rank in failures if rank] or [0]  # the chief was only told to stop
     first = min(others, key=lambda rank: failures[rank].timestamp)
     reason = _error_in(logs[first]) or f"exit code {codes[first]}"
-    raise BoxcrewError(f"{process_name(first, num_replicas)} failed: {reason}", advice=RESUME_ADVICE)
+    return f"{process_name(first, num_replicas)} failed: {reason}"
 
 
 def _error_in(text: str) -> str:

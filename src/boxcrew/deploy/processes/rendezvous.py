@@ -15,11 +15,13 @@ import torch.distributed as dist
 from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
 
 from boxcrew.core.errors import BoxcrewError, UsageError
-from boxcrew.deploy.processes.environments import ProcessEnvironment, process_name
+from boxcrew.deploy.processes.environments import LOCALHOST, ProcessEnvironment, process_name
 from boxcrew.hardware.machine import Host, Machine
 from boxcrew.hardware.probe import probe_machine
 
 RENDEZVOUS = timedelta(minutes=5)  # for all processes to join
+_LOOPBACK = {LOCALHOST, "localhost"}
+"""Addresses by which no other host can mean this one; a host's own name may lead to it too."""
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK")
 
 
@@ -27,14 +29,26 @@ def connect_store(env: ProcessEnvironment) -> TCPStore:
     """Return the store that all processes of the run share; the chief runs it unless the launcher does."""
     is_host = env.rank == 0 and not env.hosted
     try:
-        return TCPStore(env.address, env.port, is_master=is_host, timeout=RENDEZVOUS, wait_for_workers=False)
-    except (dist.DistNetworkError, dist.DistStoreError) as error:
+        return TCPStore(
+            env.address,
+            env.port,
+            is_master=is_host,
+            timeout=RENDEZVOUS,
+            wait_for_workers=False,
+            master_listen_fd=_listen_locally(env.port) if is_host and env.address in _LOOPBACK else None,
+        )
+    except (dist.DistNetworkError, dist.DistStoreError, OSError) as error:
         in_use = "the port may be in use: set another MASTER_PORT"
         raise UsageError(
             f"MASTER_ADDR={env.address} MASTER_PORT={env.port}: cannot connect to the other replicas: "
             f"{str(error).splitlines()[0]}",
             advice=in_use if is_host else "check that the first process is running",
         ) from None
+
+
+def _listen_locally(port: int) -> int:
+    """Return a socket that listens to processes of this host alone; by itself the store listens to all."""
+    return socket.create_server((LOCALHOST, port)).detach()
 
 
 class Member(NamedTuple):
@@ -85,8 +99,8 @@ def hosts_of(replicas: Sequence[Member], servers: Sequence[Member]) -> list[Host
 
 
 def choose_network(address: str) -> None:
-    """Let gloo use the network interface that reaches the rendezvous, which all hosts have. By default it
-    uses that of the host's own name, which other hosts often cannot reach.
+    """Let gloo use the network interface that reaches the rendezvous, which all hosts have, or the loopback
+    if there is one host. By default it uses that of the host's own name, which others often cannot reach.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((address, 9))  # nothing is sent

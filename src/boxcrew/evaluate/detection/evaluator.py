@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from boxcrew.core.units import counted
 from boxcrew.data.detection.source import ImageReader, Record, Source
 from boxcrew.data.loading.detection_samples import DetectionSamples, Regions, eval_image_batches
 from boxcrew.data.loading.workers import Workers
 from boxcrew.evaluate.detection.metrics import evaluate_detections
 from boxcrew.evaluate.detection.predictor import Predictor, PredictSeconds
 from boxcrew.evaluate.detection.types import DetectionReport, EvaluatedImage
-from boxcrew.evaluate.evaluation import Evaluation
+from boxcrew.evaluate.evaluation import Evaluation, is_measured, numbers_to_json
 from boxcrew.nets.layers import eval_mode
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ class DetectionEvaluation(Evaluation):
 
     def sentence(self) -> str:
         numbers = self.report.numbers
+        if not is_measured(numbers["AP"]):
+            return f"no boxes to measure, {counted(len(self.images), 'image')}"
         return (
             f"AP {numbers['AP']:.3f}  AP50 {numbers['AP50']:.3f}  AP75 {numbers['AP75']:.3f}, "
             f"{len(self.images)} images"

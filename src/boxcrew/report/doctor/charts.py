@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from boxcrew.report.doctor.markup import Html, element
-from boxcrew.report.plots.style import ACCENT, INK, MUTED, dress
+from boxcrew.report.plots.style import ACCENT, INK, MUTED, dress, load_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -170,6 +170,7 @@ def bar(*pieces: tuple[float, str]) -> Html:
 
 def _new_axes(width: int, x: str, y: str) -> Axes:
     """Return empty axes in a figure of `width` x HEIGHT points, which are the units of the SVG."""
+    load_matplotlib()
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width / 72, HEIGHT / 72), dpi=72, facecolor="none")

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 from boxcrew.core.errors import DataError
 from boxcrew.evaluate.classification import ClassificationReport
 from boxcrew.evaluate.detection.types import DetectionReport
+from boxcrew.evaluate.evaluation import UNDEFINED
 from boxcrew.report.plots import classification, detection
 from boxcrew.report.plots.training import plot_results
 
@@ -40,10 +41,11 @@ def _draw_evaluation(file: Path, folder: Path) -> list[Path]:
     """Draw an evaluation; which plots depends on its task."""
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
-        data["numbers"]  # every evaluation has them
+        numbers = data["numbers"].items()  # every evaluation has them
+        data["numbers"] = {name: UNDEFINED if value is None else value for name, value in numbers}
         kind, plots = next((_PLOTS[key] for key in _PLOTS if key in data), (dict, {}))
         report: Any = TypeAdapter(kind).validate_python(data)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         problem = f"{file}: not an evaluation: {str(error).partition(chr(10))[0]}"
         raise DataError(problem, advice="evaluate the run again with `boxcrew val`") from error
     for name, plot in plots.items():

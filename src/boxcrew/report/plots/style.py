@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import logging
+import sys
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,8 +25,24 @@ SHADES = "Blues"  # of counts and shares: one hue, white is zero
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 
 
+def load_matplotlib() -> None:
+    """Import matplotlib without its complaints about a home that cannot be written to: it then keeps its list
+    of fonts in a temporary folder, where MPLCONFIGDIR points from then on.
+    """
+    if "matplotlib.font_manager" in sys.modules:
+        return
+    log = logging.getLogger("matplotlib")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        importlib.import_module("matplotlib.font_manager")
+    finally:
+        log.setLevel(level)
+
+
 def new_figure(width: float, height: float, title: str = "") -> Figure:
     """Return an empty figure, sized in inches, whose layout leaves room for all texts."""
+    load_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -7,7 +7,7 @@ import os
 import shutil
 import zlib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from boxcrew.core.files import flush
 from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.nets.weights import write_tensors
 
-FORMAT = 1
+FORMAT = 2
 _TENSORS, _STATE, _COMMIT = "tensors.safetensors", "state.json", "COMMIT"
 
 
@@ -31,6 +31,7 @@ class Checkpoint:
     step: int
     tensors: Mapping[str, Tensor]  # "<owner>/<name>": owners are the task, the optimizer and hooks
     state: Mapping[str, Any]  # JSON values
+    run: Mapping[str, Any] = field(default_factory=dict)  # JSON values: what the run was made with
 
     def num_bytes(self) -> int:
         """Return the size of its tensors, which is that of its files but for some kilobytes."""
@@ -79,7 +80,8 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
     temporary.mkdir(parents=True)
     try:
         sums = {_TENSORS: write_tensors(temporary / _TENSORS, checkpoint.tensors)}
-        (temporary / _STATE).write_text(json.dumps({"step": checkpoint.step, **checkpoint.state}))
+        content = {"step": checkpoint.step, "run": checkpoint.run, "state": checkpoint.state}
+        (temporary / _STATE).write_text(json.dumps(content))
         sums[_STATE] = checksum(temporary / _STATE)
         for written in (temporary / _TENSORS, temporary / _STATE, temporary):
             flush(written)
@@ -98,6 +100,19 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
 
 def read_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint; raise `ModelError` if it is incomplete or damaged."""
+    content = _read_verified(path, (_TENSORS, _STATE))
+    tensors = safetensors.torch.load_file(path / _TENSORS)
+    return Checkpoint(tensors=tensors, **content)
+
+
+def read_run(path: Path) -> tuple[int, Mapping[str, Any]]:
+    """Return the step of a checkpoint and what its run was made with; its tensors are not read."""
+    content = _read_verified(path, (_STATE,))
+    return content["step"], content["run"]
+
+
+def _read_verified(path: Path, names: Collection[str]) -> dict[str, Any]:
+    """Return all but the tensors of a checkpoint; raise `ModelError` unless these files are as written."""
     try:
         commit = json.loads((path / _COMMIT).read_text())
     except FileNotFoundError:
@@ -109,13 +124,12 @@ def read_checkpoint(path: Path) -> Checkpoint:
             f"{path}: checkpoint format {commit.get('format')}, but this version reads {FORMAT}",
             advice="resume with the version that wrote it, or start anew from its weights with init=finetune",
         )
-    for name in (_TENSORS, _STATE):
+    for name in names:
         if not (path / name).is_file() or checksum(path / name) != commit.get("crc32", {}).get(name):
             raise ModelError(f"{path / name}: damaged: its checksum is not the one in {_COMMIT}")
-    tensors = safetensors.torch.load_file(path / _TENSORS)
-    state = json.loads((path / _STATE).read_text())
     # The step in COMMIT has no checksum, so that of the state is used.
-    return Checkpoint(step=state.pop("step"), tensors=tensors, state=state)
+    content: dict[str, Any] = json.loads((path / _STATE).read_text())
+    return content
 
 
 def list_checkpoints(folder: Path) -> list[Path]:

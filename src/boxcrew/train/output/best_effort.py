@@ -10,7 +10,7 @@ class BestEffort:
     """Writes files without failing: it warns once for each that cannot be written, until it can be again."""
 
     def __init__(self, warn: Callable[[str], None]) -> None:
-        self._warn = warn
+        self.warn = warn
         self._errors: dict[str, str] = {}  # file name -> why the last attempt failed
 
     @contextmanager
@@ -22,7 +22,7 @@ class BestEffort:
             is_known = name in self._errors
             self._errors[name] = error.strerror or str(error)
             if not is_known:
-                self._warn(f"{name} could not be written: {self._errors[name]}; the run continues")
+                self.warn(f"{name} could not be written: {self._errors[name]}; the run continues")
         else:
             self._errors.pop(name, None)
 

@@ -6,11 +6,12 @@ import csv
 import io
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from boxcrew.core.files import append, flush, write_text
+from boxcrew.core.units import counted
 from boxcrew.train.loop.schedule import Progress
 from boxcrew.train.output.best_effort import BestEffort
 from boxcrew.train.output.tensorboard import TensorBoardLog
@@ -72,7 +73,7 @@ class MetricsWriter:
         self.flush()
         pending = self._pending.splitlines(keepends=True)
         self._pending = "".join(line for line in pending if json.loads(line)["step"] <= step)
-        rows = [row for row in read_rows(self._lines) if row["step"] <= step]
+        rows = [row for row in read_rows(self._lines, self._files.warn) if row["step"] <= step]
         text = "".join(json.dumps(row) + "\n" for row in rows)
         with self._files.writing(self._lines.name):
             write_text(self._lines, text)
@@ -92,9 +93,22 @@ class MetricsWriter:
                 self._table.unlink(missing_ok=True)
 
 
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Read the rows of a metrics file, without a last line that was cut off."""
+def read_rows(path: Path, warn: Callable[[str], None] | None = None) -> list[dict[str, Any]]:
+    """Read the rows of a metrics file, without a last line that was cut off. Damaged lines are left out, and
+    `warn` is called if there are any.
+    """
     if not path.is_file():
         return []
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    return [json.loads(line) for line in lines if line.endswith("\n")]
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
+    rows = [_row(line) for line in lines if line.endswith("\n")]
+    if (num := rows.count(None)) and warn is not None:
+        warn(f"{path}: {counted(num, 'damaged line')}, left out")
+    return [row for row in rows if row is not None]
+
+
+def _row(line: str) -> dict[str, Any] | None:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) and "step" in row else None

@@ -33,12 +33,16 @@ def save_task(path: Path, task: Task, config: TaskConfig, facts: DataFacts, *, s
     save_weights(path, task.network.state_dict(), meta)
 
 
-def print_result(outcome: Outcome, screen: Screen) -> None:
-    """Print the scores of the best weights and the numbers of the training."""
+def print_result(outcome: Outcome, metric: str, screen: Screen) -> None:
+    """Print the scores of the best weights, which `metric` has decided, and the numbers of the training."""
     summary = outcome.summary
     if summary["best_step"] is not None and summary["milliseconds"]:
         report = {"numbers": summary, **summary}
-        print_scores(f"best weights, step {summary['best_step']}", report, type(outcome.task_data), screen)
+        reason = outcome.task_data.unmeasured(metric)
+        title = f"best weights, step {summary['best_step']}"
+        if reason is not None:
+            title = f"last weights, step {summary['best_step']}: {reason}"
+        print_scores(title, report, type(outcome.task_data), screen)
     seconds, memory = format_duration(summary["train_seconds"]), format_bytes(summary["peak_memory_bytes"])
     screen.info(
         f"training: {seconds}, {summary['images_per_second']:.1f} samples/s, "

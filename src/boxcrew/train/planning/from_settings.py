@@ -6,12 +6,10 @@ Pure decisions; the `Planner` of `planner.py` calls them with what was measured.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from boxcrew.core.errors import UsageError
-from boxcrew.core.stage import stage_folders
 from boxcrew.core.workload import LinearBytes, PassCost, Peak, Workload
 from boxcrew.hardware.machine import Host, Machine
 from boxcrew.hardware.probe import probe_machine
@@ -86,22 +84,19 @@ def plan_request(config: RunConfig, num_samples: int) -> PlanRequest:
     )
 
 
-def planned_processes(config: RunConfig, begun_in: Path | None = None) -> tuple[int, int]:
+def planned_processes(config: RunConfig, before: Plan | None = None) -> tuple[int, int]:
     """Return the numbers of replicas and parameter servers to start on this machine.
 
-    A resumed run (`begun_in`) keeps its numbers. Impossible settings are refused before any process starts.
+    A resumed run keeps the numbers of `before`, the plan that it was made with. Impossible settings are
+    refused before any process starts.
     """
     stages = config.task.stages()
-    folders = zip(stage_folders(stages), stages, strict=True)
-    descents = [folder for folder, stage in folders if stage.kind == "descend"]
-    if stages and not descents:  # the chief solves alone
+    if stages and all(stage.kind == "solve" for stage in stages):  # the chief solves alone
         return 1, 0
     machine = probe_machine()
-    if begun_in is not None and config.plan is None and config.deploy.replicas == "auto":
-        with suppress(UsageError):
-            before = Plan.read(begun_in.joinpath(*descents[:1], "plan.json"), setting="plan")
-            if {*before.devices} <= {device.name for device in machine.devices}:
-                return len(before.replicas), before.servers
+    is_kept = config.plan is None and config.deploy.replicas == "auto"
+    if is_kept and before is not None and {*before.devices} <= {device.name for device in machine.devices}:
+        return len(before.replicas), before.servers
     plan = _plan_without_workload(config, machine)
     refuse_servers(config, plan.servers)
     return len(plan.replicas), plan.servers
@@ -192,18 +187,12 @@ def _require_devices(wanted: Sequence[str], machine: Machine, path: Path) -> Non
             )
 
 
-def resumed_plan(plan: Plan, folder: Path, machine: Machine, config: RunConfig) -> Plan:
-    """Return the plan of a resumed run with the automatic choices of its start, if the CPU is the same.
-
-    Its steps are then the same bit for bit as without the interruption.
+def resumed_plan(plan: Plan, before: Plan, config: RunConfig, *, machine: Machine, then: Machine) -> Plan:
+    """Return the plan of a resumed run with the automatic choices of the plan `before`, if the CPU is the one
+    that it had `then`. Its steps are then the same bit for bit as without the interruption.
     """
     if config.plan is not None:
         return plan
-    try:
-        before = Plan.read(folder / "plan.json", setting="plan")
-        then = Machine.read(folder / "hardware.json", setting="machine")
-    except UsageError as error:
-        return plan.with_reason(f"the original plan of this run cannot be read: {error.message}")
     same_cpu = (then.cores, then.devices[0].model) == (machine.cores, machine.devices[0].model)
     names = [name for name in KEPT if getattr(config.deploy, name) == "auto"]
     if not names or not same_cpu or _devices(before) != _devices(plan):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from boxcrew.core.config import Tree, read_yaml
+from boxcrew.core.config import Tree
 from boxcrew.core.errors import ModelError, UsageError
 from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.train.config import RunConfig
@@ -14,6 +14,8 @@ from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.directory import locked_folder, require_run, run_of_stage, stage_names
 from boxcrew.train.run.prepare import prepare
 from boxcrew.train.run.stages import run_stages
+from boxcrew.train.run.status import announce, unnoticed_end
+from boxcrew.train.run.stored_settings import resumed_settings
 
 
 def train(config: RunConfig, screen: Screen, group: ReplicaGroup | None = None) -> Outcome:
@@ -28,6 +30,7 @@ def train(config: RunConfig, screen: Screen, group: ReplicaGroup | None = None) 
             advice=f"boxcrew resume run={config.out.parent}, or another out=",
         )
     with locked_folder(config.out, default, screen.info) as folder:
+        announce(folder)
         if config.task.stages():
             return run_stages(config, folder, screen, group or ReplicaGroup())
         if stage_names(folder):
@@ -45,5 +48,6 @@ def resume(folder: Path, changes: Tree, screen: Screen, group: ReplicaGroup | No
             f"run={folder}: cannot be resumed: it has no finished checkpoint",
             advice="start it again with boxcrew train",
         )
-    stored = RunConfig.of(read_yaml(folder / "config.yaml"))
-    return train(stored.changed({**changes, "out": str(folder)}), screen, group)
+    if (notice := unnoticed_end(folder, stage_names(folder))) is not None:
+        screen.warn(notice)
+    return train(resumed_settings(folder, changes, screen.warn), screen, group)

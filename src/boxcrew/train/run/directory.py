@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from boxcrew.core.errors import ModelError, UsageError
+from boxcrew.train.loop.checkpoint import list_checkpoints
 from boxcrew.train.run.lock import LOCK, locked
 
 RUNS = Path("runs")
@@ -59,27 +60,40 @@ def _refuse_foreign(folder: Path) -> None:
     """
     if folder.is_file():
         raise UsageError(f"out={folder}: is a file", advice="give a directory that does not exist yet")
-    if folder.is_dir() and any(p.name != LOCK for p in folder.iterdir()) and not _is_run(folder):
+    if folder.is_dir() and any(p.name != LOCK for p in folder.iterdir()) and not is_run(folder):
         raise UsageError(
             f"out={folder}: not empty, and not a run", advice="give a directory that does not exist yet"
         )
 
 
-def _is_run(folder: Path) -> bool:
-    """Return whether there is a plan, or a list of stages, beside the config.yaml, a name that many files
-    have.
+def is_run(folder: Path) -> bool:
+    """Return whether there is a checkpoint; or a plan or a list of stages beside the config.yaml, a name that
+    many files have.
     """
-    return (folder / "config.yaml").is_file() and any(
-        (folder / name).is_file() for name in ("plan.json", STAGES)
-    )
+    has_plan = any((folder / name).is_file() for name in ("plan.json", STAGES))
+    is_begun = (folder / "config.yaml").is_file() and has_plan
+    return is_begun or bool(list_checkpoints(folder / "checkpoints"))
 
 
 def stage_names(folder: Path) -> list[str]:
     """Return the names of the directories of a run's stages; empty if it has none."""
+    return [stage["folder"] for stage in stages_record(folder)["stages"]]
+
+
+def stages_record(folder: Path) -> dict[str, Any]:
+    """Return the list of a run's `stages` and the `config` that it was made with; without stages if the run
+    has none. Raise `ModelError` if the file is damaged.
+    """
+    if not (folder / STAGES).is_file():
+        return {"stages": []}
     try:
-        return [stage["folder"] for stage in read_record(folder, STAGES).get("stages", [])]
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise ModelError(f"{folder / STAGES}: damaged", advice="start a new run with another out=") from None
+        record = read_record(folder, STAGES)
+        names = [stage["folder"] for stage in record["stages"]]
+        if names and isinstance(record["config"], dict):
+            return record
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise ModelError(f"{folder / STAGES}: damaged", advice="start a new run with another out=")
 
 
 def run_of_stage(folder: Path) -> Path | None:
@@ -90,7 +104,7 @@ def run_of_stage(folder: Path) -> Path | None:
 
 def require_run(folder: Path) -> Path:
     """Return the folder; raise `UsageError` if it is not a run directory."""
-    if not _is_run(folder):
+    if not is_run(folder):
         raise UsageError(
             f"run={folder}: not a run directory: it has no config.yaml with a plan.json",
             advice="give the directory that 'boxcrew train' named at its end, such as runs/detect/train",
@@ -99,13 +113,7 @@ def require_run(folder: Path) -> Path:
 
 
 def read_record(folder: Path, name: str) -> dict[str, Any]:
-    """Return a JSON file of a run; empty if it is not there."""
+    """Return a JSON file of a run; empty if it is not there. Raise `ValueError` if it is damaged."""
     path = folder / name
     record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     return record
-
-
-def stored_advice(folder: Path) -> list[dict[str, Any]]:
-    """Return the advice that was given before a run began."""
-    advice: list[dict[str, Any]] = read_record(folder, "data_report.json").get("advice", [])
-    return advice

@@ -22,6 +22,7 @@ from boxcrew.train.output.best_effort import BestEffort
 from boxcrew.train.output.metrics import MetricsWriter
 from boxcrew.train.output.tensorboard import TensorBoardLog
 from boxcrew.train.planning.planner import FirstSteps
+from boxcrew.train.run.record import RunRecord
 from boxcrew.train.run.setup import RunSetup
 
 
@@ -49,6 +50,7 @@ class RunHooks:
         setup: RunSetup,
         task_data: TaskData,
         *,
+        record: RunRecord,
         workers: Workers,
         on_measured: Callable[[Trainer, FirstSteps], None],
         from_step: int,
@@ -85,6 +87,7 @@ class RunHooks:
                 warn=screen.warn,
                 best_step=lambda: evaluation.best_step,
                 sync=metrics.sync,
+                run=record.to_json(),
             ),
             stop=StopOnSignal(screen, grace=GRACE if num_processes > 1 else 0.0),
             skipped=SkippedReport(screen),

@@ -102,6 +102,31 @@ def _release(path: Path) -> None:
             os.close(handle)
 
 
+def owner_of(folder: Path) -> Owner | None:
+    """Return the process that a directory is locked by, dead or alive; None if it is not locked."""
+    try:
+        handle = os.open(folder / LOCK, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        return _read(handle)
+    finally:
+        os.close(handle)
+
+
+def release_dead(folder: Path) -> None:
+    """Remove the lock of a process that has ended without doing so."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder / LOCK, os.O_RDWR)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            owner = _read(handle)
+            if owner is not None and owner.is_dead():
+                (folder / LOCK).unlink()
+        finally:
+            os.close(handle)
+
+
 def _read(handle: int) -> Owner | None:
     """Return the owner; None if the process that created the file was killed before it wrote its name."""
     try:

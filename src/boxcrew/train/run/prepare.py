@@ -21,17 +21,18 @@ from boxcrew.train.output.screen import Screen
 from boxcrew.train.planning.from_settings import require_replicas, resumed_plan
 from boxcrew.train.planning.propose import plan_after_trial, plan_before_trial, wants_trial
 from boxcrew.train.run.data import open_task
-from boxcrew.train.run.directory import stored_advice
+from boxcrew.train.run.record import RunRecord, data_facts, warn_of_damage
 from boxcrew.train.run.resuming import (
     Resumed,
-    changes_since,
     describe_changes,
     find_resumed,
+    refuse_finished,
     require_resumable,
     with_resolved_auto,
 )
 from boxcrew.train.run.session import Session
 from boxcrew.train.run.setup import RunSetup
+from boxcrew.train.run.stored_settings import Changes, changes_since
 
 
 def prepare(
@@ -41,15 +42,14 @@ def prepare(
 
     `is_last` says whether the group has no other session after it.
     """
-    resumed = find_resumed(folder, config, screen)
-    if resumed is not None:
-        config = with_resolved_auto(resumed.folder, config)
-    changes = changes_since(folder, config) if resumed is not None and resumed.is_own else {}
+    resumed, config, changes = _resumed(config, folder, screen)
     machine = probe_machine()
     screen.info(f"boxcrew {VERSION}, torch {torch.__version__}, Python {platform.python_version()}")
     screen.info(f"machine: {machine.headline()}")
     config, task_data, task = open_task(config, screen)
     screen.info(task_data.describe(task))
+    if (reason := task_data.unmeasured(config.metric)) is not None:
+        screen.warn(f"{reason}: {config.metric} cannot be measured; the last weights are used as the best")
     hosts = group.hosts or (Host(name="", machine=machine, ranks=(0,)),)
     planner, plan = plan_before_trial(config, machine, task_data, task, hosts=hosts)
     require_replicas(plan, group.num_replicas)
@@ -61,9 +61,11 @@ def prepare(
         if wants_trial(config, plan, setup.limits):
             planner, plan = plan_after_trial(planner, plan, task_data, screen)
     else:
-        advice = stored_advice(folder)
+        before = resumed.record
+        advice = list(before.advice) if resumed.is_own else []
         require_resumable(setup, resumed, plan)
-        plan = planner.with_prediction(resumed_plan(plan, resumed.folder, machine, config))
+        kept = resumed_plan(plan, before.plan, config, machine=machine, then=before.machine)
+        plan = planner.with_prediction(kept)
     for line in (*describe_changes(changes, config), *_describe_plan(config, plan)):
         screen.info(line)
     return Session(
@@ -72,12 +74,33 @@ def prepare(
         plan=plan,
         group=group,
         checkpoint=resumed.checkpoint if resumed is not None else None,
-        machine=machine,
-        init=init,
-        advice=advice,
+        record=RunRecord(
+            config=config,
+            plan=plan,
+            machine=machine,
+            data=data_facts(task_data),
+            init=init,
+            advice=advice,
+        ),
         changes=changes,
         is_last=is_last,
     )
+
+
+def _resumed(config: RunConfig, folder: Path, screen: Screen) -> tuple[Resumed | None, RunConfig, Changes]:
+    """Return what the run continues from, its complete settings, and which of them have changed."""
+    resumed = find_resumed(folder, config, screen)
+    if resumed is None:
+        config.init.require_source()
+        return None, config, {}
+    began = resumed.record.config
+    config = with_resolved_auto(config, began.task.tree())
+    if not resumed.is_own:
+        return resumed, config, {}
+    changes = changes_since(began, config, folder)
+    warn_of_damage(folder, screen.warn)
+    refuse_finished(resumed, config)
+    return resumed, config, changes
 
 
 def _initialize(config: RunConfig, task: Task, resumed: Resumed | None, screen: Screen) -> Mapping[str, Any]:
@@ -86,7 +109,7 @@ def _initialize(config: RunConfig, task: Task, resumed: Resumed | None, screen: 
         step = resumed.checkpoint.step
         ignored = f"; init={config.init.kind} is ignored" if config.init.kind != "scratch" else ""
         screen.info(f"init: continuing from this run's own checkpoint at step {step}{ignored}")
-        return {"kind": "own checkpoint", "step": step, "passed_over": config.init.kind}
+        return resumed.record.init
     report = config.init.initialize(task.network)
     screen.info(report.sentence())
     return report.to_json()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from boxcrew.core.config import Tree, read_yaml
+from boxcrew.core.config import Tree
 from boxcrew.core.errors import ModelError, UsageError
+from boxcrew.core.files import append
 from boxcrew.deploy.optimizer_state import check_optimizer_state
 from boxcrew.plan.plan import Plan
 from boxcrew.train.config import LIMITS, RunConfig
@@ -19,28 +21,9 @@ from boxcrew.train.loop.hooks.evaluation import EvaluationState, forget_best
 from boxcrew.train.loop.optim import optimizer_of
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.directory import read_record, require_run
+from boxcrew.train.run.record import RunRecord
 from boxcrew.train.run.setup import RunSetup
-
-FREE = {
-    *LIMITS,
-    "device",
-    "plan",
-    "goal",
-    "trial",
-    "loader",
-    "deploy",
-    "saver",
-    "evaluation",
-    "summaries",
-    "guard",
-}
-"""Settings, and groups of them, that may change: they do not affect the steps already done."""
-
-FIXED = {"evaluation.metric"}  # it decides the best weights: values of two metrics cannot be compared
-PATHS = {"out", "name"}  # not settings of the training
-
-Changes = dict[str, tuple[Any, Any]]
-"""Dotted key -> value before and now."""
+from boxcrew.train.run.stored_settings import Changes
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,7 +32,12 @@ class Resumed:
 
     folder: Path
     checkpoint: Checkpoint
+    record: RunRecord
     is_own: bool
+
+    @classmethod
+    def of(cls, folder: Path, checkpoint: Checkpoint, *, is_own: bool) -> Self:
+        return cls(folder=folder, checkpoint=checkpoint, record=RunRecord.of(checkpoint), is_own=is_own)
 
 
 def find_resumed(folder: Path, config: RunConfig, screen: Screen) -> Resumed | None:
@@ -58,7 +46,7 @@ def find_resumed(folder: Path, config: RunConfig, screen: Screen) -> Resumed | N
     if checkpoint is not None:
         for problem in problems:
             screen.warn(f"{problem}; an older checkpoint is used")
-        return Resumed(folder=folder, checkpoint=checkpoint, is_own=True)
+        return Resumed.of(folder, checkpoint, is_own=True)
     if problems:
         raise ModelError(
             f"{folder}: none of its checkpoints can be used: {problems[0]}",
@@ -79,34 +67,32 @@ def _other_run(init: Resume) -> Resumed:
         reason = problems[0] if problems else "it has no finished checkpoint"
         raise ModelError(f"init.run={init.run}: cannot be resumed: {reason}")
     # The best weights so far are in the other directory.
-    return Resumed(folder=folder, checkpoint=forget_best(checkpoint), is_own=False)
+    return Resumed.of(folder, forget_best(checkpoint), is_own=False)
 
 
 def require_resumable(setup: RunSetup, resumed: Resumed, plan: Plan) -> None:
     """Raise an error, before anything is written, if a run cannot continue with these settings and data."""
-    _require_same_model(setup, resumed.checkpoint)
+    _require_same_model(setup, resumed)
     if resumed.is_own:
-        require_same_batch(setup.folder, plan)
-        _refuse_finished(setup, resumed.checkpoint)
+        require_same_batch(resumed, plan)
 
 
-def _require_same_model(setup: RunSetup, checkpoint: Checkpoint) -> None:
+def _require_same_model(setup: RunSetup, resumed: Resumed) -> None:
     """Raise `ModelError` if the checkpoint is of another network, other classes or another optimizer."""
     advice = "give the settings and the data that the run began with, or another out="
+    checkpoint, before = resumed.checkpoint, resumed.record.data
     try:
         setup.task.load_state_dict(checkpoint.tensors_by_owner()["task"])
     except RuntimeError as error:
         reason = " ".join(str(error).split())
         raise ModelError(f"{setup.folder}: its checkpoint does not fit: {reason}", advice=advice) from None
-    before = read_record(setup.folder, "data_report.json")
-    classes, now = before.get("classes", []), list(setup.task_data.facts.classes)
-    if classes and classes != now:
+    classes, now = before["classes"], list(setup.task_data.facts.classes)
+    if resumed.is_own and classes != now:
         raise ModelError(
             f"{setup.folder}: was begun with the classes {', '.join(classes)}; the data has {', '.join(now)}",
             advice=advice,
         )
-    digest = setup.task_data.digest()
-    if before.get("digest", digest) != digest:
+    if resumed.is_own and before["digest"] != setup.task_data.digest():
         setup.screen.warn(
             "the data has changed since this run began: it continues with the data as it is now, and will "
             "not be the same as a run without a stop"
@@ -114,44 +100,31 @@ def _require_same_model(setup: RunSetup, checkpoint: Checkpoint) -> None:
     check_optimizer_state(optimizer_of(setup.task, setup.config.optim), checkpoint.state["optimizer"])
 
 
-def _refuse_finished(setup: RunSetup, checkpoint: Checkpoint) -> None:
-    """Raise `UsageError` if the run has ended. One that was killed before it wrote its summary has not."""
-    summary = read_record(setup.folder, "summary.json")
+def refuse_finished(resumed: Resumed, config: RunConfig) -> None:
+    """Raise `UsageError`, before the data is read, if a run has ended. One that was killed before it wrote
+    its summary has not.
+    """
+    checkpoint, record = resumed.checkpoint, resumed.record
+    try:
+        summary = read_record(resumed.folder, "summary.json")
+    except ValueError:
+        return  # `warn_of_damage` has said so
     if (summary.get("state"), summary.get("steps")) != ("finished", checkpoint.step):
         return
-    patience = setup.config.evaluation.patience
-    if setup.limits.progress(checkpoint.step, checkpoint.state["elapsed"]).fraction >= 1:
+    limits = config.limits(num_samples=record.data["num_train"], batch=record.plan.batch)
+    patience = config.evaluation.patience
+    if limits.progress(checkpoint.step, checkpoint.state["elapsed"]).fraction >= 1:
         advice = "to train longer give more epochs=, steps= or time="
     elif patience and EvaluationState.of(checkpoint).without_gain >= patience:
         advice = "to train longer give a higher evaluation.patience="
     else:
         return
-    raise UsageError(f"run={setup.folder}: already finished at step {checkpoint.step}", advice=advice)
+    raise UsageError(f"run={resumed.folder}: already finished at step {checkpoint.step}", advice=advice)
 
 
-def changes_since(folder: Path, config: RunConfig) -> Changes:
-    """Return the settings that differ from those of the stored run; raise `UsageError` if one must not."""
-    stored = RunConfig.of(read_yaml(folder / "config.yaml"))
-    before, now = _flat(stored.tree()), _flat(config.tree())
-    changes = {
-        key: (before.get(key), now.get(key))
-        for key in sorted({*before, *now} - PATHS)
-        if before.get(key) != now.get(key)
-    }
-    for key, (old, new) in changes.items():
-        if key in FIXED or key.partition(".")[0] not in FREE:
-            raise UsageError(
-                f"{key}={new}: the run in {folder} was begun with {old}, and steps already done depend on it",
-                advice="start a new run with another out=, and init=resume init.run=… (all of its state) "
-                "or init=finetune init.checkpoint=… (its weights)",
-            )
-    return changes
-
-
-def with_resolved_auto(folder: Path, config: RunConfig) -> RunConfig:
-    """Return the settings with each `auto` that depends on the data as it was resolved when the run began."""
-    stored = RunConfig.of(read_yaml(folder / "config.yaml")).task.tree()
-    task = type(config.task).of(_fill_auto(config.task.tree(), stored))
+def with_resolved_auto(config: RunConfig, task_before: Tree) -> RunConfig:
+    """Return the settings with each `auto` that depends on the data as in the settings of the task before."""
+    task = type(config.task).of(_fill_auto(config.task.tree(), task_before))
     return config.model_copy(update={"task": task})
 
 
@@ -166,12 +139,12 @@ def _fill_auto(tree: Tree, stored: Tree) -> Tree:
     return filled
 
 
-def require_same_batch(folder: Path, plan: Plan) -> None:
-    """Raise `UsageError` if the plan has another batch than the run in `folder`: steps would differ."""
-    batch = read_record(folder, "plan.json")["batch"]
+def require_same_batch(resumed: Resumed, plan: Plan) -> None:
+    """Raise `UsageError` if the plan has another batch than the resumed run: steps would differ."""
+    batch = resumed.record.plan.batch
     if batch != plan.batch:
         raise UsageError(
-            f"plan: batch {plan.batch}: the run in {folder} was begun with {batch}",
+            f"plan: batch {plan.batch}: the run in {resumed.folder} was begun with {batch}",
             advice="give a plan with the same batch, or start a new run with another out=",
         )
 
@@ -193,23 +166,20 @@ def describe_changes(changes: Changes, config: RunConfig) -> list[str]:
 
 
 def record_changes(folder: Path, changes: Changes, *, step: int) -> None:
-    """Append the changes, if any, to `changes.jsonl`."""
-    if not changes:
+    """Append the changes, if any, to `changes.jsonl`, unless they are its last line: a run that was killed
+    before its next checkpoint continues from the same step again.
+    """
+    file = folder / "changes.jsonl"
+    values = {key: {"from": old, "to": new} for key, (old, new) in changes.items()}
+    if not changes or _last_change(file) == (step, values):
         return
-    line = {
-        "step": step,
-        "time": time.strftime("%Y-%m-%dT%H:%M:%S"),
-        "changes": {key: {"from": old, "to": new} for key, (old, new) in changes.items()},
-    }
-    with (folder / "changes.jsonl").open("a", encoding="utf-8") as file:
-        file.write(json.dumps(line) + "\n")
+    line = {"step": step, "time": time.strftime("%Y-%m-%dT%H:%M:%S"), "changes": values}
+    append(file, json.dumps(line) + "\n")
 
 
-def _flat(tree: Tree, prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in tree.items():
-        if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{name}.")
-        else:
-            flat[f"{prefix}{name}"] = value
-    return flat
+def _last_change(file: Path) -> tuple[int, Mapping[str, Any]] | None:
+    try:
+        last = json.loads(file.read_text(encoding="utf-8").splitlines()[-1])
+        return last["step"], last["changes"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return None  # no line, or one that was cut off

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -16,7 +16,6 @@ from boxcrew.deploy.deployment import Deployment, deploy
 from boxcrew.deploy.memory import peak_memory, reset_peak_memory
 from boxcrew.deploy.processes.collectives import ReplicaGroup
 from boxcrew.evaluate.advice import MAX_LINES, MAX_LINES_BEFORE, Advice, worst
-from boxcrew.hardware.machine import Machine
 from boxcrew.nets.layers import eval_mode
 from boxcrew.plan.plan import Plan
 from boxcrew.tasks.data import EvalOptions, TrainData
@@ -27,9 +26,12 @@ from boxcrew.train.planning.placement import placement
 from boxcrew.train.planning.planner import FirstSteps, Planner
 from boxcrew.train.run.directory import read_record
 from boxcrew.train.run.hooks import RunHooks
+from boxcrew.train.run.record import EVALUATION, RunRecord, is_damaged
 from boxcrew.train.run.replicas import broadcast_session
-from boxcrew.train.run.resuming import Changes, record_changes
+from boxcrew.train.run.resuming import record_changes
 from boxcrew.train.run.setup import RunSetup
+from boxcrew.train.run.status import announce
+from boxcrew.train.run.stored_settings import Changes
 
 
 @dataclass(kw_only=True, eq=False)
@@ -43,9 +45,7 @@ class Session:
     plan: Plan
     group: ReplicaGroup
     checkpoint: Checkpoint | None  # to resume from
-    machine: Machine
-    init: Mapping[str, Any]  # how the parameters were initialized
-    advice: Sequence[Mapping[str, Any]]  # given before the run began
+    record: RunRecord  # what the run is made with
     changes: Changes  # of settings, if the run is resumed
     is_last: bool = True  # whether the other replicas may end after it
     loader_workers: int = field(init=False)
@@ -53,11 +53,13 @@ class Session:
     def __post_init__(self) -> None:
         self.loader_workers = self.plan.loader_workers
         self.screen, self.folder = self.setup.screen, self.setup.folder
+        self.advice = self.record.advice
 
     def run(self) -> Outcome:
         """Deploy the plan, write the records, and train to the end."""
         deployment = deploy(self.plan, group=self.group)
         self._write_records()
+        announce(self.folder)
         self.screen.open_log(self.folder / "train.log")
         broadcast_session(self.setup, self.plan, self.checkpoint, self.group, is_last=self.is_last)
         try:
@@ -74,12 +76,13 @@ class Session:
         except OSError as error:
             raise UsageError(f"out={folder}: cannot be written to: {error.strerror}") from None
         write_json(folder / "plan.json", self.plan.tree())
-        write_json(folder / "hardware.json", self.machine.tree())
+        write_json(folder / "hardware.json", self.record.machine.tree())
         report = {**task_data.report(), "digest": task_data.digest(), "advice": self.advice}
         write_json(folder / "data_report.json", report)
         write_json(folder / "placement.json", placement(self.plan, self.setup.task.network))
-        if not (folder / "init.json").is_file():  # that of the first start stays
-            write_json(folder / "init.json", self.init)
+        write_json(folder / "init.json", self.record.init)
+        if is_damaged(folder / EVALUATION):  # `prepare` has said so
+            (folder / EVALUATION).unlink()
         record_changes(folder, self.changes, step=self._first_step)
 
     @property
@@ -93,6 +96,7 @@ class Session:
         hooks = RunHooks.of(
             self.setup,
             task_data,
+            record=self.record,
             workers=self._workers(),
             on_measured=partial(self._verify_plan, task_data),
             from_step=self._first_step,
@@ -129,7 +133,7 @@ class Session:
             task_data=task_data,
             trouble=hooks.problems(),
         )
-        print_result(outcome, self.screen)
+        print_result(outcome, self.setup.config.metric, self.screen)
         return outcome
 
     def _advice(self, trainer: Trainer, hooks: RunHooks) -> tuple[Advice, ...]:
@@ -154,7 +158,7 @@ class Session:
         self, trainer: Trainer, hooks: RunHooks, *, state: str, advice: Sequence[Advice] = ()
     ) -> dict[str, Any]:
         """Write `summary.json`: the numbers of the best weights, and how the run went."""
-        best, summaries = read_record(self.folder, "evaluation.json"), hooks.summaries
+        best, summaries = read_record(self.folder, EVALUATION), hooks.summaries
         clones = trainer.deployment.own_clones
         summary = {
             "state": state,

@@ -1,7 +1,7 @@
 """A run of several stages, each in its own directory.
 
     out/config.yaml     the settings of the whole run
-    out/stages.json     the stages and their states: waiting, begun, finished
+    out/stages.json     the stages, their states (waiting, begun, finished), and the settings of the run
     out/1-NAME/         the directory of a stage; COMMIT, with checksums of its files, is written last
     out/weights/, out/{plan,evaluation}.json    copies of those of the last finished stage
     out/summary.json    written at the end: the numbers of all stages together, and of each (stage_summary.py)
@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from boxcrew.core.config import read_yaml, to_yaml
+from boxcrew.core.config import to_yaml
 from boxcrew.core.errors import BoxcrewError, ModelError, UsageError
 from boxcrew.core.files import write_json, write_text
 from boxcrew.core.stage import Stage, stage_folders
@@ -35,13 +35,16 @@ from boxcrew.train.output.best_effort import BestEffort
 from boxcrew.train.output.outcome import Outcome
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.planning.from_settings import refuse_servers
-from boxcrew.train.run.directory import STAGES, read_record, stage_names
+from boxcrew.train.run.directory import STAGES, read_record, stage_names, stages_record
+from boxcrew.train.run.loading import read_task_weights
 from boxcrew.train.run.prepare import prepare
+from boxcrew.train.run.record import newest_stored
 from boxcrew.train.run.replicas import end_replicas
-from boxcrew.train.run.resuming import changes_since, with_resolved_auto
+from boxcrew.train.run.resuming import with_resolved_auto
 from boxcrew.train.run.solve import solve_stage
 from boxcrew.train.run.stage_files import COMMIT, commit, publish, verify
 from boxcrew.train.run.stage_summary import StageResult, Summary, combined_summary, say_summary
+from boxcrew.train.run.stored_settings import changes_since
 
 
 def run_stages(config: RunConfig, folder: Path, screen: Screen, group: ReplicaGroup) -> Outcome:
@@ -90,7 +93,7 @@ class _StagedRun:
                 advice="give the settings that the run began with, or another out=",
             )
         if stored:
-            changes_since(self.folder, self.config)
+            changes_since(RunConfig.of(stages_record(self.folder)["config"]), self.config, self.folder)
         elif (self.folder / "config.yaml").is_file():
             raise UsageError(
                 f"out={self.folder}: a run without stages", advice="give a directory that does not exist yet"
@@ -181,13 +184,13 @@ class _StagedRun:
         folder, config = self.folders[index], self.config
         if index > 0:
             previous = self.folders[index - 1]
-            config = with_resolved_auto(previous, config)
+            _, meta = read_task_weights(previous, which="best")
+            config = with_resolved_auto(config, meta["task"])
             config = config.model_copy(update={"init": Finetune(checkpoint=previous)})
         config = stage_settings(config, self.stages[index]).model_copy(update={"out": folder})
-        if index > 0 and list_checkpoints(folder / "checkpoints"):
+        if index > 0 and (stored := newest_stored(folder)) is not None:
             # The stage continues from its checkpoint; the run may have been moved since it began.
-            stored = RunConfig.of(read_yaml(folder / "config.yaml"))
-            config = config.model_copy(update={"init": stored.init})
+            config = config.model_copy(update={"init": RunConfig.of(stored.config).init})
         return config
 
     def _write_states(self, *, num_finished: int) -> None:
@@ -196,7 +199,7 @@ class _StagedRun:
             {"folder": folder.name, "kind": stage.kind, "state": state}
             for folder, stage, state in zip(self.folders, self.stages, states, strict=False)
         ]
-        write_json(self.folder / STAGES, {"stages": records})
+        write_json(self.folder / STAGES, {"stages": records, "config": self.config.tree()})
 
 
 def stage_settings(config: RunConfig, stage: Stage) -> RunConfig:

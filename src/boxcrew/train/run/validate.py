@@ -7,18 +7,19 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from boxcrew.core.config import Config, read_yaml
+from boxcrew.core.config import Config
 from boxcrew.core.errors import DataError
 from boxcrew.data.config import DataConfig
 from boxcrew.data.loading.workers import Workers
 from boxcrew.hardware.probe import usable_cores
 from boxcrew.tasks.base import TASKS
 from boxcrew.tasks.data import EvalOptions, OpenOptions, TaskData
-from boxcrew.train.config import RunConfig
 from boxcrew.train.output.outcome import print_scores
 from boxcrew.train.output.screen import Screen
 from boxcrew.train.run.data import print_problems
+from boxcrew.train.run.directory import is_run
 from boxcrew.train.run.loading import Loaded, Which, load_task
+from boxcrew.train.run.stored_settings import stored_settings
 
 
 class ValConfig(Config):
@@ -58,8 +59,8 @@ def _open_data(config: ValConfig, loaded: Loaded, screen: Screen) -> TaskData:
     """Open the data with the classes of the network, and report its problems."""
     kind = TASKS.get(loaded.config.name)
     path, format_ = config.data, config.format
-    file = config.run / "config.yaml"
-    run = RunConfig.of(read_yaml(file)) if file.is_file() else None
+    has_settings = is_run(config.run) or (config.run / "config.yaml").is_file()
+    run = stored_settings(config.run, screen.warn) if has_settings else None
     if path is None and run is not None:
         path, format_ = run.data.path, run.data.format
     if path is None:
@@ -68,7 +69,7 @@ def _open_data(config: ValConfig, loaded: Loaded, screen: Screen) -> TaskData:
         opening = OpenOptions(
             data=DataConfig(path=path, format=format_, val=config.split),
             # The seed decides which samples were held out in training.
-            seed=run.seed if run else loaded.seed,
+            seed=loaded.seed,
             workers=max(1, int(usable_cores())),
             progress=progress,
         )

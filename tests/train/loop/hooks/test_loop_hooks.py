@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +61,10 @@ def batches(step: int) -> Iterator[Batch]:
         yield Batch(inputs=torch.tensor([[float(step)]]), targets={}, keys=(f"{step}.jpg",))
 
 
-def evaluation(score: float) -> Evaluation:
-    """One object, found by a box that overlaps it as much as `score` says."""
-    target = Target.of([[0, 0, 100, 100]], [0])
-    boxes = torch.tensor([[0.0, 0.0, 100.0, 100.0 * score]])
+def evaluation(score: float | None) -> Evaluation:
+    """One object, found by a box that overlaps it as much as `score` says; if None, there is no object."""
+    target = Target.of([[0, 0, 100, 100]], [0]) if score is not None else Target.of([], [])
+    boxes = torch.tensor([[0.0, 0.0, 100.0, 100.0 * (score or 1.0)]])
     detections = Detections(boxes=boxes, scores=torch.ones(1), labels=torch.zeros(1, dtype=torch.long))
     evaluated = (EvaluatedImage(key="a", width=100, height=100, target=target, detections=detections),)
     return DetectionEvaluation(
@@ -97,7 +97,7 @@ def make_metrics(folder: Path) -> MetricsWriter:
 class Scripted(EvalRunner):
     """Gives the scores in turn, then the last of them again."""
 
-    def __init__(self, scores: list[float]) -> None:
+    def __init__(self, scores: Sequence[float | None]) -> None:
         self.scores, self.turns = scores, iter(scores)
 
     def evaluate(self, trainer: Trainer, progress: Callable[[int], None]) -> tuple[Task, Evaluation]:
@@ -115,14 +115,20 @@ class Unwritten(BestWeights):
 
 
 def evaluation_hook(
-    folder: Path, results: Results, scores: list[float], *, failing_step: int = -1, **settings: Any
+    folder: Path,
+    results: Results,
+    scores: Sequence[float | None],
+    *,
+    failing_step: int = -1,
+    screen: Screen | None = None,
+    **settings: Any,
 ) -> EvaluationHook:
     return EvaluationHook(
         RunConfig(epochs=1, evaluation=EvaluationConfig(**settings)),
         Scripted(scores),
         best_weights=Unwritten(failing_step),
         metrics=make_metrics(folder),
-        screen=Screen(),
+        screen=screen or Screen(),
         on_result=(results,),
     )
 
@@ -149,11 +155,11 @@ def test_every_so_many_epochs(make_trainer: MakeTrainer, tmp_path: Path) -> None
     assert [step for step, _ in results.steps] == [3, 6, 8]
 
 
-def test_best_is_the_first_of_the_best(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+def test_on_a_tie_the_later_evaluation_is_the_best(make_trainer: MakeTrainer, tmp_path: Path) -> None:
     results = Results()
     hook = evaluation_hook(tmp_path, results, [0.6, 0.8, 0.7, 0.8, 0.95])
     make_trainer(Falling(), [hook], steps=5).fit(batches)
-    assert results.steps == [(1, True), (2, True), (3, False), (4, False), (5, True)]
+    assert results.steps == [(1, True), (2, True), (3, False), (4, True), (5, True)]
     assert hook.best_step == 5
     rows = [row for row in read_rows(tmp_path / "metrics.jsonl") if "AP" in row]
     assert [row["step"] for row in rows] == [1, 2, 3, 4, 5]
@@ -170,6 +176,37 @@ def test_patience_counts_evaluations_without_a_better_one(make_trainer: MakeTrai
     assert "no better AP in 2 evaluations" in trainer.stop_reason
 
 
+def test_of_a_run_at_zero_the_last_weights_are_the_best(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    hook = evaluation_hook(tmp_path, Results(), [0.1])
+    make_trainer(Falling(), [hook], steps=4).fit(batches)
+    assert (hook.state()["best"], hook.best_step) == (0.0, 4)
+
+
+def test_where_nothing_can_be_measured_the_last_weights_are_the_best_and_patience_waits(
+    make_trainer: MakeTrainer, tmp_path: Path
+) -> None:
+    results, screen = Results(), Screen()
+    screen.open_log(tmp_path / "train.log")
+    hook = evaluation_hook(tmp_path, results, [None], screen=screen, every_epochs=0.5, patience=1)
+    trainer = make_trainer(Falling(), [hook], steps=4)
+    trainer.fit(batches)
+    assert results.steps == [(step, True) for step in (1, 2, 3, 4)]
+    assert (trainer.step, trainer.stop_reason, hook.best_step) == (4, None, 4)
+    log = (tmp_path / "train.log").read_text()
+    assert log.count("no boxes to measure, 1 image in 0.1s\n") == 4
+    assert "best" not in log
+    rows = read_rows(tmp_path / "metrics.jsonl")
+    assert [row["step"] for row in rows] == [1, 2, 3, 4]
+    assert not any(-1 in row.values() for row in rows)
+
+
+def test_what_was_measured_is_better_than_what_was_not(make_trainer: MakeTrainer, tmp_path: Path) -> None:
+    results = Results()
+    hook = evaluation_hook(tmp_path, results, [None, 0.6, None, 0.7])
+    make_trainer(Falling(), [hook], steps=4).fit(batches)
+    assert results.steps == [(1, True), (2, True), (3, False), (4, True)]
+
+
 def test_a_resumed_evaluation_hook_remembers(make_trainer: MakeTrainer, tmp_path: Path) -> None:
     results = Results()
     first = evaluation_hook(tmp_path, results, [0.8], every_epochs=0.5, patience=3)
@@ -179,8 +216,8 @@ def test_a_resumed_evaluation_hook_remembers(make_trainer: MakeTrainer, tmp_path
     trainer = make_trainer(Falling(), [second], steps=50)
     trainer.step = 2
     trainer.fit(batches)
-    assert results.steps == [(1, True), (2, False), (3, False), (4, False)]
-    assert (second.best_step, trainer.step) == (1, 4)
+    assert results.steps == [(1, True), (2, True), (3, False), (4, False)]
+    assert (second.best_step, trainer.step) == (2, 4)
 
 
 def test_every_metric_that_can_be_set_is_one_that_is_measured() -> None:

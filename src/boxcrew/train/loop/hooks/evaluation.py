@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from boxcrew.core.files import write_json
 from boxcrew.core.units import format_duration
-from boxcrew.evaluate.evaluation import Evaluation
+from boxcrew.evaluate.evaluation import Evaluation, is_measured
 from boxcrew.nets.layers import eval_mode
 from boxcrew.tasks.base import Task
 from boxcrew.tasks.data import EvalData, EvalOptions, TaskData
@@ -40,7 +40,7 @@ class EvaluationState:
     count: int = 0  # evaluations due so far
     step: int = -1  # of the last one
     without_gain: int = 0  # consecutive evaluations without a better one
-    best: float | None = None  # value of the metric for the stored best weights
+    best: float | None = None  # value of the metric for the stored best weights; None if it has none
     best_step: int = 0
 
     @classmethod
@@ -134,7 +134,7 @@ class EvaluationHook(Hook):
     def load_state(self, state: Mapping[str, Any]) -> None:
         loaded, now = EvaluationState(**state), self._state
         # After a rollback the better weights that were stored since then are still there.
-        if now.best is not None and (loaded.best is None or self._is_better(now.best, loaded.best)):
+        if now.best is not None and (loaded.best is None or not self._is_better(loaded.best, now.best)):
             loaded = replace(loaded, best=now.best, best_step=now.best_step)
         self._state = loaded
 
@@ -158,7 +158,8 @@ class EvaluationHook(Hook):
         self._state = replace(self._state, count=count, step=trainer.step)
         is_best = self._compare(trainer, task, self.last)
         numbers = {**self.last.numbers, **self.last.by_class()}
-        self.metrics.add_result(trainer.progress, trainer.elapsed, numbers)
+        measured = {name: value for name, value in numbers.items() if is_measured(value)}
+        self.metrics.add_result(trainer.progress, trainer.elapsed, measured)
         self._report(trainer, self.last, is_best=is_best)
         for notify in self.on_result:
             notify(trainer, self.last, is_best)
@@ -169,16 +170,25 @@ class EvaluationHook(Hook):
             )
 
     def _compare(self, trainer: Trainer, task: Task, evaluation: Evaluation) -> bool:
-        """Return whether the result is the best so far. `state.best` is that of the weights on disk."""
-        value, state = evaluation.numbers[self.config.metric], self._state
-        is_best = state.best is None or self._is_better(value, state.best)
-        self._state = replace(state, without_gain=0 if is_best else state.without_gain + 1)
+        """Return whether the result is the best so far: of equal ones the last, and the last of all as long
+        as nothing could be measured. `state.best` is that of the weights on disk.
+        """
+        value, best = self._value(evaluation), self._state.best
+        has_gained = best is None or (value is not None and self._is_better(value, best))
+        is_best = has_gained or value == best
+        self._state = replace(self._state, without_gain=0 if has_gained else self._state.without_gain + 1)
         if is_best and self.best_weights.save(task, evaluation, step=trainer.step):
             self._state = replace(self._state, best=value, best_step=trainer.step)
         return is_best
 
+    def _value(self, evaluation: Evaluation) -> float | None:
+        """Return the value of the metric that decides; None if it could not be measured."""
+        value = evaluation.numbers[self.config.metric]
+        return value if is_measured(value) else None
+
     def _report(self, trainer: Trainer, evaluation: Evaluation, *, is_best: bool) -> None:
-        taken = format_duration(evaluation.seconds) + (" (best so far)" if is_best else "")
+        is_shown = is_best and self._value(evaluation) is not None
+        taken = format_duration(evaluation.seconds) + (" (best so far)" if is_shown else "")
         self.screen.info(f"step {trainer.step}: {evaluation.sentence()} in {taken}")
         for problem in evaluation.skipped:
             self.screen.warn(f"not evaluated: {problem}")

@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import KW_ONLY, asdict, dataclass, replace
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,7 @@ class Saver(Hook):
     warn: Callable[[str], None]
     best_step: Callable[[], int | None] = lambda: None
     sync: Callable[[], None] = lambda: None
+    run: Mapping[str, Any] = field(default_factory=dict)  # what the run was made with, for each checkpoint
 
     def __post_init__(self) -> None:
         self.trouble: str | None = None  # why the newest checkpoint could not be written
@@ -150,7 +151,7 @@ class Saver(Hook):
         best = self.best_step()
         if self.config.keep_best and best is not None:
             spare.add(best)
-        self._writing = self._thread.submit(self._write, trainer.checkpoint(), spare)
+        self._writing = self._thread.submit(self._write, replace(trainer.checkpoint(), run=self.run), spare)
         self._saved_at = time.monotonic()
         self._cost = self._saved_at - begun
         self.loop_seconds += self._cost
