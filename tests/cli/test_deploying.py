@@ -146,7 +146,7 @@ def test_what_cannot_be_deployed_is_refused_before_anything_is_made(
     assert not (tmp_path / "runs").exists()
 
 
-def _no_process(*_: object) -> None:
+def _no_process(*_: object, **__: object) -> None:
     raise AssertionError("processes were started")
 
 
