@@ -1,4 +1,4 @@
-"""How typer shows commands and reads their names: help as it is written, and a hint for a wrong name."""
+"""The commands as typer sees them: help is shown as it is written, and a wrong name gets a hint."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ INTERRUPTED = 130  # exit code after Ctrl-C
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """Why a command has failed. The message is empty if it has been printed, or needs no words (Ctrl-C)."""
+    """The reason why a command failed; the message is empty if it is printed already, or after Ctrl-C."""
 
     message: str = ""
     advice: str = ""

@@ -14,7 +14,7 @@ from typer.main import get_command
 
 from boxcrew.cli.commands import Command, Group
 from boxcrew.cli.document import INTERRUPTED, Document, Failure
-from boxcrew.core.errors import BoxcrewError
+from boxcrew.core.errors import BoxcrewError, UnknownSettingError
 from boxcrew.core.parent_process import LAUNCHER
 from boxcrew.core.version import VERSION
 
@@ -70,7 +70,13 @@ def _run(ctx: typer.Context, name: str, words: list[str] | None, *, as_json: boo
     document = ctx.ensure_object(Document)
     document.is_wanted = as_json
     module = import_module(f"boxcrew.cli.{'train' if name == 'resume' else name}")
-    getattr(module, f"{name}_command")(words or [], Output(document), **options)
+    try:
+        getattr(module, f"{name}_command")(words or [], Output(document), **options)
+    except UnknownSettingError as error:
+        from boxcrew.train.foreign_words import with_hint
+
+        keys = [word.lstrip("-").partition("=")[0].replace("-", "_") for word in words or []]
+        raise with_hint(error, keys, command=name) from None
 
 
 _HELP = {

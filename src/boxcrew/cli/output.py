@@ -36,7 +36,10 @@ def parse_settings(
     """Split words into positional ones, of which there may be at most `positional`, and settings."""
     names, tree = parse_words(words, verbatim=verbatim)
     if len(names) > positional:
-        raise UsageError(f"{names[positional]}: not understood", advice="settings are written key=value")
+        word, advice = names[positional], "settings are written key=value"
+        if Path(word).exists():
+            advice += f", such as data={word} or run={word}"
+        raise UsageError(f"{word}: not understood", advice=advice)
     return names, tree
 
 
