@@ -259,6 +259,12 @@ def test_a_word_with_another_dash_is_not_taken_for_a_name(word: str) -> None:
         parse_words([word, "3"])
 
 
+def test_wrong_numbers_and_maps_are_named_briefly() -> None:
+    assert message("epochs=abc") == "epochs: input should be a valid number, got 'abc'"
+    assert message("seed=1.5") == "seed: input should be a valid integer, got '1.5'"
+    assert message("unfreeze=0.3") == "unfreeze: input should be a valid dictionary, got '0.3'"
+
+
 def test_a_path_in_the_home_directory_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/anna")
     assert parse_words(["data=~/photos", "out=a~/b"])[1] == {"data": "/home/anna/photos", "out": "a~/b"}

@@ -8,6 +8,7 @@ import pytest
 
 from boxcrew.api.runs import run_config
 from boxcrew.cli.predict import ClassifyConfig, ContinueTextConfig, DetectConfig, GenerateConfig
+from boxcrew.core.config import Tree
 from boxcrew.core.errors import UnknownSettingError, UsageError
 from boxcrew.tasks.base import TASKS, task_config_class
 from boxcrew.train.foreign_words import HINTS, with_hint
@@ -71,6 +72,21 @@ def test_groups_and_all_foreign_words_are_translated_at_once() -> None:
     with pytest.raises(UsageError) as caught:
         run_config(None, {"epochs": 3, "imgsz": 640, "nc": 3})
     assert caught.value.advice == "nc: there is none here: classes are read from the data"
+
+
+@pytest.mark.parametrize(
+    ("settings", "hint"),
+    [
+        ({"init": {"checkpoint": "x"}}, "init.checkpoint: no such setting; only with init=finetune"),
+        ({"detector": {"name": "ssdlite", "scales": "voc"}}, "detector.scales: no such setting; only with"),
+        ({"net": {"width": 3}}, "net: no such setting; only with task=classification or task=sequence"),
+        ({"augment": {"mixup": 3}}, "augment: no such setting; only with task=classification or"),
+    ],
+)
+def test_a_setting_of_another_choice_is_said_to_be_one(settings: Tree, hint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        run_config(None, settings)
+    assert caught.value.message.startswith(hint)
 
 
 def test_each_command_has_its_own_words() -> None:

@@ -43,6 +43,14 @@ def parse_settings(
     return names, tree
 
 
+def parse_names(words: list[str], *, most: int) -> list[str]:
+    """Return the words of a command that takes at most so many names, and no settings."""
+    names, tree = parse_settings(words, positional=most)
+    for key in tree:
+        raise UsageError(f"{key}: this command takes no settings", advice="see --help")
+    return names
+
+
 def require_new(out: Path) -> None:
     """Raise an error if the output file exists."""
     if out.exists():

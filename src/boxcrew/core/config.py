@@ -81,10 +81,12 @@ class Config(BaseModel):
                     f"{cls.group}: a group of settings; set one of them, for example {example}=…"
                 )
             settings = _without_short(settings, cls.group, cls.shorthand)
-        for name in settings:
+        for name, setting in settings.items():
             if name not in cls.model_fields:
                 hint = suggest(str(name), list(cls.model_fields))
                 raise UnknownSettingError(cls.key(str(name)), hint)
+            if isinstance(setting, dict) and setting.keys() == {_SHORT}:  # perhaps not a group, but a map
+                settings[name] = setting[_SHORT]
         return settings
 
 
@@ -96,7 +98,7 @@ def _describe(error: ValidationError, group: str) -> str:
         return f"{key}: must be given"
     # A union has an error for each of its branches: the value is none of them.
     same = (detail["msg"] for detail in errors if _dotted_key(detail["loc"], group) == key)
-    messages = (message.removeprefix("Value error, ") for message in same)
+    messages = (message.removeprefix("Value error, ").partition(", unable to parse")[0] for message in same)
     problem = " or ".join(dict.fromkeys(message[:1].lower() + message[1:] for message in messages))
     return f"{key or 'settings'}: {problem}, got {first['input']!r}"
 
@@ -182,8 +184,7 @@ def _positional(word: str) -> str:
 def _value(text: str, key: str) -> object:
     """Read lists, maps and null as YAML; all else stays text, which the setting's type converts."""
     if not text.strip():
-        advice = f"write {key}=value, without spaces; {key}=none unsets it"
-        raise UsageError(f"{key}=: the value is missing", advice=advice)
+        raise UsageError(f"{key}=: the value is missing", advice=f"write {key}=VALUE, without spaces")
     if text.startswith(("[", "{")):
         try:
             return yaml.safe_load(text)

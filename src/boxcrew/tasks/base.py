@@ -96,7 +96,7 @@ class TaskConfig(Config):
     predicts: ClassVar[PredictionKind | None] = None  # what its networks predict; None: the data decides
 
     name: str
-    """ProblemKind of task."""
+    """Kind of task."""
 
     @classmethod
     def of(cls, value: object) -> Self:
@@ -104,7 +104,7 @@ class TaskConfig(Config):
             return super().of(value)
         except UsageError as error:
             group = error.message.removeprefix(f"{cls.group}.")
-            if group.partition(".")[0] not in cls.hoisted:
+            if group == error.message or group.partition(".")[0] not in cls.hoisted:
                 raise
             raise UsageError(group, advice=error.advice) from None
 

@@ -118,7 +118,7 @@ class RnnConfig(NetConfig):
 
     name: Literal["rnn"] = "rnn"
     cells: Literal["lstm", "gru"] = "lstm"
-    """ProblemKind of recurrent cell."""
+    """Kind of recurrent cell."""
     hidden: int = Field(default=128, ge=1)
     """Units of each recurrent layer."""
     layers: int = Field(default=1, ge=1)

@@ -109,13 +109,13 @@ HINTS = {
     | _by_word({"images, labels and JSON are always written": "save save_txt save_conf save_json"}, _NONE)
     | _by_word({"the results name all classes": "classes"}, _NONE),
 }
-"""For a command, what to say about each word. Other commands that take a run's settings use `train`."""
+"""For a command, what to say about each word. Other commands use those of `train`."""
 
 
 def with_hint(error: UnknownSettingError, keys: Iterable[str], *, command: str = "train") -> UsageError:
     """Return the error with what its setting, and other foreign words among `keys`, are called here."""
     table = HINTS.get(command, HINTS["train"])
-    hint = table.get(error.key.lower()) or (_by_last_part(error.key) if table is HINTS["train"] else "")
+    hint = table.get(error.key.lower()) or (_of_settings(error.key) if table is HINTS["train"] else "")
     if not hint:
         return error
     others = [key for key in keys if key != error.key and key.lower() in table]
@@ -123,12 +123,16 @@ def with_hint(error: UnknownSettingError, keys: Iterable[str], *, command: str =
     return UsageError(f"{error.key}: no such setting; {hint}", advice=advice)
 
 
-def _by_last_part(key: str) -> str:
-    """Return a hint at the settings of that name in other groups, if there are any."""
+def _of_settings(key: str) -> str:
+    """Return a hint at the choice that a setting or group needs, or at settings of that name elsewhere."""
+    every = list_settings()
+    inside = [setting for setting in every if setting.key == key or setting.key.startswith(f"{key}.")]
+    if choices := dict.fromkeys(choice for setting in inside for choice in setting.choices):
+        own = [choice for choice in choices if not choice.startswith(f"{key}=")]
+        return f"only with {' or '.join(own)}"
     name = key.rpartition(".")[2]
-    known = dict.fromkeys(setting.key for setting in list_settings())
-    found = [other for other in known if other.rpartition(".")[2] == name and other != key]
-    return _HERE.format(" or ".join(f"{other}=" for other in found)) if found else ""
+    same = dict.fromkeys(setting.key for setting in every if setting.key.rpartition(".")[2] == name)
+    return _HERE.format(" or ".join(f"{other}=" for other in same)) if same else ""
 
 
 def dotted_keys(settings: Tree, prefix: str = "") -> Iterator[str]:
